@@ -8,17 +8,18 @@ Reach: p99 <= 1 ms at 500 actors. CPU time of the one thread that decides. Print
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import time
 from dataclasses import replace
 
 from rljob.api import RLJob, load_manifest
+from rljob.api.learner_status import LearnerStatus
 from rljob.api.status import RLJobStatus
 from rljob_operator.core.decide import decide
 from rljob_operator.core.desired import DesiredState
-from rljob_operator.core.learner_sample import parse_sample
 from rljob_operator.core.member import Member, Phase, Role
-from rljob_operator.core.observed import CheckpointFacts, CheckpointState, LearnerSample, Observation
+from rljob_operator.core.observed import CheckpointFacts, CheckpointState, Observation
 
 from benchmarks.common import machine, report
 from tests.support.paths import EXAMPLES
@@ -100,7 +101,7 @@ def _names(actors: int) -> list[tuple[str, Role]]:
     return core + [(f"actor-{k}", Role.ACTOR) for k in range(actors)]
 
 
-def _sample(k: int, actors: int, now: float) -> LearnerSample:
+def _sample(k: int, actors: int, now: float) -> LearnerStatus:
     document = {
         "updates": 20 * k + 1,
         "raw_frames_total": 40_000 * k,
@@ -114,7 +115,7 @@ def _sample(k: int, actors: int, now: float) -> LearnerSample:
         "queue_bound_batches": 100.0,
         "actors": [{"name": f"actor-{n}", "policy_version": 10 * k - n % 7} for n in range(actors)],
     }
-    return parse_sample(document, now)
+    return LearnerStatus.answered(json.dumps(document), now)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ Nothing runs beside it, so that what a turn does can be counted, and a turn can 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,8 +16,7 @@ from rljob_operator.kube.apiserver.errors import Conflict, NotFound, Unavailable
 from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, Object
 from rljob_operator.kube.apiserver.transport import Call
 from rljob_operator.kube.job.reconcile import Reconciler
-from rljob_operator.kube.polls.learner_poll import Answer, Learner
-from rljob_operator.kube.polls.shard_poll import Silence
+from rljob_operator.kube.reach import pod_url
 from rljob_operator.kube.render import names
 from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.reporting.events import EventRecorder
@@ -25,6 +24,7 @@ from rljob_operator.kube.watch.expectations import Expectations
 from rljob_operator.kube.watch.nodes import NodeCache
 from rljob_operator.kube.watch.pods import JobKey, PodCache, owner_of
 from rljob_operator.kube.watch.trim import trim
+from rljob_operator.polls.poll import Alive, Answer, Learner, Silence
 
 from tests.unit.api.bad_manifests import BASE
 from tests.unit.api.written import document
@@ -80,40 +80,28 @@ class BreakingClient(Client):
 
 
 class SilentPoll:
-    """Asks no learner; ``answers`` is what it would know."""
+    """Asks nobody; ``answers`` and ``silences``, by incarnation, are what it would know."""
 
     def __init__(self) -> None:
         self.answers: dict[JobKey, Answer] = {}
-        self.followed: dict[JobKey, Learner | None] = {}
-
-    def url(self, pod: Object, port: int) -> str:
-        return f"http://{pod['status']['podIP']}:{port}"
+        self.silences: dict[str, Silence] = {}
+        self.followed: dict[JobKey, list[Alive | Learner]] = {}
 
     def answer(self, key: JobKey) -> Answer:
         return self.answers.get(key, Answer())
 
-    def follow(self, key: JobKey, learner: Learner | None, checkpoint_seconds: float | None = None) -> None:
-        self.followed[key] = learner
-
-    def forget(self, key: JobKey) -> None:
-        self.answers.pop(key, None)
-
-
-class SilentShards:
-    """Asks no shard; ``silences`` is what it would know, by incarnation."""
-
-    def __init__(self) -> None:
-        self.silences: dict[str, Silence] = {}
-        self.followed: dict[JobKey, dict[str, str]] = {}
-
-    def url(self, pod: Object, port: int) -> str:
-        return f"http://{pod['status']['podIP']}:{port}"
-
     def silence(self, key: JobKey, incarnation: str) -> Silence | None:
         return self.silences.get(incarnation)
 
-    def follow(self, key: JobKey, shards: dict[str, str]) -> None:
-        self.followed[key] = shards
+    def follow(self, key: JobKey, members: Iterable[Alive | Learner], checkpoint_seconds: float | None = None) -> None:
+        self.followed[key] = list(members)
+
+    def learner(self, *key: str) -> Learner | None:
+        """The one that is asked."""
+        return next((each for each in self.followed[key] if isinstance(each, Learner)), None)  # type: ignore[index]
+
+    def forget(self, key: JobKey) -> None:
+        self.answers.pop(key, None)
 
 
 class Run:
@@ -124,7 +112,7 @@ class Run:
         self.jobs: dict[str, Object] = {}
         self.expectations = Expectations(lapse_seconds=0.0)
         self.pods = PodCache(self._seen)
-        self.poll, self.shards = SilentPoll(), SilentShards()
+        self.poll = SilentPoll()
         self.nodes = NodeCache(lambda name: None)
         self.recommended: dict[JobKey, int | None] = {}
         self.events = EventRecorder(client, "operator-1")
@@ -133,10 +121,10 @@ class Run:
             lambda _, name: self.jobs.get(name),
             self.pods,
             self.poll,  # type: ignore[arg-type]
+            pod_url,
             self.events,
             self.expectations,
             settings,
-            shards=self.shards,  # type: ignore[arg-type]
             nodes=self.nodes,
             recommended=lambda namespace, name, actors: self.recommended.update({(namespace, name): actors}),
             **{"seen_seconds": 0.0, **options},

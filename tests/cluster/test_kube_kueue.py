@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rljob_operator.core.observed import CheckpointFacts, CheckpointState
+from rljob.api.learner_status import CheckpointStatement
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.resources import PRIORITY_CLASSES, RLJOBS, Object, Resource
 from rljob_operator.kube.process import rbac
 from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.render.workload import PRIORITY_LABEL, QUEUE_LABEL, WORKLOAD_ANNOTATION
 from rljob_operator.kube.watch.workloads import Workloads
+from rljob_operator.polls.poll import Answer
 
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.kube_client import connected
@@ -259,10 +260,11 @@ def test_an_eviction_suspends_the_job_after_a_checkpoint(with_kueue: ControlPlan
             assert "learner" in await kubelet.pods("pong")
             assert await queue.says("pong", "QuotaReserved") == ("True", "Admitted"), "the learner still uses it"
             clock.seconds += 5.0
-            saved = CheckpointFacts(
-                CheckpointState.VERIFIED, 500, clock.now(), "pvc://checkpoints/step-500", "sha256:1"
+            saved = CheckpointStatement(
+                step=500, path="pvc://checkpoints/step-500", digest="sha256:1", state="Valid", written_unix=clock.now()
             )
-            run.poll.answers[namespace, "pong"] = replace(clock.answer(), checkpoint=saved)
+            said = replace(clock.answer().status, checkpoint=saved)  # type: ignore[type-var]
+            run.poll.answers[namespace, "pong"] = Answer(said, "")  # type: ignore[arg-type]
             for _ in range(3):
                 await run.settle(viewer, "pong")
                 await kubelet.finish_deleted("pong")

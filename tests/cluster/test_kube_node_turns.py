@@ -6,7 +6,7 @@ import asyncio
 import time
 
 from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, VOLUME_CLAIMS, Object
-from rljob_operator.kube.polls.shard_poll import Silence
+from rljob_operator.polls.poll import Alive, Silence
 
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.reconciling import Run, bring_up, written
@@ -31,7 +31,7 @@ def test_a_silent_shard_and_a_lost_node_are_named(cluster: ControlPlane, namespa
             await bring_up(run, viewer, kubelet, "pong")
             (shard,) = (await kubelet.pods("pong"))["replay-0"]
             uid = shard["metadata"]["uid"]
-            assert run.shards.followed[namespace, "pong"] == {uid: "http://10.1.0.7:9090"}
+            assert Alive(uid, "http://10.1.0.7:9090") in run.poll.followed[namespace, "pong"]
 
             tell(run, ready="Unknown")
             await run.turn(viewer, "pong")
@@ -41,7 +41,7 @@ def test_a_silent_shard_and_a_lost_node_are_named(cluster: ControlPlane, namespa
             assert len(await kubelet.pods("pong")) == 4
 
             tell(run)
-            run.shards.silences[uid] = Silence(time.time() - 5.0, "does not answer")
+            run.poll.silences[uid] = Silence(time.time() - 5.0, "does not answer")
             await run.turn(viewer, "pong")
             await run.settle(viewer, "pong")
             told = {each["type"]: each for each in (await status_of(viewer, namespace, "pong"))["conditions"]}

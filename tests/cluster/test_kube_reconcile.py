@@ -9,14 +9,13 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from rljob_operator.core.learner_sample import parse_sample
-from rljob_operator.core.observed import CheckpointFacts
+from rljob.api.learner_status import LearnerStatus
 from rljob_operator.kube.apiserver.access import load_access
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.errors import Conflict, Unavailable
 from rljob_operator.kube.apiserver.resources import ALL, EVENTS, LEASES, PODS, RLJOBS, SECRETS, Object
-from rljob_operator.kube.polls.learner_poll import Answer
 from rljob_operator.kube.render import names
+from rljob_operator.polls.poll import Answer
 
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.kube_client import connected
@@ -36,8 +35,8 @@ class Clock:
         return self.seconds
 
     def answer(self) -> Answer:
-        sample = parse_sample({"updates": self.updates, "raw_frames_total": self.updates * 4}, self.now())
-        return Answer(sample, "", None, CheckpointFacts())
+        said = LearnerStatus(taken_seconds=self.now(), updates=self.updates, raw_frames_total=self.updates * 4)
+        return Answer(said, "")
 
 
 TWO_ACTORS = {"actors": {"replicas": 2}}
@@ -125,10 +124,10 @@ def test_children_are_made_once_and_a_second_turn_writes_nothing(cluster: Contro
             await again.settle(viewer, "pong")
             after = await children_of(viewer, namespace, "pong")
             assert {each["metadata"]["uid"] for each in after} == {each["metadata"]["uid"] for each in children}
-            assert run.poll.followed[namespace, "pong"].url.startswith("http://10.1.0.7:")  # type: ignore[union-attr]
+            assert run.poll.learner(namespace, "pong").url.startswith("http://10.1.0.7:")  # type: ignore[union-attr]
             await kubelet.end(pods["learner"][0], 1)
             await run.turn(viewer, "pong")
-            assert run.poll.followed[namespace, "pong"] is None, "its address may be another pod's by now"
+            assert run.poll.learner(namespace, "pong") is None, "its address may be another pod's by now"
 
     asyncio.run(story())
 

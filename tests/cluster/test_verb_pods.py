@@ -17,9 +17,8 @@ import pytest
 from rljob.telemetry.server import TelemetryServer
 from rljob_operator.kube.apiserver.access import load_access
 from rljob_operator.kube.apiserver.resources import PODS, RLJOBS
-from rljob_operator.kube.polls.learner_poll import Learner, LearnerPoll
-from rljob_operator.kube.polls.reach import PodsProxy
-from rljob_operator.kube.polls.shard_poll import NO_ANSWER, STANDS_STILL, Rhythm, ShardPoll
+from rljob_operator.kube.reach import PodsProxy
+from rljob_operator.polls.poll import NO_ANSWER, STANDS_STILL, Alive, Learner, Poll, Rhythm
 
 from tests.cluster.kube_client import connected
 from tests.cluster.kubelet_server import KubeletServer, kubelet_server, own_address
@@ -142,14 +141,14 @@ def test_an_operator_asks_and_requests_through_the_api_server(running: tuple[Use
         async with connected(user.cluster) as client:
             pods = (await client.list(PODS, user.namespace, label_selector="rljob.dev/role=learner")).items
             told: list[str] = []
-            poll: LearnerPoll[str] = LearnerPoll(told.append, PodsProxy(client), rhythm=Rhythm(0.1))
-            url = poll.url(pods[0], door.server.port)
-            poll.follow("pong", Learner("a", url, "wrong"), 7.5)
-            while poll.answer("pong").sample is None:
+            poll: Poll[str] = Poll(told.append, PodsProxy(client), rhythm=Rhythm(0.1))
+            url = PodsProxy(client).url(pods[0], door.server.port)
+            poll.follow("pong", [Learner("a", url, "wrong")], 7.5)
+            while poll.answer("pong").status is None:
                 await asyncio.sleep(0.05)
-            assert poll.answer("pong").sample.updates == FIGURES["updates"]  # type: ignore[union-attr]
+            assert poll.answer("pong").status.updates == FIGURES["updates"]  # type: ignore[union-attr]
             assert door.notes == []
-            poll.follow("pong", Learner("a", url, "s3cret"), 7.5)
+            poll.follow("pong", [Learner("a", url, "s3cret")], 7.5)
             while not door.notes:
                 await asyncio.sleep(0.05)
             assert door.notes[0] == {"sinceUnix": 7.5}
@@ -168,14 +167,14 @@ def test_an_operator_tells_through_the_api_server_how_a_shard_fails_to_answer(
         async with connected(user.cluster) as client:
             pods = (await client.list(PODS, user.namespace, label_selector="rljob.dev/role=learner")).items
             told: list[str] = []
-            poll: ShardPoll[str] = ShardPoll(told.append, PodsProxy(client), rhythm=Rhythm(0.05, 0.05))
-            url = poll.url(pods[0], door.server.port)
+            poll: Poll[str] = Poll(told.append, PodsProxy(client), rhythm=Rhythm(0.05, 0.05))
+            url = PodsProxy(client).url(pods[0], door.server.port)
 
             async def until(because: str) -> None:
                 while (silence := poll.silence("pong", "a")) is None or silence.because != because:
                     await asyncio.sleep(0.02)
 
-            poll.follow("pong", {"a": url})
+            poll.follow("pong", [Alive("a", url)])
             await asyncio.sleep(0.5)
             assert (poll.silence("pong", "a"), told) == (None, [])
             door.server.beat(within_seconds=0.0)

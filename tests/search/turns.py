@@ -13,15 +13,15 @@ from importlib.util import find_spec
 from typing import Any
 
 from rljob.api.conditions import Reason
-from rljob_operator.core.checkpoint_words import checkpoint_facts
+from rljob.api.learner_status import CheckpointStatement, LearnerStatus, Verdict
 from rljob_operator.core.decision import Decision
 from rljob_operator.core.member import Member, Phase, Role
-from rljob_operator.core.observed import Evaluation, LearnerSample, Observation
+from rljob_operator.core.observed import Observation
 from rljob_operator.core.turn import StatusWrite, turn
 from rljob_operator.kube.job import observe
 from rljob_operator.kube.job.members import current, former, members
 from rljob_operator.kube.job.observe import newest_checkpoint
-from rljob_operator.kube.polls.learner_poll import Answer as Polled
+from rljob_operator.polls.poll import Answer as Polled
 
 from tests.search.jobs import TARGET, SmallJob
 from tests.search.pods import GRACE_SECONDS, REMAINS, Cause, Pod, Pods, Stage, checkpoint_words, document, new_pod
@@ -103,12 +103,12 @@ class Operator:
         if REFUSALS is not None:
             seen = _with_refused(seen, refused)
         polled = _polled(answer)
-        newest = newest_checkpoint(status, polled, documents)
+        newest = newest_checkpoint(status, polled.status, documents)
         if checkpoint_in_its_pod is not None and not self.job.claim:
             newest = checkpoint_in_its_pod(newest, next((m for m in seen if m.role is Role.LEARNER), None), documents)
         observed = Observation(
             members=seen,
-            learner=polled.sample,
+            learner=polled.status,
             missing=polled.missing,
             checkpoint=newest,
             **(
@@ -159,11 +159,17 @@ def view(world: World) -> Pods:
 def _polled(answer: Answer | None) -> Polled:
     if answer is None:
         return Polled()
-    verdicts = (Evaluation(TARGET, 0.0, 20, True, 1, 0),) if answer.won == 2 else ()
-    sample = LearnerSample(NOW - answer.age, 10 * answer.work, 100 * answer.work, evaluations=verdicts)
+    verdicts = (Verdict(mean=TARGET, episodes=20, version=1, seed=0),) if answer.won == 2 else ()
     found = answer.checkpoint
-    words = {} if found is None else {"checkpoint": checkpoint_words(*found)}
-    return Polled(sample, "", None, checkpoint_facts(words))
+    said = None if found is None else CheckpointStatement.lenient(checkpoint_words(*found))
+    status = LearnerStatus(
+        taken_seconds=NOW - answer.age,
+        updates=10 * answer.work,
+        raw_frames_total=100 * answer.work,
+        evaluations=verdicts,
+        checkpoint=said,
+    )
+    return Polled(status, "")
 
 
 def _with_refused(seen: tuple[Member, ...], refused: Iterable[Refused]) -> tuple[Member, ...]:

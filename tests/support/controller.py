@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from rljob.api import RLJob, load_manifest
+from rljob.api.learner_status import LearnerStatus
 from rljob.api.status import RLJobStatus
 from rljob_operator.core.context import ReconcileContext
 from rljob_operator.core.decide import decide
 from rljob_operator.core.decision import Decision
 from rljob_operator.core.desired import DesiredState
-from rljob_operator.core.learner_sample import parse_sample
 from rljob_operator.core.member import Member, Phase, Role
-from rljob_operator.core.observed import CheckpointFacts, CheckpointState, LearnerSample, Observation
+from rljob_operator.core.observed import CheckpointFacts, CheckpointState, Observation
 from rljob_operator.core.rules.timers import IDLE_SECONDS
 
 PONG, CARTPOLE = (Path(__file__).parent / name for name in ("pong.yaml", "cartpole.yaml"))
@@ -57,8 +57,10 @@ def gone(*names: str, seen: tuple[Member, ...] | None = None) -> tuple[Member, .
     return tuple(m for m in (members() if seen is None else seen) if m.name not in names)
 
 
-def sample(taken: float = START, updates: int = 1000, **figures: Any) -> LearnerSample:
-    return parse_sample({"updates": updates, "raw_frames_total": 4 * updates} | figures, taken)
+def sample(taken: float = START, updates: int = 1000, **figures: Any) -> LearnerStatus:
+    """What a learner says that was asked at ``taken``."""
+    said = LearnerStatus.lenient({"updates": updates, "raw_frames_total": 4 * updates} | figures)
+    return replace(said, taken_seconds=taken)
 
 
 def evaluation(mean: float, *, finished: bool = True, version: int = 1) -> dict[str, Any]:

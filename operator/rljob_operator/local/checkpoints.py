@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from rljob.api import RLJob
+from rljob.api.learner_status import CheckpointStatement, LearnerStatus
 from rljob.checkpoints.files import VerifiedFiles, stored, verify
 from rljob.checkpoints.location import bucket_of
 from rljob.checkpoints.names import MANIFEST, TENSORS, CheckpointProblem, StorageProblem
@@ -39,9 +38,10 @@ class CheckpointWords:
     def __init__(self, last_words: Path) -> None:
         self._last_words = last_words
 
-    def look(self, attempt: Mapping[str, Any] | None = None) -> CheckpointFacts:
+    def look(self, attempt: CheckpointStatement | None = None) -> CheckpointFacts:
         """The newest checkpoint now. ``attempt`` is what the learner has said last while it was up."""
-        return checkpoint_facts(read_json(self._last_words) or {"checkpoint": attempt})
+        words = LearnerStatus.lenient(read_json(self._last_words))
+        return checkpoint_facts(words.checkpoint or attempt)
 
 
 class CheckpointWatch:
@@ -51,7 +51,7 @@ class CheckpointWatch:
         self._directory = directory.absolute()
         self._known: dict[Path, tuple[Fingerprint, VerifiedFiles | str]] = {}
 
-    def look(self, attempt: Mapping[str, Any] | None = None) -> CheckpointFacts:
+    def look(self, attempt: CheckpointStatement | None = None) -> CheckpointFacts:
         """The newest checkpoint now. ``attempt`` is what the learner says of its newest attempt to write one."""
         try:
             verdicts = self._verdicts()
@@ -63,8 +63,8 @@ class CheckpointWatch:
         state, message = CheckpointState.VERIFIED if newest else CheckpointState.MISSING, ""
         if verdicts and isinstance(verdicts[0], str):
             state, message = CheckpointState.CORRUPT, verdicts[0]
-        elif attempt is not None and attempt.get("state") == "Failed":
-            state, message = CheckpointState.STORAGE_ERROR, str(attempt.get("message", ""))
+        elif attempt is not None and attempt.state == "Failed":
+            state, message = CheckpointState.STORAGE_ERROR, attempt.message
         if newest is None:
             return CheckpointFacts(state, message=message)
         return CheckpointFacts(

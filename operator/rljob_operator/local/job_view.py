@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from pathlib import Path
@@ -10,13 +11,16 @@ from typing import Any
 import yaml
 from rljob.api import ManifestError
 from rljob.api.document import parse_document
+from rljob.api.learner_status import LearnerStatus
 from rljob.api.status import RLJobStatus
+from rljob.api.status_document import json_document
 
 from rljob_operator.local import lock
-from rljob_operator.local.learner_status_client import NoAnswer, fetch_status
 from rljob_operator.local.process import ProcessIdentity
+from rljob_operator.local.reach import Loopback
 from rljob_operator.local.run_folder import JOB_FILE, read_json, resume_command
 from rljob_operator.local.status_file import StatusFile
+from rljob_operator.polls.reach import NoAnswer
 from rljob_operator.view.job_view import JobView, stale_seconds
 
 _LEAST_BYTES = 1 << 16
@@ -39,9 +43,9 @@ def look(run_dir: Path, *, figures: bool = True) -> JobView:
         if name == "learner" or name.startswith("inference-"):
             try:
                 answers[name] = _figures(run_dir, name)
-            except NoAnswer as no:
-                problem = problem or str(no)
-    learner, controller = answers.pop("learner", {}), lock.owner(run_dir)
+            except (NoAnswer, ValueError) as no:
+                problem = problem or f"{name}: {no}"
+    learner, controller = LearnerStatus.lenient(answers.pop("learner", {})), lock.owner(run_dir)
     problem = _unwritten(run_dir, status, controller) or problem
     return JobView(
         str(run_dir),
@@ -50,10 +54,10 @@ def look(run_dir: Path, *, figures: bool = True) -> JobView:
         controller is not None,
         tuple(running),
         learner,
-        answers,
-        problem,
-        resume_command(run_dir),
-        {"CONTROLLER": str(controller or "-"), "FOLDER": str(run_dir)},
+        servers=answers,
+        problem=problem,
+        resumed_by=resume_command(run_dir),
+        further={"CONTROLLER": str(controller or "-"), "FOLDER": str(run_dir)},
     )
 
 
@@ -71,9 +75,9 @@ def _unwritten(run_dir: Path, status: RLJobStatus, controller: int | None) -> st
 
 
 def _figures(run_dir: Path, name: str) -> dict[str, Any]:
-    """The status document of one member; empty while it has announced no address. Raises NoAnswer."""
+    """The status document of one member; empty while it has announced no address. Raises NoAnswer, or ValueError for none."""
     url = read_json(run_dir / "roles" / f"{name}.json").get("metrics_url")
-    return fetch_status(str(url), timeout_seconds=1.0, name=name) if url else {}
+    return json_document(asyncio.run(Loopback(timeout_seconds=1.0).read(str(url), "status"))) if url else {}
 
 
 def running_members(run_dir: Path) -> dict[str, int]:

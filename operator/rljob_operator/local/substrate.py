@@ -11,15 +11,14 @@ from pathlib import Path
 from rljob.api import RLJob
 
 from rljob_operator.core.decision import Decision
-from rljob_operator.core.learner_sample import BadSample, parse_sample
 from rljob_operator.core.member import Member, Phase, Role, number
-from rljob_operator.core.observed import LearnerSample, Observation
+from rljob_operator.core.observed import Observation
 from rljob_operator.local.addresses import Addresses, job_token_file, read_token
 from rljob_operator.local.checkpoints import checkpoints, last_words_path
 from rljob_operator.local.launch import PROGRAM, Launcher
-from rljob_operator.local.learner_status_client import Answer, LearnerStatusClient
-from rljob_operator.local.probes import Probes, ProbeTarget
+from rljob_operator.local.member_polls import MemberPolls
 from rljob_operator.local.process import RoleProcess, announce_path
+from rljob_operator.polls.poll import Alive, Learner
 from rljob_operator.surroundings import drain_seconds, own_variables
 
 
@@ -48,30 +47,22 @@ class LocalSubstrate:
         self._max_actors, self._cores = max_actors, cores if max_actors is None else None
         self._arrange(job)
         self._checkpoints = checkpoints(job, run_dir)
-        self._latest: LearnerSample | None = None
         self._learner_epoch = 0
-        self._answer: Answer | None = None
         self._token_file = job_token_file(run_dir)
         self._processes: dict[str, RoleProcess] = {}
-        self._learner_status = LearnerStatusClient(self._learner_url, now=clock, token=read_token(self._token_file))
-        self._probes = Probes()
+        self._token = read_token(self._token_file)
+        self._checkpoint_seconds: float | None = None
+        self._announced = False
+        self._polls = MemberPolls(clock)
 
     def observe(self, job: RLJob) -> Observation:
         """Every member as it is now, the learner's newest figures, and the newest checkpoint."""
-        answer = self._learner_status.answer
-        missing = answer.problem
-        if answer.document is not None and answer is not self._answer:
-            self._answer = answer
-            try:
-                self._latest = parse_sample(answer.document, answer.taken_seconds)
-            except BadSample as problem:
-                missing = f"learner: {problem}"
-        attempt = self._latest.document.get("checkpoint") if self._latest is not None else None
+        members, answer = self._members(), self._polls.answer
         return Observation(
-            members=self._members(),
-            learner=self._latest,
-            missing=missing,
-            checkpoint=self._checkpoints.look(attempt if isinstance(attempt, dict) else None),
+            members=members,
+            learner=answer.status,
+            missing=answer.missing if self._announced else "the learner has not announced itself yet",
+            checkpoint=self._checkpoints.look(answer.status.checkpoint if answer.status is not None else None),
             max_actors=self._max_actors,
             cores=self._cores,
         )
@@ -96,12 +87,11 @@ class LocalSubstrate:
             self._processes[name].end_hung()
         for name in decision.remove:
             self._processes.pop(name).forget()
-        self._learner_status.want_checkpoint(decision.checkpoint_seconds)
+        self._checkpoint_seconds = decision.checkpoint_seconds
 
     def close(self, *, kill: bool) -> None:
         """End whatever still runs: at once with ``kill``, else in good order, which goes on when this process has ended."""
-        self._learner_status.close()
-        self._probes.close()
+        self._polls.close()
         if kill:
             for process in self._processes.values():
                 process.kill()
@@ -122,22 +112,21 @@ class LocalSubstrate:
         self._addresses = Addresses.of(self._run_dir, shards, max(1, spec.inference.replicas) if central else 0)
 
     def _members(self) -> tuple[Member, ...]:
-        """Every process as it is, and of those that serve whether they answer."""
-        found, targets = [], {}
+        """Every process as it is, and of those that serve whether they answer; the learner is asked more, also on its way out."""
+        found, alive, learner = [], [], None
         for process in self._processes.values():
-            member = process.observe()
-            if member.phase is Phase.READY and (url := process.metrics_url()) is not None:
-                targets[member.name] = ProbeTarget(member.incarnation, url)
-                silence = self._probes.silence(member.name, member.incarnation)
+            member, url = process.observe(), process.metrics_url()
+            if url is not None and member.phase is Phase.READY:
+                alive.append(Alive(member.incarnation, url))
+                silence = self._polls.silence(member.incarnation)
                 if silence is not None:
-                    member = replace(member, silent_seconds=silence.seconds, silent_because=silence.because)
+                    member = replace(member, silent_seconds=silence.heard_seconds, silent_because=silence.because)
+            if url is not None and member.role is Role.LEARNER:
+                learner = Learner(member.incarnation, url, self._token)
             found.append(member)
-        self._probes.watch(targets)
+        self._polls.watch(alive, learner, self._checkpoint_seconds)
+        self._announced = learner is not None
         return tuple(found)
-
-    def _learner_url(self) -> str | None:
-        learner = self._processes.get("learner")
-        return learner.metrics_url() if learner is not None else None
 
     def _process(self, name: str) -> RoleProcess:
         launch, now = self._launcher.launch, self._clock

@@ -11,11 +11,11 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from types import TracebackType
 from typing import Any, BinaryIO, Final, TypeVar
 
+from rljob.api.status_document import json_document
 from rljob.api.timestamps import rfc3339
 from rljob.errors import CommandRefused, UsageError
 
 from rljob_operator.core.desired import STOP_ANNOTATION
-from rljob_operator.core.learner_sample import BadSample, status_document
 from rljob_operator.core.member import Role
 from rljob_operator.kube.apiserver.access import NoAccess, load_access
 from rljob_operator.kube.apiserver.client import Client
@@ -23,10 +23,11 @@ from rljob_operator.kube.apiserver.errors import ApiError, NotFound, Unavailable
 from rljob_operator.kube.apiserver.resources import EVENTS, PODS, RLJOBS, Object, Resource
 from rljob_operator.kube.job.members import Pod
 from rljob_operator.kube.job.stored import read
-from rljob_operator.kube.polls.reach import NoAnswer, PodsProxy
+from rljob_operator.kube.reach import PodsProxy
 from rljob_operator.kube.render import names
 from rljob_operator.kube.view import job_view, pod_logs, policy
 from rljob_operator.kube.view.job_view import events_of
+from rljob_operator.polls.reach import NoAnswer
 from rljob_operator.verbs.jobs import Listing, Place, ShowLines
 from rljob_operator.verbs.refusals import in_words, listed, no_log, not_there
 from rljob_operator.verbs.waiting import wait_for
@@ -244,13 +245,13 @@ class ClusterJob:
             port = job_view.metrics_port(pod)
             if port is None:
                 raise NoAnswer("its pod has no port for metrics")
-            return status_document(await reach.read(reach.url(pod, port), "status"))
+            return json_document(await reach.read(reach.url(pod, port), "status"))
 
         results = await asyncio.gather(*(ask(pod) for pod in pods.values()), return_exceptions=True)
         answers: dict[str, Mapping[str, Any]] = {}
         problem = ""
         for name, result in zip(pods, results, strict=True):
-            if isinstance(result, NoAnswer | BadSample):
+            if isinstance(result, NoAnswer | ValueError):
                 problem = problem or f"{name}: {result}; {_FROM_STATUS}"
             elif isinstance(result, BaseException):
                 raise result

@@ -97,9 +97,9 @@ def operator(
     with one_line_errors():
         try:
             from rljob_operator.kube.apiserver.access import NoAccess
-            from rljob_operator.kube.polls.reach import Way
             from rljob_operator.kube.process.operator import OperatorConfig
             from rljob_operator.kube.process.run import run_operator
+            from rljob_operator.kube.reach import Way
         except ImportError as error:
             raise UsageError(f"rljob operator needs the Kubernetes client, which can't be imported: {error}") from None
         from rljob_operator.kube.process.configuration import OperatorConfiguration, read_configuration, settings_of

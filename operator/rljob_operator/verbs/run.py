@@ -12,6 +12,7 @@ from typing import Any
 from rich.console import Console
 from rljob.api import RLJob, not_applied_locally, parse_job
 from rljob.api.exit_codes import EXIT_FAILURE, EXIT_NOT_SAVED
+from rljob.api.learner_status import LearnerStatus
 from rljob.api.presets.merging import left_out
 from rljob.api.status import RLJobStatus
 from rljob.cores import usable_cores
@@ -259,21 +260,21 @@ class _Notices:
             if member.exit_code == EXIT_NOT_SAVED and member.incarnation not in self._unsaved:
                 self._unsaved.add(member.incarnation)
                 _say(self._console, f"warning: {member.name} could not save its experience: {_WITHOUT_EXPERIENCE}")
-        self.steps = turn.observed.figure("steps_total") or self.steps
+        learner = turn.observed.learner or LearnerStatus()
+        self.steps = learner.steps_total or self.steps
         if not self._estimated and turn.elapsed_seconds >= _MEASURED_SECONDS:
-            rate, played = (turn.observed.figure(name, 0) for name in ("raw_frames_per_second", "raw_frames_total"))
-            need = likely_need(self._spec, played, rate)
+            rate = learner.raw_frames_per_second or 0.0
+            need = likely_need(self._spec, learner.raw_frames_total or 0, rate)
             self._estimated = bool(rate)
             if need:
                 _say(self._console, need)
         if self._others is not None and (taken := self._others.words()):
             self._others = None
             _say(self._console, taken)
-        device = turn.observed.figure("device")
-        if not self._wants_accelerator or device is None:
+        if not self._wants_accelerator or learner.device is None:
             return
         self._wants_accelerator = False
-        if str(device).startswith("cpu"):
+        if learner.device.startswith("cpu"):
             _say(
                 self._console,
                 f"learner.accelerator asks for {self._resource}, none is here: the learner runs on the CPU",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+
+from rljob.api.learner_status import LearnerStatus
 
 from rljob_operator.view.job_view import JobView
 from rljob_operator.view.words import age, number
@@ -36,7 +37,7 @@ def _further_cell(heading: str) -> Callable[[JobView], str]:
 
 
 def _figure(name: str, form: str) -> Callable[[JobView], str]:
-    return lambda run: number(run.figures.get(name), form)
+    return lambda run: number(getattr(run.figures, name), form)
 
 
 def _actors(run: JobView) -> str:
@@ -45,21 +46,27 @@ def _actors(run: JobView) -> str:
 
 
 def _depth(run: JobView) -> str:
-    depth, bound = run.figures.get("queue_depth_batches"), run.figures.get("queue_bound_batches")
+    depth, bound = run.figures.queue_depth_batches, run.figures.queue_bound_batches
     if bound is None:
-        return number(run.figures.get("queue_fill_percent"), "{} %")
+        return number(run.queue_fill_percent, "{} %")
     return f"{number(depth, '{:,.0f}')}/{number(bound, '{:,.0f}')}"
 
 
 def _return(run: JobView) -> str:
-    live = run.figures.get("mean_return")
+    live = run.figures.mean_return
     return number(live if live is not None else run.status.progress.eval_return, "{:.1f}")
 
 
-def lag(figures: Mapping[str, Any]) -> str:
+def lag(figures: LearnerStatus) -> str:
     """Policy lag in updates: the 95th percentile where it is known, else the mean."""
-    p95 = figures.get("policy_lag_updates_p95")
-    return number(p95 if p95 is not None else figures.get("policy_lag_updates"), "{:,.0f}")
+    p95 = figures.policy_lag_updates_p95
+    return number(p95 if p95 is not None else figures.policy_lag_updates, "{:,.0f}")
+
+
+def updates(run: JobView) -> str:
+    """The learner's count, or what the job's status knows of it."""
+    said = run.figures.updates
+    return number(said if said is not None else run.status.progress.learner_updates, "{:,}")
 
 
 def _progress(run: JobView) -> str:
@@ -103,7 +110,7 @@ COLUMNS: tuple[Column, ...] = (
     ("AGE", _age),
 )
 WIDE_COLUMNS: tuple[Column, ...] = (
-    ("UPDATES", lambda run: number(run.figures.get("updates", run.status.progress.learner_updates), "{:,}")),
+    ("UPDATES", updates),
     ("CHECKPOINT (AGE)", _checkpoint),
     ("RESTARTS", _restarts),
 )

@@ -7,6 +7,7 @@ from typing import Any
 
 from rljob.api import RLJob
 from rljob.api.job import RLJobSpec
+from rljob.api.learner_status import ActorStatus, LearnerStatus, ReplaySummary
 from rljob.api.presets import PRESETS
 
 from rljob_operator.core.member import Phase, Role
@@ -34,20 +35,20 @@ def stop_rule(job: RLJob) -> str:
 def figures(turn: Turn) -> dict[str, str]:
     """Label -> value of the job's main figures; a dash stands for what is not known yet."""
     status = _status(turn)
-    depth, bound = status.get("queue_depth_batches"), status.get("queue_bound_batches")
+    depth, bound = status.queue_depth_batches, status.queue_bound_batches
     return {
-        "return": number(status.get("mean_return"), "{:.2f}"),
+        "return": number(status.mean_return, "{:.2f}"),
         "evaluation": evaluation(status),
-        "steps/s": number(status.get("steps_per_second"), "{:,.0f}"),
-        "raw frames/s": number(status.get("raw_frames_per_second"), "{:,.0f}"),
-        "updates/s": number(status.get("updates_per_second"), "{:,.1f}"),
+        "steps/s": number(status.steps_per_second, "{:,.0f}"),
+        "raw frames/s": number(status.raw_frames_per_second, "{:,.0f}"),
+        "updates/s": number(status.updates_per_second, "{:,.1f}"),
         "queue": f"{number(depth, '{:,.0f}')}/{number(bound, '{:,.0f}')}",
         **_stored(status),
-        "lag": number(status.get("policy_lag_updates"), "{:,.0f}"),
-        "learner waits": percent(status.get("learner_wait_fraction")),
-        "actors blocked": percent(status.get("actors_blocked_fraction")),
-        "steps": number(status.get("steps_total"), "{:,}"),
-        "updates": number(status.get("updates"), "{:,}"),
+        "lag": number(status.policy_lag_updates, "{:,.0f}"),
+        "learner waits": percent(status.learner_wait_fraction),
+        "actors blocked": percent(status.actors_blocked_fraction),
+        "steps": number(status.steps_total, "{:,}"),
+        "updates": number(status.updates, "{:,}"),
     }
 
 
@@ -71,20 +72,19 @@ def states_line(turn: Turn) -> str:
     return ", ".join(odd)
 
 
-def _stored(status: Mapping[str, Any]) -> dict[str, str]:
+def _stored(status: LearnerStatus) -> dict[str, str]:
     """What waits to be learned from: transitions in the replay, or the fate of unrolls where there is none."""
-    queue = status.get("queue")
-    if queue:
-        dropped = sum((queue.get("dropped") or {}).values())
-        return {"unrolls": f"{number(queue.get('learned'), '{:,}')} learned, {number(dropped, '{:,}')} dropped"}
-    replay = status.get("replay") or {}
-    return {"replay": f"{number(replay.get('items'), '{:,}')} ({percent(replay.get('fill'))})"}
+    queue, replay = status.queue, status.replay or ReplaySummary()
+    if queue is not None:
+        dropped = sum(queue.dropped.values())
+        return {"unrolls": f"{number(queue.learned, '{:,}')} learned, {number(dropped, '{:,}')} dropped"}
+    return {"replay": f"{number(replay.items, '{:,}')} ({percent(replay.fill)})"}
 
 
-def gpu(status: Mapping[str, Any]) -> dict[str, str]:
+def gpu(status: LearnerStatus) -> dict[str, str]:
     """The learner's GPU in a few words: how busy, how full, what it draws. Empty for a learner without one."""
-    found = status.get("gpu")
-    if not isinstance(found, Mapping) or not found:
+    found = status.gpu
+    if not found:
         return {}
     used, whole = (found.get(f"memory_{name}_bytes") for name in ("used", "total"))
     activity = found.get("sm_activity", found.get("utilization"))
@@ -101,10 +101,9 @@ def _gib(size: object) -> float | None:
 def warnings(turn: Turn) -> tuple[str, ...]:
     """What the user should know now: a refused edit, a learner that stands still, a replay that is not durable, a checkpoint
     that could not be written."""
-    status, found = _status(turn), []
-    replay = status.get("replay") or {}
-    if replay.get("durable") is False and replay.get("durability") != "Off":
-        why = replay.get("not_durable_because") or "its Redis does not answer"
+    replay, found = _status(turn).replay, []
+    if replay is not None and replay.durable is False and replay.durability != "Off":
+        why = replay.not_durable_because or "its Redis does not answer"
         found.append(f"replay is not durable: {why}; training goes on from memory")
     for type, reasons in _TOLD.items():
         condition = turn.decision.status.condition(type)
@@ -113,11 +112,11 @@ def warnings(turn: Turn) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _status(turn: Turn) -> Mapping[str, Any]:
-    """The learner's document, while there is a learner: what one said before it left is no figure of now."""
+def _status(turn: Turn) -> LearnerStatus:
+    """What the learner says, while there is a learner: what one said before it left is no figure of now."""
     seen = turn.observed
     here = any(m.phase in (Phase.READY, Phase.DRAINING) for m in seen.of(Role.LEARNER))
-    return seen.learner.document if seen.learner is not None and here else {}
+    return seen.learner if seen.learner is not None and here else LearnerStatus()
 
 
 def likely_need(spec: RLJobSpec, raw_frames: int, raw_frames_per_second: float) -> str:
@@ -135,49 +134,33 @@ def likely_need(spec: RLJobSpec, raw_frames: int, raw_frames_per_second: float) 
     )
 
 
-def evaluation(status: Mapping[str, Any]) -> str:
+def evaluation(status: LearnerStatus) -> str:
     """How far the evaluation under way has come, and the last verdict; a dash before the first."""
-    under_way, evaluations = status.get("evaluating"), status.get("evaluations") or []
-    said = []
-    if isinstance(under_way, dict):
-        said.append(f"{under_way['games']} of {under_way['episodes']} games")
-        if under_way.get("mean") is not None:
-            said[0] += f", mean {under_way['mean']:.2f} so far"
-        if under_way.get("alone"):
+    under_way, said = status.evaluating, []
+    if under_way is not None:
+        said.append(f"{under_way.games} of {under_way.episodes} games")
+        if under_way.mean is not None:
+            said[0] += f", mean {under_way.mean:.2f} so far"
+        if under_way.alone:
             said[0] += ", training stands still"
-    if evaluations:
-        last = evaluations[-1]
-        more = "" if last.get("finished", True) else ", given up early"
-        error = f" +- {last['standard_error']:.2f}" if last.get("standard_error") is not None else ""
-        played = int(last["episodes"])
-        games = "1 game" if played == 1 else f"{played} games"
-        said.append(f"{'last ' if said else ''}{last['mean']:.2f}{error} ({games}{more})")
+    if status.evaluations:
+        last = status.evaluations[-1]
+        more = "" if last.finished else ", given up early"
+        error = f" +- {last.standard_error:.2f}" if last.standard_error is not None else ""
+        games = "1 game" if last.episodes == 1 else f"{last.episodes} games"
+        said.append(f"{'last ' if said else ''}{last.mean:.2f}{error} ({games}{more})")
     return "; ".join(said) or "-"
 
 
-def by_name(figures: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """The actors that the learner knows, by name; whatever is no actor is left out."""
-    found = figures.get("actors") or ()
-    return {str(a.get("name")): a for a in found if isinstance(a, Mapping)} if isinstance(found, list | tuple) else {}
-
-
-def blocked_fraction(actor: Mapping[str, Any], before: Mapping[str, Any] | None = None) -> float | None:
+def blocked_fraction(actor: ActorStatus, before: ActorStatus | None = None) -> float | None:
     """Share of time that an actor was held back since an earlier look at the same life of it, or in its whole life."""
-    now = _stages(actor)
-    same_life = before is not None and before.get("incarnation") == actor.get("incarnation")
-    then = _stages(before) if before is not None and same_life else {}
-    spent = {stage: seconds - then.get(stage, 0.0) for stage, seconds in now.items()}
+    then = before.stages if before is not None and before.incarnation == actor.incarnation else {}
+    spent = {stage: seconds - then.get(stage, 0.0) for stage, seconds in actor.stages.items()}
     whole = sum(spent.values())
     return spent.get("blocked", 0.0) / whole if whole > 0 else None
 
 
-def stage_seconds(figures: Mapping[str, Any]) -> float:
-    """All the time that a role has accounted for; 0 where it says nothing."""
-    return sum(_stages(figures).values())
-
-
-def _stages(actor: Mapping[str, Any]) -> dict[str, float]:
-    stages = actor.get("stages")
-    if not isinstance(stages, Mapping):
-        return {}
-    return {str(stage): float(seconds) for stage, seconds in stages.items() if isinstance(seconds, int | float)}
+def stage_seconds(server: Mapping[str, Any]) -> float:
+    """All the time that an inference server has accounted for; 0 where it says nothing."""
+    stages = server.get("stages")
+    return sum(each for each in stages.values() if isinstance(each, int | float)) if isinstance(stages, dict) else 0.0

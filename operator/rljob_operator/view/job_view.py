@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rljob.api.conditions import ConditionType, Reason
+from rljob.api.learner_status import LearnerStatus
 from rljob.api.status import CheckpointStatus, RLJobStatus
 
 LOST = "Lost"
@@ -28,8 +29,9 @@ class JobView:
         attended: whether a controller is there to act on it. Jobs of a cluster are taken to be attended: what speaks against it
             is in ``problem``.
         running: the members that run, as far as was looked.
-        figures: the learner's own status document; without an answer what the job's status knows of it, or nothing.
-        servers: the same of each inference server of its own that runs, by name.
+        figures: what the learner says; without an answer what the job's status knows of it, or nothing.
+        queue_fill_percent: of the learner's queue, as the job's status knows it; None where the learner itself was asked.
+        servers: the status document of each inference server of its own that runs, by name.
         problem: what kept this look from showing all, or makes it doubtful; a sentence.
         resumed_by: the command that gives it a controller again; empty where there is none.
         further: columns that are shown of jobs of this kind alone, when there is room: heading -> value.
@@ -40,7 +42,8 @@ class JobView:
     status: RLJobStatus
     attended: bool
     running: Collection[str]
-    figures: Mapping[str, Any] = field(default_factory=dict)
+    figures: LearnerStatus = field(default_factory=LearnerStatus)
+    queue_fill_percent: int | None = None
     servers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     problem: str = ""
     resumed_by: str = ""

@@ -12,7 +12,7 @@ from rljob.api import RLJob
 
 from rljob_operator.core.member import Phase
 from rljob_operator.core.turn import Turn
-from rljob_operator.view.figures import blocked_fraction, by_name, figures, stop_rule, warnings, way_covered
+from rljob_operator.view.figures import blocked_fraction, figures, stop_rule, warnings, way_covered
 from rljob_operator.view.words import duration, number, percent
 
 _COLOURS = {
@@ -72,7 +72,8 @@ class LiveView:
         return table
 
     def _members(self, turn: Turn) -> RenderableType:
-        actors = by_name(turn.observed.learner.document) if turn.observed.learner else {}
+        learner = turn.observed.learner
+        actors = {actor.name: actor for actor in learner.actors} if learner is not None else {}
         table = Table(box=None, padding=(0, 2), header_style="bright_black")
         for heading in ("member", "state", "steps/s", "blocked", "weights", ""):
             table.add_column(heading)
@@ -82,10 +83,10 @@ class LiveView:
             actor = actors.get(member.name) if member.phase is Phase.READY else None
             table.add_row(
                 member.name,
-                Text(str(actor.get("state") if actor else member.phase), style=_COLOURS[member.phase]),
-                number(actor.get("steps_per_second"), "{:,.0f}") if actor else "",
+                Text(str(actor.state if actor else member.phase), style=_COLOURS[member.phase]),
+                number(actor.steps_per_second, "{:,.0f}") if actor else "",
                 percent(blocked_fraction(actor)) if actor else "",
-                number(actor.get("policy_version"), "{:,}") if actor else "",
+                number(actor.policy_version, "{:,}") if actor else "",
                 Text(member.last_words if member.failed else "", style="red", overflow="ellipsis", no_wrap=True),
             )
         return table

@@ -4,16 +4,17 @@ print."""
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
+from rljob.api.learner_status import ActorStatus
 
-from rljob_operator.view.columns import lag
-from rljob_operator.view.figures import blocked_fraction, by_name, evaluation, gpu, stage_seconds
+from rljob_operator.view.columns import lag, updates
+from rljob_operator.view.figures import blocked_fraction, evaluation, gpu, stage_seconds
 from rljob_operator.view.job_view import JobView
 from rljob_operator.view.reasons import is_odd
 from rljob_operator.view.words import age, duration, milliseconds, number, percent
@@ -30,7 +31,7 @@ def screen(run: JobView, before: JobView | None = None) -> RenderableType:
     parts: list[RenderableType] = [_figures(run)]
     if status.inference.desired or run.servers:
         parts.append(_servers(run, before))
-    parts.append(_actors(run.figures, before.figures if before is not None else {}))
+    parts.append(_actors(run.figures.actors, before.figures.actors if before is not None else ()))
     if status.autoscaling.last_decision:
         parts.append(Text(f"last decision: {status.autoscaling.last_decision}"))
     parts += [Text(f"! {text}", style=_UNWELL) for text in unwell(run)]
@@ -51,23 +52,23 @@ def unwell(run: JobView) -> list[str]:
 
 def _figures(run: JobView) -> RenderableType:
     figures, status = run.figures, run.status
-    depth, bound = figures.get("queue_depth_batches"), figures.get("queue_bound_batches")
-    share = depth / bound if isinstance(depth, int | float) and isinstance(bound, int | float) and bound else None
-    if bound is None and isinstance(figures.get("queue_fill_percent"), int):
-        share = figures["queue_fill_percent"] / 100
+    depth, bound = figures.queue_depth_batches, figures.queue_bound_batches
+    share = depth / bound if depth is not None and bound else None
+    if bound is None and run.queue_fill_percent is not None:
+        share = run.queue_fill_percent / 100
     wanted = status.autoscaling
     desired = wanted.desired_replicas or status.actors.replicas
     progress = status.progress
     cells = {
         "queue depth": f"{number(depth, '{:,.0f}')} of {number(bound, '{:,.0f}')} batches ({percent(share)})",
-        "starved": percent(figures.get("learner_wait_fraction")),
-        "blocked": percent(figures.get("actors_blocked_fraction")),
+        "starved": percent(figures.learner_wait_fraction),
+        "blocked": percent(figures.actors_blocked_fraction),
         "lag": f"{lag(figures)} updates",
-        "steps/s": number(figures.get("steps_per_second"), "{:,.0f}"),
-        "updates/s": number(figures.get("updates_per_second"), "{:,.1f}"),
-        "return": number(figures.get("mean_return"), "{:.2f}"),
+        "steps/s": number(figures.steps_per_second, "{:,.0f}"),
+        "updates/s": number(figures.updates_per_second, "{:,.1f}"),
+        "return": number(figures.mean_return, "{:.2f}"),
         "evaluation": evaluation(figures),
-        "updates": number(figures.get("updates", progress.learner_updates), "{:,}"),
+        "updates": updates(run),
         "actors": f"{status.actors.ready} ready of {desired}"
         + (f", {status.actors.draining} draining" if status.actors.draining else ""),
         **_inference(run),
@@ -124,19 +125,19 @@ def _rate(now: Mapping[str, Any], before: Mapping[str, Any]) -> float | None:
     return (after - earlier) / spent if spent > 0 and after >= earlier else None
 
 
-def _actors(figures: Mapping[str, Any], before: Mapping[str, Any]) -> RenderableType:
+def _actors(actors: Sequence[ActorStatus], before: Sequence[ActorStatus]) -> RenderableType:
     table = Table(box=None, padding=(0, 2), header_style="bright_black")
     for heading in ("ACTOR", "STATE", "STEPS/S", "BLOCKED", "WEIGHTS", "SLOT", "HEARD"):
         table.add_column(heading, justify="left" if heading in ("ACTOR", "STATE") else "right")
-    earlier = by_name(before)
-    for name, actor in by_name(figures).items():
+    earlier = {actor.name: actor for actor in before}
+    for actor in actors:
         table.add_row(
-            name,
-            str(actor.get("state", "-")),
-            number(actor.get("steps_per_second"), "{:,.0f}"),
-            percent(blocked_fraction(actor, earlier.get(name))),
-            number(actor.get("policy_version"), "{:,}"),
-            number(actor.get("slot"), "{}"),
-            number(actor.get("age_seconds"), "{:.0f}s ago"),
+            actor.name,
+            actor.state or "-",
+            number(actor.steps_per_second, "{:,.0f}"),
+            percent(blocked_fraction(actor, earlier.get(actor.name))),
+            number(actor.policy_version, "{:,}"),
+            number(actor.slot, "{}"),
+            number(actor.age_seconds, "{:.0f}s ago"),
         )
     return table

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from rljob.telemetry.server import TelemetryServer
 from rljob_operator.local.job_view import running_members
-from rljob_operator.local.probes import Probes, ProbeTarget
+from rljob_operator.local.member_polls import MemberPolls
+from rljob_operator.polls.poll import Alive
 
 from tests.support.local_run import ENDLESS, LocalRun
 from tests.support.waiting import eventually
@@ -122,29 +123,29 @@ def test_a_controller_that_stood_still_itself_blames_nobody(local_run: Callable[
 
 
 @pytest.fixture
-def probes() -> Iterator[Probes]:
-    found = Probes()
+def probes() -> Iterator[MemberPolls]:
+    found = MemberPolls()
     yield found
     found.close()
 
 
-def test_a_loop_that_stands_still_beside_a_server_that_answers_is_silence_too(probes: Probes) -> None:
+def test_a_loop_that_stands_still_beside_a_server_that_answers_is_silence_too(probes: MemberPolls) -> None:
     with TelemetryServer("actor", 0, dict, lambda: True) as server:
-        probes.watch({"actor-0": ProbeTarget("a", server.url)})
+        probes.watch([Alive("a", server.url)], None)
         server.beat(60.0)
         time.sleep(3.0)
-        assert probes.silence("actor-0", "a") is None
+        assert probes.silence("a") is None
         server.beat(0.0)
-        eventually(lambda: (found := probes.silence("actor-0", "a")) is not None and found.seconds >= 4.0)
-        found = probes.silence("actor-0", "a")
+        eventually(lambda: (found := probes.silence("a")) is not None and found.heard_seconds >= 4.0)
+        found = probes.silence("a")
         assert found is not None
         assert found.because == "answers, but its loop stands still"
-        assert probes.silence("actor-0", "b") is None, "the next life begins with nothing against it"
+        assert probes.silence("b") is None, "the next life begins with nothing against it"
         server.beat(60.0)
-        eventually(lambda: probes.silence("actor-0", "a") is None)
+        eventually(lambda: probes.silence("a") is None)
 
 
-def test_who_has_too_many_callers_or_says_odd_things_is_alive_and_who_is_gone_is_not(probes: Probes) -> None:
+def test_who_has_too_many_callers_or_says_odd_things_is_alive_and_who_is_gone_is_not(probes: MemberPolls) -> None:
     class Busy(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.wfile.write(b"HTTP/1.0 503 Service Unavailable\r\nContent-Length: 5\r\n\r\nbusy\n")
@@ -157,10 +158,8 @@ def test_who_has_too_many_callers_or_says_odd_things_is_alive_and_who_is_gone_is
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         gone = f"http://127.0.0.1:{nobody.getsockname()[1]}"
-        probes.watch(
-            {"actor-0": ProbeTarget("a", f"http://127.0.0.1:{busy.server_port}"), "actor-1": ProbeTarget("a", gone)}
-        )
-        eventually(lambda: (found := probes.silence("actor-1", "a")) is not None and found.seconds >= 2.0)
-        assert probes.silence("actor-0", "a") is None
+        probes.watch([Alive("a", f"http://127.0.0.1:{busy.server_port}"), Alive("b", gone)], None)
+        eventually(lambda: (found := probes.silence("b")) is not None and found.heard_seconds >= 2.0)
+        assert probes.silence("a") is None
     busy.shutdown()
     busy.server_close()

@@ -34,8 +34,9 @@ from rljob.wire import keyfile, load_keys
 from rljob_operator.kube.apiserver.client import Page
 from rljob_operator.kube.watch.intake import Intake
 from rljob_operator.kube.watch.kopf_watch import KopfWatch
-from rljob_operator.local.learner_status_client import LearnerStatusClient
-from rljob_operator.local.probes import Probes
+from rljob_operator.local.member_polls import MemberPolls
+from rljob_operator.local.reach import Loopback
+from rljob_operator.polls.poll import Alive
 
 from tests.support.paths import EXAMPLES, ROOT
 from tests.support.role_threads import ENDPOINTS, RoleThreads, cartpole
@@ -94,8 +95,7 @@ CASES = [
 
 ELSEWHERE = {
     "checkpoint": "test_a_checkpoint_thread_that_dies_ends_the_learner",
-    "learner-status": "test_a_controller_hears_that_nobody_asks_the_learner",
-    "liveness-probes": "test_a_controller_hears_that_nobody_asks_the_members",
+    "member-polls": "test_a_controller_hears_that_nobody_asks_the_members",
     "intake": "test_an_operator_hears_that_nobody_watches_its_jobs",
 }
 CONTAINED = {
@@ -283,27 +283,28 @@ def test_an_operator_hears_that_nobody_watches_its_jobs(monkeypatch: pytest.Monk
         asyncio.run(story())
 
 
-def test_a_controller_hears_that_nobody_asks_the_learner() -> None:
-    client = LearnerStatusClient(lambda: None, period_seconds=0.01)
-    try:
-        assert client.answer.document is None
-        inject(eventually(lambda: at_work("learner-status"), "no thread"))
-        eventually(lambda: alive("learner-status") is None, "it does not end")
-        with pytest.raises(ThreadEnded, match=r"^thread learner-status has ended: Fault$"):
-            client.answer  # noqa: B018 - the controller reads it in every tick
-    finally:
-        client.close()
-
-
 def test_a_controller_hears_that_nobody_asks_the_members() -> None:
-    probes = Probes()
+    polls = MemberPolls()
     try:
-        inject(eventually(lambda: at_work("liveness-probes"), "no thread"))
-        eventually(lambda: alive("liveness-probes") is None, "it does not end")
-        with pytest.raises(ThreadEnded, match=r"^thread liveness-probes has ended: Fault$"):
-            probes.watch({})
+        polls.watch([Alive("a", "http://127.0.0.1:1")], None)
+        inject(eventually(lambda: at_work("member-polls"), "no thread"))
+        eventually(lambda: alive("member-polls") is None, "it does not end")
+        with pytest.raises(ThreadEnded, match=r"^thread member-polls has ended: Fault$"):
+            polls.watch([], None)
     finally:
-        probes.close()
+        polls.close()
+
+
+def test_a_mistake_in_asking_one_member_ends_the_asking(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Loopback, "health", None)
+    polls = MemberPolls()
+    try:
+        polls.watch([Alive("a", "http://127.0.0.1:1")], None)
+        eventually(lambda: alive("member-polls") is None, "it does not end")
+        with pytest.raises(ThreadEnded, match=r"^thread member-polls has ended: TypeError"):
+            polls.watch([], None)
+    finally:
+        polls.close()
 
 
 def test_what_a_share_of_an_update_raises_is_raised_in_the_loop() -> None:

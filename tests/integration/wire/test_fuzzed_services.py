@@ -214,7 +214,7 @@ def test_the_learners_queue_goes_on_taking_unrolls(tmp_path: Path, damaged: list
         queue.give_back(batch)
 
     storm(queue._server, damaged, learn)
-    status = queue.section()["queue"]
+    status = queue.section()["queue"].to_document()
     assert status["received"] == status["learned"] + sum(status["dropped"].values()) + status["in_flight"]
     session.close()
     queue.close()

@@ -15,6 +15,7 @@ import torch
 from rljob.actor.figures import ActorFigures
 from rljob.actor.session import ChunkRefused, ReplaySession
 from rljob.algorithms.apex_dqn import ApeXDQN
+from rljob.api.learner_status import LearnerStatus
 from rljob.inference.client import InferenceClient, InferenceLost
 from rljob.ingest.shard_status import ShardStatus
 from rljob.learner import shard
@@ -150,7 +151,7 @@ def test_a_status_is_read_whole_or_not_at_all() -> None:
         figures = Figures(("loss", "norm"))
         figures.window(0.0, {}, 0, 0, 0, shards)
         figures.window(1.0, {}, 0, 0, 0, shards)
-        json.dumps(figures.document(shards, {}))
+        json.dumps(LearnerStatus(**figures.section(shards, {})).to_document())
     assert 20 < read < len(texts) - 50, "some are harmless, many are not"
 
 

@@ -14,6 +14,7 @@ import torch
 from rljob.acting.identity import ActorIdentity
 from rljob.actor.figures import ActorFigures
 from rljob.actor.session import ReplaySession
+from rljob.api.learner_status import LearnerStatus
 from rljob.experience import Segment
 from rljob.inference.client import InferenceClient
 from rljob.inference.server import InferenceServer
@@ -120,7 +121,7 @@ def test_the_learners_queue_takes_whatever_an_actor_says(tmp_path: Path) -> None
         assert eventually(lambda: queue.next(0.1), "a batch of what was accepted") is not None
         status = queue.statuses()[0]
         assert ShardStatus.from_json(json.dumps(status.to_document(), allow_nan=False).encode()) == status
-        json.dumps(queue.section(), allow_nan=False)
+        json.dumps(LearnerStatus(**queue.section()).to_document(), allow_nan=False)
     finally:
         queue.close()
 

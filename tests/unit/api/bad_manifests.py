@@ -236,7 +236,6 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
         "spec.autoscaling.mode",
         ["External or Disabled", "no number of actors", "samplesPerInsert"],
     ),
-    (["spec.autoscaling.trimTimeConstantSeconds=59"], "spec.autoscaling.trimTimeConstantSeconds", ["from 60"]),
     (["spec.autoscaling.rateWindowSeconds=5"], "spec.autoscaling.rateWindowSeconds", ["samplePeriodSeconds (15)"]),
     (
         ["spec.autoscaling.behavior.scaleUp.policies=[{type: Pods, value: 0, periodSeconds: 15}]"],

@@ -20,14 +20,14 @@ def test_a_request_is_answered_once_with_a_checkpoint_that_verifies(tmp_path: Pa
         one.request_checkpoint(time.time())
         one._housekeeping()
         assert stored(tmp_path) == [], "before the first update there is nothing to save"
-        assert one.status()["checkpoint"]["written_unix"] is None
-        assert one.status()["checkpoint"]["interval_seconds"] > 0
+        assert one.status().checkpoint.written_unix is None
+        assert one.status().checkpoint.interval_seconds > 0
         one._learn(ready(1.0))
         one._housekeeping()
         one._saver.finish()
         (path,) = stored(tmp_path)
-        assert one.status()["checkpoint"]["digest"] == verify(path).digest
-        assert one.status()["checkpoint"]["written_unix"] <= time.time()
+        assert one.status().checkpoint.digest == verify(path).digest
+        assert one.status().checkpoint.written_unix <= time.time()
         one._learn(ready(1.0))
         one._housekeeping()
         one._saver.finish()

@@ -61,7 +61,7 @@ SHARDS = [
 
 def test_shards_add_up() -> None:
     summary = replay_summary(SHARDS)
-    assert summary == {
+    assert summary.to_document() == {
         "items": 15,
         "capacity": 200,
         "bytes": 1500,
@@ -111,12 +111,12 @@ def test_policy_lag_is_in_updates_and_leaves_out_random_actors() -> None:
     nobody, everybody = np.array([0, 0]), np.array([0, 11, 9, 12, 13])
     figures.lag(versions.ages(nobody), nobody)
     figures.window(0.0, {}, 0, 0, 0, [])
-    assert figures.document([], {})["policy_lag_updates"] is None
+    assert figures.section([], {})["policy_lag_updates"] is None
     figures.lag(versions.ages(everybody), everybody)  # lags 10, 30, 0 and, from a learner that went back, 0
     figures.window(1.0, {}, 0, 0, 0, [])
-    document = figures.document([], {})
-    assert document["policy_lag_updates"] == pytest.approx(10.0)
-    histogram = document["policy_lag_histogram"]
+    section = figures.section([], {})
+    assert section["policy_lag_updates"] == pytest.approx(10.0)
+    histogram = section["policy_lag_histogram"]
     assert sum(histogram["counts"]) == 4
     assert histogram["counts"][0] == 3  # 0, 0 and 10, within the first bound
     assert histogram["sum"] == pytest.approx(40.0)
@@ -140,25 +140,25 @@ def test_rates_are_over_the_window() -> None:
     figures.learned(np.array([3.0, 2.0, 5.0], np.float32))
     later = [ShardStatus(actors=(ActorStatus(name="actor-1", stages={"env": 7.0, "blocked": 5.0}),))]
     figures.window(102.0, {"wait": 6.0}, 1100, 240, 960, later, 140.0, 205.0)
-    document = figures.document(SHARDS, {"wait": 6.0})
-    assert (document["loss"], document["gradient_norm"], document["q_taken"]) == (2.0, 2.0, 4.0)
-    assert document["learner_wait_fraction"] == pytest.approx(0.5)
-    assert document["updates_per_second"] == pytest.approx(50.0)
-    assert document["steps_per_second"] == pytest.approx(100.0)
-    assert document["raw_frames_per_second"] == pytest.approx(400.0)
-    assert document["actors_blocked_fraction"] == pytest.approx(0.25)
-    assert document["samples_per_insert"] == pytest.approx(3.0)
-    assert document["consumption_per_second"] == pytest.approx(100.0)
-    assert document["production_per_second"] == pytest.approx(50.0)
+    section = figures.section(SHARDS, {"wait": 6.0})
+    assert section["update_figures"] == {"loss": 2.0, "gradient_norm": 2.0, "q_taken": 4.0}
+    assert section["learner_wait_fraction"] == pytest.approx(0.5)
+    assert section["updates_per_second"] == pytest.approx(50.0)
+    assert section["steps_per_second"] == pytest.approx(100.0)
+    assert section["raw_frames_per_second"] == pytest.approx(400.0)
+    assert section["actors_blocked_fraction"] == pytest.approx(0.25)
+    assert section["samples_per_insert"] == pytest.approx(3.0)
+    assert section["consumption_per_second"] == pytest.approx(100.0)
+    assert section["production_per_second"] == pytest.approx(50.0)
 
 
 def test_what_the_shards_held_before_is_not_production() -> None:
     figures = Figures(NAMES)
     figures.window(100.0, {}, 0, 0, 0, [])
     figures.window(102.0, {}, 0, 0, 0, [], 10**6)
-    assert "production_per_second" not in figures.document([], {})
+    assert "production_per_second" not in figures.section([], {})
     figures.window(104.0, {}, 0, 0, 0, [], 10**6 + 500)
-    assert figures.document([], {})["production_per_second"] == pytest.approx(250.0)
+    assert figures.section([], {})["production_per_second"] == pytest.approx(250.0)
 
 
 def test_the_95th_percentile_of_lag_is_over_the_newest_batches() -> None:
@@ -167,7 +167,7 @@ def test_the_95th_percentile_of_lag_is_over_the_newest_batches() -> None:
     for _ in range(LAG_BATCHES):
         figures.lag(np.arange(100, 0, -1), np.arange(1, 101))
     figures.window(0.0, {}, 0, 0, 0, [])
-    assert figures.document([], {})["policy_lag_updates_p95"] == pytest.approx(95.05)
+    assert figures.section([], {})["policy_lag_updates_p95"] == pytest.approx(95.05)
 
 
 def test_mean_and_median_of_lag_are_over_the_same_batches() -> None:
@@ -177,8 +177,8 @@ def test_mean_and_median_of_lag_are_over_the_same_batches() -> None:
     for _ in range(LAG_BATCHES):
         figures.lag(np.array([16, 20, 24]), np.array([1, 2, 3]))
     figures.window(0.0, {}, 0, 0, 0, [])
-    document = figures.document([], {})
-    assert (document["policy_lag_updates"], document["policy_lag_updates_p50"]) == (20.0, 20.0)
+    section = figures.section([], {})
+    assert (section["policy_lag_updates"], section["policy_lag_updates_p50"]) == (20.0, 20.0)
 
 
 @given(

@@ -91,7 +91,7 @@ def test_at_its_end_a_learner_waits_for_what_is_under_way(tmp_path: Path, value:
         assert one.figures._count == 0
         one.run(stop)
         learned, skipped = (3, 0) if value == 1.0 else (0, 3)
-        assert (one.figures._count, one.status()["skipped_updates"]) == (learned, skipped)
+        assert (one.figures._count, one.status().skipped_updates) == (learned, skipped)
         saved = checkpoint.latest_valid(tmp_path)
         assert saved is not None
         assert saved.manifest["counters"]["updates"] == 3
@@ -102,7 +102,7 @@ def test_ignore_skips_the_update_and_goes_on(tmp_path: Path) -> None:
         one._learn(ready(float("inf")))
         one._learn(ready(1.0))
         status = one.status()
-        assert (status["skipped_updates"], status["updates"]) == (1, 2)
+        assert (status.skipped_updates, status.updates) == (1, 2)
 
 
 def test_restore_goes_back_to_the_newest_checkpoint_or_fails_without_one(tmp_path: Path) -> None:
@@ -117,11 +117,11 @@ def test_restore_goes_back_to_the_newest_checkpoint_or_fails_without_one(tmp_pat
         one._learn(ready(float("nan")))
         saved = checkpoint.latest_valid(tmp_path)
         assert saved is not None
-        assert one.status()["updates"] == saved.manifest["counters"]["updates"] == 2
+        assert one.status().updates == saved.manifest["counters"]["updates"] == 2
         assert one.counters.epoch == 2
         assert one.counters.version >= version
         one._learn(ready(1.0))
-        assert one.status()["updates"] == 3
+        assert one.status().updates == 3
 
 
 def test_experience_of_weights_given_up_has_the_lag_of_both_ways(tmp_path: Path) -> None:
@@ -136,8 +136,8 @@ def test_experience_of_weights_given_up_has_the_lag_of_both_ways(tmp_path: Path)
         one._learn(replace(ready(1.0), policy_version=np.full(16, given_up)))
         one._next_record = 0.0
         one._housekeeping()
-        assert one.status()["updates"] == 3
-        assert one.status()["policy_lag_updates"] == 20.0
+        assert one.status().updates == 3
+        assert one.status().policy_lag_updates == 20.0
 
 
 def test_an_overflow_of_fp16_is_a_skipped_update_and_no_failure(tmp_path: Path) -> None:
@@ -146,6 +146,6 @@ def test_an_overflow_of_fp16_is_a_skipped_update_and_no_failure(tmp_path: Path) 
         one.figures = Figures(one._updater.figures)
         one._updater.loss_scale = LossScale(torch.device("cpu"), 2.0**40)
         one._learn(ready(1.0))
-        assert one.status()["skipped_updates"] == 1
+        assert one.status().skipped_updates == 1
         with pytest.raises(NonFiniteLoss, match="the loss is nan"):
             one._learn(ready(float("nan")))

@@ -34,7 +34,7 @@ def test_a_shard_that_is_gone_has_totals_and_no_figures_of_the_moment() -> None:
     assert sum(shard.inserted_total for shard in shards) == 800
     for name, one in (("items", 10), ("capacity", 100), ("queue_depth_batches", 3.0), ("queue_bound_batches", 8.0)):
         assert sum(getattr(shard, name) or 0 for shard in shards) == one
-    assert replay_summary(shards)["state"] == "serving"
+    assert replay_summary(shards).state == "serving"
     (actor,) = actors(shards)
     assert actor.age_seconds == pytest.approx(4.0), "the last words of the dead one are thirty seconds old"
 

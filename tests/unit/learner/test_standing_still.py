@@ -36,22 +36,22 @@ def test_no_update_is_made_until_there_is_a_verdict(tmp_path: Path) -> None:
     with learner(tmp_path, "Fail") as one, evaluator_of(one._server) as evaluator:
         one._source.next = lambda seconds: ready(1.0)
         one._turn()
-        assert one.status()["updates"] == 1
+        assert one.status().updates == 1
         evaluator.tell(Evaluating(1, 19, 100, 18.5))
         eventually(lambda: one._server.evaluating is not None)
         one._turn()
-        assert one.status()["updates"] == 2, "beside the screen it goes on"
+        assert one.status().updates == 2, "beside the screen it goes on"
         evaluator.tell(Evaluating(1, 20, 100, 18.5, alone=True))
         eventually(lambda: in_state(one, "Evaluating"))
         before = one.status()
         for _ in range(3):
             one._turn()
         stands_still = one.status()
-        assert stands_still["updates"] == before["updates"]
+        assert stands_still.updates == before.updates
         assert one.clock.seconds()["evaluation"] > 0.2
         evaluator.report(verdict())
         eventually(lambda: in_state(one, "Training"))
-        assert one.status()["updates"] == before["updates"] + 1
+        assert one.status().updates == before.updates + 1
 
 
 def test_it_leaves_and_saves_when_asked_while_it_stands_still(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ class Rig:
         eventually(happened, self.queue.statuses, between=lambda: self.session.poll(0.01))
 
     def counts(self) -> dict[str, Any]:
-        status: dict[str, Any] = self.queue.section()["queue"]
+        status: dict[str, Any] = self.queue.section()["queue"].to_document()
         assert status["received"] == status["learned"] + sum(status["dropped"].values()) + status["in_flight"]
         return status
 

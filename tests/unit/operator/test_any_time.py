@@ -140,7 +140,6 @@ def drained(controller: Controller, change: Callable[[], None]) -> object:
 
     substrate = object.__new__(LocalSubstrate)  # without a run: only how it passes a drain on is looked at
     substrate._processes = {"actor-1": Process()}  # type: ignore[dict-item]
-    substrate._learner_status = type("LearnerStatus", (), {"want_checkpoint": lambda self, seconds: None})()
     substrate.apply(controller.job, Decision(status=controller.status, drain=("actor-1",)))
     return given
 

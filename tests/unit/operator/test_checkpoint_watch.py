@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+from rljob.api.learner_status import CheckpointStatement
 from rljob.checkpoints.names import FORMAT, MANIFEST, TENSORS, checkpoint_name
 from rljob_operator.core.observed import CheckpointState
 from rljob_operator.local.checkpoints import CheckpointWatch
@@ -61,12 +62,12 @@ def test_damage_is_told_and_the_one_before_stands(tmp_path: Path) -> None:
 
 def test_a_failed_attempt_is_a_storage_error_beside_the_one_that_stands(tmp_path: Path) -> None:
     watch = CheckpointWatch(tmp_path)
-    failed = {"state": "Failed", "message": "No space left on device"}
+    failed = CheckpointStatement.lenient({"state": "Failed", "message": "No space left on device"})
     assert watch.look(failed).state is CheckpointState.STORAGE_ERROR
     write(tmp_path, 10)
     seen = watch.look(failed)
     assert (seen.state, seen.step, seen.message) == (CheckpointState.STORAGE_ERROR, 10, "No space left on device")
-    assert watch.look({"state": "Valid"}).state is CheckpointState.VERIFIED
+    assert watch.look(CheckpointStatement(state="Valid")).state is CheckpointState.VERIFIED
 
 
 def test_files_are_read_only_when_they_have_changed(tmp_path: Path) -> None:

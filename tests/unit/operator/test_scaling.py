@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 from rljob.api import load_manifest
+from rljob.api.learner_status import LearnerStatus
 from rljob.api.status import RLJobStatus
 from rljob_operator.core.context import ReconcileContext
 from rljob_operator.core.desired import DesiredState
 from rljob_operator.core.member import Phase
-from rljob_operator.core.observed import LearnerSample, Observation
+from rljob_operator.core.observed import Observation
 from rljob_operator.core.rules import actors
 
 from tests.support.controller import CARTPOLE, PONG, START, STORAGE, Controller, make_job, member, members, sample
@@ -236,7 +237,7 @@ def test_the_numbers_of_a_decision_last_until_the_next_and_no_longer() -> None:
     assert status.last_decision.startswith("actors.replicas changed from 2 to 1: ")
 
 
-def lagging(**versions: int) -> LearnerSample:
+def lagging(**versions: int) -> LearnerStatus:
     known = [{"name": name.replace("_", "-"), "policy_version": version} for name, version in versions.items()]
     return sample(START, 1000, actors=known)
 

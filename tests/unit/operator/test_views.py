@@ -9,6 +9,7 @@ import time
 import pytest
 from rich.console import Console
 from rljob.api.controller_memory import ControllerMemory
+from rljob.api.learner_status import ActorStatus, LearnerStatus
 from rljob.api.status import AutoscalingStatus, Condition, Failure, InferenceStatus, RLJobStatus
 from rljob_operator.view.columns import table
 from rljob_operator.view.figures import blocked_fraction
@@ -47,8 +48,8 @@ def run(status: RLJobStatus, **fields: object) -> JobView:
         "running": ("learner",),
         "figures": FIGURES,
         "further": {"FOLDER": "runs/x"},
-    }
-    return JobView(**(values | fields))  # type: ignore[arg-type]
+    } | fields
+    return JobView(**values | {"figures": LearnerStatus.lenient(values["figures"])})  # type: ignore[arg-type]
 
 
 def test_columns_are_aligned_and_say_what_is_unknown() -> None:
@@ -169,10 +170,11 @@ def test_the_screen_shows_inference_servers_of_their_own() -> None:
 
 
 def test_blocked_time_is_since_the_look_before_of_the_same_life() -> None:
-    before, now = {"incarnation": "a", "stages": {"env": 8.0, "blocked": 0.0}}, {"env": 9.0, "blocked": 3.0}
-    assert blocked_fraction({"incarnation": "a", "stages": now}, before) == 0.75
-    assert blocked_fraction({"incarnation": "b", "stages": now}, before) == 0.25
-    assert blocked_fraction({"stages": None}) is None
+    before = ActorStatus(incarnation="a", stages={"env": 8.0, "blocked": 0.0})
+    now = {"env": 9.0, "blocked": 3.0}
+    assert blocked_fraction(ActorStatus(incarnation="a", stages=now), before) == 0.75
+    assert blocked_fraction(ActorStatus(incarnation="b", stages=now), before) == 0.25
+    assert blocked_fraction(ActorStatus()) is None
 
 
 def test_words() -> None:

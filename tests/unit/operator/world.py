@@ -14,11 +14,11 @@ from typing import Any
 
 from rljob.api import RLJob
 from rljob.api.conditions import Reason
+from rljob.api.learner_status import LearnerStatus
 from rljob.api.status import RLJobStatus
 from rljob_operator.core.context import ReconcileContext
 from rljob_operator.core.decision import Decision
 from rljob_operator.core.desired import Refusal, Session
-from rljob_operator.core.learner_sample import BadSample, parse_sample
 from rljob_operator.core.member import Member, Phase, Role
 from rljob_operator.core.observed import Admission, CheckpointFacts, CheckpointState
 
@@ -260,10 +260,11 @@ class World:
         if self._does(Fault.SILENCE, 0.1):
             document[self.chance.choice(sorted(document))] = self.chance.choice((float("nan"), -1, "x", None, 1e99))
         taken = self.now - (self.chance.choice((1.0, 100.0)) if self._does(Fault.SILENCE, 0.5) else 0.0)
-        try:
-            self.observed |= {"learner": parse_sample(document, taken), "missing": ""}
-        except BadSample as problem:
-            self.observed["missing"] = str(problem)
+        said = replace(LearnerStatus.lenient(document), taken_seconds=taken)
+        if said.updates is None:
+            self.observed["missing"] = "no count of updates"
+        else:
+            self.observed |= {"learner": said, "missing": ""}
 
     def _figures(self) -> dict[str, Any]:
         luck = 0.5 if self.healthy else self.chance.random()

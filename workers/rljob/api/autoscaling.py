@@ -122,10 +122,6 @@ class AutoscalingSpec(APIModel):
     """How long the controller waits between two decisions."""
     rate_window_seconds: Seconds = 60
     """Time over which rates are averaged."""
-    trim_time_constant_seconds: Annotated[int, Integer(60, 10**9)] = 300
-    """How slowly the fill is trimmed; faster than a minute oscillates."""
-    tolerance_percent: Percent = 5
-    """Smaller differences are left alone."""
     behavior: ScalingBehavior = Field(default_factory=ScalingBehavior)
     """How fast the number may change."""
     guards: ScalingGuards = Field(default_factory=ScalingGuards)

@@ -106,7 +106,7 @@ class ScalingCalculation(StatusModel):
     missing_items: Annotated[float, DecimalText()] | None = None
     """Items that the queue lacks of its target; negative where it holds more."""
     trim_seconds: Annotated[float, DecimalText(0)] | None = None
-    """Time in which the trim would mend that: autoscaling.trimTimeConstantSeconds."""
+    """Time in which the trim would mend that."""
     wanted: Annotated[float, DecimalText(0)] | None = None
     """capacity / rate x (1 + integral) + missingItems / (rate x trimSeconds); never below 0."""
     uncertainty: Annotated[float, DecimalText(0)] | None = None

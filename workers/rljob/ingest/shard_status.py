@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from rljob.ingest.status_document import (
+from rljob.api.learner_status import ActorStatus as ActorStatus
+from rljob.api.status_document import (
     Document,
     flag,
     json_object,
@@ -24,36 +25,6 @@ from rljob.ingest.status_document import (
     whole,
     wire,
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ActorStatus(Document):
-    """What an actor said of itself in its last heartbeat. Counts are of its current incarnation alone."""
-
-    name: str = wire(text, default="")
-    slot: int = wire(whole, default=0)
-    """Its place on the ladder of epsilons, from 0."""
-    incarnation: str = wire(text, default="")
-    """One life of the actor's process."""
-    state: str = wire(text, default="")
-    """In its own words (Starting, Running, Blocked, ...); ``Lost`` and ``Finished`` are the shard's."""
-    steps: int = wire(whole, default=0)
-    """Agent steps taken."""
-    raw_frames: int = wire(whole, default=0)
-    """Emulator frames played."""
-    produced: int = wire(whole, default=0)
-    """Transitions made into chunks, or steps made into unrolls."""
-    steps_per_second: float = wire(number, default=0.0)
-    policy_version: int = wire(whole, default=0)
-    """Of the weights that it acts with; 0 where it acts at random."""
-    stages: Mapping[str, float] = wire(numbers, default=dict, write=dict)
-    """Seconds spent in each stage of its loop."""
-    blocked_seconds: float = wire(number, default=0.0)
-    """Time that it waited for a credit."""
-    rss_bytes: int = wire(whole, default=0)
-    """Resident memory of its process."""
-    age_seconds: float = wire(number, default=0.0)
-    """Time since it was last heard of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -143,7 +143,7 @@ class ReplayClient:
         return max((s.status.epoch for s in self._sessions if s.status is not None), default=0)
 
     def section(self) -> dict[str, Any]:
-        """The ``replay`` part of the learner's status, and a sentence where both sides stand still."""
+        """What this source adds to the learner's status: the replay, and a sentence where both sides stand still."""
         now = time.monotonic()
         waited_seconds = 0.0 if self._ready else now - self._ready_at
         views = [ShardView(s.index, s.subscribed, s.quiet(now), s.status) for s in self._sessions]

@@ -21,7 +21,7 @@ LAG_BATCHES = 32
 
 
 class Figures:
-    """Collects numbers from the loop's thread; ``document`` puts them into the words of the status.
+    """Collects numbers from the loop's thread; ``section`` says what they come to in the status.
 
     ``names``: of the numbers that an update reports.
     """
@@ -104,10 +104,10 @@ class Figures:
                 self._rates["actors_blocked_fraction"] = min(1.0, spent["actor_blocked"] / spent["actor_all"])
         self._before = (now, totals)
 
-    def document(
+    def section(
         self, shards: Sequence[ShardStatus], stages: Mapping[str, float], gpu_stages: Mapping[str, float] | None = None
     ) -> dict[str, Any]:
-        """The part of the status document that these figures and the shards' statuses make up. ``stages``: seconds of the loop;
+        """The fields of the status that these figures and the shards' statuses make up. ``stages``: seconds of the loop;
         ``gpu_stages``: of the device, where it has a clock of its own."""
         acting = actors(shards)
         mean, games = mean_return(shards)
@@ -134,11 +134,10 @@ class Figures:
                 "counts": self._lag_counts.tolist(),
                 "sum": self._lag_sum,
             },
-            "loss": None,
-            **self._means,
+            "update_figures": self._means,
             **rates,
             **self._rates,
-            "actors": [actor.to_document() for actor in acting],
+            "actors": tuple(acting),
             "stages": {
                 "learner": dict(stages),
                 **({"gpu": dict(gpu_stages)} if gpu_stages else {}),

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from rljob.api.learner_status import CheckpointStatement, EvaluationUnderWay, LearnerStatus
 from rljob.checkpoints import store as checkpoint
 from rljob.checkpoints.policy import PolicyIdentity
 from rljob.checkpoints.restore_from import STARTED_FROM
@@ -60,7 +61,7 @@ class Learner:
         source: BatchSource,
         server: WeightServer,
         saver: Saver,
-        record: Callable[[dict[str, Any]], None],
+        record: Callable[[LearnerStatus], None],
         surroundings: dict[str, Any],
         versions: VersionLog | None = None,
         gpu: Gpu | None = None,
@@ -319,38 +320,36 @@ class Learner:
 
     # ------------------------------------------------------------------------------------------- what others get to see
 
-    def status(self) -> dict[str, Any]:
-        """The learner's status document."""
-        shards, evaluating = self._source.statuses(), self._server.evaluating
-        return {
-            "role": "learner",
-            "state": self.state,
-            "epoch": self.counters.epoch,
-            "updates": self._updater.updates,
-            "samples": self.counters.samples,
-            "steps": self.counters.steps,
-            "steps_total": self.counters.steps,
-            "raw_frames_total": self.counters.raw_frames,
-            "ready_batches": self._source.ready_batches,
-            "skipped_updates": self.counters.skipped_updates,
-            "recompiles": self._updater.recompiles,
-            "resubscriptions": self._source.resubscriptions,
-            "learning_rate": self._updater.learning_rate.at(self.counters.steps),
-            **self.figures.document(shards, self.clock.seconds(), self._gpu_seconds()),
+    def status(self) -> LearnerStatus:
+        """What the learner says of itself now."""
+        evaluating = self._server.evaluating
+        return LearnerStatus(
+            state=self.state,
+            epoch=self.counters.epoch,
+            updates=self._updater.updates,
+            samples=self.counters.samples,
+            steps=self.counters.steps,
+            steps_total=self.counters.steps,
+            raw_frames_total=self.counters.raw_frames,
+            ready_batches=self._source.ready_batches,
+            skipped_updates=self.counters.skipped_updates,
+            recompiles=self._updater.recompiles,
+            resubscriptions=self._source.resubscriptions,
+            learning_rate=self._updater.learning_rate.at(self.counters.steps),
+            **self.figures.section(self._source.statuses(), self.clock.seconds(), self._gpu_seconds()),
             **self._source.section(),
-            "weights": self._server.status(),
-            "evaluations": self.verdicts.documents(),
-            "evaluating": None if evaluating is None else evaluating.document(),
-            "checkpoint": {
-                **self._saver.status,
-                "interval_seconds": self._config.checkpoint_interval_seconds,
-            },
-            "compiled": self._updater.compiled,
-            "captured": self._updater.captured is not None,
-            "refused_handshakes_total": refused_handshakes_total(),
-            "gpu": self._gpu_section(),
+            weights=self._server.status(),
+            evaluations=self.verdicts.newest,
+            evaluating=None if evaluating is None else EvaluationUnderWay(**evaluating.document()),
+            checkpoint=CheckpointStatement(
+                **self._saver.status, interval_seconds=self._config.checkpoint_interval_seconds
+            ),
+            compiled=self._updater.compiled,
+            captured=self._updater.captured is not None,
+            refused_handshakes_total=refused_handshakes_total(),
+            gpu=self._gpu_section(),
             **self._surroundings,
-        }
+        )
 
     def _gpu_section(self) -> dict[str, Any]:
         clock = {"stages_of_wall": self.clock.of_wall()} if isinstance(self.clock, DeviceStageClock) else {}

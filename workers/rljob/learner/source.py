@@ -47,7 +47,10 @@ class BatchSource(Protocol):
         """The latest epoch that those who experience comes from know of; 0 for none."""
 
     def statuses(self) -> list[ShardStatus]: ...
-    def section(self) -> dict[str, Any]: ...
+    def section(self) -> dict[str, Any]:
+        """What this source adds to the learner's status, by names of ``LearnerStatus``."""
+        ...
+
     @property
     def counted(self) -> dict[str, Any] | None:
         """What a checkpoint must keep of the count of steps; None where the replay service counts, and keeps it."""

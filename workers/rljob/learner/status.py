@@ -6,8 +6,8 @@ Of a shard that is gone only totals, games and actors are left (``ShardStatus.go
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
+from rljob.api.learner_status import ReplaySummary
 from rljob.ingest.shard_status import ActorStatus, ShardStatus
 from rljob.telemetry.figures import GAMES_TO_GO_BY
 
@@ -29,24 +29,20 @@ def limited(figures: Iterable[float | None]) -> float | None:
     return sum(reported) if reported else None
 
 
-def replay_summary(shards: Sequence[ShardStatus]) -> dict[str, Any]:
-    """The ``replay`` part of the learner's status: sums over shards, durable only where all are."""
+def replay_summary(shards: Sequence[ShardStatus]) -> ReplaySummary:
+    """What the shards hold together: sums over them, durable only where all are."""
     items, capacity = sum(shard.items for shard in shards), sum(shard.capacity for shard in shards)
-    summary: dict[str, Any] = {
-        "items": items,
-        "capacity": capacity,
-        "bytes": sum(shard.nbytes for shard in shards),
-        "fill": items / capacity if capacity else 0.0,
-        "durable": bool(shards) and all(shard.durable for shard in shards),
-        "state": least_state(shards),
-    }
     durability = {shard.durability for shard in shards if shard.durability}
-    if durability:
-        summary["durability"] = "On" if "On" in durability else "Off"
-    reasons = [shard.redis.reason for shard in shards if not shard.durable]
-    if any(reasons):
-        summary["not_durable_because"] = next(filter(None, reasons))
-    return summary
+    return ReplaySummary(
+        items=items,
+        capacity=capacity,
+        nbytes=sum(shard.nbytes for shard in shards),
+        fill=items / capacity if capacity else 0.0,
+        durable=bool(shards) and all(shard.durable for shard in shards),
+        state=least_state(shards),
+        durability=("On" if "On" in durability else "Off") if durability else None,
+        not_durable_because=next((s.redis.reason for s in shards if not s.durable and s.redis.reason), None),
+    )
 
 
 def actors(shards: Sequence[ShardStatus]) -> list[ActorStatus]:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rljob.algorithms.batches import UnrollBatch
+from rljob.api.learner_status import QueueSummary
 from rljob.experience import Segment, SegmentLayout
 from rljob.ingest.leases import SlotLeases
 from rljob.ingest.roster import Counted, Roster
@@ -216,9 +217,9 @@ class UnrollQueue:
         return [self._status]
 
     def section(self) -> dict[str, Any]:
-        """The ``queue`` part of the learner's status. All counts are unrolls."""
+        """What the queue adds to the learner's status. All counts are unrolls."""
         return {
-            "queue": asdict(self._queue_status),
+            "queue": QueueSummary(**asdict(self._queue_status)),
             "lag_limit_updates": self._limit.updates,
             "given_up": self._given_up,
             "rejected_total": dict(self._status.rejected_total),

@@ -8,6 +8,7 @@ import time
 import uuid
 from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -18,6 +19,7 @@ from rljob.algorithms.compute import Compute, denormals_as_zero
 from rljob.algorithms.conformance import check_own_parts
 from rljob.algorithms.trunk import FrameNetwork
 from rljob.api import RLJob, credits_per_actor, quantity
+from rljob.api.learner_status import LearnerStatus
 from rljob.checkpoints import store as checkpoint
 from rljob.checkpoints.location import Location, directory_of, location
 from rljob.checkpoints.policy import PolicyIdentity
@@ -132,12 +134,13 @@ def _run(options: RoleOptions, stop: threading.Event, device: torch.device, memo
             closing.enter_context(serving)
         recorder = closing.enter_context(Recorder(options.run_dir))
 
-        def with_inference(status: dict[str, Any]) -> dict[str, Any]:
-            """The learner's status with that of the inference server in this process."""
-            if serving is None:
-                return status
-            part = serving.status()
-            return {**status, "inference": part, "stages": {**status["stages"], "inference": part["stages"]}}
+        def document(status: LearnerStatus) -> dict[str, Any]:
+            """The learner's status with that of the inference server in this process, as it is shown and recorded."""
+            if serving is not None:
+                part = serving.status()
+                stages = {**status.stages, "inference": part["stages"]}
+                status = replace(status, inference=part, stages=stages)
+            return status.to_document()
 
         profile = Profile(options.run_dir, options.name, lambda: learner.state == "Training")
         closing.callback(profile.close)
@@ -148,8 +151,8 @@ def _run(options: RoleOptions, stop: threading.Event, device: torch.device, memo
             if options.profile:
                 profile()
 
-        def record(status: dict[str, Any]) -> None:
-            recorder.record_status(with_inference(status))
+        def record(status: LearnerStatus) -> None:
+            recorder.record_status(document(status))
 
         gpu = Gpu(device)
         closing.callback(gpu.close)
@@ -182,9 +185,9 @@ def _run(options: RoleOptions, stop: threading.Event, device: torch.device, memo
             TelemetryServer(
                 "learner",
                 options.metrics_port,
-                lambda: with_inference(learner.status()),
+                lambda: document(learner.status()),
                 lambda: learner.state in ("WarmingUp", "Training", "Evaluating"),
-                learner_registry(lambda: with_inference(learner.status())),
+                learner_registry(lambda: document(learner.status())),
                 requests={"/checkpoint": lambda note: learner.request_checkpoint(wanted_since(note))},
                 host=options.metrics_host,
                 token_file=options.token_file,

@@ -72,7 +72,7 @@ def _by_law(
     now_seconds: float,
 ) -> _Decided:
     current = memory.desired or 0
-    found = rates(spec, memory.rates)
+    found = rates(memory.rates)
     if found is None:
         missing = "the learner has digested nothing yet that could be measured"
         return _told(spec, memory, ActiveReason.STALE_METRICS, missing), None
@@ -81,9 +81,9 @@ def _by_law(
     if is_new:
         learned = guards.learned(spec, memory.guards, memory.rates, sample, supply, current, now_seconds)
         memory = replace(memory, guards=learned)
-    target = law.rounded(spec, match, current)
+    target = law.rounded(match, current)
     memory, limited, calculation = _limited(spec, memory, supply, target, match, now_seconds)
-    calculation = replace(calculation, tolerance=law.tolerance(spec, match, current))
+    calculation = replace(calculation, tolerance=law.tolerance(match, current))
     is_at_rest = found.steady and limited == Limited(current) and supply.pending == 0
     if is_new and is_at_rest:
         memory = replace(memory, integral=law.integrated(spec, sample, memory.integral))

@@ -17,7 +17,7 @@ from rljob.api.computed import GUARD_PERCENT
 from rljob_operator.core.autoscaling.law import Match
 from rljob_operator.core.autoscaling.memory import GuardMemory, RateMemory
 from rljob_operator.core.autoscaling.model import LimitedBy, ScalingSample, Supply
-from rljob_operator.core.autoscaling.rates import figure_error
+from rljob_operator.core.autoscaling.rates import TOLERANCE, TRIM_SECONDS, figure_error
 
 UNSCHEDULABLE_SECONDS: Final = 60.0
 """Actors that wait for a place so long mean that there is none for more."""
@@ -107,7 +107,7 @@ def learned(
     guards, least_percent = _lagging(spec, guards, sample, current, now_seconds), spec.guards.min_marginal_gain_percent
     if guards.actors is None:
         return guards
-    if current <= guards.actors or sample.wait_fraction <= spec.tolerance_percent / 100 or least_percent == 0:
+    if current <= guards.actors or sample.wait_fraction <= TOLERANCE or least_percent == 0:
         return replace(guards, actors=None)
     if supply.ready < guards.ready + max(1.0, _JUDGED_GROWTH * guards.ready):
         return growing(guards, memory, supply, current)
@@ -121,7 +121,7 @@ def learned(
     brought = arrived - guards.arrived_per_second
     if brought >= least_percent / 100 * added + _SURE_DEVIATIONS * noise:
         return replace(guards, actors=None)
-    if played < spec.trim_time_constant_seconds or brought >= _CLEARLY_MORE * added:
+    if played < TRIM_SECONDS or brought >= _CLEARLY_MORE * added:
         return guards
     return _with_ceiling(guards, guards.actors or current, LimitedBy.GAIN, now_seconds)
 

@@ -13,7 +13,7 @@ from typing import Final
 from rljob.api.autoscaling import AutoscalingSpec
 
 from rljob_operator.core.autoscaling.model import ScalingSample
-from rljob_operator.core.autoscaling.rates import Rates
+from rljob_operator.core.autoscaling.rates import TOLERANCE, TRIM_SECONDS, Rates
 
 INTEGRAL_GAIN: Final = 0.004
 """Change of the integral a decision, for a queue that is a whole bound away from its target."""
@@ -67,19 +67,19 @@ def match(spec: AutoscalingSpec, rates: Rates, sample: ScalingSample, integral: 
     """What the law asks for now."""
     wanted_batches = spec.target.queue_utilization_percent / 100 * sample.bound_batches
     missing_batches = wanted_batches - min(sample.depth_batches, sample.bound_batches)
-    return Match(rates, integral, missing_batches * sample.items_per_batch, float(spec.trim_time_constant_seconds))
+    return Match(rates, integral, missing_batches * sample.items_per_batch, TRIM_SECONDS)
 
 
-def tolerance(spec: AutoscalingSpec, match: Match, current: int) -> float:
+def tolerance(match: Match, current: int) -> float:
     """Actors by which the wanted number may differ before anything is done; less where it is a mean over a long time."""
-    usual = min(spec.tolerance_percent / 100 * current, _ALWAYS_ACTED_ON)
+    usual = min(TOLERANCE * current, _ALWAYS_ACTED_ON)
     return min(usual, _ALWAYS_ACTED_ON_IF_STEADY) if match.rates.steady else usual
 
 
-def rounded(spec: AutoscalingSpec, match: Match, current: int) -> int:
+def rounded(match: Match, current: int) -> int:
     """The whole number to aim for: the current one within the tolerance, else what is wanted, rounded up from .35 on; of a growth
     that is not certain yet, the lower end. Never 0, from where nothing would be seen of the learner again."""
-    if abs(match.wanted - current) < tolerance(spec, match, current):
+    if abs(match.wanted - current) < tolerance(match, current):
         return current
     return max(1, math.floor(match.wanted + _ROUNDED_UP) if match.wanted < current else max(current, match.certain))
 
@@ -90,7 +90,7 @@ def integrated(spec: AutoscalingSpec, sample: ScalingSample, integral: float) ->
     It moves only while the learner waits or the actors are blocked for more than the tolerance: a whole number of actors
     never matches exactly, and an integral that follows the rest of a fraction would swing for ever.
     """
-    if max(sample.wait_fraction, sample.blocked_fraction) <= spec.tolerance_percent / 100:
+    if max(sample.wait_fraction, sample.blocked_fraction) <= TOLERANCE:
         return integral
     fill = min(1.0, sample.depth_batches / sample.bound_batches)
     return max(

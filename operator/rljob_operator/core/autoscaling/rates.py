@@ -27,6 +27,12 @@ from rljob.api.autoscaling import AutoscalingSpec
 from rljob_operator.core.autoscaling.memory import RateMemory, Sums
 from rljob_operator.core.autoscaling.model import ScalingSample
 
+TRIM_SECONDS: Final = 300.0
+"""Time in which the trim would mend what the queue lacks, and over which the calm estimates forget."""
+
+TOLERANCE: Final = 0.05
+"""Smaller shares are no difference: of actors, of waiting, between two estimates."""
+
 SATURATED: Final = 0.98
 """Above this share of waiting (or blocking) a side works too little to be measured."""
 
@@ -81,7 +87,7 @@ class Rates:
         return self.capacity_per_second / self.per_actor_per_second
 
 
-def rates(spec: AutoscalingSpec, memory: RateMemory) -> Rates | None:
+def rates(memory: RateMemory) -> Rates | None:
     """The present estimates: the calm ones while the window's agree with them to the tolerance; None before there are any."""
     drops = _drops(memory)
     noise = figure_error(memory)
@@ -89,7 +95,7 @@ def rates(spec: AutoscalingSpec, memory: RateMemory) -> Rates | None:
     steady = _rates(memory.steady, drops, noise, steady=True)
     if window is None or steady is None or memory.steady.weight < _STEADY_WEIGHT:
         return window
-    return steady if abs(window.needed / steady.needed - 1) <= spec.tolerance_percent / 100 else window
+    return steady if abs(window.needed / steady.needed - 1) <= TOLERANCE else window
 
 
 def observe(spec: AutoscalingSpec, memory: RateMemory, sample: ScalingSample, ready: int) -> RateMemory:
@@ -103,7 +109,7 @@ def observe(spec: AutoscalingSpec, memory: RateMemory, sample: ScalingSample, re
     before = memory.taken_seconds
     if before is not None and sample.taken_seconds <= before:
         return memory
-    window_seconds, steady_seconds = spec.rate_window_seconds, spec.trim_time_constant_seconds
+    window_seconds, steady_seconds = spec.rate_window_seconds, TRIM_SECONDS
     latest = replace(memory, taken_seconds=sample.taken_seconds, ready=ready, depth_items=depth_items)
     elapsed = window_seconds if before is None else min(sample.taken_seconds - before, window_seconds)
     age = math.inf if memory.updated_seconds is None else sample.taken_seconds - memory.updated_seconds

@@ -1,5 +1,5 @@
 """Which figures may be believed, by range and age, and what is done while they stay away, in KEDA's words.
-`rljob_operator.core.learner_sample` reads them; missing is never zero."""
+`rljob.api.learner_status` reads them; missing is never zero."""
 
 from __future__ import annotations
 

@@ -167,7 +167,12 @@ def progressing(context: ReconcileContext, mode: Mode) -> ConditionUpdate:
     message = f"no update for more than {window:g} seconds; at {context.spec.progress_deadline_seconds} the job fails"
     sample = context.observed.learner
     fresh = sample is not None and context.since(sample.taken_seconds) <= window
-    if sample is not None and fresh and context.learner_ready() and (sample.wait_fraction or 0.0) >= STARVED_FRACTION:
+    if (
+        sample is not None
+        and fresh
+        and context.learner_ready()
+        and (sample.learner_wait_fraction or 0.0) >= STARVED_FRACTION
+    ):
         return false(type, Reason.STARVED, message)
     return false(type, Reason.LEARNER_STALLED, message)
 

@@ -148,17 +148,17 @@ def law_sample(context: ReconcileContext) -> ScalingSample | None:
     seen = context.observed.learner
     if seen is None:
         return None
-    blocked_fraction, production_per_second = seen.blocked_fraction, seen.production_per_second
+    blocked_fraction, production_per_second = seen.actors_blocked_fraction, seen.production_per_second
     if context.status.autoscaling.memory.get("desired") == 0 and context.ready(Role.ACTOR) == 0:
         # Of nobody, no share of time is known and nothing arrives; all else that the learner says is as good as ever.
         blocked_fraction, production_per_second = blocked_fraction or 0.0, production_per_second or 0.0
     figures = (
-        seen.wait_fraction,
+        seen.learner_wait_fraction,
         blocked_fraction,
         seen.consumption_per_second,
         production_per_second,
-        seen.depth_batches,
-        seen.bound_batches,
+        seen.queue_depth_batches,
+        seen.queue_bound_batches,
     )
     algorithm = context.spec.algorithm
     batch_size = seen.batch_size if algorithm.type == "Custom" else algorithm.parameters.batch_size
@@ -178,7 +178,7 @@ def law_sample(context: ReconcileContext) -> ScalingSample | None:
         items_per_batch=batch_size / ratio,
         policy_lag_updates_p95=seen.policy_lag_updates_p95,
         lag_limit_updates=seen.lag_limit_updates,
-        learner_advancing=progress.advancing(context) and not seen.stands_still,
+        learner_advancing=progress.advancing(context) and seen.state != "Evaluating",
     )
 
 

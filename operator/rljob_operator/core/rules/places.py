@@ -99,6 +99,14 @@ def without_place(context: ReconcileContext) -> tuple[str, ...]:
     return tuple(m.name for m in context.failed(Role.ACTOR) if m.name in leaving)
 
 
+def _lags(context: ReconcileContext) -> dict[str, float]:
+    """How many published versions each actor's weights are behind the freshest actor's, by its name."""
+    learner = context.observed.learner
+    versions = {actor.name: actor.policy_version for actor in learner.actors} if learner is not None else {}
+    newest = max(versions.values(), default=0)
+    return {name: float(newest - version) for name, version in versions.items()}
+
+
 def _leaving(context: ReconcileContext, known: dict[str, MemberMemory]) -> tuple[str, ...]:
     """Who has no place where there are more actors, running or to be started again, than places."""
     ended = _ended(context, known)
@@ -106,7 +114,7 @@ def _leaving(context: ReconcileContext, known: dict[str, MemberMemory]) -> tuple
     if too_many <= 0:
         return ()
     running = _running(context)
-    lags = context.observed.learner.lags if context.observed.learner is not None else {}
+    lags = _lags(context)
     views = [
         ActorView(
             name=m.name,

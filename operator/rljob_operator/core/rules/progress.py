@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from rljob.api.controller_memory import MAX_CURVE_POINTS, AdvanceMemory, CurvePoint
+from rljob.api.learner_status import LearnerStatus
 from rljob.api.status import ProgressStatus
 from rljob.api.timestamps import stamp
 from rljob.telemetry.progress import Point, Target, progress
 
 from rljob_operator.core.context import ReconcileContext
 from rljob_operator.core.member import Phase, Role
-from rljob_operator.core.observed import LearnerSample
 
 WRITE_SECONDS = 30.0
 """Progress is written at most so often, unless it changed by a percent."""
@@ -25,24 +25,23 @@ def advance(context: ReconcileContext) -> ReconcileContext:
     is no measure for it. One that goes back to a checkpoint by itself, again and again, advances and yet gets nowhere.
     """
     sample, before = context.observed.learner, context.memory.advance
-    if sample is None or (before is None and sample.updates == 0):
+    updates = sample.updates if sample is not None else None
+    if sample is None or updates is None or (before is None and updates == 0):
         return context
     if context.memory.starting_since is None:
         return context  # nothing runs: the sample is from before
     moment = stamp(min(context.now, max(sample.taken_seconds, 0.0)))
     if before is None:
-        now = AdvanceMemory.model_construct(
-            updates=sample.updates, time=moment, most_updates=sample.updates, most_time=moment
-        )
+        now = AdvanceMemory.model_construct(updates=updates, time=moment, most_updates=updates, most_time=moment)
         return context.with_memory(advance=now)
-    if sample.updates == before.updates or moment < max(before.time, context.memory.starting_since):
+    if updates == before.updates or moment < max(before.time, context.memory.starting_since):
         return context  # nothing new, or a sample of the life before
-    changes: dict[str, object] = {"updates": sample.updates}
-    if sample.updates > before.updates:
+    changes: dict[str, object] = {"updates": updates}
+    if updates > before.updates:
         changes["time"] = moment
     started = max((m.ready_seconds or 0.0 for m in context.of(Role.LEARNER, Phase.READY)), default=0.0)
-    if sample.updates > before.most_updates or before.most_time < started <= moment:
-        changes |= {"most_updates": sample.updates, "most_time": moment}
+    if updates > before.most_updates or before.most_time < started <= moment:
+        changes |= {"most_updates": updates, "most_time": moment}
     return context.with_memory(advance=before.model_copy(update=changes))
 
 
@@ -73,13 +72,15 @@ def standstill(context: ReconcileContext) -> str:
 
 def filling(context: ReconcileContext) -> str:
     """How far a replay is that grows and that learning has not begun with; nothing where it does not grow."""
-    sample, replay = context.observed.learner, context.observed.figure("replay", {})
-    fresh = sample is not None and context.since(sample.taken_seconds) <= stall_window_seconds(context)
-    if not fresh or replay.get("state") != "filling" or not context.observed.figure("steps_per_second"):
+    sample = context.observed.learner
+    if sample is None or context.since(sample.taken_seconds) > stall_window_seconds(context):
+        return ""
+    replay = sample.replay
+    if replay is None or replay.state != "filling" or not sample.steps_per_second:
         return ""
     least = max(1, context.spec.required_replay.resolved().min_size)
     # In tenths: each change is written.
-    tenths = min(10, 10 * int(replay.get("items") or 0) // least)
+    tenths = min(10, 10 * (replay.items or 0) // least)
     return f"the replay has {10 * tenths} % of the {least:,} transitions that learning begins with"
 
 
@@ -106,7 +107,7 @@ def write(context: ReconcileContext) -> ReconcileContext:
     points = [Point(float(p.active_seconds), p.raw_frames, p.mean_return) for p in curve]
     done = progress(_target(context), points, means)
     figures = ProgressStatus.model_construct(
-        learner_updates=sample.updates,
+        learner_updates=before.learner_updates if sample.updates is None else sample.updates,
         raw_frames=before.raw_frames if frames is None else frames,
         eval_return=means[-1] if means else before.eval_return,
         percent=None if done.percent is None else int(done.percent),
@@ -118,10 +119,10 @@ def write(context: ReconcileContext) -> ReconcileContext:
     return context.with_memory(curve=curve).with_status(progress=figures, active_seconds=int(active))
 
 
-def _fill_percent(sample: LearnerSample) -> int | None:
-    if sample.depth_batches is None or not sample.bound_batches:
+def _fill_percent(sample: LearnerStatus) -> int | None:
+    if sample.queue_depth_batches is None or not sample.queue_bound_batches:
         return None
-    return max(0, min(100, round(100 * sample.depth_batches / sample.bound_batches)))
+    return max(0, min(100, round(100 * sample.queue_depth_batches / sample.queue_bound_batches)))
 
 
 def _moved(context: ReconcileContext, frames: int | None) -> bool:

@@ -30,7 +30,7 @@ def target_return(context: ReconcileContext) -> OutcomeMemory | None:
     return complete(
         context,
         Reason.TARGET_RETURN_REACHED,
-        f"mean return {mean:.2f} (standard error {last.standard_error:.2f}) over {over}; target {target.value:g}",
+        f"mean return {mean:.2f} (standard error {last.standard_error or 0.0:.2f}) over {over}; target {target.value:g}",
     )
 
 

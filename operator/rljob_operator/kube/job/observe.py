@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rljob.api.conditions import ConditionType, Reason
+from rljob.api.learner_status import LearnerStatus
 from rljob.api.status import RLJobStatus
 from rljob.api.timestamps import parse_rfc3339
 
@@ -14,8 +15,7 @@ from rljob_operator.core.member import Member, Phase, Role
 from rljob_operator.core.observed import CheckpointFacts, CheckpointState
 from rljob_operator.kube.job.last_words import parsed
 from rljob_operator.kube.job.members import Pod, current
-from rljob_operator.kube.polls.learner_poll import Answer
-from rljob_operator.kube.polls.shard_poll import Silence
+from rljob_operator.polls.poll import Silence
 
 
 def seen(member: Member, now_seconds: float, node_lost: bool, silence: Silence | None) -> Member:
@@ -58,17 +58,17 @@ def checkpoint_in_its_pod(newest: CheckpointFacts, learner: Member | None, pods:
     return CheckpointFacts(CheckpointState.GONE, message=gone) if newest.usable else newest
 
 
-def newest_checkpoint(status: RLJobStatus, answer: Answer, pods: Sequence[Pod]) -> CheckpointFacts:
+def newest_checkpoint(status: RLJobStatus, said: LearnerStatus | None, pods: Sequence[Pod]) -> CheckpointFacts:
     """The newest checkpoint: as a learner that has ended said at last, or as the one that is up says, or as is remembered.
 
     What a learner said while it was up is older than its last words, which stay remembered when its pod is gone.
     """
     ended = current(pods).get("learner")
     if ended is not None:
-        last = checkpoint_facts(parsed(ended))
+        last = checkpoint_facts(LearnerStatus.lenient(parsed(ended)).checkpoint)
         if last.usable or last.state is CheckpointState.STORAGE_ERROR:
             return last
-    known, answered = status.checkpoint, answer.checkpoint
+    known, answered = status.checkpoint, checkpoint_facts(said.checkpoint if said is not None else None)
     if known is None or answered.state is CheckpointState.STORAGE_ERROR:
         return answered
     # A status has whole seconds. The clocks of two learners may differ; a request that came after what is remembered does not.

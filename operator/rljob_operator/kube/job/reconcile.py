@@ -31,9 +31,7 @@ from rljob_operator.kube.job.refusals import in_words
 from rljob_operator.kube.job.status_writer import NEVER, SEEN_SECONDS, RememberedJob, StatusWriter, WriteTimes
 from rljob_operator.kube.job.stored import ReadBefore, StoredJob, is_ours, read, status_of
 from rljob_operator.kube.job.waiting_claims import is_held_up, settings_of_start, with_claims
-from rljob_operator.kube.polls.learner_poll import Answer, Learner, LearnerPoll
-from rljob_operator.kube.polls.reach import has_address
-from rljob_operator.kube.polls.shard_poll import ShardPoll, Silence
+from rljob_operator.kube.reach import has_address
 from rljob_operator.kube.render import names
 from rljob_operator.kube.render.rendering import offered, settings_for, unknown_rendering
 from rljob_operator.kube.render.settings import Settings
@@ -42,6 +40,7 @@ from rljob_operator.kube.reporting.events import EventRecorder, reference
 from rljob_operator.kube.watch.expectations import Expectations, Seen
 from rljob_operator.kube.watch.nodes import NodeCache
 from rljob_operator.kube.watch.pods import JobKey, PodCache, is_gone, owner_of
+from rljob_operator.polls.poll import Alive, Learner, Poll
 
 
 class Reconciler:
@@ -50,6 +49,7 @@ class Reconciler:
     Args:
         job_of: the stored object of a key as it is known; None where it is gone.
         pods: the cache of pods.
+        url_of: where a pod that has an address is asked, at a port, as the poll's `Reach` names it.
         shards: asks replay shards whether they are alive.
         nodes: the cache of nodes.
         queue: asks Kueue for quota, where the operator is to.
@@ -63,12 +63,12 @@ class Reconciler:
         client: Client,
         job_of: Callable[[str, str], Object | None],
         pods: PodCache,
-        poll: LearnerPoll[JobKey],
+        poll: Poll[JobKey],
+        url_of: Callable[[Pod, int], str],
         events: EventRecorder,
         expectations: Expectations,
         settings: Settings,
         *,
-        shards: ShardPoll[JobKey],
         nodes: NodeCache,
         queue: JobQueue | NoQueue = NoQueue(),  # noqa: B008 - it has no state
         recommended: Callable[[str, str, int | None], None] = lambda namespace, name, actors: None,
@@ -77,9 +77,10 @@ class Reconciler:
         seen_seconds: float = SEEN_SECONDS,
     ) -> None:
         self._client, self._job_of, self._pods, self._poll = client, job_of, pods, poll
+        self._url_of = url_of
         self._events, self._expectations, self._settings = events, expectations, settings
         self._writer = PodWriter(client, pods, expectations, settings, placed=queue.placed, now=now)
-        self._shards, self._nodes, self._queue, self._recommended = shards, nodes, queue, recommended
+        self._nodes, self._queue, self._recommended = nodes, queue, recommended
         self._now, self._monotonic = now, monotonic
         self._known: dict[JobKey, RememberedJob] = {}
         self._alike = Alike()
@@ -159,8 +160,7 @@ class Reconciler:
         for note in decision.notes:
             kind, reason = "Warning" if note.warning else "Normal", decision.state or "Pending"
             self._events.record(about, kind, reason, note.text, action="Reconciling")
-        self._follow_shards(key, stored, observed, pods)
-        await self._follow_learner(key, stored, known, observed, pods, decision.checkpoint_seconds)
+        await self._follow(key, stored, known, observed, pods, decision.checkpoint_seconds)
         news = await self._carry_out(stored, known, observed, pods, decision)
         now = self._monotonic()
         again = NEVER if decision.requeue_seconds is None else decision.requeue_seconds
@@ -222,18 +222,21 @@ class Reconciler:
         for member in members(pods, now, known.were_up):
             if member.phase is Phase.READY:
                 known.were_up.add(member.incarnation)
-            silence = self._silence(key, member, answer)
+            silence = self._poll.silence(key, member.incarnation)
             member = seen(member, now, self._nodes.lost(member.node_name), silence)
             found.append(member)
         known.were_up &= {pod["metadata"]["uid"] for pod in pods}
         found += unseen_end(stored.status, found, now)
-        newest, where = newest_checkpoint(stored.status, answer, pods), checkpoints_are(stored.desired.job, settings)
+        newest, where = (
+            newest_checkpoint(stored.status, answer.status, pods),
+            checkpoints_are(stored.desired.job, settings),
+        )
         if not where:
             learner = next((each for each in found if each.role is Role.LEARNER), None)
             newest = checkpoint_in_its_pod(newest, learner, pods)
         return Observation(
             members=known.refusals.told(found, stored.desired.generation, self._monotonic()),
-            learner=answer.sample,
+            learner=answer.status,
             missing=answer.missing,
             checkpoint=newest,
             checkpoints_are=where,
@@ -241,13 +244,6 @@ class Reconciler:
             ends_silent_members=False,  # its kubelet does, by the liveness probe
             selector=names.selector(names.role_labels(key[1], Role.ACTOR)),
         )
-
-    def _silence(self, key: JobKey, member: Member, answer: Answer) -> Silence | None:
-        """How a member that is up fails to answer the operator, which asks learners and shards."""
-        if member.role is Role.REPLAY:
-            return self._shards.silence(key, member.incarnation)
-        silent = member.role is Role.LEARNER and answer.silent_since is not None
-        return Silence(answer.silent_since or 0.0, answer.missing) if silent else None
 
     async def _pods_of(self, stored: StoredJob) -> Sequence[Pod] | None:
         """The job's pods; None while changes of our own have not come back through the watch."""
@@ -266,14 +262,7 @@ class Reconciler:
                 self._pods.change("DELETED", pod)
         return [*there.values(), *filter(is_gone, self._pods.of(namespace, stored.uid))]
 
-    def _follow_shards(self, key: JobKey, stored: StoredJob, observed: Observation, pods: Sequence[Pod]) -> None:
-        """Have the replay shards that are up asked whether they are alive."""
-        by_member, port = current(pods), stored.desired.job.spec.monitoring.metrics_port
-        up = {m.incarnation: by_member[m.name] for m in observed.of(Role.REPLAY) if m.phase is Phase.READY}
-        asked = {incarnation: self._shards.url(pod, port) for incarnation, pod in up.items() if has_address(pod)}
-        self._shards.follow(key, asked)
-
-    async def _follow_learner(
+    async def _follow(
         self,
         key: JobKey,
         stored: StoredJob,
@@ -282,31 +271,36 @@ class Reconciler:
         pods: Sequence[Pod],
         checkpoint_seconds: float | None,
     ) -> None:
-        """Have the learner that is up asked how it is, and for the checkpoint that is wanted of it.
+        """Have the replay shards that are up asked whether they are alive, and the learner how it is, and for the checkpoint that
+        is wanted of it.
 
-        One that has ended is asked no more: its pod still shows an address, which may be another pod's by now.
+        A learner that has ended is asked no more: its pod still shows an address, which may be another pod's by now.
         """
-        up = any(m.phase in (Phase.READY, Phase.DRAINING) for m in observed.of(Role.LEARNER))
-        found = current(pods).get("learner") if up else None
-        if found is None or not has_address(found) or found["metadata"]["uid"] not in known.were_up:
-            self._poll.follow(key, None)
-            return
-        if not known.children.token:
-            known.children.token = await token_of(self._client, stored.owned())
-        url = self._poll.url(found, stored.desired.job.spec.monitoring.metrics_port)
-        self._poll.follow(key, Learner(found["metadata"]["uid"], url, known.children.token), checkpoint_seconds)
+        by_member, port = current(pods), stored.desired.job.spec.monitoring.metrics_port
+        asked: list[Alive | Learner] = []
+        for member in observed.members:
+            pod = by_member.get(member.name)
+            if pod is None or not has_address(pod):
+                continue
+            incarnation, url = pod["metadata"]["uid"], self._url_of(pod, port)
+            if member.role is Role.REPLAY and member.phase is Phase.READY:
+                asked.append(Alive(incarnation, url))
+            ends = member.phase is Phase.DRAINING and incarnation in known.were_up
+            if member.role is Role.LEARNER and (member.phase is Phase.READY or ends):
+                if not known.children.token:
+                    known.children.token = await token_of(self._client, stored.owned())
+                asked.append(Learner(incarnation, url, known.children.token))
+        self._poll.follow(key, asked, checkpoint_seconds)
 
     async def _leave(self, key: JobKey, stored: StoredJob, pods: Sequence[Pod]) -> None:
         """The job is being deleted: nothing is made any more, and its pods go, unless its user wants them to stay."""
-        self._poll.follow(key, None)
-        self._shards.follow(key, {})
+        self._poll.follow(key, ())
         self._recommended(*key, None)
         if "orphan" not in stored.document["metadata"].get("finalizers", ()):
             await self._writer.leave(stored.owned(), pods)
 
     def _forget(self, key: JobKey, known: RememberedJob) -> None:
         self._poll.forget(key)
-        self._shards.follow(key, {})
         self._recommended(*key, None)
         self._expectations.forget(known.uid)
         self._queue.forget(known.uid)

@@ -20,9 +20,7 @@ from rljob_operator.kube.apiserver.resources import NODES, PODS, RLJOBS, Object
 from rljob_operator.kube.job.kueue import JobQueue, NoQueue
 from rljob_operator.kube.job.reconcile import Reconciler
 from rljob_operator.kube.job.refusals import is_defect
-from rljob_operator.kube.polls.learner_poll import LearnerPoll
-from rljob_operator.kube.polls.reach import PodNetwork, PodsProxy, Reach, Way
-from rljob_operator.kube.polls.shard_poll import ShardPoll
+from rljob_operator.kube.reach import PodNetwork, PodsProxy, Way
 from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.reporting.events import EventRecorder
 from rljob_operator.kube.reporting.job_figures import JobFigures
@@ -34,6 +32,7 @@ from rljob_operator.kube.watch.nodes import NodeCache
 from rljob_operator.kube.watch.pods import JobKey, Pods, owner_of
 from rljob_operator.kube.watch.queue import LONGEST_DELAY_SECONDS, QueueClosed, WorkQueue
 from rljob_operator.kube.watch.workloads import Workloads
+from rljob_operator.polls.poll import Poll
 
 log = logging.getLogger(__name__)
 
@@ -88,12 +87,8 @@ class Operator:
         self._intake = Intake(access, client, namespaces, lambda namespace, name: self._queue.add((namespace, name)))
         metrics.registry.register(JobFigures(self._intake.documents))
         self._events = EventRecorder(client, identity, counted=metrics.event)
-
-        def reach() -> Reach:
-            return PodsProxy(client) if config.reach is Way.PODS_PROXY else PodNetwork()
-
-        self._poll: LearnerPoll[JobKey] = LearnerPoll(self._queue.add, reach())
-        self._shards: ShardPoll[JobKey] = ShardPoll(self._queue.add, reach())
+        reach = PodsProxy(client) if config.reach is Way.PODS_PROXY else PodNetwork()
+        self._poll: Poll[JobKey] = Poll(self._queue.add, reach)
         self._nodes = NodeCache(self._node_changed)
         self._children = ChildWatch(client, namespaces, self._child_gone)
         self._workloads = (
@@ -104,10 +99,10 @@ class Operator:
             self._intake.get,
             self._pods,
             self._poll,
+            reach.url,
             self._events,
             self._expectations,
             config.settings,
-            shards=self._shards,
             nodes=self._nodes,
             queue=self._job_queue(client),
             recommended=metrics.recommended,
@@ -161,7 +156,6 @@ class Operator:
         finally:
             self.leading = False
             await self._poll.close()
-            await self._shards.close()
 
     async def _start(self, group: asyncio.TaskGroup) -> None:
         await self._pods.wait_synced()

@@ -12,9 +12,9 @@ from typing import NamedTuple
 from rljob_operator.kube.apiserver.access import SERVICE_ACCOUNT, NoAccess, load_access
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.resources import PODS
-from rljob_operator.kube.polls.reach import Way
 from rljob_operator.kube.process.lease import Elector, new_identity
 from rljob_operator.kube.process.operator import LEASE_NAME, Operator, OperatorConfig
+from rljob_operator.kube.reach import Way
 from rljob_operator.kube.reporting.health import Health
 from rljob_operator.kube.reporting.metrics import OperatorMetrics
 

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from rljob.api.learner_status import LearnerStatus
 from rljob.api.status import RLJobStatus
 from rljob.api.timestamps import parse_rfc3339
 
@@ -42,28 +43,28 @@ def view(
     status, about = status_of(document), document["metadata"]
     servers = dict(answers or {})
     learner = servers.pop("learner", None)
+    figures = remembered(status) if learner is None else LearnerStatus.lenient(learner)
     return JobView(
         place=f"{about['namespace']}/{about['name']}",
         document=without_managed_fields(document),
         status=status,
         attended=True,
         running=tuple(running),
-        figures=learner if learner is not None else remembered(status),
+        figures=figures,
+        queue_fill_percent=status.progress.queue_fill_percent if learner is None else None,
         servers=servers,
         problem=unattended(document, status, now) or problem,
         further={"NODE": status.learner.node_name or "-"},
     )
 
 
-def remembered(status: RLJobStatus) -> dict[str, Any]:
-    """The learner's figures as the job's status has them, under the learner's own names."""
+def remembered(status: RLJobStatus) -> LearnerStatus:
+    """The learner's figures as the job's status has them."""
     progress = status.progress
-    known = {
-        "updates": progress.learner_updates if status.start_time is not None else None,
-        "policy_lag_updates_p95": progress.policy_lag_updates,
-        "queue_fill_percent": progress.queue_fill_percent,
-    }
-    return {name: value for name, value in known.items() if value is not None}
+    return LearnerStatus(
+        updates=progress.learner_updates if status.start_time is not None else None,
+        policy_lag_updates_p95=progress.policy_lag_updates,
+    )
 
 
 def unattended(document: Mapping[str, Any], status: RLJobStatus, now: float) -> str:

@@ -229,8 +229,8 @@ def test_a_loss_that_is_not_finite(tmp_path: Path, optimizer: str) -> None:
         assert all(torch.equal(tensor, before[name]) for name, tensor in one._updater.online.state_dict().items())
         one._learn(ready(params, 1.0))
         status = one.status()
-        assert (status["skipped_updates"], status["updates"]) == (4, 8)
-        assert status["queue"]["capacity"] == 8
+        assert (status.skipped_updates, status.updates) == (4, 8)
+        assert status.queue.capacity == 8
     with learner(tmp_path / "restore", "RestoreAndContinue", params) as one:
         with pytest.raises(NonFiniteLoss, match="no checkpoint"):
             one._learn(ready(params, poison))

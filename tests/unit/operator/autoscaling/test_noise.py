@@ -28,7 +28,7 @@ def after(error: float, samples: int = 60, seed: int = 0, wait: float = 0.01) ->
 
 
 def needed(memory: RateMemory) -> float:
-    found = rates(SPEC, memory)
+    found = rates(memory)
     assert found is not None
     return found.needed
 
@@ -66,7 +66,7 @@ def test_a_jump_that_a_sample_caught_half_way_is_followed_to_its_end() -> None:
 def test_noise_makes_growth_careful() -> None:
     uncertain = []
     for error in (0.0, 0.1, 0.8):
-        found = rates(SPEC, after(error, wait=0.43))
+        found = rates(after(error, wait=0.43))
         assert found is not None
         uncertain.append(found.uncertainty)
     assert uncertain[0] <= uncertain[1] < uncertain[2] <= 0.5

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from rljob.api.learner_status import LearnerStatus
 from rljob.api.timestamps import rfc3339
 from rljob_operator.kube.view.job_view import live, metrics_port, view
 
@@ -39,10 +40,12 @@ def running(**progress: Any) -> dict[str, Any]:
 def test_what_the_status_knows_stands_for_a_learner_that_was_not_asked() -> None:
     seen = view(job(**running()), NOW)
     assert (seen.place, seen.name, seen.state, seen.attended) == ("team/pong", "pong", "Running", True)
-    assert dict(seen.figures) == {"updates": 70, "policy_lag_updates_p95": 8, "queue_fill_percent": 40}
+    assert seen.figures == LearnerStatus(updates=70, policy_lag_updates_p95=8)
+    assert seen.queue_fill_percent == 40
     assert "managedFields" not in seen.document["metadata"]
     asked = view(job(**running()), NOW, {"learner": {"updates": 90}, "inference-0": {"batch_mean": 3.0}})
-    assert (asked.figures, asked.servers) == ({"updates": 90}, {"inference-0": {"batch_mean": 3.0}})
+    assert (asked.figures, asked.servers) == (LearnerStatus(updates=90), {"inference-0": {"batch_mean": 3.0}})
+    assert asked.queue_fill_percent is None
 
 
 @pytest.mark.parametrize(

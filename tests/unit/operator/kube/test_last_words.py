@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from rljob.api.learner_status import LearnerStatus
 from rljob_operator.core.checkpoint_words import checkpoint_facts
 from rljob_operator.core.observed import CheckpointFacts, CheckpointState
 from rljob_operator.kube.job.last_words import parsed
@@ -19,8 +21,12 @@ def said(message: str) -> dict[str, Any]:
     return pod(containerStatuses=[container({"terminated": {"message": "no"}}, "redis"), ended(0, message=message)])
 
 
+def newest(words: Mapping[str, Any]) -> CheckpointFacts:
+    return checkpoint_facts(LearnerStatus.lenient(words).checkpoint)
+
+
 def test_an_orderly_end_names_its_checkpoint() -> None:
-    found = checkpoint_facts(parsed(said(json.dumps({"checkpoint": WHOLE}))))
+    found = newest(parsed(said(json.dumps({"checkpoint": WHOLE}))))
     assert found == CheckpointFacts(CheckpointState.VERIFIED, 7, 5.5, "s3://b/7", "sha256:ab", "", 4.0)
 
 
@@ -38,7 +44,7 @@ def test_a_pod_that_has_not_ended_says_nothing(found: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("found", [None, 5, [], "Valid"])
 def test_no_checkpoint_is_none(found: Any) -> None:
-    assert checkpoint_facts({"checkpoint": found}) == CheckpointFacts()
+    assert newest({"checkpoint": found}) == CheckpointFacts()
 
 
 @pytest.mark.parametrize(
@@ -61,4 +67,4 @@ def test_no_checkpoint_is_none(found: Any) -> None:
     ],
 )
 def test_odd_figures_count_as_not_said(changes: dict[str, Any], name: str, value: object) -> None:
-    assert getattr(checkpoint_facts({"checkpoint": {**WHOLE, **changes}}), name) == value
+    assert getattr(newest({"checkpoint": {**WHOLE, **changes}}), name) == value

@@ -12,14 +12,17 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from rljob.api.learner_status import ReplaySummary
+from rljob_operator.core.checkpoint_words import checkpoint_facts
 from rljob_operator.core.observed import CheckpointState
-from rljob_operator.kube.polls import reach
-from rljob_operator.kube.polls.learner_poll import Learner, LearnerPoll
-from rljob_operator.kube.polls.reach import PodNetwork
-from rljob_operator.kube.polls.shard_poll import NEWS_SECONDS, Rhythm
+from rljob_operator.kube.reach import PodNetwork
+from rljob_operator.polls import reach
+from rljob_operator.polls.poll import NEWS_SECONDS, Learner, Poll, Rhythm
 
 GOOD = {
     "updates": 7,
+    "replay": {"items": 5, "state": "filling"},
+    "stages": {"learner": {"update": 1.0}},
     "checkpoint": {"state": "Valid", "path": "/run/7", "step": 7, "written_unix": 5.0, "digest": "ab"},
 }
 SOON_SECONDS = 25.0
@@ -67,10 +70,10 @@ async def polling(
     period_seconds: float = 0.05,
     news_seconds: float = NEWS_SECONDS,
     now: Callable[[], float] = time.time,
-) -> AsyncIterator[tuple[LearnerPoll[str], list[str]]]:
+) -> AsyncIterator[tuple[Poll[str], list[str]]]:
     told: list[str] = []
     rhythm = Rhythm(period_seconds, news_seconds=news_seconds)
-    poll: LearnerPoll[str] = LearnerPoll(told.append, PodNetwork(timeout_seconds), rhythm=rhythm, now=now)
+    poll: Poll[str] = Poll(told.append, PodNetwork(timeout_seconds), rhythm=rhythm, now=now)
     try:
         yield poll, told
     finally:
@@ -84,17 +87,19 @@ async def until(holds: Callable[[], bool]) -> None:
         await asyncio.sleep(0.005)
 
 
-def test_an_answer_is_kept_without_its_document() -> None:
+def test_an_answer_is_kept_as_far_as_decisions_are_made_from_it() -> None:
     async def story() -> None:
         async with serving() as learner, polling() as (poll, told):
-            assert poll.answer("pong").sample is None
-            poll.follow("pong", Learner("a", learner.url))
+            assert poll.answer("pong").status is None
+            poll.follow("pong", [Learner("a", learner.url)])
             await until(lambda: bool(told))
             answer = poll.answer("pong")
-            assert answer.sample is not None
-            assert (answer.sample.updates, dict(answer.sample.document)) == (7, {})
-            assert (answer.missing, answer.silent_since) == ("", None)
-            found = answer.checkpoint
+            assert answer.status is not None
+            assert answer.status.updates == 7
+            assert answer.status.replay == ReplaySummary(items=5, state="filling"), "a deadline depends on it"
+            assert answer.status.stages == {}
+            assert (answer.missing, poll.silence("pong", "a")) == ("", None)
+            found = checkpoint_facts(answer.status.checkpoint)
             assert (found.state, found.uri, found.digest) == (CheckpointState.VERIFIED, "file:///run/7", "sha256:ab")
             await until(lambda: learner.asked >= 3)
 
@@ -121,19 +126,21 @@ def test_what_is_no_answer_counts_as_silence(monkeypatch: Any, changes: dict[str
 
     async def story() -> None:
         async with serving() as learner, polling(now=lambda: 100.0) as (poll, told):
-            poll.follow("pong", Learner("a", learner.url))
-            await until(lambda: poll.answer("pong").sample is not None)
+            poll.follow("pong", [Learner("a", learner.url)])
+            await until(lambda: poll.answer("pong").status is not None)
             told.clear()
             for name, value in changes.items():
                 setattr(learner, name, value)
-            await until(lambda: poll.answer("pong").silent_since is not None)
+            await until(lambda: poll.silence("pong", "a") is not None)
             answer = poll.answer("pong")
             assert words in answer.missing
-            assert answer.silent_since == 100.0
-            assert answer.sample is not None, "what was known stays"
-            assert answer.sample.updates == 7
+            silence = poll.silence("pong", "a")
+            assert silence is not None
+            assert (silence.since, silence.because) == (100.0, answer.missing)
+            assert answer.status is not None, "what was known stays"
+            assert answer.status.updates == 7
             learner.body, learner.code, learner.delay_seconds = json.dumps(GOOD).encode(), 200, 0.0
-            await until(lambda: poll.answer("pong").silent_since is None)
+            await until(lambda: poll.silence("pong", "a") is None)
 
     asyncio.run(story())
 
@@ -142,10 +149,12 @@ def test_nobody_listens_and_silence_counts_from_its_first_moment() -> None:
     async def story() -> None:
         moments = iter(range(100, 100_000))
         async with polling(now=lambda: float(next(moments))) as (poll, told):
-            poll.follow("pong", Learner("a", "http://127.0.0.1:1"))
+            poll.follow("pong", [Learner("a", "http://127.0.0.1:1")])
             await until(lambda: len(told) >= 3)
-            assert poll.answer("pong").silent_since == 100.0
-            assert "can't be read" in poll.answer("pong").missing
+            silence = poll.silence("pong", "a")
+            assert silence is not None
+            assert (silence.since, silence.because) == (100.0, poll.answer("pong").missing)
+            assert "can't be read" in silence.because
 
     asyncio.run(story())
 
@@ -154,11 +163,11 @@ def test_of_a_silence_that_is_no_news_any_more_only_other_words_and_its_end_are_
     async def story() -> None:
         async with serving() as learner, polling(timeout_seconds=30.0, news_seconds=0.2) as (poll, told):
             learner.code = 500
-            poll.follow("pong", Learner("a", learner.url))
+            poll.follow("pong", [Learner("a", learner.url)])
             await until(lambda: len(told) > 2)
-            since = poll.answer("pong").silent_since
-            assert since is not None
-            await until(lambda: time.time() - since > 0.4)
+            silence = poll.silence("pong", "a")
+            assert silence is not None
+            await until(lambda: time.time() - silence.since > 0.4)
             count, asked = len(told), learner.asked
             await until(lambda: learner.asked > asked + 3)
             assert len(told) == count
@@ -166,7 +175,7 @@ def test_of_a_silence_that_is_no_news_any_more_only_other_words_and_its_end_are_
             await until(lambda: len(told) == count + 1)
             learner.code = 200
             await until(lambda: len(told) > count + 1)
-            assert poll.answer("pong").silent_since is None
+            assert poll.silence("pong", "a") is None
 
     asyncio.run(story())
 
@@ -175,7 +184,7 @@ def test_a_request_for_a_checkpoint_is_passed_on_until_it_is_taken_and_then_no_m
     async def story() -> None:
         async with serving() as learner, polling() as (poll, _):
             learner.takes = False
-            poll.follow("pong", Learner("a", learner.url, "secret"), 12.5)
+            poll.follow("pong", [Learner("a", learner.url, "secret")], 12.5)
             await until(lambda: len(learner.wishes) >= 2)
             learner.takes = True
             before = len(learner.wishes)
@@ -183,12 +192,12 @@ def test_a_request_for_a_checkpoint_is_passed_on_until_it_is_taken_and_then_no_m
             taken, asked = len(learner.wishes), learner.asked
             await until(lambda: learner.asked > asked + 3)
             assert learner.wishes == [({"sinceUnix": 12.5}, "Bearer secret")] * taken
-            poll.follow("pong", Learner("a", learner.url, "secret"), 12.5)
-            poll.follow("pong", Learner("a", learner.url, "secret"), None)
+            poll.follow("pong", [Learner("a", learner.url, "secret")], 12.5)
+            poll.follow("pong", [Learner("a", learner.url, "secret")], None)
             asked = learner.asked
             await until(lambda: learner.asked > asked + 2)
             assert len(learner.wishes) == taken
-            poll.follow("pong", Learner("a", learner.url, "secret"), 20.0)
+            poll.follow("pong", [Learner("a", learner.url, "secret")], 20.0)
             await until(lambda: len(learner.wishes) > taken)
             assert learner.wishes[-1][0] == {"sinceUnix": 20.0}
 
@@ -198,9 +207,9 @@ def test_a_request_for_a_checkpoint_is_passed_on_until_it_is_taken_and_then_no_m
 def test_a_new_request_does_not_wait_for_the_next_round() -> None:
     async def story() -> None:
         async with serving() as learner, polling(period_seconds=600.0) as (poll, told):
-            poll.follow("pong", Learner("a", learner.url))
+            poll.follow("pong", [Learner("a", learner.url)])
             await until(lambda: bool(told))
-            poll.follow("pong", Learner("a", learner.url), 3.0)
+            poll.follow("pong", [Learner("a", learner.url)], 3.0)
             await until(lambda: bool(learner.wishes))
 
     asyncio.run(story())
@@ -217,14 +226,14 @@ def test_the_late_word_of_a_learner_that_was_superseded_is_not_taken() -> None:
 
     async def story() -> None:
         told: list[str] = []
-        poll: LearnerPoll[str] = LearnerPoll(told.append, LateReach(), rhythm=Rhythm(0.01))
-        poll.follow("pong", Learner("a", "old"))
+        poll: Poll[str] = Poll(told.append, LateReach(), rhythm=Rhythm(0.01))
+        poll.follow("pong", [Learner("a", "old")])
         await asyncio.sleep(0.05)
-        poll.follow("pong", Learner("b", "new"))
+        poll.follow("pong", [Learner("b", "new")])
         await asyncio.sleep(0.05)
         assert told == []
         await until(lambda: bool(told))
-        sample = poll.answer("pong").sample
+        sample = poll.answer("pong").status
         assert sample is not None
         assert sample.updates == 2
         await poll.close()
@@ -235,25 +244,25 @@ def test_the_late_word_of_a_learner_that_was_superseded_is_not_taken() -> None:
 def test_another_life_of_the_learner_is_asked_in_the_place_of_the_one_before() -> None:
     async def story() -> None:
         async with serving() as old, serving() as new, polling() as (poll, told):
-            poll.follow("pong", Learner("a", old.url), 3.0)
+            poll.follow("pong", [Learner("a", old.url)], 3.0)
             await until(lambda: bool(old.wishes) and old.asked > 0)
             old.code = 500
-            await until(lambda: poll.answer("pong").silent_since is not None)
+            await until(lambda: poll.silence("pong", "a") is not None)
             new.delay_seconds = 0.3
-            poll.follow("pong", Learner("b", new.url), 3.0)
-            assert poll.answer("pong").silent_since is None, "this one has not been asked yet"
-            assert poll.answer("pong").sample is not None
+            poll.follow("pong", [Learner("b", new.url)], 3.0)
+            assert poll.silence("pong", "b") is None, "this one has not been asked yet"
+            assert poll.answer("pong").status is not None
             asked = old.asked
             await until(lambda: new.asked >= 2)
             assert old.asked <= asked + 1
             assert new.wishes, "the request is this one's, too"
-            poll.follow("pong", None)
+            poll.follow("pong", ())
             told.clear()
             await asyncio.sleep(0.2)
             assert told == []
-            assert poll.answer("pong").sample is not None
+            assert poll.answer("pong").status is not None
             poll.forget("pong")
-            assert poll.answer("pong").sample is None
+            assert poll.answer("pong").status is None
 
     asyncio.run(story())
 
@@ -269,10 +278,9 @@ def test_a_thousand_that_do_not_answer_hold_up_nobody() -> None:
         port = server.sockets[0].getsockname()[1]
         async with serving() as learner, polling(period_seconds=0.1, timeout_seconds=30.0) as (poll, told):
             for number in range(1000):
-                poll.follow(
-                    f"silent-{number}", Learner("a", f"http://127.0.{number // 250 + 1}.{number % 250 + 1}:{port}")
-                )
-            poll.follow("pong", Learner("a", learner.url))
+                url = f"http://127.0.{number // 250 + 1}.{number % 250 + 1}:{port}"
+                poll.follow(f"silent-{number}", [Learner("a", url)])
+            poll.follow("pong", [Learner("a", learner.url)])
             began = time.monotonic()
             await until(lambda: learner.asked >= 5)
             assert set(told) == {"pong"}

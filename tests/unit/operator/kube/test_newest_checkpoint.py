@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from rljob.api.learner_status import LearnerStatus
 from rljob.api.status import RLJobStatus
 from rljob_operator.core.member import Member, Phase, Role
 from rljob_operator.core.observed import CheckpointFacts, CheckpointState
 from rljob_operator.kube.job.observe import checkpoint_in_its_pod, newest_checkpoint
-from rljob_operator.kube.polls.learner_poll import Answer
 from rljob_operator.kube.render import names
 from rljob_operator.view.job_view import JobView
 
@@ -16,9 +16,9 @@ def stored(step: int, time: str) -> RLJobStatus:
     return RLJobStatus.model_validate({"checkpoint": checkpoint})
 
 
-def answer(step: int, seconds: float, requested: float = 0.0) -> Answer:
-    facts = CheckpointFacts(CheckpointState.VERIFIED, step, seconds, f"file:///run/{step}", "ab", "", requested)
-    return Answer(None, "", None, facts)
+def answer(step: int, seconds: float, requested: float = 0.0) -> LearnerStatus:
+    said = {"step": step, "state": "Valid", "path": f"/run/{step}", "digest": "ab"}
+    return LearnerStatus.lenient({"checkpoint": {**said, "written_unix": seconds, "requested_unix": requested}})
 
 
 LATER = stored(3396, "2026-11-23T12:00:20Z")
@@ -43,8 +43,8 @@ def test_one_that_answers_a_later_request_is_newer_whatever_the_clock_of_its_nod
 
 
 def test_what_is_remembered_stands_while_nobody_says_anything() -> None:
-    assert newest_checkpoint(LATER, Answer(), []).step == 3396
-    assert newest_checkpoint(RLJobStatus(), Answer(), []).state is CheckpointState.MISSING
+    assert newest_checkpoint(LATER, None, []).step == 3396
+    assert newest_checkpoint(RLJobStatus(), None, []).state is CheckpointState.MISSING
 
 
 def test_what_was_in_a_pod_is_gone_with_it() -> None:
@@ -58,13 +58,13 @@ def test_what_was_in_a_pod_is_gone_with_it() -> None:
             }
         }
         learner = Member("learner", Role.LEARNER, phase)
-        return checkpoint_in_its_pod(newest_checkpoint(LATER, Answer(), []), learner, [pod])
+        return checkpoint_in_its_pod(newest_checkpoint(LATER, None, []), learner, [pod])
 
     assert seen("2026-11-23T12:00:00Z", Phase.READY).state is CheckpointState.VERIFIED, "its own"
     for found in (
         seen("2026-11-23T12:00:00Z", Phase.EXITED),
         seen("2026-11-23T12:01:00Z", Phase.READY),
-        checkpoint_in_its_pod(newest_checkpoint(LATER, Answer(), []), None, []),
+        checkpoint_in_its_pod(newest_checkpoint(LATER, None, []), None, []),
     ):
         assert (found.state, found.usable) == (CheckpointState.GONE, False)
         assert "update 3,396" in found.message

@@ -8,8 +8,8 @@ import pytest
 from rljob_operator.core.member import Member, Phase, Role
 from rljob_operator.kube.apiserver.resources import NODES
 from rljob_operator.kube.job.observe import seen
-from rljob_operator.kube.polls.shard_poll import Silence
 from rljob_operator.kube.watch.nodes import NodeCache
+from rljob_operator.polls.poll import Silence
 
 
 def node(name: str = "cpu-1", ready: str = "True", **spec: Any) -> dict[str, Any]:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from rljob_operator.kube.polls import reach
-from rljob_operator.kube.polls.learner_poll import Learner, LearnerPoll
-from rljob_operator.kube.polls.reach import NoAnswer, PodNetwork, PodsProxy
-from rljob_operator.kube.polls.shard_poll import Rhythm
+from rljob_operator.kube.reach import PodNetwork, PodsProxy
+from rljob_operator.polls import reach
+from rljob_operator.polls.poll import Learner, Poll, Rhythm
+from rljob_operator.polls.reach import NoAnswer
 
 from tests.unit.operator.kube.fake_api_server import never, refuses, says, served, text
 from tests.unit.operator.kube.sample_pods import running_pod
@@ -32,9 +32,10 @@ def test_the_poll_goes_through_the_api_server_and_carries_the_token_past_it() ->
     async def story() -> None:
         async with served(answer) as (_, client):
             told: list[str] = []
-            poll: LearnerPoll[str] = LearnerPoll(told.append, PodsProxy(client), rhythm=Rhythm(0.05))
-            poll.follow("pong", Learner("a", poll.url(POD, 9090), "s3cret"), 12.5)
-            while poll.answer("pong").sample is None:
+            proxy = PodsProxy(client)
+            poll: Poll[str] = Poll(told.append, proxy, rhythm=Rhythm(0.05))
+            poll.follow("pong", [Learner("a", proxy.url(POD, 9090), "s3cret")], 12.5)
+            while poll.answer("pong").status is None:
                 await asyncio.sleep(0.01)
             await poll.close()
 

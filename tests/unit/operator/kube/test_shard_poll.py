@@ -9,21 +9,23 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 from rljob_operator.core.rules.hangs import NAMED_SECONDS
-from rljob_operator.kube.polls.reach import TIMEOUT_SECONDS, PodNetwork
-from rljob_operator.kube.polls.shard_poll import (
+from rljob_operator.kube.reach import PodNetwork
+from rljob_operator.polls.poll import (
     AGAIN_SECONDS,
     NEWS_SECONDS,
     NO_ANSWER,
     PERIOD_SECONDS,
     STANDS_STILL,
+    Alive,
+    Poll,
     Rhythm,
-    ShardPoll,
 )
+from rljob_operator.polls.reach import TIMEOUT_SECONDS
 
 SOON_SECONDS = 5.0
 
 
-class Shard:
+class Serving:
     def __init__(self) -> None:
         self.code, self.body, self.delay_seconds, self.asked = 200, "ok", 0.0, 0
         self.url = ""
@@ -37,15 +39,15 @@ class Shard:
 @asynccontextmanager
 async def asking(
     timeout_seconds: float = 0.3, news_seconds: float = NEWS_SECONDS
-) -> AsyncIterator[tuple[Shard, ShardPoll[str], list[str]]]:
-    shard, told = Shard(), list[str]()
+) -> AsyncIterator[tuple[Serving, Poll[str], list[str]]]:
+    shard, told = Serving(), list[str]()
     application = web.Application()
     application.add_routes([web.get("/healthz", shard.healthz)])
     runner = web.AppRunner(application, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     shard.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    poll: ShardPoll[str] = ShardPoll(told.append, PodNetwork(timeout_seconds), rhythm=Rhythm(0.05, 0.05, news_seconds))
+    poll: Poll[str] = Poll(told.append, PodNetwork(timeout_seconds), rhythm=Rhythm(0.05, 0.05, news_seconds))
     try:
         yield shard, poll, told
     finally:
@@ -60,7 +62,7 @@ async def until(holds: Callable[[], bool]) -> None:
         await asyncio.sleep(0.005)
 
 
-def because(poll: ShardPoll[str], incarnation: str = "a") -> str:
+def because(poll: Poll[str], incarnation: str = "a") -> str:
     silence = poll.silence("pong", incarnation)
     return silence.because if silence is not None else ""
 
@@ -68,7 +70,7 @@ def because(poll: ShardPoll[str], incarnation: str = "a") -> str:
 def test_a_silence_begins_with_the_first_question_that_has_no_answer_and_ends_with_the_next_that_has() -> None:
     async def story() -> None:
         async with asking() as (shard, poll, told):
-            poll.follow("pong", {"a": shard.url})
+            poll.follow("pong", [Alive("a", shard.url)])
             await until(lambda: shard.asked >= 3)
             assert (poll.silence("pong", "a"), told) == (None, []), "of an answer like the one before nobody is told"
             before = time.time()
@@ -88,7 +90,7 @@ def test_of_a_silence_that_is_no_news_any_more_only_other_words_and_its_end_are_
     async def story() -> None:
         async with asking(2.0, news_seconds=0.2) as (shard, poll, told):
             shard.code, shard.body = 503, "no turn for 61 s"
-            poll.follow("pong", {"a": shard.url})
+            poll.follow("pong", [Alive("a", shard.url)])
             await until(lambda: len(told) > 2)
             await asyncio.sleep(0.3)
             count, asked = len(told), shard.asked
@@ -116,7 +118,7 @@ def test_a_loop_that_stands_still_is_a_silence_and_a_server_with_many_callers_is
     async def story() -> None:
         async with asking() as (shard, poll, _):
             shard.code, shard.body = 503, "no turn for 61 s"
-            poll.follow("pong", {"a": shard.url})
+            poll.follow("pong", [Alive("a", shard.url)])
             await until(lambda: because(poll) == STANDS_STILL)
             shard.body = "busy\n"
             await until(lambda: not because(poll))
@@ -127,13 +129,13 @@ def test_a_loop_that_stands_still_is_a_silence_and_a_server_with_many_callers_is
 def test_another_life_is_asked_anew_and_nobody_asks_for_one_that_is_gone() -> None:
     async def story() -> None:
         async with asking() as (shard, poll, told):
-            poll.follow("pong", {"a": "http://127.0.0.1:1"})
+            poll.follow("pong", [Alive("a", "http://127.0.0.1:1")])
             await until(lambda: because(poll) == NO_ANSWER)
-            poll.follow("pong", {"b": shard.url})
+            poll.follow("pong", [Alive("b", shard.url)])
             assert poll.silence("pong", "a") is None
             await until(lambda: shard.asked >= 2)
             assert because(poll, "b") == ""
-            poll.follow("pong", {})
+            poll.follow("pong", ())
             asked, count = shard.asked, len(told)
             await asyncio.sleep(0.2)
             assert (shard.asked, len(told)) == (asked, count)

@@ -5,16 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import aiohttp
 from rljob.telemetry.bounded_http import TOKEN_HEADER
 
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.errors import ApiError, Forbidden
+from rljob_operator.polls import reach
+from rljob_operator.polls.reach import TIMEOUT_SECONDS, NoAnswer, good, not_in_time, unreadable
 
-LARGEST_BYTES: Final = 8 << 20
-TIMEOUT_SECONDS: Final = 2.0
 _WORDS_BYTES: Final = 64
 
 
@@ -25,36 +25,8 @@ class Way(StrEnum):
     PODS_PROXY = "pods-proxy"
 
 
-class NoAnswer(Exception):
-    """Why a member's answer can't be used, or that there is none."""
-
-
 _UNREACHED: Final = "error trying to reach service"
 """An API server's own words, as plain text, where it gets no answer out of a pod."""
-
-
-class Reach(Protocol):
-    """One way. ``url`` is what the others take."""
-
-    def url(self, pod: Mapping[str, Any], port: int) -> str:
-        """Where a pod that has an address is asked."""
-        ...
-
-    async def read(self, url: str, page: str) -> bytes:
-        """What a page says. Raises `NoAnswer`."""
-        ...
-
-    async def health(self, url: str) -> tuple[int, str]:
-        """What /healthz says, whatever that is: (HTTP status, how it begins). Raises `NoAnswer`."""
-        ...
-
-    async def send(self, url: str, page: str, document: Mapping[str, Any], token: str) -> bool:
-        """Leave a request; whether it was taken."""
-        ...
-
-    async def close(self) -> None:
-        """Give up all connections."""
-        ...
 
 
 def has_address(pod: Mapping[str, Any]) -> bool:
@@ -72,27 +44,25 @@ class PodNetwork:
     """At the pods' addresses: from inside the cluster, or a machine that routes to its pods."""
 
     def __init__(self, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
-        self._timeout = aiohttp.ClientTimeout(total=timeout_seconds)
+        self._timeout_seconds = timeout_seconds
         self._session: aiohttp.ClientSession | None = None
 
     def url(self, pod: Mapping[str, Any], port: int) -> str:
-        """See `Reach`."""
+        """Where a pod that has an address is asked."""
         return pod_url(pod, port)
 
     async def read(self, url: str, page: str) -> bytes:
         """See `Reach`."""
         try:
             async with self._open().get(f"{url}/{page}", allow_redirects=False) as response:
-                if response.status != 200:
-                    raise NoAnswer(f"its {page} answers with HTTP {response.status}")
-                body = await response.content.read(LARGEST_BYTES + 1)
-                while not response.content.at_eof() and len(body) <= LARGEST_BYTES:
-                    body += await response.content.read(LARGEST_BYTES + 1 - len(body))
-                return bounded(body, page)
+                body = await response.content.read(reach.LARGEST_BYTES + 1)
+                while not response.content.at_eof() and len(body) <= reach.LARGEST_BYTES:
+                    body += await response.content.read(reach.LARGEST_BYTES + 1 - len(body))
+                return good(response.status, body, page)
         except TimeoutError:
-            raise NoAnswer(f"it has not answered within {self._timeout.total:g} s") from None
+            raise not_in_time(self._timeout_seconds) from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise NoAnswer(f"its {page} can't be read: {error or type(error).__name__}") from None
+            raise unreadable(page, error) from None
 
     async def health(self, url: str) -> tuple[int, str]:
         """See `Reach`."""
@@ -121,7 +91,7 @@ class PodNetwork:
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                timeout=self._timeout,
+                timeout=aiohttp.ClientTimeout(total=self._timeout_seconds),
                 connector=aiohttp.TCPConnector(limit=0, limit_per_host=1),
                 cookie_jar=aiohttp.DummyCookieJar(),
             )
@@ -136,18 +106,18 @@ class PodsProxy:
         self._client, self._timeout_seconds = client, timeout_seconds
 
     def url(self, pod: Mapping[str, Any], port: int) -> str:
-        """See `Reach`."""
+        """Where a pod that has an address is asked."""
         return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}/{port}"
 
     async def read(self, url: str, page: str) -> bytes:
         """See `Reach`."""
         try:
-            return bounded(await self._ask(url, page), page)
+            return good(200, await self._ask(url, page), page)
         except Forbidden as problem:
             namespace = url.partition("/")[0]
             raise NoAnswer(f"the right to get pods/proxy in namespace {namespace} is missing: {problem}") from None
         except TimeoutError:
-            raise NoAnswer(f"it has not answered within {self._timeout_seconds:g} s") from None
+            raise not_in_time(self._timeout_seconds) from None
         except ApiError as problem:
             raise NoAnswer(f"its {page} can't be read through the API server: {problem}") from None
 
@@ -156,7 +126,7 @@ class PodsProxy:
         try:
             return 200, (await self._ask(url, "healthz"))[:_WORDS_BYTES].decode(errors="replace")
         except TimeoutError:
-            raise NoAnswer(f"it has not answered within {self._timeout_seconds:g} s") from None
+            raise not_in_time(self._timeout_seconds) from None
         except ApiError as problem:
             words = str(problem)
             # A refusal of the API server's own has a reason; a member's answers have none.
@@ -187,12 +157,5 @@ class PodsProxy:
             body=body,
             headers=headers,
             timeout_seconds=self._timeout_seconds,
-            longest_bytes=LARGEST_BYTES,
+            longest_bytes=reach.LARGEST_BYTES,
         )
-
-
-def bounded(body: bytes, page: str) -> bytes:
-    """The answer, unless it is too long. Raises `NoAnswer`."""
-    if len(body) > LARGEST_BYTES:
-        raise NoAnswer(f"its {page} has more than {LARGEST_BYTES:,} bytes")
-    return body

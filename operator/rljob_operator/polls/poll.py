@@ -1,0 +1,244 @@
+"""Asks members, one task for each that is up, in one event loop: a learner how it is, and for checkpoints, others whether they
+are alive, as a kubelet does. A member that does not answer holds up nobody but itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass, field
+from typing import Final, Generic, TypeVar
+
+from rljob.api.learner_status import LearnerStatus
+
+from rljob_operator.polls.reach import TIMEOUT_SECONDS, NoAnswer, Reach
+
+log = logging.getLogger(__name__)
+
+NO_ANSWER: Final = "does not answer"
+STANDS_STILL: Final = "answers, but its loop stands still"
+
+PERIOD_SECONDS: Final = 5.0
+AGAIN_SECONDS: Final = 1.0
+"""From one question to the next where the first had no answer: two of them without one are named within ten seconds."""
+NEWS_SECONDS: Final = 15.0
+"""A member that was silent for so long has been named. It is asked as often as any other, and it is no news that it is silent: a
+thousand of them would have their jobs looked at hundreds of times a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rhythm:
+    """``period_seconds``: between two answers of one member; ``again_seconds``, ``news_seconds``: as the constants."""
+
+    period_seconds: float = PERIOD_SECONDS
+    again_seconds: float = AGAIN_SECONDS
+    news_seconds: float = NEWS_SECONDS
+
+    def after_an_answer(self) -> float:
+        """The pause before the next question, in seconds: so that thousands do not answer at once, never the same."""
+        return self.period_seconds * random.uniform(0.8, 1.0)
+
+    def after_silence(self, silent_seconds: float, asked_seconds: float) -> float:
+        """The same where none came, ``silent_seconds`` after the first question without one; this one took ``asked_seconds``."""
+        if not self.is_news(silent_seconds):
+            return self.after_an_answer()
+        return min(self.period_seconds, max(0.1, self.again_seconds - asked_seconds))
+
+    def is_news(self, silent_seconds: float) -> bool:
+        """Whether the job has to be looked at for a member that is as silent as before."""
+        return silent_seconds < self.news_seconds
+
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class Alive:
+    """A member that should be alive. ``incarnation``: its life; another one's answers are not this one's. ``url``: of its metrics
+    port, as the `Reach` names it."""
+
+    incarnation: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class Learner:
+    """A learner that should say how it is: as `Alive`, and what a request for a checkpoint carries."""
+
+    incarnation: str
+    url: str
+    token: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """Since when a member does not answer as it should, Unix seconds, and how it fails to.
+
+    ``heard_seconds``: for how long, as far as this process was there to hear: after the machine slept, or this process stood
+    still, a member has its chance to answer before it counts.
+    """
+
+    since: float
+    because: str
+    heard_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What is known of a job's learner.
+
+    Attributes:
+        status: what it said last, for decisions; None where it never did.
+        missing: why the newest attempt brought nothing; empty where it did.
+    """
+
+    status: LearnerStatus | None = None
+    missing: str = "the learner is not up yet"
+
+
+@dataclass(slots=True)
+class _Asked:
+    member: Alive | Learner
+    task: asyncio.Future[None] = field(init=False)
+    silence: Silence | None = None
+    ended: float = 0.0
+    checkpoint_seconds: float | None = None
+    passed_on: float | None = None
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Poll(Generic[Key]):
+    """For one event loop.
+
+    Args:
+        on_news: the key of whose members one has something new to tell: each answer of a learner, of others the first after a
+            silence, and silence as long as it is news.
+        reach: the way to members, closed with this.
+        rhythm: how often a member is asked.
+        now: Unix seconds; ``steady``: seconds in which the machine is awake.
+        on_defect: told where a member is asked no more because of a mistake in here.
+    """
+
+    def __init__(
+        self,
+        on_news: Callable[[Key], None],
+        reach: Reach,
+        *,
+        rhythm: Rhythm = Rhythm(),
+        now: Callable[[], float] = time.time,
+        steady: Callable[[], float] = time.monotonic,
+        on_defect: Callable[[BaseException], None] = lambda error: log.error(
+            "a member is asked no more", exc_info=error
+        ),
+    ) -> None:
+        self._on_news, self._reach, self._on_defect = on_news, reach, on_defect
+        self._rhythm, self._now, self._steady = rhythm, now, steady
+        self._asked: dict[Key, dict[str, _Asked]] = {}  # by incarnation
+        self._answers: dict[Key, Answer] = {}
+
+    def answer(self, key: Key) -> Answer:
+        """What is known of the job's learner, whichever life of it."""
+        return self._answers.get(key, Answer())
+
+    def silence(self, key: Key, incarnation: str) -> Silence | None:
+        """How this life of a member fails to answer; None where it answers, or was not asked yet."""
+        asked = self._asked.get(key, {}).get(incarnation)
+        return asked.silence if asked is not None else None
+
+    def follow(self, key: Key, members: Iterable[Alive | Learner], checkpoint_seconds: float | None = None) -> None:
+        """Ask these from now on, and no others of the job; what its learner said stays.
+
+        ``checkpoint_seconds``: the request for a checkpoint that the learner has to answer, or None; see `Decision`.
+        """
+        known, wanted = self._asked.setdefault(key, {}), {member.incarnation: member for member in members}
+        for incarnation in [each for each, asked in known.items() if wanted.get(each) != asked.member]:
+            known.pop(incarnation).task.cancel()
+        for incarnation, member in wanted.items():
+            if incarnation not in known:
+                asked = known[incarnation] = _Asked(member)
+                asked.task = asyncio.ensure_future(self._ask(key, asked))
+                asked.task.add_done_callback(self._ended)
+            asked = known[incarnation]
+            request = checkpoint_seconds if isinstance(member, Learner) else None
+            if request is not None and request != asked.checkpoint_seconds:
+                asked.wake.set()
+            asked.checkpoint_seconds = request
+        if not known:
+            del self._asked[key]
+
+    def forget(self, key: Key) -> None:
+        """The job is gone."""
+        self.follow(key, ())
+        self._answers.pop(key, None)
+
+    async def close(self) -> None:
+        """Ask nobody any more."""
+        tasks = [asked.task for known in self._asked.values() for asked in known.values()]
+        for key in list(self._asked):
+            self.follow(key, ())
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._reach.close()
+
+    async def _ask(self, key: Key, asked: _Asked) -> None:
+        while self._is_asked(key, asked):  # a cancellation may be lost where an answer comes at the same moment
+            asked.wake.clear()
+            await self._pass_on(asked)
+            began, steady, before, problem = self._now(), self._steady(), asked.silence, ""
+            status: LearnerStatus | None = None
+            try:
+                if isinstance(asked.member, Learner):
+                    status = LearnerStatus.answered(await self._reach.read(asked.member.url, "status"), began)
+                else:
+                    problem = _problem_of(*await self._reach.health(asked.member.url))
+            except (NoAnswer, ValueError) as error:
+                problem = f"learner: {error}" if isinstance(asked.member, Learner) else NO_ANSWER
+            if not self._is_asked(key, asked):
+                return  # another life is asked by now, whose word counts
+            if isinstance(asked.member, Learner):
+                said = status.for_decisions() if status is not None else self.answer(key).status
+                self._answers[key] = Answer(said, problem)
+            asked.silence, news, pause = None, before is not None or status is not None, self._rhythm.after_an_answer()
+            since, asked.ended = asked.ended, self._steady()
+            if problem:
+                asked.silence = _longer(before, began, problem, asked.ended - steady, asked.ended - since)
+                silent_seconds = began - asked.silence.since
+                news = before is None or problem != before.because or self._rhythm.is_news(silent_seconds)
+                pause = self._rhythm.after_silence(silent_seconds, asked.ended - steady)
+            if news:
+                self._on_news(key)
+            try:
+                await asyncio.wait_for(asked.wake.wait(), pause)
+            except TimeoutError:
+                continue
+
+    def _is_asked(self, key: Key, asked: _Asked) -> bool:
+        return self._asked.get(key, {}).get(asked.member.incarnation) is asked
+
+    def _ended(self, task: asyncio.Future[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._on_defect(error)
+
+    async def _pass_on(self, asked: _Asked) -> None:
+        """Ask for the checkpoint that is wanted, until the learner has taken the request."""
+        wanted, member = asked.checkpoint_seconds, asked.member
+        if wanted is None or wanted == asked.passed_on or not isinstance(member, Learner):
+            return
+        if await self._reach.send(member.url, "checkpoint", {"sinceUnix": wanted}, member.token):
+            asked.passed_on = wanted
+
+
+def _longer(before: Silence | None, began: float, because: str, asked_seconds: float, since_before: float) -> Silence:
+    """The silence with one more question that had no answer."""
+    if before is None:
+        return Silence(began, because, min(asked_seconds, TIMEOUT_SECONDS))
+    return Silence(before.since, because, before.heard_seconds + min(since_before, TIMEOUT_SECONDS + 1.0))
+
+
+def _problem_of(code: int, words: str) -> str:
+    """What is wrong with a member whose /healthz answers with this HTTP status and these words; empty where it is alive."""
+    # One with more callers than places answers 503, too, and is alive.
+    return STANDS_STILL if code == 503 and words.strip() != "busy" else ""
