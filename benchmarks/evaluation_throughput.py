@@ -133,7 +133,7 @@ def _act(
     layout, figures = method.layout(spec, params), ActorFigures(sender)
     sink = Dropped(layout.compressed_columns)
     figures.sink = sink  # type: ignore[assignment]
-    ends = judged.env_params.life_loss == "EndsEpisode"
+    ends = judged.env_params.atari.life_loss == "EndsEpisode"
     recorder = make_builder(layout, num_envs, params.gamma, ends, sender.actor, sender.incarnation, 1)
     loop = ActorLoop(environment, policy, recorder, sink, Given(weights), figures)  # type: ignore[arg-type]
     never = threading.Event()

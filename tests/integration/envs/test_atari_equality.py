@@ -38,7 +38,7 @@ def test_native_equals_the_gymnasium_stack(
     environment_id: str, frame_size: int, limit: int, any_seed: Callable[[int], int]
 ) -> None:
     parameters = EnvironmentParameters(
-        frame_size=frame_size, noop_max=0, max_episode_raw_frames=limit, backend="Native"
+        atari={"frame_size": frame_size, "noop_max": 0}, max_episode_raw_frames=limit, backend="Native"
     )
     native = make_vector_environment(environment_id, parameters, 1, 7)
     reference = _reference(environment_id, frame_size, limit)
@@ -76,14 +76,16 @@ def test_native_equals_the_gymnasium_stack(
 @pytest.mark.parametrize(
     "settings",
     [
-        {"max_pool": False, "max_episode_raw_frames": 401},
-        {"fire_reset": True},  # without a limit that matters: only the native one leaves out the frames of the start
-        {"frame_skip": 1, "actions": (3, 2), "max_episode_raw_frames": 150},
+        {"atari": {"max_pool": False}, "max_episode_raw_frames": 401},
+        {
+            "atari": {"fire_reset": True}
+        },  # without a limit that matters: only the native one leaves out the frames of the start
+        {"atari": {"frame_skip": 1}, "actions": (3, 2), "max_episode_raw_frames": 150},
     ],
 )
 def test_backends_agree_with_every_switch(settings: dict[str, Any], any_seed: Callable[[int], int]) -> None:
     """Two rows, native against our own wrapped stack, in what the plain stack of Gymnasium cannot do."""
-    base = EnvironmentParameters(noop_max=0, **settings)
+    base = EnvironmentParameters(**{**settings, "atari": {"noop_max": 0, **settings["atari"]}})
     native = make_vector_environment("ALE/Breakout-v5", base.updated(backend="Native"), 2, 3)
     sync = make_vector_environment("ALE/Breakout-v5", base.updated(backend="Sync"), 2, 3)
     rng = np.random.default_rng(any_seed(1))
@@ -120,7 +122,7 @@ def test_threads_do_not_change_what_happens(any_seed: Callable[[int], int]) -> N
 @pytest.mark.parametrize("backend", ["Native", "Sync"])
 def test_raw_frames_are_the_emulators_own_count(backend: str) -> None:
     """With no-operation starts and games cut short, the sum over steps is ALE's frame number, not steps times 4."""
-    parameters = EnvironmentParameters(backend=backend, noop_max=20, max_episode_raw_frames=203)
+    parameters = EnvironmentParameters(backend=backend, atari={"noop_max": 20}, max_episode_raw_frames=203)
     env = make_vector_environment("ALE/Pong-v5", parameters, 1, 5)
     env.reset()
     counted, records = 0, []
@@ -139,9 +141,11 @@ def test_raw_frames_are_the_emulators_own_count(backend: str) -> None:
 
 def test_breakout_is_scored_over_all_its_lives() -> None:
     """Five lives, one score: lost lives are reported and end nothing; the score is the game's, unclipped."""
-    parameters = EnvironmentParameters(life_loss="EndsEpisode", fire_reset=True)
+    parameters = EnvironmentParameters(atari={"life_loss": "EndsEpisode", "fire_reset": True})
     env = make_vector_environment("ALE/Breakout-v5", parameters, 2, 11)
-    plain = make_single_environment("ALE/Breakout-v5", parameters.updated(noop_max=0), for_scoring=True)
+    plain = make_single_environment(
+        "ALE/Breakout-v5", parameters.updated(atari=parameters.atari.updated(noop_max=0)), for_scoring=True
+    )
     env.reset()
     rng = np.random.default_rng(2)
     records, lost_before_end = [], np.zeros(2, int)

@@ -13,7 +13,10 @@ from rljob.envs.gymnasium_vector import GymnasiumVector
 
 from tests.support.vector_rules import NonConforming, check_environment
 
-SHORT = {"max_episode_raw_frames": 240, "noop_max": 5}
+
+def short(*, actions: tuple[int, ...] = (), **atari: Any) -> dict[str, Any]:
+    """Settings of short Atari games."""
+    return {"max_episode_raw_frames": 240, "actions": actions, "atari": {"noop_max": 5, **atari}}
 
 
 @pytest.mark.parametrize(
@@ -22,10 +25,10 @@ SHORT = {"max_episode_raw_frames": 240, "noop_max": 5}
         ("CartPole-v1", "Native", {}, 20),
         ("CartPole-v1", "Sync", {}, 20),
         ("CartPole-v1", "Async", {}, 20),
-        ("ALE/Pong-v5", "Native", {**SHORT, "actions": (0, 2, 3), "frame_size": 42}, 6),
-        ("ALE/Breakout-v5", "Native", {**SHORT, "sticky_action_probability": 0.25, "fire_reset": True}, 6),
-        ("ALE/Breakout-v5", "Sync", {**SHORT, "max_pool": False}, 6),
-        ("ALE/Pong-v5", "Async", {**SHORT, "full_action_space": True}, 6),
+        ("ALE/Pong-v5", "Native", short(actions=(0, 2, 3), frame_size=42), 6),
+        ("ALE/Breakout-v5", "Native", short(sticky_action_probability=0.25, fire_reset=True), 6),
+        ("ALE/Breakout-v5", "Sync", short(max_pool=False), 6),
+        ("ALE/Pong-v5", "Async", short(full_action_space=True), 6),
         ("tests.support.toys:countdown", "Auto", {"kwargs": {"length": 4}}, 40),
         ("tests.support.toys:Pictures", "Async", {}, 40),
         ("tests.support.registered:Countdown-v0", "Sync", {"kwargs": {"length": 4}}, 40),

@@ -52,14 +52,14 @@ def by_hand(environment_id: str, parameters: EnvironmentParameters, seed: int, i
     env: gymnasium.Env[Any, Any] = gymnasium.make(
         environment_id,
         frameskip=1,
-        repeat_action_probability=parameters.sticky_action_probability,
+        repeat_action_probability=parameters.atari.sticky_action_probability,
         max_num_frames_per_episode=parameters.max_episode_raw_frames,
     )
     env = AtariPreprocessing(
         env,
-        noop_max=parameters.noop_max,
-        frame_skip=parameters.frame_skip,
-        screen_size=parameters.frame_size,
+        noop_max=parameters.atari.noop_max,
+        frame_skip=parameters.atari.frame_skip,
+        screen_size=parameters.atari.frame_size,
         terminal_on_life_loss=False,
     )
     env = FrameStackObservation(env, parameters.frame_stack, padding_type="zero")
@@ -77,8 +77,8 @@ def by_hand(environment_id: str, parameters: EnvironmentParameters, seed: int, i
 @pytest.mark.parametrize(
     ("environment_id", "settings"),
     [
-        ("ALE/Pong-v5", {"frame_size": 42}),
-        ("ALE/Breakout-v5", {"sticky_action_probability": 0.25, "frame_size": 84}),
+        ("ALE/Pong-v5", {"atari": {"frame_size": 42}}),
+        ("ALE/Breakout-v5", {"atari": {"sticky_action_probability": 0.25, "frame_size": 84}}),
         ("ALE/BeamRider-v5", {"max_episode_raw_frames": 1_501}),  # a game that depends on the emulator's own seed
     ],
 )

@@ -13,7 +13,7 @@ from rljob.evaluation.video import record_game
 
 
 def test_a_game_of_pong_becomes_an_mp4(tmp_path: Path) -> None:
-    parameters = EnvironmentParameters(max_episode_raw_frames=400, frame_size=42)
+    parameters = EnvironmentParameters(max_episode_raw_frames=400, atari={"frame_size": 42})
     path = tmp_path / "videos" / "pong.mp4"
     result = record_game(lambda o, games: np.zeros(len(o), np.int64), "ALE/Pong-v5", parameters, path, seed=3)
     with imageio.get_reader(path) as reader:

@@ -44,7 +44,7 @@ def test_actors_spread_over_servers(actor: str, servers: int, asked: int) -> Non
 
 
 def test_grouped_environments_play_as_one_vector(any_seed: Callable[[int], int]) -> None:
-    parameters = EnvironmentParameters(frame_size=42, max_episode_raw_frames=60)
+    parameters = EnvironmentParameters(atari={"frame_size": 42}, max_episode_raw_frames=60)
     whole = make_vector_environment("ALE/Pong-v5", parameters, 4, 9)
     groups = [make_vector_environment("ALE/Pong-v5", parameters, 2, 9 + 2 * group) for group in range(2)]
     grouped = GroupedEnvironment(groups)

@@ -43,7 +43,7 @@ def written(folder: Path, text: str) -> str:
 def job(network: str, parameters: dict[str, Any], environment: str = "ALE/Pong-v5", block: str = "impala") -> RLJob:
     kind = "IMPALA" if block == "impala" else "ApeXDQN"
     algorithm = {"type": kind, block: {"network": network, "networkParameters": parameters}}
-    spec = {"algorithm": algorithm, "environment": {"id": environment, "frameSize": 42}}
+    spec = {"algorithm": algorithm, "environment": {"id": environment, "atari": {"frameSize": 42}}}
     return parse_job({"apiVersion": "rljob.dev/v1alpha1", "kind": "RLJob", "metadata": {"name": "own"}, "spec": spec})
 
 

@@ -17,7 +17,7 @@ ENVIRONMENT = "spec.environment"
 BREAKOUT = [f"{ENVIRONMENT}.id=ALE/Breakout-v5"]
 OF_NO_ENVIRONMENT = {
     "environment.actions": [],
-    "environment.frameSize": 84,
+    "environment.atari.frameSize": 84,
     "environment.centreInput": False,
     "algorithm.impala.network": "Auto",
     "evaluator.triggerReturn": None,
@@ -114,23 +114,27 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
     ([f"{APEX}.seed=-1"], f"{APEX}.seed", ["integer from 0"]),
     ([f"{APEX}.chunkLength=100000"], f"{APEX}.chunkLength", ["integer from 1 to 1,000"]),
     # environment parameters
-    ([f"{ENVIRONMENT}.framesize=42"], f"{ENVIRONMENT}.framesize", ["'frameSize'"]),
-    ([f"{ENVIRONMENT}.frameSize=8"], f"{ENVIRONMENT}.frameSize", ["integer from 16 to 512"]),
+    ([f"{ENVIRONMENT}.atari.framesize=42"], f"{ENVIRONMENT}.atari.framesize", ["'frameSize'"]),
+    ([f"{ENVIRONMENT}.atari.frameSize=8"], f"{ENVIRONMENT}.atari.frameSize", ["integer from 16 to 512"]),
     ([f"{ENVIRONMENT}.actions=[0, 2, 2]"], f"{ENVIRONMENT}.actions", ["once"]),
     ([f"{ENVIRONMENT}.actions=0,2"], f"{ENVIRONMENT}.actions", ["'0,2'", "a list, such as [a, b]"]),
     ([f"{ENVIRONMENT}.actions=[1024]"], f"{ENVIRONMENT}.actions[0]", ["integer from 0 to 1,023"]),
     ([f"{ENVIRONMENT}.actions=[up]"], f"{ENVIRONMENT}.actions[0]", ["'up'", "integer from 0"]),
     ([f"{ENVIRONMENT}.rewardClipping=true"], f"{ENVIRONMENT}.rewardClipping", ["Auto, Enabled, Disabled"]),
-    ([f"{ENVIRONMENT}.fireReset='true'"], f"{ENVIRONMENT}.fireReset", ["true or false"]),
+    ([f"{ENVIRONMENT}.atari.fireReset='true'"], f"{ENVIRONMENT}.atari.fireReset", ["true or false"]),
     ([f"{ENVIRONMENT}.parameters={{frameSize: 42}}"], f"{ENVIRONMENT}.parameters", ["unknown field"]),
     ([f"{ENVIRONMENT}.inputScale=0"], f"{ENVIRONMENT}.inputScale", ["finite number above 0"]),
-    ([f"{ENVIRONMENT}.stickyActionProbability=1"], f"{ENVIRONMENT}.stickyActionProbability", ["0 to below 1"]),
-    ([f"{ENVIRONMENT}.lifeLoss=Ends"], f"{ENVIRONMENT}.lifeLoss", ["EndsEpisode"]),
+    (
+        [f"{ENVIRONMENT}.atari.stickyActionProbability=1"],
+        f"{ENVIRONMENT}.atari.stickyActionProbability",
+        ["0 to below 1"],
+    ),
+    ([f"{ENVIRONMENT}.atari.lifeLoss=Ends"], f"{ENVIRONMENT}.atari.lifeLoss", ["EndsEpisode"]),
     ([f"{ENVIRONMENT}.kwargs=[1]"], f"{ENVIRONMENT}.kwargs", ["mapping"]),
     ([f"{ENVIRONMENT}.kwargs='{{}}'"], f"{ENVIRONMENT}.kwargs", ["mapping"]),
-    ([f"{ENVIRONMENT}.maxEpisodeRawFrames=2"], f"{ENVIRONMENT}.maxEpisodeRawFrames", ["frameSkip"]),
+    ([f"{ENVIRONMENT}.maxEpisodeRawFrames=2"], f"{ENVIRONMENT}.maxEpisodeRawFrames", ["atari.frameSkip"]),
     (
-        [f"{ENVIRONMENT}.actions=[0, 1]", f"{ENVIRONMENT}.fullActionSpace=true"],
+        [f"{ENVIRONMENT}.actions=[0, 1]", f"{ENVIRONMENT}.atari.fullActionSpace=true"],
         f"{ENVIRONMENT}.actions",
         ["not both"],
     ),
@@ -305,8 +309,8 @@ BROKEN_IMPALA: list[tuple[list[str], str, list[str]]] = [
     ([f"{APEX}={{}}"], "spec.algorithm", ["IMPALA", "remove apeXDQN"]),
     ([f"{QUEUE}.capacity=31"], f"{QUEUE}.capacity", ["at least batchSize (32 unrolls)", "whole batch"]),
     (
-        [f"{ENVIRONMENT}.lifeLoss=EndsEpisode", f"{IMPALAS}.recurrent=LSTM"],
-        f"{ENVIRONMENT}.lifeLoss",
+        [f"{ENVIRONMENT}.atari.lifeLoss=EndsEpisode", f"{IMPALAS}.recurrent=LSTM"],
+        f"{ENVIRONMENT}.atari.lifeLoss",
         ["Ignore", "clear the memory in training"],
     ),
     ([f"{QUEUE}.capacity=16", f"{IMPALAS}.batchSize=16.5"], f"{IMPALAS}.batchSize", ["16.5", "integer from 1"]),
@@ -381,7 +385,7 @@ BROKEN_PRESET: list[tuple[list[str], str, list[str]]] = [
     (["spec.preset=", "spec.environment.id=ALE/Pong-v5"], "spec", [NOTHING_TO_START_FROM]),
     (["spec.preset=", "spec.algorithm.type=IMPALA"], "spec", [NOTHING_TO_START_FROM]),
     (["spec.preset=pongVTrace", f"{IMPALAS}.gamma=0.9"], "spec.preset", ["did you mean 'PongVTrace'"]),
-    (["spec.preset=", f"{IMPALAS}.gamma=0.9", f"{ENVIRONMENT}.frameSize=42"], "spec", [NOTHING_TO_START_FROM]),
+    (["spec.preset=", f"{IMPALAS}.gamma=0.9", f"{ENVIRONMENT}.atari.frameSize=42"], "spec", [NOTHING_TO_START_FROM]),
     # what the preset's algorithm has no use for
     (["spec.algorithm={type: Custom, custom: {factory: 'm:f'}}"], "spec.algorithm.type", ["IMPALA", "PongVTrace"]),
     # beside a field that is wrong by itself, the preset's values still count
@@ -418,7 +422,7 @@ BROKEN_PRESET: list[tuple[list[str], str, list[str]]] = [
     ),
     # what stands against a value of the preset
     ([f"{QUEUE}.maxPolicyLagUpdates=151"], f"{QUEUE}.maxPolicyLagUpdates", ["at least 152"]),
-    ([f"{ENVIRONMENT}.fullActionSpace=true"], f"{ENVIRONMENT}.actions", ["not both"]),
+    ([f"{ENVIRONMENT}.atari.fullActionSpace=true"], f"{ENVIRONMENT}.actions", ["not both"]),
     ([f"{IMPALAS}.learningRateFinal=0.002"], f"{IMPALAS}.learningRateFinal", ["at most learningRate (0.001)"]),
 ]
 
@@ -518,7 +522,7 @@ FOLLOWING: list[tuple[Path, list[str], str, Any]] = [
     (PRESET, ["spec.presetWithout=[algorithm.impala, environment.actions]"], "environment.actions", []),
     (PRESET, ["spec.presetWithout=[algorithm.impala]"], "algorithm.impala.learningRate", 0.0006),
     (PRESET, ["spec.presetWithout=[evaluator]", "spec.evaluator.triggerReturn=3"], "evaluator.triggerReturn", 3),
-    (PRESET, ["spec.presetWithout=[replay]"], "environment.frameSize", 42),
+    (PRESET, ["spec.presetWithout=[replay]"], "environment.atari.frameSize", 42),
     # what of it is about its environment, beside another one, beside its own, and where it was published for many
     *(
         (PRESET, [*BREAKOUT, "spec.activeDeadlineSeconds=60"], field, value)
@@ -527,7 +531,7 @@ FOLLOWING: list[tuple[Path, list[str], str, Any]] = [
     (PRESET, [*BREAKOUT, "spec.successPolicy.rawFrames=9"], "activeDeadlineSeconds", None),
     (PRESET, [*BREAKOUT, "spec.earlyStopping.plateau={}"], "algorithm.impala.learningRate", 0.001),
     (PRESET, [f"{ENVIRONMENT}.id=ale_py:ALE/Pong-v5"], "environment.actions", [0, 2, 3]),
-    (PRESET, ["spec.preset=ImpalaAtari", *BREAKOUT], "environment.lifeLoss", "EndsEpisode"),
+    (PRESET, ["spec.preset=ImpalaAtari", *BREAKOUT], "environment.atari.lifeLoss", "EndsEpisode"),
 ]
 
 # Good manifests at the very edge of a rule; one step further is refused. (base, overrides, override that goes too far)

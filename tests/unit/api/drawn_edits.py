@@ -102,7 +102,7 @@ SETTINGS: dict[str, tuple[Any, ...]] = {
     "environment.id": ("CartPole-v1", "ale_py:ALE/Pong-v5", "a b", "", 5, "m:f\n", None),
     "environment.actions": ([], [0, 1], [0, 0], [1024], ["0"], "0,1", None),
     "environment.kwargs": ({}, {"a": {"b": [1, None]}}, [], "{}", None),
-    "environment.fullActionSpace": (True, False),
+    "environment.atari.fullActionSpace": (True, False),
     "unknown": (1, None),
     **{f"algorithm.{block}.wings": (1, None) for block in BLOCKS.values()},
     **{

@@ -56,11 +56,11 @@ def test_what_the_variations_train() -> None:
     """What their comments promise, of the values that matter."""
     large = example("pong-impala-84x84").spec
     assert large.algorithm.parameters_as(ImpalaParameters).updates_per_batch == 32
-    assert large.environment.parameters.frame_size == 84
+    assert large.environment.parameters.atari.frame_size == 84
     assert large.success_policy.target_return.value == 18
     nature, breakout = example("pong-apex-nature").spec, example("breakout-apex").spec
     assert nature.algorithm.parameters == breakout.algorithm.parameters
-    assert breakout.environment.parameters.life_loss == "EndsEpisode"
+    assert breakout.environment.parameters.atari.life_loss == "EndsEpisode"
     assert example("pong-central").spec.algorithm == example("pong-apex").spec.algorithm
     assert example("custom-env").spec.environment.parameters.kwargs == {"difficulty": 1}
 

@@ -87,7 +87,7 @@ def test_what_is_written_wins_mappings_deeply_and_lists_whole() -> None:
     assert (impala.gamma, impala.learning_rate, impala.unroll_queue.overflow) == (0.5, 0.001, "DropOldest")
     assert impala.unroll_queue.capacity == 16
     assert spec.environment.parameters.actions == [0, 1]
-    assert spec.environment.parameters.frame_size == 42
+    assert spec.environment.parameters.atari.frame_size == 42
     assert spec.learner.resources.requests == {"cpu": "4", "memory": "2Gi"}
 
 

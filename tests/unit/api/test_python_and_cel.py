@@ -104,7 +104,7 @@ def test_python_and_cel_agree_on_a_bad_manifest_once_every_field_is_written(
     [
         ["spec.preset="],
         ["spec.preset=", "spec.algorithm.type=IMPALA"],
-        ["spec.preset=", "spec.algorithm.impala={gamma: 0.9}", "spec.environment.frameSize=42"],
+        ["spec.preset=", "spec.algorithm.impala={gamma: 0.9}", "spec.environment.atari.frameSize=42"],
     ],
 )
 def test_a_job_without_anything_to_start_from_is_told_the_same_sentence(overrides: list[str]) -> None:

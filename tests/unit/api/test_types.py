@@ -62,7 +62,7 @@ def test_defaults_are_the_documented_ones() -> None:
     )
     assert parameters.learning_rate_final == parameters.learning_rate
     environment = EnvironmentParameters()
-    assert (environment.frame_size, environment.frame_stack, environment.actions, environment.input_scale) == (
+    assert (environment.atari.frame_size, environment.frame_stack, environment.actions, environment.input_scale) == (
         84,
         4,
         [],

@@ -84,7 +84,13 @@ def test_what_of_a_preset_is_about_another_environment_is_named(file: Path) -> N
     refused = invoke(file, *elsewhere)
     assert refused.exit_code == 2
     assert "spec.successPolicy: required: targetReturn or rawFrames" in refused.stderr
-    ends = (*elsewhere, "--set", "spec.successPolicy.targetReturn.value=30", "--set", "spec.environment.frameSize=42")
+    ends = (
+        *elsewhere,
+        "--set",
+        "spec.successPolicy.targetReturn.value=30",
+        "--set",
+        "spec.environment.atari.frameSize=42",
+    )
     ok, said = invoke(file, *ends).stdout.splitlines()
     assert ok == f"{file}: ok, IMPALA on ALE/Breakout-v5"
     assert said.startswith("  preset PongVTrace is of ALE/Pong-v5, and for ALE/Breakout-v5 this of it does not count: ")

@@ -29,7 +29,7 @@ from rljob.envs.spaces import checked_actions
         ("FrozenLake-v1", {}, "observations of Discrete; only Box"),
         ("Pendulum-v1", {}, "actions of Box; only Discrete"),
         ("ALE/Pong-v5", {"actions": (0, 9)}, "actions [9] do not exist; it has 6"),
-        ("ALE/Pong-v5", {"kwargs": {"frameskip": 2}}, "set the parameter frameSkip"),
+        ("ALE/Pong-v5", {"kwargs": {"frameskip": 2}}, "set the parameter atari.frameSkip"),
     ],
 )
 def test_the_first_line_says_it(environment_id: str, settings: dict[str, Any], said: str) -> None:

@@ -14,8 +14,16 @@ from rljob.envs.meter import AtariCounters, EpisodeMeter
 @pytest.mark.parametrize(
     ("environment_id", "settings", "shape", "dtype", "stack", "actions", "skip"),
     [
-        ("ALE/Pong-v5", {"frame_size": 42, "actions": (0, 2, 3)}, (42, 42), "uint8", 4, 3, 4),
-        ("ALE/Pong-v5", {"full_action_space": True, "frame_skip": 2, "frame_stack": 2}, (84, 84), "uint8", 2, 18, 2),
+        ("ALE/Pong-v5", {"atari": {"frame_size": 42}, "actions": (0, 2, 3)}, (42, 42), "uint8", 4, 3, 4),
+        (
+            "ALE/Pong-v5",
+            {"atari": {"full_action_space": True, "frame_skip": 2}, "frame_stack": 2},
+            (84, 84),
+            "uint8",
+            2,
+            18,
+            2,
+        ),
         ("CartPole-v1", {}, (4,), "float32", 1, 2, 1),
         ("tests.support.toys:countdown", {}, (2,), "float32", 1, 3, 1),  # float64 is cast
         ("tests.support.toys:Pictures", {"frame_stack": 3}, (6, 5), "uint8", 3, 3, 1),
@@ -40,7 +48,7 @@ def test_the_fingerprint_is_of_the_experience() -> None:
             "base": base,
             "other backend": base.updated(backend="Sync"),
             "other input": base.updated(centre_input=True),
-            "other skip": base.updated(frame_skip=3),
+            "other skip": base.updated(atari={"frame_skip": 3}),
             "other kwargs": base.updated(kwargs={"sutton_barto_reward": True, "max_episode_steps": 9}),
             "the same kwargs": base.updated(kwargs={"max_episode_steps": 9, "sutton_barto_reward": True}),
         }.items()

@@ -19,7 +19,7 @@ def play(
     environment_parameters = EnvironmentParameters(**parameters)
     environment = make_vector_environment(game, environment_parameters, num_envs, seed=3)
     spec = environment.spec
-    life_loss_ends = environment_parameters.life_loss == "EndsEpisode"
+    life_loss_ends = environment_parameters.atari.life_loss == "EndsEpisode"
     layout = transition_layout(50, spec.frame_shape, np.dtype(spec.frame_dtype), spec.stack, n_step)
     builder = make_builder(layout, num_envs, 0.99, life_loss_ends, "actor-0", "a1", 0)
     recorder = Recorder(num_envs, spec.stack)
@@ -53,7 +53,7 @@ def play(
     ("game", "parameters"),
     [
         ("ALE/Pong-v5", {"max_episode_raw_frames": 1200}),  # truncates every 300 steps
-        ("ALE/Breakout-v5", {"life_loss": "EndsEpisode"}),
+        ("ALE/Breakout-v5", {"atari": {"life_loss": "EndsEpisode"}}),
         ("CartPole-v1", {}),
     ],
 )
@@ -70,7 +70,7 @@ def test_every_stack_is_what_the_environment_returned(game: str, parameters: dic
 
 @pytest.mark.parametrize("frame_size", [84, 42])
 def test_bytes_of_a_pong_transition_on_the_wire(frame_size: int) -> None:
-    chunks, layout, _, _ = play("ALE/Pong-v5", 250, 8, record=False, frame_size=frame_size)
+    chunks, layout, _, _ = play("ALE/Pong-v5", 250, 8, record=False, atari={"frame_size": frame_size})
     encoded = [sum(map(len, encode(chunk.to_message(), compress=layout.compressed_columns))) for chunk in chunks]
     a_transition = sum(encoded) / sum(chunk.steps for chunk in chunks)
     assert a_transition <= 350, f"{a_transition:.0f} bytes"

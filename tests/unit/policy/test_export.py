@@ -112,7 +112,7 @@ def test_the_command_says_what_it_wrote_and_how_it_was_checked(runs: dict[str, P
     assert facts["sha256"] == hashlib.sha256((tmp_path / "made" / "here" / "policy.pt").read_bytes()).hexdigest()
     assert facts["observations"]["shape"] == ["N", 4, 42, 42]
     assert facts["actions"] == {"count": 3, "ofTheEnvironment": [0, 2, 3]}
-    assert facts["environment"]["frameSkip"] == 4
+    assert facts["environment"]["atari"]["frameSkip"] == 4
     assert facts["checked"]["observations"] == 64
     assert sorted(path.name for path in (tmp_path / "made" / "here").iterdir()) == ["policy.pt", "policy.pt.json"]
 

@@ -10,9 +10,30 @@ from rljob.api.parameters import ParameterSet
 from rljob.api.types import Flag, Integer, JSONObject, Real, Text
 
 
+class AtariParameters(ParameterSet):
+    """How a game of the Arcade Learning Environment is played and seen. The defaults are those of Mnih et al. 2015."""
+
+    frame_skip: Annotated[int, Integer(1, 32)] = 4
+    """Raw frames that one action is held for."""
+    max_pool: Flag = True
+    """Take the brighter pixel of the last two raw frames (sprites that flicker)."""
+    frame_size: Annotated[int, Integer(16, 512)] = 84
+    """Height and width of a frame after scaling, in pixels."""
+    noop_max: Annotated[int, Integer(0, 1000)] = 30
+    """Largest random number of idle raw frames at the start of a game."""
+    fire_reset: Flag = False
+    """Press FIRE at the start of a game, where nothing moves before it."""
+    sticky_action_probability: Annotated[float, Real(0, 1, below=True)] = 0.0
+    """Chance that the emulator repeats the previous action (Machado et al. 2018 use 0.25)."""
+    full_action_space: Flag = False
+    """All 18 Atari actions instead of the game's minimal set."""
+    life_loss: Literal["Ignore", "EndsEpisode"] = "Ignore"
+    """EndsEpisode: a lost life ends the return (discount 0) while the game goes on."""
+
+
 class EnvironmentParameters(ParameterSet):
-    """How an environment is stepped and seen. The Atari defaults are those of Mnih et al. 2015. A raw frame is one frame of the
-    emulator; a step is frameSkip of them."""
+    """How an environment is stepped and seen. A raw frame is one frame of an emulator, of which a step has atari.frameSkip; of
+    other environments a step is a frame."""
 
     kwargs: Annotated[dict[str, Any], JSONObject()] = Field(default_factory=dict)
     """Further keyword arguments of gymnasium.make or of the user's factory."""
@@ -26,21 +47,7 @@ class EnvironmentParameters(ParameterSet):
 
     actions: list[Annotated[int, Integer(0, 1023)]] = Field(default_factory=list, max_length=256)
     """Numbers of the actions the agent may take, out of the environment's minimal set; empty means all."""
-    full_action_space: Flag = False
-    """All 18 Atari actions instead of the game's minimal set."""
-    sticky_action_probability: Annotated[float, Real(0, 1, below=True)] = 0.0
-    """Chance that the emulator repeats the previous action (Machado et al. 2018 use 0.25)."""
-    fire_reset: Flag = False
-    """Press FIRE at the start of a game, where nothing moves before it."""
-    noop_max: Annotated[int, Integer(0, 1000)] = 30
-    """Largest random number of idle raw frames at the start of a game."""
 
-    frame_skip: Annotated[int, Integer(1, 32)] = 4
-    """Raw frames that one action is held for."""
-    max_pool: Flag = True
-    """Take the brighter pixel of the last two raw frames (sprites that flicker)."""
-    frame_size: Annotated[int, Integer(16, 512)] = 84
-    """Height and width of a frame after scaling, in pixels."""
     frame_stack: Annotated[int, Integer(1, 16)] = 4
     """Newest frames an observation holds; only images of bytes are stacked."""
     centre_input: Flag = False
@@ -51,10 +58,11 @@ class EnvironmentParameters(ParameterSet):
     reward_clipping: Literal["Auto", "Enabled", "Disabled"] = "Auto"
     """Train on rewards clipped to [-1, 1], which of a game's whole points are their sign. Auto: Enabled for Atari games, Disabled
     for everything else. Scores shown to people are never clipped."""
-    life_loss: Literal["Ignore", "EndsEpisode"] = "Ignore"
-    """EndsEpisode: a lost life ends the return (discount 0) while the game goes on."""
     max_episode_raw_frames: Annotated[int, Integer(1)] = 108_000
     """Raw frames after which a game is truncated (108,000 = 30 minutes)."""
+
+    atari: AtariParameters = Field(default_factory=AtariParameters)
+    """Of Atari games alone."""
 
 
 class EnvironmentSource(EnvironmentParameters):
@@ -74,5 +82,5 @@ class EnvironmentSource(EnvironmentParameters):
     @property
     def parameters(self) -> EnvironmentParameters:
         """How it is stepped and seen, without which one it is; ``model_fields_set`` is what was written."""
-        values = self.model_dump(exclude={"id"})
+        values = {name: getattr(self, name) for name in EnvironmentParameters.model_fields}
         return EnvironmentParameters.model_construct(_fields_set=self.model_fields_set - {"id"}, **values)

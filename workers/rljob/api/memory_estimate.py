@@ -78,13 +78,11 @@ class MemoryEstimate:
         stored = self.stored
         fits = int((available_bytes - self.fixed_bytes) / stored.bytes_each)
         if fits >= stored.smallest:
-            advice = (
-                f"allowed on this machine: about {_rounded(fits):,} {stored.unit}, or a smaller environment frameSize"
-            )
+            advice = f"allowed on this machine: about {_rounded(fits):,} {stored.unit}, or a smaller environment.atari.frameSize"
         else:
             advice = (
                 f"not even {stored.smallest_name} ({stored.smallest:,}) would fit; use a smaller environment "
-                "frameSize, fewer actors or a machine with more memory"
+                "environment.atari.frameSize, fewer actors or a machine with more memory"
             )
         sums = "\n".join(f"  {_mib(line.size_bytes):>10}  {line.label}: {line.arithmetic}" for line in self.lines)
         total = f"  {_mib(self.total_bytes):>10}  needed, {_mib(available_bytes)} available"

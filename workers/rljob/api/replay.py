@@ -41,7 +41,7 @@ class Persistence(APIModel):
     """Snapshot: from time to time. AppendOnly: every write, slower."""
     storage: Quantity | None = None
     """Size of each shard's volume, which is made once. Unset: from capacity, three times the shard's share of transitions of
-    frameSize * frameSize / 4 + 64 bytes, or of capacityBytes where that is less, rounded up to whole Gi."""
+    atari.frameSize * atari.frameSize / 4 + 64 bytes, or of capacityBytes where that is less, rounded up to whole Gi."""
     storage_class_name: Annotated[str, Text(253, "a StorageClass", shortest=0)] = ""
     """Kind of volume; empty takes the cluster's default."""
 

@@ -56,22 +56,22 @@ def _atari(game: AtariGame, parameters: EnvironmentParameters, render_mode: str 
             render_mode=render_mode,
             disable_env_checker=True,
             frameskip=1,
-            repeat_action_probability=parameters.sticky_action_probability,
-            full_action_space=parameters.full_action_space,
+            repeat_action_probability=parameters.atari.sticky_action_probability,
+            full_action_space=parameters.atari.full_action_space,
             max_num_frames_per_episode=parameters.max_episode_raw_frames,
             obs_type="grayscale",
             **game.kwargs,
         )
     except PLUGIN_FAILURES as error:
         raise _cannot_make(game.id, error) from error
-    if parameters.fire_reset:
+    if parameters.atari.fire_reset:
         env = wrappers.FireReset(env)
-    preprocessing = wrappers.DirectSteps if parameters.max_pool else wrappers.NewestFrameOnly
+    preprocessing = wrappers.DirectSteps if parameters.atari.max_pool else wrappers.NewestFrameOnly
     env = preprocessing(
         env,
-        noop_max=parameters.noop_max,
-        frame_skip=parameters.frame_skip,
-        screen_size=parameters.frame_size,
+        noop_max=parameters.atari.noop_max,
+        frame_skip=parameters.atari.frame_skip,
+        screen_size=parameters.atari.frame_size,
         terminal_on_life_loss=False,
     )
     if parameters.actions:

@@ -27,11 +27,11 @@ _ATARI: Final = "ale_py.env:AtariEnv"
 
 # Arguments of the Atari emulator that environment parameters already decide, and the parameter that does.
 _DECIDED_ELSEWHERE = {
-    "frameskip": "frameSkip",
-    "repeat_action_probability": "stickyActionProbability",
-    "full_action_space": "fullActionSpace",
+    "frameskip": "atari.frameSkip",
+    "repeat_action_probability": "atari.stickyActionProbability",
+    "full_action_space": "atari.fullActionSpace",
     "max_num_frames_per_episode": "maxEpisodeRawFrames",
-    "obs_type": "frameSize (observations are always grayscale)",
+    "obs_type": "atari.frameSize (observations are always grayscale)",
     "continuous": "actions (only discrete actions are supported)",
 }
 

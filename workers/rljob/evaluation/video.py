@@ -56,7 +56,7 @@ def record_game(
 
 def _pictures_per_second(env: gymnasium.Env[Any, Any], parameters: EnvironmentParameters) -> float:
     if hasattr(env.unwrapped, "ale"):
-        return _RAW_FRAMES_PER_SECOND / parameters.frame_skip
+        return _RAW_FRAMES_PER_SECOND / parameters.atari.frame_skip
     return float(env.metadata.get("render_fps", 30))
 
 

@@ -104,7 +104,7 @@ def run_actor(options: RoleOptions, stop: threading.Event) -> None:
                 layout,
                 num_envs,
                 parameters.gamma,
-                environment_parameters.life_loss == "EndsEpisode",
+                environment_parameters.atari.life_loss == "EndsEpisode",
                 identity.actor,
                 identity.incarnation,
                 welcome.epoch,

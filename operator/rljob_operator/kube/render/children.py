@@ -106,7 +106,7 @@ def claims(owned: Owned, settings: Settings) -> list[dict[str, Any]]:
         found.append(checkpoint_claim_of(owned, settings))
     if has_own_redis(job):
         kept = job.spec.required_replay.redis.persistence
-        replay, frame_size = job.spec.required_replay.resolved(), job.spec.environment.parameters.frame_size
+        replay, frame_size = job.spec.required_replay.resolved(), job.spec.environment.parameters.atari.frame_size
         size = kept.storage or f"{log_gib(replay, frame_size)}Gi"
         found += [_claim(owned, shard, size, kept.storage_class_name) for shard in names.shards(job)]
     return found

@@ -84,7 +84,7 @@ IMPALA_ATARI = Preset(
                 "evaluationTemperature": 1.0,  # actions are drawn as the policy would draw them
             },
         },
-        "environment": {"id": "ALE/Pong-v5", "lifeLoss": "EndsEpisode"},
+        "environment": {"id": "ALE/Pong-v5", "atari": {"lifeLoss": "EndsEpisode"}},
         "actors": {"envsPerActor": 16},
         "successPolicy": {"rawFrames": 200_000_000},
     },

@@ -8,7 +8,7 @@ from rljob.api.presets.preset import Preset
 
 _ENVIRONMENT = {
     "id": "ALE/Pong-v5",
-    "frameSize": 42,  # a quarter of the pixels of the usual 84x84
+    "atari": {"frameSize": 42},  # a quarter of the pixels of the usual 84x84
     "centreInput": True,  # subtract the mean frame, so that only what moves is left
     "inputScale": 0.041666667,  # 1/24: what is left after centring is small
     "actions": [0, 2, 3],  # stay, up, down; the other three do the same with FIRE
