@@ -132,7 +132,7 @@ def test_a_section_names_the_presets_that_set_something_in_it() -> None:
         "PongVTrace": ["capacity"],
         "PongClippedSurrogate": ["capacity"],
     }
-    assert explained("environment").presets_below["ImpalaAtari"] == ["id", "atari.lifeLoss"]
+    assert explained("environment").presets_below["ImpalaAtari"] == ["id", "atari"]
     assert explained("learner.resources.requests").presets_below["PongVTrace"] == ["cpu", "memory"]
     assert explained("autoscaling").presets_below == {}
 
