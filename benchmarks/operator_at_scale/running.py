@@ -68,7 +68,7 @@ async def _stretch(bench: Bench, seconds: float) -> Figures:
         "api_calls_a_second": rates("rljob_operator_api_calls_total{"),
         "turns_a_second": rates("rljob_operator_reconciles_total{"),
         "operator_cores": rate("process_cpu_seconds_total"),
-        "queue_depth_at_the_end": after["rljob_operator_queue_depth"],
+        "queue_depth_at_the_end": after["rljob_operator_jobs_waiting"],
         "memory_mb": memory_mb(after),
     }
 

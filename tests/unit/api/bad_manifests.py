@@ -114,6 +114,7 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
     ([f"{APEX}.seed=-1"], f"{APEX}.seed", ["integer from 0"]),
     ([f"{APEX}.chunkLength=100000"], f"{APEX}.chunkLength", ["integer from 1 to 1,000"]),
     # environment parameters
+    ([f"{ENVIRONMENT}.frameSize=42"], f"{ENVIRONMENT}.frameSize", ["did you mean 'atari.frameSize'"]),
     ([f"{ENVIRONMENT}.atari.framesize=42"], f"{ENVIRONMENT}.atari.framesize", ["'frameSize'"]),
     ([f"{ENVIRONMENT}.atari.frameSize=8"], f"{ENVIRONMENT}.atari.frameSize", ["integer from 16 to 512"]),
     ([f"{ENVIRONMENT}.actions=[0, 2, 2]"], f"{ENVIRONMENT}.actions", ["once"]),

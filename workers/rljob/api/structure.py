@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from rljob.api.fields import first_sentence, literal_values
 from rljob.api.job import API_VERSION, KIND, RLJob
 from rljob.api.paths import TypedPlace, typed_place
-from rljob.api.problems import ABSENT, Problem, nearest, unknown_name
+from rljob.api.problems import ABSENT, Problem, folded, nearest, unknown_name
 from rljob.api.rules.algorithm import a_job_or_a_preset
 from rljob.api.types import ALLOWED
 from rljob.api.yaml_dialect import in_one_line
@@ -78,7 +78,7 @@ def structural_problems(error: ValidationError, model: type[BaseModel] = RLJob) 
             value, message = ABSENT, f"required: {_purpose(model, location)}"
         elif kind == "extra_forbidden":
             place = typed_place(model, location[:-1])
-            message = unknown_name(str(location[-1]), place.field_names if place is not None else (), "field")
+            message = _unknown_field(str(location[-1]), place)
         elif kind == "literal_error":
             expected = context["expected"].replace("'", "").replace(" or ", ", ").split(", ")
             near = nearest(value, expected) if isinstance(value, str) and len(expected) > 1 else None
@@ -91,6 +91,20 @@ def structural_problems(error: ValidationError, model: type[BaseModel] = RLJob) 
         hint = _CALLED_HERE.get((location, value if isinstance(value, str) else ""), "")
         problems.append(Problem(path_of(location), value, message + hint))
     return problems, places
+
+
+def _unknown_field(name: str, place: TypedPlace | None) -> str:
+    """That a section has no such field, and which one was likely meant: one of that name in a section below it comes first."""
+    if place is None:
+        return unknown_name(name, (), "field")
+    below = (
+        f"{section}.{field}"
+        for section, found in place.fields_below()
+        for field in found.field_names
+        if folded(field) == folded(name)
+    )
+    same = None if nearest(name, place.field_names, likeness=1.0) else next(below, None)
+    return unknown_name(name, place.field_names, "field") if same is None else f"unknown field; did you mean {same!r}?"
 
 
 def _such_as(place: TypedPlace | None, value: Any) -> str:

@@ -251,10 +251,10 @@ class Operator:
     def show(self) -> None:
         """Set those figures that are states."""
         metrics = self._metrics
-        metrics.queue_depth.set(self._queue.depth)
-        metrics.queue_delayed.set(self._queue.delayed)
-        metrics.queue_failing.set(self._queue.failing)
-        metrics.queue_age_seconds.set(self._queue.age_seconds)
+        metrics.jobs_waiting.set(self._queue.depth)
+        metrics.jobs_delayed.set(self._queue.delayed)
+        metrics.jobs_failing.set(self._queue.failing)
+        metrics.jobs_waiting_seconds.set(self._queue.age_seconds)
         metrics.leader.set(1 if self.leading else 0)
         metrics.jobs.set(len(self._intake))
         metrics.cached_pods.set(len(self._pods))

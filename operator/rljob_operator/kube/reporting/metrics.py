@@ -48,10 +48,10 @@ class OperatorMetrics:
             ["namespace", "rljob"],
             registry=self.registry,
         )
-        self.queue_depth = self._gauge("queue_depth", "Jobs that wait for a worker.")
-        self.queue_delayed = self._gauge("queue_delayed", "Jobs that are to be looked at later.")
-        self.queue_failing = self._gauge("queue_failing", "Jobs whose last look failed.")
-        self.queue_age_seconds = self._gauge("queue_age_seconds", "How long the next job has waited for a worker.")
+        self.jobs_waiting = self._gauge("jobs_waiting", "Jobs that wait for a worker.")
+        self.jobs_delayed = self._gauge("jobs_delayed", "Jobs that are to be reconciled later.")
+        self.jobs_failing = self._gauge("jobs_failing", "Jobs whose last reconciliation failed.")
+        self.jobs_waiting_seconds = self._gauge("jobs_waiting_seconds", "How long the next job has waited for a worker.")
         self.leader = self._gauge("leader", "1 where this process leads, else 0.")
         self.jobs = self._gauge("jobs", "RLJobs that are known.")
         self.namespace_readable = Gauge(
