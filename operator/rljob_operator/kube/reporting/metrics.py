@@ -51,7 +51,9 @@ class OperatorMetrics:
         self.jobs_waiting = self._gauge("jobs_waiting", "Jobs that wait for a worker.")
         self.jobs_delayed = self._gauge("jobs_delayed", "Jobs that are to be reconciled later.")
         self.jobs_failing = self._gauge("jobs_failing", "Jobs whose last reconciliation failed.")
-        self.jobs_waiting_seconds = self._gauge("jobs_waiting_seconds", "How long the next job has waited for a worker.")
+        self.jobs_waiting_seconds = self._gauge(
+            "jobs_waiting_seconds", "How long the next job has waited for a worker."
+        )
         self.leader = self._gauge("leader", "1 where this process leads, else 0.")
         self.jobs = self._gauge("jobs", "RLJobs that are known.")
         self.namespace_readable = Gauge(
