@@ -111,16 +111,20 @@ class Learner:
         log.info("starting from %s; updates, steps and frames are counted anew", found.path)
         self._publish()
 
+    # ------------------------------------------------------------------------------------------------------- the loop
+
     def run(self, stop: threading.Event, on_turn: Callable[[], None] = lambda: None) -> None:
         """Train until ``stop`` is set, then save. ``on_turn`` is called every few hundred milliseconds at least, as a sign of
         life. Raises NonFiniteLoss where the job's policy says so, Superseded once a later epoch is heard of; neither saves."""
         self._on_turn = on_turn
         self.state = "WaitingForUnrolls" if self._source.needs_weights_first else "WaitingForReplay"
         try:
-            if self._prepare(stop):
+            ready = self._prepare(stop)
+            if ready is not None:
                 self.state = "Training"
-                while not stop.is_set():
-                    self._turn()
+                self._learn(ready)
+            while not stop.is_set():
+                self._turn()
         finally:
             self.clock.stop()
         self.state = "Finishing"
@@ -131,56 +135,38 @@ class Learner:
         self.clock.stop()
         self._record(self.status())
 
-    def _prepare(self, stop: threading.Event) -> bool:
-        """Wait for the first data; measure the mean frame where the input is centred; publish the first version."""
-        wanted = CENTRING_TRANSITIONS if self._config.centred and self.counters.version == 0 else 0
-        if self._source.needs_weights_first and not wanted and self.counters.version == 0:
-            self._updater.copy_online()
-            self._publish()
-        total, seen = torch.zeros((), dtype=torch.float64, device=self._updater.device), 0
-        while not stop.is_set():
-            ready = self._next()
-            if ready is None:
-                continue
-            if seen < wanted:  # actors without weights give every transition the same priority: a uniform draw
-                self.state = "WarmingUp"
-                newest = ready.newest_frames().double()
-                total, seen = total + newest.sum(dim=0), seen + len(newest)
-                self._source.pass_over(ready)
-                if seen >= wanted and self._source.needs_weights_first:
-                    self._begin(total / seen)
-                continue
-            if self.counters.version == 0:
-                self._begin(total / seen if wanted else None)
-            self._learn(ready)
-            return True
-        return False
-
-    def _begin(self, mean: torch.Tensor | None) -> None:
-        """Publish the first version, with its mean frame where the input is centred."""
-        if mean is not None:
-            self._updater.online.centre(mean.float())
-        self._updater.copy_online()
-        self._publish()
-
-    # ------------------------------------------------------------------------------------------------------- the loop
-
     def _turn(self) -> None:
         evaluating = self._server.evaluating
         if evaluating is not None and evaluating.alone:
-            self._stand_still()
+            # The cores belong to its games. Actors stand still, too, once no more experience is taken from them.
+            self.state = "Evaluating"
+            self._look_around()
+            self.clock.enter("evaluation")
+            time.sleep(STANDS_STILL_SECONDS)
             return
         self.state = "Training"
         ready = self._next()
         if ready is not None:
             self._learn(ready)
 
-    def _stand_still(self) -> None:
-        """Leave the cores to the games of an evaluation. Actors stand still, too, once no more experience is taken from them."""
-        self.state = "Evaluating"
-        self._look_around()
-        self.clock.enter("evaluation")
-        time.sleep(STANDS_STILL_SECONDS)
+    def _learn(self, ready: Ready) -> None:
+        self.clock.enter("h2d")
+        batch = ready.wait()
+        self.counters.samples += self._config.batch_size
+        self.figures.lag(self._versions.ages(ready.policy_version), ready.policy_version)
+        epoch = self.counters.epoch
+        self.clock.enter("update")
+        for priorities, figures in self._updater.updates_from(batch, self.counters.steps):
+            self._versions.updates = self._updater.updates
+            self._take_in(self._readback.push((ready, self._updater.updates), priorities, figures))
+            if self.counters.epoch != epoch:
+                break  # gone back to a checkpoint: the rest of this batch belongs to weights that were given up
+            if self._updater.updates % self._config.publish_interval == 0:
+                self._publish()
+            self._on_turn()
+            self.clock.enter("update")
+        self._source.give_back(ready)
+        self.clock.enter("other")
 
     def _next(self) -> Ready | None:
         self._look_around()
@@ -203,26 +189,37 @@ class Learner:
                 "one learner trains a job"
             )
 
-    def _learn(self, ready: Ready) -> None:
-        self.clock.enter("h2d")
-        batch = ready.wait()
-        self.counters.samples += self._config.batch_size
-        self.figures.lag(self._versions.ages(ready.policy_version), ready.policy_version)
-        epoch = self.counters.epoch
-        self.clock.enter("update")
-        for priorities, figures in self._updater.updates_from(batch, self.counters.steps):
-            self._versions.updates = self._updater.updates
-            self._take_in(self._readback.push((ready, self._updater.updates), priorities, figures))
-            if (
-                self.counters.epoch != epoch
-            ):  # gone back to a checkpoint: the rest of this batch belongs to weights given up
-                break
-            if self._updater.updates % self._config.publish_interval == 0:
-                self._publish()
-            self._on_turn()
-            self.clock.enter("update")
-        self._source.give_back(ready)
-        self.clock.enter("other")
+    def _prepare(self, stop: threading.Event) -> Ready | None:
+        """Wait for the first data; measure the mean frame where the input is centred; publish the first version. The first batch
+        to learn from, or None where ``stop`` came first."""
+        wanted = CENTRING_TRANSITIONS if self._config.centred and self.counters.version == 0 else 0
+        if self._source.needs_weights_first and not wanted and self.counters.version == 0:
+            self._updater.copy_online()
+            self._publish()
+        total, seen = torch.zeros((), dtype=torch.float64, device=self._updater.device), 0
+        while not stop.is_set():
+            ready = self._next()
+            if ready is None:
+                continue
+            if seen < wanted:  # actors without weights give every transition the same priority: a uniform draw
+                self.state = "WarmingUp"
+                newest = ready.newest_frames().double()
+                total, seen = total + newest.sum(dim=0), seen + len(newest)
+                self._source.pass_over(ready)
+                if seen >= wanted and self._source.needs_weights_first:
+                    self._begin(total / seen)
+                continue
+            if self.counters.version == 0:
+                self._begin(total / seen if wanted else None)
+            return ready
+        return None
+
+    def _begin(self, mean: torch.Tensor | None) -> None:
+        """Publish the first version, with its mean frame where the input is centred."""
+        if mean is not None:
+            self._updater.online.centre(mean.float())
+        self._updater.copy_online()
+        self._publish()
 
     def _take_in(self, arrived: Iterable[Arrived]) -> None:
         for (ready, update), priorities, figures in arrived:
