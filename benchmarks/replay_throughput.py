@@ -21,7 +21,8 @@ import numpy as np
 from rljob.api import EnvironmentParameters
 from rljob.envs import make_vector_environment
 from rljob.experience import Segment, transition_layout
-from rljob.experience.ring import SegmentRing, Slots, empty_batch
+from rljob.experience.batch_arrays import transition_arrays
+from rljob.experience.ring import SegmentRing, Slots
 from rljob.ingest.table import read_segment
 from rljob.replay.config import ReplayConfig
 from rljob.replay.limiter import LimiterConfig, SamplesPerInsertLimiter
@@ -134,7 +135,7 @@ def filled(wire: list[list[bytes]], capacity: int) -> ReplayTable:
 def sampling(target: ReplayTable, seconds: float, mirror: SegmentRing | None = None) -> float:
     """Batches a second, drawn and given new priorities; with ``mirror`` gathered, too."""
     rng = np.random.default_rng(2)
-    buffers = empty_batch(LAYOUT, BATCH)
+    buffers = transition_arrays(LAYOUT, BATCH)
 
     def work() -> int:
         slots, generations, _ = target.sample(BATCH, rng)

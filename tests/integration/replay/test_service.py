@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 import redis
 from rljob.experience import Segment
-from rljob.experience.ring import SegmentRing, empty_batch
+from rljob.experience.batch_arrays import transition_arrays
+from rljob.experience.ring import SegmentRing
 from rljob.replay.chunk_log import ChunkLog
 from rljob.replay.limiter import LimiterConfig
 from rljob.replay.service import ReplayService
@@ -190,7 +191,7 @@ def test_a_mirror_has_what_every_batch_names() -> None:
     with serving(config(capacity=Capacity(300))) as service:
         actor, learner = Actor(service.ingest_endpoint), Learner(service.sample_endpoint)
         mirror = SegmentRing(CHUNKS, learner.subscribe("one").fields["chunks"])
-        batch = empty_batch(CHUNKS, 32)
+        batch = transition_arrays(CHUNKS, 32)
         for turn in range(30):
             actor.send_all(3)
             learner.client.send(Message("sample", {"req": turn, "n": 32}, {}))

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rljob.experience import Segment, SegmentLayout, transition_layout
-from rljob.experience.ring import SegmentRing, empty_batch
+from rljob.experience.batch_arrays import transition_arrays
+from rljob.experience.ring import SegmentRing
 
 from tests.support.experience import make_chunk
 
@@ -80,7 +81,7 @@ def test_gather_equals_naive_stacks(layout: SegmentLayout, capacity: int, insert
     chunk_of = np.minimum(everything // layout.length, capacity - 1)
     stored = ring.matches(everything, ring.generation[chunk_of])
     assert set(everything[stored].tolist()) == set(oracle)
-    batch, rows = empty_batch(layout, 12), empty_batch(layout, 12, rows=True)
+    batch, rows = transition_arrays(layout, 12), transition_arrays(layout, 12, rows=True)
     ring.gather(slots, batch)
     elsewhere.gather(slots, rows)
     before = np.arange(1 - layout.stack, 1)
@@ -111,4 +112,4 @@ def test_wrong_uses_are_refused() -> None:
         ring.insert(0, 2**32, chunk)
     ring.insert(0, 1, chunk)
     with pytest.raises(ValueError, match="buffers for 3"):
-        ring.gather(np.array([0]), empty_batch(layout, 3))
+        ring.gather(np.array([0]), transition_arrays(layout, 3))

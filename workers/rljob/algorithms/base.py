@@ -20,11 +20,12 @@ import torch
 from torch import Tensor
 
 from rljob.algorithms import prioritized_replay
-from rljob.algorithms.batches import LossResult, TransitionBatch, UnrollBatch
+from rljob.algorithms.batches import LossResult, TransitionBatch, UnrollBatch, as_batch
 from rljob.algorithms.decision import Game, Inference, RandomNumbers
 from rljob.algorithms.parameters import LearnerParameters, TransitionParameters, UnrollParameters
 from rljob.algorithms.trunk import FrameNetwork
-from rljob.experience import Decision, SegmentLayout, transition_layout, unroll_layout
+from rljob.experience import Decision, Role, SegmentLayout, transition_layout, unroll_layout
+from rljob.experience.batch_arrays import transition_arrays, unroll_arrays
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -176,12 +177,9 @@ class TransitionAlgorithm(Algorithm[TransitionP, Network]):
         )
 
     def example(self, spec: EnvironmentSpec, params: TransitionP, device: torch.device) -> TransitionBatch:
-        generator = torch.Generator().manual_seed(params.seed)
-        frames = torch.randint(0, 255, (params.batch_size, *spec.observation_shape), generator=generator)
-        observation = frames.to(getattr(torch, spec.frame_dtype)).to(device)
-        rest = torch.zeros(params.batch_size, device=device)
-        steps = torch.zeros((), device=device)
-        return TransitionBatch(observation, observation.clone(), rest.long(), rest, rest, rest + 1.0, steps)
+        layout = self.layout(spec, params)
+        arrays = transition_arrays(layout, params.batch_size) | {"weight": np.ones(params.batch_size, np.float32)}
+        return as_batch(TransitionBatch, _example(layout, arrays, params.seed, device))
 
     def steps_per_batch(self, params: TransitionP) -> int:
         return params.batch_size
@@ -222,21 +220,11 @@ class UnrollAlgorithm(Algorithm[UnrollP, Network]):
 
     def example_batch(self, spec: EnvironmentSpec, params: UnrollP, device: torch.device) -> UnrollBatch:
         """A whole batch of the job's own shape, of which ``example`` is the first minibatch."""
-        steps, unrolls = params.unroll_length, params.batch_size
-        generator = torch.Generator().manual_seed(params.seed)
-        frames = torch.randint(0, 255, (unrolls, steps + 1, *spec.observation_shape), generator=generator)
-        flat = torch.zeros(steps, unrolls, device=device)
-        return UnrollBatch(
-            observation=frames.to(getattr(torch, spec.frame_dtype)).to(device),
-            action=flat.long(),
-            reward=flat,
-            discount=flat + params.gamma,
-            log_prob=flat - math.log(spec.num_actions),
-            final_value=flat,
-            value=torch.zeros(steps + 1, unrolls, device=device),
-            state=torch.zeros(unrolls, 2, self.memory_units(params), device=device),
-            steps=torch.zeros((), device=device),
-        )
+        layout = self.layout(spec, params)
+        arrays = unroll_arrays(layout, params.batch_size)
+        arrays["discount"] += np.float32(params.gamma)
+        arrays["log_prob"] -= np.float32(math.log(spec.num_actions))
+        return as_batch(UnrollBatch, _example(layout, arrays, params.seed, device))
 
     def example(self, spec: EnvironmentSpec, params: UnrollP, device: torch.device) -> UnrollBatch:
         state = torch.get_rng_state()  # shuffles of the real training must not depend on this one
@@ -248,6 +236,18 @@ class UnrollAlgorithm(Algorithm[UnrollP, Network]):
 
     def steps_per_batch(self, params: UnrollP) -> int:
         return params.batch_size * params.unroll_length * self.passes(params)
+
+
+def _example(
+    layout: SegmentLayout, arrays: dict[str, NDArray[Any]], seed: int, device: torch.device
+) -> dict[str, Tensor]:
+    """The tensors of an example: ``arrays``, random bytes for observations, and the steps that schedules go by."""
+    generator = torch.Generator().manual_seed(seed)
+    tensors = {name: torch.from_numpy(array) for name, array in arrays.items() if name != "policy_version"}
+    for column in layout.in_batches(Role.STACK):
+        stacks = tensors[column.name]
+        tensors[column.name] = torch.randint(0, 255, stacks.shape, generator=generator).to(stacks.dtype)
+    return {name: tensor.to(device) for name, tensor in (tensors | {"steps": torch.zeros(())}).items()}
 
 
 AnyAlgorithm: TypeAlias = Algorithm[Any, Any]

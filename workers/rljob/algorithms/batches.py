@@ -5,7 +5,7 @@ Shapes: B transitions or unrolls, T steps of an unroll, M single steps, S frame 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Generic, NamedTuple, TypeVar
 
@@ -110,6 +110,11 @@ class UnrollBatch(NamedTuple):
             advantage=None if self.advantage is None else self.advantage[chosen],
             value_target=None if self.value_target is None else self.value_target[chosen],
         )
+
+
+def as_batch(batch: Callable[..., B], tensors: Mapping[str, Tensor]) -> B:
+    """A batch of tensors by name; actions become what torch takes for an index."""
+    return batch(**{name: tensor.long() if tensor.dtype == torch.int32 else tensor for name, tensor in tensors.items()})
 
 
 def even_slices(size: int, count: int) -> Iterator[tuple[slice, float]]:

@@ -2,40 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rljob.experience.batch_arrays import Batch
 from rljob.experience.columns import Role
 from rljob.experience.layout import SegmentLayout
 from rljob.experience.segment import Segment
 
 Array = NDArray[Any]
-Batch = Mapping[str, Array]
-"""B transitions, row i of every array belonging to slot id i of the request. By name, ``STACK`` columns ``[B, S, *F*]`` in the
-frames' dtype (oldest frame first), ``LEARNED`` ones ``[B, *shape]``, and ``policy_version`` i8[B]."""
-
 _LARGEST_SLOT_ID = 2**32
-
-
-def empty_batch(layout: SegmentLayout, size: int, *, rows: bool = False) -> dict[str, Array]:
-    """Uninitialised buffers for ``size`` transitions, to be passed to ``SegmentRing.gather`` again and again. With ``rows``, as
-    from a ring with a store, ``STACK`` columns are i8[B]: the row of the newest frame of each stack; the stack is that frame and
-    those right before it."""
-    stack = (size, layout.stack, *layout.frame_shape)
-    batch: dict[str, Array] = {"policy_version": np.empty(size, np.int64)}
-    for column in layout.in_batches(Role.STACK):
-        batch[column.name] = np.empty(size, np.int64) if rows else np.empty(stack, layout.frame_dtype)
-    for column in layout.in_batches(Role.LEARNED):
-        batch[column.name] = np.empty((size, *column.shape), column.dtype)
-    return batch
-
-
-def part_of(batch: Batch, rows: slice) -> dict[str, Array]:
-    """The ``rows`` of a batch, which share its memory."""
-    return {name: array[rows] for name, array in batch.items()}
 
 
 class FrameStore(Protocol):
@@ -146,8 +124,8 @@ class SegmentRing(Slots):
         self._version[slot] = segment.policy_version
 
     def gather(self, slots: Array, out: Batch) -> None:
-        """Copy the transitions of ``slots`` (any integer dtype, [n]) into ``out``, an ``empty_batch`` of exactly n rows; of a
-        ring with a store, one of ``rows``.
+        """Copy the transitions of ``slots`` (any integer dtype, [n]) into ``out``, ``transition_arrays`` of exactly n rows; of a
+        ring with a store, those of ``rows``.
 
         The caller vouches for the slots (see ``matches``): each names a stored transition.
         Raises ``ValueError`` when ``out`` has another size.

@@ -15,10 +15,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rljob.algorithms.batches import TransitionBatch
+from rljob.algorithms.batches import TransitionBatch, as_batch
 from rljob.experience import Role, SegmentLayout
-from rljob.experience.ring import SegmentRing, empty_batch, part_of
-from rljob.learner.staging import AtOnce, BufferRing, SideStream, as_batch, on_host, stream_beside
+from rljob.experience.batch_arrays import part_of, transition_arrays
+from rljob.experience.ring import SegmentRing
+from rljob.learner.staging import AtOnce, BufferRing, SideStream, on_host, stream_beside
 
 CHUNKS_UNDER_WAY: Final = 16
 """Chunks that may be on their way to the device at once; for one more, the prefetch thread waits for the oldest."""
@@ -104,7 +105,7 @@ class MirrorStaging:
 
     def __init__(self, mirror: DeviceMirror, batch_size: int) -> None:
         self._mirror, self._batch_size = mirror, batch_size
-        arrays = empty_batch(mirror.layout, batch_size, rows=True) | {"weight": np.ones(batch_size, np.float32)}
+        arrays = transition_arrays(mirror.layout, batch_size, rows=True) | {"weight": np.ones(batch_size, np.float32)}
         tensors, self._arrays = on_host(arrays, mirror.device)
         self._newest = {column.name: tensors.pop(column.name) for column in mirror.layout.in_batches(Role.STACK)}
         self._stacks: dict[str, Tensor] = {}

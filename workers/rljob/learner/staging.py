@@ -8,7 +8,7 @@ A buffer is never handed out while a copy from it, or a computation on it, may b
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
@@ -18,10 +18,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rljob.algorithms.batches import TransitionBatch, UnrollBatch
+from rljob.algorithms.batches import TransitionBatch, UnrollBatch, as_batch
 from rljob.experience import Role, Segment, SegmentLayout
+from rljob.experience.batch_arrays import part_of, transition_arrays, unroll_arrays
 from rljob.experience.columns import Rows
-from rljob.experience.ring import SegmentRing, empty_batch, part_of
+from rljob.experience.ring import SegmentRing
 
 
 class Buffers(Protocol):
@@ -197,7 +198,7 @@ def transition_buffers(
     """``count`` buffers for batches of ``batch_size`` transitions."""
 
     def allocate() -> TransitionStaging:
-        arrays = empty_batch(layout, batch_size) | {"weight": np.ones(batch_size, np.float32)}
+        arrays = transition_arrays(layout, batch_size) | {"weight": np.ones(batch_size, np.float32)}
         return TransitionStaging(*on_host(arrays, device))
 
     return BufferRing((allocate() for _ in range(count)), partial(as_batch, TransitionBatch), stream_beside(device))
@@ -209,25 +210,9 @@ def unroll_buffers(
     """``count`` buffers for batches of ``batch_size`` unrolls."""
 
     def allocate() -> UnrollStaging:
-        arrays: dict[str, NDArray[Any]] = {}
-        for column in layout.columns:
-            rows, *row = column.extent(layout.length)
-            if column.role is Role.STACK:
-                arrays[column.name] = np.empty(
-                    (batch_size, rows, layout.stack, *layout.frame_shape), layout.frame_dtype
-                )
-            elif column.rows is Rows.SEGMENT:
-                arrays[column.name] = np.empty((batch_size, *column.shape), column.dtype)
-            else:
-                arrays[column.name] = np.empty((rows, batch_size, *row), column.dtype)
-        return UnrollStaging(*on_host(arrays, device))
+        return UnrollStaging(*on_host(unroll_arrays(layout, batch_size), device))
 
     return BufferRing((allocate() for _ in range(count)), partial(as_batch, UnrollBatch), stream_beside(device))
-
-
-def as_batch(batch: Callable[..., T], tensors: Mapping[str, Tensor]) -> T:
-    """A batch of tensors by name; actions become what torch takes for an index."""
-    return batch(**{name: tensor.long() if tensor.dtype == torch.int32 else tensor for name, tensor in tensors.items()})
 
 
 def on_host(arrays: dict[str, NDArray[Any]], device: torch.device) -> tuple[dict[str, Tensor], dict[str, NDArray[Any]]]:
