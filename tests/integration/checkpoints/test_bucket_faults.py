@@ -99,7 +99,7 @@ def test_a_server_that_comes_back_in_time_is_waited_for(s3: S3Server, monkeypatc
     assert saver.busy
     s3.start()
     saver.finish()
-    assert saver.status["state"] == "Valid"
+    assert saver.status.state == "Valid"
 
 
 def test_nobody_waits_for_a_server_that_is_slow(s3: S3Server) -> None:
@@ -112,13 +112,13 @@ def test_nobody_waits_for_a_server_that_is_slow(s3: S3Server) -> None:
         saver.save_best({"policy.x": torch.full((4,), float(value))}, {"value": value})
     assert saver.busy
     assert time.monotonic() - started < 0.5, "the newest of them is written later"
-    eventually(lambda: saver.status["state"] == "Failed")
-    assert "could not be written: " in saver.status["message"]
+    eventually(lambda: saver.status.state == "Failed")
+    assert "could not be written: " in saver.status.message
     saver.finish()
     s3.start()
     saver.save_best({"policy.x": torch.ones(1)}, {"value": 9})
     saver.save(6, TENSORS, {"counters": {"updates": 6}}, wait=True)
-    assert (saver.status["state"], saver.status["message"], saver.status["step"]) == ("Valid", "", 6)
+    assert (saver.status.state, saver.status.message, saver.status.step) == ("Valid", "", 6)
     assert checkpoint.read(place() / checkpoint.BEST).manifest["value"] == 9
     assert [path.name for path in checkpoint.stored(place())] == [checkpoint_name(1, 6)]
 
@@ -127,8 +127,8 @@ def test_a_learner_that_may_not_write_says_so_before_its_first_checkpoint(s3: S3
     s3.stop()
     saver = Saver(place(), keep=2)
     assert saver.claim(3) == 4
-    assert saver.status["state"] == "Failed"
-    assert "no checkpoint can be written: " in saver.status["message"]
+    assert saver.status.state == "Failed"
+    assert "no checkpoint can be written: " in saver.status.message
 
 
 def test_large_tensors_go_in_pieces(s3: S3Server) -> None:

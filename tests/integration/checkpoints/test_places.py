@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from rljob.api.learner_status import CheckpointStatement
 from rljob.checkpoints import store as checkpoint
 from rljob.checkpoints.files import is_checkpoint, verify
 from rljob.checkpoints.location import Location, location, place
@@ -153,20 +154,20 @@ def test_a_learner_that_was_given_up_writes_and_removes_nothing(directory: Locat
     old, new = Saver(directory, keep=1), Saver(directory, keep=1)
     tensors = {"online.x": torch.zeros(2)}
 
-    def save(saver: Saver, updates: int) -> dict[str, object]:
+    def save(saver: Saver, updates: int) -> CheckpointStatement:
         saver.save(updates, tensors, {"counters": {"updates": updates}}, wait=True)
         return saver.status
 
     assert old.claim(0) == 1
-    assert save(old, 100)["state"] == "Valid"
+    assert save(old, 100).state == "Valid"
     assert new.claim(1) == 2
     status = save(old, 900)
-    assert (status["state"], status["step"]) == ("Failed", 100)
-    assert "a learner of epoch 2 has begun after this one, of epoch 1" in str(status["message"])
+    assert (status.state, status.step) == ("Failed", 100)
+    assert "a learner of epoch 2 has begun after this one, of epoch 1" in str(status.message)
     old.save_best(tensors, {})
     old.finish()
     assert names(directory) == [claim_name(1), checkpoint_name(1, 100), claim_name(2)], "no best, and nothing is lost"
-    assert save(new, 150)["state"] == "Valid"
+    assert save(new, 150).state == "Valid"
     checkpoint.retain(directory, 1, 1)
     save(old, 1000)
     assert names(directory) == [claim_name(2), checkpoint_name(2, 150)]

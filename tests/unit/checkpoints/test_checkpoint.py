@@ -104,8 +104,8 @@ def test_a_full_disk_keeps_the_previous_checkpoint_and_says_so(tmp_path: Path) -
     tensors = {"online.x": torch.zeros(50_000)}
     saver = Saver(tmp_path, keep=3)
     saver.save(10, tensors, {"counters": {"updates": 10}, "requested_unix": 7.5}, wait=True)
-    assert saver.status["state"] == "Valid"
-    assert saver.status["requested_unix"] == 7.5
+    assert saver.status.state == "Valid"
+    assert saver.status.requested_unix == 7.5
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
@@ -115,14 +115,14 @@ def test_a_full_disk_keeps_the_previous_checkpoint_and_says_so(tmp_path: Path) -
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         signal.signal(signal.SIGXFSZ, handler)
     status = saver.status
-    assert status["state"] == "Failed"
-    assert "could not be written" in status["message"]
-    assert status["step"] == 10
-    assert checkpoint.read(Path(status["path"])).manifest["counters"]["updates"] == 10
+    assert status.state == "Failed"
+    assert "could not be written" in status.message
+    assert status.step == 10
+    assert checkpoint.read(Path(status.path)).manifest["counters"]["updates"] == 10
     assert not list(tmp_path.glob(".*"))
     saver.save(30, tensors, {"counters": {"updates": 30}}, wait=True)
-    assert saver.status["state"] == "Valid"
-    assert saver.status["message"] == ""
+    assert saver.status.state == "Valid"
+    assert saver.status.message == ""
     saver.close()
 
 
@@ -214,4 +214,4 @@ def test_a_folder_of_somebody_else_is_told_before_anything_is_learned(
     saver.claim(0)
     monkeypatch.setattr(Path, "touch", refuse)
     assert saver.claim_next() == 2, "what is being learned goes on"
-    assert saver.status["state"] == "Failed"
+    assert saver.status.state == "Failed"

@@ -11,12 +11,13 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 
-from rljob.api.learner_status import CheckpointStatement, EvaluationUnderWay, LearnerStatus
+from rljob.api.learner_status import EvaluationUnderWay, LearnerStatus
 from rljob.checkpoints import store as checkpoint
 from rljob.checkpoints.policy import PolicyIdentity
 from rljob.checkpoints.restore_from import STARTED_FROM
@@ -338,9 +339,7 @@ class Learner:
             weights=self._server.status(),
             evaluations=self.verdicts.newest,
             evaluating=None if evaluating is None else EvaluationUnderWay(**evaluating.document()),
-            checkpoint=CheckpointStatement(
-                **self._saver.status, interval_seconds=self._config.checkpoint_interval_seconds
-            ),
+            checkpoint=replace(self._saver.status, interval_seconds=self._config.checkpoint_interval_seconds),
             compiled=self._updater.compiled,
             captured=self._updater.captured is not None,
             refused_handshakes_total=refused_handshakes_total(),

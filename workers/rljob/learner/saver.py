@@ -11,11 +11,13 @@ import logging
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from rljob.api.learner_status import CheckpointStatement
 from rljob.checkpoints import store as checkpoint
 from rljob.checkpoints.files import verify
 from rljob.checkpoints.names import CheckpointProblem, StorageProblem, checkpoint_name
@@ -55,19 +57,13 @@ class Saver:
         self._best: _Wanted | None = None
         self._writing = False
         self._writer: SupervisedThread | None = None
-        self._status: dict[str, Any] = {
-            "step": 0,
-            "path": "",
-            "digest": "",
-            "state": "Missing",
-            "message": "",
-            "written_unix": None,
-            "requested_unix": 0.0,
-        }
+        self.status = CheckpointStatement(state="Missing")
+        """Of what has come; valid is a checkpoint that was read again after it was written, and has the digest that its manifest
+        states."""
 
     def resumed(self, found: checkpoint.Checkpoint, updates: int) -> None:
         """The run goes on from a checkpoint that verified."""
-        self._status = _valid(updates, found.path, str(found.manifest["sha256"]), found.manifest)
+        self.status = _valid(updates, found.path, str(found.manifest["sha256"]), found.manifest)
 
     def claim(self, above: int) -> int:
         """Take an epoch later than ``above`` and than any at the place, and return it.
@@ -103,15 +99,6 @@ class Saver:
     def busy(self) -> bool:
         """Whether a checkpoint is being written: asking for another now would make the caller wait."""
         return self._writer is not None and self._writer.alive
-
-    @property
-    def status(self) -> dict[str, Any]:
-        """``{"step", "path", "digest", "state": Valid | Missing | Failed, "message", "written_unix", "requested_unix"}``.
-
-        Valid: it was read again after it was written, and has the digest that its manifest states; it answers the request of
-        ``requested_unix``, and those before. ``written_unix`` is None where there is none. After a failure, all but
-        ``state`` and ``message`` are those of the newest one that is valid."""
-        return dict(self._status)
 
     def save(
         self, updates: int, tensors: Mapping[str, Tensor], manifest: Mapping[str, Any], *, wait: bool = False
@@ -181,7 +168,7 @@ class Saver:
             )
             return
         if wanted.updates is not None:
-            self._status = _valid(wanted.updates, path, whole.digest, wanted.manifest)
+            self.status = _valid(wanted.updates, path, whole.digest, wanted.manifest)
             self._remove_old()
         log.info("checkpoint %s written and verified in %.1f s", path.name, time.monotonic() - started)
 
@@ -209,17 +196,16 @@ class Saver:
             log.warning("older checkpoints stay: %s", problem)
 
     def _failed(self, message: str) -> None:
-        self._status = {**self._status, "state": "Failed", "message": message}
+        self.status = replace(self.status, state="Failed", message=message)
         log.error("%s", message)
 
 
-def _valid(updates: int, path: checkpoint.Location, digest: str, manifest: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "step": updates,
-        "path": str(path),
-        "digest": digest,
-        "state": "Valid",
-        "message": "",
-        "written_unix": float(manifest.get("written_unix") or 0.0) or None,
-        "requested_unix": float(manifest.get("requested_unix") or 0.0),
-    }
+def _valid(updates: int, path: checkpoint.Location, digest: str, manifest: Mapping[str, Any]) -> CheckpointStatement:
+    return CheckpointStatement(
+        step=updates,
+        path=str(path),
+        digest=digest,
+        state="Valid",
+        written_unix=float(manifest.get("written_unix") or 0.0) or None,
+        requested_unix=float(manifest.get("requested_unix") or 0.0),
+    )

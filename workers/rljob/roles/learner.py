@@ -200,7 +200,7 @@ def _run(options: RoleOptions, stop: threading.Event, device: torch.device, memo
             learner.start_from(checkpoint.read(named.path))
         begun_at = updater.updates
         learner.run(stop, slowed_down(LEARNER_DELAY_FILE, lambda: updater.updates, on_turn))
-        write_last_words(options, {"role": "learner", "checkpoint": saver.status})
+        write_last_words(options, {"role": "learner", "checkpoint": saver.status.to_document()})
 
 
 def wanted_since(note: Mapping[str, Any]) -> float:
