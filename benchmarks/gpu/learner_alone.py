@@ -20,7 +20,7 @@ from rljob.algorithms.compute import Arithmetic, Compute, let_round_to_tf32, nat
 from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters
 from rljob.envs import EnvironmentSpec
 from rljob.learner.optim.captured_update import cuda_graph
-from rljob.learner.optim.kernel_starts import captured_and_checked
+from rljob.learner.optim.cuda_graphs import captured_and_checked
 from rljob.learner.optim.updater import AnyUpdater, make_updater
 from torch.utils.flop_counter import FlopCounterMode
 

@@ -68,10 +68,10 @@ def test_a_standby_is_ready_once_it_could_take_over_and_a_leader_once_it_works(
 ) -> None:
     token = cluster.token(namespace, "next")
     own = cluster.kubeconfig_for(tmp_path, {"token": token})
-    of_the_lease, of_jobs = [], []
+    lease_client, of_jobs = [], []
     for each in role_objects("next", namespace, [namespace]):
-        (of_the_lease if each["metadata"]["name"] == "next-leader" else of_jobs).append(each)
-    grant(cluster, namespace, of_the_lease)
+        (lease_client if each["metadata"]["name"] == "next-leader" else of_jobs).append(each)
+    grant(cluster, namespace, lease_client)
     with (
         replica(cluster.kubeconfig, namespace, tmp_path / "old.log") as old,
         replica(own, namespace, tmp_path / "new.log") as new,

@@ -13,7 +13,7 @@ import pytest
 from rljob.acting.draws import GroupedDraws
 from rljob.algorithms import algorithm
 from rljob.algorithms.conformance import check
-from rljob.algorithms.conformance_acting import LentDraws
+from rljob.algorithms.conformance_acting import RestrictedGenerator
 from rljob.api import EnvironmentParameters
 from rljob.envs import EnvironmentSpec
 from rljob.loading import PluginProblem
@@ -125,11 +125,13 @@ def test_what_the_generator_has_is_what_groups_have() -> None:
         return GroupedDraws(np.random.default_rng(0), 1)
 
     for size in (3, (3,), (3, 2), np.zeros((3, 2)).shape):
-        assert np.array_equal(LentDraws(0, 3).random(size), grouped().random(size))
-        assert np.array_equal(LentDraws(0, 3).random(size=size), grouped().random(size=size))
-        assert np.array_equal(LentDraws(0, 3).integers(0, 5, size), grouped().integers(0, 5, size))
-        assert np.array_equal(LentDraws(0, 3).integers(0, high=5, size=size), grouped().integers(0, high=5, size=size))
-    for made in (LentDraws(0, 3), grouped()):
+        assert np.array_equal(RestrictedGenerator(0, 3).random(size), grouped().random(size))
+        assert np.array_equal(RestrictedGenerator(0, 3).random(size=size), grouped().random(size=size))
+        assert np.array_equal(RestrictedGenerator(0, 3).integers(0, 5, size), grouped().integers(0, 5, size))
+        assert np.array_equal(
+            RestrictedGenerator(0, 3).integers(0, high=5, size=size), grouped().integers(0, high=5, size=size)
+        )
+    for made in (RestrictedGenerator(0, 3), grouped()):
         with pytest.raises((TypeError, ValueError)):
             made.random(np.int64(3))
         with pytest.raises((TypeError, ValueError)):

@@ -19,7 +19,7 @@ from rljob.experience import Decision
 from rljob.loading import PLUGIN_FAILURES
 
 
-class LentDraws:
+class RestrictedGenerator:
     """Draws for ``rows`` environments, the same ones for the same ``seed``.
 
     What else a ``numpy.random.Generator`` can do is refused here, in words for its author: where environments act in groups, the
@@ -178,7 +178,7 @@ def _chance_of_its_generator(trial: Trial, numbers: NDArray[np.float32]) -> None
     trial.array("exploration", rungs, (_MANY,))
     epsilon = np.where(rungs > 0, np.maximum(rungs, np.float32(_OFTEN)), rungs)
     rows = np.tile(numbers, (_MANY // _N, 1))
-    asked: dict[str, Callable[[LentDraws], Decision]] = {
+    asked: dict[str, Callable[[RestrictedGenerator], Decision]] = {
         "decide": lambda draws: method.decide(rows.copy(), epsilon.copy(), draws),
         "random_decision": lambda draws: method.random_decision(_MANY, actions, draws),
     }
@@ -193,9 +193,9 @@ def _chance_of_its_generator(trial: Trial, numbers: NDArray[np.float32]) -> None
         trial.expect(function, not differ, expected, f"another {differ[0] if differ else ''} the second time")
 
 
-def _decision(trial: Trial, function: str, rows: int, decide: Callable[[LentDraws], Decision]) -> Decision:
+def _decision(trial: Trial, function: str, rows: int, decide: Callable[[RestrictedGenerator], Decision]) -> Decision:
     """A decision for ``rows`` environments, of draws that are the same for each call."""
-    found = trial.call(function, lambda: decide(LentDraws(0, rows)))
+    found = trial.call(function, lambda: decide(RestrictedGenerator(0, rows)))
     trial.expect(function, isinstance(found, Decision), "a Decision(action, taken, value)", found)
     _actions(trial, f"{function}: action", found.action, rows)
     trial.array(f"{function}: taken", found.taken, (rows,))

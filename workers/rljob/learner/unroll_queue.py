@@ -11,7 +11,7 @@ import threading
 import time
 import uuid
 from collections import deque
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -73,28 +73,6 @@ class UnrollQueueConfig:
                 f"queue capacity is {self.capacity} unrolls, less than a batch of {self.batch_size}: no batch would ever be "
                 "complete"
             )
-
-
-@dataclass(frozen=True, slots=True)
-class QueueStatus:
-    """What became of the unrolls that this life of the learner has received, in unrolls."""
-
-    received: int = 0
-    learned: int = 0
-    dropped: dict[str, int] = field(default_factory=dict)
-    """By reason."""
-    waiting: int = 0
-    in_flight: int = 0
-    """Waiting, assembled or being learned."""
-    capacity: int = 0
-    head_age_updates: int | None = None
-    """Updates since the weights of the oldest that waits; None where none does."""
-    arrival_age_updates: int | None = None
-    """The age of weights that nine tenths of the latest unrolls had at most when they arrived; None before the first."""
-    duplicates: int = 0
-    """Received before, and not counted again."""
-    produced: int = 0
-    """Made by the actors that are there, as they say."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -167,7 +145,7 @@ class UnrollQueue:
         self._outdated = 0
         self._stop = threading.Event()
         self._status = ShardStatus()
-        self._queue_status = QueueStatus()
+        self._queue_status = QueueSummary()
         self._given_up = ""
         self._counted = Counted()
         self._waker = Waker()
@@ -219,7 +197,7 @@ class UnrollQueue:
     def section(self) -> dict[str, Any]:
         """What the queue adds to the learner's status. All counts are unrolls."""
         return {
-            "queue": QueueSummary(**asdict(self._queue_status)),
+            "queue": self._queue_status,
             "lag_limit_updates": self._limit.updates,
             "given_up": self._given_up,
             "rejected_total": dict(self._status.rejected_total),
@@ -327,7 +305,7 @@ class UnrollQueue:
         rejected |= {f"malformed_{reason}": count for reason, count in self._server.malformed.items()}
         length = config.layout.length
         self._given_up = self._limit.in_words()
-        self._queue_status = QueueStatus(
+        self._queue_status = QueueSummary(
             received=received,
             learned=learned,
             dropped=dropped,

@@ -39,7 +39,7 @@ from rljob.learner.gpu import Gpu
 from rljob.learner.loop import STAGES, Learner
 from rljob.learner.loop_config import LoopConfig
 from rljob.learner.mirror_place import MirrorPlace, MirrorSize, mirror_for
-from rljob.learner.optim import kernel_starts, precision
+from rljob.learner.optim import cuda_graphs, precision
 from rljob.learner.optim.data_parallel_threads import DataParallelThreads
 from rljob.learner.optim.updater import make_updater, trial_update
 from rljob.learner.saver import Saver
@@ -101,8 +101,8 @@ def _run(options: RoleOptions, stop: threading.Event, device: torch.device, memo
     updater = make_updater(method, params, online, device, threads)
     if params.compile:
         updater.compile()
-    if kernel_starts.wanted(device, params.compile):
-        kernel_starts.choose(updater, _example_batch(method, params, environment, device))
+    if cuda_graphs.wanted(device, params.compile):
+        cuda_graphs.choose(updater, _example_batch(method, params, environment, device))
     keys = load_keys(options.keys, "learner") if options.keys is not None else None
     with ExitStack() as closing:
         server = WeightServer(options.weights, options.notice, keys.server() if keys else None)

@@ -15,6 +15,7 @@ from rljob.api.timestamps import rfc3339
 from rljob_operator.core.decision import Decision
 from rljob_operator.core.member import Role
 from rljob_operator.kube.apiserver.client import Client
+from rljob_operator.kube.apiserver.concurrently import concurrently
 from rljob_operator.kube.apiserver.errors import (
     AlreadyExists,
     ApiError,
@@ -24,7 +25,6 @@ from rljob_operator.kube.apiserver.errors import (
     is_refusal,
 )
 from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, Object
-from rljob_operator.kube.apiserver.together import together
 from rljob_operator.kube.job.children import leave_removal
 from rljob_operator.kube.job.keys import NameConflict
 from rljob_operator.kube.job.members import Pod, current, former, outlives_its_worker
@@ -143,7 +143,7 @@ class PodWriter:
 
         for first in range(0, len(decision.start), CHUNK):
             chunk = decision.start[first : first + CHUNK]
-            await together(*map(start, chunk))
+            await concurrently(*map(start, chunk))
             of_role |= {Role.of(name): refused[name] for name in chunk if name in refused}
         return refused
 
@@ -209,7 +209,7 @@ class PodWriter:
     async def _each(items: Sequence[object], act: Callable[..., Awaitable[None]]) -> None:
         """Chunk by chunk; one that fails keeps no other of its chunk from being tried. Raises the first failure."""
         for start in range(0, len(items), CHUNK):
-            await together(*(act(item) for item in items[start : start + CHUNK]))
+            await concurrently(*(act(item) for item in items[start : start + CHUNK]))
 
 
 def _was_asked_in_vain(found: Pod) -> bool:

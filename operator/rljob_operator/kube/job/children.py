@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from rljob_operator.kube.apiserver.client import Client
+from rljob_operator.kube.apiserver.concurrently import concurrently
 from rljob_operator.kube.apiserver.errors import (
     AlreadyExists,
     ApiError,
@@ -27,7 +28,6 @@ from rljob_operator.kube.apiserver.errors import (
     Unavailable,
 )
 from rljob_operator.kube.apiserver.resources import ALL, JOBS, NETWORK_POLICIES, PODS, Object, resource_of
-from rljob_operator.kube.apiserver.together import together
 from rljob_operator.kube.job.keys import NameConflict, create, ensure_secrets, get_own
 from rljob_operator.kube.job.members import Pod
 from rljob_operator.kube.render import names
@@ -104,7 +104,7 @@ async def ensure(
         calls += [_ensure(client, owned, document, known) for document in wanted]
         if not new:
             calls += [_ensure_none(client, owned, kind, name, known) for kind, name in unwanted(owned)]
-    await together(*calls)
+    await concurrently(*calls)
     known.made_for, known.made_with, known.lost = owned, settings, False
 
 

@@ -17,9 +17,9 @@ from rljob.wire.security import SecurityProblem
 
 from rljob_operator.core.member import Role
 from rljob_operator.kube.apiserver.client import Client
+from rljob_operator.kube.apiserver.concurrently import concurrently
 from rljob_operator.kube.apiserver.errors import AlreadyExists, Forbidden, NotFound
 from rljob_operator.kube.apiserver.resources import RLJOBS, SECRETS, Object, Resource, resource_of
-from rljob_operator.kube.apiserver.together import together
 from rljob_operator.kube.render import names
 from rljob_operator.kube.render.children import Secrets, secret_objects
 from rljob_operator.kube.render.metadata import Owned
@@ -87,7 +87,7 @@ async def ensure_secrets(client: Client, owned: Owned, *, new: bool, idle: bool)
         stored, _ = await create(client, owned, _master(owned, keys, token))
     kept = _texts(stored)
     made = Secrets({role: keys_of_role(kept[_KEYS], str(role)) for role in Role}, kept[_TOKEN])
-    await together(*(_ensure_one(client, owned, each, new=new) for each in secret_objects(owned, made)))
+    await concurrently(*(_ensure_one(client, owned, each, new=new) for each in secret_objects(owned, made)))
     return made.token
 
 

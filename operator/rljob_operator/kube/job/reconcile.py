@@ -19,9 +19,9 @@ from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.errors import ApiError, is_refusal
 from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, Object
 from rljob_operator.kube.job import children
-from rljob_operator.kube.job.alike import Alike
 from rljob_operator.kube.job.apply import PodWriter
 from rljob_operator.kube.job.children import renew_policy
+from rljob_operator.kube.job.interning import Interner
 from rljob_operator.kube.job.keys import token_of
 from rljob_operator.kube.job.kueue import JobQueue, NoQueue
 from rljob_operator.kube.job.members import Pod, current, members
@@ -83,8 +83,8 @@ class Reconciler:
         self._nodes, self._queue, self._recommended = nodes, queue, recommended
         self._now, self._monotonic = now, monotonic
         self._known: dict[JobKey, RememberedJob] = {}
-        self._alike = Alike()
-        self._statuses = StatusWriter(client, WriteTimes(seen_seconds), self._alike, monotonic)
+        self._interner = Interner()
+        self._statuses = StatusWriter(client, WriteTimes(seen_seconds), self._interner, monotonic)
 
     async def reconcile(self, key: JobKey) -> float | None:
         """Take one turn on the job; in how many seconds to look again, None where only a change matters.
@@ -105,7 +105,7 @@ class Reconciler:
                 self._pods.settle(pod)
             return None
         if known is None:
-            known = self._known[key] = RememberedJob(uid, read=ReadBefore(alike=self._alike))
+            known = self._known[key] = RememberedJob(uid, read=ReadBefore(interner=self._interner))
         known.note_version(document["metadata"]["resourceVersion"])
         stored = read(document, known.status, known.read)
         pods = await self._pods_of(stored)

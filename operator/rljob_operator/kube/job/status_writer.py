@@ -17,7 +17,7 @@ from rljob_operator.core.turn import StatusWrite
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.resources import RLJOBS, merge_patch
 from rljob_operator.kube.job import children
-from rljob_operator.kube.job.alike import Alike
+from rljob_operator.kube.job.interning import Interner
 from rljob_operator.kube.job.refusals import Refusals
 from rljob_operator.kube.job.stored import ReadBefore, StoredJob, status_document
 from rljob_operator.kube.render.settings import Settings
@@ -109,15 +109,15 @@ class StatusWriter:
     """Of all jobs of one operator. ``monotonic``: seconds that only go forward."""
 
     def __init__(
-        self, client: Client, times: WriteTimes, alike: Alike, monotonic: Callable[[], float] = time.monotonic
+        self, client: Client, times: WriteTimes, interner: Interner, monotonic: Callable[[], float] = time.monotonic
     ) -> None:
-        self._client, self._times, self._alike, self._monotonic = client, times, alike, monotonic
+        self._client, self._times, self._interner, self._monotonic = client, times, interner, monotonic
 
     async def store(self, stored: StoredJob, known: RememberedJob, status: RLJobStatus, write: StatusWrite) -> None:
         """Store the status, or remember it until it is due. Raises what `Client.patch` raises."""
         now = self._monotonic()
         if status.effective_spec is not stored.status.effective_spec:
-            status = self._alike.status(status)
+            status = self._interner.status(status)
         known.due = min(known.due, self._times.due(write, now, known.written))
         is_stored = known.due == NEVER and (write is StatusWrite.NONE or status == stored.status)
         if is_stored or (write is not StatusWrite.BEFORE_ACTING and now < known.due):

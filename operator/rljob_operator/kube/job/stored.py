@@ -16,8 +16,7 @@ from rljob.api.status import RLJobStatus
 
 from rljob_operator.core.desired import CHECKPOINT_ANNOTATION, STOP_ANNOTATION, DesiredState, Refusal
 from rljob_operator.core.member import Role
-from rljob_operator.kube.job.alike import Alike
-from rljob_operator.kube.job.in_force import (
+from rljob_operator.kube.job.effective_spec import (
     about,
     job_with,
     started_with,
@@ -25,6 +24,7 @@ from rljob_operator.kube.job.in_force import (
     with_additions,
     with_changes,
 )
+from rljob_operator.kube.job.interning import Interner
 from rljob_operator.kube.job.other_release import in_fields_of_start
 from rljob_operator.kube.render.metadata import Owned
 from rljob_operator.kube.render.revision import revision, revision_of_job
@@ -85,7 +85,7 @@ class ReadBefore:
     follows_from: tuple[Any, ...] = (None, None)
     found: tuple[RLJob, Refusal | None, str, Mapping[str, Any] | None] | None = None
     written: str = ""
-    alike: Alike = field(default_factory=Alike)
+    interner: Interner = field(default_factory=Interner)
     revisions: dict[Role, str] = field(default_factory=dict)
 
 
@@ -104,7 +104,7 @@ def read(document: Mapping[str, Any], status: RLJobStatus | None = None, before:
     CRD's rules on what was written.
     """
     before = before if before is not None else ReadBefore()
-    known = status if status is not None else before.alike.status(status_of(document))
+    known = status if status is not None else before.interner.status(status_of(document))
     metadata = document["metadata"]
     annotations = metadata.get("annotations") or {}
     generation = int(metadata.get("generation", 1))
@@ -136,7 +136,7 @@ def _in_force(
         job, refusal = _read_in_force(document, status, running, of_this_release=fields is None)
         if running is not None and fields is not None:
             fields = in_fields_of_start(running, job, status.effective_spec)
-        job = job if job is known else before.alike.job(job)
+        job = job if job is known else before.interner.job(job)
         # Of a job that is refused, what was written last is not what is wanted.
         before.found = job, refusal, written if refusal is None else memory.started_with, fields
     before.follows_from = follows_from

@@ -33,11 +33,11 @@ async def candidate(config: OperatorConfig) -> AsyncIterator[Candidate]:
     access = await load_access(config.kubeconfig, config.context)
     metrics = OperatorMetrics()
 
-    async def of_the_lease() -> Client:  # in the thread of the Lease: neither connection nor login is shared
+    async def lease_client() -> Client:  # in the thread of the Lease: neither connection nor login is shared
         return Client(await load_access(config.kubeconfig, config.context), observe=metrics.called)
 
     namespace = config.lease_namespace or _own_namespace() or access.namespace
-    elector = Elector(of_the_lease, namespace, LEASE_NAME, new_identity())
+    elector = Elector(lease_client, namespace, LEASE_NAME, new_identity())
     client = Client(access, observe=metrics.called, guard=elector.check)
     try:
         if config.reach is Way.PODS_PROXY:

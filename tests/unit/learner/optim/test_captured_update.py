@@ -17,7 +17,7 @@ from rljob.api import ImpalaParameters
 from rljob.checkpoints import store as checkpoint
 from rljob.learner import state
 from rljob.learner.optim.captured_update import Capturer, cuda_graph
-from rljob.learner.optim.kernel_starts import captured_and_checked
+from rljob.learner.optim.cuda_graphs import captured_and_checked
 from rljob.learner.optim.update_trial import tensors_of
 from rljob.learner.optim.updater import AnyUpdater, TransitionUpdater
 

@@ -29,7 +29,7 @@ def min_below_max(scaling: AutoscalingSpec) -> Outcome:
     "self.actors.replicas >= 1",
     message="allowed: at least 1 without autoscaling; nobody would play and training never start",
 )
-def somebody_plays(spec: RLJobSpec) -> Outcome:
+def at_least_one_actor(spec: RLJobSpec) -> Outcome:
     if spec.autoscaling.mode != "Disabled" or spec.actors.replicas >= 1:
         return None
     return "allowed: at least 1 without autoscaling; nobody would play and training never start"

@@ -28,7 +28,7 @@ def one_device(accelerator: Accelerator) -> Outcome:
     cel="!has(self.onMissing) || has(self.count)",
     message="allowed beside count; without it no device is asked for, and none can be missing",
 )
-def on_missing_of_what_is_asked_for(accelerator: Accelerator) -> Outcome:
+def on_missing_needs_a_device(accelerator: Accelerator) -> Outcome:
     if accelerator.on_missing is None or accelerator.count is not None:
         return None
     return "allowed beside count; without it no device is asked for, and none can be missing"

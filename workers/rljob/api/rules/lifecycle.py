@@ -87,7 +87,7 @@ def plateau_that_is_seen(spec: RLJobSpec) -> Outcome:
     cel="!has(self.evaluator.triggerReturn) || self.evaluator.enabled",
     message=_NO_TRIGGER,
 )
-def trigger_of_somebody(spec: RLJobSpec) -> Outcome:
+def trigger_needs_an_evaluator(spec: RLJobSpec) -> Outcome:
     return None if spec.evaluator.trigger_return is None or spec.evaluator.enabled else _NO_TRIGGER
 
 

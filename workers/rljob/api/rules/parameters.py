@@ -136,7 +136,7 @@ def weights_refreshed_within_an_unroll(it: ImpalaParameters) -> Outcome:
     cel="self.correctOffPolicy || self.loss == 'VTrace'",
     message="allowed: false only with loss VTrace; ClippedSurrogate has no importance weights to leave out",
 )
-def weights_to_leave_out(it: ImpalaParameters) -> Outcome:
+def only_v_trace_corrects(it: ImpalaParameters) -> Outcome:
     if it.correct_off_policy or it.loss == "VTrace":
         return None
     return "allowed: false only with loss VTrace; ClippedSurrogate has no importance weights to leave out"

@@ -82,7 +82,7 @@ class Updater(ABC, Generic[Batch]):
         self._graphs_compiled: int | None = None
         self.compiled = False
         self.captured: CapturedUpdate[Batch] | None = None
-        """Where set: updates from minibatches that fit it are replayed. See ``kernel_starts``."""
+        """Where set: updates from minibatches that fit it are replayed. See ``cuda_graphs``."""
 
     def compile(self) -> None:
         """Compile the loss and its gradient from now on. The first update then takes the time a compiler needs."""

@@ -1,7 +1,7 @@
-"""What many jobs have alike is kept once: the sections of a spec, most of which are as a preset or a default has them.
+"""Equal sections of many jobs' specs are kept once. Most sections are as a preset or a default has them.
 
-Of a job that is looked after, its spec as typed sections takes 40 KB and as it stands in the status 20 KB more. Both are never
-changed, so jobs may share them. What no job has any more is let go.
+The spec of a job takes 40 KB as typed sections, and 20 KB more as it stands in the status. Both are never changed, so jobs may
+share them. A section that no job has any more is let go.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class _Section(dict[str, Any]):
     __slots__ = ("__weakref__",)
 
 
-class Alike:
+class Interner:
     """Answers each section with the first one that was equal to it and is still in use; for one thread."""
 
     def __init__(self) -> None:

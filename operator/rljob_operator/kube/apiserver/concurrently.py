@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable
 
 
-async def together(*calls: Awaitable[object]) -> None:
+async def concurrently(*calls: Awaitable[object]) -> None:
     """Wait until every one has ended; one that fails keeps no other from its try. Raises the first failure, in their order."""
     results = await asyncio.gather(*calls, return_exceptions=True)
     problems = [result for result in results if isinstance(result, BaseException)]

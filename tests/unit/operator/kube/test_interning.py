@@ -7,7 +7,7 @@ from typing import Any
 
 from rljob.api import RLJob, parse_job
 from rljob.api.status import RLJobStatus
-from rljob_operator.kube.job.alike import Alike
+from rljob_operator.kube.job.interning import Interner
 
 from tests.unit.api.bad_manifests import BASE
 from tests.unit.api.written import document
@@ -19,8 +19,8 @@ def job(name: str, **spec: Any) -> RLJob:
 
 
 def test_jobs_share_the_sections_that_are_the_same() -> None:
-    alike, given = Alike(), [job("a"), job("b"), job("c", actors={"replicas": 7})]
-    first, second, third = map(alike.job, given)
+    interner, given = Interner(), [job("a"), job("b"), job("c", actors={"replicas": 7})]
+    first, second, third = map(interner.job, given)
     assert [first, second, third] == given, "nothing of a job is changed by that"
     assert second.metadata.name == "b"
     assert first.spec.learner is second.spec.learner is third.spec.learner
@@ -31,17 +31,17 @@ def test_jobs_share_the_sections_that_are_the_same() -> None:
 
 def test_who_wrote_a_value_stays_known() -> None:
     default = job("a").spec.monitoring.metrics_port
-    alike = Alike()
-    one, other = alike.job(job("a")), alike.job(job("b", monitoring={"metricsPort": default}))
+    interner = Interner()
+    one, other = interner.job(job("a")), interner.job(job("b", monitoring={"metricsPort": default}))
     assert one.spec.monitoring == other.spec.monitoring
     assert "metrics_port" not in one.spec.monitoring.model_fields_set
     assert "metrics_port" in other.spec.monitoring.model_fields_set
 
 
 def test_statuses_share_their_effective_specs() -> None:
-    alike = Alike()
+    interner = Interner()
     specs = [{"actors": {"replicas": 2}, "learner": {"cpu": n}, "image": "rl:1"} for n in (1, 1, 2)]
-    first, second, third = (alike.status(RLJobStatus(effective_spec=spec)) for spec in specs)
+    first, second, third = (interner.status(RLJobStatus(effective_spec=spec)) for spec in specs)
     assert [each.effective_spec for each in (first, second, third)] == specs
     assert first.effective_spec["learner"] is second.effective_spec["learner"]
     assert first.effective_spec["learner"] is not third.effective_spec["learner"]
@@ -49,12 +49,12 @@ def test_statuses_share_their_effective_specs() -> None:
 
 
 def test_what_no_job_has_any_more_is_let_go() -> None:
-    alike = Alike()
-    kept = alike.job(job("a"))
-    size = len(alike)
-    gone = alike.job(job("b", actors={"replicas": 9}))
-    assert len(alike) == size + 1
+    interner = Interner()
+    kept = interner.job(job("a"))
+    size = len(interner)
+    gone = interner.job(job("b", actors={"replicas": 9}))
+    assert len(interner) == size + 1
     del gone
     gc.collect()
-    assert len(alike) == size
-    assert kept.spec.actors is alike.job(job("c")).spec.actors
+    assert len(interner) == size
+    assert kept.spec.actors is interner.job(job("c")).spec.actors

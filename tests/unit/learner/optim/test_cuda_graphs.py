@@ -13,9 +13,9 @@ import pytest
 import torch
 from rljob.algorithms import algorithm
 from rljob.learner import state
-from rljob.learner.optim import kernel_starts
+from rljob.learner.optim import cuda_graphs
 from rljob.learner.optim.captured_update import CapturedUpdate, Learned
-from rljob.learner.optim.kernel_starts import CaptureProblem, captured_and_checked, choose, wanted
+from rljob.learner.optim.cuda_graphs import CaptureProblem, captured_and_checked, choose, wanted
 from rljob.learner.optim.update_trial import differences, first_minibatch, unlike
 from rljob.learner.optim.updater import AnyUpdater
 from rljob.roles.learner import _example_batch
@@ -100,10 +100,10 @@ def test_a_graph_that_learns_something_else_is_not_used(
 ) -> None:
     learner, data = make(CPU, optimizer=optimizer)
     before = state.capture(learner)
-    monkeypatch.setattr(kernel_starts, "CapturedUpdate", wrong)
+    monkeypatch.setattr(cuda_graphs, "CapturedUpdate", wrong)
     choose(learner, data[0], ByCalling())
     assert learner.captured is None
-    (line,) = [record for record in caplog.records if record.name == kernel_starts.__name__]
+    (line,) = [record for record in caplog.records if record.name == cuda_graphs.__name__]
     assert line.levelno == logging.WARNING
     assert "started one by one, without a CUDA graph: replayed, updates differ in what became of: " in line.getMessage()
     after = state.capture(learner)
@@ -125,7 +125,7 @@ def test_the_batch_that_a_learner_starts_with_tells_right_from_wrong(
     if wrong is None:
         assert captured_and_checked(learner, batch, ByCalling())[1] < 1e-4
         return
-    monkeypatch.setattr(kernel_starts, "CapturedUpdate", wrong)
+    monkeypatch.setattr(cuda_graphs, "CapturedUpdate", wrong)
     with pytest.raises(CaptureProblem, match="became of"):
         captured_and_checked(learner, batch, ByCalling())
 
@@ -161,7 +161,7 @@ def test_what_can_not_be_captured_is_said_in_a_sentence(caplog: pytest.LogCaptur
             )  # as the end of a capture does
 
     choose(learner, data[0], refuses)
-    (line,) = [record.getMessage() for record in caplog.records if record.name == kernel_starts.__name__]
+    (line,) = [record.getMessage() for record in caplog.records if record.name == cuda_graphs.__name__]
     assert line == (
         "the kernels of an update are started one by one, without a CUDA graph: it can't be captured (operation not permitted "
         "when stream is capturing)"
@@ -207,7 +207,7 @@ def test_the_faster_is_chosen(seconds: float, chosen: str, caplog: pytest.LogCap
     (learner, data), (plain, _) = unrolls(CPU), unrolls(CPU)
     choose(learner, data[0], ByCalling(), Pace(learner, seconds))
     assert (learner.captured is not None) == (chosen == "as a CUDA graph")
-    (line,) = [record.getMessage() for record in caplog.records if record.name == kernel_starts.__name__]
+    (line,) = [record.getMessage() for record in caplog.records if record.name == cuda_graphs.__name__]
     assert line.startswith(
         f"the kernels of an update are started {chosen}; 4 updates took one by one 4000.00 ms, as a CUDA "
     )
@@ -220,7 +220,7 @@ def test_memory_for_one_of_both_suffices(monkeypatch: pytest.MonkeyPatch, caplog
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     learner, data = transitions(CPU)
-    monkeypatch.setattr(kernel_starts, "fastest", too_much)
+    monkeypatch.setattr(cuda_graphs, "fastest", too_much)
     choose(learner, data[0], ByCalling())
     assert learner.captured is None
     assert learner.updates == 0
