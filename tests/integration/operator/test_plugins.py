@@ -22,7 +22,7 @@ pytestmark = pytest.mark.timeout(600)
 
 def test_quantile_regression_trains_and_its_checkpoint_is_a_policy(local_run: Callable[..., LocalRun]) -> None:
     run = local_run(*ENDLESS, "--set", "spec.checkpoint.intervalSeconds=2", job=PLUGINS / "cartpole-qr-dqn.yaml")
-    run.until_learning(500)
+    run.until_learning(100)
     run.until(lambda: run.status("actor-0").get("policy_version", 0) > 1, 60, "weights at the actor")
     spread = "quantile_spread"  # what its loss measures is reported, from the first record on
     status = run.until(lambda: (s := run.status("learner")).get(spread) is not None and s, 60, spread)
@@ -38,7 +38,7 @@ def test_quantile_regression_trains_and_its_checkpoint_is_a_policy(local_run: Ca
 
 def test_the_pages_example_trains_as_it_is_written(local_run: Callable[..., LocalRun], tmp_path: Path) -> None:
     run = local_run(*ENDLESS, job=write_example(tmp_path))
-    assert run.until_learning(200) >= 200
+    assert run.until_learning(50) >= 50
     assert run.interrupt() == 130
     code, said = run.verb("explain", f"{tmp_path}/soft_q.py:SoftQ", "temperature")
     assert code == 0
@@ -53,7 +53,7 @@ def test_a_residual_network_trains_on_pong(local_run: Callable[..., LocalRun], i
     changes += [f"spec.actors.inference={inference}", "spec.actors.envsPerActor=4"]
     options = [word for change in changes for word in ("--set", change)]
     run = local_run(*ENDLESS, *options, job=PLUGINS / "pong-impala-resnet.yaml")
-    assert run.until_learning(20) >= 20
+    assert run.until_learning(5) >= 5
     run.until(lambda: run.status("actor-0").get("policy_version", 0) > 1, 60, "acting with its weights")
     assert run.interrupt() == 130
 
@@ -90,7 +90,7 @@ def test_the_pages_environment_trains_to_its_target(local_run: Callable[..., Loc
 
 def test_a_simulator_in_torch_trains_to_its_target(local_run: Callable[..., LocalRun]) -> None:
     """On the CPU, the way that it goes on a GPU: whole unrolls leave the device that the actor acts on."""
-    sooner = ("successPolicy.targetReturn.value=150", "evaluator.triggerReturn=100", "evaluator.episodes=20")
+    sooner = ("successPolicy.targetReturn.value=80", "evaluator.triggerReturn=60", "evaluator.episodes=10")
     options = [word for change in sooner for word in ("--set", f"spec.{change}")]
     run = local_run(*options, job=PLUGINS / "cartpole-torch.yaml")
     assert run.finish(300) == 0, run.output + run.logs()

@@ -15,8 +15,8 @@ from tests.support.paths import IMPORTABLE
 
 PERIOD_SECONDS = 4.0
 """autoscaling.samplePeriodSeconds of slow_game.yaml."""
-STAYS_SECONDS = 4 * PERIOD_SECONDS
-"""A number that four decisions have left where it was has settled."""
+STAYS_SECONDS = 3 * PERIOD_SECONDS
+"""A number that three decisions have left where it was has settled."""
 PATIENCE_SECONDS = 150.0
 """How soon it settles is measured by benchmarks/recovery.py; here it only has to."""
 FAST, SLOW = 0.06, 0.15
