@@ -21,7 +21,7 @@ from tests.support.local_run import ENDLESS, LocalRun
 from tests.support.paths import IMPORTABLE
 from tests.support.waiting import eventually
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = [pytest.mark.timeout(400), pytest.mark.long]
 
 
 ONE_ACTOR = ("--set", "spec.autoscaling.mode=Disabled", "--set", "spec.actors.replicas=1")

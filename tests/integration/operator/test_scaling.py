@@ -22,7 +22,7 @@ PATIENCE_SECONDS = 150.0
 FAST, SLOW = 0.06, 0.15
 """Seconds that are added to each update, far more than an update takes."""
 
-pytestmark = pytest.mark.timeout(700)
+pytestmark = [pytest.mark.timeout(700), pytest.mark.long]
 
 
 def settled(run: LocalRun, wanted: Callable[[int], bool], why: str) -> int:
