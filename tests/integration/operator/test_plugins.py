@@ -205,7 +205,7 @@ def test_a_network_that_is_another_one_in_each_process_fails_the_job(
     servers = 1 if inference == "Central" else 0
     options = ("--set", f"spec.actors.inference={inference}", "--set", f"spec.inference.replicas={servers}")
     run = local_run(*ENDLESS, *options, job=job)
-    assert run.finish(60) == 1
+    assert run.finish(120) == 1
     assert run.reason("Failed") == "FailurePolicyRule"
     said = r"the job: weights version \d+ are of another network: dense.0.weight: expected float32 \[\d+, 4\], got f"
     assert re.search(said, run.output), run.output
