@@ -91,7 +91,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=300)
 @given(st.dictionaries(st.sampled_from(sorted(GOOD)), JSON))
 def test_whatever_comes_is_a_sample_in_range_or_a_refusal(changes: dict[str, Any]) -> None:
     try:
