@@ -5,7 +5,8 @@ PYTHON ?= python3
 JOB ?= manifests/examples/pong-vtrace.yaml
 ARGS ?=
 TESTS ?= tests
-WORKERS ?= 0
+# Many tests wait for most of their time, so that two of them share a core; a file that is named runs in one process.
+WORKERS ?= $(if $(findstring .py,$(TESTS)),0,$(shell $(PYTHON) -c 'import os; print(min(8, 2 * (os.cpu_count() or 1)))'))
 SECONDS ?= 300
 SEED ?=
 VENV := .venv
@@ -15,7 +16,7 @@ READY_DEV := $(VENV)/.ready-dev
 PIP_INSTALL := $(VENV)/bin/pip install --quiet --disable-pip-version-check -c constraints.txt
 RLJOB := $(VENV)/bin/rljob
 
-.PHONY: train test fuzz search test-cluster lint generate clean help
+.PHONY: train test test-all fuzz search test-cluster lint generate clean help
 
 help: ## Show the commands.
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -23,8 +24,14 @@ help: ## Show the commands.
 train: $(READY) ## Train JOB (default: the Pong quickstart). ARGS="--set spec.path=value ..." is passed on.
 	$(RLJOB) run $(JOB) $(ARGS)
 
-test: $(READY_TEST) ## Run the tests. TESTS=tests/unit narrows them down; WORKERS=3 runs them in three processes.
-	$(VENV)/bin/python -m pytest -n $(WORKERS) --dist loadfile $(TESTS)
+# With PYTHONDONTWRITEBYTECODE, which images of CI set, each process would compile all tests again: 6 seconds.
+test: export PYTHONDONTWRITEBYTECODE =
+test: $(READY_TEST) ## Run the tests, two at a time for each core. TESTS=tests/unit narrows them down; WORKERS=0: one after the other.
+	$(VENV)/bin/python -m pytest -n $(WORKERS) $(if $(filter-out tests,$(TESTS)),,-m "not long") $(TESTS)
+
+test-all: export PYTHONDONTWRITEBYTECODE =
+test-all: $(READY_TEST) ## Run what `make test` leaves out of all tests, too: whole runs that take long.
+	$(VENV)/bin/python -m pytest -n $(WORKERS) $(TESTS)
 
 fuzz: $(READY_TEST) ## Look for what fixed draws miss: every randomised test with fresh ones for SECONDS=300; TESTS narrows, SEED repeats.
 	$(VENV)/bin/python tests/fuzz.py --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(TESTS)

@@ -3,6 +3,9 @@
 
 Those of hypothesis follow its profile. Those that draw for themselves take their seeds from the fixture `any_seed`. What a
 round finds is mended and pinned beside its test, as an `@example` or a row of a table.
+
+Of several processes each takes the next file that nobody has begun; of `tests/integration`, whose tests take seconds each and
+mostly wait, the next test.
 """
 
 from __future__ import annotations
@@ -10,12 +13,18 @@ from __future__ import annotations
 import os
 import random
 import time
+from typing import Any
 from zlib import crc32
 
 import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
+from xdist.scheduler import LoadScopeScheduling
 
 pytest.register_assert_rewrite("tests.support")  # so that its assertions show their values, as those of tests do
+
+# Threads of torch wait for each other by spinning, unless they are told not to. Where processes outnumber cores, that takes
+# the core from the one that is waited for: 46 seconds of processor time in place of 8, in one test. Read when torch is loaded.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 FUZZ_SEED = os.environ.get("RLJOB_FUZZ_SEED")
 """Set by `tests/fuzz.py`: the seed of its round."""
@@ -28,6 +37,27 @@ for profile, fixed in (("fixed", True), ("fuzz", False)):
         profile, derandomize=fixed, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
     )
 settings.load_profile("fuzz" if FUZZ_SEED else "fixed")
+
+
+class FilesAndTests(LoadScopeScheduling):
+    """What a process is given at a time: the tests of a file, one test, or all that need the one cluster."""
+
+    TOGETHER = frozenset(
+        f"tests/integration/{name}.py" for name in ("learner/test_restore_from", "operator/test_launch")
+    )
+    """Their tests share what takes long to make."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.split("::", 1)[0]
+        if file.startswith("tests/e2e/"):
+            return "tests/e2e"
+        return nodeid if file.startswith("tests/integration/") and file not in self.TOGETHER else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FilesAndTests:
+    config.option.loadscopereorder = False  # the folders' order is right: those that take longest come first
+    return FilesAndTests(config, log)
 
 
 class AnySeed:

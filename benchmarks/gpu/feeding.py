@@ -52,8 +52,9 @@ def main() -> None:
             overrides = [*terms, f"spec.actors.replicas={actors}"]
             if cuda:
                 overrides += [f"spec.replay.shards={shards}", f"spec.replay.rateLimiter.samplesPerInsert={ratio}"]
-            found = jobs.run(EXAMPLES / job, Path(folder) / "run", overrides, seconds)
-            figures.write("run", **about, **jobs.learner_facts(found), **jobs.steady(found, seconds / 6))
+            ends, warm_up = (jobs.never, seconds / 6) if cuda else (jobs.measured, jobs.TINY_WARM_UP_SECONDS)
+            found = jobs.run(EXAMPLES / job, Path(folder) / "run", overrides, seconds, ends)
+            figures.write("run", **about, **jobs.learner_facts(found), **jobs.steady(found, warm_up))
 
 
 if __name__ == "__main__":

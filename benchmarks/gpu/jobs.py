@@ -16,6 +16,13 @@ from rljob.telemetry.recorder import read_records
 from rljob.telemetry.report import judge, mean_figures
 
 _LEAVING_SECONDS = 40.0
+TINY_WARM_UP_SECONDS = 2.0
+"""Of the tiny form of a step, which shows that it works and measures nothing."""
+
+
+def never(found: Sequence[dict[str, Any]]) -> bool:
+    """Ends no run."""
+    return False
 
 
 def run(
@@ -23,7 +30,7 @@ def run(
     run_dir: Path,
     overrides: Sequence[str],
     seconds: float,
-    on_look: Callable[[list[dict[str, Any]]], bool] = lambda records: False,
+    on_look: Callable[[list[dict[str, Any]]], bool] = never,
 ) -> list[dict[str, Any]]:
     """One `rljob run` of at most ``seconds``; its records. ``on_look`` sees them every two seconds and ends the run by True; it
     sees them once more when the run has ended.
@@ -98,6 +105,15 @@ def steady(found: Sequence[dict[str, Any]], warm_up_seconds: float) -> dict[str,
         "bottleneck": verdict.sentence,
         "means": {name: float(f"{value:.4g}") for name, value in means.items() if name.startswith(kept)},
     }
+
+
+def measured(found: Sequence[dict[str, Any]]) -> bool:
+    """Whether the tiny form of a step has what ``steady`` needs: its run may end."""
+    try:
+        steady(found, TINY_WARM_UP_SECONDS)
+    except RuntimeError:
+        return False
+    return True
 
 
 def outcome(run_dir: Path) -> dict[str, Any]:

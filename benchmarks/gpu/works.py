@@ -44,8 +44,9 @@ def main() -> None:
                 *(["spec.learner.accelerator.onMissing=Fail"] if cuda else []),
             ]
             run_dir, seconds = Path(folder) / "run", arguments.seconds / 3 if cuda else arguments.seconds
-            found = jobs.run(EXAMPLES / job, run_dir, [*overrides, *device], seconds)
-            figures.write("run", job=name, **jobs.learner_facts(found), **jobs.steady(found, seconds / 6))
+            ends, warm_up = (jobs.never, seconds / 6) if cuda else (jobs.measured, jobs.TINY_WARM_UP_SECONDS)
+            found = jobs.run(EXAMPLES / job, run_dir, [*overrides, *device], seconds, ends)
+            figures.write("run", job=name, **jobs.learner_facts(found), **jobs.steady(found, warm_up))
             figures.write("report", job=name, **report(run_dir))
 
 

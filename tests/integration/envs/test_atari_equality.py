@@ -12,7 +12,7 @@ from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 from rljob.api import EnvironmentParameters
 from rljob.envs import make_single_environment, make_vector_environment
 
-STEPS = 2_200
+STEPS = 1_300
 
 
 def _reference(environment_id: str, frame_size: int, limit: int) -> gymnasium.Env[Any, Any]:

@@ -24,7 +24,7 @@ from tests.support.evaluated_jobs import identity_of
 from tests.support.jobs import manifest_of
 
 PONG = manifest_of({"preset": "PongVTrace"}, "same-games")
-GAMES = 4
+GAMES = 3
 SEED = 11
 
 

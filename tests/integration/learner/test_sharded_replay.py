@@ -23,7 +23,7 @@ def total(sharded: Sharded, name: str) -> int:
     return sum(getattr(shard, name) for shard in sharded.client.statuses())
 
 
-COUNTS = [2, 4, 16]
+COUNTS = [2, 8]
 
 
 @pytest.fixture

@@ -240,11 +240,19 @@ def test_weights_that_travel_long_cost_unrolls_only_where_the_user_set_a_limit(
     try:
         for name in ("actor-0", "actor-1"):
             job.start("actor", name, "--weights", f"tcp://127.0.0.1:{road.port}")
-        status = job.until("learner", lambda s: s["updates"] > 1000 and s["queue"]["received"] > 5000, 200.0)
+        if written is None:
+            status = job.until("learner", lambda s: s["updates"] > 1000 and stale(s) < 0.1, 200.0)
+        else:
+            status = job.until("learner", lambda s: stale(s) > 0.1 and "too old" in s["given_up"], 200.0)
     finally:
         road.close()
-    share = status["queue"]["dropped"].get("stale", 0) / status["queue"]["received"]
-    told = status["queue"]["arrival_age_updates"], status["lag_limit_updates"], share, status["given_up"]
+    told = status["queue"]["arrival_age_updates"], status["lag_limit_updates"], stale(status), status["given_up"]
     print(told)
-    assert (share > 0.1) == (written is not None), told
+    assert (stale(status) > 0.1) == (written is not None), told
     assert ("too old" in status["given_up"]) == (written is not None), told
+
+
+def stale(status: dict[str, Any]) -> float:
+    """The part of what came, of some hundred unrolls at least, that was too old; 0 before."""
+    received = status["queue"]["received"]
+    return float(status["queue"]["dropped"].get("stale", 0) / received) if received > 500 else 0.0

@@ -28,7 +28,7 @@ LONGEST_REPLAY_TURN_SECONDS = 3.0
 MEASURED_RECORDS, SETTLING_RECORDS, JUDGED_RECORDS = 2, 3, 3
 """Of the learner's figures, each over two seconds, the first ones are of a change of speed."""
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.long]
 
 
 def figures(run: LocalRun) -> list[dict[str, Any]]:

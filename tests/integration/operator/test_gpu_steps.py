@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 SECONDS = 90
-"""Of a run, the start of its processes included, which takes most of it where others use the machine."""
-pytestmark = pytest.mark.timeout(300)
+"""Of a run at most, the start of its processes included; it ends as soon as it has the figures that its step writes."""
+pytestmark = [pytest.mark.timeout(300), pytest.mark.long]
 FIGURES = {"works": ["run", "report"], "minutes_to_18": ["rates", "end"], "feeding": ["run"]}
 
 

@@ -17,10 +17,28 @@ from rljob_operator.local.job_view import running_members
 from rljob_operator.local.member_polls import MemberPolls
 from rljob_operator.polls.poll import Alive
 
+from tests.support import slow_game
 from tests.support.local_run import ENDLESS, LocalRun
+from tests.support.paths import IMPORTABLE
 from tests.support.waiting import eventually
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = [pytest.mark.timeout(400), pytest.mark.long]
+
+
+ONE_ACTOR = ("--set", "spec.autoscaling.mode=Disabled", "--set", "spec.actors.replicas=1")
+
+
+@pytest.fixture
+def started(local_run: Callable[..., LocalRun]) -> Callable[..., LocalRun]:
+    """Starts a run that trains, and leaves the processor to others meanwhile."""
+
+    def start(prelude: str = "") -> LocalRun:
+        run = local_run(*ENDLESS, *ONE_ACTOR, job=slow_game.JOB, environment=IMPORTABLE, prelude=prelude)
+        run.until_learning()
+        run.until(lambda: run.job_status.state == "Running", 60, "Running")
+        return run
+
+    return start
 
 
 def says(run: LocalRun, word: str) -> bool:
@@ -28,10 +46,8 @@ def says(run: LocalRun, word: str) -> bool:
     return condition is not None and condition.reason == "Degraded" and word in condition.message
 
 
-def test_a_member_that_is_stopped_is_named_until_it_goes_on(local_run: Callable[..., LocalRun]) -> None:
-    run = local_run(*ENDLESS)
-    run.until_learning(50)
-    run.until(lambda: run.job_status.state == "Running", 60, "Running")
+def test_a_member_that_is_stopped_is_named_until_it_goes_on(started: Callable[..., LocalRun]) -> None:
+    run = started()
     for name in ("replay-0", "learner", "actor-0"):
         before = run.announced(name)
         os.kill(int(before["pid"]), signal.SIGSTOP)
@@ -41,12 +57,11 @@ def test_a_member_that_is_stopped_is_named_until_it_goes_on(local_run: Callable[
         assert run.announced(name) == before, "it is the same process"
     assert run.job_status.failures == []
     updates = run.until_learning(1)
-    run.until(lambda: run.status("learner").get("updates", 0) > updates + 50, 60, "training goes on")
+    run.until(lambda: run.status("learner").get("updates", 0) > updates + 20, 60, "training goes on")
 
 
-def test_a_member_that_stays_stopped_is_replaced_and_training_goes_on(local_run: Callable[..., LocalRun]) -> None:
-    run = local_run(*ENDLESS, prelude="import rljob_operator.core.rules.hangs as hangs; hangs.REPLACED_SECONDS = 10.0")
-    run.until_learning(50)
+def test_a_member_that_stays_stopped_is_replaced_and_training_goes_on(started: Callable[..., LocalRun]) -> None:
+    run = started("import rljob_operator.core.rules.hangs as hangs; hangs.REPLACED_SECONDS = 7.0")
     for count, name in enumerate(("actor-0", "replay-0", "learner"), 1):
         run.until(lambda: run.job_status.state == "Running", 60, "Running")
         pid = running_members(run.run_dir)[name]
@@ -69,7 +84,7 @@ HANG_AT_START = """
 import os, pathlib, signal
 import rljob_operator.core.rules.hangs as hangs
 from rljob_operator.local.process import RoleProcess
-hangs.START_NAMED_SECONDS, hangs.START_REPLACED_SECONDS = 30.0, 40.0
+hangs.START_NAMED_SECONDS, hangs.START_REPLACED_SECONDS = 15.0, 20.0
 start = RoleProcess.start
 
 def start_and_hang(process):
@@ -85,12 +100,10 @@ RoleProcess.start = start_and_hang
 
 
 def test_a_member_that_hangs_before_it_announces_itself_is_named_and_replaced(
-    local_run: Callable[..., LocalRun], tmp_path: Path
+    started: Callable[..., LocalRun], tmp_path: Path
 ) -> None:
     """The next life of the actor is stopped as soon as it was started: it has no address at which it could be asked."""
-    run = local_run(*ENDLESS, prelude=HANG_AT_START.format(marker=str(tmp_path)))
-    run.until_learning(50)
-    run.until(lambda: run.job_status.state == "Running", 60, "Running")
+    run = started(HANG_AT_START.format(marker=str(tmp_path)))
     (tmp_path / "actor-0").touch()
     first = running_members(run.run_dir)["actor-0"]
     os.kill(first, signal.SIGKILL)
@@ -104,17 +117,16 @@ def test_a_member_that_hangs_before_it_announces_itself_is_named_and_replaced(
     run.until(lambda: run.job_status.state == "Running" and run.status("actor-0"), 120, "another actor plays")
 
 
-def test_a_controller_that_stood_still_itself_blames_nobody(local_run: Callable[..., LocalRun]) -> None:
+def test_a_controller_that_stood_still_itself_blames_nobody(started: Callable[..., LocalRun]) -> None:
     """As when a terminal is stopped with Ctrl-Z, and when a machine sleeps."""
     prelude = "import rljob_operator.core.rules.hangs as hangs; hangs.REPLACED_SECONDS = 5.0; hangs.NAMED_SECONDS = 4.5"
-    run = local_run(*ENDLESS, prelude=prelude)
-    run.until_learning(50)
+    run = started(prelude)
     members = running_members(run.run_dir)
     for _ in range(2):
         run.process.send_signal(signal.SIGSTOP)
-        time.sleep(8.0)
+        time.sleep(6.0)  # longer than REPLACED_SECONDS
         run.process.send_signal(signal.SIGCONT)
-        time.sleep(4.0)
+        time.sleep(3.0)  # longer than the probes' period and a turn: what it would do wrong it would have done
     assert running_members(run.run_dir) == members
     assert run.job_status.failures == []
 

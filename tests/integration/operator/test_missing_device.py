@@ -44,15 +44,6 @@ def test_a_run_that_says_fail_fails_with_the_reason(local_run: Callable[..., Loc
     assert "Traceback" not in run.output + run.logs()
 
 
-def test_nothing_asked_for_and_nothing_there_is_no_matter(local_run: Callable[..., LocalRun]) -> None:
-    run = local_run(*ENDLESS, environment=NO_GPU)
-    run.until_learning(20)
-    assert run.status("learner")["device"] == "cpu"
-    assert run.interrupt() == 130
-    assert "accelerator" not in run.output
-    assert "WARNING" not in (run.run_dir / "logs" / "learner.log").read_text()
-
-
 @pytest.mark.parametrize("said", ["the option", "the environment"])
 def test_a_pod_ends_with_the_reason_where_nothing_is_said(tmp_path: Path, said: str) -> None:
     manifest = (EXAMPLES / "cartpole-apex.yaml").read_text().replace(

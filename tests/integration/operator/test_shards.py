@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.local_run import ENDLESS, LocalRun
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.long]
 TWO_SHARDS = ["--set", "spec.replay.shards=2", "--set", "spec.actors.replicas=2"]
 
 

@@ -27,7 +27,7 @@ SMALLER = (
     "spec.evaluator.episodes=2",
 )
 """Of the quickstart's run, whose policy the page is about: one that has learned nothing yet, and one verdict on it."""
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.long]
 
 
 def commands(page: Path) -> Iterator[list[str]]:

@@ -17,7 +17,9 @@ from rljob.checkpoints.files import stored
 from rljob.checkpoints.names import order
 from rljob_operator.local.job_view import running_members
 
+from tests.support import slow_game
 from tests.support.local_run import ENDLESS, LocalRun
+from tests.support.paths import IMPORTABLE
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -38,9 +40,10 @@ def test_a_learner_that_the_network_reaches_takes_requests_of_its_own_job_only(
 
 
 def test_a_run_is_suspended_and_goes_on_where_it_was(local_run: Callable[..., LocalRun]) -> None:
-    run = local_run(*ENDLESS)
+    fixed = ("--set", "spec.autoscaling.mode=Disabled", "--set", "spec.actors.replicas=1")
+    run = local_run(*ENDLESS, *fixed, job=slow_game.JOB, environment=IMPORTABLE)
     folder = str(run.run_dir)
-    run.until_learning(200)
+    run.until_learning(50)
 
     code, printed = run.verb("checkpoint", folder, "--wait")
     assert code == 0, printed
@@ -55,7 +58,7 @@ def test_a_run_is_suspended_and_goes_on_where_it_was(local_run: Callable[..., Lo
     assert checkpoint is not None
     newest = stored(run.run_dir / "checkpoints")[0].name
     assert order(newest) == (1, checkpoint.step)
-    assert checkpoint.step >= 200
+    assert checkpoint.step >= 50
     ledger = run.final("replay-0")
     active = run.job_status.active_seconds
     assert run.verb("checkpoint", folder)[0] == 2
@@ -74,7 +77,7 @@ def test_a_run_is_suspended_and_goes_on_where_it_was(local_run: Callable[..., Lo
     assert first >= checkpoint.step
     assert f"resumed from {newest}" in (run.run_dir / "logs" / "learner.log").read_text()
     run.until(lambda: run.job_status.is_true("Ready"), 60, "Ready")
-    run.until_learning(checkpoint.step + 100)
+    run.until_learning(checkpoint.step + 30)
     since = run.job_status.active_seconds - active
     assert since <= time.monotonic() - resumed + 2, "time in suspension, five seconds and more, is not active"
     points = [json.loads(line) for line in (run.run_dir / "metrics.jsonl").read_text().splitlines()]
@@ -106,7 +109,7 @@ def assert_the_screens_tell_the_truth(run: LocalRun) -> None:
     heading, row = printed.splitlines()
     columns = ["NAME", "STATE", "ACTORS", "DEPTH", "STEPS/S", "RETURN", "LAG", "PROGRESS", "DURATION", "AGE"]
     assert heading.split() == columns
-    assert row.split()[:3] == ["cartpole-apex", "Running", "1/1"]
+    assert row.split()[:3] == ["slow-game", "Running", "1/1"]
     code, printed = run.verb("get", folder, "-o", "json")
     stored = json.loads(printed)
     assert stored["kind"] == "RLJob"

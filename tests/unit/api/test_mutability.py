@@ -67,10 +67,9 @@ def base_of(place: Place) -> dict[str, Any]:
 
 def with_value(place: Place, value: Any) -> dict[str, Any] | None:
     """A job with ``value`` at ``place``, as an API server stores it; None where it is not allowed there."""
-    new = copy.deepcopy(base_of(place))
-    node = new["spec"]
-    for step in place.steps[:-1]:
-        node = node[step.alias]
+    new = node = dict(base_of(place))
+    for name in ("spec", *(step.alias for step in place.steps[:-1])):
+        node[name] = node = dict(node[name])  # the rest is shared: a copy of all takes half of this test's time
     if value is ABSENT:
         node.pop(place.steps[-1].alias, None)
     else:

@@ -155,7 +155,7 @@ def named(path: str) -> bool:
 CHANGED = st.sampled_from(sorted(set(FIELDS) - {"preset"})).flatmap(lambda path: st.tuples(st.just(path), legal(path)))
 
 
-@settings(max_examples=500)
+@settings(max_examples=200)
 @given(st.sampled_from(sorted(PRESETS)), CHANGED)
 def test_a_preset_with_any_one_field_changed_is_a_job_or_says_what_to_change(
     preset: str, change: tuple[str, Any]

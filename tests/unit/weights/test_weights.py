@@ -90,7 +90,8 @@ def test_clients_get_the_latest_and_then_only_news(server: WeightServer, endpoin
     assert client.wait(0.2) is None  # nothing published yet
     for version in (1, 2, 3):
         server.publish(network(version), version, 1, {"updates": 10 * version})
-    fresh = client.wait(60.0)
+    while (fresh := client.wait(60.0)) is not None and fresh.version < 3:
+        pass  # it had asked before the last was published
     assert fresh is not None
     assert (fresh.version, fresh.epoch, fresh.meta["updates"]) == (3, 1, 30)
     own = network(9)

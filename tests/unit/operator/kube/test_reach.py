@@ -61,7 +61,7 @@ def test_what_is_no_answer(monkeypatch: pytest.MonkeyPatch, answer: Any, words: 
     monkeypatch.setattr(reach, "LARGEST_BYTES", 1000)
 
     async def story() -> None:
-        seconds = 0.3 if "nothing was heard" in words else 30.0
+        seconds = 0.3 if "has not answered" in words else 30.0
         async with served(answer) as (_, client):
             way = PodsProxy(client, timeout_seconds=seconds)
             with pytest.raises(NoAnswer, match=words):
