@@ -1,4 +1,4 @@
-"""What a role gets from whoever starts it, be it as a process or as a pod: variables of its environment, and time to leave."""
+"""What a role is given at its start, be it as a process or as a pod: variables of its environment, and time to leave."""
 
 from __future__ import annotations
 

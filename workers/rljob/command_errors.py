@@ -53,7 +53,7 @@ def one_line_errors(configuration_exit: int = EXIT_INVALID) -> Iterator[None]:
         raise
     except SystemExit as end:
         where = authors_line(end)
-        if where:  # a plug-in that ends its process, as an example's main does: nobody would know why
+        if where:  # a plug-in that ends its process, as an example's main does: else the reason would be lost
             _fail(f"{where}SystemExit: {end.code}", EXIT_FAILURE)
         raise
     except CommandRefused as error:

@@ -1,11 +1,11 @@
-"""The one way to run a thread in this house: it has a name, and whoever started it hears of its end.
+"""The one way to run a thread in this program: it has a name, and the thread that started it hears of its end.
 
 A thread that dies silently leaves a role that looks alive and does half of its work. So a role's threads are of three kinds:
 
 - `SupervisedThread`: what the role can't do without. Its failure is kept and raised, with the thread's name, in the thread that
   started it, at the latest in the next turn of that thread's loop (every role's loop gives a sign of life each turn,
   `TelemetryServer.beat`, which asks `check_threads`). So the role ends, with the reason as its last words.
-- `start_contained`: work for somebody who can be told that it failed, such as one client of a status page. A failure
+- `start_contained`: work for a client that can be told that it failed, such as one of a status page. A failure
   costs that piece of work and is a line of the log.
 - `concurrent.futures`: parts of a computation whose results the caller waits for at once; it raises where they are waited for.
 
@@ -39,7 +39,8 @@ class SupervisedThread:
     """``body`` on a daemon thread called ``name``, begun by ``start``.
 
     Raising ends it too early; so does returning before ``until`` is set, where that is given. ``ended`` is called on the thread
-    when either has happened, to wake whoever waits for its work; it must not raise. ``close`` is for whoever called ``start``.
+    when either has happened, to wake the thread that waits for its work; it must not raise. The caller
+    of ``start`` calls ``close``.
     """
 
     def __init__(

@@ -116,7 +116,7 @@ class ReconcileContext:
         return found
 
     def failed(self, *roles: Role) -> list[Member]:
-        """Members of ``roles`` (of all, without any) that have ended and nobody had asked them to."""
+        """Members of ``roles`` (of all, without any) that have ended without having been asked to."""
         return [m for role in roles or _ROLES for m in self.groups[role][Phase.EXITED] if not m.asked]
 
     def count(self, role: Role, phase: Phase) -> int:
@@ -168,7 +168,7 @@ class ReconcileContext:
         return 0.0 if moment is None else max(0.0, self.now - moment)
 
     def watched_for(self, moment: float | None) -> float:
-        """Seconds since ``moment`` in which somebody watched without a gap, up to now."""
+        """Seconds since ``moment`` in which the controller watched without a gap, up to now."""
         return 0.0 if moment is None else self.since(max(moment, self.memory.watched_since or 0.0))
 
     def active_seconds(self) -> float:

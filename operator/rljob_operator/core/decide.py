@@ -185,8 +185,8 @@ def _apply_rules(context: ReconcileContext, now: Mode) -> ReconcileContext:
 
 
 def _after_the_end(context: ReconcileContext) -> Decision:
-    """A job that is Complete or Failed: its status never changes again, save that a later generation was seen, for whoever waits
-    for that; nothing starts, and what is left goes in its time."""
+    """A job that is Complete or Failed. Its status changes no more, except that it notes later generations, as clients may wait
+    for them; nothing starts, and what is left goes in its time."""
     left = lifecycle.ttl_seconds_left(context)
     return Decision(
         status=_as_before_if_equal(
@@ -212,5 +212,5 @@ def _outcome(context: ReconcileContext, now: Mode) -> Outcome | None:
 
 
 def _as_before_if_equal(before: RLJobStatus, after: RLJobStatus) -> RLJobStatus:
-    """The very object where nothing changed, so that nobody writes what is there already."""
+    """The very object where nothing changed, so that an equal status is not written again."""
     return before if after is before or after == before else after

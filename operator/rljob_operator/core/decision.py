@@ -28,7 +28,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something that has happened, in a sentence; ``warning``: somebody should look at it."""
+    """Something that has happened, in a sentence; ``warning``: a person should look at it."""
 
     text: str
     warning: bool = False

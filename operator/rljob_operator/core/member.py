@@ -54,7 +54,7 @@ class Member:
         disrupted: why the surroundings took the member away (a node's drain, a spot notice, eviction); empty otherwise.
         pod_conditions: (type, status) of its pod's conditions, for failurePolicy's onPodConditions.
         waiting: why a STARTING member does not come up (UNSCHEDULABLE, IMAGE_PULL_FAILED), or why one that should start can't be
-            made (QUOTA_EXCEEDED, POD_TEMPLATE_REJECTED and the like); None where it simply starts, or nobody has a word for it.
+            made (QUOTA_EXCEEDED, POD_TEMPLATE_REJECTED and the like); None where it simply starts, or no reason is known.
         waiting_message: the same in the words of who said it.
         held: it is not to be started now: it was refused, and is tried again later.
         placed: whether there is a place for it to run, on a cluster a node.
@@ -65,7 +65,7 @@ class Member:
         silent_seconds: for how long a READY member has not answered as it should, or a STARTING one has not announced itself, in
             time in which it was listened to; 0 where it answers. ``silent_because`` says how it fails to.
         hung: of an EXITED member, that it was ended because it did not answer.
-        deleted: somebody, perhaps the controller, has asked for the removal of what remains of it.
+        deleted: the controller or another client has asked for the removal of what remains of it.
         pod_name, node_name: for the status.
     """
 
@@ -101,7 +101,7 @@ class Member:
 
     @property
     def failed(self) -> bool:
-        """Whether it has ended and nobody had asked it to."""
+        """Whether it has ended without having been asked to."""
         return self.phase is Phase.EXITED and not self.asked
 
 

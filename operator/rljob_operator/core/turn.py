@@ -35,7 +35,7 @@ class StatusWrite(StrEnum):
     WHEN_DUE = "WhenDue"
     """It differs in progress alone, which the next turn would find out again."""
     SELDOM = "Seldom"
-    """It differs in nothing but the time that has passed: a job waits, or nothing is heard of it, and somebody has looked."""
+    """It differs in nothing but the time that has passed: a job waits, or nothing is heard of it, and it was reconciled."""
     NONE = "None"
     """It is the one that is stored."""
 

@@ -17,7 +17,7 @@ BLOCKS: dict[str, tuple[Where, ...]] = {
     "rljob-operator.rulesOfCluster": ("Cluster", "QueueCluster"),
     "rljob-operator.rulesOfOperator": ("Operator",),
 }
-"""Names of the templates; what stands for `Outside` is granted to nobody who runs in a pod."""
+"""Names of the templates; what stands for `Outside` is granted to no pod."""
 
 
 def rules_template() -> str:

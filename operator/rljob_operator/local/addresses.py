@@ -57,7 +57,7 @@ class Addresses:
 
 
 def _recorded(record: Path) -> Path | None:
-    """The folder of an earlier controller if it is still there and nobody else's; in a shared /tmp a name can be taken."""
+    """The folder of an earlier controller if it is still there and this user's; in a shared /tmp a name can be taken."""
     try:
         folder = Path(json.loads(record.read_text())["folder"])
         found = folder.lstat()

@@ -12,10 +12,10 @@ from typing import Final
 from rljob_operator.core.member import Role
 
 _NICENESS: Final = {Role.LEARNER: 4, Role.ACTOR: 6}
-"""Added to the controller's own. Whoever is waited for goes first: a verdict may end the run, and a learner that has data is not
-to be held up by actors that make more. Not by so much that an actor could not start, or send its last steps and leave, in
-time: where all three want the same cores, the evaluator has 60 %, the learner 25 and the actors 16. On a cluster each pod
-has cores of its own."""
+"""Added to the controller's own. The process that is waited for goes first: a verdict may end the run, and a learner that has
+data is not to be held up by actors that make more. Not by so much that an actor could not start, or send its last steps and
+leave, in time: where all three want the same cores, the evaluator has 60 %, the learner 25 and the actors 16. On a cluster each
+pod has cores of its own."""
 
 _LOWEST: Final = 19
 _TRIES: Final = 10

@@ -161,7 +161,7 @@ class RoleProcess:
         self._note(phase=Phase.DRAINING, since=self._now(), asked=True, kill_at=time.monotonic() + grace_seconds)
 
     def end_hung(self) -> None:
-        """End a process that does not answer; even one that is stopped ends so. It is an end that nobody asked for."""
+        """End a process that does not answer; even one that is stopped ends so. It counts as an unexpected end."""
         if self._identity is not None:
             self._identity.send(signal.SIGKILL)
             if not self._record.hung:

@@ -1,4 +1,4 @@
-"""``status.json``: the job's status for whoever looks, and the controller's own memory through its death."""
+"""``status.json``: the job's status for its readers, and the controller's own memory, which outlives its process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rljob.api.status import RLJobStatus
 from rljob_operator.local.run_folder import STATUS_FILE, write_json
 
 WRITE_SECONDS = 1.0
-"""Changes that nobody has to act on are written at most this often."""
+"""Changes that no reader has to act on are written at most this often."""
 
 
 class StatusFile:
@@ -25,7 +25,7 @@ class StatusFile:
         self.problem = ""
 
     def load(self) -> RLJobStatus | None:
-        """What the controller before wrote; None where there is no file, or one that nobody can read."""
+        """What the controller before wrote; None where there is no file, or one that can't be read."""
         self.problem = ""
         try:
             return RLJobStatus.model_validate(json.loads(self._path.read_bytes()), by_alias=True, by_name=False)

@@ -1,5 +1,5 @@
 """Asks members, one task for each that is up, in one event loop: a learner how it is, and for checkpoints, others whether they
-are alive, as a kubelet does. A member that does not answer holds up nobody but itself.
+are alive, as a kubelet does. A member that does not answer holds up no other.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ class Poll(Generic[Key]):
         self._answers.pop(key, None)
 
     async def close(self) -> None:
-        """Ask nobody any more."""
+        """Stop asking."""
         tasks = [asked.task for known in self._asked.values() for asked in known.values()]
         for key in list(self._asked):
             self.follow(key, ())

@@ -18,7 +18,7 @@ def events(
 ) -> None:
     """Show the events of a cluster's job, its pods and its volume claims, the newest last.
 
-    A cluster keeps them for about an hour. Nobody records any of a run on this machine.
+    A cluster keeps them for about an hour. None are recorded of a run on this machine.
 
     Example:
 

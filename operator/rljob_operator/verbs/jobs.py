@@ -22,7 +22,7 @@ class Job(Protocol):
 
     @property
     def pause_seconds(self) -> float:
-        """How long whoever waits lets pass between two looks."""
+        """How long a verb that waits lets pass between two looks."""
         ...
 
     def command(self, verb: str) -> str:
@@ -67,7 +67,7 @@ class Jobs(Protocol):
     """All jobs of one place."""
 
     def chosen(self, name: str | None) -> Job:
-        """The job of that name; without one the job that nobody needs to name here."""
+        """The job of that name; without one the job that is meant here, such as the only one."""
         ...
 
     def shown(self, name: str | None, everything: bool, *, figures: bool) -> Listing:

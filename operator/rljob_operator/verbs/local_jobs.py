@@ -133,7 +133,7 @@ class LocalJob:
         return chosen
 
     def events(self) -> Sequence[EventView]:
-        """See `Job`: nobody records them here."""
+        """See `Job`: none are recorded here."""
         raise UsageError(
             f"events are recorded on a cluster alone (-n NAMESPACE); of a run on this machine `{self.command('why')}` has the "
             f"conditions and the last failures, and `{self.command('logs')}` what its roles wrote"

@@ -19,7 +19,7 @@ RIGHTS_PAGE = "docs/running-on-kubernetes.md#rights"
 def in_words(server: str, verb: str, resource: str, namespace: str | None) -> Iterator[None]:
     """Turn the refusal of ``verb`` on ``resource`` in a namespace (None: in all) into a `UsageError`.
 
-    A `NotFound` that names an object goes on to whoever knows what else there is.
+    A `NotFound` that names an object is passed on to the caller, which knows what else there is.
     """
     try:
         yield

@@ -176,7 +176,7 @@ def _control(
 
 
 def _while_there_is_a_terminal(report: Callable[[Turn], None]) -> Callable[[Turn], None]:
-    """``report`` until the terminal is gone (SIGHUP): the job must still be drained when nobody can watch."""
+    """``report`` until the terminal is gone (SIGHUP): the job must still be drained when nothing can be shown."""
     gone = False
 
     def guarded(turn: Turn) -> None:
@@ -282,5 +282,5 @@ class _Notices:
 
 
 def _say(console: Console, text: str) -> None:
-    with contextlib.suppress(OSError):  # the terminal is gone, and with it whoever would read this
+    with contextlib.suppress(OSError):  # the terminal is gone, and with it the reader
         console.print(text, highlight=False, markup=False, soft_wrap=True)

@@ -12,7 +12,7 @@ from rljob_operator.view.words import age
 
 _FINE = {"ScalingLimited": "False", "Suspended": "False", "FailureTarget": "False", "Failed": "False"}
 _AS_WANTED = ("PodsStopped", "Suspended", "SessionEnded", "Finishing")
-"""Reasons of conditions that are False because somebody wanted that, or because the job is over."""
+"""Reasons of conditions that are False because a user wanted that, or because the job is over."""
 
 
 def why(run: JobView) -> list[str]:

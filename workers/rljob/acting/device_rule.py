@@ -97,7 +97,7 @@ def rule_of(algorithm: AnyAlgorithm, device: torch.device, seed: int) -> DeviceR
     """How ``algorithm`` acts on ``device``, with draws that follow from ``seed``."""
     own = type(algorithm)
     generator = torch.Generator(device).manual_seed(seed)
-    # Only where nobody has written these methods anew: a subclass may decide otherwise on the same outputs.
+    # Only where no subclass overrides these methods: it may decide otherwise on the same outputs.
     if (own.decide, own.state_values) == (ActionValueAlgorithm.decide, ActionValueAlgorithm.state_values):
         return EpsilonGreedy(generator)
     if (own.decide, own.state_values) == (IMPALA.decide, IMPALA.state_values):

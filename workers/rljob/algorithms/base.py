@@ -90,7 +90,7 @@ class Algorithm(ABC, Generic[P, Network]):
 
     @abstractmethod
     def random_decision(self, num_envs: int, num_actions: int, generator: RandomNumbers) -> Decision:
-        """What an actor without weights does; values that nobody knows are NaN."""
+        """What an actor without weights does; unknown values are NaN."""
 
     @abstractmethod
     def state_values(self, outputs: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -133,7 +133,7 @@ class LossResult(NamedTuple):
     td_abs: float32 [B], detached; the absolute temporal-difference errors that new priorities are made of. None where there is
     no replay.
     divergence: detached scalar, the mean divergence in nats from the policy that acted; what an adaptive learning rate follows.
-    None where nobody asks for it.
+    None where it is not asked for.
     """
 
     value: Tensor

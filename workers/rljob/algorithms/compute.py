@@ -138,7 +138,7 @@ def fastest(
 def native_bf16(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
     """Whether this processor multiplies bf16 numbers in hardware (AVX-512 BF16 or AMX) and torch may let it.
 
-    False where nobody can tell, and where ``ATEN_CPU_CAPABILITY`` holds torch to older instructions.
+    False where that is unknown, and where ``ATEN_CPU_CAPABILITY`` holds torch to older instructions.
     """
     if torch.backends.cpu.get_cpu_capability() in ("DEFAULT", "AVX2"):
         return False

@@ -50,7 +50,7 @@ def check_learning(trial: Trial, net: FrameNetwork) -> None:
 
 
 def _metrics(trial: Trial, found: Any) -> None:
-    """Those that are declared, and no others: nobody would see them."""
+    """The metrics that are declared, and no others: those would not be shown."""
     declared = trial.method.metrics
     trial.expect("loss: metrics", isinstance(found, Mapping), "a dict of metrics by name", found)
     names = f"metrics {', '.join(declared)}" if declared else "no metrics"

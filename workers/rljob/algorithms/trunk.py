@@ -135,7 +135,7 @@ class FrameNetwork(nn.Module):
 
     @property
     def _first(self) -> nn.Conv2d:
-        """The convolution that sees the frames. Whoever follows a network looks at all of its attributes: torch.jit does."""
+        """The convolution that sees the frames. What traces a network reads all of its attributes: torch.jit does."""
         first = self.convolutions[0] if self.convolutions else None
         if not isinstance(first, nn.Conv2d):
             raise AttributeError("the first layer of this network is no convolution")

@@ -30,7 +30,7 @@ from rljob.api.status_document import (
 _LARGEST = 1e15
 """Beyond any run; a larger figure is garbage."""
 _LONGEST_TEXT = 2000
-"""Characters; a condition's message may have more, but nobody reads them."""
+"""Characters; a condition's message may have more, but more is not read."""
 
 _amount, _count, _share = within(0.0, _LARGEST), within(0, _LARGEST, whole), within(0.0, 1.0)
 _score = within(-_LARGEST, _LARGEST)
@@ -180,10 +180,10 @@ class LearnerStatus(Document):
     """
 
     taken_seconds: float = 0.0
-    """When it was asked for, Unix seconds by the clock of whoever asked; not in the document."""
+    """When it was asked for, Unix seconds by the clock of the process that asked; not in the document."""
     update_figures: Mapping[str, float] = field(default_factory=dict)
     """What an update reports, ``loss`` among it, by names of the algorithm's own. They stand in the document beside the other
-    figures; nobody but the record of a run reads them there."""
+    figures; only the record of a run reads them there."""
 
     role: str = wire(text, default="learner")
     state: str = wire(text, default="")

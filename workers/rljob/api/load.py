@@ -118,7 +118,7 @@ def _given(document: Mapping[str, Any]) -> dict[str, Any]:
     given = {key: value for key, value in document.items() if key != "status"}
     metadata = given.get("metadata")
     if isinstance(metadata, Mapping):
-        # What a server has taken has no misspelt field, and may have some that nobody knew when this was written.
+        # What a server has taken has no misspelt field, and may have some that were unknown when this was written.
         passed_over = metadata.keys() - Metadata.model_fields if "uid" in metadata else _OF_SERVERS
         kept = {key: value for key, value in metadata.items() if key not in passed_over and value != ""}
         given["metadata"] = kept

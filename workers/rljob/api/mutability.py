@@ -1,7 +1,7 @@
 """What of a stored job may change, and when: a mark on a field of the types, from which the rules of a change are made.
 
 A mark counts for its field and for all below it, save what is marked there as never changing. What has none, and lies below none,
-never changes: a new field is immutable until somebody has seen to it that a change of it takes effect.
+never changes: a new field is immutable until code makes a change of it take effect, and marks it.
 """
 
 from __future__ import annotations

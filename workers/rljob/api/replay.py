@@ -47,7 +47,7 @@ class Persistence(APIModel):
 
 
 class ExternalRedis(APIModel):
-    """A Redis that somebody else runs, for all shards."""
+    """A Redis of the user's own, for all shards."""
 
     url: Annotated[
         str, Text(512, "redis://HOST:PORT, rediss:// or unix:///PATH, without a user", r"^(rediss?|unix)://[^@?\s]+$")

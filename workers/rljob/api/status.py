@@ -168,9 +168,9 @@ class ProgressStatus(StatusModel):
     eval_return: Annotated[float, DecimalText()] | None = None
     """Mean return of the newest full evaluation."""
     percent: Annotated[int, Integer(0, 100)] | None = None
-    """Share of the way to the success policy; unset where nobody can know."""
+    """Share of the way to the success policy; unset where it can't be known."""
     estimated_seconds_remaining: Count | None = None
-    """Time to go at the present rate; unset where nobody can know."""
+    """Time to go at the present rate; unset where it can't be known."""
     queue_fill_percent: Annotated[int, Integer(0, 100)] | None = None
     """Fill of the learner's queue when this was written: 0, the learner starves; 100, the actors are blocked. Unset where
     the learner did not say."""
@@ -205,7 +205,7 @@ class AdmissionStatus(StatusModel):
 
 
 class Failure(StatusModel):
-    """One end of a member that nobody asked for."""
+    """One unexpected end of a member."""
 
     time: Timestamp
     """When it was seen."""
@@ -256,7 +256,7 @@ class RLJobStatus(StatusModel):
     admission: AdmissionStatus | None = None
     """What the queue has admitted."""
     failures: list[Failure] = Field(default_factory=list, max_length=MAX_FAILURES)
-    """The last ends that nobody asked for, oldest first."""
+    """The last unexpected ends of members, oldest first."""
     conditions: list[Condition] = Field(default_factory=list, max_length=24)
     """What holds and why; find them by type."""
     controller: Annotated[ControllerMemory, Opaque()] = Field(default_factory=ControllerMemory)

@@ -45,7 +45,7 @@ _CALLED_HERE: Mapping[tuple[Location, str], str] = {
 _LONGEST_EXAMPLE = 60
 _WORDS = {
     ALLOWED: "{allowed}",
-    "value_error": "{error}",  # in the words of whoever wrote the check
+    "value_error": "{error}",  # in the words of the check that raised it
     "assertion_error": "{error}",
     "bool_type": "allowed: true or false",
     "bool_parsing": "allowed: true or false",

@@ -240,7 +240,7 @@ class QuantityText:
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """A mark of a section whose fields are nobody else's matter: the cluster's schema does not describe them."""
+    """A mark of a section whose fields only the controller reads: the cluster's schema does not describe them."""
 
 
 def plain_number(value: Any) -> Any:

@@ -151,7 +151,7 @@ class Bucket:
             raise StorageProblem(self._sentence(str(error), what)) from None
 
     def _sentence(self, text: str, what: str) -> str:
-        """What an error means. Its own text holds what the server was sent and said of it, and is passed on to nobody."""
+        """What an error means. Its own text holds what the server was sent and what it answered, and is not passed on."""
         server = self._endpoint() or "AWS"
         code_found = re.search(r"<Code>([A-Za-z0-9]{1,80})</Code>", text)
         status_found = re.search(r"status code: ([0-9]{3})", text)

@@ -19,7 +19,7 @@ from rljob.checkpoints.on_disk import Folder
 class Place(Protocol):
     """Holds the checkpoints of one run by name, each a manifest and a file of tensors.
 
-    Whatever its medium, it promises that a checkpoint is whole or not there at all: for whoever looks while it is written, and
+    Whatever its medium, it promises that a checkpoint is whole or not there at all: for a reader while it is written, and
     after a write or a removal that was cut off anywhere. Every method raises `StorageProblem` where the place cannot be asked.
     """
 
@@ -49,7 +49,7 @@ class Place(Protocol):
         """Remove what interrupted writes left behind."""
 
     def create(self, name: str) -> bool:
-        """Put an empty mark there; False where somebody else has. Raises CheckpointProblem where this user may write nothing."""
+        """Put an empty mark there; False where there is one. Raises CheckpointProblem where this user may write nothing."""
 
 
 _S3 = "s3://"

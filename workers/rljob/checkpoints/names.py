@@ -19,8 +19,8 @@ class CheckpointProblem(ValueError):
 
 
 class StorageProblem(Exception):
-    """A place of checkpoints that cannot be looked into: it says nothing of whether there are any, so nobody may begin anew for
-    it. The message is one sentence without credentials."""
+    """A place of checkpoints that cannot be looked into: it says nothing of whether there are any, so no learner may begin anew
+    because of it. The message is one sentence without credentials."""
 
 
 class StorageNotInstalled(StorageProblem):

@@ -105,7 +105,7 @@ class Folder:
             shutil.rmtree(aside, ignore_errors=True)
 
     def _aside(self, path: Path) -> Path:
-        """The checkpoint under a name that nobody takes for one."""
+        """The checkpoint under a name that is not taken for one."""
         return path.rename(path.with_name(f".{path.name}.{secrets.token_hex(4)}.old{_UNFINISHED}"))
 
 

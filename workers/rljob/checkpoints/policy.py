@@ -1,4 +1,4 @@
-"""A trained policy as a checkpoint holds it: saved by the learner, loaded by whoever wants to score or watch it."""
+"""A trained policy as a checkpoint holds it: saved by the learner, loaded by the commands that score or show it."""
 
 from __future__ import annotations
 

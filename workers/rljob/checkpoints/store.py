@@ -2,7 +2,7 @@
 
 ``epoch-<epoch>-step-<updates>/``, one life of a learner an epoch, and ``best/`` with the weights of the best verdict; in the run
 folder's ``checkpoints/`` or in a bucket. The newest is that of the latest epoch, whatever its number of updates, so a learner
-that was given up and still writes takes nobody's place. Nothing in a checkpoint is executable: no pickle.
+that was given up and still writes takes the place of no other. Nothing in a checkpoint is executable: no pickle.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def latest_valid(directory: Location) -> Checkpoint | None:
 
 
 def claim_epoch(directory: Location, above: int = 0) -> int:
-    """Take the next epoch for a learner that begins: later than ``above`` and than any that is known there, and nobody else's.
+    """Take the next epoch for a learner that begins: later than ``above`` and than any known there, and no other learner's.
 
     Raises StorageProblem, and CheckpointProblem where this user may not write there.
     """

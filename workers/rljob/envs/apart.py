@@ -111,7 +111,7 @@ def _answer(what: str, call: Callable[[], T], slow_seconds: float) -> tuple[tupl
 
 
 def _call_and_answer(to: Connection, what: str, call: Callable[[], object], slow_seconds: float) -> None:
-    os.setpgid(0, 0)  # whoever waits ends all that is begun here, and Ctrl-C is for him
+    os.setpgid(0, 0)  # the waiting process ends all that is begun here, and Ctrl-C is for it
     os.dup2(2, 1)
     faulthandler.enable(all_threads=False)
     caller = threading.current_thread().ident or 0

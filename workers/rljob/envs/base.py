@@ -2,7 +2,7 @@
 
 One rule for the end of an episode (Gymnasium calls it SAME_STEP): the step that ends an episode returns the first
 observation of the next one in ``observation`` and the last one of the old in ``final_observation``. Every step of every
-environment is therefore a real transition; there are no dummy steps that somebody has to remember to mask.
+environment is therefore a real transition; there are no dummy steps that a caller must remember to mask.
 """
 
 from __future__ import annotations

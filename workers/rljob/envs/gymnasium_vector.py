@@ -32,7 +32,7 @@ RowReset = Callable[[VectorEnv[Any, Any, Any], NDArray[np.bool_], Any], Any]
 
 
 def row_reset(env: VectorEnv[Any, Any, Any]) -> RowReset | None:
-    """How to reset single rows of ``env``, or None if nobody knows."""
+    """How to reset single rows of ``env``, or None if that is unknown."""
     if env.metadata.get("autoreset_mode") == AutoresetMode.DISABLED:
         return _by_mask
     if type(env.unwrapped) is CartPoleVectorEnv:

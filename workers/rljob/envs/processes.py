@@ -55,7 +55,7 @@ class ProcessVector(AsyncVectorEnv):
         except Exception as error:  # noqa: BLE001 (workers that were begun have to end)
             self._fail(error)
 
-        # Where nobody closes this, too: Python waits at its end for processes that are no daemons.
+        # Also where this is never closed: Python waits at its end for processes that are no daemons.
         util.Finalize(self, _end, (self.processes, self.parent_pipes), exitpriority=0)
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
@@ -123,7 +123,7 @@ def _end(processes: Sequence[BaseProcess], pipes: Sequence[Connection[Any, Any] 
 
 
 def _work(seed: int, index: int, *arguments: Any) -> None:
-    """Gymnasium's worker, which tells nobody why it could not make its environment."""
+    """Gymnasium's worker, which by itself does not tell why it could not make its environment."""
     # Ctrl-C reaches the whole process group; only the owner decides when workers end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     seed_generators(seed + index)

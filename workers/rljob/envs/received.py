@@ -1,4 +1,4 @@
-"""What an environment of somebody else's gives, taken over where it is given: copied, checked, and nothing that nobody reads."""
+"""What an environment of a user's gives, taken over where it is given: copied, checked, and nothing that is not read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Received(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Copy ``index`` of an environment; stands right around it, below every wrapper of ours.
 
     An observation is a copy in the type of ``frame``, for authors write into one buffer; infos stay behind, for they are of any
-    type and nobody reads them. A seed is one for this process's generators, too, for authors draw from them. Whatever goes wrong,
+    type and are not read. A seed is one for this process's generators, too, for authors draw from them. Whatever goes wrong,
     an observation of another shape or with what is no finite number included, is an EnvironmentProblem that says in which of the
     copies.
     """

@@ -16,9 +16,9 @@ def seed_of(*whose: int | str) -> int:
 
 
 def seed_generators(seed: int) -> None:
-    """Seed the generators that this process has for whoever brings none, as many environments do: those of Python, NumPy and,
-    where it is loaded, torch."""
+    """Seed this process's generators, which many environments use instead of their own: those of Python, NumPy and, where it is
+    loaded, torch."""
     random.seed(seed)
-    np.random.seed(seed % 2**32)  # whoever calls reset may give it a longer one
+    np.random.seed(seed % 2**32)  # callers of reset may give it a longer one
     if torch := sys.modules.get("torch"):
         torch.manual_seed(seed)

@@ -83,7 +83,7 @@ def clips_rewards(environment_id: str, parameters: EnvironmentParameters) -> boo
 
 
 def named_authors(target: Target) -> None:
-    """Have errors in this process name the lines of whoever wrote ``target``."""
+    """Have errors in this process name the lines of the author of ``target``."""
     if isinstance(target, UserFactory):
         by_a_user(getattr(target.make, "__module__", None) or "")
     elif isinstance(target, RegisteredEnvironment):

@@ -29,7 +29,7 @@ ROWS: Final = 16
 
 
 class _Nobody:
-    """Takes the place of a game in a row that nobody needs."""
+    """Takes the place of a game in a row that is not needed."""
 
     def __init__(self) -> None:
         self.random = np.random.default_rng(0)
@@ -63,8 +63,8 @@ _BY_ROM = {"pong": 21.0}
 
 
 def best_possible_return(environment_id: str, made: gymnasium.Env[Any, Any]) -> float | None:
-    """An upper bound on the return of one game of ``environment_id``, which was ``made`` as the job says, or None where nobody
-    vouches for one.
+    """An upper bound on the return of one game of ``environment_id``, which was ``made`` as the job says, or None where none
+    is known.
 
     Gymnasium's CartPole pays 1 a step up to its step limit; a sparser reward option pays less, never more.
     """
@@ -91,7 +91,7 @@ class Player:
     environments, as many as can be made: ``close`` gives them up. Raises EnvironmentProblem where there is not one.
 
     epsilon: share of random moves, None for the one that the policy's parameters give. ``best_possible``: the most that one game
-    can bring, None where nobody knows.
+    can bring, None where it is unknown.
     """
 
     def __init__(self, policy: PolicyIdentity, places: int, epsilon: float | None = None) -> None:

@@ -1,9 +1,9 @@
 """Several processes that play the games of one evaluation: emulators hold Python's lock, so threads would not do.
 
-Game g depends on the weights, the seed and g alone, so it does not matter who plays it. This process deals the games in their
-order, to whoever has a free place; it plays too, and looks for what the others have finished between its own steps. A helper
-is told (round, weights, seed) when an evaluation begins, then the number of each game that it is dealt; it answers (round, game,
-its failures so far) for each game that ended, or (round, the exception that ended it, 0).
+Game g depends on the weights, the seed and g alone, so it does not matter which process plays it. This process deals the
+games in their order, to processes that have a free place. It plays too, and between its own steps takes what the others have
+finished. A helper is told (round, weights, seed) when an evaluation begins, then the number of each game that it is dealt; it
+answers (round, game, its failures so far) for each game that ended, or (round, the exception that ended it, 0).
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Players:
             theirs.close()
             self._helpers.append(ours)
             self._processes.append(process)
-        # Where nobody closes this, too: Python waits at its end for processes that are no daemons.
+        # Also where this is never closed: Python waits at its end for processes that are no daemons.
         self._end_helpers = util.Finalize(self, _end, (self._helpers, self._processes), exitpriority=0)
         self._own = Player(policy, places, epsilon)
         self._places = places
@@ -93,8 +93,8 @@ class Players:
     def play(
         self, weights: Weights, games: Sequence[int], seed: int, each_step: Callable[[], None]
     ) -> Generator[Played, None, None]:
-        """The ``games`` (their numbers), each as it ends. ``each_step`` is called often and may raise to leave; whoever stops
-        asking may close the iterator, and the others stop playing. Raises ``PlayerLost``, and what a player raises."""
+        """The ``games`` (their numbers), each as it ends. ``each_step`` is called often and may raise to leave; a caller that
+        wants no more games may close the iterator, and the helpers stop. Raises ``PlayerLost``, and what a player raises."""
         self._round += 1
         to_come, last_end = deque(games), time.monotonic()
         self._own.begin(weights, seed)

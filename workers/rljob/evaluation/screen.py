@@ -39,7 +39,7 @@ def hopeless(
 ) -> Sequence[Played] | None:
     """The games by which an evaluation of ``episodes`` games is given up now, or None to play on.
 
-    ended: games that have ended, in any order. best_possible: the most that a game can bring, None where nobody knows. The
+    ended: games that have ended, in any order. best_possible: the most that a game can bring, None where it is unknown. The
     screened games come back without those that overtook them, so their mean is one of games that were chosen beforehand.
     """
     if not could_still_reach(target, [game.points for game in ended], episodes, best_possible):

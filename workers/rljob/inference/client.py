@@ -55,7 +55,7 @@ class InferenceClient:
     """One actor, one server. Single-threaded; nothing blocks but ``poll``, for as long as it is told.
 
     ``lanes`` requests may be in flight, one each. ``outputs`` (K) is how many the network has for an observation, None where
-    nobody decides on them; an answer of another shape, or with weights of an earlier epoch than the one before, is none, is
+    no decision is made on them; an answer of another shape, or with weights of an earlier epoch than the one before, is none, is
     counted in ``unusable``, and its request is sent again.
     Counts beside it: ``requests``, ``resent``, ``refused``.
     """

@@ -189,7 +189,7 @@ class InferenceServer:
                 return
         self.figures.requests += 1
         self._lanes[key] = _Lane(request.incarnation, request.number, peer)
-        if len(self._lanes) > _MOST_LANES:  # whoever asked longest ago will be taken for new
+        if len(self._lanes) > _MOST_LANES:  # the lane that asked longest ago will be taken for new
             del self._lanes[next(iter(self._lanes))]
         self._batcher.add(request)
 

@@ -66,7 +66,7 @@ class ActorRecord:
 class Counted:
     """The run's totals at one moment, and how much of each life of an actor, by (name, incarnation), is in them.
 
-    Whoever goes on from it counts each of those lives on from there, and every other one from nothing.
+    A roster that goes on from it counts each of those lives on from there, and every other one from nothing.
     """
 
     steps: int = 0
@@ -111,7 +111,7 @@ class Roster:
         return Counted(self.steps_total, self.raw_frames_total, self._counted | present)
 
     def resume(self, counted: Counted) -> None:
-        """Count on from there. For a roster that has heard of nobody yet."""
+        """Count on from there. For a roster that has heard of no actor yet."""
         self.steps_total, self.raw_frames_total = counted.steps, counted.raw_frames
         self._counted = dict(counted.lives)
 
@@ -131,7 +131,7 @@ class Roster:
                 self.actors[actor].steps, self.actors[actor].raw_frames = before
         else:
             record.slot, record.seen_at = slot, now
-        if len(self.actors) > MOST_ACTORS:  # names that nobody bears any more, or that somebody makes up
+        if len(self.actors) > MOST_ACTORS:  # names of actors that are gone, or names that a faulty client makes up
             self._remember(self.actors.pop(min(self.actors.values(), key=lambda each: each.seen_at).name))
 
     def heard(self, message: Message, now: float) -> None:

@@ -41,7 +41,7 @@ def charges_by_error(errors: Sequence[float], amount: int) -> NDArray[np.int64]:
     """How many samples of ``amount`` each shard's limiter counts, int64 [K]: as many as bring the errors down to one level.
 
     ``errors``: by how many samples each shard's inserts are ahead of its ratio. Those furthest ahead pay first, so that all stay
-    level and the whole waits as one limiter would: a shard that few inserts reach pays little and holds nobody up.
+    level and the whole waits as one limiter would: a shard that few inserts reach pays little and holds no other up.
     """
     error = np.array(errors, np.float64)
     if amount == 0:
@@ -131,7 +131,7 @@ class Assembly:
         return not self._unasked and not self._asked
 
     def ask(self, sessions: Sequence[ShardSession], offset: float) -> None:
-        """Ask ``sessions``, those that can be drawn from now, for every row that nobody has been asked for.
+        """Ask ``sessions``, those that can be drawn from now, for every row that no shard was asked for.
 
         What can not be sent stays to be asked for. A shard that no row falls to may be asked all the same, for its limiter's
         leave.

@@ -238,7 +238,7 @@ class ReplayClient:
     def _ask(self, now: float) -> None:
         """Begin batches up to ``prefetch``, and ask for every row of them that no shard is about to send."""
         askable = [session for session in self._sessions if session.can_be_asked(now)]
-        # A quiet shard may still answer; where nobody else could, waiting is better than drawing twice.
+        # A quiet shard may still answer; where no other could, waiting is better than drawing twice.
         given_up = {session.index for session in self._sessions if askable and session.quiet(now)}
         for assembly in self._assemblies:
             assembly.recover(self._sessions, given_up)

@@ -116,7 +116,7 @@ class Figures:
             sum(shard.inserted_total for shard in shards),
             sum(shard.sampled_total for shard in shards),
         )
-        # Before there is a window to measure them over, shares of time are unknown: 0 would say that nobody waits.
+        # Before there is a window to measure them over, shares of time are unknown: 0 would say that no role waits.
         rates: dict[str, float | None] = {"learner_wait_fraction": None, "actors_blocked_fraction": None}
         rates |= dict.fromkeys(("updates_per_second", "steps_per_second", "raw_frames_per_second"), 0.0)
         return {

@@ -312,7 +312,7 @@ class Learner:
     def request_checkpoint(self, requested_unix: float) -> None:
         """Write a checkpoint soon, unless this very request was answered. From any thread; harmless to repeat.
 
-        The time names the request and is compared with no clock here, which may differ from the clock of whoever asks.
+        The time names the request and is compared with no clock here, which may differ from the clock of the process that asks.
         """
         self._checkpoint_wanted = requested_unix
 

@@ -78,7 +78,7 @@ def mirror_for(
     if chosen.on_device:
         try:
             mirror = DeviceMirror(size.layout, size.slots, size.shards, device)
-        except torch.OutOfMemoryError as error:  # somebody else was quicker
+        except torch.OutOfMemoryError as error:  # another process was quicker
             chosen = MirrorPlace(False, f"in RAM: the GPU did not give {_gib(size.nbytes)} ({first_line(error)})")
     log.info("the mirror of the replay is %s", chosen.told)
     return mirror, chosen

@@ -151,8 +151,8 @@ def stream_beside(device: torch.device) -> SideStream | AtOnce:
 class BufferRing(Generic[B]):
     """Some buffers for batches. ``take`` and ``upload`` belong to the prefetch thread, ``give_back`` to the training loop.
 
-    ``stream`` copies; without a device beside the host a batch is computed from where it lies, and the same rules hold. Whoever
-    has given a buffer back gets it again only once its copy has finished.
+    ``stream`` copies; without a device beside the host a batch is computed from where it lies, and the same rules hold. A buffer
+    that was given back is taken again only once its copy has finished.
     """
 
     def __init__(self, buffers: Iterable[B], batch_of: BatchOf, stream: SideStream | AtOnce) -> None:

@@ -15,7 +15,7 @@ Keys of shard k of run id, all under ``run:{id}:shard:{k}:``
 ``run:{id}:episodes`` is a capped stream of finished games; ``run:{id}:actor:{slot}`` a hash with a time limit, the lease
 of an epsilon slot.
 
-In a Redis that others use, too, everything expires that nobody has written or renewed for a time: what a job leaves behind when
+In a Redis that others use, too, everything expires that was not written or renewed for a time: what a job leaves behind when
 it ends without removing it is gone by itself.
 
 A chunk, its index entry, the counters that include it and the evictions it caused are one transaction: after a crash

@@ -125,7 +125,7 @@ class EmbeddedRedis:
     def revive(self) -> None:
         """Start the server again if it has died, at most once a second.
 
-        Waits for nothing and raises nothing: whoever uses the server finds it back by reconnecting, and where it cannot
+        Waits for nothing and raises nothing: clients of the server find it again by reconnecting, and where it cannot
         be started now, the next call tries again. Call from the owner's thread.
         """
         if self.process is None or self.process.poll() is None or time.monotonic() < self._next_revival:
@@ -186,7 +186,7 @@ class EmbeddedRedis:
         deadline = time.monotonic() + patience
         with connect(str(self.socket), patience) as client:
             try:
-                # An append-only file is flushed by any shutdown; a snapshot beside it would be read by nobody.
+                # An append-only file is flushed by any shutdown; a snapshot beside it would never be read.
                 if keep and self.persistence == "AppendOnly":
                     lost = _append_problem(client)
                 client.execute_command("SHUTDOWN", "SAVE" if keep and self.persistence == "Snapshot" else "NOSAVE")

@@ -85,7 +85,7 @@ class SamplesPerInsertLimiter:
     def can_insert(self, count: int) -> bool:
         """Whether ``count`` more transitions may be inserted now.
 
-        Below ``min_size`` always: nobody can sample yet, so that waiting would never end.
+        Below ``min_size`` always: nothing can be sampled yet, so that waiting would never end.
         """
         if not self.limits or self.inserted + count - self.config.insert_step < self.config.min_size:
             return True

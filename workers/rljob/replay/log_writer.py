@@ -221,7 +221,7 @@ def _pause(first_seconds: float, last_seconds: float, failures: int) -> float:
 
 
 def _room(before: Memory, now: Memory) -> bool:
-    """Whether the limit was lifted or raised, or somebody has freed a good part of the memory."""
+    """Whether the limit was lifted or raised, or a good part of the memory was freed."""
     if now.limit_bytes == 0 or now.limit_bytes > before.limit_bytes:
         return True
     return now.used_bytes <= before.used_bytes - _ROOM_FRACTION * now.limit_bytes

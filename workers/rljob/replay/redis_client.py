@@ -14,7 +14,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 OLDEST_SERVER: Final = (6, 2)
-"""Of a server that somebody else runs. The one beside a shard has to be newer, for the way in which it ends."""
+"""The oldest release that a Redis of the user's own may be of. The one beside a shard has to be newer, for the way it ends."""
 
 
 class UnsuitableServer(redis.RedisError):
@@ -45,7 +45,7 @@ class Login:
 def connect(address: str, timeout_seconds: float = 10.0, login: Login = Login()) -> Redis:
     """A client for a unix socket path or a ``redis://``, ``rediss://`` or ``unix://`` URL; replies are bytes.
 
-    Commands are never repeated behind the caller's back: whoever sent a transaction must know that it may have failed.
+    Commands are never repeated behind the caller's back: the sender of a transaction must know that it may have failed.
     The connection is made by the first command, which raises ``redis.RedisError`` when it cannot be.
     """
     retry = Retry(NoBackoff(), 0)
@@ -83,7 +83,7 @@ def check_server(client: Redis) -> None:
 
 
 def in_words(error: redis.RedisError) -> str:
-    """What an error of Redis means for whoever runs the job, and where it can be known, what mends it; one line."""
+    """What an error of Redis means for the job's user, and where it can be known, what mends it; one line."""
     if isinstance(error, UnsuitableServer):
         return str(error)
     text = (str(error).splitlines() or [""])[0] or type(error).__name__

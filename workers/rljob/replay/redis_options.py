@@ -10,7 +10,7 @@ Persistence = Literal["None", "Snapshot", "AppendOnly"]
 def server_options(
     directory: str, socket: str, persistence: Persistence, *, log_file: str = "", largest_bytes: int = 0
 ) -> list[str]:
-    """The words after the program. Data is in ``directory``; nobody reaches the server but through ``socket``.
+    """The arguments of the program. Data is in ``directory``; the server is reached through ``socket`` alone.
 
     ``Snapshot`` saves every five minutes and at SIGTERM; ``AppendOnly`` logs every write and flushes it each second. An empty
     ``log_file`` is standard output. Above ``largest_bytes`` of data it takes no writes; 0 sets no limit.

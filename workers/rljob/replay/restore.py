@@ -40,7 +40,7 @@ T = TypeVar("T")
 def patiently(read: Callable[[], T], patience_seconds: float) -> Generator[list[int], None, T]:
     """What ``read`` answers, asked again while it raises ``redis.RedisError``, which is passed on after ``patience_seconds``.
 
-    Yields between two attempts, so that whoever waits can do something else meanwhile; an empty list, as a step of a restore
+    Yields between two attempts, so that the caller can do something else meanwhile; an empty list, as a step of a restore
     that had nothing to leave out.
     """
     deadline = time.monotonic() + patience_seconds

@@ -130,7 +130,7 @@ class Sampling:
             self.epoch = epoch
             self._subscribers.clear()
         if incarnation != self._learner:
-            # A new process: what the one before it was waiting for must not be drawn for nobody.
+            # A new process: what the one before it was waiting for must not be drawn in vain.
             self._learner = incarnation
             for other in [p for p, s in self._subscribers.items() if s.incarnation != incarnation]:
                 del self._subscribers[other]

@@ -37,8 +37,8 @@ def write_final(options: RoleOptions, document: dict[str, Any]) -> None:
 
 
 def write_last_words(options: RoleOptions, document: dict[str, Any]) -> None:
-    """Write ``options.last_words`` (if given) at the end of a process that nobody can ask any more. What can't be written is only
-    logged: the end is none the worse."""
+    """Write ``options.last_words`` (if given) at the end of a process, which can't be asked any more then. What can't be
+    written is only logged: the end is none the worse."""
     if options.last_words is None:
         return
     try:

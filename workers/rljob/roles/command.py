@@ -38,7 +38,7 @@ def stopping_on_signals(stop: threading.Event) -> Iterator[None]:
     before come back at the end.
 
     A block that ends in good order after a signal raises `typer.Exit` with 128 + its number, 143 or 130: the code with which any
-    process ends that a signal has told to, so that nobody takes the end for the process's own.
+    process ends that a signal has told to, so that the end is not taken for the process's own.
     """
     log = logging.getLogger("rljob.worker")
     told: list[int] = []
@@ -46,7 +46,7 @@ def stopping_on_signals(stop: threading.Event) -> Iterator[None]:
     pythons.setblocking(False)
 
     def hear() -> None:
-        while number := ours.recv(1):  # Python writes the number of each signal, whoever handles it
+        while number := ours.recv(1):  # Python writes the number of each signal, whatever handles it
             if number[0] in before:
                 log.info("%s: draining", signal.Signals(number[0]).name)
                 told.append(number[0])
@@ -261,7 +261,7 @@ def worker(
         if on_cluster and options.job.spec.network.encryption == "None":
             from rljob.wire.security import permit_plain
 
-            permit_plain()  # as the manifest says; elsewhere nobody has said that the network can be trusted
+            permit_plain()  # as the manifest says; elsewhere the network is not known to be trusted
         # What `ps aux` and `top -c` show, and what `ps -e` and `top` do; a fork would have the fork server's.
         setproctitle(f"rljob {options.job.metadata.name}: {name}")
         setthreadtitle(name)

@@ -109,7 +109,7 @@ def _run(options: RoleOptions, stop: threading.Event, device: torch.device, memo
         closing.callback(server.close)
         saver = Saver(directory, spec.checkpoint.retain)
         closing.callback(saver.close)
-        # Before anybody is served: who holds more of a job than this learner is how it finds out that it was superseded.
+        # Before any client is served: a client that holds more of the job than this learner shows it that it was superseded.
         epoch = saver.claim(
             max(options.epoch - 1, int(found.manifest["counters"]["epoch"]) if found is not None else 0)
         )

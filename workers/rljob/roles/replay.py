@@ -112,7 +112,7 @@ def shard_of(name: str) -> int:
 
 
 def _external(job: RLJob) -> ExternalRedis | None:
-    """The Redis that somebody else runs, which the job keeps its experience in."""
+    """The Redis of the user's own that the job keeps its experience in."""
     return job.spec.required_replay.redis.external
 
 

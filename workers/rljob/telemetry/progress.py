@@ -1,7 +1,7 @@
 """How far a run has come towards its success policy, and how long the rest may take. Pure.
 
 Raw frames are counted, so their progress is a ratio and their end a matter of the recent rate. A return is not: its
-progress is the way covered from where the curve began, and when it will be reached nobody knows: a slope continued knows
+progress is the way covered from where the curve began, and when it will be reached is unknown: a slope continued knows
 nothing of plateaus and jumps, and was wrong by a factor of forty in the last minute of a run. So there is no estimate.
 """
 

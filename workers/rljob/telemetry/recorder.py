@@ -92,7 +92,7 @@ class Recorder:
         self._lines = _Appender(path)
         self._events = _Appender(events / name)
         if path.exists() and not self._lines.ends_with_newline():
-            self._write(self._lines, b"\n")  # whoever wrote before was killed in the middle of a line
+            self._write(self._lines, b"\n")  # the process that wrote before was killed in the middle of a line
         self._write(self._events, _framed(Event(wall_time=wall(), file_version="brain.Event:2")))
         self._point(0, 0, {**describe_machine(), "kind": MACHINE}, {})
 

@@ -4,8 +4,8 @@ It runs on daemon threads of the role's own process. A page only *reads*, and a 
 loop picks up when it can, so no client can hold up training: the number of threads is bounded, a slow client is cut off,
 and an error while answering is answered, not raised.
 
-Whoever reaches the port may read. What leaves a note changes something: on loopback it is taken, elsewhere only with the job's
-token, and never where the server has none.
+Every client that reaches the port may read. What leaves a note changes something: on loopback it is taken, elsewhere only with
+the job's token, and never where the server has none.
 """
 
 from __future__ import annotations
@@ -104,9 +104,9 @@ class TelemetryServer:
         """The role's loop has made progress, and promises the next beat ``within_seconds`` seconds from now.
 
         ``/healthz`` answers 503 once a promise is broken, and the log says where the loop is then. Before the first beat the
-        role counts as alive: how long a start may take is for whoever started it to say. Costs one clock reading; call it every
-        turn of the loop, in the thread that started the role's other threads: a role is as alive as they are. Raises
-        ``ThreadEnded`` where one of them has ended, which the loop must not catch.
+        role counts as alive: how long a start may take is for the process that started it to say. Costs one clock reading;
+        call it every turn of the loop, in the thread that started the role's other threads: a role is as alive as they are.
+        Raises ``ThreadEnded`` where one of them has ended, which the loop must not catch.
         """
         check_threads()
         self._due = (time.monotonic() + within_seconds, within_seconds, threading.get_ident())

@@ -57,7 +57,7 @@ class WeightServer:
         self._evaluating: tuple[Evaluating, float] | None = None
         self._stop = threading.Event()
         self.heard_epoch = 0
-        """The latest epoch that somebody who fetches has weights of."""
+        """The latest epoch that a client has weights of."""
         self.fetches = 0
         self._thread = SupervisedThread("weight-server", self._serve, until=self._stop)
         self._thread.start()
@@ -119,7 +119,7 @@ class WeightServer:
                     try:
                         answer = self._answer(message)
                     except MalformedMessage as error:
-                        # The first of a kind is said, the others are counted: nobody shall fill the log.
+                        # The first of a kind is logged, the others are counted: a client must not fill the log.
                         if not self._server.malformed[error.reason]:
                             log.warning("a message to the weight server is refused: %s", error)
                         self._server.refuse(peer, error, message.kind)
@@ -130,13 +130,13 @@ class WeightServer:
             self._server.close()
 
     def _answer(self, message: Message) -> Message | None:
-        """The answer to one message, None where it needs none. Raises MalformedMessage for one that nobody here understands."""
+        """The answer to one message, None where it needs none. Raises MalformedMessage for one of an unknown kind."""
         if message.kind == "fetch":
             self.fetches += 1
             for_evaluation = bool(message.fields["evaluation"])
             current = (self._evaluation if for_evaluation else None) or self._latest
             # "not equal" rather than "newer": after a restart from a checkpoint the latest may be a lower version, or the
-            # same one as the former life's last; whoever still has that would have its unrolls refused for ever.
+            # same one as the former life's last; an actor that still has that would have its unrolls refused for ever.
             have = message.fields["have"], message.fields.get("epoch", current.epoch if current else 0)
             self.heard_epoch = max(self.heard_epoch, int(have[1]))
             if current is None or (current.version, current.epoch) == have:
@@ -241,7 +241,7 @@ class WeightClient:
         return self._client.send(evaluation.to_message())
 
     def tell(self, evaluating: Evaluating) -> None:
-        """Tell the learner how far an evaluation has come; nobody answers, and a word that is lost is lost."""
+        """Tell the learner how far an evaluation has come; there is no answer, and a message that is lost is not sent again."""
         self._client.send(evaluating.to_message())
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Flow control by credits: a chunk may be sent only against a credit, so nothing is ever sent that nobody has room for.
+"""Flow control by credits: a chunk may be sent only against a credit, so nothing is ever sent that there is no room for.
 
 Pure bookkeeping for both ends of an ordered but breakable connection. The client keeps every chunk until it is
 acknowledged and says hello again after a break; the server accepts each sequence number of an incarnation once, in

@@ -17,7 +17,7 @@ REASONS: Final = frozenset(
         "size",  # bytes declared, bytes received and the limits disagree
         "codec",  # an unknown codec, or a buffer that does not decompress to what was declared
         "checksum",  # the buffer's CRC-32 is not the declared one
-        "contents",  # allowed by all of the above, and nonsense to whoever it is meant for
+        "contents",  # allowed by all of the above, and nonsense to its receiver
     }
 )
 

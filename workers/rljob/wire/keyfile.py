@@ -28,7 +28,7 @@ class RoleKeys:
     public: dict[str, bytes]
 
     def server(self) -> ServerSecurity:
-        """For a socket that this role binds: every role of the job may come in, nobody else."""
+        """For a socket that this role binds: every role of the job may come in, no other client."""
         return ServerSecurity(self.keys, frozenset(self.public.values()))
 
     def client(self, server_role: str) -> ClientSecurity:

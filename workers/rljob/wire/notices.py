@@ -32,7 +32,7 @@ class Publisher(Closing):
         self.endpoint, self._domain = transport.bind(self.socket, endpoint, security)
 
     def publish(self, notice: bytes) -> None:
-        """Sends one notice of at most 64 bytes to whoever listens; raises `ValueError` for a longer one."""
+        """Sends one notice of at most 64 bytes to all subscribers; raises `ValueError` for a longer one."""
         if len(notice) > MAX_NOTICE_BYTES:
             raise ValueError(f"a notice has at most {MAX_NOTICE_BYTES} bytes, this one {len(notice)}; let them fetch")
         self.socket.send(notice, zmq.NOBLOCK)

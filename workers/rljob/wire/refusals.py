@@ -1,4 +1,4 @@
-"""How often a sender of nonsense is answered, so that nobody can make us amplify."""
+"""How often a sender of nonsense is answered, so that answers can't be used to amplify an attack."""
 
 from __future__ import annotations
 

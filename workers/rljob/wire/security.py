@@ -35,7 +35,7 @@ class KeyPair:
 
 @dataclass(frozen=True, slots=True)
 class ServerSecurity:
-    """The identity of a bound socket and the public keys of the clients it lets in; an empty set lets nobody in."""
+    """The identity of a bound socket and the public keys of the clients it lets in; an empty set lets none in."""
 
     keys: KeyPair
     allowed_clients: frozenset[bytes]

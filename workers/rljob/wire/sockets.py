@@ -222,7 +222,7 @@ class Client(_Endpoint):
         return None
 
     def count(self, error: MalformedMessage) -> None:
-        """Counts a message that the schema allows and that makes no sense to whoever received it; it is to be ignored."""
+        """Counts a message that the schema allows and that makes no sense to its receiver; it is to be ignored."""
         self.malformed[error.reason] += 1
 
 

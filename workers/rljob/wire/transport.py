@@ -19,7 +19,7 @@ Socket = zmq.Socket[Any]
 
 MAX_PART_BYTES: Final = 1 << 29
 """No part may be larger; libzmq drops a connection that announces more, before allocating. It has no bound on the number
-of parts, and gathers a message before anyone sees it: whoever holds an allowed key can make it gather a lot."""
+of parts, and gathers a message before any code sees it: a client with an allowed key can make it gather a lot."""
 
 LINGER_MILLISECONDS: Final = 500
 
@@ -128,7 +128,7 @@ def unbind(socket: Socket, domain: bytes | None) -> None:
     context = socket.context
     endpoint = "" if socket.closed else socket.get_string(zmq.LAST_ENDPOINT).rstrip("\0")
     if endpoint.startswith("inproc://"):
-        # libzmq closes in the background; until it has, whoever starts anew under the same name is told it is taken.
+        # libzmq closes in the background; until it has, a new socket of the same name is told that it is taken.
         socket.unbind(endpoint)
     socket.close()
     if domain is not None:

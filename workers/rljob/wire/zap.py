@@ -2,7 +2,7 @@
 
 libzmq asks once per CURVE handshake, by a REQ to `inproc://zeromq.zap.01` of the same context (ZeroMQ RFC 27). There
 can be one answerer per context, and several servers share a context, so each server registers a domain of its own with
-the keys that it allows; a domain that nobody registered lets nobody in.
+the keys that it allows; a domain that is not registered lets no client in.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class ZapAuthenticator:
     def stop(self) -> None:
         """Ends the thread and frees the endpoint; returns when both have happened."""
         self._over.set()
-        with contextlib.suppress(zmq.Again):  # nobody takes it any more: the thread has failed
+        with contextlib.suppress(zmq.Again):  # it is not taken any more: the thread has failed
             self._stop.send(b"", zmq.NOBLOCK)
         self._thread.close()
         self._stop.close()
@@ -100,7 +100,7 @@ class ZapAuthenticator:
         return [version, request_id, b"400", b"this client key is not allowed", b"", b""]
 
     def _warn(self, address: bytes, now: float) -> None:
-        """Says it at once and then rarely: whoever knocks without a key must not be able to fill the log."""
+        """Says it at once and then rarely: clients without a key must not be able to fill the log."""
         if now < self._next_warning:
             return
         self._next_warning = now + _WARNING_INTERVAL_SECONDS

@@ -182,7 +182,7 @@ def _is_due(spec: AutoscalingSpec, memory: AutoscalingMemory, warming: str, now_
 
 def _told(spec: AutoscalingSpec, memory: AutoscalingMemory, active: ActiveReason, message: str) -> AutoscalingMemory:
     """No decision: the number stays, and the status says why."""
-    if spec.mode == "External":  # the number is somebody else's, and so is what limits it
+    if spec.mode == "External":  # the number is set from outside, and so is what limits it
         return replace(
             memory, active=active, active_message=message, last_decision=f"nothing new to recommend: {message}"
         )

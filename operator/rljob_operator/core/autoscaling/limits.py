@@ -77,7 +77,7 @@ def limits_now(
 ) -> ReplicaLimits:
     """The limits on going to ``target``.
 
-    With mode External only the guards and the pause: bounds, windows and policies are those of whoever writes the number.
+    With mode External only the guards and the pause: bounds, windows and policies are those of the client that writes the number.
     After a gap in the watch nothing shrinks before one whole window has been seen.
     """
     current = memory.desired or 0

@@ -1,4 +1,4 @@
-"""What the autoscaler sees, and the words for what it says: frozen values, shared with whoever calls it."""
+"""What the autoscaler is given, and what it answers: frozen values, shared with its callers."""
 
 from __future__ import annotations
 

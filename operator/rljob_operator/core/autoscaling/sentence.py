@@ -65,7 +65,7 @@ def jumped(requested_before: int, requested_replicas: int, before: int, limited:
 
 
 def obeyed(requested_replicas: int, limited: Limited) -> str:
-    """Somebody else's number."""
+    """A sentence about a number of actors that was set from outside."""
     if limited.by is LimitedBy.NOTHING:
         return f"{limited.number} actors as asked for"
     return f"{limited.number} actors of {requested_replicas} asked for, limited by {_LIMITS[limited.by]}"

@@ -11,7 +11,7 @@ from rljob_operator.core.autoscaling.memory import AutoscalingMemory
 from rljob_operator.core.autoscaling.model import ScalingSample, Supply
 
 _LONGEST_GAP_SECONDS: Final = 60.0
-"""Two calls further apart than this (and than two sample periods) mean that nobody watched."""
+"""Two calls further apart than this (and than two sample periods) mean that the controller did not watch in between."""
 
 _SAME_START_SECONDS: Final = 2.0
 """Start times of one process, computed twice, differ by less."""

@@ -47,8 +47,8 @@ def admitted(context: ReconcileContext, mode: Mode) -> ConditionUpdate:
 
 
 def ready(context: ReconcileContext, mode: Mode) -> ConditionUpdate:
-    """Training is going on, or has come to its end: whoever waits for a job as for a Deployment waits for no more. The reason is
-    the job's state in one word."""
+    """Whether training is going on, or has come to its end: a client that waits for a job as for a Deployment waits for this. The
+    reason is the job's state in one word."""
     type, outcome = ConditionType.READY, context.memory.outcome
     if mode is Mode.FINISHED and outcome is not None:
         return ConditionUpdate(
@@ -77,7 +77,7 @@ def _ready_while_suspending(context: ReconcileContext) -> ConditionUpdate:
 
 
 def _restarts(context: ReconcileContext) -> bool:
-    """Whether nobody wants the job suspended any more, and it is only to start anew with what was changed."""
+    """Whether the job is no longer to be suspended, and only starts anew with what was changed."""
     admission = context.observed.admission
     return not context.desired.suspends and (admission is None or admission.admitted)
 

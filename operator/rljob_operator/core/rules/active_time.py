@@ -10,12 +10,12 @@ from rljob_operator.core.member import Role
 from rljob_operator.core.rules import progress
 
 LONGEST_GAP_SECONDS = 120.0
-"""A job that runs is looked at every half minute, and what was seen is written every minute and a half at the latest; after a
-longer time nobody has watched it."""
+"""A job that runs is reconciled every half minute, and what was seen is written every minute and a half at the latest; after a
+longer time without a write it was not watched."""
 
 
 def gap(context: ReconcileContext) -> ReconcileContext:
-    """Begin the windows of a running job anew where nobody has looked for long, since nobody saw whether it happened.
+    """Begin the windows of a running job anew after a time in which it was not watched, since what they wait for was not seen.
 
     The controller was away, or the clock was set on, or the machine slept. On one machine that time was not active.
     """

@@ -116,7 +116,7 @@ def _limits(context: ReconcileContext) -> AutoscalingSpec:
 
 
 def _aims(spec: AutoscalingSpec, context: ReconcileContext) -> AutoscalingSpec:
-    """The spec with the fill to steer to: with a replay, whose bounds follow from samplesPerInsert, nobody has to choose one."""
+    """The spec with the fill to steer to. With a replay, whose bounds follow from samplesPerInsert, users need not choose one."""
     if context.spec.replay is None:
         return spec
     return spec.model_copy(update={"target": ScalingTarget(queue_utilization_percent=CREDIT_PERCENT)})
@@ -150,7 +150,7 @@ def law_sample(context: ReconcileContext) -> ScalingSample | None:
         return None
     blocked_fraction, production_per_second = seen.actors_blocked_fraction, seen.production_per_second
     if context.status.autoscaling.memory.get("desired") == 0 and context.ready(Role.ACTOR) == 0:
-        # Of nobody, no share of time is known and nothing arrives; all else that the learner says is as good as ever.
+        # Without actors no share of their time is known and nothing arrives; the learner's other figures still hold.
         blocked_fraction, production_per_second = blocked_fraction or 0.0, production_per_second or 0.0
     figures = (
         seen.learner_wait_fraction,

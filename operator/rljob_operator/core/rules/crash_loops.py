@@ -15,7 +15,7 @@ from rljob_operator.core.rules.outcomes import failed
 def actors_crash_looping(context: ReconcileContext) -> OutcomeMemory | None:
     """More than ``maxActorCrashLoopPercent`` of the actors end again and again before they work.
 
-    Only actors that have a place count: those that are leaving, or that fewer actors leave no place for, harm nobody. Once
+    Only actors that have a place count: those that are leaving, or that fewer actors leave no place for, do no harm. Once
     the job was up, places that are empty for a moment count as well, since a lost node takes healthy actors with it.
     """
     actors = [each for each in context.memory.members if Role.of(each.name) is Role.ACTOR]

@@ -1,7 +1,7 @@
 """When a job fails because of time. None of these clocks runs while the job is suspended, and of those that wait for something to
 happen none while a part that is needed has no place (`rules.waiting`).
 
-Those that wait for something to happen begin anew where nobody watched whether it did (`active_time.gap`).
+Those that wait for something to happen begin anew where it was not watched whether it did (`active_time.gap`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Ends that nobody asked for: what is done about each, how they count, and when they are too many."""
+"""Unexpected ends of members: what is done about each, how they count, and when they are too many."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ _TROUBLE: Final = frozenset(
         Reason.UNSCHEDULABLE,
     }
 )
-"""Reasons of conditions that somebody should look at; what belongs to coming up, going down and scaling is not among them."""
+"""Reasons of conditions that a person should look at; what belongs to coming up, going down and scaling is not among them."""
 
 
 def between(before: RLJobStatus, after: RLJobStatus) -> tuple[Note, ...]:

@@ -62,7 +62,7 @@ def _next_wave(context: ReconcileContext) -> list[str]:
 
 
 def _core_has_places(context: ReconcileContext) -> bool:
-    """Whether all that learning needs has a place, or was up already: nobody else takes one from it."""
+    """Whether all that learning needs has a place, or was up already: then other members take no place from it."""
     return context.memory.placed is not None or context.memory.started is not None
 
 

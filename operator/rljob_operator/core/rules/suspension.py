@@ -50,8 +50,8 @@ def advance(context: ReconcileContext) -> ReconcileContext:
 
 
 def _nothing_to_wait_for(context: ReconcileContext) -> bool:
-    """No checkpoint is wanted, or none that would outlive the pods can be had and nobody can be asked to think again, or there is
-    no trained learner alive whose state could be lost."""
+    """No checkpoint is wanted; or none that would outlive the pods can be had, and the user can't be asked to think again; or
+    there is no trained learner alive whose state could be lost."""
     if context.spec.checkpoint.on_suspend == "Skip":
         return True
     if not context.observed.keeps_checkpoints and not context.spec.suspend:

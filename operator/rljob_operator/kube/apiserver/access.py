@@ -29,7 +29,7 @@ class NoAccess(Exception):
 
 @dataclass(slots=True)
 class Access:
-    """The library's configuration for one API server, and the namespace that counts where nobody names one.
+    """The library's configuration for one API server, and the namespace that counts where the caller names none.
 
     A token in a pod is read anew every minute by the library. ``renew`` is for one that the server has refused.
     """

@@ -288,7 +288,7 @@ class Client:
         return await self._transport.execute(PODS.path(namespace, pod, "exec"), query, take, timeout_seconds)
 
     async def may(self, verb: str, resource: Resource, namespace: str | None, subresource: str = "") -> bool:
-        """Whether whoever is logged in has that right in a namespace (None: in all). Everybody may ask that of themselves."""
+        """Whether the user that is logged in has that right in a namespace (None: in all). Every user may ask about itself."""
         wanted = {
             "verb": verb, "group": resource.group, "resource": resource.plural, "subresource": subresource,
             "namespace": namespace or "",

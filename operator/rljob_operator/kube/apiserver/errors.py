@@ -83,8 +83,8 @@ class NotLeader(Exception):
 
 
 def is_refusal(problem: Exception) -> bool:
-    """Whether it is about what was asked for, or a defect: told, and tried again after a pause that grows. Else nobody has
-    answered, another one was faster or has the lead, and whoever asked does so again soon."""
+    """Whether it is about what was asked for, or a defect: told, and tried again after a pause that grows. Else there was no
+    answer, or another client was faster or leads, and the caller asks again soon."""
     answered = not isinstance(problem, ApiError) or problem.code != 0
     return answered and not isinstance(problem, NotLeader | Conflict | TooManyRequests | Unauthorized)
 
@@ -126,7 +126,7 @@ def _forbidden(message: str, details: Mapping[str, Any]) -> type[Forbidden]:
         return NamespaceTerminating
     if (
         "exceeded quota:" in message or "status unknown for quota" in message
-    ):  # the second: nobody has counted yet what is used
+    ):  # the second: what is used is not counted yet
         return QuotaExceeded
     return PodSecurityViolated if "violates PodSecurity" in message else Forbidden
 

@@ -70,7 +70,7 @@ class Reflector:
         self._heard = steady()
         self._failures = 0
         self.refused: ApiError | None = None
-        """Why the objects may not be read; None where they may, or nobody has answered."""
+        """Why the objects may not be read; None where they may, or there was no answer."""
         self.synced = asyncio.Event()
         """Set once the first list is complete; what came later may still be on its way."""
 

@@ -2,7 +2,7 @@
 what a watch sends, one JSON object a line.
 
 It stands on the library's `ApiClient` for the connection, TLS and login, and leaves its generated models alone. Nothing is tried
-again here, apart from a call whose token the server refused: whoever calls knows what a repetition would mean.
+again here, apart from a call whose token the server refused: the caller knows what a repetition would mean.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ def _document(content: bytes) -> Object:
 
 
 def _status(content: bytes) -> Object:
-    """The Status object of a refusal, or the text that somebody in between has sent."""
+    """The Status object of a refusal, or the text that a proxy in between has sent."""
     with suppress(ValueError):
         document = json.loads(content)
         if isinstance(document, dict):

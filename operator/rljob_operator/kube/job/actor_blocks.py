@@ -39,7 +39,7 @@ def wanted_actors(spec: RLJobSpec, status: RLJobStatus) -> int:
         return asked
     active, found = status.condition(ConditionType.SCALING_ACTIVE), status.autoscaling
     if active is None or active.reason != Reason.VALID_METRIC_FOUND:
-        return max(asked, found.desired_replicas)  # nobody knows better yet
+        return max(asked, found.desired_replicas)  # nothing better is known yet
     wanted = found.recommended_replicas if found.limited_by == QUOTA else found.desired_replicas
     return max(found.desired_replicas, min(scaling.max_replicas, wanted))
 

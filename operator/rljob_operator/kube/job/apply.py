@@ -213,8 +213,8 @@ class PodWriter:
 
 
 def _was_asked_in_vain(found: Pod) -> bool:
-    """Whether a pod that works was noted to be asked to leave, and the request itself was lost. Where nobody wants it to leave
-    any more, its end would else be taken for one that was asked for."""
+    """Whether a pod that works was noted to be asked to leave, and the request itself was lost. Where it is no longer to leave,
+    its end would else be taken for one that was asked for."""
     about, phase = found["metadata"], (found.get("status") or {}).get("phase")
     asked = names.ASKED_ANNOTATION in (about.get("annotations") or {})
     return asked and not about.get("deletionTimestamp") and phase not in ("Failed", "Succeeded")

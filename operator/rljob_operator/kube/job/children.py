@@ -1,7 +1,7 @@
 """Makes sure that a job has everything besides its pods: Secrets once, the rest as the job in force says; the NetworkPolicy
 follows this operator's configuration.
 
-A child is created by POST, so that a name which belongs to somebody else is found out and never merged into; from then on it
+A child is created by POST, so that a name which another object has is found out and never merged into; from then on it
 is changed by server-side apply under its own uid. What a replay shard has left in a Redis of others is removed once its job is
 over, by a Job that is left behind: it is never waited for, and what it can't remove expires (``rljob worker replay --redis-
 keep-seconds``).
@@ -140,7 +140,7 @@ async def _ensure(client: Client, owned: Owned, document: Object, known: Known) 
     if document["kind"] not in _MADE_ONCE:
         try:
             await client.apply(resource_of(document), document, uid=known.uids[place])
-        except Conflict:  # somebody has deleted it: the next try makes it anew
+        except Conflict:  # another client has deleted it: the next try makes it anew
             known.uids.pop(place)
             known.digests.pop(place, None)
             raise
@@ -150,7 +150,7 @@ async def _ensure(client: Client, owned: Owned, document: Object, known: Known) 
 async def renew_policy(client: Client, owned: Owned, settings: Settings) -> None:
     """Have the job's NetworkPolicy let in whom ``settings`` name, such as this operator itself in its own namespace.
 
-    One that is not there, or is somebody else's, is left to `children.ensure`. Raises whatever `Client` raises.
+    One that is not there, or is not the job's, is left to `children.ensure`. Raises whatever `Client` raises.
     """
     if owned.job.spec.network.policy != "Enabled":
         return

@@ -17,7 +17,7 @@ from rljob.api.status import RLJobStatus
 
 
 class _Section(dict[str, Any]):
-    """A mapping that can be let go when nobody has it."""
+    """A mapping that weak references can point to, so that it goes once nothing else holds it."""
 
     __slots__ = ("__weakref__",)
 

@@ -1,8 +1,9 @@
 """The Secrets of a job: its keys are made once, for all roles together, and kept while anything of it runs.
 
-All of them stand in one Secret that no pod has; the roles' Secrets are made from it. Whoever deletes some of these costs the job
+All of them stand in one Secret that no pod has; the roles' Secrets are made from it. Deleting some of these costs the job
 nothing, as long as what is left says what the others were. What runs goes on with the keys that it has read. But new keys beside
-old ones would be of no use: nobody could talk to each other. What merely has the name of something of the job is left alone.
+old ones would be of no use: roles with one kind could not talk to roles with the other. An object that merely has the name of
+one of the job's is left alone.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from rljob_operator.kube.render.metadata import Owned
 
 
 class NameConflict(Exception):
-    """A child's name belongs to an object of somebody else; ``str()`` says which."""
+    """A child's name belongs to an object that is not the job's; ``str()`` says which."""
 
 
 async def create(client: Client, owned: Owned, document: Object) -> tuple[Object, bool]:
@@ -72,7 +73,7 @@ _TOKEN = "token"
 
 
 class KeysLost(Exception):
-    """Nobody knows the keys any more that the job's pods have; ``str()`` says what is to be done."""
+    """The keys that the job's pods have are lost; ``str()`` says what is to be done."""
 
 
 async def ensure_secrets(client: Client, owned: Owned, *, new: bool, idle: bool) -> str:
@@ -108,7 +109,7 @@ async def token_of(client: Client, owned: Owned) -> str:
 
 
 async def _known_by_others(client: Client, owned: Owned, *, idle: bool) -> tuple[str, str]:
-    """(keys, token) as the Secrets have them that pods mount; new ones where there are none and nobody has any."""
+    """(keys, token) as the Secrets that pods mount have them; new ones where there are none and no pod has any."""
     stored = await get_own(client, owned, SECRETS, names.token_secret(owned.name))
     token = _texts(stored)[names.TOKEN_FILE] if stored is not None else _new_token()
     if owned.job.spec.network.encryption == "None":

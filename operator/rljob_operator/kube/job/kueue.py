@@ -46,7 +46,7 @@ AGAIN_SECONDS: Final = 10.0
 
 
 class NoQueue:
-    """Of an operator that asks nobody for quota."""
+    """The queue of an operator that asks Kueue for no quota."""
 
     async def seen(
         self, stored: StoredJob, observed: Observation, pods: Sequence[Pod], refusal: Refusal | None

@@ -19,7 +19,7 @@ from rljob_operator.kube.watch.pods import is_gone
 Pod = Mapping[str, Any]
 
 NODE_LOST_SECONDS: Final = 15.0
-"""A pod that is still there so long after its whole grace period has a node that does not answer: nobody will end it."""
+"""A pod that is still there so long after its whole grace period has a node that does not answer: no kubelet will end it."""
 
 UNSCHEDULED_SECONDS: Final = 10.0
 """A scheduler says of a pod within a moment that it finds no node. Where it is silent, it waits for a volume that is to be made,
@@ -42,18 +42,18 @@ UNSEEN: Final = "EndNotSeen"
 
 _OWN_FAULT: Final = ("exceeds the limit", "exceeds the total limit", "exceeded its local ephemeral storage limit")
 """Words of a kubelet that evicts a pod for what the pod itself did: it has filled a volume or written beyond its limit. A node
-that is low on disk space names ephemeral-storage, too: that is the node's trouble, whoever has written most."""
+that is low on disk space names ephemeral-storage, too: that is the node's trouble, whichever pod has written most."""
 
 
 def members(pods: Iterable[Pod], now_seconds: float, were_up: Container[str] = ()) -> tuple[Member, ...]:
-    """The members that have a pod, in the order of roles and numbers. ``were_up``: uids of pods that somebody has seen up."""
+    """The members that have a pod, in the order of roles and numbers. ``were_up``: uids of pods that were seen up."""
     found = [member(pod, now_seconds, were_up) for pod in current(pods).values()]
     order = {role: index for index, role in enumerate(Role)}
     return tuple(sorted(found, key=lambda each: (order[each.role], number(each.name))))
 
 
 def current(pods: Iterable[Pod]) -> dict[str, Pod]:
-    """Of each member its pod: the newest one that nobody has asked to go, or else the newest."""
+    """Each member's pod: the newest one that was not asked to go, or else the newest."""
     found: dict[str, Pod] = {}
     for pod in pods:
         name = member_of(pod)
@@ -165,7 +165,7 @@ def _up_since(worker: Mapping[str, Any]) -> float | None:
 
 
 def _was_up(pod: Pod, worker: Mapping[str, Any], were_up: Container[str]) -> float | None:
-    """Of an ended life: when it came up; None where it never did, as far as anybody saw.
+    """When an ended life came up; None where it was never seen up.
 
     The pod itself does not tell any more, but for one that has been ready for requests: its condition changed after it began.
     """

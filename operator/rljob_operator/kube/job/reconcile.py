@@ -190,7 +190,7 @@ class Reconciler:
             elif not (known.children_seen or idle):
                 await renew_policy(self._client, stored.owned(), self._settings)
             known.children_seen = True
-        except Exception as problem:  # noqa: BLE001  whoever is to leave or to be replaced need not wait for this
+        except Exception as problem:  # noqa: BLE001  members that are to leave or to be replaced need not wait for this
             problems = dict.fromkeys(tried, problem)
             failure = None if tried and is_refusal(problem) else problem
         start = tuple(name for name in decision.start if name not in problems)

@@ -94,7 +94,7 @@ class Refusals:
         self.of = {name: replace(each, pause_seconds=0.0, again_at=now) for name, each in self.of.items()}
 
     def note(self, problems: Mapping[str, Exception], now: float, now_seconds: float) -> None:
-        """What was refused now. What was due and is not among it was made, or nobody wants it any more."""
+        """What was refused now. What was due and is not among it was made, or is no longer wanted."""
         before, self.of = self.of, {name: each for name, each in self.of.items() if each.again_at > self.looked_at}
         for name, problem in problems.items():
             if is_defect(problem):

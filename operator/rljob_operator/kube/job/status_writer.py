@@ -33,7 +33,7 @@ class RememberedJob:
         uid: of the object; one that is made anew under the same name is another job.
         status: the newest one, where it is newer than the stored one.
         stored: the one that our own last write has stored; None where what the object says of itself is newer.
-        of_others: conditions in it that somebody else has added; they are left alone.
+        of_others: conditions in it that other clients have added; they are left alone.
         resource_version: of the object after our own last write of its status.
         written: when that was, monotonic.
         due: when ``status``, which is not stored yet, has to be; infinity where it is.
@@ -57,7 +57,7 @@ class RememberedJob:
     children_seen: bool = False
 
     def note_version(self, version: str) -> None:
-        """The object as it is stored has this version. Where that is newer than our own last write somebody else has changed it,
+        """The object as it is stored has this version. Where that is newer than our own last write another client has changed it,
         perhaps its status, too: what is remembered gives way."""
         if not self.resource_version or int(version) > int(self.resource_version):
             self.status, self.stored, self.due, self.resource_version = None, None, NEVER, version
@@ -68,7 +68,7 @@ PROGRESS_SECONDS: Final = 30.0
 SEEN_SECONDS: Final = 3.0
 """And so often one that differs in what is seen."""
 SELDOM_SECONDS: Final = 90.0
-"""However little there is to tell, and however slow the API server: a status that is older has nobody who looks after it."""
+"""However little there is to tell, and however slow the API server: no operator looks after a job whose status is older."""
 QUICK_WRITE_SECONDS: Final = 0.1
 MOST_TIMES_LATER: Final = 3.0
 """Where writes take longer than the first, the API server has too much to do: those that may wait do so as many times longer, up
@@ -128,7 +128,7 @@ class StatusWriter:
 
     async def write(self, document: Mapping[str, Any], known: RememberedJob, status: RLJobStatus) -> None:
         """Send what differs: a server does less for that than for the whole status, applied. It is remembered only once it is
-        stored: a turn that started from a status which nobody has would not write it again."""
+        stored: a turn that started from a status which was never stored would not write it again."""
         now = self._monotonic()
         if known.stored is None:  # the object is as it was read
             before = status_document(document)

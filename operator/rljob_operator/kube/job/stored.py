@@ -43,7 +43,7 @@ class StoredJob:
     Attributes:
         document: the whole object.
         desired: what is wanted of it.
-        status: what was written last; a new one where none was, or where nobody can read it.
+        status: what was written last; a new one where none was, or where it can't be read.
         leaving: it is being deleted: nothing is started or created for it any more.
         stopped: its user wants nothing of it to run, until that is taken back.
         revisions: of the roles' pods, as far as they are known: what `revision` keeps.
@@ -189,7 +189,7 @@ def _job(document: Mapping[str, Any]) -> tuple[RLJob | None, list[str]]:
 
 
 def status_of(document: Mapping[str, Any]) -> RLJobStatus:
-    """The stored status. The server keeps what it was given, so one that can't be read was written by somebody else."""
+    """The stored status. The server keeps what it was given, so one that can't be read was written by another client."""
     try:
         return RLJobStatus.model_validate(status_document(document), by_alias=True, by_name=False)
     except ValidationError:

@@ -130,7 +130,7 @@ def ignored(document: Mapping[str, Any]) -> Admission | None:
 
 
 def unknown(stored: StoredJob, members: Sequence[Member], why: str) -> Admission:
-    """While nobody knows what the queue says, what runs goes on as it is, and nothing new begins."""
+    """While the queue's answer is unknown, what runs goes on as it is, and nothing new begins."""
     before = stored.status.admission
     name = before.workload if before is not None else ""
     if any(member.alive for member in members):

@@ -120,7 +120,7 @@ class OperatorConfiguration(APIModel):
     gpu_nodes: GPUNodes = Field(default_factory=GPUNodes)
     """How nodes with a GPU are told."""
     prometheus_namespaces: Labels = Field(default_factory=lambda: {NAMESPACE_LABEL: "monitoring"})
-    """Labels of the namespaces from which the metrics of jobs may be read; with none, nobody but the operator reads them."""
+    """Labels of the namespaces from which the metrics of jobs may be read; with none, the operator alone reads them."""
     cluster_domain: Annotated[str, Text(253, "a DNS domain", r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$", shortest=0)] = ""
     """Put behind the names of peers, such as ``cluster.local``; empty leaves it to the pods' resolver."""
     run_as_user: Annotated[int, Integer(1, 2**31 - 1)] = USER_ID

@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 LEASE_NAME: Final = "rljob-operator"
 WORKERS: Final = 16
 SOON_SECONDS: Final = 0.5
-"""After a change by somebody else a job is looked at again so soon."""
+"""After a change by another client a job is reconciled again so soon."""
 UNAVAILABLE_SECONDS: Final = 8.0
 """While the API server does not answer, a job is tried later each time, up to this long. So a thousand jobs are no storm, and all
 is right soon after its return."""

@@ -37,7 +37,7 @@ def service(owned: Owned) -> dict[str, Any]:
 
 
 def network_policy(owned: Owned, settings: Settings) -> dict[str, Any]:
-    """Pods of the job reach each other; the operator and Prometheus reach the metrics, nobody reaches more. What the pods
+    """Pods of the job reach each other; the operator and Prometheus reach the metrics, and nothing else is reached. What the pods
     themselves reach is not limited: an environment may need the world."""
     own = {"podSelector": {"matchLabels": names.labels(owned.name)}}
     readers = [dict(settings.operator_namespaces)]

@@ -51,7 +51,7 @@ def worker(owned: Owned, member: str, settings: Settings) -> dict[str, Any]:
 
 
 def restricted() -> dict[str, Any]:
-    """A container's part of what Pod Security `restricted` demands, and a root that nobody writes to."""
+    """A container's part of what Pod Security `restricted` demands, and a root filesystem that can't be written."""
     return {
         "allowPrivilegeEscalation": False,
         "capabilities": {"drop": ["ALL"]},

@@ -1,4 +1,4 @@
-"""A Redis that somebody else runs: how a replay shard is told of it, and what removes the shard's log there in the end."""
+"""A Redis of the user's own: how a replay shard is told of it, and what removes the shard's log there in the end."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def removal(pod: Mapping[str, Any]) -> dict[str, Any] | None:
     """The Job that removes the log of a shard; ``pod``, as the API server has it, was the shard's. None for one that has no such
     log: a user's podTemplate may have given it the mark, or taken the variables away.
 
-    It belongs to nobody, since the RLJob may be gone: while Redis is away it tries again for an hour, then it ends, and is
+    It has no owner, since the RLJob may be gone: while Redis is away it tries again for an hour, then it ends, and is
     deleted some minutes later. The RLJob does not wait for it.
     """
     about, spec = pod["metadata"], pod["spec"]

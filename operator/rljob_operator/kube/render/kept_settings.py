@@ -31,7 +31,7 @@ def as_text(settings: Settings) -> str:
 
 
 def with_kept(settings: Settings, text: str) -> Settings:
-    """``settings`` with those that ``text`` has. Of one that nobody can read, as an older operator has left it, none. A job that
+    """``settings`` with those that ``text`` has; a text of an older operator that can't be read has none. A job that
     was started by an operator that knew no architectures goes on without."""
     return replace(settings, **{"architectures": (), **_read(text)}) if text else settings
 

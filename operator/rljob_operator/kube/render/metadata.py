@@ -18,7 +18,7 @@ _OF_TOOLS: Final = (
 """Ends of the domains of labels by which controllers, queues and tools of delivery know what is theirs: a part of the job that
 had one would be selected, queued, or removed as one that no manifest has."""
 _PART_OF: Final = "app.kubernetes.io/part-of"
-"""The one of these that nobody goes by."""
+"""The only one of these that nothing selects by."""
 
 
 def handed_on(labels: Mapping[str, str]) -> dict[str, str]:

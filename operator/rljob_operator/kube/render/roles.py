@@ -37,7 +37,7 @@ def image(job: RLJob, role: Role, settings: Settings) -> str:
 
 
 def keeps_experience(job: RLJob) -> bool:
-    """Whether a replay shard has a log that survives it, in a Redis beside it or in one that somebody else runs."""
+    """Whether a replay shard has a log that survives it, in a Redis beside it or in one of the user's own."""
     replay = job.spec.replay
     if replay is None or "Replay" not in job.spec.checkpoint.include:
         return False
@@ -50,5 +50,5 @@ def has_own_redis(job: RLJob) -> bool:
 
 
 def external_redis_of(job: RLJob) -> ExternalRedis | None:
-    """The Redis of somebody else that the shards keep their experience in."""
+    """The Redis of the user's own that the shards keep their experience in."""
     return job.spec.required_replay.redis.external if keeps_experience(job) else None

@@ -69,7 +69,7 @@ class Settings:
         keep_off_gpu_nodes: whether pods that ask for no device keep off such nodes. Required leaves them pending where every
             node has a GPU.
         operator_namespaces: labels of the namespace from which the operator reads /status.
-        prometheus_namespaces: labels of the namespaces from which /metrics may be read; None lets nobody else in.
+        prometheus_namespaces: labels of the namespaces from which /metrics may be read; None lets in the operator alone.
         cluster_domain: put behind the names of peers, such as ``cluster.local``; empty leaves it to the pods' resolver.
         run_as_user: user and group of the containers; None leaves it to the namespace, as OpenShift wants it.
         checkpoint_size: size of a volume claim for the checkpoints of a job without ``checkpoint.storage``. Empty for a job that

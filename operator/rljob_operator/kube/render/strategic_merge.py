@@ -1,7 +1,7 @@
 """``podTemplate``: a patch on the pod that the operator generates for a role, merged as `kubectl patch --type=strategic` merges.
 
 It stands among what makes pods, not in `rljob.api`: to a manifest a podTemplate is any mapping, and what a patch comes to is
-known only beside the generated pod. So whoever looks for why a pod looks as it does finds it here.
+known only beside the generated pod. So the reason why a pod looks as it does is found here.
 
 Kubernetes calls it a strategic merge: mappings are merged field by field, a null removes a field, a list is replaced as a
 whole unless its field is in `MERGE_KEYS`. ``tests/cluster`` compares the table with what an API server says of its own types,

@@ -82,7 +82,7 @@ class EventRecorder:
     """Records events of one event loop; `run` sends them.
 
     ``instance`` names this process. ``now`` counts seconds and only goes forward. ``counted`` is told ``sent`` of every call that
-    has stored an event or brought one up to date, and ``dropped`` of every event that nobody will see: too many, or not taken.
+    has stored an event or brought one up to date, and ``dropped`` of every event that is not stored: too many, or not taken.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class EventRecorder:
         """
         try:
             self._record(regarding, kind, reason, note, action)
-        except Exception:  # whoever has something to say has better things to do than to fail at it
+        except Exception:  # an event that can't be recorded must not make its caller fail
             self._counted("dropped")
             log.exception("an event could not be recorded")
 

@@ -109,7 +109,7 @@ def metrics_port(pod: Pod) -> int | None:
 
 
 def _changed(about: Mapping[str, Any]) -> float:
-    """When somebody last changed the object, its status apart; Unix seconds."""
+    """When the object was last changed, its status apart; Unix seconds."""
     fields = about.get("managedFields") or ()
     times = [each["time"] for each in fields if each.get("time") and each.get("subresource") != "status"]
     return parse_rfc3339(max([*times, about["creationTimestamp"]]))

@@ -69,7 +69,7 @@ async def fetch(
 
 def reader(owned: Owned, settings: Settings, longest_seconds: float) -> Object:
     """The pod that reads: of the learner's its image, its place and its claim, and nothing else. It ends by itself, and goes with
-    its job where nobody takes it away."""
+    its job where it is not deleted before."""
     learner: dict[str, Any] = pod(owned, "learner", "policy", "", settings)["spec"]
     (worker,) = [each for each in learner["containers"] if each["name"] == names.WORKER]
     mount = next(each for each in worker["volumeMounts"] if normpath(each["mountPath"]) == names.RUN_DIR)

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 LAPSE_SECONDS = 30.0
-"""A watch that works tells within a second. Later than this, something is out of order and nobody should wait for it."""
+"""A watch that works tells within a second. Later than this, something is out of order, and it is not waited for."""
 
 
 class Seen(StrEnum):
@@ -61,7 +61,7 @@ class Expectations:
         self._take_back(job_uid, None, uid)
 
     def doubt(self, job_uid: str) -> None:
-        """Nobody can say whether a call had its effect: the next look lists the job's pods."""
+        """It is unknown whether a call had its effect: the next reconciliation lists the job's pods."""
         self._jobs.setdefault(job_uid, _Asked()).created[""] = float("-inf")
 
     def observe(self, job_uid: str, kind: str, pod: Mapping[str, Any]) -> None:

@@ -113,7 +113,7 @@ class Intake:
         self._behind = behind
 
     def change(self, kind: str | None, job: Object) -> None:
-        """One event. A change of nothing but the status is noted, but nobody needs to look at the job for it."""
+        """One event. A change of nothing but the status is noted, and the job is not reconciled for it."""
         key = job["metadata"]["namespace"], job["metadata"]["name"]
         before = self._jobs.get(key)
         if kind == "DELETED":

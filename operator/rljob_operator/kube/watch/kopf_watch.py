@@ -109,7 +109,7 @@ def kept(job: Object) -> Object:
 
 
 class _NothingCompared(kopf.DiffBaseStorage):
-    """kopf copies each object twice to find out what has changed in it, which nobody asks it for, and takes several ms for it."""
+    """kopf copies each object twice to find out what has changed in it, which is not needed here and takes several ms."""
 
     def build(self, **_: Any) -> Any:
         """The part of an object that is compared."""
@@ -127,7 +127,7 @@ def _settings() -> kopf.OperatorSettings:
     settings.persistence.diffbase_storage = _NothingCompared()
     settings.queueing.idle_timeout = IDLE_SECONDS
     settings.posting.enabled = False
-    settings.scanning.disabled = True  # nobody needs the right to watch definitions and namespaces
+    settings.scanning.disabled = True  # else the operator would need the right to watch definitions and namespaces
     settings.process.ultimate_exiting_timeout = None
     settings.networking.request_timeout = 30.0
     settings.networking.error_backoffs = (0.5, 1.0, 2.0, 4.0)

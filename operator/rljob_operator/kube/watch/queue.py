@@ -108,7 +108,7 @@ class WorkQueue(Generic[Key]):
             self._wake()
 
     def close(self) -> None:
-        """Give out nothing more: whoever waits, and whoever comes, gets `QueueClosed`."""
+        """Give out nothing more: callers that wait, and later ones, get `QueueClosed`."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()

@@ -171,7 +171,7 @@ def _root() -> dict[str, Any]:
             "spec": {"description": flowed(RLJobSpec.__doc__), **schema_of(RLJobSpec, "spec")},
             "status": {
                 "description": flowed(RLJobStatus.__doc__),
-                "default": {"observedGeneration": 0},  # else a job that nobody has looked at yet counts as up
+                "default": {"observedGeneration": 0},  # else a job that was not reconciled yet counts as up
                 **_status(),
             },
         },

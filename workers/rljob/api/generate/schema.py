@@ -136,7 +136,7 @@ def _value(annotation: Any, metadata: list[Any], path: str) -> Schema:
     annotation, metadata = unwrapped(annotation, metadata)
     for marker in metadata:
         if isinstance(marker, Integer):
-            counted = path.startswith("status") and marker.high == MAX_INTEGER  # nobody types what a status counts
+            counted = path.startswith("status") and marker.high == MAX_INTEGER  # a status is not written by hand
             bounds = {"minimum": marker.low} if counted else {"minimum": marker.low, "maximum": marker.high}
             return {"type": "integer", **bounds}
         if isinstance(marker, DecimalText):

@@ -26,7 +26,7 @@ def with_preset(document: dict[str, Any]) -> dict[str, Any]:
 def preset_of(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """What counts beside ``document`` of the preset that it names; None where it names none that is known.
 
-    What makes no sense beside the manifest does not: nobody could leave out of a manifest what is not in it."""
+    What makes no sense beside the manifest does not count: its author could not remove from it what is not in it."""
     name = value_at(document, "spec.preset")
     if not isinstance(name, str) or name not in PRESETS:
         return None

@@ -37,8 +37,8 @@ RULES: tuple[Rule, ...] = tuple(
 
 
 def cross_field_problems(job: RLJob, *, wrong: Collection[str] = ()) -> list[Problem]:
-    """Every violated rule, but none that reads or names a field of ``wrong``, in whose place the job has a value that nobody
-    wrote."""
+    """Every violated rule, but none that reads or names a field of ``wrong``: in the place of such a field the job has a value
+    that its author did not write."""
     problems = []
     for rule, path, problem in broken_rules(job):
         read = [problem.path, *(f"{path}.{field}" for field in rule.reads)]

@@ -74,7 +74,7 @@ class CapturedUpdate(Generic[Batch]):
         return _forms(minibatch) == self._forms
 
     def __call__(self, minibatch: Batch, rate: float, steps: int) -> Learned:
-        """One update; nobody waits for it."""
+        """One update; the host does not wait for it."""
         for own, given in zip(self.inputs, minibatch, strict=True):
             if own is not None and given is not None:
                 own.copy_(given, non_blocking=True)

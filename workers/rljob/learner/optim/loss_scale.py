@@ -19,7 +19,7 @@ GROWTH_UPDATES: Final = 2000
 
 
 class LossScale:
-    """``factor``, float32 on ``device``: 1 or more, a power of two, so that scaling rounds nothing. Nobody waits for it.
+    """``factor``, float32 on ``device``: 1 or more, a power of two, so that scaling rounds nothing. The host never waits for it.
 
     Its numbers keep their place in memory, where a CUDA graph of the update reads and changes them.
     """

@@ -21,8 +21,8 @@ class Optimizer(ABC):
 
     Attributes:
         learning_rate: of the next step; a number on the weights' device lets a step be captured in a CUDA graph.
-        found_inf: where it is set before a step, a number on the weights' device: 1 lets the step move nothing, without anybody
-            waiting to know it.
+        found_inf: where it is set before a step, a number on the weights' device: 1 lets the step move nothing, and the host
+            need not wait to know it.
         names: of the tensors that are kept for each weight, beside ``step``. They begin as zeros.
         state: what is kept of each weight that has been moved, by these names.
     """

@@ -76,7 +76,7 @@ class Readback:
 class LateNumber:
     """One number of each batch: on a CPU at once, on CUDA once it has arrived.
 
-    As with ``Readback`` nobody waits, unless more than ``DEPTH`` are under way.
+    As with ``Readback`` the caller does not wait, unless more than ``DEPTH`` are under way.
     """
 
     def __init__(self, device: torch.device, event: Callable[[], Any] | None = None) -> None:
