@@ -10,7 +10,7 @@ from typing import Final
 from rljob.errors import UsageError
 
 LONGEST_PATH_BYTES: Final = 103
-"""Of a unix socket: what the kernel takes, less what libzmq needs."""
+"""Longest path of a unix socket: what the kernel takes, less what libzmq needs."""
 
 _ROOM_BYTES: Final = 34
 """For the folder's own name and a socket's in it."""

@@ -78,7 +78,7 @@ class CheckpointWatch:
         )
 
     def _verdicts(self) -> list[VerifiedFiles | str]:
-        """Of the newest checkpoint, and of those before it down to the first that verifies: what it is, or what is wrong."""
+        """The newest checkpoint, and those before it down to the first that verifies: what each is, or what is wrong with it."""
         verdicts: list[VerifiedFiles | str] = []
         known: dict[Path, tuple[Fingerprint, VerifiedFiles | str]] = {}
         for path in (self._directory / each.name for each in stored(self._directory)):

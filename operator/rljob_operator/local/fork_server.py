@@ -32,7 +32,7 @@ from setproctitle import setproctitle
 from rljob_operator.local.priority import set_niceness
 
 LARGEST_BYTES: Final = 1 << 17
-"""Of a message: a command line and an environment, which have this bound of the kernel's on each of their words."""
+"""The largest message: a command line and an environment. The kernel has this bound for each of their strings."""
 
 LEAVE_SECONDS: Final = 120.0
 """How long roles may take to leave once the controller is gone: a replay saves gigabytes."""

@@ -50,7 +50,7 @@ def get(
     updates behind the learner its data is, DURATION the time it has been at work, AGE the time since it began. A run is
     Lost where its controller was killed, or its machine restarted.
 
-    Of a list of a cluster's jobs the figures are those of their status, at most half a minute old.
+    In a list of a cluster's jobs the figures are those of their status, at most half a minute old.
 
     Examples:
 

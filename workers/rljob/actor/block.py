@@ -135,8 +135,8 @@ class Block:
             )
 
     def final(self, step: Array, environment: Array, truncated: Array) -> tuple[Array, Array]:
-        """Of some ends, in ``environment`` i8 [M] with step ``step`` i8 [M]: their last frames [M, *F*], and the values f4 [M] of
-        those that are ``truncated`` b1 [M], NaN of the others."""
+        """The last frames [M, *F*] of the episodes that ended in ``environment`` i8 [M] with step ``step`` i8 [M], and the values
+        f4 [M] of those that are ``truncated`` b1 [M], NaN for the others."""
         at = torch.from_numpy(step).to(self._device), torch.from_numpy(environment).to(self._device)
         frames = self._final_frames[at]
         on_host = frames.cpu().numpy()

@@ -71,7 +71,7 @@ class LearnerParameters(Protocol):
 
     @property
     def evaluation_weights_decay(self) -> float:
-        """Of the moving average of the weights, an update; 0 keeps none."""
+        """Decay of the moving average of the weights, per update; 0 keeps none."""
         ...
 
 

@@ -58,7 +58,7 @@ class ApeXDQNParameters(ParameterSet):
     cells. MLP: for vectors. Auto chooses by the shape of a
     frame (docs/algorithms/networks.md)."""
     network_parameters: Annotated[dict[str, Any], JSONObject()] = Field(default_factory=dict)
-    """Of a network of one's own."""
+    """Parameters of a network of your own."""
     hidden_units: Annotated[int, Integer(0, 16_384), never(OF_THIS_NETWORK)] = 0
     """Width of the hidden layer(s); 0 takes the network's own default."""
     layer_norm: Annotated[Flag, never(OF_THIS_NETWORK)] = False

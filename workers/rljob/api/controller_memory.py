@@ -106,11 +106,11 @@ class RenderingMemory(StatusModel):
     """What a job is made with where its manifest does not say."""
 
     version: Count = 0
-    """Of the way in which pods are rendered."""
+    """Version of the way in which pods are rendered."""
     image: Annotated[str, Text(512, "a container image", shortest=0)] = ""
-    """Of roles that name none."""
+    """Image of roles that name none."""
     gpu_image: Annotated[str, Text(512, "a container image", shortest=0)] = ""
-    """Of a learner with a device that names none; empty takes ``image``."""
+    """Image of a learner with a device that names none; empty takes ``image``."""
     settings: Annotated[str, Text(MAX_SETTINGS, "JSON", shortest=0)] = ""
     """The operator's other settings."""
 

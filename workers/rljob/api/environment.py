@@ -62,7 +62,7 @@ class EnvironmentParameters(ParameterSet):
     """Raw frames after which a game is truncated (108,000 = 30 minutes)."""
 
     atari: AtariParameters = Field(default_factory=AtariParameters)
-    """Of Atari games alone."""
+    """Parameters of Atari games alone."""
 
 
 class EnvironmentSource(EnvironmentParameters):

@@ -97,7 +97,7 @@ class ImpalaParameters(ParameterSet):
     convolutions, for 42x42. Small: one of 3x3, for grids of a few cells. MLP: for vectors. Auto chooses by the shape of a
     frame (docs/algorithms/networks.md)."""
     network_parameters: Annotated[dict[str, Any], JSONObject()] = Field(default_factory=dict)
-    """Of a network of one's own."""
+    """Parameters of a network of your own."""
     hidden_units: Annotated[int, Integer(1, 16_384), never(OF_THIS_NETWORK)] = 256
     """Width of the hidden layer(s)."""
     layer_norm: Annotated[Flag, never(OF_THIS_NETWORK)] = False

@@ -63,7 +63,7 @@ class ActorStatus(Document):
     """Transitions made into chunks, or steps made into unrolls."""
     steps_per_second: float = wire(number, default=0.0)
     policy_version: int = wire(whole, default=0)
-    """Of the weights that it acts with; 0 where it acts at random."""
+    """Version of the weights that it acts with; 0 where it acts at random."""
     stages: Mapping[str, float] = wire(numbers, default=dict, write=dict)
     """Seconds spent in each stage of its loop."""
     blocked_seconds: float = wire(number, default=0.0)
@@ -79,7 +79,7 @@ class Verdict(Document):
     """One evaluation, as the learner heard of it. Its place in the run is that of the weights that were judged."""
 
     version: int = wire(_count, default=0)
-    """Of the weights; it grows from one verdict to the next. 0 where it is not known."""
+    """Version of the weights; it grows from one verdict to the next. 0 where it is not known."""
     updates: int = wire(_count, default=0)
     raw_frames: int = wire(_count, default=0)
     steps: int = wire(_count, default=0)
@@ -90,7 +90,7 @@ class Verdict(Document):
     episodes: int = wire(_count, default=0)
     """Games that were played to their end."""
     seed: int | None = wire(whole, default=None)
-    """Of the games; None where it is not known."""
+    """Seed of the games; None where it is not known."""
     seconds: float = wire(number, default=0.0)
     """How long it took."""
     finished: bool = wire(flag, default=True)
@@ -205,7 +205,7 @@ class LearnerStatus(Document):
 
     episodes_total: int | None = wire(_count, default=None)
     mean_return: float | None = wire(_score, default=None)
-    """Of the last ``games`` games of the greedier half of the actors."""
+    """Mean over the last ``games`` games of the greedier half of the actors."""
     games: int | None = wire(_count, default=None)
     queue_depth_batches: float | None = wire(_amount, default=None)
     """Batches that the learner may still draw, or that wait for it; None where nothing limits it."""
@@ -235,7 +235,7 @@ class LearnerStatus(Document):
 
     replay: ReplaySummary | None = wire(lenient(ReplaySummary), default=None, write=plain, left_out=True)  # noqa: RUF009 - a field
     queue: QueueSummary | None = wire(lenient(QueueSummary), default=None, write=plain, left_out=True)  # noqa: RUF009 - a field
-    """Of unrolls, in a job without replay."""
+    """The queue of unrolls, in a job without replay."""
     standstill: str = wire(_words, default="")
     """Why neither batches nor inserts move; empty where they do."""
     lag_limit_updates: float | None = wire(_amount, default=None, left_out=True)

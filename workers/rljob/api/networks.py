@@ -37,7 +37,7 @@ class Image:
     def of(cls, frame_shape: Sequence[int]) -> Image | None:
         """A frame of two or three dimensions as an image, anything else as None.
 
-        Of three dimensions, the channels are the first or the last: the one that differs from two equal ones, or else the
+        With three dimensions the channels are the first or the last: the one that differs from two equal ones, or else the
         shorter; where that leaves it open, the last, as Gymnasium's environments have it.
         """
         if len(frame_shape) == 2:

@@ -50,7 +50,7 @@ class _LearnerParameterSet(ParameterSet):
 
 
 class TransitionParameterSet(_LearnerParameterSet):
-    """Of a ``TransitionAlgorithm``, which learns from n-step transitions out of spec.replay."""
+    """Parameters of a ``TransitionAlgorithm``, which learns from n-step transitions out of spec.replay."""
 
     batch_size: Annotated[int, Integer(1, 65_536)] = 256
     """Transitions a learner update is computed from."""
@@ -72,7 +72,7 @@ class TransitionParameterSet(_LearnerParameterSet):
 
 
 class ActionValueParameterSet(TransitionParameterSet):
-    """Of an ``ActionValueAlgorithm``, which acts by the best action value, and by a ladder of epsilons at random."""
+    """Parameters of an ``ActionValueAlgorithm``, which acts by the best action value, and by a ladder of epsilons at random."""
 
     epsilon_base: Annotated[float, Real(0, 1)] = 0.4
     """Environment i of N explores with base^(1 + exponent * i / (N - 1))."""
@@ -88,7 +88,7 @@ class ActionValueParameterSet(TransitionParameterSet):
 
 
 class UnrollParameterSet(_LearnerParameterSet):
-    """Of an ``UnrollAlgorithm``, which learns from every unroll once (or in several passes), out of a queue in the learner."""
+    """Parameters of an ``UnrollAlgorithm``, which learns from unrolls, once or in several passes, out of the learner's queue."""
 
     batch_size: Annotated[int, Integer(1, 4096)] = 32
     """Unrolls that are taken from the queue together."""

@@ -41,10 +41,10 @@ class Restarts(StatusModel):
     """Ends of members that were not asked for."""
 
     counted: Count = 0
-    """Of learner, replay, inference servers and the evaluator of a targetReturn, towards backoffLimit; back to 0 after
+    """Ends of learner, replay, inference servers and the evaluator of a targetReturn, towards backoffLimit; back to 0 after
     failurePolicy.resetAfterSeconds of health."""
     ignored: Count = 0
-    """Not counted: of actors and another evaluator, disruptions, and what a rule of failurePolicy ignores."""
+    """Ends that are not counted: of actors and another evaluator, disruptions, and what a rule of failurePolicy ignores."""
 
 
 class LearnerStatus(StatusModel):

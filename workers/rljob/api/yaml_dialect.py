@@ -37,7 +37,7 @@ _LEADING_ZERO: Final = re.compile(r"[-+]?0[0-9]+")
 _BETWEEN_DIGITS: Final = re.compile(r"(?<=[0-9])_(?=[0-9])")
 _BASES: Final = {"x": 16, "o": 8, "b": 2}
 _MOST_DIGITS: Final = 300
-"""Of an integer without a base. What is longer is beyond the floats that others read numbers as, and Python refuses 4,300."""
+"""For an integer without a base. Longer ones exceed the floats that other programs read, and Python refuses 4,300 digits."""
 _ENDLESS: Final = 2**31 - 1
 """Width of a line that is never folded."""
 _EXACT: Final = 2.0**53

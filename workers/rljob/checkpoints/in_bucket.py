@@ -73,7 +73,7 @@ class Prefix:
         return f"{self.prefix}/{name}" if self.prefix else name
 
     def _keys(self, name: str = "") -> list[str]:
-        """Of the objects under the prefix, or of those of one checkpoint; without the prefix."""
+        """The keys of the objects under the prefix, or of those of one checkpoint; without the prefix."""
         below = self._key(name) if name else self.prefix
         cut = len(self.prefix) + 1 if self.prefix else 0
         return [key[cut:] for key in self.bucket.keys(below)]

@@ -24,7 +24,7 @@ class Place(Protocol):
     """
 
     def names(self) -> list[str]:
-        """Of all that is whole here: checkpoints, ``best``, and marks of epochs; in no order."""
+        """The names of all that is whole here: checkpoints, ``best``, and marks of epochs; in no order."""
 
     def holds(self, name: str) -> bool:
         """Whether a checkpoint of that name is there."""

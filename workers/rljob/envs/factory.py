@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 _EXCHANGE_SECONDS: Final = 0.3e-3
-"""Of a step, what a process of its own costs: two context switches and an observation through shared memory."""
+"""What a process of its own adds to a step: two context switches and an observation through shared memory."""
 _TRIED_STEPS: Final = 31
 
 

@@ -104,7 +104,7 @@ def _action(num_actions: int | None) -> Column:
 
 
 def transition_columns(num_actions: int | None) -> tuple[Column, ...]:
-    """Of n-step transitions, one row a transition.
+    """The columns of n-step transitions, one row a transition.
 
     ``n_step_return``: the discounted rewards up to the state that it bootstraps from, which ``next_observation`` shows.
     ``discount``: gamma^m for a bootstrap m steps ahead, 0 where the window met a terminal. ``priority``: the initial one.
@@ -123,7 +123,7 @@ def transition_columns(num_actions: int | None) -> tuple[Column, ...]:
 
 
 def unroll_columns(num_actions: int | None, memory: int) -> tuple[Column, ...]:
-    """Of unrolls, one row a step; ``memory``: units H of a recurrent state, 0 for none.
+    """The columns of unrolls, one row a step; ``memory``: units H of a recurrent state, 0 for none.
 
     ``state``: the recurrent state before the first observation. ``discount``: gamma, or 0 where the step ended an episode.
     ``log_prob``: log mu(a|s). ``value``: what the acting policy expected of each observation. ``final_value``: what it expected

@@ -93,8 +93,8 @@ def transition_layout(
     n_step: int,
     num_actions: int | None = None,
 ) -> SegmentLayout:
-    """Of chunks of at most ``length`` n-step transitions. An action must lie below ``num_actions``; None bounds it not at all,
-    for a table that no network learns from."""
+    """The layout of chunks of at most ``length`` n-step transitions. Actions must lie below ``num_actions``; None does not bound
+    them, for a table that no network learns from."""
     return SegmentLayout(length, frame_shape, frame_dtype, stack, n_step, False, transition_columns(num_actions))
 
 
@@ -106,7 +106,7 @@ def unroll_layout(
     memory: int = 0,
     num_actions: int | None = None,
 ) -> SegmentLayout:
-    """Of unrolls of exactly ``length`` steps; ``memory``: units of a recurrent state (H, 0 for none)."""
+    """The layout of unrolls of exactly ``length`` steps; ``memory``: units of a recurrent state (H, 0 for none)."""
     if memory < 0:
         raise ValueError(f"unroll layout: memory is {memory}, it must be at least 0")
     return SegmentLayout(length, frame_shape, frame_dtype, stack, 1, True, unroll_columns(num_actions, memory))

@@ -39,7 +39,7 @@ class AcceptedOfActors:
     def remember(self, actor: str, present: Collection[str]) -> str | None:
         """Remember that ``actor`` said hello, and answer whom that made it forget.
 
-        Of more than ``MOST_ACTORS`` the one that said hello longest ago and is not among ``present`` is forgotten.
+        Beyond ``MOST_ACTORS`` the one that said hello longest ago and is not among ``present`` is forgotten.
         """
         self._remembered.pop(actor, None)
         self._remembered[actor] = None

@@ -47,7 +47,7 @@ class SlotLeases:
         self._held: dict[int, list[_Held]] = {slot: [] for slot in spread(slots)}
         self._last: dict[str, int] = {}
         self.lives = [0] * slots
-        """Of each slot, how many lives of actors have taken it."""
+        """How many lives of actors have taken each slot."""
 
     def take(self, actor: str, incarnation: str, now: float) -> int:
         """Lease (or renew) a slot for an actor."""

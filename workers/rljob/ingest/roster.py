@@ -18,9 +18,9 @@ _INCARNATIONS_REMEMBERED = 1024
 MOST_ACTORS = 2048
 """Known at a time: a status document with all of them, each at its longest, still fits a message."""
 _MOST_COUNTED = 1 << 48
-"""By one life of an actor: the totals of thousands of them are still numbers that everybody can read."""
+"""By one life of an actor: the totals of thousands of them still fit into 64 bits."""
 _HIGHEST_RETURN = 1e15
-"""Of one game, either way: a sum over thousands of them is still a number that everybody can read."""
+"""Highest return of one game, and with a minus the lowest: a sum over thousands of them is still finite."""
 ACTOR_STAGES = ("env", "infer", "encode", "send", "blocked")
 
 

@@ -43,7 +43,7 @@ class Episode(Document):
     truncated: bool = wire(flag, default=False)
     """Whether it was cut off, not played to its end."""
     policy_version: int = wire(whole, default=0)
-    """Of the weights that it ended with."""
+    """Version of the weights that it ended with."""
     greedy_half: bool = wire(flag, default=False)
     """Whether it was played in the greedier half of the ladder of epsilons, which returns are told of."""
     actor: str = wire(text, default="")
@@ -73,7 +73,7 @@ class RedisStatus(Document):
     lag_chunks: int = wire(whole, default=0)
     """Chunks accepted and not yet known to be in the log."""
     latency_seconds: float = wire(number, default=0.0)
-    """Of the last write."""
+    """Latency of the last write."""
     failures_total: int = wire(whole, default=0)
     used_memory_bytes: int | None = wire(whole, default=None)
     """By Redis's own account; None before it has said so."""
@@ -92,7 +92,7 @@ class ShardStatus(Document):
     state: str = wire(text, default="")
     """warming, filling or serving; empty for one that is gone."""
     epoch: int = wire(whole, default=0)
-    """Of the latest learner that it has heard of."""
+    """Epoch of the latest learner that it has heard of."""
     items: int = wire(whole, default=0)
     """Transitions that can be sampled now."""
     chunks: int = wire(whole, default=0)

@@ -51,7 +51,7 @@ class ReplayClientConfig:
     prefetch: int = 2
     importance: float = 0.4
     epoch: int = 0
-    """Of the learner; a shard that has heard of a later one refuses it."""
+    """Epoch of the learner; a shard that has heard of a later one refuses it."""
 
     def __post_init__(self) -> None:
         if not self.endpoints:

@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(slots=True)
 class Counters:
-    """Of one job, over all lives of its learner; the updates are counted by the updater.
+    """The counts of one job, over all lives of its learner; the updates are counted by the updater.
 
     Attributes:
         epoch: the life of the learner; what belongs to an older one is void.

@@ -48,7 +48,7 @@ def start_from(updater: AnyUpdater, checkpoint: Checkpoint) -> None:
     """Give the updater the networks, optimiser and step size of another run's checkpoint; it counts its own updates, and draws
     its own random numbers.
 
-    Of ``best``, which holds one network and no more, every network begins as that. Raises CheckpointProblem as ``restore``.
+    From ``best``, which holds one network and no more, every network begins as that one. Raises CheckpointProblem as ``restore``.
     """
     loads: list[tuple[nn.Module, dict[str, Tensor]]] = []
     only = checkpoint.section("policy")

@@ -1,6 +1,6 @@
 """What the replay shards report, added up: pure functions on their statuses.
 
-Of a shard that is gone only totals, games and actors are left (``ShardStatus.gone``), so that sums hold what is there now.
+A shard that is gone leaves only totals, games and actors (``ShardStatus.gone``), so that sums hold what is there now.
 """
 
 from __future__ import annotations

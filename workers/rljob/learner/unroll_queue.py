@@ -61,7 +61,7 @@ class UnrollQueueConfig:
     credits: int = 4
     actor_timeout_seconds: float = 15.0
     epoch: int = 1
-    """Of the learner."""
+    """Epoch of the learner."""
     resumed_from: Counted | None = None
     """What was counted of whom in the checkpoint that this life of the learner goes on from; None in the first one."""
 

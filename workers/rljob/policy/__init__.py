@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def load_policy(source: str | os.PathLike[str]) -> Policy:
     """The policy of a run or of a checkpoint: a folder, or ``s3://bucket/prefix``.
 
-    Of a run, or of a folder of checkpoints, it is the best judged policy, else the newest valid checkpoint. Where the run kept a
+    A run, or a folder of checkpoints, gives the best judged policy, else the newest valid checkpoint. Where the run kept a
     moving average of its weights for evaluations, that is the policy.
 
     Raises CheckpointProblem (a ValueError) where there is none or it can't be used, StorageProblem where a bucket can't be asked,

@@ -14,7 +14,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 OLDEST_SERVER: Final = (6, 2)
-"""The oldest release that a Redis of the user's own may be of. The one beside a shard has to be newer, for the way it ends."""
+"""Oldest release of a Redis of the user's own. The one beside a shard has to be newer, for the way in which it ends."""
 
 
 class UnsuitableServer(redis.RedisError):

@@ -213,7 +213,7 @@ class ReplayService:
         steps, raw_frames, lives = counters.get("steps", 0), counters.get("raw_frames", 0), {}
         if state.counted is not None:
             steps, raw_frames = state.counted.steps, state.counted.raw_frames
-            # Of an actor whose experience is in the log but that is not yet in the count, no step is in the totals.
+            # An actor whose experience is in the log and that is not in the count yet has no step in the totals.
             newcomers = {(actor, accepted.incarnation): (0, 0) for actor, accepted in state.seen.items()}
             lives = newcomers | dict(state.counted.lives)
         self.roster.resume(Counted(steps, raw_frames, lives))

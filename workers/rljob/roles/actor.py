@@ -47,7 +47,7 @@ from rljob.wire import Client, load_keys
 
 log = logging.getLogger(__name__)
 
-# Of the five seconds that a role has to leave, what the last chunks get.
+# What the last chunks get of the five seconds that a role has to leave.
 _DRAIN_SECONDS = 2.0
 _LONGEST_TURN_SECONDS = 60.0
 # A slot of another shard is as good, but may be another actor's too; it changes once shard 0 is back.

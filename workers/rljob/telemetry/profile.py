@@ -19,10 +19,10 @@ from rljob.threads import start_contained
 log = logging.getLogger(__name__)
 
 AFTER_SECONDS: Final = 10.0
-"""What the loop works before it is looked at: the first updates are not like the others."""
+"""How long the loop works before it is recorded: the first updates are not like the others."""
 SECONDS: Final = 3.0
 TURNS: Final = 500
-"""Of the loop, at most: a fast one makes a hundred thousand events a second, which take a minute to sum up."""
+"""Turns of the loop, at most: a fast one makes a hundred thousand events a second, which take a minute to sum up."""
 
 _TABLE_ROWS: Final = 40
 

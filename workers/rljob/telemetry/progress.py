@@ -64,7 +64,7 @@ def progress(target: Target, history: Sequence[Point], evaluations: Sequence[flo
         evaluations: evaluation means, oldest first.
 
     Returns:
-        Of the two criteria the one that is further on its way (the larger percentage; of equals the raw frames).
+        The one of the two criteria that is further on its way: the larger percentage, or of equal ones the raw frames.
     """
     candidates = []
     if target.raw_frames is not None:

@@ -98,7 +98,7 @@ class Evaluation:
             )
         if not math.isfinite(self.mean):
             raise MalformedMessage("contents", f"the mean is {self.mean}")
-        # Of a single game there is no standard error, and the evaluator says NaN.
+        # A single game has no standard error, and the evaluator sends NaN.
         if self.standard_error < 0 or math.isinf(self.standard_error) or not 0 <= self.seconds < math.inf:
             raise MalformedMessage(
                 "contents", f"standard error {self.standard_error} or seconds {self.seconds} are no figures"

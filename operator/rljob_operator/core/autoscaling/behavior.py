@@ -44,7 +44,7 @@ def down_limit(rules: ScalingRules, changes: Timed, current: int, now_seconds: f
 def with_wanted(memory: AutoscalingMemory, spec: AutoscalingSpec, wanted: int, now_seconds: float) -> AutoscalingMemory:
     """Remember a recommendation for as long as the windows need it.
 
-    Of the highest (lowest) only those are kept that no later one exceeds: the others can't matter again.
+    A high (low) one is kept only where no later one exceeds it: the others can't matter again.
     """
     up = now_seconds - spec.behavior.scale_up.stabilization_window_seconds
     down = now_seconds - spec.behavior.scale_down.stabilization_window_seconds

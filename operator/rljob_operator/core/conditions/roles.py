@@ -63,13 +63,13 @@ def stuck_actors(context: ReconcileContext) -> list[Member]:
 
 
 def core_on_lost_nodes(context: ReconcileContext) -> list[str]:
-    """Of each member that learning needs and whose node is lost, a clause that names both."""
+    """A clause for each member that learning needs and whose node is lost; it names both."""
     found = [m for m in context.alive(*CORE) if m.node_lost]
     return [f"{m.name} is on {m.node_name}, of which nothing is heard" for m in found]
 
 
 def core_on_its_way(context: ReconcileContext) -> list[str]:
-    """Of each member that learning needs, and that has a node and does not come up there, a clause that says why, or who does."""
+    """A clause for each member that learning needs, and that has a node and does not come up there: why, or what tells why."""
     found = [m for role in CORE for m in context.of(role, Phase.STARTING) if m.placed]
     late = [
         m for m in found if m.pod_name and context.since(m.since_seconds) >= STUCK_SECONDS and not m.waiting_message
@@ -107,7 +107,7 @@ def _counted(context: ReconcileContext, role: Role, up: int, wanted: int) -> str
 
 
 def not_ready(context: ReconcileContext) -> list[str]:
-    """Of each member that has been up without being ready for a minute, a clause that says since when and why."""
+    """A clause for each member that has been up without being ready for a minute: since when, and why."""
     return [
         f"{m.name} is not ready since {rfc3339(m.unready_seconds)}{because(m)}"
         for m in context.observed.members

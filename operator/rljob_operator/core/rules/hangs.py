@@ -27,7 +27,7 @@ def silent(context: ReconcileContext) -> list[Member]:
 
 
 def in_words(context: ReconcileContext) -> list[str]:
-    """Of each silent member its name and how it fails to answer."""
+    """The name of each silent member, and how it fails to answer."""
     return [f"{member.name} {member.silent_because}" for member in silent(context)]
 
 

@@ -56,7 +56,7 @@ def all_placed(context: ReconcileContext) -> bool:
 
 
 def in_words(context: ReconcileContext) -> list[str]:
-    """Of each that is needed and waits, since when and for what."""
+    """Since when each member that is needed waits, and for what."""
     return [f"{m.name} waits since {rfc3339(m.since_seconds)}: {m.waiting_message}" for m in needed(context)]
 
 

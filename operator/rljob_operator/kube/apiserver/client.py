@@ -253,7 +253,7 @@ class Client:
     ) -> bytes:
         """What a server in a pod answers when the API server passes a request on to it (pods/proxy): GET, or POST with ``body``.
 
-        Of a longer answer one byte more than ``longest_bytes`` is read. The API server keeps an Authorization header to itself. A
+        One byte more than ``longest_bytes`` is read of a longer answer. The API server keeps an Authorization header to itself. A
         refusal may be its own or the pod's. No object of the API server is written, so nothing is asked of the guard.
         """
         path = f"{PODS.path(namespace, f'{pod}:{port}', 'proxy')}/{page}"

@@ -104,7 +104,7 @@ class PodWriter:
         await self._each(found, lambda each: self._let_go(owned, each))
 
     async def remove_logs(self, pods: Iterable[Pod]) -> None:
-        """Of pods whose job is gone, or goes: remove what they have left elsewhere. Nothing that was kept of them is needed."""
+        """Remove what pods have left elsewhere, whose job is gone or goes. Nothing that was remembered of them is needed."""
         for each in pods:
             self._pods.settle(each)
             await leave_removal(self._client, each)

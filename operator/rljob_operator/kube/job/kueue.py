@@ -46,7 +46,7 @@ AGAIN_SECONDS: Final = 10.0
 
 
 class NoQueue:
-    """The queue of an operator that asks Kueue for no quota."""
+    """Stands in for the queue in an operator that asks Kueue for no quota."""
 
     async def seen(
         self, stored: StoredJob, observed: Observation, pods: Sequence[Pod], refusal: Refusal | None

@@ -50,7 +50,7 @@ class ClusterObjects:
 
 @dataclass(slots=True)
 class QueuePlaces:
-    """Of one admitted job.
+    """The places that the queue has given to one admitted job.
 
     Attributes:
         room: Workload -> how many actors more it has quota for.
@@ -61,12 +61,12 @@ class QueuePlaces:
     changes: dict[tuple[str, str], list[Mapping[str, Any]]] = field(default_factory=dict)
 
     def going(self, pods: Sequence[Pod]) -> set[str]:
-        """Members whose Workload is admitted no longer: of all actors the first to leave."""
+        """Members whose Workload is admitted no longer: the first actors to leave."""
         named = {name: _workload_of(pod) for name, pod in current(pods).items()}
         return {name for name, used in named.items() if used and used not in self.room}
 
     def placed(self, job: str, pod: Object) -> Object:
-        """A new pod with what the flavours that it was given say. Of an actor's it is noted whose quota it uses."""
+        """A new pod with what the flavours that it was given say. An actor's pod is noted to use its Workload's quota."""
         used, role = core_name(job), pod["metadata"]["labels"][names.ROLE_LABEL]
         if role == Role.ACTOR:
             used = next((name for name, left in self.room.items() if left > 0), used)
@@ -80,7 +80,7 @@ class QueuePlaces:
 async def places(
     objects: ClusterObjects, workloads: Resource, running: Sequence[Object], pods: Sequence[Pod]
 ) -> QueuePlaces:
-    """Of a job whose admitted Workloads are ``running``, the core first."""
+    """The places of a job whose admitted Workloads are ``running``, the core first."""
     flavors = replace(workloads, plural="resourceflavors", kind="ResourceFlavor")
     used, found = Counter(users(pods).values()), QueuePlaces()
     for each in running:

@@ -70,7 +70,7 @@ class Refused:
 
 @dataclass(slots=True)
 class Refusals:
-    """Of one job, by member."""
+    """What was refused of one job, by member."""
 
     of: dict[str, Refused] = field(default_factory=dict)
     generation: int = 0

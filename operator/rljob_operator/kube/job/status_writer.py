@@ -77,7 +77,7 @@ _NEWEST_COUNTS: Final = 0.2
 
 
 class WriteTimes:
-    """Of all jobs of one operator, whose writes go to one API server. Seconds are of a clock that only goes forward."""
+    """When statuses are written, for all jobs of one operator: their writes go to one API server. Seconds only go forward."""
 
     def __init__(self, seen_seconds: float = SEEN_SECONDS) -> None:
         self._seen_seconds, self._write_seconds = seen_seconds, 0.0
@@ -106,7 +106,7 @@ _OURS: Final = frozenset(ConditionType)
 
 
 class StatusWriter:
-    """Of all jobs of one operator. ``monotonic``: seconds that only go forward."""
+    """Writes the statuses of all jobs of one operator. ``monotonic``: seconds that only go forward."""
 
     def __init__(
         self, client: Client, times: WriteTimes, interner: Interner, monotonic: Callable[[], float] = time.monotonic

@@ -67,7 +67,7 @@ class StoredJob:
         return self.document["metadata"]["namespace"], self.document["metadata"]["name"]
 
     def revision(self, role: Role) -> str:
-        """Of the role's pods; see `kube.render.revision`."""
+        """The revision of the role's pods; see `kube.render.revision`."""
         if role not in self.revisions:
             self.revisions[role] = revision(self.document, role)
         return self.revisions[role]
@@ -137,7 +137,7 @@ def _in_force(
         if running is not None and fields is not None:
             fields = in_fields_of_start(running, job, status.effective_spec)
         job = job if job is known else before.interner.job(job)
-        # Of a job that is refused, what was written last is not what is wanted.
+        # While a job is refused, what was written last is not what is wanted.
         before.found = job, refusal, written if refusal is None else memory.started_with, fields
     before.follows_from = follows_from
     return before.found

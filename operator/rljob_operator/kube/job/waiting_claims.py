@@ -69,7 +69,7 @@ def is_held_up(member: Member, now_seconds: float) -> bool:
 
 
 async def _attached(client: Client, owned: Owned, member: Member, settings: Settings) -> str:
-    """Of a pod that has a node and a claim that was there before it: how long its volume may take to come to that node."""
+    """How long the volume of a pod may take to come to the pod's node, where the claim was there before the pod."""
     for name in _claims(owned, member.name, settings):
         claim = await _found(client, VOLUME_CLAIMS, owned.job.metadata.namespace, name)
         if claim is None or (claim.get("status") or {}).get("phase") != "Bound":
@@ -119,7 +119,7 @@ async def _why(client: Client, owned: Owned, name: str) -> str:
 
 
 async def _why_away(client: Client, owned: Owned, name: str) -> str:
-    """Of a member that no node takes for other reasons, such as taints: the node of its volume, where that one is away."""
+    """The node of a member's volume, where that one is away; for members that no node takes for other reasons, such as taints."""
     claim = await _found(client, VOLUME_CLAIMS, owned.job.metadata.namespace, name)
     return await _where(client, claim, if_away=True) if claim is not None and claim["spec"].get("volumeName") else ""
 

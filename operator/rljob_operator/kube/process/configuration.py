@@ -90,17 +90,17 @@ class RoleRequests(APIModel):
     """What containers ask for where the manifest does not say. A resource that is not named keeps what it has built in."""
 
     replay: Amounts = Field(default_factory=lambda: dict(REQUESTS[Role.REPLAY]))
-    """Of a replay shard's service."""
+    """Requests of a replay shard's service."""
     learner: Amounts = Field(default_factory=lambda: dict(REQUESTS[Role.LEARNER]))
-    """Of the learner."""
+    """Requests of the learner."""
     inference: Amounts = Field(default_factory=lambda: dict(REQUESTS[Role.INFERENCE]))
-    """Of an inference server."""
+    """Requests of an inference server."""
     actor: Amounts = Field(default_factory=lambda: dict(REQUESTS[Role.ACTOR]))
-    """Of an actor."""
+    """Requests of an actor."""
     evaluator: Amounts = Field(default_factory=lambda: dict(REQUESTS[Role.EVALUATOR]))
-    """Of the evaluator."""
+    """Requests of the evaluator."""
     redis: Amounts = Field(default_factory=lambda: dict(REDIS_REQUESTS))
-    """Of the Redis server beside a replay shard."""
+    """Requests of the Redis server beside a replay shard."""
 
 
 class OperatorConfiguration(APIModel):

@@ -85,7 +85,7 @@ def token_secret(owned: Owned, token: str) -> dict[str, Any]:
 
 
 def service_account(owned: Owned) -> dict[str, Any]:
-    """Of the pods, which ask the API server for nothing."""
+    """The ServiceAccount of the pods, which ask the API server for nothing."""
     return {
         "apiVersion": "v1",
         "kind": "ServiceAccount",

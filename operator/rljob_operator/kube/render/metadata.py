@@ -22,7 +22,7 @@ _PART_OF: Final = "app.kubernetes.io/part-of"
 
 
 def handed_on(labels: Mapping[str, str]) -> dict[str, str]:
-    """Of the labels of a job, or of a part of one, those that every part has: what cost reports and policies go by."""
+    """Those labels of a job, or of a part of one, that every part has: what cost reports and policies go by."""
     return {
         label: value
         for label, value in labels.items()
@@ -62,8 +62,8 @@ class Owned:
         return any(owner.get("uid") == self.uid for owner in found["metadata"].get("ownerReferences") or ())
 
     def metadata(self, name: str, labels: dict[str, str] | None = None) -> dict[str, Any]:
-        """Of a child; ``labels`` in the place of those that the operator gives every child. Those of the job are beside them:
-        what is there already keeps the ones that it was made or last changed with."""
+        """The metadata of a child; ``labels`` in the place of those that the operator gives every child. Those of the job are
+        beside them: what is there already keeps the ones that it was made or last changed with."""
         owner = {
             "apiVersion": API_VERSION,
             "kind": KIND,

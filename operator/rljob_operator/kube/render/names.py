@@ -68,7 +68,7 @@ REDIS_DATA_DIR: Final = "/var/lib/redis"
 
 
 def labels(job: str) -> dict[str, str]:
-    """Of everything that belongs to a job."""
+    """The labels of everything that belongs to a job."""
     return {MANAGED_BY: MANAGER, JOB_LABEL: job}
 
 
@@ -78,7 +78,7 @@ def role_labels(job: str, role: Role) -> dict[str, str]:
 
 
 def member_labels(job: str, member: str) -> dict[str, str]:
-    """Of a member's pod, for as long as it has its member's address."""
+    """The labels of a member's pod, for as long as it has its member's address."""
     return {**role_labels(job, Role.of(member)), MEMBER_LABEL: member, REACHABLE_LABEL: "true"}
 
 

@@ -16,7 +16,7 @@ from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.render.spot import on_spot_nodes
 
 _GPU_WEIGHT: Final = 60
-"""Of the preference to keep off nodes with a GPU, from 1 to 100: above that for spot nodes."""
+"""Weight of the preference to keep off nodes with a GPU, from 1 to 100: above that for spot nodes."""
 _HOST: Final = "kubernetes.io/hostname"
 _ARCHITECTURE: Final = "kubernetes.io/arch"
 _SPREAD: Final = {"Preferred": "ScheduleAnyway", "Required": "DoNotSchedule"}

@@ -17,8 +17,8 @@ from rljob_operator.kube.render.volumes import REDIS_DATA, REDIS_SOCKET
 SAVE_SECONDS: Final = 60
 """For Redis to write its data once the service has ended, beside the service's own time."""
 _MEMORY_SHARE: Final = 0.75
-"""Of a memory limit that the log may fill: above it Redis takes no writes, which the service reports and lives with, while the
-kernel would end the whole server. The rest is for what a snapshot copies."""
+"""Share of a memory limit that the log may fill: above it Redis takes no writes, which the service reports and lives with,
+while the kernel would end the whole server. The rest is for what a snapshot copies."""
 _PROBE_SECONDS: Final = 5
 
 

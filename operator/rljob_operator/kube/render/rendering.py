@@ -20,8 +20,8 @@ from rljob_operator.kube.render.kept_settings import as_text, with_kept
 from rljob_operator.kube.render.settings import Settings
 
 VERSION: Final = 2
-"""Of how pods are rendered now. Raised when a pod would no longer understand its job's other pods, or the image of the release
-before; pods of the versions before are then rendered as they were, for as long as they are in `KNOWN`."""
+"""Version of how pods are rendered now. Raised when a pod would no longer understand its job's other pods, or the image of the
+release before; pods of the versions before are then rendered as they were, for as long as they are in `KNOWN`."""
 KNOWN: Final = frozenset({1, VERSION})
 """Versions of which pods can be made."""
 _REMEMBERED_AT_ONCE: Final = 16

@@ -40,7 +40,7 @@ CLOUDS: Final = SpotMarks(
 Mode is one)."""
 
 WEIGHT: Final = 50
-"""Of each preference, from 1 to 100: in the middle, so that preferences of the job's own can be put above it or below."""
+"""Weight of each preference, from 1 to 100: in the middle, so that preferences of the job's own can be put above it or below."""
 
 
 def on_spot_nodes(pod: Mapping[str, Any], marks: SpotMarks = CLOUDS) -> dict[str, Any]:

@@ -33,8 +33,8 @@ MERGE_KEYS: Final[Mapping[str, str]] = {
     "ownerReferences": "uid",
     "finalizers": "",
 }
-"""Of each list of a PodTemplateSpec that is merged, wherever it stands: the field that tells its entries apart, empty for a list
-of words. Every other list is replaced: tolerations, args, command, envFrom and so on.
+"""For each list of a PodTemplateSpec that is merged, wherever it stands, the field that tells its entries apart; empty for a
+list of strings. Every other list is replaced: tolerations, args, command, envFrom and so on.
 
 These are the tags ``patchMergeKey`` of core's types. Server-side apply has keys of its own, some of them of two fields
 (``containerPort`` and ``protocol``); a patch does not go by those, so it changes the first port of a number.

@@ -51,7 +51,7 @@ def block_name(job: str, number: int) -> str:
 
 
 def block_number(job: str, name: str) -> int | None:
-    """Of a block of actors; None for any other Workload of the job. Those of earlier releases have a dash for the dot."""
+    """The number of a block of actors; None for any other Workload of the job. Earlier releases had a dash for the dot."""
     number = name.removeprefix(job)[1:].removeprefix("actors-")
     return int(number) if number.isdecimal() else None
 

@@ -77,7 +77,7 @@ class PodCache:
         """Raises why the pods of a namespace may not be read, where they may not."""
 
     def jobs(self) -> Iterable[JobKey]:
-        """Of every job that has pods."""
+        """The keys of every job that has pods."""
         return tuple(self._uids)
 
     def __len__(self) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 from rljob_operator.kube.apiserver.resources import Object
 
 ANNOTATIONS = "rljob.dev/"
-"""Of annotations only those count that begin so."""
+"""Only annotations whose names begin so count."""
 LONGEST_TEXT = 1024
 LONGEST_LAST_WORDS = 4096
 """What a kubelet takes of a termination message."""

@@ -43,7 +43,7 @@ def cuda_graph(work: Callable[[], Learned]) -> tuple[Learned, Callable[[], objec
     stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     stream.wait_stream(torch.cuda.current_stream())
     graph = torch.cuda.CUDAGraph()
-    # Of two contexts the outer one gives the caller's stream back even where a capture fails; torch's own does not then.
+    # The outer context gives the caller's stream back even where a capture fails; torch's own does not then.
     # Warm-up and capture share a stream, for which some libraries make their handles.
     with torch.cuda.stream(stream):
         with warnings.catch_warnings():

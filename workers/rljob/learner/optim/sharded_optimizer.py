@@ -12,7 +12,7 @@ from rljob.learner.optim.data_parallel_threads import DataParallelThreads, Param
 from rljob.learner.optim.optimizer import Adam, Optimizer, RMSProp
 
 FEW_NUMBERS = 200_000
-"""Of fewer weights than this a second thread moves its shard no sooner than it has been woken."""
+"""With fewer weights than this, one thread has moved them all before a second one is awake."""
 
 
 class ShardedOptimizer:
