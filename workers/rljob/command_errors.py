@@ -67,7 +67,7 @@ def one_line_errors(configuration_exit: int = EXIT_INVALID) -> Iterator[None]:
             _fail(first_line(error), EXIT_FAILURE)
         if isinstance(error, ThreadEnded) and isinstance(error.__cause__, UsageError):
             _fail(str(error.__cause__), configuration_exit)  # what is wrong is wrong in whichever thread it was found
-        where = authors_line(error)  # of code that the user has written, which is what he wants to see
+        where = authors_line(error)  # of the user's own code, which is where the user will look
         text = f"{where}{named(error)}" if where else first_line(error)
         _fail(f"{text}  (--debug shows where)", EXIT_FAILURE)
 

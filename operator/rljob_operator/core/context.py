@@ -41,7 +41,7 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReconcileContext:
-    """One look at a job. Rules return a look with a newer status, or a part of the decision."""
+    """One reconciliation of a job. Rules return one with a newer status, or a part of the decision."""
 
     desired: DesiredState
     observed: Observation
@@ -60,12 +60,12 @@ class ReconcileContext:
         now_seconds: float,
         session: Session | None = None,
     ) -> ReconcileContext:
-        """The look before any rule."""
+        """The context before any rule."""
         groups: dict[Role, dict[Phase, list[Member]]] = {role: {phase: [] for phase in _PHASES} for role in _ROLES}
         role, phase, group = Role.REPLAY, Phase.ABSENT, groups[Role.REPLAY][Phase.ABSENT]
         for (
             member
-        ) in observed.members:  # neighbours are mostly alike, and hashing an enum is slow: 500 actors, every look
+        ) in observed.members:  # neighbours are mostly equal, and hashing an enum is slow: 500 actors, each time
             if member.phase is not phase or member.role is not role:
                 role, phase = member.role, member.phase
                 group = groups[role][phase]
@@ -83,11 +83,11 @@ class ReconcileContext:
         return self.status.controller
 
     def with_status(self, **fields: Any) -> ReconcileContext:
-        """The look with some fields of the status replaced."""
+        """The context with some fields of the status replaced."""
         return replace(self, status=self.status.model_copy(update=fields))
 
     def with_memory(self, **fields: Any) -> ReconcileContext:
-        """The look with some fields of the controller's memory replaced."""
+        """The context with some fields of the controller's memory replaced."""
         return self.with_status(controller=self.memory.model_copy(update=fields))
 
     @property
@@ -124,7 +124,7 @@ class ReconcileContext:
         return len(self.groups[role][phase])
 
     def is_wanted(self, member: Member) -> bool:
-        """Whether the spec has a place for it. Of actors only their number counts, which `rules.actors` knows."""
+        """Whether the spec has a place for it. For actors only their number counts, which `rules.actors` knows."""
         if member.role is Role.REPLAY:
             return number(member.name) < self.shards
         if member.role is Role.INFERENCE:

@@ -1,8 +1,9 @@
-"""`decide`: from one look at a job to what should happen next. Pure: no I/O, no clock, no randomness.
+"""`decide`: from what was found of a job to what should happen next. Pure: no I/O, no clock, no randomness.
 
-A look is led through small rules, each of which does one thing and is in the file that its name says. Which rules are asked
+A `ReconcileContext` is led through small rules; each does one thing and is in the file that its name says. Which rules are asked
 depends on the mode (`context.Mode`): a job that is being suspended is not judged, a finished one is not touched. What a rule has
-to remember it writes into the status; there is no other memory, so a controller may be replaced between any two looks.
+to remember it writes into the status; there is no other memory, so a controller may be replaced between any two
+reconciliations.
 """
 
 from __future__ import annotations
@@ -164,14 +165,14 @@ def decide(
 def _next_epoch(context: ReconcileContext) -> int:
     """For a learner that is about to start. One that goes back to a checkpoint takes another epoch by itself, and says so.
 
-    While its pod is refused, the one that it was given stays: a status that changed at every look would be written at each.
+    While its pod is refused, the one that it was given stays: a status that changed each time would be written each time.
     """
     sample = context.observed.learner
     return max(context.memory.learner_epoch, sample.epoch if sample is not None else 0) + 1
 
 
 def _apply_rules(context: ReconcileContext, now: Mode) -> ReconcileContext:
-    """The look after the rules of its mode."""
+    """The context after the rules of its mode."""
     rules: tuple[Rule, ...] = ()
     if now is Mode.RUNNING:
         rules = RUNNING_RULES

@@ -49,7 +49,7 @@ class Decision:
         outcome: how it ends, from the moment it is known.
         finished: the end is decided and nothing that must leave is left.
         notes: events, said once.
-        requeue_seconds: look again after this long even if nothing changes; None where only a change matters.
+        requeue_seconds: reconcile again after this long even if nothing changes; None where only a change matters.
     """
 
     status: RLJobStatus

@@ -71,7 +71,7 @@ class Observation:
         members: all that exist or have ended and not been replaced, and those that can't be made, as ABSENT with why; any other
             that is not listed is ABSENT, too.
         learner: what the learner said last, however long ago; None where it never said how many updates it has made.
-        missing: why this look brought no status of the learner, or nothing; for the message of ScalingActive.
+        missing: why this reconciliation has no status of the learner, or nothing; for the message of ScalingActive.
         checkpoint: the newest checkpoint.
         admission: what the queue says; None where no queue is asked.
         max_actors: what the place allows besides maxReplicas (`rljob run --max-actors`), in every mode; None sets no limit.

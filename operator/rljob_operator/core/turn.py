@@ -1,4 +1,4 @@
-"""One turn of the controller on one job, as a value: what was found, what should happen, and what must be written first.
+"""One reconciliation of a job, as a value: what was found, what should happen, and what must be written first.
 
 Pure, and the same for every substrate. A substrate's loop gathers the arguments, calls `turn`, stores the status as ``write``
 says, carries the decision out, and calls again when ``decision.requeue_seconds`` are over or something has changed.
@@ -19,7 +19,7 @@ from rljob_operator.core.member import Phase
 from rljob_operator.core.observed import Observation
 
 _SEEN: Final = frozenset({"replay", "learner", "inference", "actors", "conditions"})
-"""Parts of a status (`_durable`) that are what the last look found, and nothing besides."""
+"""Parts of a status (`_durable`) that are what the last reconciliation found, and nothing besides."""
 
 
 class StatusWrite(StrEnum):
@@ -29,11 +29,11 @@ class StatusWrite(StrEnum):
     """At once, and nothing is done until it is: an act replaces the very evidence that the status was made from, and a
     controller that forgets what it has counted counts it again."""
     SOON = "Soon"
-    """It differs in what is seen, such as how many actors are ready and what conditions say, which the next turn would find out
+    """It differs in what is seen, such as how many actors are ready and what conditions say, which the next one would find out
     again; also where members start that were not there before, since that takes no evidence away. Where writing costs something,
     a moment of waiting gathers what five hundred actors bring one by one, or a job's waves."""
     WHEN_DUE = "WhenDue"
-    """It differs in progress alone, which the next turn would find out again."""
+    """It differs in progress alone, which the next reconciliation would find out again."""
     SELDOM = "Seldom"
     """It differs in nothing but the time that has passed: a job waits, or nothing is heard of it, and it was reconciled."""
     NONE = "None"
@@ -42,7 +42,7 @@ class StatusWrite(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One turn: what it was given, the decision, and when its status has to be stored. Views show it."""
+    """One reconciliation: what it was given, the decision, and when its status has to be stored. Views show it."""
 
     desired: DesiredState
     observed: Observation
@@ -83,7 +83,7 @@ def _write(before: RLJobStatus, observed: Observation, decision: Decision) -> St
 def _acts(observed: Observation, decision: Decision) -> bool:
     """Whether something is to be done that takes evidence away: an ended member is replaced, one is asked to leave.
 
-    What is noted needs no look: it follows from what differs in the status.
+    What is noted is not among it: it follows from what differs in the status.
     """
     there = {m.name for m in observed.members if m.phase is not Phase.ABSENT} if decision.start else set()
     return bool(

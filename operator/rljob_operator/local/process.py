@@ -149,7 +149,7 @@ class RoleProcess:
         self._identity = ProcessIdentity.of(pid) or ProcessIdentity(pid, 0)
         now = self._now()
         self._record = _Life(Phase.STARTING, now, now, time.monotonic(), pid=pid, log_offset=offset)
-        # A full disk must not end a run; then only those who look from outside do not know which process it is.
+        # A full disk must not end a run; then only other programs do not know which process it is.
         with contextlib.suppress(OSError):
             write_json(self._record_path, {"pid": pid, "start_ticks": self._identity.start_ticks})
 

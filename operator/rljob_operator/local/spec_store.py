@@ -2,7 +2,7 @@
 
 It holds the job as written; what presets and defaults add to it is in ``job-effective.yaml``. Users and verbs write it, under
 a lock and in one step; the controller reads it and never writes what the user wants. The generation counts the specs that were
-stored; an edit made with a text editor is counted by the controller's next look.
+stored; an edit made with a text editor is counted when the controller next reads it.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class SpecStore:
     def read(self) -> StoredJob:
         """What is stored now; cheap where nothing has changed since the last call.
 
-        A spec that changed without a new generation (someone used an editor) gets the next one. Raises RunFolderProblem where
+        A spec that changed without a new generation (a user used an editor) gets the next one. Raises RunFolderProblem where
         there is no file any more.
         """
         try:
@@ -95,7 +95,7 @@ class SpecStore:
             return _generation(after)
 
     def count_beyond(self, generation: int) -> int:
-        """Give what is stored a generation above ``generation``: it was changed by someone who does not count."""
+        """Give what is stored a generation above ``generation``: it was changed without counting."""
         with self._locked():
             document = self._document()
             metadata = document.setdefault("metadata", {})

@@ -122,7 +122,7 @@ class ClusterJobs:
         try:
             everywhere = self.run(self.client.list(RLJOBS, None, metadata_only=True)).items
             elsewhere = sorted(each["metadata"]["namespace"] for each in everywhere if each["metadata"]["name"] == name)
-        except ApiError:  # not everybody may look into other namespaces
+        except ApiError:  # not every user may read other namespaces
             pass
         return not_there(name, self.namespace, self._names(), elsewhere)
 

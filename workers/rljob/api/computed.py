@@ -68,7 +68,7 @@ def _min_size(spec: RLJobSpec) -> int:
 
 
 def _drawn(spec: RLJobSpec) -> tuple[int, int]:
-    """Transitions of a batch and of a chunk; 0 where they are parameters of a Custom algorithm, which not everybody can load.
+    """Transitions of a batch and of a chunk; 0 where they are parameters of a Custom algorithm, which not every program can load.
     Whether the limiter fits those is asked where it is loaded."""
     if spec.algorithm.type != "ApeXDQN":
         return 0, 0

@@ -1,4 +1,4 @@
-"""``status.controller`` of an RLJob: what the controller must remember of a job from one look to the next.
+"""``status.controller`` of an RLJob: what the controller must remember of a job from one reconciliation to the next.
 
 For the controller alone; it may change between versions.
 """

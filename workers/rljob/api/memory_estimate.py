@@ -17,7 +17,7 @@ _COLUMN_BYTES = 64
 """Per transition: action, return, discount, priority, positions, flags, policy version, and two float64 levels of the
 sum-tree."""
 _IMAGE_COMPRESSED_SHARE = 0.25
-"""Cautious share that LZ4 leaves of game frames; Pong's is nearer to 0.05, but a noisy screen must not surprise anyone.
+"""Cautious share that LZ4 leaves of game frames; Pong's is nearer to 0.05, but a noisy screen must fit, too.
 """
 _SMALLEST_IMAGE_BYTES = 1024
 _FILES_OF_A_REWRITE = 3

@@ -21,7 +21,7 @@ class When(StrEnum):
     """When a field may change."""
 
     ANY_TIME = "AnyTime"
-    """The controller follows it at its next look, whatever runs."""
+    """The controller follows it at its next reconciliation, whatever runs."""
     WHILE_SUSPENDED = "WhileSuspended"
     """Roles read it when they start; so all of them have to start anew."""
     NEVER = "Never"

@@ -63,7 +63,7 @@ class RedisSpec(APIModel):
     image: Annotated[Annotated[str, Text(512, "a container image")] | None, WHILE_SUSPENDED] = None
     """Image of the sidecar, with redis-server and redis-cli of 7.0 or later; unset: that of the shard, which has a server."""
     resources: Annotated[Resources, WHILE_SUSPENDED] = Field(default_factory=Resources)
-    """What the sidecar asks for. Of a limit of memory the log takes at most three quarters."""
+    """What the sidecar asks for. The log takes at most three quarters of a memory limit."""
     persistence: Annotated[Persistence, never("the log and its volume were made for it")] = Field(
         default_factory=Persistence
     )

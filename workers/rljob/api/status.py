@@ -228,7 +228,7 @@ class RLJobStatus(StatusModel):
 
     observed_generation: Count = 0
     """The generation of the spec that this status describes; of a job that has ended, the newest that was seen. 0 before the
-    first look."""
+    first reconciliation."""
     effective_spec: Annotated[dict[str, Any], JSONObject()] = Field(default_factory=dict)
     """The spec in force: that of observedGeneration, with its preset and all defaults filled in."""
     start_time: Timestamp | None = None
@@ -273,7 +273,7 @@ class RLJobStatus(StatusModel):
 
     @property
     def state(self) -> str:
-        """The job's state in one word: the reason of Ready. Empty before the first look."""
+        """The job's state in one word: the reason of Ready. Empty before the first reconciliation."""
         ready = self.condition("Ready")
         return ready.reason if ready is not None else ""
 

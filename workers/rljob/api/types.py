@@ -26,7 +26,7 @@ MAX_PLAIN_QUANTITY = 9_223_372_036_854_775_000
 """Upper bound of a quantity that is written as a number: a server takes it for a double, and that has to fit into 64 bits."""
 
 DECIMAL_PATTERN = r"^[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]{1,2})?$"
-"""Numbers written as strings. What they match, Python, CEL and Go read alike; exponents of three digits are not needed."""
+"""Numbers written as strings. What they match has one meaning in Python, CEL and Go; exponents of three digits are not needed."""
 DECIMAL_LENGTH = 32
 QUANTITY_PATTERN = r"^([0-9]+([.][0-9]*)?|[.][0-9]+)(n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|[eE][+-]?[0-9]{1,2})?$"
 

@@ -79,7 +79,7 @@ def apart(environment_id: str, call: Callable[[], T], *, own: bool = False, slow
 
 
 def _made_by_a_user(environment_id: str) -> bool:
-    """Whether it is the code of a user, or of a package that he has installed, that makes this environment."""
+    """Whether the code of a user, or of a package that the user installed, makes this environment."""
     registered = gymnasium.registry.get(environment_id)
     if registered is None:
         return ":" in environment_id

@@ -36,7 +36,7 @@ class SlotLeases:
     """Gives each actor name a slot in ``0..slots-1`` for ``LEASE_SECONDS`` at a time; times are given by the caller.
 
     An actor that comes back gets the slot it had, even after its lease ran out, as long as no other has taken it. When there
-    are more actors than slots, slots are shared evenly rather than refused: exploring twice alike beats not exploring.
+    are more actors than slots, slots are shared evenly rather than refused: exploring twice in the same way beats not exploring.
     Newcomers get slots in the order of `spread`, so that a few actors explore as differently as many do.
     """
 

@@ -154,7 +154,7 @@ class ShardStatus(Document):
     raw_frames_total: int = wire(whole, default=0)
     """Emulator frames, counted likewise."""
     actors: tuple[ActorStatus, ...] = wire(rows(ActorStatus), default=(), write=plain_rows)
-    """Everyone who acts, or has until a short while ago."""
+    """All actors that act, or have until a short while ago."""
     episodes: tuple[Episode, ...] = wire(rows(Episode), default=(), write=plain_rows)
     """The newest games that this shard was told of, oldest first."""
     episodes_total: int = wire(whole, default=0)
@@ -174,7 +174,7 @@ class ShardStatus(Document):
 
     def gone(self, silent_seconds: float) -> Self:
         """What remains true of a shard that was heard of for the last time so long ago: its totals, its games, and its actors as
-        they were then. Figures of the moment (what it holds, its depth and bound, its limiter) are no longer anyone's."""
+        they were then. Figures of the moment (what it holds, its depth and bound, its limiter) no longer hold."""
         return replace(
             self,
             state="",

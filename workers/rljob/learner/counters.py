@@ -1,4 +1,4 @@
-"""How far a training has come: what checkpoints keep and everybody else is told."""
+"""How far a training has come: what checkpoints keep, and what the status and the other roles are told."""
 
 from __future__ import annotations
 

@@ -237,7 +237,7 @@ class Learner:
             return
         self.counters.skipped_updates += 1
         what = f"update {update}: the loss is {loss} and its gradient's norm {norm}"
-        if ":" in self._identity.algorithm:  # the user's own, who looks for it there
+        if ":" in self._identity.algorithm:  # the user's own, which is where the user will look
             what += f"; finite numbers were expected of {short(self._identity.algorithm)}, function loss"
         if self._config.on_non_finite == "Ignore":
             log.warning("%s; the update was skipped (onNonFiniteLoss: Ignore)", what)

@@ -69,6 +69,6 @@ class ShardReport:
         )
 
     def status(self, now: float, *, gone: bool) -> ShardStatus | None:
-        """The status with the totals of all lives; None before the first. Of one that is ``gone``, what remains true."""
+        """The status with the totals of all lives; None before the first. For one that is ``gone``, what remains true."""
         status = self._status
         return status.gone(now - self._heard_at) if gone and status is not None else status

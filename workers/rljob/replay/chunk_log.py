@@ -193,7 +193,7 @@ class ChunkLog:
             self._transact(commit)
             self._checked = True
         except WatchError as error:
-            # redis-py says the same of a key that someone else changed and of a connection that broke while watching it.
+            # redis-py says the same of a key that another client changed and of a connection that broke while watching it.
             owner = cast(bytes | None, self.client.get(self._shard + "owner"))
             if owner is not None and owner != self.owner.encode():
                 raise OwnerLost(f"the log of {self._shard} was taken over during a write") from None

@@ -31,7 +31,7 @@ class Login:
 
     @classmethod
     def of(cls, variables: Mapping[str, str]) -> Login:
-        """From variables: on a command line everybody on the machine would read it."""
+        """From variables: on a command line every user of the machine could read it."""
         return cls(*(variables.get(f"RLJOB_REDIS_{name}", "") for name in ("USERNAME", "PASSWORD", "CA")))
 
     def options(self, address: str) -> dict[str, Any]:

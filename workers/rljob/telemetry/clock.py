@@ -32,7 +32,7 @@ class StageClock:
     most one such interruption, milliseconds, and does not build up.
 
     Args:
-        stages: the names, in the order they are reported; at least one, no two alike.
+        stages: the names, in the order they are reported; at least one, no two the same.
 
     Raises:
         ValueError: no stage, or a name given twice.

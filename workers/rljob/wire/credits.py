@@ -154,7 +154,7 @@ class CreditLedger:
     def hello(self, peer: bytes, actor: str, incarnation: str) -> int:
         """Opens a session, without credits yet; returns the highest accepted number of this incarnation, -1 for none.
 
-        A hello again of the same peer begins anew too. Of the actor's incarnations the last few are remembered, because a
+        A hello again of the same peer begins anew too. The last few incarnations of the actor are remembered, because a
         hello of an ended process may arrive after that of the next.
         """
         previous = self._peer_of.get(actor)

@@ -85,7 +85,7 @@ class Server(_Endpoint):
 
     Peers are known by the id of their connection, which changes when they reconnect: who they are in the job's terms
     stands in their messages. An id is a number that libzmq counts up from a random start (`scatter_routing_ids`) unless
-    the client chose it itself, so it proves nothing; and it is never told to anyone. `unreachable_total` counts sends to
+    the client chose it itself, so it proves nothing; and it is never sent. `unreachable_total` counts sends to
     peers that are gone, `eagain_total` those to peers that do not read; `refused_total` the malformed messages whose
     sender was told, `unanswered_total` those whose sender was not, to keep the rate down.
     """

@@ -189,7 +189,7 @@ def _note_noise(memory: RateMemory, entry: Sums, gain: float, slow_gain: float) 
         deviation += gain * (min(abs(_surprise(memory.window, entry)), _MOST_DEVIATION) - deviation)
     if entry.produced > 0 and entry.arrived > 0:
         loss = math.log(entry.produced / entry.arrived)
-        one = min(_MOST_VARIANCE, (loss - mean) ** 2 / 2)  # of two figures that err alike
+        one = min(_MOST_VARIANCE, (loss - mean) ** 2 / 2)  # of two figures with the same error
         variance += slow_gain * (one - variance)
         mean += gain * (loss - mean)
         square += gain * (loss * loss - square)

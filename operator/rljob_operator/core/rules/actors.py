@@ -17,7 +17,7 @@ from rljob_operator.core.rules import places, progress
 
 LAW_SECONDS = 5.0
 """The law is asked at most so often, or every sample period where that is shorter: its memory is part of the status, and a status
-that changed at every look would be written at every look."""
+that changed each time would be written each time."""
 
 CREDIT_PERCENT = 50
 """Fill that the rate limiter's credit is steered to: as far from a waiting learner as from blocked actors."""

@@ -30,7 +30,7 @@ def members(context: ReconcileContext) -> ReconcileContext:
 
 
 def spec(context: ReconcileContext, generation: int) -> ReconcileContext:
-    """Write which generation of the spec this look was about, and what is in force by it."""
+    """Write which generation of the spec was reconciled, and what is in force by it."""
     if context.status.observed_generation == generation and context.status.effective_spec:
         return context
     in_force = context.desired.in_fields_of_start

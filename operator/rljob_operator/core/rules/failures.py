@@ -120,7 +120,7 @@ def account(context: ReconcileContext) -> ReconcileContext:
 def _written(context: ReconcileContext, entries: list[MemberMemory]) -> ReconcileContext:
     """Remember those that there is room for, and of the others up to when their ends are dealt with.
 
-    Every member but an actor has room. Of the actors those go first whose last end tells nothing of the next.
+    Every member but an actor has room. Among the actors those go first whose last end tells nothing of the next.
     """
     if len(entries) <= MAX_REMEMBERED_MEMBERS:
         return context.with_memory(members=entries)

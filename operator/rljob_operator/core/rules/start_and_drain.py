@@ -20,7 +20,7 @@ _DRAIN_WAVES: tuple[tuple[Role, ...], ...] = (
 
 
 def to_start(context: ReconcileContext) -> tuple[str, ...]:
-    """Members that should run, do not, and whose turn it is.
+    """Members that should run, do not, and are to start now.
 
     Replay, learner, inference servers and the smallest number of actors start at once: each waits for those that it needs, and
     half a job must not hold what the other half waits for. All else starts once these have a place. Each member comes back on

@@ -1,4 +1,4 @@
-"""When to look at a job again though nothing has been heard of it."""
+"""When to reconcile a job again though nothing has been heard of it."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""One job on a cluster: from what is stored of it and its pods to a turn of the core, and what the turn decided carried out."""
+"""One job on a cluster: from what is stored of it and its pods to the core's decision, which is then carried out."""

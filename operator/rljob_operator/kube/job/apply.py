@@ -125,7 +125,7 @@ class PodWriter:
         self, stored: StoredJob, owned: Owned, decision: Decision, by_member: Mapping[str, Pod]
     ) -> dict[str, Exception]:
         """Create the pods of those that start. Where one of a role was refused no later one of that role is tried: they are
-        alike, and none of five hundred need be asked for to know that a quota is full."""
+        equal, and a full quota need not be asked five hundred times."""
         refused: dict[str, Exception] = {}
         of_role: dict[Role, Exception] = {}
 

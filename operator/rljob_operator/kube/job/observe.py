@@ -1,4 +1,4 @@
-"""What is known of a job beside its pods, brought together for one look: nodes, answers, checkpoints. Pure."""
+"""What is known of a job beside its pods, gathered for one reconciliation: nodes, answers, checkpoints. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One turn on one job: gather what is stored and found, decide (`core.turn`), store the status, carry the decision out."""
+"""Reconcile one job: gather what is stored and found, decide (`core.turn`), store the status, carry the decision out."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from rljob_operator.polls.poll import Alive, Learner, Poll
 
 
 class Reconciler:
-    """Turns on every job of one operator. A key is in work only once at a time; `kube.watch.queue` sees to that.
+    """Reconciles every job of one operator. A key is in work only once at a time; `kube.watch.queue` sees to that.
 
     Args:
         job_of: the stored object of a key as it is known; None where it is gone.
@@ -53,7 +53,7 @@ class Reconciler:
         shards: asks replay shards whether they are alive.
         nodes: the cache of nodes.
         queue: asks Kueue for quota, where the operator is to.
-        recommended: told after each turn how many actors are recommended for the job; None for nothing to recommend.
+        recommended: told after each reconciliation how many actors are recommended for the job; None for nothing to recommend.
         now: Unix seconds; ``monotonic``: seconds that only go forward.
         seen_seconds: see `write_times.SEEN_SECONDS`.
     """
@@ -87,7 +87,7 @@ class Reconciler:
         self._statuses = StatusWriter(client, WriteTimes(seen_seconds), self._interner, monotonic)
 
     async def reconcile(self, key: JobKey) -> float | None:
-        """Take one turn on the job; in how many seconds to look again, None where only a change matters.
+        """Reconcile the job; in how many seconds to do it again, None where only a change matters.
 
         Raises `ApiError` where the API server keeps it from doing what was decided: try again, later each time, and `tell` it.
         """
@@ -118,14 +118,14 @@ class Reconciler:
         return await self._turn(key, stored, known, pods)
 
     def child_gone(self, key: JobKey, uid: str) -> None:
-        """Something of the job, or of a former one of its name, is not there any more: the next turn makes what is missing."""
+        """Something of the job, or of a former one of its name, is not there any more: make what is missing next time."""
         known = self._known.get(key)
         if known is not None:
             known.children.forget(uid)
             known.refusals.try_now(self._monotonic())
 
     async def tell(self, key: JobKey, problem: Exception) -> None:
-        """Say on the job that turns on it fail, and why; the next one that does not takes it back. Raises what `Client.patch`
+        """Say on the job that it can't be reconciled, and why; the next success takes that back. Raises what `Client.patch`
         raises; an event says it all the same."""
         document, known = self._job_of(*key), self._known.get(key)
         if document is None or known is None:

@@ -1,6 +1,6 @@
 """Stores the statuses of jobs: before anything is done about what must not be forgotten, and otherwise when they are due, which
-is the later the longer the API server takes for a write. What is remembered of a job between two turns can all be found out
-again but what is in the status.
+is the later the longer the API server takes for a write. What is remembered of a job between two reconciliations can all be
+found out again but what is in the status.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class StatusWriter:
 
     async def write(self, document: Mapping[str, Any], known: RememberedJob, status: RLJobStatus) -> None:
         """Send what differs: a server does less for that than for the whole status, applied. It is remembered only once it is
-        stored: a turn that started from a status which was never stored would not write it again."""
+        stored: a reconciliation that started from a status which was never stored would not write it again."""
         now = self._monotonic()
         if known.stored is None:  # the object is as it was read
             before = status_document(document)

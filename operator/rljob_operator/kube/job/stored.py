@@ -80,7 +80,7 @@ class StoredJob:
 @dataclass(slots=True)
 class ReadBefore:
     """What a job's spec was read as last. It stands while nothing that it follows from has changed: reading it anew takes more
-    than a millisecond, at every turn."""
+    than a millisecond, each time."""
 
     follows_from: tuple[Any, ...] = (None, None)
     found: tuple[RLJob, Refusal | None, str, Mapping[str, Any] | None] | None = None

@@ -1,9 +1,9 @@
 """Leader election: of all candidates one holds the Lease, and works while it does.
 
-The Lease is renewed by a thread with an event loop and a connection of its own, so that a turn which keeps the loop of the work
-busy for seconds does not lose it. Clocks of two machines are never compared. A candidate takes the Lease over when it has watched
-it for a whole lease duration, on its own steady clock, without seeing it renewed. A leader stops by its own steady clock, before
-another one can have seen that. The times written into the Lease are for people.
+The Lease is renewed by a thread with an event loop and a connection of its own, so that a reconciliation which keeps the loop of
+the work busy for seconds does not lose it. Clocks of two machines are never compared. A candidate takes the Lease over when it
+has watched it for a whole lease duration, on its own steady clock, without seeing it renewed. A leader stops by its own steady
+clock, before another one can have seen that. The times written into the Lease are for people.
 
 The library has an election of this kind (`kubernetes.aio.leaderelection`). It is not used: it judges by the time of day, which
 leaps, does not bound its calls, and never releases, so that every upgrade would wait for the Lease to run out.
@@ -78,7 +78,7 @@ class Elector:
         self._times = times or LeaseTimes()
         self._steady = steady
         self._renewed: float | None = None  # when the renewal that has succeeded last was sent
-        self._looked = float("-inf")  # when a look at the Lease has succeeded last
+        self._looked = float("-inf")  # when the Lease was read last
         self._seen: tuple[object, ...] | None = None
         self._seen_at = 0.0
         self.holder = ""
@@ -165,7 +165,7 @@ class Elector:
         return self._renewed + self._times.renew_deadline_seconds - self._steady()
 
     async def _try(self, client: Client) -> bool:
-        """One look at the Lease and one change of it; whether it is ours after that."""
+        """Read the Lease once, and change it once; whether it is ours after that."""
         seconds = self._times.renew_deadline_seconds / 2
         if self._renewed is not None:
             seconds = min(seconds, self._left)

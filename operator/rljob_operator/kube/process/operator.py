@@ -1,4 +1,4 @@
-"""The operator's process: the edges wired around the reconciler, and as many workers as take turns at once."""
+"""The operator's process: the edges wired around the reconciler, and as many workers as reconcile at once."""
 
 from __future__ import annotations
 
@@ -44,10 +44,11 @@ UNAVAILABLE_SECONDS: Final = 8.0
 """While the API server does not answer, a job is tried later each time, up to this long. So a thousand jobs are no storm, and all
 is right soon after its return."""
 TOLD_FROM_SECONDS: Final = 1.0
-"""A turn that failed is told on its job once the next one is to wait so long, which is from the second failure on."""
+"""A failure is told on its job once the next try is to wait so long, which is from the second failure on."""
 UNPREPARED_SECONDS: Final = 5.0
 BETWEEN_TURNS_SECONDS: Final = 0.1
-"""What pods bring within this time after a turn on their job is seen by one turn: 500 actors that start bring 1,500 events."""
+"""The events of pods within this time after a reconciliation of their job are answered by one: 500 actors that start bring
+1,500."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ class OperatorConfig:
         lease_namespace: where the Lease is; empty takes the namespace that this process runs in, or that of the kubeconfig.
         kubeconfig, context: how to log in; None takes what a pod has, or ``KUBECONFIG`` or the user's own.
         port: of /metrics, /healthz and /readyz; 0 serves none.
-        workers: turns on different jobs at the same time.
+        workers: how many jobs are reconciled at the same time.
         reach: the way to learners and replay shards.
     """
 
@@ -115,7 +116,7 @@ class Operator:
         """Set once all jobs and pods are known, and work on them begins."""
 
     def stop(self) -> None:
-        """End in good order: turns under way are finished, and the Lease is released."""
+        """End in good order: reconciliations under way are finished, and the Lease is released."""
         self._stopping.set()
 
     async def prepare(self) -> None:
@@ -181,7 +182,7 @@ class Operator:
                     result = "again"
                     log.info("%s/%s: %s", *key, problem)
                     self._queue.add_after(key, max(SOON_SECONDS, problem.retry_after_seconds or 0.0))
-                except Exception as problem:  # noqa: BLE001  a defect in one job's turn is that job's alone
+                except Exception as problem:  # noqa: BLE001  a defect with one job must not stop the others
                     result = await self._failed(key, problem)
                 finally:
                     self._queue.done(key)
@@ -221,7 +222,7 @@ class Operator:
         self._queue.add(key)
 
     def _node_changed(self, name: str) -> None:
-        """Look again at the jobs that have pods on the node."""
+        """Reconcile the jobs that have pods on the node."""
         for pod in self._pods.on_node(name):
             owner = owner_of(pod)
             if owner is not None:

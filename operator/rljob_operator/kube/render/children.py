@@ -71,8 +71,8 @@ def config_map(owned: Owned) -> dict[str, Any]:
 
 
 def keys_secret(owned: Owned, role: Role, keys: str) -> dict[str, Any]:
-    """A role's keys: ``keys`` is the text of its file as `rljob.wire.keyfile` writes it, with its own secret and everyone's
-    public key. They are made once and never change while pods hold them."""
+    """A role's keys: ``keys`` is the text of its file as `rljob.wire.keyfile` writes it, with its own secret and the public
+    keys of all roles. They are made once and never change while pods hold them."""
     return {
         **_secret(owned, names.keys_secret(owned.name, role), {names.KEYS_FILE: keys}),
         "immutable": True,

@@ -25,7 +25,7 @@ release before; pods of the versions before are then rendered as they were, for 
 KNOWN: Final = frozenset({1, VERSION})
 """Versions of which pods can be made."""
 _REMEMBERED_AT_ONCE: Final = 16
-"""An operator's settings are the same for all jobs but those that keep a claim; every turn asks what would be kept of them."""
+"""An operator's settings are the same for all jobs but those that keep a claim; each reconciliation asks what to keep of them."""
 
 
 def offered(status: RLJobStatus, settings: Settings) -> RenderingMemory:

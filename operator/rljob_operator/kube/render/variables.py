@@ -16,7 +16,7 @@ from rljob_operator.kube.render.settings import Settings
 
 
 def _every_interface(settings: Settings) -> str:
-    """Where a role listens: over IPv4 and IPv6, for ZeroMQ and for the metrics alike. Images of pods of rendering 1 do not know
+    """Where a role listens: over IPv4 and IPv6, for ZeroMQ and for the metrics. Images of pods of rendering 1 do not know
     that word."""
     return "*" if settings.rendering > 1 else "0.0.0.0"
 

@@ -150,6 +150,6 @@ def _claim(volume: str, name: str) -> dict[str, Any]:
 
 
 def _secret(volume: str, name: str, path: str, settings: Settings) -> Mounted:
-    """Readable by the containers' group, which the volume belongs to; without such a group by everyone in the container."""
+    """Readable by the containers' group, which the volume belongs to; without such a group by every user in the container."""
     mode = {"defaultMode": _SECRET_MODE} if settings.run_as_user is not None else {}
     return Mounted({"name": volume, "secret": {"secretName": name, **mode}}, path, read_only=True)

@@ -31,7 +31,7 @@ class HealthLimits:
 
 
 class Health:
-    """Looks once a second.
+    """Checks once a second.
 
     Args:
         metrics: what `/metrics` shows; the loop's lag and the watch's age are set here.
@@ -80,7 +80,7 @@ class Health:
                 self.server.close()
 
     def tick(self, lag_seconds: float) -> None:
-        """One look: set the figures, and give a sign of life where all is well."""
+        """Check once: set the figures, and give a sign of life where all is well."""
         age = self._age()
         self._metrics.loop_lag_seconds.set(lag_seconds)
         self._metrics.watch_age_seconds.set(age or 0.0)

@@ -71,7 +71,7 @@ class OperatorMetrics:
         )
 
     def reconciled(self, result: str, seconds: float) -> None:
-        """A look at a job has ended. ``result`` is one word of a few, never a message."""
+        """A reconciliation has ended. ``result`` is one of a few words, never a message."""
         self._reconciles.labels(result).inc()
         self._reconcile_seconds.observe(seconds)
 

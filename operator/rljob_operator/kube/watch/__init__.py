@@ -1,1 +1,1 @@
-"""What changes on a cluster: RLJobs, pods and nodes are watched, and keys that want a look are queued."""
+"""What changes on a cluster: RLJobs, pods and nodes are watched, and keys of jobs to reconcile are queued."""

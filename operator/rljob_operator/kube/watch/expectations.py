@@ -1,7 +1,7 @@
 """What was asked of the API server and has not come back through the watch yet.
 
-The cache of pods lags behind: a look right after a pod was created does not find it and would create it again. So a job whose
-own changes have not all been seen is not acted on.
+The cache of pods lags behind: a reconciliation right after a pod was created does not find it and would create another. So a job
+whose own changes have not all been seen is not acted on.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Expectations:
         return Seen.WAITING if self.lapses_in_seconds(job_uid) > 0.0 else Seen.LAPSED
 
     def lapses_in_seconds(self, job_uid: str) -> float:
-        """When to look again at a job that waits, should no event come before; 0 where it need not wait."""
+        """When to reconcile a job that waits, should no event come before; 0 where it need not wait."""
         asked = self._jobs.get(job_uid)
         if asked is None:
             return 0.0

@@ -1,4 +1,4 @@
-"""The intake of RLJobs: what kopf sees of them is kept, and the keys of those that want a look are enqueued. Nothing else.
+"""The intake of RLJobs: what kopf sees of them is kept, and the keys of those to reconcile are enqueued. Nothing else.
 
 What kopf does not tell is found by a list now and then: jobs that went while its watch was cut, and that it has gone blind.
 """

@@ -3,7 +3,7 @@
 Pods are chosen by label on the server, trimmed as they arrive, and indexed by the job that their controller reference names.
 
 Nothing keeps a pod until its end has been counted: it may go at any time. So the last that was seen of one that has gone is kept
-until it is settled, which is when a turn has stored what followed from its end.
+until it is settled, which is when a reconciliation has stored what followed from its end.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class PodCache:
             self._settled.add(pod["metadata"]["uid"])
 
     def on_node(self, name: str) -> list[Object]:
-        """The pods of all jobs on one node; it looks at each pod there is."""
+        """The pods of all jobs on one node; it goes through all pods."""
         return [pod for pod in self._pods.values() if (pod.get("spec") or {}).get("nodeName") == name]
 
     def check(self, namespace: str) -> None:

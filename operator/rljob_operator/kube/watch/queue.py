@@ -1,4 +1,4 @@
-"""The work queue: keys that want a look, each at most once, in the order they came, some of them later.
+"""The work queue: keys to reconcile, each at most once, in the order they came, some of them later.
 
 As client-go's: a key that is added while a worker has it is not given to a second worker; it queues up again, at the end, when
 the first is done. So a key that is always busy waits as long as any other.
@@ -37,7 +37,7 @@ class WorkQueue(Generic[Key]):
         self._ready: deque[tuple[Key, float]] = deque()  # with the moment it was added
         self._dirty: dict[
             Key, float
-        ] = {}  # wants a look since then: what is ready, and what came while it was worked on
+        ] = {}  # to reconcile since then: what is ready, and what came while it was worked on
         self._processing: set[Key] = set()
         self._later: dict[Key, float] = {}  # due at; its heap may have older entries, which no longer count
         self._heap: list[tuple[float, int, Key]] = []
@@ -48,7 +48,7 @@ class WorkQueue(Generic[Key]):
         self._closed = False
 
     def add(self, key: Key) -> None:
-        """Have the key looked at as soon as its turn comes."""
+        """Have the key reconciled, after those that wait already."""
         self._later.pop(key, None)
         self._want(key)
 
@@ -128,7 +128,7 @@ class WorkQueue(Generic[Key]):
 
     @property
     def failing(self) -> int:
-        """Keys whose last look failed."""
+        """Keys whose last reconciliation failed."""
         return len(self._failures)
 
     @property
