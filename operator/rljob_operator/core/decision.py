@@ -48,7 +48,7 @@ class Decision:
         delete_job: the job itself goes (ttlSecondsAfterFinished).
         outcome: how it ends, from the moment it is known.
         finished: the end is decided and nothing that must leave is left.
-        notes: events, said once.
+        notes: events, recorded once.
         requeue_seconds: reconcile again after this long even if nothing changes; None where only a change matters.
     """
 

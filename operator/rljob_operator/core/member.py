@@ -55,7 +55,7 @@ class Member:
         pod_conditions: (type, status) of its pod's conditions, for failurePolicy's onPodConditions.
         waiting: why a STARTING member does not come up (UNSCHEDULABLE, IMAGE_PULL_FAILED), or why one that should start can't be
             made (QUOTA_EXCEEDED, POD_TEMPLATE_REJECTED and the like); None where it simply starts, or no reason is known.
-        waiting_message: the same in the words of who said it.
+        waiting_message: the same as a message of the scheduler, the kubelet or the API server.
         held: it is not to be started now: it was refused, and is tried again later.
         placed: whether there is a place for it to run, on a cluster a node.
         leaving_node: it is about to be taken away; it is among the first to be drained.

@@ -26,7 +26,7 @@ class Way(StrEnum):
 
 
 _UNREACHED: Final = "error trying to reach service"
-"""An API server's own words, as plain text, where it gets no answer out of a pod."""
+"""An API server's own message, as plain text, where it gets no answer out of a pod."""
 
 
 def has_address(pod: Mapping[str, Any]) -> bool:

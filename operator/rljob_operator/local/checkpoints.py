@@ -39,7 +39,7 @@ class CheckpointWords:
         self._last_words = last_words
 
     def look(self, attempt: CheckpointStatement | None = None) -> CheckpointFacts:
-        """The newest checkpoint now. ``attempt`` is what the learner has said last while it was up."""
+        """The newest checkpoint now. ``attempt`` is what the learner reported last while it was up."""
         words = LearnerStatus.lenient(read_json(self._last_words))
         return checkpoint_facts(words.checkpoint or attempt)
 

@@ -12,7 +12,7 @@ _LOOK_SECONDS = 30.0
 _BUSY = 0.95
 """Share of the machine's time: with less, every process that wants a core has one."""
 _MUCH = 0.2
-"""Share of the machine's time that others may take without a word."""
+"""Share of the machine's time that others may take without a message."""
 
 
 class OtherLoad:

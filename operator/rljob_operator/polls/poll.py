@@ -91,7 +91,7 @@ class Answer:
     """What is known of a job's learner.
 
     Attributes:
-        status: what it said last, for decisions; None where it never did.
+        status: its last answer, for decisions; None where it never gave one.
         missing: why the newest attempt brought nothing; empty where it did.
     """
 
@@ -149,7 +149,7 @@ class Poll(Generic[Key]):
         return asked.silence if asked is not None else None
 
     def follow(self, key: Key, members: Iterable[Alive | Learner], checkpoint_seconds: float | None = None) -> None:
-        """Ask these from now on, and no others of the job; what its learner said stays.
+        """Ask these from now on, and no others of the job; what its learner answered stays.
 
         ``checkpoint_seconds``: the request for a checkpoint that the learner has to answer, or None; see `Decision`.
         """
@@ -196,7 +196,7 @@ class Poll(Generic[Key]):
             except (NoAnswer, ValueError) as error:
                 problem = f"learner: {error}" if isinstance(asked.member, Learner) else NO_ANSWER
             if not self._is_asked(key, asked):
-                return  # another life is asked by now, whose word counts
+                return  # another life is asked by now, whose answer counts
             if isinstance(asked.member, Learner):
                 said = status.for_decisions() if status is not None else self.answer(key).status
                 self._answers[key] = Answer(said, problem)

@@ -65,7 +65,7 @@ def not_there(name: str, namespace: str, here: Sequence[str], elsewhere: Sequenc
 
 
 def no_log(who: str, place: str, there: Sequence[str]) -> UsageError:
-    """For a role or member without a log. A word that no role begins with is a mistake; of a role there may be none yet."""
+    """For a role or member without a log. A name that no role begins with is a mistake; a role may have no log yet."""
     try:
         Role.of(who)
         said = f"{who}: there is no log of it in {place}"

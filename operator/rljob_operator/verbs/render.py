@@ -69,7 +69,7 @@ def objects(written: dict[str, Any], settings: Settings) -> Iterator[dict[str, A
 
 
 def _readable(document: dict[str, Any]) -> dict[str, Any]:
-    """A Secret with its placeholders as words, not in base64."""
+    """A Secret with its placeholders as text, not in base64."""
     if document["kind"] != "Secret":
         return document
     texts = {"stringData": dict.fromkeys(document["data"], _SECRET)}

@@ -237,7 +237,7 @@ def _show_failures(run_dir: Path, status: RLJobStatus, console: Console) -> None
 
 
 class _Notices:
-    """Lines that are said once, as soon as they are known."""
+    """Lines that are printed once, as soon as they are known."""
 
     def __init__(self, job: RLJob, stored: StoredRun, console: Console) -> None:
         self._others: OtherLoad | None = OtherLoad()
@@ -252,7 +252,7 @@ class _Notices:
         self.steps = 0
 
     def show(self, turn: Turn) -> None:
-        """Say what this turn has that was not said before."""
+        """Print what this reconciliation has that was not printed before."""
         if self._stored.problem != self._problem:
             self._problem = self._stored.problem
             _say(self._console, f"warning: {self._problem}" if self._problem else "the status is written again")

@@ -57,7 +57,7 @@ def top(
 
 
 def _next_look(job: Job, before: JobView) -> JobView:
-    """The job now; while its server is away, as it was before, with that said."""
+    """The job now; while its server is away, as it was before, marked as such."""
     try:
         return job.look()
     except CommandRefused as problem:

@@ -113,7 +113,7 @@ def warnings(turn: Turn) -> tuple[str, ...]:
 
 
 def _status(turn: Turn) -> LearnerStatus:
-    """What the learner says, while there is a learner: what one said before it left is no figure of now."""
+    """What the learner reports, while there is a learner: what one reported before it left is no figure of now."""
     seen = turn.observed
     here = any(m.phase in (Phase.READY, Phase.DRAINING) for m in seen.of(Role.LEARNER))
     return seen.learner if seen.learner is not None and here else LearnerStatus()

@@ -29,7 +29,7 @@ class LineView:
         return None
 
     def show(self, turn: Turn) -> None:
-        """Print what this turn has to say, if anything."""
+        """Print what this reconciliation has brought, if anything."""
         state, members = str(turn.decision.state), states_line(turn)
         if state != self._state or members != self._members:
             self._print(turn, f"{state}" + (f": {members}" if members else ""))

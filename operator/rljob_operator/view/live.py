@@ -40,7 +40,7 @@ class LiveView:
         self._live.__exit__(None, None, None)
 
     def show(self, turn: Turn) -> None:
-        """Draw this turn."""
+        """Draw this reconciliation."""
         self._live.update(self._screen(turn))
 
     def _screen(self, turn: Turn) -> RenderableType:

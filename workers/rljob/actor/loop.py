@@ -30,7 +30,7 @@ Array = NDArray[Any]
 
 # Sockets are looked at this often; a vector step of a cheap environment is much shorter.
 _EXCHANGE_INTERVAL_SECONDS = 0.002
-# While blocked, the longest wait before looking at the stop event and the weights again; word from a shard wakes at once.
+# While blocked, the longest wait before looking at the stop event and the weights again; a message from a shard wakes at once.
 BLOCKED_WAIT_SECONDS = 0.25
 
 
@@ -214,7 +214,7 @@ class LocalLoop(Loop):
         self._arrived: Weights | None = None
 
     def _may_begin(self) -> bool:
-        """Once the learner has said which weights there are: an actor that was up before it would play at random meanwhile."""
+        """Once the learner has told which weights there are: an actor that was up before it would play at random meanwhile."""
         return self._weights.answered
 
     def _take_weights(self, now: float) -> None:

@@ -25,7 +25,7 @@ HEARTBEAT_INTERVAL_SECONDS = 1.0
 # Without a connection, try again soon; with one, give the shard time to answer (it may be warming up).
 CONNECT_RETRY_SECONDS = 0.1
 HELLO_RETRY_SECONDS = 2.0
-# A welcome but no word since, or a chunk unanswered for so long: something was lost.
+# A welcome and no message since, or a chunk unanswered for so long: something was lost.
 SILENCE_SECONDS = 5.0
 # A shard that refuses this often without accepting anything in between will never accept what it is sent.
 _HOPELESS_REFUSALS = 5

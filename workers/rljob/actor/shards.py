@@ -84,7 +84,7 @@ class MultiShard:
         self._episodes.append(message)
 
     def poll(self, timeout_seconds: float = 0.0) -> None:
-        """Serve every shard once, having waited up to ``timeout_seconds`` for the first word of any of them."""
+        """Serve every shard once, having waited up to ``timeout_seconds`` for the first message of any of them."""
         if timeout_seconds > 0:
             self._poller.poll(round(timeout_seconds * 1000))
         for session in self.sessions:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-_PIXELS_AT_ONCE = 1 << 17  # as words they stay in a core's cache
+_PIXELS_AT_ONCE = 1 << 17  # as machine words they stay in a core's cache
 _WORDS = {8: torch.int64, 4: torch.int32, 2: torch.int16, 1: torch.uint8}
 
 

@@ -46,7 +46,7 @@ def _counts(value: object) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActorStatus(Document):
-    """What an actor said of itself in its last heartbeat. Counts are of its current incarnation alone."""
+    """What an actor reported of itself in its last heartbeat. Counts are of its current incarnation alone."""
 
     name: str = wire(text, default="")
     slot: int = wire(whole, default=0)
@@ -113,7 +113,7 @@ class EvaluationUnderWay(Document):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointStatement(Document):
-    """What the learner says of its checkpoints, while it is up and as its last words.
+    """What the learner reports of its checkpoints, while it is up and at its end.
 
     After a failure, all but ``state`` and ``message`` are those of the newest checkpoint that is valid.
     """
@@ -133,7 +133,7 @@ class CheckpointStatement(Document):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplaySummary(Document):
-    """What the replay shards hold together."""
+    """What the replay shards hold, summed up."""
 
     items: int | None = wire(_count, default=None)
     """Transitions that can be sampled now."""
@@ -146,7 +146,7 @@ class ReplaySummary(Document):
     state: str = wire(text, default="")
     """What every shard has reached of warming, filling, serving."""
     durability: str | None = wire(text, default=None, left_out=True)
-    """``On`` where a log is kept, else ``Off``; None before a shard has said so."""
+    """``On`` where a log is kept, else ``Off``; None before a shard has told it."""
     not_durable_because: str | None = wire(_words, default=None, left_out=True)
 
 

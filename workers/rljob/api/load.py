@@ -103,7 +103,7 @@ def parse_job(document: Mapping[str, Any]) -> RLJob:
 
 
 def _traced(problem: Problem, written: Mapping[str, Any]) -> Problem:
-    """The problem, with a word on where a value comes from that is not in the manifest."""
+    """The problem; of a value that is not in the manifest, with where it comes from."""
     if problem.value is ABSENT or value_at(written, problem.path) is not None:
         return problem
     if value_at({"spec": preset_of(written)}, problem.path) is None:

@@ -93,7 +93,7 @@ def places(model: type[BaseModel], *, whole_sections: bool = True) -> tuple[Plac
 
     ``whole_sections``: a section is one place where all its fields have the same mutability. So it is where all that may change
     may only while the job is suspended; what in it never changes then comes before it. Else each field is one place.
-    Lists are fields: their entries come and go together. Raises TypeError where a mark lies below another one, save one as
+    Lists are fields: their entries come and go with them. Raises TypeError where a mark lies below another one, save one as
     never changing.
     """
     return tuple(_below(model, (), None, whole_sections))

@@ -1,4 +1,4 @@
-"""What can be wrong with a manifest, and how it is said: where, what was found, what is allowed."""
+"""What can be wrong with a manifest, and how it is reported: where, what was found, what is allowed."""
 
 from __future__ import annotations
 

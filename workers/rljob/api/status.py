@@ -32,7 +32,7 @@ class Condition(StatusModel):
     message: Message = ""
     """Why it is so, in words for people."""
     observed_generation: Count = 0
-    """The generation of the spec that this was said about."""
+    """The generation of the spec that this is about."""
     last_transition_time: Timestamp
     """When ``status`` last changed."""
 
@@ -263,7 +263,7 @@ class RLJobStatus(StatusModel):
     """What the controller remembers of the job; for the controller alone."""
 
     def condition(self, type: str) -> Condition | None:
-        """The condition of a type, or None while nothing was said about it."""
+        """The condition of a type, or None where there is none."""
         return next((c for c in self.conditions if c.type == type), None)
 
     def is_true(self, type: str) -> bool:

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 def with_own_parts_checked(job: RLJob, *, made: bool) -> tuple[RLJob, str]:
     """The job with its algorithm's own parameters checked and filled in, and its environment found and the kwargs of a factory
-    compared with what it takes; and a word on what could not be checked here. ``made``: the environment is made as well, in a
+    compared with what it takes; and a note on what could not be checked here. ``made``: the environment is made as well, in a
     process of its own where that is its user's code, for what it shows, what it takes and what it needs to have installed.
 
     A module may be installed where the job runs, and a file, or what registers an id, be in the image that the job names; without

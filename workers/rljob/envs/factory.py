@@ -1,4 +1,4 @@
-"""Making environments from a manifest's words: the functions that other rooms call.
+"""Making environments from a manifest: the functions that other rooms call.
 
 Which backend ``Auto`` means, in this order:
 

@@ -1,4 +1,4 @@
-"""Who acts for this shard, what they last said about themselves, and the games they finished."""
+"""The actors of this shard, what they last reported about themselves, and the games they finished."""
 
 from __future__ import annotations
 

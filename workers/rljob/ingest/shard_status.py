@@ -76,7 +76,7 @@ class RedisStatus(Document):
     """Latency of the last write."""
     failures_total: int = wire(whole, default=0)
     used_memory_bytes: int | None = wire(whole, default=None)
-    """By Redis's own account; None before it has said so."""
+    """By Redis's own account; None before it is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

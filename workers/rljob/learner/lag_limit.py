@@ -8,7 +8,7 @@ MOST_UPDATES = 1000
 """An adapting limit goes no higher: what is older than that teaches little, whatever it costs to be without it."""
 
 NOTABLE_SHARE = 0.1
-"""Share of the unrolls given up for their age from which on it is said."""
+"""Share of the unrolls given up for their age from which on it is logged."""
 
 _ARRIVALS = 64
 _WINDOW_SECONDS = 60.0

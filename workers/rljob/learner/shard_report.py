@@ -1,4 +1,4 @@
-"""What one replay shard has said of itself, as it is added up: totals that never fall, and no figures of a shard that is gone."""
+"""What one replay shard has reported, as it is added up: totals that never fall, and no figures of a shard that is gone."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class _Totals:
         )
 
     def after(self, last: _Totals, new: _Totals) -> _Totals:
-        """These totals, of which ``last`` was the newest part, once ``new`` was said.
+        """These totals, of which ``last`` was the newest part, once ``new`` was reported.
 
         A shard counts transitions and games of its own part: one that begins from nothing adds to what was counted before. Every
         shard counts the steps of the whole run: one that begins from nothing counts what is in the older figure again.
@@ -52,7 +52,7 @@ class ShardReport:
         self._heard_at = 0.0
 
     def heard(self, status: ShardStatus, now: float) -> None:
-        """Take in what the shard has said."""
+        """Take in what the shard has reported."""
         # One that warms up has not read yet from where it will go on counting.
         if status.state != "warming" or self._status is None:
             new = _Totals.of(status)

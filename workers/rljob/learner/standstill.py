@@ -1,4 +1,4 @@
-"""A stand-still of both sides: the learner waits for batches while the actors wait to insert. Said with its cause."""
+"""A stand-still of both sides: the learner waits for batches while the actors wait to insert. Reported with its cause."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def standstill(waited_seconds: float, shards: Sequence[ShardView], actors: Seque
     causes = "; ".join(f"replay-{shard.index} {_cause(shard)}" for shard in shards)
     count = len(present)
     blocked = f"all {count} actors wait" if count > 1 else "the one actor waits"
-    # No figure here moves while nothing else does, so that the sentence is said once.
+    # No figure here moves while nothing else does, so that the sentence is logged once.
     return (
         f"the learner has waited more than {STANDSTILL_SECONDS:.0f} s for a batch while {blocked} to insert: {causes}"
     )

@@ -30,7 +30,7 @@ def limited(figures: Iterable[float | None]) -> float | None:
 
 
 def replay_summary(shards: Sequence[ShardStatus]) -> ReplaySummary:
-    """What the shards hold together: sums over them, durable only where all are."""
+    """What the shards hold: sums over them, durable only where all are."""
     items, capacity = sum(shard.items for shard in shards), sum(shard.capacity for shard in shards)
     durability = {shard.durability for shard in shards if shard.durability}
     return ReplaySummary(

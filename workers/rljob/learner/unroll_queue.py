@@ -191,7 +191,7 @@ class UnrollQueue:
         return len(self._ready)
 
     def statuses(self) -> list[ShardStatus]:
-        """The queue's own status, at most a quarter of a second old, in the words of a replay shard's."""
+        """The queue's own status, at most a quarter of a second old, in the form of a replay shard's."""
         return [self._status]
 
     def section(self) -> dict[str, Any]:

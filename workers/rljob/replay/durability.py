@@ -87,7 +87,7 @@ class Durability:
 
     @property
     def used_memory_bytes(self) -> int | None:
-        """Memory that Redis takes by its own account, some seconds old; None before it has said so."""
+        """Memory that Redis takes by its own account, some seconds old; None before it is known."""
         return self._writer.used_memory_bytes if self._writer is not None else None
 
     def evicted(self, chunks: Sequence[StoredChunk]) -> None:

@@ -1,4 +1,4 @@
-"""What a shard says of itself, put together from its parts."""
+"""The status of a shard, composed of its parts."""
 
 from __future__ import annotations
 

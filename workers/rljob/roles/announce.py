@@ -32,7 +32,7 @@ def announce(options: RoleOptions, role: str, metrics_url: str, incarnation: str
 
 
 def write_final(options: RoleOptions, document: dict[str, Any]) -> None:
-    """Write the role's last word as ``roles/<name>.final.json`` of the run folder, on a clean exit."""
+    """Write the role's last status as ``roles/<name>.final.json`` of the run folder, on a clean exit."""
     _write(options.run_dir / "roles" / f"{options.name}.final.json", document)
 
 

@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 _PAUSE_SECONDS: Final = 0.2
 _TELL_SECONDS: Final = 1.0
-"""Time between two words about the games so far."""
+"""Time between two messages about the games so far."""
 
 
 class _Stopped(Exception):

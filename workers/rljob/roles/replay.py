@@ -95,7 +95,7 @@ def run_replay(options: RoleOptions, stop: threading.Event) -> None:
 
 
 def _finish(options: RoleOptions, document: dict[str, Any]) -> None:
-    """Leave the last word, and say by the exit code where a later start will miss experience. Raises SystemExit."""
+    """Write the last status, and tell by the exit code where a later start will miss experience. Raises SystemExit."""
     try:
         write_final(options, document)
     except OSError as error:  # the very disk that took no data, perhaps

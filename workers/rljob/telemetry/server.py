@@ -43,7 +43,7 @@ class TelemetryServer:
         role: the role's name, repeated in the answers of the probes.
         port: TCP port to bind; 0 takes any free one (see :attr:`port`).
         status: returns the role's status document. Called on a server thread, so it must only read. NaN and infinities
-            are sent as ``null``, because JSON has no word for them; NumPy scalars are sent as numbers.
+            are sent as ``null``, because JSON has no form for them; NumPy scalars are sent as numbers.
         ready: whether the role does its work now (``/readyz`` 200) or not yet (503). Called on a server thread.
         registry: the figures for ``/metrics``; None serves an empty page.
         requests: path -> what ``POST path`` leaves a note with, called on a server thread with the JSON object that was

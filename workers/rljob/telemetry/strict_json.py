@@ -1,4 +1,4 @@
-"""JSON without the words that it lacks: what is sent to others or stored for them can be read by every parser."""
+"""JSON without NaN and infinities, which it lacks: what is sent to others or stored for them can be read by every parser."""
 
 from __future__ import annotations
 

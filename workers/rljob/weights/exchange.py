@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 _HOPELESS_VERSIONS = 5
 
 _WORD_SECONDS = 30.0
-"""An evaluator that has said nothing for so long is gone: between two words may be the start of a game on a busy machine."""
+"""An evaluator that has sent nothing for so long is gone: between two messages a game may start on a busy machine."""
 
 
 class WeightServer:
@@ -94,7 +94,7 @@ class WeightServer:
 
     @property
     def evaluating(self) -> Evaluating | None:
-        """How far the evaluator has come; None where it plays no games, or has not said so for a while."""
+        """How far the evaluator has come; None where it plays no games, or has not told it for a while."""
         latest = self._evaluating
         return latest[0] if latest is not None and time.monotonic() - latest[1] < _WORD_SECONDS else None
 

@@ -73,7 +73,7 @@ class Weights:
 
     @property
     def meta(self) -> dict[str, Any]:
-        """What the learner said about these weights: counters at the time they were published."""
+        """What the learner told about these weights: counters at the time they were published."""
         return self.document["meta"]  # type: ignore[no-any-return]
 
     def verify(self) -> Weights:
@@ -187,7 +187,7 @@ class WeightSource(Protocol):
 
     @property
     def answered(self) -> bool:
-        """Whether the learner has said yet which weights there are, if any."""
+        """Whether the learner has told yet which weights there are, if any."""
 
     def poll(self) -> Weights | None:
         """Newly arrived weights, or None; at once."""

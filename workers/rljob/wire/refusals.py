@@ -10,7 +10,7 @@ _REMEMBERED_PEERS: Final = 1024
 
 
 class RefusalLimiter:
-    """A token bucket per peer and one for all peers together (a peer gets a new name with each connection).
+    """A token bucket per peer and one for all peers (a peer gets a new name with each connection).
 
     Memory is bounded: the peers heard from longest ago are forgotten, and the common bucket holds for them still.
     """

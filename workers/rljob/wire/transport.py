@@ -58,7 +58,7 @@ def make_socket(context: Context, kind: int, high_water_mark: int) -> Socket:
     socket: Socket = context.socket(kind)
     socket.setsockopt(zmq.SNDHWM, high_water_mark)
     socket.setsockopt(zmq.RCVHWM, high_water_mark)
-    # A closing role's last words get this long to leave; a peer that is gone does not hold up its end.
+    # A closing role's last messages get this long to leave; a peer that is gone does not hold up its end.
     socket.setsockopt(zmq.LINGER, LINGER_MILLISECONDS)
     # Nothing here blocks on purpose; the timeouts are the belt to NOBLOCK's braces.
     socket.setsockopt(zmq.SNDTIMEO, 0)

@@ -1,4 +1,4 @@
-"""Which figures may be believed, by range and age, and what is done while they stay away, in KEDA's words.
+"""Which figures may be believed, by range and age, and what is done while they stay away, in KEDA's terms.
 `rljob.api.learner_status` reads them; missing is never zero."""
 
 from __future__ import annotations

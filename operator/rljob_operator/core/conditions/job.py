@@ -225,7 +225,7 @@ def _checkpoint_age(context: ReconcileContext) -> float:
 
 
 def suspended(context: ReconcileContext, mode: Mode) -> ConditionUpdate | None:
-    """Nothing runs because the user or the queue wants that. Nothing is said of a job that never was suspended, nor of one for
+    """Nothing runs because the user or the queue wants that. There is none of a job that never was suspended, nor of one for
     which there was no quota before it had a pod."""
     type = ConditionType.SUSPENDED
     if mode is not Mode.SUSPENDING:
@@ -281,7 +281,7 @@ def end(context: ReconcileContext, mode: Mode) -> ConditionUpdate | None:
 
 
 def stalled(context: ReconcileContext, mode: Mode) -> ConditionUpdate | None:
-    """A failure in the word of kstatus, by which Helm, Flux and kpt give up: `Ready` alone would have them wait on."""
+    """A failure under kstatus's name for it, by which Helm, Flux and kpt give up: `Ready` alone would have them wait on."""
     failed = failure_target(context, mode) if mode is Mode.FINISHED else None
     return None if failed is None else true(ConditionType.STALLED, failed.reason, failed.message)
 

@@ -1,4 +1,4 @@
-"""ReplayReady, LearnerReady, InferenceReady and ActorsReady. Nothing is said of a role that the job does not have."""
+"""ReplayReady, LearnerReady, InferenceReady and ActorsReady. A role that the job does not have has no condition."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def _in_words(members: list[Member]) -> str:
 
 
 def because(member: Member) -> str:
-    """Why it is not ready, in brackets; empty where there are no words for it."""
+    """Why it is not ready, in brackets; empty where no reason is known."""
     if member.node_lost:
         return f" (nothing is heard of {member.node_name})"
     said = member.waiting_message or (words(member) if member.disrupted or member.failed else "")
@@ -134,7 +134,7 @@ def because(member: Member) -> str:
 
 
 def _why(context: ReconcileContext, members: list[Member]) -> tuple[Reason, list[Member]]:
-    """The worst that can be said of members that are not ready, and of whom."""
+    """The worst state among members that are not ready, and which members are in it."""
     known = context.remembered()
     groups: tuple[tuple[Reason, list[Member]], ...] = (
         (Reason.NODE_LOST, [m for m in members if m.node_lost and m.phase is not Phase.EXITED]),

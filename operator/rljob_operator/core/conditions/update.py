@@ -18,7 +18,7 @@ has about a dozen of them."""
 
 @dataclass(frozen=True, slots=True)
 class ConditionUpdate:
-    """One statement: type, status, reason, message. Without a status it takes back what was said before."""
+    """One statement: type, status, reason, message. Without a status it removes the condition."""
 
     type: ConditionType
     status: str
@@ -37,15 +37,15 @@ def false(type: ConditionType, reason: Reason | str, message: str = "") -> Condi
 
 
 def withdrawn(type: ConditionType) -> ConditionUpdate:
-    """There is nothing to be said about it any more."""
+    """The condition is removed."""
     return ConditionUpdate(type, "", "")
 
 
 def merged(
     before: list[Condition], updates: Iterable[ConditionUpdate | None], generation: int, now: float
 ) -> list[Condition]:
-    """The conditions after ``updates``: a transition time changes only with the status, and a rule that is silent (None) leaves
-    what it said before.
+    """The conditions after ``updates``: a transition time changes only with the status, and a rule that answers None leaves
+    the condition as it was.
 
     Answers ``before`` itself where nothing changed.
     """

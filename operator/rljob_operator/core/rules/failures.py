@@ -18,7 +18,7 @@ QUICK_ENDS_OF_A_CRASH_LOOP = 5
 """So many ends in a row before a member worked make a crash loop."""
 
 LOOPING_ENDS = 3
-"""So many make a member one that is said to be crash-looping, and that leaves first; fewer, one that restarts."""
+"""After so many a member counts as crash-looping, and leaves first; after fewer it counts as restarting."""
 
 WORKED_SECONDS = 10.0
 """A member that ends before it was ready for so long has not worked."""
@@ -68,7 +68,7 @@ def with_code(code: int | None) -> str:
 
 
 def words(member: Member) -> str:
-    """Why a member ended: what took it away, and what it or its substrate said at last."""
+    """Why a member ended: what took it away, and what it or its substrate reported at last."""
     code, said = exit_code(member) or 0, ": ".join(each for each in (member.disrupted, member.last_words) if each)
     return said or (f"ended by signal {code - 128}" if code > 128 else "no last words")
 
@@ -141,7 +141,7 @@ def forgive(context: ReconcileContext) -> ReconcileContext:
     if context.status.restarts.counted == 0:
         return context
     found = [context.status.condition(name) for name in ("LearnerReady", "ReplayReady", "InferenceReady")]
-    ready = [c for c in found if c is not None]  # nothing is said of a role that the job does not have
+    ready = [c for c in found if c is not None]  # a role that the job does not have has no condition
     if not ready or any(c.status != "True" for c in ready):
         return context
     healthy_since = max([context.memory.last_counted_failure or 0.0, *(c.last_transition_time for c in ready)])
@@ -257,7 +257,7 @@ def policy_rule(context: ReconcileContext) -> OutcomeMemory | None:
 
 
 def backoff_limit(context: ReconcileContext) -> OutcomeMemory | None:
-    """The roles that count have together failed more than ``backoffLimit`` times."""
+    """The roles that count have failed more than ``backoffLimit`` times in all."""
     counted, limit = context.status.restarts.counted, context.spec.backoff_limit
     if counted <= limit:
         return None

@@ -9,7 +9,7 @@ from rljob_operator.core.context import Mode, ReconcileContext
 from rljob_operator.core.member import Member, Phase
 
 NAMED_SECONDS = 4.0
-"""A member that was silent for so long is named. Asked every two seconds, it is named within ten of its last word."""
+"""A member that was silent for so long is named. Asked every two seconds, it is named within ten of its last answer."""
 
 REPLACED_SECONDS = 60.0
 """A member that was silent for so long is ended. Its `/healthz` is answered by a thread of its own, whatever its loop does, so

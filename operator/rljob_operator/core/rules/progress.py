@@ -59,7 +59,7 @@ def advancing(context: ReconcileContext) -> bool:
 
 
 def standstill(context: ReconcileContext) -> str:
-    """What the learner says of a stand-still of both sides, as long as its word is fresh; nothing where something moves."""
+    """What the learner reports of a stand-still of both sides, while that is fresh; nothing where something moves."""
     sample = context.observed.learner
     if (
         sample is None

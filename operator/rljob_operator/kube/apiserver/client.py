@@ -24,7 +24,7 @@ WATCH_SECONDS = 75.0
 """A server ends a watch after this, and it is gone on with. It sends a bookmark about once a minute, but none where nothing of
 the kind has changed since the watch began: a longer one could not be told from one that is dead."""
 SILENCE_SECONDS = 90.0
-"""A watch without a word for longer than this is dead."""
+"""A watch without an event for longer than this is dead."""
 PAGE_LIMIT = 500
 AT_ONCE = 16
 """Calls under way at the same time, watches apart. More would only wait inside the API server, and with them the calls of others,
@@ -275,7 +275,7 @@ class Client:
         take: Callable[[bytes], bool],
         timeout_seconds: float,
     ) -> str:
-        """Run a command in a container; empty, or why it failed in its own words. ``take`` is given what it prints and answers
+        """Run a command in a container; empty, or why it failed, as it reports that. ``take`` is given what it prints and answers
         whether that was all, of which the command is told by a line. No object of the API server is written, so nothing is asked
         of the guard."""
         query = [

@@ -9,7 +9,7 @@ from typing import Any
 class ApiError(Exception):
     """A call that brought no result. ``str()`` is the server's own message where it sent one.
 
-    ``code`` is the HTTP status (0 where there was no answer), ``reason`` the server's word for it, ``details`` the part of its
+    ``code`` is the HTTP status (0 where there was no answer), ``reason`` the server's name for it, ``details`` the part of its
     answer that names fields.
     """
 
@@ -118,7 +118,7 @@ def _kind(code: int, reason: str, message: str, details: Mapping[str, Any]) -> t
 
 
 def _forbidden(message: str, details: Mapping[str, Any]) -> type[Forbidden]:
-    """All refusals of admission share one code and reason; the plugins are known by their words, which are stable."""
+    """All refusals of admission share one code and reason; the plugins are known by their messages, which are stable."""
     causes = details.get("causes")
     if isinstance(causes, list) and any(
         isinstance(cause, dict) and cause.get("reason") == "NamespaceTerminating" for cause in causes
@@ -132,7 +132,7 @@ def _forbidden(message: str, details: Mapping[str, Any]) -> type[Forbidden]:
 
 
 def _seconds(header: str | None, details: Mapping[str, Any]) -> float | None:
-    """Retry-After as seconds. A date, which HTTP allows there too, is no number and counts as nothing said."""
+    """Retry-After as seconds. A date, which HTTP allows there too, is no number and counts as none."""
     for value in (header, details.get("retryAfterSeconds")):
         try:
             seconds = float(value)  # type: ignore[arg-type]

@@ -26,7 +26,7 @@ LONGEST_DELAY_SECONDS = 10.0
 REFUSED_SECONDS = 60.0
 """And a right that is given, which some operators never get."""
 SHORT_WATCH_SECONDS = 1.0
-"""A watch that ends sooner without a word did not end as it should."""
+"""A watch that ends sooner without an event did not end as it should."""
 
 
 class Copy(Protocol):

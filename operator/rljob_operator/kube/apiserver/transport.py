@@ -61,7 +61,7 @@ class Transport:
         self._observe = observe
         self._closed = False
         self.timeout_seconds = timeout_seconds
-        """For a call and its whole answer, where nothing else is said."""
+        """For a call and its whole answer, unless the caller says otherwise."""
 
     async def close(self) -> None:
         """Give up all connections."""
@@ -213,7 +213,7 @@ class WatchEvent(NamedTuple):
 async def watch_events(content: StreamReader) -> AsyncGenerator[WatchEvent]:
     """The events of a watch until it ends. Raises the `ApiError` that the server sends in their place, such as `Gone`.
 
-    A last line without its end belongs to a connection that was cut, and is dropped: what it says will be said again.
+    A last line without its end belongs to a connection that was cut, and is dropped: the next connection sends it again.
     """
     rest = b""
     async for piece in content.iter_any():

@@ -11,7 +11,7 @@ from rljob.api.conditions import ConditionType, Reason
 from rljob.api.status import RLJobStatus
 
 QUOTA: Final = "Quota"
-"""``status.autoscaling.limitedBy`` where the queue has the last word."""
+"""``status.autoscaling.limitedBy`` where the queue's quota is the limit."""
 
 
 @dataclass(frozen=True, slots=True)

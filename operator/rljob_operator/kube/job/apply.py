@@ -40,7 +40,7 @@ from rljob_operator.kube.watch.pods import PodCache, is_gone, owner_of
 CHUNK: Final = 8
 """Pods of a job that are asked for at once: half of the calls that may be under way (`client.AT_ONCE`) are left for others."""
 FORMER_FINALIZER: Final = "rljob.dev/counted"
-"""On pods that were made before 0.1.0. To be dropped together with `PodWriter.free` once no job runs that was started by then."""
+"""On pods that were made before 0.1.0. To be dropped with `PodWriter.free` once no job runs that was started by then."""
 _SUFFIX_CHARACTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 """As in names that Kubernetes makes: without vowels no word comes about, and no character is taken for another."""
 

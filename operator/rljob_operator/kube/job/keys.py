@@ -1,4 +1,4 @@
-"""The Secrets of a job: its keys are made once, for all roles together, and kept while anything of it runs.
+"""The Secrets of a job: its keys are made once, for all roles, and kept while anything of it runs.
 
 All of them stand in one Secret that no pod has; the roles' Secrets are made from it. Deleting some of these costs the job
 nothing, as long as what is left says what the others were. What runs goes on with the keys that it has read. But new keys beside

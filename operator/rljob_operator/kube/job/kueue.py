@@ -51,7 +51,7 @@ class NoQueue:
     async def seen(
         self, stored: StoredJob, observed: Observation, pods: Sequence[Pod], refusal: Refusal | None
     ) -> Observation:
-        """What is observed of a job; where it names a queue, with the word that this has no effect."""
+        """What is observed of a job; where it names a queue, with the message that this has no effect."""
         admission = ignored(stored.document)
         return observed if admission is None else replace(observed, admission=admission)
 

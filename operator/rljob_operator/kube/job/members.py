@@ -38,11 +38,12 @@ _OUT_OF_MEMORY: Final = (
 )
 
 UNSEEN: Final = "EndNotSeen"
-"""Why a pod is taken for disrupted that has ended without any word of how."""
+"""Why a pod that has ended, and does not tell how, is taken for disrupted."""
 
 _OWN_FAULT: Final = ("exceeds the limit", "exceeds the total limit", "exceeded its local ephemeral storage limit")
-"""Words of a kubelet that evicts a pod for what the pod itself did: it has filled a volume or written beyond its limit. A node
-that is low on disk space names ephemeral-storage, too: that is the node's trouble, whichever pod has written most."""
+"""Parts of the message of a kubelet that evicts a pod for what the pod itself did: it has filled a volume or written beyond its
+limit. A node that is low on disk space names ephemeral-storage, too: that is the node's trouble, whichever pod has written
+most."""
 
 
 def members(pods: Iterable[Pod], now_seconds: float, were_up: Container[str] = ()) -> tuple[Member, ...]:
@@ -139,7 +140,7 @@ def outlives_its_worker(pod: Pod) -> bool:
 
 
 def _is_going(pod: Pod, terminated: Mapping[str, Any], ended_for: float) -> bool:
-    """Whether a pod whose worker was told to end is still going, and who told it is yet to be said.
+    """Whether a pod whose worker was told to end is still going, and it is not known yet what told it to.
 
     A kubelet that takes a pod away (pressure, its node's shutdown, the pod's own deadline) says so with the pod's phase, which it
     writes when the last container has ended.
@@ -226,7 +227,7 @@ def _culprit(status: Mapping[str, Any], worker: Mapping[str, Any]) -> Mapping[st
 
 
 def _words(container: Mapping[str, Any], terminated: Mapping[str, Any]) -> str:
-    """What is said of a container's end; of one beside the worker with its name and code."""
+    """The message of a container's end; for one beside the worker with its name and code."""
     name, code, reason = str(container.get("name", "")), terminated.get("exitCode"), terminated.get("reason")
     own = "" if name == names.WORKER or code is None else f"container {name} ended with exit code {code}"
     kind = _OUT_OF_MEMORY.format(name) if reason == "OOMKilled" else reason

@@ -59,9 +59,9 @@ def checkpoint_in_its_pod(newest: CheckpointFacts, learner: Member | None, pods:
 
 
 def newest_checkpoint(status: RLJobStatus, said: LearnerStatus | None, pods: Sequence[Pod]) -> CheckpointFacts:
-    """The newest checkpoint: as a learner that has ended said at last, or as the one that is up says, or as is remembered.
+    """The newest checkpoint: as a learner that has ended reported at last, or as the one that is up reports, or as is remembered.
 
-    What a learner said while it was up is older than its last words, which stay remembered when its pod is gone.
+    What a learner reported while it was up is older than its last words, which stay remembered when its pod is gone.
     """
     ended = current(pods).get("learner")
     if ended is not None:

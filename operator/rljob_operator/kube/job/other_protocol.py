@@ -1,4 +1,4 @@
-"""A member whose image speaks another protocol than its job: it has ended with that word, and is not started again. Pure."""
+"""A member whose image speaks another protocol than its job: it has ended with that reason, and is not started again. Pure."""
 
 from __future__ import annotations
 

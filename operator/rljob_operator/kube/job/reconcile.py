@@ -148,7 +148,7 @@ class Reconciler:
         desired = replace(stored.desired, refusal=refusal, rendering=offered(stored.status, base))
         used = settings_for(stored.status, base)
         observed = self._observe(key, stored, known, pods, used)
-        with suppress(ApiError):  # it only adds words
+        with suppress(ApiError):  # it only completes the message
             observed = await with_claims(self._client, stored.owned(), observed, used, self._now())
         observed = await self._queue.seen(stored, observed, pods, refusal)
         session = Session(interrupted=True) if stored.stopped else None

@@ -1,4 +1,4 @@
-"""What the API server refuses to make of a job: told in its own words, and tried again after a pause that grows.
+"""What the API server refuses to make of a job: reported with its own message, and tried again after a pause that grows.
 
 A refusal is of members by name. It changes nothing for any other member: what runs goes on, ends are answered, and whatever may
 be made is made.

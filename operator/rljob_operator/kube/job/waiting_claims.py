@@ -29,7 +29,7 @@ from rljob_operator.kube.render.volumes import makes_checkpoint_claim, pod_volum
 log = logging.getLogger(__name__)
 
 _ABOUT_A_CLAIM: Final = re.compile(r"persistent ?volume|volume node affinity", re.IGNORECASE)
-"""Words of the scheduler, where a claim is what keeps a pod from a node."""
+"""Parts of the scheduler's message, where a claim is what keeps a pod from a node."""
 _HOLDERS: Final = (Role.REPLAY, Role.LEARNER)
 HELD_UP_SECONDS: Final = 30.0
 """A pod that has had a node for so long and does not come up may wait for its volume to come there."""
@@ -42,7 +42,7 @@ _IS_DEFAULT: Final = "storageclass.kubernetes.io/is-default-class"
 async def with_claims(
     client: Client, owned: Owned, observed: Observation, settings: Settings, now_seconds: float
 ) -> Observation:
-    """What is observed, where learner or shards wait for a claim with the words about that before those of the scheduler."""
+    """What is observed, where learner or shards wait for a claim with a message about that before the scheduler's."""
     found = []
     for member in observed.members:
         if _waits(member):
@@ -183,7 +183,7 @@ async def _why_not_by(client: Client, claim: Object, name: str) -> str:
     if found.get("volumeBindingMode") == "WaitForFirstConsumer" and _SELECTED_NODE not in claim["metadata"].get(
         "annotations", {}
     ):
-        return ""  # it is made once a node was chosen, which is what the scheduler's words are about
+        return ""  # it is made once a node was chosen, which is what the scheduler's message is about
     provisioner = found.get("provisioner", "")
     return (
         f"claim {claimed}: {provisioner} of StorageClass {name} has made no volume yet: kubectl describe pvc {claimed}"

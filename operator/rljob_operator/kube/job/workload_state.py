@@ -107,7 +107,7 @@ def _condition(workload: Workload, type: str) -> Mapping[str, Any]:
 def _with(
     workload: Workload, conditions: Conditions, type: str, status: bool, reason: str, message: str, now: float
 ) -> Conditions:
-    """The conditions with one set; its time stays where only its words change."""
+    """The conditions with one set; its time stays where only its message changes."""
     before = next((each for each in conditions if each["type"] == type), {})
     changed = before.get("status") != str(status)
     new = {
@@ -145,5 +145,5 @@ def waiting(queue: str, words: str, workload: str = "", reason: Reason = Reason.
 
 
 def in_queue(queue: str, words: str) -> str:
-    """The words with the queue that they are about."""
+    """The message with the name of its queue."""
     return f"queue {queue}: {words}" if queue else words

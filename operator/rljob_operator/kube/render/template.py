@@ -1,7 +1,7 @@
 """A role's ``podTemplate`` on its generated pod, within what the controller must be able to rely on.
 
 What would make the controller lose sight of the pod is refused, not put back in silence: its author meant something by it.
-Everything else is the user's: a pod that the API server does not take is refused in its own words.
+Everything else is the user's: a pod that the API server does not take is refused with its own message.
 """
 
 from __future__ import annotations

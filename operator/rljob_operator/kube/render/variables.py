@@ -17,7 +17,7 @@ from rljob_operator.kube.render.settings import Settings
 
 def _every_interface(settings: Settings) -> str:
     """Where a role listens: over IPv4 and IPv6, for ZeroMQ and for the metrics. Images of pods of rendering 1 do not know
-    that word."""
+    the asterisk."""
     return "*" if settings.rendering > 1 else "0.0.0.0"
 
 
@@ -40,7 +40,7 @@ def environment(owned: Owned, member: str, settings: Settings) -> list[dict[str,
 
 
 def _options(owned: Owned, member: str, settings: Settings) -> dict[str, str]:
-    """As `rljob worker` reads them; a list is words in one text."""
+    """As `rljob worker` reads them; a list is one text, separated by spaces."""
     job, role = owned.job, Role.of(member)
     found = {
         "RLJOB_ON_CLUSTER": "1",

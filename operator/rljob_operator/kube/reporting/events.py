@@ -1,6 +1,6 @@
 """Events that `kubectl describe` and `kubectl events` show: recorded at once, sent when there is time, never in the way.
 
-What is said again is no new event but makes a series of the first (events.k8s.io/v1), which is brought up to date now and then.
+What happens again is no new event but makes a series of the first (events.k8s.io/v1), which is brought up to date now and then.
 An object that would say too much has its further events dropped and counted.
 """
 
@@ -36,7 +36,7 @@ MOST_WAITING = 1000
 MOST_SERIES = 5000
 SERIES_EVERY_SECONDS = 30.0
 SERIES_ENDS_SECONDS = 360.0
-"""What is not said again for so long begins anew."""
+"""A series to which nothing was added for so long begins anew."""
 BURST = 25
 REFILL_SECONDS = 10.0
 """An object may say so many different things at once, and one more in so many seconds."""
@@ -61,7 +61,7 @@ def reference(resource: Resource, document: Object) -> Object:
 
 @dataclass(slots=True)
 class _Series:
-    """One thing that an object has said, once or again and again."""
+    """One event of an object, once or again and again."""
 
     document: Object
     last_said: float

@@ -1,4 +1,4 @@
-"""Whether the operator is alive and ready, said on `/healthz` and `/readyz` beside `/metrics`.
+"""Whether the operator is alive and ready, told on `/healthz` and `/readyz` beside `/metrics`.
 
 The pages are served by threads (`rljob.telemetry.server`), so that an event loop which stands still is told of instead of being
 silent about it. A sign of life is given only while the loop turns and the API server is heard.

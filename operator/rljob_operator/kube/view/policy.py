@@ -122,7 +122,7 @@ def _checkpoints_of(stored: StoredJob) -> Settings:
 
 
 async def _runs(client: Client, made: Object, timeout_seconds: float) -> None:
-    """Wait until the reader does. Raises `NoPolicy` with the words of the one that it waits for."""
+    """Wait until the reader does. Raises `NoPolicy` with what the pod that it waits for reports."""
     about, found = made["metadata"], made
     try:
         async with asyncio.timeout(timeout_seconds):

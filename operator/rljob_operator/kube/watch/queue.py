@@ -19,7 +19,7 @@ Key = TypeVar("Key", bound=Hashable)
 FIRST_DELAY_SECONDS = 0.5
 LONGEST_DELAY_SECONDS = 60.0
 JITTER = 0.2
-"""A back-off is longer by up to this part of itself, so that keys which failed together do not come back together."""
+"""A back-off is longer by up to this part of itself, so that keys which failed at once do not come back at once."""
 
 
 class QueueClosed(Exception):

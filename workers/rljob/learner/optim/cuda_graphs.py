@@ -1,7 +1,7 @@
-"""How the kernels of an update are started on a GPU: one by one, or all together as a CUDA graph. Measured, not guessed.
+"""How the kernels of an update are started on a GPU: one by one, or all at once as a CUDA graph. Measured, not guessed.
 
 An update has hundreds of kernels. Where they are short, the host that starts them takes longer than they do. A graph is used
-only where it was seen to learn what the update itself learns, and to be faster; whatever speaks against it is said once, in the
+only where it was seen to learn what the update itself learns, and to be faster; whatever speaks against it is logged once, in the
 log, and the learner goes on without.
 """
 
