@@ -1,6 +1,6 @@
 """What a learner says of its checkpoints: in its status document while it is up, and as its last words at its end.
 
-Where the controller does not look at the place of the checkpoints itself, it is the learner that reads each one again and
+Where the controller does not look at the place of the checkpoints itself, the learner reads each one again and
 compares it with its digest.
 """
 

@@ -132,7 +132,7 @@ class ReconcileContext:
         return self.spec.evaluator.enabled if member.role is Role.EVALUATOR else True
 
     def ready(self, role: Role) -> int:
-        """How many members of a role serve that the spec wants."""
+        """How many of the members of a role that the spec wants serve."""
         found = self.groups[role][Phase.READY]
         return len(found) if role is Role.ACTOR else sum(self.is_wanted(member) for member in found)
 
@@ -159,7 +159,7 @@ class ReconcileContext:
         return self.needed_actors() if role is Role.ACTOR else numbers.get(role, 0)
 
     def outdated(self) -> bool:
-        """Whether members run that started with something else than what the spec says now and only a start can change."""
+        """Whether members run that were started with other values of fields that only a start can change."""
         known, now = self.memory.started_with, self.desired.read_at_start
         return not same(known, now) and comparable(known, now) and bool(self.alive())
 

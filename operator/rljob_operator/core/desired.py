@@ -61,7 +61,7 @@ class DesiredState:
 
     @property
     def read_at_start(self) -> str:
-        """Digest of what roles read when they start. Where it is of what the user wrote, another release's presets and defaults
+        """Digest of what roles read when they start. Where it covers what the user wrote, another release's presets and defaults
         do not change it."""
         return self.written or read_at_start(self.job.spec)
 

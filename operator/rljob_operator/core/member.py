@@ -110,7 +110,7 @@ _ALIVE = frozenset({Phase.STARTING, Phase.READY, Phase.DRAINING})
 
 
 def last_line(log: str) -> str:
-    """The line at the end of a log that says why its program ended: rljob's own last word or that of a traceback, after which
+    """The line at the end of a log that says why its program ended: rljob's own last line or that of a traceback, after which
     other threads may have written, else whatever comes last."""
     lines = ["", *map(str.strip, log.strip().splitlines())]
     told = [line for line in lines if line.startswith("rljob: ")] or [line for line in lines if _ERROR.match(line)]

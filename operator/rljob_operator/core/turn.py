@@ -83,7 +83,7 @@ def _write(before: RLJobStatus, observed: Observation, decision: Decision) -> St
 def _acts(observed: Observation, decision: Decision) -> bool:
     """Whether something is to be done that takes evidence away: an ended member is replaced, one is asked to leave.
 
-    What is noted is not among it: it follows from what differs in the status.
+    Notes do not count: they follow from what differs in the status.
     """
     there = {m.name for m in observed.members if m.phase is not Phase.ABSENT} if decision.start else set()
     return bool(
@@ -97,7 +97,7 @@ def _acts(observed: Observation, decision: Decision) -> bool:
 
 
 def _durable(status: RLJobStatus) -> dict[str, Any]:
-    """The fields of a status that a controller after this one could not find out by itself.
+    """The fields of a status that a later controller could not find out by itself.
 
     Left out: progress, what is remembered for its estimate and of the learner's latest advance, the figures behind the last
     decision on actors, and the numbers that sentences are made with.
@@ -117,6 +117,6 @@ def _durable(status: RLJobStatus) -> dict[str, Any]:
 
 
 def _without_time(status: RLJobStatus) -> RLJobStatus:
-    """The status without how much time has passed, and when that was noted."""
+    """The status without the time that has passed, and without when that was noted."""
     progress = status.progress.model_copy(update={"last_update_time": None})
     return status.model_copy(update={"progress": progress, "active_seconds": 0})

@@ -58,8 +58,8 @@ class Saver:
         self._writing = False
         self._writer: SupervisedThread | None = None
         self.status = CheckpointStatement(state="Missing")
-        """Of what has come; valid is a checkpoint that was read again after it was written, and has the digest that its manifest
-        states."""
+        """The outcome of what was saved; valid is a checkpoint that was read again after it was written, and has the digest that
+        its manifest states."""
 
     def resumed(self, found: checkpoint.Checkpoint, updates: int) -> None:
         """The run goes on from a checkpoint that verified."""

@@ -14,7 +14,7 @@ from rljob_operator.core.autoscaling.memory import MOST_ENTRIES, AutoscalingMemo
 def within_windows(
     spec: AutoscalingSpec, memory: AutoscalingMemory, wanted: int, now_seconds: float
 ) -> tuple[int, int]:
-    """(the least within the window of growing, the most within that of shrinking) of what is and was wanted."""
+    """(the least wanted number within the window of growing, the most within that of shrinking), the present one included."""
     up, down = spec.behavior.scale_up, spec.behavior.scale_down
     least = min((wanted, *_within(memory.lowest, now_seconds - up.stabilization_window_seconds)))
     most = max((wanted, *_within(memory.highest, now_seconds - down.stabilization_window_seconds)))
@@ -82,7 +82,8 @@ def _down(policy: ScalingPolicy, changes: Timed, current: int, now_seconds: floa
 
 
 def _bounded(entries: list[tuple[float, int]], merge: Callable[[int, int], int]) -> Timed:
-    """At most so many entries: the two oldest become one with the later time, so that it is forgotten too late, not too soon."""
+    """At most so many entries: the two oldest become one with the later time, which is forgotten rather too late than too
+    soon."""
     while len(entries) > MOST_ENTRIES:
         (_, older), (time, newer), *rest = entries
         entries = [(time, merge(older, newer)), *rest]

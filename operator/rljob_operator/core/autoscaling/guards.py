@@ -20,7 +20,7 @@ from rljob_operator.core.autoscaling.model import LimitedBy, ScalingSample, Supp
 from rljob_operator.core.autoscaling.rates import TOLERANCE, TRIM_SECONDS, figure_error
 
 UNSCHEDULABLE_SECONDS: Final = 60.0
-"""Actors that wait for a place so long mean that there is none for more."""
+"""Where actors have waited so long for a place, there is no place for more of them."""
 
 HOLD_SECONDS: Final = 600.0
 """How long a ceiling is kept when it is found for the first time."""
@@ -35,7 +35,7 @@ LAG_RECOVERED: Final = 0.8
 """Share of the highest lag allowed below which the lag must be before a ceiling that it set is lifted."""
 
 _JUDGED_GROWTH: Final = 0.1
-"""A growth is judged once it has added this share of actors; what fewer bring is lost in noise."""
+"""A growth is judged once it has added this share of actors; the gain of fewer can't be told from noise."""
 
 _CLEARLY_MORE: Final = 0.5
 """Share of the whole gain that keeps a growth on trial, though noise hides whether it is one."""
@@ -44,7 +44,7 @@ _SLOWER: Final = 0.8
 """Actors are slower than before a growth when they deliver less than this share of what they did; the rest may be noise."""
 
 _FEW_STARTS: Final = 0.5
-"""Actors on their way, as a share of those that play, which do not slow the others by starting."""
+"""So many starting actors, as a share of those that play, do not slow the others."""
 
 _SURE_DEVIATIONS: Final = 3.0
 """Standard errors by which a gain must be seen."""
@@ -156,7 +156,7 @@ def _lagging(
 
 
 def _with_ceiling(guards: GuardMemory, ceiling: int, by: LimitedBy, now_seconds: float) -> GuardMemory:
-    """The trial is over, and ``ceiling`` what was learned."""
+    """The memory after a trial, which has found ``ceiling``."""
     is_found_again = guards.ceiling is not None and now_seconds >= guards.until_seconds
     hold = min((guards.hold_seconds or HOLD_SECONDS) * (2.0 if is_found_again else 1.0), MOST_HOLD_SECONDS)
     return replace(

@@ -1,4 +1,4 @@
-"""What may become of the number that is aimed for: bounds, windows, guards, policies, pause, in this order."""
+"""What may change the number that is aimed for: bounds, windows, guards, policies, pause, in this order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All that the autoscaler remembers from one call to the next. It lies in the job's status, so a restart loses nothing."""
+"""All that the autoscaler remembers from one call to the next. It is kept in the job's status, so a restart loses nothing."""
 
 from __future__ import annotations
 

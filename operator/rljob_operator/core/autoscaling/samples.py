@@ -1,4 +1,4 @@
-"""Which figures may be believed, by range and age, and what is done while they stay away, in KEDA's terms.
+"""Which figures are valid, by range and age, and what is done while there are none, in KEDA's terms.
 `rljob.api.learner_status` reads them; missing is never zero."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _CLOCK_SLACK_SECONDS: Final = 1.0
 """How far ahead of the clock a sample's time may be (rounding of times in documents)."""
 
 _MOST_PER_SECOND: Final = 1e9
-"""Above any real rate, queue or lag: whatever says more has not measured it."""
+"""Above any real rate, queue or lag: a larger figure was not measured."""
 
 
 def fault(sample: ScalingSample | None, now_seconds: float, stale_after_seconds: float) -> str:

@@ -78,7 +78,7 @@ def _change(calculation: Calculation, *, recommended: bool) -> str:
 
 
 def _within(limits: ReplicaLimits) -> str:
-    """The limits, in the order in which they act; nothing of those that there are not."""
+    """The limits that there are, in the order in which they act."""
     parts = []
     if limits.min_replicas is not None:
         parts.append(f"bounds {limits.min_replicas} to {limits.max_replicas}")

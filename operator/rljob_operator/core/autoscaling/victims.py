@@ -12,7 +12,7 @@ class ActorView:
 
     Attributes:
         name: its name; breaks ties, so that the choice is the same each time.
-        ready: it plays. draining: it, or the node it is on, is going anyway.
+        ready: it plays. draining: it is leaving anyway, or its node is.
         ended: it has ended and would be started again. looping: it keeps ending before it works.
         dismissed: it has been left without a place before and has not come back since.
         policy_lag_updates: how old the weights are that it plays with; None if unknown.

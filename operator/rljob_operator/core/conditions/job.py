@@ -111,7 +111,7 @@ def _why_waiting(context: ReconcileContext) -> Reason | None:
 
 
 def _comes_up(context: ReconcileContext, why: Reason) -> str:
-    """What is still to come of a job in which nothing waits for a place."""
+    """The parts that are not up yet, of a job in which nothing waits for a place."""
     if why is Reason.ACCEPTING:
         return "see condition Accepted"
     lacking = [role for role in Role if context.ready(role) < context.needed_of(role)]
@@ -287,7 +287,7 @@ def stalled(context: ReconcileContext, mode: Mode) -> ConditionUpdate | None:
 
 
 def _trained(context: ReconcileContext) -> str:
-    """Where what was trained is, or that it is gone."""
+    """Where the trained weights are, or that they are lost."""
     facts, where = context.observed.checkpoint, context.observed.checkpoints_are
     if not where:
         return "what was trained was in the learner's pod and went with it"

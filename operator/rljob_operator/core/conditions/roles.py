@@ -47,9 +47,9 @@ def actors(context: ReconcileContext, mode: Mode) -> ConditionUpdate:
 
 
 def stuck_actors(context: ReconcileContext) -> list[Member]:
-    """Actors that should play and don't come to it: for a minute there was no quota, place or image for them, they keep ending,
-    they have been starting for longer than a whole job may, or nothing is known of them. One that merely starts, or comes back
-    from an end, is none of them.
+    """Actors that should play and can't: for a minute there was no quota, place or image for them, they keep ending,
+    they have been starting for longer than a whole job may, or nothing is known of them. One that merely starts, also after an
+    end, is not among them.
     """
     known, without = context.remembered(), set(places.without_place(context))
     candidates = context.of(Role.ACTOR, Phase.ABSENT, Phase.STARTING, Phase.EXITED)
@@ -100,7 +100,7 @@ def _role(context: ReconcileContext, mode: Mode, type: ConditionType, role: Role
 
 
 def _counted(context: ReconcileContext, role: Role, up: int, wanted: int) -> str:
-    """How many serve, and of how many Kubernetes does not say that they are ready, and why."""
+    """How many members serve, and how many of them Kubernetes does not show as ready, and why."""
     unready = [m for m in context.of(role, Phase.READY) if m.unready_seconds is not None and context.is_wanted(m)]
     only = f"up, {up - len(unready)} ready; up only: {_in_words(unready)}" if unready else "ready"
     return f"{up} of {wanted} {only}"

@@ -12,8 +12,8 @@ from rljob_operator.core.context import bounded
 
 _ORDER = tuple(type.value for type in ConditionType)
 _SAID = set(Condition.model_fields)
-"""A condition says all of its fields. The set of their names is one for all: it takes more memory than the condition, and a job
-has about a dozen of them."""
+"""Every condition has all of its fields set. They share one set of the fields' names, which takes more memory than a condition; a
+job has about a dozen of them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ def start(context: ReconcileContext) -> ReconcileContext:
 
 
 def stop(context: ReconcileContext) -> ReconcileContext:
-    """Stop the clocks of a job of which nothing runs any more, and write its progress for the last time."""
+    """Stop the clocks of a job without running members, and write its progress for the last time."""
     if context.memory.active_since is None:
         return context
     context = progress.write(context)

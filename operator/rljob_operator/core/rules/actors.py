@@ -35,7 +35,7 @@ def wanted(context: ReconcileContext) -> ReconcileContext:
 
 
 def asked_for(context: ReconcileContext) -> ReconcileContext:
-    """Show of a job that is suspended, or waits in its queue, the number of actors that it will begin with."""
+    """Show the number of actors that a job will begin with, while it is suspended or waits in its queue."""
     mode, number = context.spec.autoscaling.mode, min([context.spec.requested_actors, *_here(context)])
     if mode == "Internal" and context.status.autoscaling.desired_replicas:
         return context
@@ -47,7 +47,7 @@ def asked_for(context: ReconcileContext) -> ReconcileContext:
 
 
 def _fixed(context: ReconcileContext, number: int) -> str:
-    """What became of a number that its user fixed. It was asked for, so it runs, however many cores there are."""
+    """The number of actors where the user has fixed it. It was asked for, so it runs, however many cores there are."""
     asked, cores = context.spec.actors.replicas, context.observed.cores
     updates = f"autoscaling.mode is Disabled: {number} actors"
     if number < asked:
@@ -132,7 +132,7 @@ def _cores(context: ReconcileContext) -> list[int]:
 
 
 def limited_by_quota(context: ReconcileContext) -> bool:
-    """Whether the queue, before anything else, is what keeps the number down."""
+    """Whether the queue's quota is the lowest limit of the number."""
     quota, here = context.quota(), _here(context)
     if context.spec.autoscaling.mode == "Disabled":
         return bool(quota) and quota[0] <= min([*here, quota[0]])

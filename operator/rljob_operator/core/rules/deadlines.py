@@ -1,5 +1,5 @@
-"""When a job fails because of time. None of these clocks runs while the job is suspended, and of those that wait for something to
-happen none while a part that is needed has no place (`rules.waiting`).
+"""When a job fails because of time. None of these clocks runs while the job is suspended; those that wait for something to happen
+do not run either while a part that is needed has no place (`rules.waiting`).
 
 Those that wait for something to happen begin anew where it was not watched whether it did (`active_time.gap`).
 """
@@ -38,8 +38,9 @@ def startup_deadline(context: ReconcileContext) -> OutcomeMemory | None:
 
 
 def progress_deadline(context: ReconcileContext) -> OutcomeMemory | None:
-    """The learner has made no update beyond its most for ``progressDeadlineSeconds`` since all roles were ready; time in which
-    a part that it needs waits for a place does not count, nor does time in which the replay grows that learning begins with."""
+    """The learner has made no update beyond its highest count for ``progressDeadlineSeconds`` since all roles were ready; time in
+    which a part that it needs waits for a place does not count, nor does time in which the replay grows that learning begins
+    with."""
     limit = context.spec.progress_deadline_seconds
     if (
         context.memory.started is None

@@ -33,7 +33,7 @@ LONGEST_LIFE = 64
 """Characters of an incarnation that are remembered: a pod's uid has 36, and a status has thousands of them."""
 
 CORE = (Role.REPLAY, Role.LEARNER, Role.INFERENCE)
-"""Roles without any of which nothing is learned."""
+"""Roles that learning can't do without."""
 
 
 # ------------------------------------------------------------------------------------------------- one end, one action
@@ -63,7 +63,7 @@ def exit_code(member: Member) -> int | None:
 
 
 def with_code(code: int | None) -> str:
-    """How an end is told of: `` with exit code 1``; nothing where no code is known."""
+    """How messages tell of an end: `` with exit code 1``; nothing where no code is known."""
     return "" if code is None else f" with exit code {code}"
 
 
@@ -77,7 +77,7 @@ def _matches(rule: FailureRule, member: Member, code: int | None) -> bool:
     if rule.roles and member.role.capitalize() not in rule.roles:
         return False
     if rule.on_exit_codes is not None:
-        if code is None or member.disrupted:  # the code of one that was taken away says nothing of it
+        if code is None or member.disrupted:  # the exit code of one that was taken away does not tell why
             return False
         return (code in rule.on_exit_codes.values) == (rule.on_exit_codes.operator == "In")
     return any((wanted.type, wanted.status) in member.pod_conditions for wanted in rule.on_pod_conditions)
@@ -118,7 +118,7 @@ def account(context: ReconcileContext) -> ReconcileContext:
 
 
 def _written(context: ReconcileContext, entries: list[MemberMemory]) -> ReconcileContext:
-    """Remember those that there is room for, and of the others up to when their ends are dealt with.
+    """Remember the ends that there is room for; for the others remember up to which time ends are dealt with.
 
     Every member but an actor has room. Among the actors those go first whose last end tells nothing of the next.
     """
@@ -179,14 +179,14 @@ def _is_new(context: ReconcileContext, member: Member, remembered: MemberMemory 
 
 
 def _with_all_in(context: ReconcileContext, known: dict[str, MemberMemory]) -> ReconcileContext:
-    """Without ``left_out_until`` where every ended actor is remembered again."""
+    """The memory without ``left_out_until``, where every ended actor is remembered again."""
     if context.memory.left_out_until is None or any(m.name not in known for m in context.failed(Role.ACTOR)):
         return context
     return context.with_memory(left_out_until=None)
 
 
 def _still_matters(context: ReconcileContext, each: MemberMemory, member: Member | None) -> bool:
-    """Until the member has worked in a new life, or has been gone for long."""
+    """Whether an end is still remembered: until the member has worked in a new life, or has been gone for long."""
     if member is None or member.phase is Phase.ABSENT:
         return not each.dismissed and (each.abandoned or context.since(each.time) < FORGET_SECONDS)
     if member.phase is Phase.READY:
@@ -239,7 +239,7 @@ def _failure(context: ReconcileContext, member: Member, what: str) -> Failure:
 
 
 def policy_rule(context: ReconcileContext) -> OutcomeMemory | None:
-    """A rule of failurePolicy, or an exit code that no restart mends, says that the job fails."""
+    """A rule of failurePolicy, or an exit code after which a restart does not help, fails the job."""
     for member in context.failed():
         what, rule = action(context, member)
         if what != "FailJob":

@@ -13,7 +13,7 @@ NAMED_SECONDS = 4.0
 
 REPLACED_SECONDS = 60.0
 """A member that was silent for so long is ended. Its `/healthz` is answered by a thread of its own, whatever its loop does, so
-a long step, a checkpoint or a compilation is no silence; a loop that stands still for longer than it has promised is."""
+a long step, a checkpoint or a compilation does not silence it; a loop that stands still for longer than it has promised does."""
 
 START_NAMED_SECONDS = 120.0
 START_REPLACED_SECONDS = 600.0
@@ -22,7 +22,7 @@ seconds, and minutes on a very busy machine. On a cluster a pod that starts has 
 
 
 def silent(context: ReconcileContext) -> list[Member]:
-    """Members that serve, by what is known of them, and do not answer; and those that start and never come to serve."""
+    """Members that serve, as far as is known, and do not answer; and those that start and never serve."""
     return [member for member in context.observed.members if _silent_longer(member, NAMED_SECONDS, START_NAMED_SECONDS)]
 
 

@@ -20,7 +20,7 @@ _AT_FIRST: Final = frozenset(
         Reason.MISSING,
     }
 )
-"""Why conditions are as they are of every job that has just begun: events that tell nothing."""
+"""Reasons of conditions that every new job has: events about them would tell nothing."""
 _TROUBLE: Final = frozenset(
     {
         Reason.ACTORS_CRASH_LOOPING,

@@ -1,4 +1,4 @@
-"""Which actors hold the places that there are: which ended ones come back, which new ones are added, and which ones go."""
+"""Which actors have the places: which ended ones are started again, which new ones are added, and which ones go."""
 
 from __future__ import annotations
 
@@ -60,8 +60,7 @@ def recall(context: ReconcileContext) -> ReconcileContext:
 def dismiss(context: ReconcileContext) -> ReconcileContext:
     """Write down which ended actors have no place any more: they are not started again and count nowhere.
 
-    One that gets a place again begins anew. Until then it is remembered as long as its end is still to be seen; what is gone
-    from sight is forgotten.
+    One that gets a place again begins anew. Until then it is remembered for as long as its end can be seen.
     """
     known = context.remembered()
     if not any(Role.of(name) is Role.ACTOR for name in known):
@@ -142,7 +141,7 @@ def _count_running(context: ReconcileContext) -> int:
 
 
 def _ended(context: ReconcileContext, known: dict[str, MemberMemory]) -> list[str]:
-    """Actors that ended unasked and would come back, the ones that were taken from sight before their next start included."""
+    """Actors that ended unasked and would be started again, also those whose remains were removed meanwhile."""
     failed = context.failed(Role.ACTOR)
     if not known:
         return [m.name for m in failed]

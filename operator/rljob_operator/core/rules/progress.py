@@ -21,8 +21,8 @@ STALL_WINDOW_SECONDS = 120.0
 def advance(context: ReconcileContext) -> ReconcileContext:
     """Remember when the learner's updates last grew, and last grew beyond the most that it has made since it started.
 
-    A learner that started anew goes on from a checkpoint, or from nothing where there was none: how far the one before had come
-    is no measure for it. One that goes back to a checkpoint by itself, again and again, advances and yet gets nowhere.
+    A learner that started anew goes on from a checkpoint, or from nothing where there was none: the updates of the one before are
+    no measure for it. One that goes back to a checkpoint by itself, again and again, makes updates and no progress.
     """
     sample, before = context.observed.learner, context.memory.advance
     updates = sample.updates if sample is not None else None
@@ -71,7 +71,7 @@ def standstill(context: ReconcileContext) -> str:
 
 
 def filling(context: ReconcileContext) -> str:
-    """How far a replay is that grows and that learning has not begun with; nothing where it does not grow."""
+    """How full a replay is that grows before learning begins; nothing where it does not grow."""
     sample = context.observed.learner
     if sample is None or context.since(sample.taken_seconds) > stall_window_seconds(context):
         return ""
@@ -85,7 +85,8 @@ def filling(context: ReconcileContext) -> str:
 
 
 def report(context: ReconcileContext) -> ReconcileContext:
-    """Write ``status.progress`` and ``activeSeconds`` every ``WRITE_SECONDS``, or when the way covered changed by a percent."""
+    """Write ``status.progress`` and ``activeSeconds`` every ``WRITE_SECONDS``, or when the share that is done changed by a
+    percent."""
     written = context.status.progress.last_update_time
     due = written is None or not 0 <= context.now - written < WRITE_SECONDS
     sample = context.observed.learner

@@ -1,5 +1,5 @@
-"""Which members to start, to drain and to remove: what learning needs at once, then the other actors in waves; and backwards from
-the outside in."""
+"""Which members to start, to drain and to remove: what learning needs at once, then the other actors in waves; they leave in the
+opposite order."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def to_start(context: ReconcileContext) -> tuple[str, ...]:
     """Members that should run, do not, and are to start now.
 
     Replay, learner, inference servers and the smallest number of actors start at once: each waits for those that it needs, and
-    half a job must not hold what the other half waits for. All else starts once these have a place. Each member comes back on
-    its own, whatever else is down.
+    one half of a job must not hold resources that the other half waits for. All else starts once these have a place. Each member
+    comes back on its own, whatever else is down.
     """
     if context.desired.refusal is not None and context.desired.refusal.blocking:
         return ()
@@ -94,7 +94,7 @@ def _next_to_leave(context: ReconcileContext, waves: tuple[tuple[Role, ...], ...
 
 
 def _not_wanted(context: ReconcileContext) -> tuple[str, ...]:
-    """An evaluator, and servers, that the spec no longer wants."""
+    """The evaluator and inference servers that the spec no longer wants."""
     alive = context.alive(Role.REPLAY, Role.INFERENCE, Role.EVALUATOR)
     return tuple(m.name for m in alive if m.phase is not Phase.DRAINING and not context.is_wanted(m))
 
@@ -107,7 +107,7 @@ def must_leave(context: ReconcileContext) -> bool:
 
 
 def _leaving_now(context: ReconcileContext) -> list[Member]:
-    """Wave by wave; what podCleanup lets stay stays, but never the learner, which holds the accelerator."""
+    """Wave by wave, without members that podCleanup lets stay; the learner always goes, since it holds the accelerator."""
     if _cleanup(context) == "None" or stays_seconds(context) > 0:
         return context.alive(Role.LEARNER)
     for wave in _DRAIN_WAVES:

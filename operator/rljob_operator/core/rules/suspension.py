@@ -17,7 +17,7 @@ RETRY_SECONDS = 60.0
 
 
 def note_start(context: ReconcileContext) -> ReconcileContext:
-    """Remember what the members of a job that runs start with: a later change of it is not theirs before they start anew.
+    """Remember what the members of a job that runs start with: a later change does not reach them before they start anew.
 
     So a suspension in the middle of which such a change was made can't be called off: it goes on to its end, and the job then
     comes up with what was changed.

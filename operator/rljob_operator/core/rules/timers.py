@@ -8,7 +8,7 @@ from rljob_operator.core.rules import failures, progress
 from rljob_operator.core.rules import start_and_drain as lifecycle
 
 IDLE_SECONDS = 30.0
-"""A running job is looked at this often at least: its progress is written then."""
+"""A running job is reconciled this often at least: its progress is written then."""
 
 LEAVING_SECONDS = 5.0
 """So often while members leave or a checkpoint is waited for."""

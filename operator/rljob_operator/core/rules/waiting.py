@@ -31,7 +31,7 @@ def refused(context: ReconcileContext, *reasons: Reason) -> list[Member]:
 
 
 def needed(context: ReconcileContext) -> list[Member]:
-    """Members without a place, where the job can't do without them: of its core, and of its actors while too few have one."""
+    """Members without a place that the job needs: those of its core, and actors while too few have a place."""
     found = [m for role in Role for m in context.of(role, *_NOT_AT_WORK) if not m.placed and m.waiting_message]
     enough = _placed(context, Role.ACTOR) >= context.needed_actors()
     optional = (Role.EVALUATOR, Role.ACTOR) if enough else (Role.EVALUATOR,)
@@ -39,7 +39,7 @@ def needed(context: ReconcileContext) -> list[Member]:
 
 
 def note(context: ReconcileContext) -> ReconcileContext:
-    """Remember since when every part that is needed has a place, which is none on a lost node. Before the job was up, its active
+    """Remember since when every part that is needed has a place; a lost node is none. Before the job was up, its active
     time begins there."""
     lost = any(member.node_lost for member in context.alive(Role.REPLAY, Role.LEARNER, Role.INFERENCE))
     placed = not lost and not needed(context) and (context.memory.placed is not None or all_placed(context))
