@@ -345,7 +345,7 @@ def test_the_learner_trains_publishes_and_saves_it(tmp_path: Path) -> None:
     assert learner.counters.samples == 30 * 16
     assert [len(priority) for priority in source.priorities] == [16] * 30
     assert len(source.published_epochs) == 1 + 30 // 5
-    spreads = [record["spread"] for record in records if "spread" in record]
+    spreads = [record.update_figures["spread"] for record in records if "spread" in record.update_figures]
     assert spreads, "what its loss measures is reported"
     assert np.isfinite(spreads).all()
     saved = checkpoint.latest_valid(tmp_path)
