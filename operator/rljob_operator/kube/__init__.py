@@ -1,1 +1,1 @@
-"""The Kubernetes substrate: a job's members are pods. ``render/`` says what objects look like, everything else moves them."""
+"""The Kubernetes substrate: a job's members are pods. ``render/`` builds the objects, the other rooms read and change them."""

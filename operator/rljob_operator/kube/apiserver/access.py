@@ -24,7 +24,7 @@ RENEWED_AT_MOST_EVERY_SECONDS = 10.0
 
 
 class NoAccess(Exception):
-    """No way to an API server is configured, or what is configured can't be used or lacks a right. ``str()`` says what to do."""
+    """No API server is configured, or its configuration can't be used or lacks a right. ``str()`` says what to do."""
 
 
 @dataclass(slots=True)
@@ -59,7 +59,7 @@ class Access:
         self.configuration.refresh_api_key_hook = fresh.configuration.refresh_api_key_hook
 
     async def token(self) -> str | None:
-        """The bearer token in use, without the word before it; None where the login is by certificate."""
+        """The bearer token in use, without ``Bearer``; None where the login is by certificate."""
         held = await self.configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
         return held.split(" ", 1)[-1].strip() if held else None
 
@@ -97,7 +97,7 @@ async def load_access(kubeconfig: str | None = None, context: str | None = None)
 
 
 def _proxy_of_environment(url: str) -> str | None:
-    """The proxy that HTTPS_PROXY and its like name for this address, where NO_PROXY does not take it out.
+    """The proxy that HTTPS_PROXY and similar variables name for this address, unless NO_PROXY excludes it.
 
     Looked up once: aiohttp would do so on a thread before every call, and look for a netrc on another, which is a third of what a
     call costs. A netrc is for other programs' passwords; an API server's token beside one would be refused.
@@ -109,6 +109,6 @@ def _proxy_of_environment(url: str) -> str | None:
 
 
 def _contexts(path: str) -> list[str]:
-    """The names of the contexts in a kubeconfig, or in several that count as one."""
+    """The names of the contexts in a kubeconfig, or in several that are merged."""
     config = KubeConfigMerger(path).config  # type: ignore[no-untyped-call]
     return [str(each["name"]) for each in config.value.get("contexts") or ()]

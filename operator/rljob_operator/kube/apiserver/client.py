@@ -21,14 +21,14 @@ FIELD_MANAGER = "rljob-operator"
 TIMEOUT_SECONDS = 36.0
 """An API server gives up a write after 34 s at the latest, and names then the webhook that it has waited for, 30 s at most."""
 WATCH_SECONDS = 75.0
-"""A server ends a watch after this, and it is gone on with. It sends a bookmark about once a minute, but none where nothing of
-the kind has changed since the watch began: a longer one could not be told from one that is dead."""
+"""A server ends a watch after this, and the next watch goes on from there. It sends a bookmark about once a minute, but none
+where nothing of the kind has changed since the watch began: a longer watch could not be told from a dead one."""
 SILENCE_SECONDS = 90.0
 """A watch without an event for longer than this is dead."""
 PAGE_LIMIT = 500
 AT_ONCE = 16
-"""Calls under way at the same time, watches apart. More would only wait inside the API server, and with them the calls of others,
-the renewal of our own Lease among them; one that answers within 5 ms takes 3,000 a second so."""
+"""Calls under way at the same time, watches apart. More would only wait inside the API server and delay other calls, such as the
+renewal of our own Lease; a server that answers within 5 ms takes 3,000 a second this way."""
 
 _METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
@@ -48,7 +48,7 @@ class Client:
         observe: told of every call when it has ended.
         guard: called before every call that writes; what it raises goes to the caller, and nothing is written. This is where
             a process that is no longer the leader is stopped.
-        timeout_seconds: for a call and its whole answer, from when its turn comes, where the caller does not say otherwise.
+        timeout_seconds: for a call and its whole answer, from when it is sent, where the caller does not say otherwise.
         field_manager: who the server is to note as the author of what is written.
 
     Every method raises a `kube.errors.ApiError` where it has no result.
@@ -234,7 +234,7 @@ class Client:
     async def log(
         self, namespace: str, pod: str, query: Mapping[str, str | int], *, silence_seconds: float | None = None
     ) -> AsyncIterator[StreamReader]:
-        """What a container has written, as bytes that come; ``query`` says of which container, and from where on."""
+        """The log of a container, as its bytes arrive; ``query`` names the container, and where to begin."""
         call = Call("get", "GET", PODS.path(namespace, pod, "log"), "pods/log", query, accept="*/*")
         async with self._transport.stream(call, silence_seconds) as content:
             yield content
@@ -276,8 +276,8 @@ class Client:
         timeout_seconds: float,
     ) -> str:
         """Run a command in a container; empty, or why it failed, as it reports that. ``take`` is given what it prints and answers
-        whether that was all, of which the command is told by a line. No object of the API server is written, so nothing is asked
-        of the guard."""
+        whether that was all; the command is then sent a line. No object of the API server is written, so nothing is asked of the
+        guard."""
         query = [
             ("container", container),
             ("stdin", "true"),

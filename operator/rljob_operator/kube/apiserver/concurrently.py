@@ -1,4 +1,4 @@
-"""Several calls under way at the same time, all of which come to their end."""
+"""Several calls at the same time, each of which is waited for."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Awaitable
 
 
 async def concurrently(*calls: Awaitable[object]) -> None:
-    """Wait until every one has ended; one that fails keeps no other from its try. Raises the first failure, in their order."""
+    """Wait until every one has ended; a failure does not stop the others. Raises the first failure, in their order."""
     results = await asyncio.gather(*calls, return_exceptions=True)
     problems = [result for result in results if isinstance(result, BaseException)]
     if problems:

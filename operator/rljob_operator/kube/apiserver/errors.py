@@ -43,7 +43,7 @@ class Forbidden(ApiError):
 
 
 class QuotaExceeded(Forbidden):
-    """A ResourceQuota has nothing left for it: goes away when something else ends."""
+    """A ResourceQuota is used up: this passes when something else ends."""
 
 
 class PodSecurityViolated(Forbidden):
@@ -67,7 +67,7 @@ class AlreadyExists(ApiError):
 
 
 class Gone(ApiError):
-    """What to continue from is forgotten (410): list anew."""
+    """The resource version to continue from is no longer known (410): list anew."""
 
 
 class TooManyRequests(ApiError):

@@ -1,7 +1,7 @@
 """Keeps a copy of all objects of one kind in step with the API server: list, then watch, then watch on, for ever.
 
-A watch that ends as it should is gone on with from the last version seen. One that was cut or refused, or whose version the
-server no longer knows, begins anew with a list, later each time; a list finds out what was missed, too.
+After a watch that ended as it should, the next goes on from the last version seen. One that was cut or refused, or whose version
+the server no longer knows, begins anew with a list, later each time; a list finds out what was missed, too.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ log = logging.getLogger(__name__)
 
 FIRST_DELAY_SECONDS = 0.5
 LONGEST_DELAY_SECONDS = 10.0
-"""An API server that comes back is found again within this."""
+"""An API server that is back is noticed within this."""
 REFUSED_SECONDS = 60.0
-"""And a right that is given, which some operators never get."""
+"""A right that was granted is noticed within this; some operators never get it."""
 SHORT_WATCH_SECONDS = 1.0
 """A watch that ends sooner without an event did not end as it should."""
 
@@ -33,7 +33,7 @@ class Copy(Protocol):
     """What is kept in step."""
 
     def keep(self, document: Object) -> Object:
-        """The part of an object that is kept; called for each as soon as it has arrived, so that the rest is soon let go."""
+        """The part of an object that is kept; called for each as soon as it has arrived, so that the rest is freed."""
         ...
 
     def replace(self, namespace: str | None, documents: list[Object]) -> None:
@@ -80,7 +80,7 @@ class Reflector:
         return self._steady() - self._heard
 
     async def run(self) -> None:
-        """Never ends by itself; what `Copy` raises ends it, since a copy with a hole in it is of no use."""
+        """Never ends by itself; what `Copy` raises ends it, since an incomplete copy is of no use."""
         while True:
             try:
                 version = await self._list()
@@ -136,7 +136,7 @@ class Reflector:
 
     @property
     def done(self) -> bool:
-        """Whether there is nothing to wait for: what may be read has been listed."""
+        """Whether all objects that may be read have been listed."""
         return self.synced.is_set() or self.refused is not None
 
     def _delay_seconds(self, problem: ApiError) -> float:

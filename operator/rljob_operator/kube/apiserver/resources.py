@@ -69,7 +69,7 @@ def resource_of(document: Mapping[str, Any]) -> Resource:
 
 
 def merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """What makes ``after`` of ``before``, and no more; empty where they are the same. Neither has a null in it; lists are
+    """The smallest patch that turns ``before`` into ``after``; empty where they are the same. Neither has a null in it; lists are
     replaced as a whole."""
     change: dict[str, Any] = {name: None for name in before if name not in after}
     for name, value in after.items():

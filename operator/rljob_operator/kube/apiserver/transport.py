@@ -1,5 +1,5 @@
-"""One call to the API server: sent with the login, bounded in time, counted, and its refusal made a type; and
-what a watch sends, one JSON object a line.
+"""One call to the API server: sent with the login, bounded in time, counted, its refusals raised as types; and the events of a
+watch, one JSON object a line.
 
 It stands on the library's `ApiClient` for the connection, TLS and login, and leaves its generated models alone. Nothing is tried
 again here, apart from a call whose token the server refused: the caller knows what a repetition would mean.
@@ -76,8 +76,8 @@ class Transport:
 
     @asynccontextmanager
     async def stream(self, call: Call, silence_seconds: float | None) -> AsyncIterator[aiohttp.StreamReader]:
-        """The body of an answer under way, which may take for ever, but not be silent for longer than ``silence_seconds`` (None:
-        however long).
+        """The body of an answer as it arrives, which may take for ever, but may not be silent for longer than ``silence_seconds``
+        (None: however long).
 
         Raises an `ApiError` where it is refused, and `Unavailable` where it breaks while it is read.
         """

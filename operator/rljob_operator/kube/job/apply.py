@@ -38,16 +38,16 @@ from rljob_operator.kube.watch.expectations import Expectations
 from rljob_operator.kube.watch.pods import PodCache, is_gone, owner_of
 
 CHUNK: Final = 8
-"""Pods of a job that are asked for at once: half of the calls that may be under way (`client.AT_ONCE`) are left for others."""
+"""Pods of a job that are created at once: half of the calls that may be under way (`client.AT_ONCE`) are left for others."""
 FORMER_FINALIZER: Final = "rljob.dev/counted"
 """On pods that were made before 0.1.0. To be dropped with `PodWriter.free` once no job runs that was started by then."""
 _SUFFIX_CHARACTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
-"""As in names that Kubernetes makes: without vowels no word comes about, and no character is taken for another."""
+"""As in names that Kubernetes makes: no vowels, so that no words arise, and no characters that look like others."""
 
 
 class PodWriter:
     """Makes the changes to pods that decisions name, for every job of one operator. ``placed`` may
-    change a pod before it is created; ``pods`` is told of those whose end is dealt with."""
+    change a pod before it is created; ``pods`` is told of those whose end was handled."""
 
     def __init__(
         self,
@@ -63,8 +63,8 @@ class PodWriter:
         self._placed, self._now = placed, now
 
     async def carry_out(self, stored: StoredJob, decision: Decision, pods: Sequence[Pod]) -> dict[str, Exception]:
-        """What the decision says of pods; members that the API server refuses to make, and why. Any other `ApiError` ends it
-        after the pods that were asked for with the same breath."""
+        """Carry out what the decision says of pods; answers the members that the API server refuses to make, and why. Any other
+        `ApiError` ends it, after the calls that are under way at the same time."""
         owned = replace(stored.owned(), learner_epoch=decision.status.controller.learner_epoch)
         by_member = current(pods)
         drained = [by_member[name] for name in decision.drain if name in by_member]
@@ -110,7 +110,7 @@ class PodWriter:
             await leave_removal(self._client, each)
 
     async def free(self, pods: Iterable[Pod]) -> None:
-        """Take the finalizer off that pods had before: nothing keeps a pod."""
+        """Remove the finalizer that pods had in earlier releases: nothing keeps a pod."""
         for found in pods:
             about = found["metadata"]
             if FORMER_FINALIZER in (about.get("finalizers") or ()):
@@ -207,7 +207,7 @@ class PodWriter:
 
     @staticmethod
     async def _each(items: Sequence[object], act: Callable[..., Awaitable[None]]) -> None:
-        """Chunk by chunk; one that fails keeps no other of its chunk from being tried. Raises the first failure."""
+        """Chunk by chunk; a failure does not stop the others of its chunk. Raises the first failure."""
         for start in range(0, len(items), CHUNK):
             await concurrently(*(act(item) for item in items[start : start + CHUNK]))
 

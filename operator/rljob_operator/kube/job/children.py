@@ -40,12 +40,12 @@ from rljob_operator.kube.watch.pods import is_gone
 log = logging.getLogger(__name__)
 
 _MADE_ONCE = ("PersistentVolumeClaim", "ServiceAccount")
-"""Kinds that are left as they are once they are there: nothing of them may or need be changed."""
+"""Kinds of objects that are never changed once they exist."""
 SECRETS_SECONDS: Final = 600.0
-"""Secrets may not be watched. That those of a job which starts pods are all there is believed for so long: a job whose roles
-come up minutes after each other, or whose actors are many now and few then, does not read seven Secrets each time."""
+"""Secrets may not be watched. For so long those of a job which starts pods are taken to be there: a job whose roles come up
+minutes after each other, or whose number of actors changes, does not read seven Secrets each time."""
 DOUBTED_SECONDS: Final = 60.0
-"""And for so long where one may be missing: nothing of the job runs, so that its user may have deleted them, or a pod does not
+"""The same where one may be missing: nothing of the job runs, so that its user may have deleted them, or a pod does not
 come up."""
 
 
@@ -89,7 +89,7 @@ async def ensure(
     idle: bool = False,
     held_up: bool = False,
 ) -> None:
-    """Create what is missing, change what differs, delete what the job no longer wants; as much as can be at the same time.
+    """Create what is missing, change what differs, delete what the job no longer wants; as much as possible at the same time.
 
     ``now``: seconds that only go forward; ``new``, ``idle``: as `keys.ensure_secrets`; ``held_up``: a pod does not come up.
     Raises `NameConflict`, `KeysLost`, and whatever `Client` raises; called again it goes on where it was.
@@ -164,8 +164,8 @@ async def renew_policy(client: Client, owned: Owned, settings: Settings) -> None
 
 
 _WEBHOOK_FAILED: Final = 500
-"""What an API server answers where a webhook that it has to ask is down, or was left behind when its queue was uninstalled: to
-wait for that would keep the pod for ever."""
+"""An API server answers so where a webhook is down, or was left behind when its queue was uninstalled: waiting for it would keep
+the pod for ever."""
 
 
 async def leave_removal(client: Client, found: Pod) -> None:

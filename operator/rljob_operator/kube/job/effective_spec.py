@@ -1,8 +1,8 @@
 """The spec that a stored job runs by. Pure.
 
 While members of a job run, it goes by the presets and defaults that it was started with, whatever release of the operator looks
-after it: a learner that comes back must not learn with other parameters than before. What its user may change at any time is
-taken from what is stored now.
+after it: a learner that is started again must not learn with other parameters than before. Fields that may change at any time are
+taken from the stored object.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ def started_with(
 def stored_spec(document: Mapping[str, Any], status: RLJobStatus, known: RLJob | None = None) -> RLJob | None:
     """The job with the spec that the status says is in force; None where there is none, or this release does not take it.
 
-    The preset's values are in it already. They are not laid under it again: this release's preset may say something else. Fields
-    that this release does not have are passed over. ``known``: a job with the metadata of ``document``; it is answered where it
-    has that spec, since reading one takes longer.
+    The preset's values are in it already. They are not merged again: this release's preset may have others. Fields that this
+    release does not have are ignored. ``known``: a job with the metadata of ``document``; it is answered where it has that spec,
+    since reading one takes longer.
     """
     if not status.effective_spec:
         return None
@@ -72,7 +72,7 @@ def with_changes(runs: RLJob, newest: RLJob) -> RLJob:
 
 
 def about(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The metadata that the job in force has. All the rest is for the API server alone, and changes nothing."""
+    """The metadata that the job in force has. The rest is for the API server alone."""
     found = document["metadata"]
     return {"name": found["name"], "namespace": found["namespace"], "labels": found.get("labels") or {}}
 

@@ -1,8 +1,7 @@
 """Has jobs that name a queue wait for Kueue's quota, and gives it back when nothing of them uses it any more.
 
 Kueue knows Workloads, not RLJobs: for each job they are made, watched and ended here. What they say goes into the core as an
-`Admission`; that a job without quota is suspended after a checkpoint, the core knows already. A user's ``spec.suspend`` is never
-written.
+`Admission`; the core suspends a job without quota after a checkpoint. A user's ``spec.suspend`` is never written.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ class JobQueue:
 
     Args:
         workloads: the cache of Workloads.
-        later: has a job looked at again, in so many seconds.
+        later: has a job reconciled again, in so many seconds.
         now: Unix seconds.
     """
 
@@ -88,8 +87,8 @@ class JobQueue:
     async def seen(
         self, stored: StoredJob, observed: Observation, pods: Sequence[Pod], refusal: Refusal | None
     ) -> Observation:
-        """What is observed of a job, with what its queue says: it is asked for what the job lacks, and given back what the job
-        no longer needs. A job whose pods are refused asks for nothing."""
+        """What is observed of a job, with what its queue says: the queue is asked for the quota that the job lacks, and given
+        back what the job no longer needs. A job whose pods are refused asks for nothing."""
         if not settings_for(stored.status, self._settings).kueue:
             return await NoQueue().seen(stored, observed, pods, refusal)  # it runs as it was started: without
         refused = refusal is not None and refusal.blocking
@@ -130,7 +129,7 @@ class JobQueue:
         self._places.pop(uid, None)
 
     async def _ask(self, stored: StoredJob, queue: str) -> str:
-        """Make the Workload of the job's core; what there is to say of that."""
+        """Make the Workload of the job's core; answers a message about that."""
         return await self._create(stored, workload.core_name(stored.key[1]), queue, self._core(stored)) or "asked for"
 
     def _core(self, stored: StoredJob) -> list[dict[str, Any]]:
@@ -214,8 +213,8 @@ class JobQueue:
     async def _tell_ready(
         self, stored: StoredJob, running: Sequence[Object], members: Sequence[Member], pods: Sequence[Pod]
     ) -> None:
-        """That pods are up, which Kueue waits for before it takes the quota away: of the core all that it has, of a block one,
-        since actors are of use one by one, and those that are up are not to go because another one never is."""
+        """Tell Kueue that pods are up, since it takes the quota away otherwise: all pods of the core, and one of a block, since
+        actors are of use one by one, and those that are up must not go because another one never comes up."""
         used, up = users(pods), stored.status.controller.started is not None
         begun = {used.get(each.name) for each in members if each.phase is Phase.READY}
         for each in running:
@@ -288,7 +287,7 @@ class JobQueue:
         await self._write(evicted, state.without_quota(evicted, self._now()))
 
     async def _write(self, found: Object, change: Mapping[str, Any]) -> None:
-        """Change the status of one as it was read; what Kueue has changed since is looked at first."""
+        """Change the status of one as it was read; what Kueue has changed since is read first."""
         about = found["metadata"]
         with contextlib.suppress(NotFound):
             await self._client.patch(

@@ -1,6 +1,6 @@
 """From the pods of a job to its members: which pod is a member now, where it is in its life, and why it ended. Pure.
 
-A pod is a mapping in the API server's own form, trimmed or not. What is not in it is not known, and never made up.
+A pod is a mapping in the API server's own form, trimmed or not. What is not in it is unknown, and never guessed.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ NODE_LOST_SECONDS: Final = 15.0
 """A pod that is still there so long after its whole grace period has a node that does not answer: no kubelet will end it."""
 
 UNSCHEDULED_SECONDS: Final = 10.0
-"""A scheduler says of a pod within a moment that it finds no node. Where it is silent, it waits for a volume that is to be made,
-or it is not there."""
+"""A scheduler tells soon that it finds no node for a pod. Where it does not, it waits for a volume to be made, or there is no
+such scheduler."""
 
 _IMAGE_PROBLEMS: Final = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
 _ENDED: Final = ("Failed", "Succeeded")
@@ -64,7 +64,7 @@ def current(pods: Iterable[Pod]) -> dict[str, Pod]:
 
 
 def former(pods: Iterable[Pod]) -> list[Pod]:
-    """Pods that are no member's any more: another one has taken their place."""
+    """Pods whose place another pod of the same member has taken."""
     known = list(pods)
     taken = {pod["metadata"]["uid"] for pod in current(known).values()}
     return [pod for pod in known if member_of(pod) is not None and pod["metadata"]["uid"] not in taken]
@@ -155,7 +155,7 @@ def _is_going(pod: Pod, terminated: Mapping[str, Any], ended_for: float) -> bool
 
 
 def _up_since(worker: Mapping[str, Any]) -> float | None:
-    """When the container's startup probe had passed, as nearly as one can tell: when it began to run; None where it has not.
+    """When the container's startup probe had passed, as nearly as is known: when it began to run; None where it has not.
 
     Not the Ready condition: a learner is not ready for requests until experience has come, which no actor makes before the
     learner is up; and a probe that fails once makes no member start anew. A startup probe passes once in a container's life.
@@ -180,7 +180,7 @@ def _was_up(pod: Pod, worker: Mapping[str, Any], were_up: Container[str]) -> flo
 
 
 def _waiting(spec: Mapping[str, Any], status: Mapping[str, Any], waited: float) -> tuple[Reason | None, str]:
-    """Why a pod does not come up, as far as one can be told. ``waited``: seconds since it was made."""
+    """Why a pod does not come up, as far as is known. ``waited``: seconds since it was made."""
     if gates := ", ".join(str(each.get("name")) for each in spec.get("schedulingGates") or ()):
         return Reason.UNSCHEDULABLE, f"no node is looked for until its scheduling gates are removed: {gates}"
     scheduled = _condition(status, "PodScheduled")
@@ -236,7 +236,7 @@ def _words(container: Mapping[str, Any], terminated: Mapping[str, Any]) -> str:
 
 
 def _disrupted(pod: Pod, terminated: Mapping[str, Any]) -> str:
-    """Why its surroundings took the pod away; empty where it ended by itself, or brought its eviction about.
+    """Why the cluster took the pod away; empty where it ended by itself, or caused its own eviction.
 
     A pod has a reason of its own only where Kubernetes has ended or refused it. When a pod was deleted can't be told from it: its
     kubelet moves the time as soon as its containers have ended.
@@ -258,7 +258,7 @@ def _disrupted(pod: Pod, terminated: Mapping[str, Any]) -> str:
 
 
 def _asked_to_end(pod: Pod) -> float | None:
-    """When the pod was deleted, by whomever; None where it was not. `deletionTimestamp` is the end of its grace period."""
+    """When the pod was deleted; None where it was not. `deletionTimestamp` is the end of its grace period."""
     about = pod["metadata"]
     deleted = _seconds(about.get("deletionTimestamp"))
     return None if deleted is None else deleted - float(about.get("deletionGracePeriodSeconds") or 0.0)

@@ -27,8 +27,8 @@ def seen(member: Member, now_seconds: float, node_lost: bool, silence: Silence |
 
 
 def unseen_end(status: RLJobStatus, members: Sequence[Member], now_seconds: float) -> list[Member]:
-    """The learner that the status names and of whose pod nothing is left: it went while no operator looked, and how is not known.
-    While all is made to leave, that is what was wanted."""
+    """The learner that the status names and whose pod is gone: it went while no operator ran, and why is unknown. While all
+    members are made to leave, that is what was wanted."""
     memory, name = status.controller, status.learner.pod_name
     leaves = memory.suspension is not None or memory.outcome is not None
     if not name or leaves or any(member.role is Role.LEARNER for member in members):

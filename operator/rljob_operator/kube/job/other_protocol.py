@@ -23,7 +23,7 @@ from rljob_operator.kube.watch.pods import is_gone
 def another_protocol(stored: StoredJob, pods: Sequence[Pod], settings: Settings) -> Refusal | None:
     """Why nothing more of the job is started: an image of it was tried, and speaks another protocol than its other pods.
 
-    It stands until that image is no longer what would be tried next: the job or the operator was changed, or the pod was
+    It holds until that image would no longer be tried next: the job or the operator was changed, or the pod was
     deleted.
     """
     if stored.desired.suspends or stored.stopped or stored.status.finished:

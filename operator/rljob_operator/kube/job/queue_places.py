@@ -24,7 +24,7 @@ from rljob_operator.kube.render.workload import PRIORITY_LABEL, WORKLOAD_ANNOTAT
 KNOWN_SECONDS: Final = 300.0
 """What one says is believed for so long."""
 MISSING_SECONDS: Final = 15.0
-"""And that one is missing or may not be read, for so long."""
+"""How long it is remembered that an object is missing or may not be read."""
 
 
 class ClusterObjects:
@@ -66,7 +66,7 @@ class QueuePlaces:
         return {name for name, used in named.items() if used and used not in self.room}
 
     def placed(self, job: str, pod: Object) -> Object:
-        """A new pod with what the flavours that it was given say. An actor's pod is noted to use its Workload's quota."""
+        """A new pod with what its flavours add. An actor's pod is noted to use its Workload's quota."""
         used, role = core_name(job), pod["metadata"]["labels"][names.ROLE_LABEL]
         if role == Role.ACTOR:
             used = next((name for name, left in self.room.items() if left > 0), used)

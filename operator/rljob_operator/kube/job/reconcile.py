@@ -170,7 +170,7 @@ class Reconciler:
     async def _carry_out(
         self, stored: StoredJob, known: RememberedJob, observed: Observation, pods: Sequence[Pod], decision: Decision
     ) -> bool:
-        """Make, ask to leave and end what was decided; whether something else is refused now than before.
+        """Make, ask to leave and end what was decided; answers whether the refusals have changed.
 
         Members for which the job lacks a Secret, a claim or another child wait for that, like those whose pods are refused.
         """
@@ -201,7 +201,7 @@ class Reconciler:
         return before != {name: each.words for name, each in known.refusals.of.items()}
 
     def _lacks_children(self, member: Member, known: RememberedJob) -> bool:
-        """Whether a pod does not come up for want of a child or, as far as one can tell, of a Secret that was deleted."""
+        """Whether a pod does not come up because a child is missing or, as far as is known, a Secret was deleted."""
         if member.phase is not Phase.STARTING or member.held:
             return False
         return is_held_up(member, self._now()) or member.name in known.refusals.of
@@ -271,8 +271,8 @@ class Reconciler:
         pods: Sequence[Pod],
         checkpoint_seconds: float | None,
     ) -> None:
-        """Have the replay shards that are up asked whether they are alive, and the learner how it is, and for the checkpoint that
-        is wanted of it.
+        """Have the replay shards that are up asked whether they are alive, and the learner for its status and a wanted
+        checkpoint.
 
         A learner that has ended is asked no more: its pod still shows an address, which may be another pod's by now.
         """

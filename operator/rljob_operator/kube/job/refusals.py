@@ -1,7 +1,7 @@
 """What the API server refuses to make of a job: reported with its own message, and tried again after a pause that grows.
 
-A refusal is of members by name. It changes nothing for any other member: what runs goes on, ends are answered, and whatever may
-be made is made.
+A refusal concerns single members. It changes nothing for others: what runs goes on, ends are answered, and all other members are
+made.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Refusals:
     looked_at: float = 0.0
 
     def told(self, members: Iterable[Member], generation: int, now: float) -> tuple[Member, ...]:
-        """The members with those that can't be made among them, or with why nothing follows on one that has ended."""
+        """The members, also those that can't be made, and why an ended one is not started again."""
         if generation != self.generation:
             self.try_now(now)
         self.generation, self.looked_at = generation, now
@@ -90,7 +90,7 @@ class Refusals:
         return tuple(found.values())
 
     def try_now(self, now: float) -> None:
-        """What may have been in the way is not any more."""
+        """The cause of the refusals may be gone: try again now."""
         self.of = {name: replace(each, pause_seconds=0.0, again_at=now) for name, each in self.of.items()}
 
     def note(self, problems: Mapping[str, Exception], now: float, now_seconds: float) -> None:

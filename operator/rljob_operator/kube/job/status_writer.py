@@ -66,13 +66,13 @@ class RememberedJob:
 PROGRESS_SECONDS: Final = 30.0
 """A status that differs in progress alone is written at most so often."""
 SEEN_SECONDS: Final = 3.0
-"""And so often one that differs in what is seen."""
+"""The same for one that differs in what is seen."""
 SELDOM_SECONDS: Final = 90.0
 """However little there is to tell, and however slow the API server: no operator looks after a job whose status is older."""
 QUICK_WRITE_SECONDS: Final = 0.1
 MOST_TIMES_LATER: Final = 3.0
-"""Where writes take longer than the first, the API server has too much to do: those that may wait do so as many times longer, up
-to this."""
+"""Where writes take longer than ``QUICK_WRITE_SECONDS``, the API server is overloaded: writes that may wait do so as many times
+longer, up to this."""
 _NEWEST_COUNTS: Final = 0.2
 
 
@@ -89,8 +89,8 @@ class WriteTimes:
     def due(self, write: StatusWrite, now: float, written: float) -> float:
         """When a status has to be stored that differs so from the stored one, which was written at ``written``.
 
-        What is seen is told at once where nothing was written just before. Only of an API server that has too much to do it waits
-        for more to come: a role that is ready, and what its learner says then, are one write.
+        What is seen is told at once where nothing was written just before. Only with an overloaded API server it waits for more
+        to come: a role that is ready, and what its learner reports then, are one write.
         """
         later = min(max(1.0, self._write_seconds / QUICK_WRITE_SECONDS), MOST_TIMES_LATER)
         if write is StatusWrite.BEFORE_ACTING:

@@ -33,7 +33,7 @@ MANAGED_BY: Final = "rljob.dev/operator"
 """``spec.managedBy`` of the jobs that are this operator's; others are left alone."""
 
 _NOTHING: Final = {"algorithm": {"type": "IMPALA"}, "environment": {"id": "unnamed"}}
-"""Stands for the spec of a job of which none can be read: it is never run, since its refusal blocks."""
+"""Stands for the spec of a job whose spec can't be read: it is never run, since its refusal blocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +100,8 @@ def read(document: Mapping[str, Any], status: RLJobStatus | None = None, before:
     ``before`` is what is kept of the object between two readings.
 
     A spec that can't be run is refused with every reason; the one in force stays, as ``status.effectiveSpec`` has it. Where
-    there is none, the refusal blocks the job. Whether a spec may follow on another the API server has checked already, by the
-    CRD's rules on what was written.
+    there is none, the refusal blocks the job. The API server has already checked whether the spec may follow on the one before,
+    by the CRD's rules.
     """
     before = before if before is not None else ReadBefore()
     known = status if status is not None else before.interner.status(status_of(document))

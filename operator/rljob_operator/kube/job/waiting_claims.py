@@ -1,5 +1,5 @@
-"""Which volume claim a member waits for, why that has no volume or where the volume is, and what to do. All of it is words:
-nothing is done about a claim, since whether what it holds is lost can't be inferred.
+"""Which volume claim a member waits for, why that has no volume or where the volume is, and what to do. It only makes messages:
+nothing is done about a claim, since it can't be known whether its data are lost.
 
 The scheduler says of such a pod only that a claim of it is not bound, or that a volume is elsewhere, and not even that where
 every node has a taint, as a lost one has; while it waits for a volume that is to be made, it says nothing. The claim itself knows

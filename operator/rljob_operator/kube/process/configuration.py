@@ -1,4 +1,4 @@
-"""The file of ``rljob operator --config``: what an administrator decides for jobs that say nothing, as typed YAML.
+"""The file of ``rljob operator --config``: what an administrator decides where jobs leave it open, as typed YAML.
 
 It is the written form of `rljob_operator.kube.render.settings.Settings`. A chart mounts it from a ConfigMap.
 """

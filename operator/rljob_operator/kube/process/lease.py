@@ -40,7 +40,7 @@ class LeadershipLost(Exception):
 
 @dataclass(frozen=True, slots=True)
 class LeaseTimes:
-    """How long a Lease holds, until when a leader tries to renew it, how often it is looked at: client-go's own numbers.
+    """How long a Lease holds, until when a leader tries to renew it, how often it is read: client-go's own numbers.
 
     One try has half the time until the deadline, so that an answer which does not come leaves time for a second try. Work that is
     cancelled at the deadline has half the rest of the lease to end.
@@ -82,7 +82,7 @@ class Elector:
         self._seen: tuple[object, ...] | None = None
         self._seen_at = 0.0
         self.holder = ""
-        """Who held the Lease when it was last looked at."""
+        """Who held the Lease when it was last read."""
 
     @property
     def leading(self) -> bool:

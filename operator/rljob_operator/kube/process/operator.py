@@ -190,7 +190,7 @@ class Operator:
                     self._metrics.reconciled(result, time.monotonic() - began)
 
     async def _failed(self, key: JobKey, problem: Exception) -> str:
-        """Have the job looked at again, later each time, and say on it what keeps it from that; which kind of failure it was."""
+        """Have the job reconciled again, later each time, and tell on it what failed; answers which kind of failure it was."""
         result = "error" if is_defect(problem) else "refused"
         longest, defect = LONGEST_DELAY_SECONDS, problem if is_defect(problem) else None
         if isinstance(problem, NotLeader | Unavailable):

@@ -22,7 +22,7 @@ NOT_READY_SECONDS: Final = 4
 HUNG_SECONDS: Final = 60
 """After so much silence a container is killed (docs/lifecycle.md)."""
 _KILL_SECONDS: Final = 5
-"""For a container that does not answer, to leave in: it hangs, so it gets no time to drain."""
+"""Time to leave for a container that does not answer: it hangs, so it gets no time to drain."""
 
 _PORTS: Final = {
     Role.REPLAY: ("ingest", "sample"),
@@ -91,11 +91,9 @@ def _credentials(job: RLJob, role: Role) -> dict[str, Any]:
 
 
 def _probes(job: RLJob) -> dict[str, Any]:
-    """Started: it answers at all, which may take as long as the job may take to come up. Live: its loop comes round. Ready: it
-    does its work.
-
-    A learner is ready with its first experience, which actors bring: who starts one role after the other has to go by what is
-    started, as a run on one machine does."""
+    """Started: it answers at all, which may take as long as the job may take to come up. Live: its loop goes on. Ready: it does
+    its work. A learner is ready with its first experience, which actors bring: a controller that starts one role after the other
+    has to go by what is started, as a run on one machine does."""
 
     def asked(page: str, seconds: int, every: int = PROBE_SECONDS) -> dict[str, Any]:
         return {

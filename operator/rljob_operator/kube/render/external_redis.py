@@ -43,7 +43,7 @@ def secret_variables(redis: ExternalRedis) -> list[dict[str, Any]]:
 
 
 def marks(redis: ExternalRedis | None) -> dict[str, str]:
-    """Tell of a shard's pod that its log is to be removed. Behind a unix socket is the pod's own server, which goes with it."""
+    """Mark a shard's pod as one whose log is to be removed. Behind a unix socket is the pod's own server, which goes with it."""
     return {} if redis is None or redis.url.startswith(_UNIX) else {names.EXTERNAL_LOG_ANNOTATION: "true"}
 
 

@@ -17,7 +17,7 @@ AT_ONCE: Final = frozenset({"operator_namespaces", "prometheus_namespaces"})
 _ELSEWHERE: Final = frozenset({"image", "gpu_image", "rendering"})
 """Kept, too, in fields of their own (`rendering`)."""
 KEPT: Final = tuple(each.name for each in fields(Settings) if each.name not in AT_ONCE | _ELSEWHERE)
-"""All others: another pod of the job, a claim, its learner's files or its suspension would follow from them."""
+"""All others: with them another pod of the job, a claim, its learner's files or its suspension would differ."""
 
 _FORM: Final = TypeAdapter(Settings)
 _REMEMBERED_AT_ONCE: Final = 64

@@ -63,7 +63,7 @@ class Owned:
 
     def metadata(self, name: str, labels: dict[str, str] | None = None) -> dict[str, Any]:
         """The metadata of a child; ``labels`` in the place of those that the operator gives every child. Those of the job are
-        beside them: what is there already keeps the ones that it was made or last changed with."""
+        beside them: an object that exists keeps the ones that it was made or last changed with."""
         owner = {
             "apiVersion": API_VERSION,
             "kind": KIND,

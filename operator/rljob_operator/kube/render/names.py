@@ -1,5 +1,5 @@
-"""What everything that a job has on a cluster is called: objects, labels, annotations, ports and places in a container; and how
-a mapping is written into that a user may have filled."""
+"""The names of all that a job has on a cluster: objects, labels, annotations, ports and places in a container; and how to write
+into a mapping that a user may have filled."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ JOB_LABEL: Final = "rljob.dev/job"
 ROLE_LABEL: Final = "rljob.dev/role"
 MEMBER_LABEL: Final = "rljob.dev/member"
 LOG_OF_LABEL: Final = "rljob.dev/log-of"
-"""On what removes the log of a job's shard: the job. It is none of the job's own pods."""
+"""On the pod that removes the log of a job's shard: the job's name. It is none of the job's own pods."""
 REACHABLE_LABEL: Final = "rljob.dev/reachable"
 """The Service selects pods that have it. It is taken from a pod whose node is lost before its member starts anew: such a pod
 stays Terminating for as long as its node is away, and its address would stand in the member's name beside the new one."""

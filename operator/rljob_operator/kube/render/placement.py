@@ -68,7 +68,7 @@ def _on_device_nodes(spec: dict[str, Any], devices: dict[str, str]) -> dict[str,
 
 
 def _keep_off_gpu_nodes(spec: dict[str, Any], settings: Settings) -> None:
-    """Put in a node affinity, preferred or required, to nodes without any of the labels that GPU nodes have."""
+    """Add a node affinity, preferred or required, to nodes without any of the labels that GPU nodes have."""
     labels = settings.gpu_node_labels
     sent_there = any(label in (spec.get("nodeSelector") or {}) for label in labels)
     if settings.keep_off_gpu_nodes == "None" or sent_there or not labels:
@@ -83,7 +83,7 @@ def _keep_off_gpu_nodes(spec: dict[str, Any], settings: Settings) -> None:
 
 
 def _require(spec: dict[str, Any], expressions: list[dict[str, Any]]) -> None:
-    """Put in a required node affinity, beside what its user requires."""
+    """Add a required node affinity, beside what its user requires."""
     of_nodes = at(at(spec, "affinity", {}), "nodeAffinity", {})
     terms = at(at(of_nodes, "requiredDuringSchedulingIgnoredDuringExecution", {}), "nodeSelectorTerms", [])
     if not terms:

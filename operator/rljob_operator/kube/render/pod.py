@@ -103,7 +103,7 @@ def _security(settings: Settings) -> dict[str, Any]:
 
 
 def _about_eviction(role: Role) -> dict[str, str]:
-    """For cluster autoscalers: nodes may go when only such pods are on them as come back at no great cost."""
+    """For cluster autoscalers: nodes may go when all their pods can start elsewhere at little cost."""
     if role in (Role.LEARNER, Role.REPLAY):
         return {_SAFE_TO_EVICT: "false", _DO_NOT_DISRUPT: "true"}
     return {_SAFE_TO_EVICT: "true"}

@@ -1,4 +1,4 @@
-"""What the manifest says of a role's pods: its section, its image, its device, and what it must keep over its end."""
+"""What the manifest says of a role's pods: its section, its image, its device, and what must outlive it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the operator decides where a job says nothing: its configuration, as far as objects are made from it."""
+"""What the operator decides where a job leaves it open: its configuration, as far as objects are made from it."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Settings:
     Attributes:
         image: of every role of a job that names none. For a job that runs already it is the one that the job was started with.
         gpu_image: the same for a role that asks for a device; empty takes ``image``.
-        architectures: those of nodes that these images run on; none says nothing of it.
+        architectures: those of nodes that these images run on; empty allows any.
         spot: the marks of spot nodes.
         gpu_node_labels: any of them tells a node with a GPU.
         keep_off_gpu_nodes: whether pods that ask for no device keep off such nodes. Required leaves them pending where every

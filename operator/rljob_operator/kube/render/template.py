@@ -42,7 +42,7 @@ def patched(pod: Mapping[str, Any], patch: Mapping[str, Any] | None, path: str) 
 
 
 def _lost(pod: Mapping[str, Any], found: Mapping[str, Any]) -> Iterator[str]:
-    """What of the generated pod the patched one lacks, each with the reason why it may not."""
+    """What the patched pod lacks of the generated one, each with the reason why it must have it."""
     before, after = pod["metadata"], found.get("metadata")
     if not isinstance(after, Mapping):
         yield "metadata: the controller knows the pod by it"

@@ -1,4 +1,4 @@
-"""What a role's container sees of files: its run folder, the job, its keys, shared memory, and what its user mounts."""
+"""The files that a role's container sees: its run folder, the job, its keys, shared memory, and what its user mounts."""
 
 from __future__ import annotations
 

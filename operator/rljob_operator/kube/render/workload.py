@@ -22,7 +22,7 @@ GROUP: Final = "kueue.x-k8s.io"
 QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 """On an RLJob: the LocalQueue of its namespace that it queues in."""
 PRIORITY_LABEL: Final = "kueue.x-k8s.io/priority-class"
-"""On an RLJob: the WorkloadPriorityClass that says before which others it comes there."""
+"""On an RLJob: the WorkloadPriorityClass that decides its place in the queue."""
 ASKED_FOR_ANNOTATION: Final = "rljob.dev/asked-for"
 """On a Workload: a digest of what it asks for, since an API server adds to what it is given."""
 WORKLOAD_ANNOTATION: Final = "rljob.dev/workload"
@@ -72,7 +72,7 @@ def core(owned: Owned, settings: Settings) -> list[dict[str, Any]]:
 
 
 def pod_set(owned: Owned, role: Role, count: int, settings: Settings) -> dict[str, Any]:
-    """``count`` pods of a role, with as much of them as a queue goes by."""
+    """``count`` pods of a role, with the fields that a queue uses."""
     numbered = role in (Role.REPLAY, Role.INFERENCE, Role.ACTOR)
     spec = pod(owned, f"{role}-0" if numbered else str(role), "", "", settings)["spec"]
     found = {name: spec[name] for name in _OF_A_POD if name in spec}

@@ -39,7 +39,7 @@ SERIES_ENDS_SECONDS = 360.0
 """A series to which nothing was added for so long begins anew."""
 BURST = 25
 REFILL_SECONDS = 10.0
-"""An object may say so many different things at once, and one more in so many seconds."""
+"""An object may have so many different events at once, and one more in so many seconds."""
 SEND_TIMEOUT_SECONDS = 10.0
 PAUSE_SECONDS = 2.0
 """Before the next try where the API server has no time."""
@@ -100,7 +100,7 @@ class EventRecorder:
         self._counted = counted
 
     def record(self, regarding: Object, kind: str, reason: str, note: str, *, action: str) -> None:
-        """Say something about an object; never waits and never raises.
+        """Record an event about an object; never waits and never raises.
 
         Args:
             regarding: the `reference` to the object.

@@ -1,6 +1,6 @@
 """The operator's own figures, in a Prometheus registry of their own.
 
-What happens is counted when it happens; what is a state is looked at once a second (`Health`), so that a scrape, which comes on
+Events are counted when they happen; states are read once a second (`Health`), so that a scrape, which comes on
 another thread, reads nothing but numbers, and for the jobs (`job_figures`) documents that never change.
 """
 

@@ -22,7 +22,7 @@ from rljob_operator.view.job_view import JobView, stale_seconds
 from rljob_operator.view.words import age
 
 UNSEEN_SECONDS: Final = 15.0
-"""A change that no operator has looked at for so long: none is there. A new leader needs up to twelve."""
+"""Where a change was not reconciled for so long, no operator runs. A new leader needs up to twelve."""
 
 
 def view(
@@ -68,7 +68,7 @@ def remembered(status: RLJobStatus) -> LearnerStatus:
 
 
 def unattended(document: Mapping[str, Any], status: RLJobStatus, now: float) -> str:
-    """What speaks against there being an operator that looks after the job; empty where nothing does, or none is needed."""
+    """Why it seems that no operator looks after the job; empty where one does, or none is needed."""
     about = document["metadata"]
     if about.get("deletionTimestamp"):
         return "it is being deleted"

@@ -16,7 +16,7 @@ from rljob_operator.kube.view.job_view import runs
 MOST: Final = 100
 """Logs that are read at once: each is a connection of its own."""
 LOOK_SECONDS: Final = 2.0
-"""So often it is looked whether there are new pods."""
+"""Time between two checks for new pods."""
 LONGEST_LINE_BYTES: Final = 1 << 20
 
 Show = Callable[[Sequence[str], Iterable[tuple[str, str]]], None]

@@ -1,4 +1,4 @@
-"""A job's policy from where its checkpoints lie, with the rights of the one who asks: through its learner while that runs, else
+"""A job's policy from where its checkpoints are, with the rights of the user who asks: through its learner while that runs, else
 through a pod that mounts the claim, reads it and goes."""
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ async def fetch(
 
 
 def reader(owned: Owned, settings: Settings, longest_seconds: float) -> Object:
-    """The pod that reads: of the learner's its image, its place and its claim, and nothing else. It ends by itself, and goes with
-    its job where it is not deleted before."""
+    """The pod that reads: with the image, the place and the claim of the learner's, and nothing else. It ends by itself, and goes
+    with its job where it is not deleted before."""
     learner: dict[str, Any] = pod(owned, "learner", "policy", "", settings)["spec"]
     (worker,) = [each for each in learner["containers"] if each["name"] == names.WORKER]
     mount = next(each for each in worker["volumeMounts"] if normpath(each["mountPath"]) == names.RUN_DIR)
@@ -143,7 +143,7 @@ async def _send(client: Client, source: Pod, out: BinaryIO, timeout_seconds: flo
 
 
 def _whole(out: BinaryIO) -> Callable[[bytes], bool]:
-    """Takes what `rljob.checkpoints.send` says, writes the archive into ``out``, and answers whether all of it has come."""
+    """Takes what `rljob.checkpoints.send` prints, writes the archive into ``out``, and answers whether all of it has come."""
     head, left = b"", -1
 
     def take(piece: bytes) -> bool:

@@ -1,6 +1,6 @@
 """Tells when a job's child has gone: a ConfigMap, Service, ServiceAccount, NetworkPolicy or claim that was deleted.
 
-Nothing of a child is kept but whose it is. Secrets are not among them: only the jobs' own pods need to know of them.
+Only the owner of each child is kept. Secrets are not among them: only the jobs' own pods need to know of them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the controller knows of nodes: of which nothing is heard any more."""
+"""What the controller knows of nodes: which ones are lost."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class NodeCache:
             self.change("MODIFIED", document)
 
     def change(self, kind: str, document: Object) -> None:
-        """See `reflector.Copy`. A node that is deleted takes its pods with it, which is told by them."""
+        """See `reflector.Copy`. A node that is deleted takes its pods with it, and the watch of pods tells that."""
         self._note(document["metadata"]["name"], lost=kind != "DELETED" and document["lost"])
 
     def _note(self, name: str, *, lost: bool) -> None:
