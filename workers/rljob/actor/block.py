@@ -1,4 +1,4 @@
-"""Steps of a simulator on a device, gathered there and copied to the host together: a chunk's worth at once."""
+"""Steps of a simulator on a device, gathered there and copied to the host a chunk at a time."""
 
 from __future__ import annotations
 
@@ -99,7 +99,8 @@ class Block:
     def fetch(
         self, meter: EpisodeMeter, *, reward_clipping: bool
     ) -> Iterator[tuple[Decision, StepResult, Array | None]]:
-        """What each step decided and gave, oldest first, with the values of the final observations of episodes that ran out of
+        """What each step decided and returned, oldest first, with the values of the final observations of episodes that ran out
+        of
         time: what a loop records that steps one by one. The arrays are valid until the next ``fetch``.
 
         Raises EnvironmentProblem where a reward or an observation is not finite.

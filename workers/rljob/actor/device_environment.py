@@ -16,7 +16,7 @@ from rljob.envs.user_vector import DeviceVector
 from rljob.loading import PLUGIN_FAILURES, short, shown, told
 
 _NO_DLPACK = (AttributeError, TypeError, ValueError, RuntimeError, BufferError)
-"""What arrays and torch raise where one cannot be handed over."""
+"""What arrays and torch raise where an array can't be converted."""
 
 
 class DeviceStep(NamedTuple):
@@ -36,7 +36,7 @@ class DeviceStep(NamedTuple):
 class DeviceEnvironment:
     """N copies on one device, that of the observations. Not thread-safe; owns the vector and closes it.
 
-    Begins once and steps once when it is made, to see whether its arrays are what they have to be: raises EnvironmentProblem
+    Resets and steps once when it is made, to check its arrays: raises EnvironmentProblem
     where they are not, and whenever the simulator fails.
     """
 
@@ -86,7 +86,7 @@ class DeviceEnvironment:
 
     @contextlib.contextmanager
     def _labelled(self, where: str) -> Iterator[None]:
-        """Whatever the simulator raises becomes an EnvironmentProblem that names it. Nothing in it is for a gradient."""
+        """Turns whatever the simulator raises into an EnvironmentProblem that names it, and computes without gradients."""
         try:
             with torch.no_grad():
                 yield

@@ -1,4 +1,4 @@
-"""The actor's loop where the simulator runs on a device: a turn is a whole chunk, which the host sees at its end alone."""
+"""The actor's loop where the simulator runs on a device: a turn is a whole chunk, which the host sees only at its end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rljob.weights.flat import WeightSource
 
 
 class DeviceLoop(LocalLoop):
-    """Steps ``environment`` ``length`` times a turn and then records those steps together, as ``ActorLoop`` does one by one.
+    """Steps ``environment`` ``length`` times a turn and then records those steps at once, as ``ActorLoop`` does one by one.
 
     Observations, actions and memories stay on the environment's device; ``Block`` copies to the host what is sent. Newer weights
     are taken between two turns. On a GPU the host runs ahead of the device, and its wait for the copies counts as ``encode``.

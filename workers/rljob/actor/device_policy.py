@@ -106,7 +106,7 @@ class DevicePolicy:
 
 
 def _plainest(network: FrameNetwork, precision: str, device: torch.device) -> Compute:
-    """The plainest way allowed on a GPU, whose time the clock that chooses does not see."""
+    """The simplest way of computing that is allowed on a GPU, since the clock that chooses does not measure a GPU's time."""
     plan = network.compute_plans(precision, native=native_arithmetic(device))[0]
     if device.type == "cuda":
         let_round_to_tf32(plan.arithmetic)

@@ -27,7 +27,7 @@ class ActorFigures:
 
     Conservation, for every incarnation: ``steps = produced + cut_steps + pending`` (in the builder) and
     ``produced = acknowledged + held``. What is still held at the end is unacknowledged: the shard may or may not have it.
-    ``dropped`` counts, by reason, what was given up before that; nothing is, today.
+    ``dropped`` counts, by reason, what was given up before that; at present nothing is.
     """
 
     def __init__(self, identity: ActorIdentity) -> None:

@@ -23,9 +23,9 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 GROUPS = 2
-# The longest wait before heartbeats, shards and the stop event are looked after again; an answer wakes at once.
+# The longest wait before heartbeats, shards and the stop event are served again; an answer wakes at once.
 _ANSWER_WAIT_SECONDS = 0.05
-# A wait for actions that lasts longer than this is told to others as a state.
+# A wait for actions that lasts longer than this is reported as a state.
 _NOTABLE_SECONDS = 1.0
 
 
@@ -93,7 +93,7 @@ class GroupedLoop(Loop):
         self._record(decision, result, final_values)
 
     def _take_weights(self, now: float) -> None:
-        """Weights are the server's affair; note which it answers with."""
+        """The server has the weights; note which version it answers with."""
         # The epoch too: a learner that came back may answer with a version that its former life has used.
         if (self._remote.version, self._remote.epoch) != (self._figures.policy_version, self._builder.epoch):
             if self._remote.version:

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 Array = NDArray[Any]
 
-# Sockets are looked at this often; a vector step of a cheap environment is much shorter.
+# Sockets are polled this often; a vector step of a cheap environment is much shorter.
 _EXCHANGE_INTERVAL_SECONDS = 0.002
 # While blocked, the longest wait before looking at the stop event and the weights again; a message from a shard wakes at once.
 BLOCKED_WAIT_SECONDS = 0.25
@@ -95,7 +95,7 @@ class Loop(ABC):
         self._figures.state = "Running"
 
     def _may_begin(self) -> bool:
-        """Whether there is all that the first step needs."""
+        """Whether all that the first step needs is there."""
         return True
 
     @abstractmethod
@@ -111,7 +111,7 @@ class Loop(ABC):
         """Note, or act with, newly arrived weights."""
 
     def leave(self, timeout_seconds: float) -> None:
-        """Send every complete transition, wait for acknowledgements up to ``timeout_seconds``, say what became of all."""
+        """Send every complete transition, wait for acknowledgements up to ``timeout_seconds``, report what became of all."""
         figures, builder, sink = self._figures, self._builder, self._sink
         figures.state = "Draining"
         with figures.clock.stage("encode"):
@@ -274,7 +274,7 @@ class ActorLoop(LocalLoop):
         return self._observation
 
     def _may_refresh(self) -> bool:
-        """Any moment, unless an unroll is under way and the job asks for patience."""
+        """Whether weights may be replaced now: between unrolls, and inside one as often as the job says."""
         into = self._builder.steps_into_unroll
         if not into:
             return True

@@ -1,4 +1,4 @@
-"""What an actor acts with: the latest weights, an exploration of its own, and what it saw on the way."""
+"""What an actor acts with: the latest weights, an exploration of its own, and the recurrent memory."""
 
 from __future__ import annotations
 

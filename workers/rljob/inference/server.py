@@ -224,7 +224,7 @@ class InferenceServer:
         )
 
     def _answer(self, requests: list[Request]) -> None:
-        """Evaluate the requests together and send every lane its part. Without weights there is nothing to say but that."""
+        """Evaluate the requests together and send every lane its part. Without weights the answer says so."""
         model, figures = self._model, self.figures
         evaluated = None
         if model.version > 0:

@@ -1,4 +1,4 @@
-"""Epsilon slots: which step of the exploration ladder an actor stands on, whichever process it is."""
+"""Epsilon slots: the place of an actor on the exploration ladder, which outlives its process."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class _Held:
 
 
 def spread(slots: int) -> list[int]:
-    """All of ``0..slots-1`` in an order whose every beginning lies evenly over them: both ends, then in bit-reversed order."""
+    """All of ``0..slots-1`` in an order of which every prefix is spread evenly: both ends, then in bit-reversed order."""
     last, bits = slots - 1, (slots - 1).bit_length()
     evenly = (last * int(f"0{place:0{bits}b}"[::-1], 2) >> bits + 1 for place in range(1 << bits))
     return list(dict.fromkeys((0, last, *evenly)))

@@ -40,7 +40,7 @@ class ActorRecord:
     policy_version: int = 0
     blocked_seconds: float = 0.0
     rss_bytes: int = 0
-    counted: bool = True  # False: what its counters already say was counted before this service started
+    counted: bool = True  # False: its counters were already counted before this service started
     stages: dict[str, float] = field(default_factory=dict)
 
     def as_status(self, now: float) -> ActorStatus:
@@ -137,7 +137,7 @@ class Roster:
     def heard(self, message: Message, now: float) -> None:
         """Take over a heartbeat. One from another incarnation than the one that joined is ignored.
 
-        Raises ``MalformedMessage`` for figures that are none: they would make the whole status document unreadable.
+        Raises ``MalformedMessage`` for invalid figures: they would make the whole status document unreadable.
         """
         fields: Mapping[str, Any] = message.fields
         stages = message.columns["stages"]
@@ -187,8 +187,8 @@ class Roster:
             del self._counted[next(iter(self._counted))]
 
     def finished(self, message: Message, unix_seconds: float) -> list[Episode]:
-        """Take over games heard of at that time; returns them as status entries. Raises ``MalformedMessage`` for what can't have
-        been."""
+        """Take over games heard of at that time; returns them as status entries. Raises ``MalformedMessage`` for impossible
+        figures."""
         columns: Mapping[str, NDArray[Any]] = message.columns
         epsilons = columns["epsilon"]
         if not (

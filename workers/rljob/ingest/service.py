@@ -174,7 +174,7 @@ class Ingest:
                 self.accepted.note(session.actor, session.incarnation, sequence, chunk.steps)
                 return chunk
             except (InvalidSegment, MalformedMessage) as error:
-                # It will be no better when it is sent again: refused, counted, and acknowledged so that it is not.
+                # It would be refused again: so it is counted, and acknowledged so that it is not sent again.
                 self.rejected["invalid"] += 1
                 log.warning("actor %s: chunk %d refused: %s", session.actor, sequence, error)
                 self._server.send(peer, Message("refused", {"reason": _reason(error)}, {}))
@@ -182,7 +182,7 @@ class Ingest:
             self.duplicates_total += 1
             session.waiting += 1
         else:
-            # The session ends here: were it to go on, a later chunk could pass for the first one after a hello.
+            # The session ends here: otherwise a later chunk could be taken for the first one after a hello.
             self.rejected[verdict.value] += 1
             self._end(peer)
             self._pulse(peer, known=False)
@@ -257,7 +257,7 @@ class Ingest:
             self._end(peer)
 
     def _know(self, actor: str) -> None:
-        """Remember an actor, and forget everything about the stranger whose place it takes, if it takes one."""
+        """Remember an actor, and forget everything about the actor that this drops, if it drops one."""
         stranger = self.accepted.remember(actor, {session.actor for session in self._sessions.values()})
         if stranger is not None:
             self.ledger.forget_actor(stranger)

@@ -1,4 +1,4 @@
-"""What a replay shard says of itself, and what the learner's queue of unrolls says in its place: one type for all who read it.
+"""The status of a replay shard, and of the learner's queue of unrolls in its place: one type for all readers.
 
 ``to_document`` gives the JSON object that ``stats`` and ``/status`` answer, ``from_json`` reads it.
 """
@@ -81,13 +81,13 @@ class RedisStatus(Document):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardStatus(Document):
-    """Everything that a shard says of itself at one moment. The fields are in the order of the document.
+    """The whole status of a shard at one moment. The fields are in the order of the document.
 
     A queue of unrolls fills in what it has: its state, depth and bound, refusals, steps, frames, actors and games.
     """
 
     service: str = wire(text, default="")
-    """Names one life of the service; another one has another table."""
+    """Identifies one life of the service; each life has a table of its own."""
     shard: int = wire(whole, default=0)
     state: str = wire(text, default="")
     """warming, filling or serving; empty for one that is gone."""

@@ -1,6 +1,4 @@
-"""What the ingest needs of the table that it fills, and of the log that it is written down in; and what a table has of each
-chunk.
-"""
+"""What the ingest needs of the table that it fills, and of the log; and what a table has of each chunk."""
 
 from __future__ import annotations
 
@@ -53,11 +51,11 @@ class IngestTable(Protocol):
 
 
 class ExperienceLog(Protocol):
-    """A durable log beside a table. Calls never block; what can't be written is the log's own concern."""
+    """A durable log beside a table. Calls never block; the log itself deals with what can't be written."""
 
     @property
     def durable(self) -> bool:
-        """Whether what is acknowledged now outlives this process."""
+        """Whether chunks that are acknowledged now outlive this process."""
 
     @property
     def acknowledged(self) -> int:
@@ -81,7 +79,7 @@ class Head(Protocol):
 
 
 class NoLog:
-    """Nothing is written down: whatever is in ``table`` counts as accepted at once."""
+    """Stands for a log where none is kept: whatever is in ``table`` counts as accepted at once."""
 
     durable = False
 

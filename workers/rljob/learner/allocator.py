@@ -1,4 +1,4 @@
-"""How this process's C library keeps memory: a learner frees and wants the same hundred MiB in every update."""
+"""How this process's C library keeps memory: a learner frees and allocates the same hundred MiB in every update."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MIB = 1 << 20
 def keep_freed_memory() -> None:
     """Let glibc keep what an update frees for the next one, at most 512 MiB. Does nothing with another C library.
 
-    By default it returns memory to the kernel at every chance, which then clears it anew, page by page: 2,500 page faults in a
+    By default it returns memory to the kernel whenever it can, which then clears it anew, page by page: 2,500 page faults in a
     double-DQN update of 32 transitions and 15,000 in an IMPALA update of 640 steps, a sixth of the time of either.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)

@@ -69,7 +69,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReadyBatch:
-    """A batch to learn from, and what is needed to say afterwards what was learned.
+    """A batch to learn from, and what is needed to send its new priorities back.
 
     ``batch`` is on the device. ``parts``, ``slots`` u4[B] and ``generations`` u4[B] name its transitions; ``policy_version``
     int64[B] is the behaviour version of each, 0 for a random actor.
@@ -104,7 +104,7 @@ class _RowRange:
 
 @dataclass(frozen=True, slots=True)
 class _Asked(_RowRange):
-    """``share``: the chance that a draw of this batch fell to that shard."""
+    """``share``: the chance that a draw of this batch went to that shard."""
 
     share: float
 
@@ -133,8 +133,8 @@ class Assembly:
     def ask(self, sessions: Sequence[ShardSession], offset: float) -> None:
         """Ask ``sessions``, those that can be drawn from now, for every row that no shard was asked for.
 
-        What can not be sent stays to be asked for. A shard that no row falls to may be asked all the same, for its limiter's
-        leave.
+        Rows that can't be asked for now are asked for later. A shard may be asked for no row, so that its limiter allows the
+        batch.
         """
         unasked, self._unasked = self._unasked, []
         for wanted in unasked:
@@ -155,7 +155,7 @@ class Assembly:
                     self._asked[session.index, request] = _Asked(row_range.start, row_range.stop, charge, share)
 
     def recover(self, sessions: Sequence[ShardSession], given_up: Container[int]) -> None:
-        """What will not come is to be asked for again: whatever a session has forgotten, and all of those ``given_up``."""
+        """Mark rows to be asked for again: those that a session has forgotten, and all of the sessions ``given_up``."""
         for index, request in list(self._asked):
             session = sessions[index]
             if index in given_up or request not in session.outstanding:

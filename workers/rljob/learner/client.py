@@ -128,7 +128,7 @@ class ReplayClient:
         self.pass_over(batch)
 
     def pass_over(self, batch: ReadyBatch) -> None:
-        """The loop has looked at this batch without learning from it."""
+        """The loop has only read this batch, and does not learn from it."""
         self._staging.give_back(batch.staging)
         self._waker.wake()
 
@@ -165,7 +165,7 @@ class ReplayClient:
         return float(self._batches_learned * self._config.batch_size)
 
     def learned(self, batch: ReadyBatch, priority: NDArray[np.float32]) -> None:
-        """Send new priorities (float32[B]) of a batch. Those that are not finite are left out: they stay what they were."""
+        """Send new priorities (float32[B]) of a batch. Those that are not finite are left out: the old ones stay."""
         finite = np.isfinite(priority)
         for part in batch.parts:
             known = finite[part.rows]
@@ -224,7 +224,7 @@ class ReplayClient:
         while self._learned:
             part, slots, generations, priority = self._learned.popleft()
             session = self._sessions[part.shard]
-            if session.resubscriptions == part.subscription:  # an empty shard gives the same names to other transitions
+            if session.resubscriptions == part.subscription:  # an empty shard uses the same slots for other transitions
                 session.priorities(slots, generations, priority)
         heard = False
         for session in self._sessions:

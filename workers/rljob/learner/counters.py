@@ -32,7 +32,7 @@ class Counters:
         self.samples, self.steps, self.raw_frames = (int(stored[name]) for name in ("samples", "steps", "raw_frames"))
 
     def played(self, steps: int, raw_frames: int) -> None:
-        """The actors have come so far; never less than what a checkpoint knew."""
+        """Set the actors' counts; they never fall below those of a checkpoint."""
         self.steps, self.raw_frames = max(self.steps, steps), max(self.raw_frames, raw_frames)
 
     def document(self, updates: int) -> dict[str, int]:

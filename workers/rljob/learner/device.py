@@ -1,4 +1,4 @@
-"""The device that the learner computes on: what the job asks for, what there is, and what happens where the two differ, or where
+"""The device that the learner computes on: what the job asks for, what exists, and what happens where the two differ, or where
 its memory does not suffice."""
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class DeviceProblem(Exception):
 
 
 class DeviceMemoryProblem(Exception):
-    """The device's memory, which has sufficed until now, does not any more. ``str()`` says what to change."""
+    """The device's memory has sufficed until now, and no longer does. ``str()`` says what to change."""
 
 
 class DeviceMemory:
@@ -87,7 +87,7 @@ def choose(
 ) -> torch.device:
     """The device for ``accelerator`` of ``role``. ``why_not`` is asked only where one may be used.
 
-    Raises DeviceProblem where one was asked for, there is none that works, and that is not to be passed over.
+    Raises DeviceProblem where one was asked for, none works, and the job may not go on without.
     """
     wanted = accelerator.count
     asks_for_none = wanted == 0 or (wanted is None and on_cluster)

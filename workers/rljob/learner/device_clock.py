@@ -1,4 +1,4 @@
-"""Where a GPU's time goes, by the stages of the loop that gives it work."""
+"""Where a GPU's time goes, by the stages of the loop that feeds it."""
 
 from __future__ import annotations
 
@@ -64,7 +64,8 @@ class DeviceStageClock(StageClock):
         return dict(self._device)
 
     def of_wall(self) -> float | None:
-        """All of the device's time that has been read, as a share of the host's: 1 but for what is under way. None at first."""
+        """All of the device's time that has been read, as a share of the host's: 1, less what has not been read yet. None at
+        first."""
         wall = sum(self.seconds().values())
         return sum(self._device.values()) / wall if wall > 0 else None
 

@@ -40,7 +40,7 @@ class FifoTable:
         self.layout = layout
         self.capacity = capacity
         self.drops_oldest = drops_oldest
-        # Without blocking, credits only bound what is on the way: as much again as fits.
+        # Without blocking, credits only bound what is on the way: as much again as there is room for.
         self.limiter = QueueLimiter(capacity * layout.length * (2 if drops_oldest else 1))
         self.accepted = 0
         self.taken = 0
@@ -72,7 +72,7 @@ class FifoTable:
         return self._unrolls[-1] if self._unrolls else None
 
     def chunk(self, ordinal: int) -> StoredChunk:
-        """Nothing is stored as it arrived; an ingest without a log never asks."""
+        """Always empty: chunks are not kept as they arrived, and an ingest without a log never asks."""
         raise KeyError(ordinal)
 
     def insert(self, arrivals: Sequence[tuple[Segment, RawMessage]]) -> list[StoredChunk]:

@@ -21,7 +21,7 @@ LAG_BATCHES = 32
 
 
 class Figures:
-    """Collects numbers from the loop's thread; ``section`` says what they come to in the status.
+    """Collects numbers from the loop's thread; ``section`` gives their part of the status.
 
     ``names``: of the numbers that an update reports.
     """
@@ -98,7 +98,7 @@ class Figures:
                 "raw_frames_per_second": spent["raw_frames"] / seconds,
                 "consumption_per_second": spent["consumed"] / seconds,
             }
-            if before["produced"] > 0:  # else the shards have just been heard of, and all they hold would count as new
+            if before["produced"] > 0:  # else the shards report for the first time, and all they hold would seem new
                 self._rates["production_per_second"] = spent["produced"] / seconds
             if spent["actor_all"] > 0:
                 self._rates["actors_blocked_fraction"] = min(1.0, spent["actor_blocked"] / spent["actor_all"])

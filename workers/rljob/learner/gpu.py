@@ -15,7 +15,7 @@ import torch
 from rljob.learner.nvml import DriverFigures, nvml
 
 FRESH_SECONDS: Final = 0.5
-"""Figures of the driver are as old as this at most: many may ask, and a share of time needs time to be one of."""
+"""Figures of the driver are as old as this at most: many may ask, and a share of time has to be measured over some time."""
 
 _KERNEL_MODULE = Path("/proc/driver/nvidia/version")
 
@@ -74,7 +74,7 @@ class Gpu:
 
 
 def kernel_module_version(file: Path = _KERNEL_MODULE) -> str:
-    """The version that NVIDIA's kernel module says it has; empty where it says nothing."""
+    """The version that NVIDIA's kernel module says it has; empty where it is not known."""
     try:
         found = re.search(r"Kernel Module[^\n]*?\s(\d+\.\d[\d.]*)", file.read_text())
     except OSError:

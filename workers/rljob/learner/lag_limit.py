@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 MOST_UPDATES = 1000
-"""An adapting limit goes no higher: what is older than that teaches little, whatever it costs to be without it."""
+"""An adapting limit goes no higher: older experience teaches little, even where it is scarce."""
 
 NOTABLE_SHARE = 0.1
 """Share of the unrolls given up for their age from which on it is logged."""
@@ -45,7 +45,7 @@ class LagLimit:
         return max(self._least, min(MOST_UPDATES, self._least + (self.arrival_age_updates or 0)))
 
     def count(self, stale: int, kept: int, now: float) -> None:
-        """So many unrolls, of all so far, were too old and so many were not."""
+        """Take over the totals of unrolls that were too old, and of those that were not."""
         if now - self._marks[-1][0] >= _MARK_SECONDS:
             self._marks.append((now, stale, kept))
         while now - self._marks[0][0] > _WINDOW_SECONDS and len(self._marks) > 2:

@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 
 STAGES = ("wait", "h2d", "update", "publish", "checkpoint", "evaluation", "other")
 STANDS_STILL_SECONDS = 0.1
-"""Between two looks whether the games of an evaluation, for which training stands still, have ended."""
+"""Between two checks whether the games of an evaluation, for which training stands still, have ended."""
 CENTRING_TRANSITIONS = 2048
 EVALUATION_WEIGHTS_SECONDS = 1.0
 
@@ -91,7 +91,7 @@ class Learner:
     # ------------------------------------------------------------------------------------------------ beginning and end
 
     def resume(self, found: checkpoint.Checkpoint) -> None:
-        """Go on from a checkpoint, in the present epoch, and give its weights to actors that are waiting for any."""
+        """Go on from a checkpoint, in the present epoch, and publish its weights to actors that wait for some."""
         counters, epoch = found.manifest["counters"], self.counters.epoch
         state.restore(self._updater, found, int(counters["updates"]))
         self.counters.restore(counters)
@@ -107,7 +107,7 @@ class Learner:
             self._publish()
 
     def start_from(self, found: checkpoint.Checkpoint) -> None:
-        """Begin a new run with what another one has learned: its networks and optimiser, no counters and no verdicts."""
+        """Begin a new run with the networks and the optimiser of another one, without its counters and verdicts."""
         state.start_from(self._updater, found)
         log.info("starting from %s; updates, steps and frames are counted anew", found.path)
         self._publish()

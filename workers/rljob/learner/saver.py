@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 WATCH_SECONDS = 10.0
-"""Between two looks at the place for a later epoch. A bucket charges for each."""
+"""Between two checks of the place for a later epoch. A bucket charges for each."""
 
 
 class _Wanted(NamedTuple):
@@ -121,7 +121,7 @@ class Saver:
         self._start(wanted)
 
     def finish(self) -> None:
-        """Wait for the checkpoint under way. Raises ``ThreadEnded`` where its thread did not live to say what became of it."""
+        """Wait for the checkpoint under way. Raises ``ThreadEnded`` where its thread has ended before."""
         writer, self._writer = self._writer, None
         if writer is not None:
             writer.close()
@@ -150,7 +150,7 @@ class Saver:
         name, started = wanted.name, time.monotonic()
         try:
             self._confirm(name)
-            # Asked again in the end: writing may take minutes, and a machine may stand still for longer.
+            # Checked again at the end: writing may take minutes, and a machine may stand still for longer.
             path, _ = checkpoint.write(
                 self._directory, name, wanted.tensors, wanted.manifest, partial(self._confirm, name)
             )

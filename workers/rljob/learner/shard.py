@@ -24,12 +24,12 @@ from rljob.wire import Client, MalformedMessage, Message
 log = logging.getLogger(__name__)
 
 QUIET_SECONDS = 1.0
-"""A shard that has left a question unanswered for so long is not asked for batches until it is heard of again."""
+"""A shard that has left a request unanswered for so long is not asked for batches until it answers again."""
 SILENCE_SECONDS = 5.0
 """After so long the conversation begins anew."""
 STATS_SECONDS = 1.0
 FILLING_STATS_SECONDS = 0.2
-"""Between two questions to a shard that does not serve yet: its experience is wanted as soon as it does."""
+"""Between two requests to a shard that does not serve yet: its experience is wanted as soon as it does."""
 SUBSCRIBE_AGAIN_SECONDS = 2.0
 MAX_PENDING_PRIORITIES = 64
 MESSAGES_A_TURN = 64
@@ -151,7 +151,7 @@ class ShardSession:
                 self._learn_status(message, now)
             elif message.kind == "refused":
                 self._start_over(f"it refused: {message.fields['reason']}", now)
-                self._next_subscribe = now + SUBSCRIBE_AGAIN_SECONDS  # nothing has changed since: no storm of refusals
+                self._next_subscribe = now + SUBSCRIBE_AGAIN_SECONDS  # nothing has changed since: not at once
             elif not self.subscribed:
                 continue  # what was under way for a subscription that we gave up
             elif message.kind == "mirror" and self.ring is not None:

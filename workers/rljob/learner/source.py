@@ -27,7 +27,7 @@ class Ready(Protocol):
 
 class BatchSource(Protocol):
     """``ReplayClient`` or ``UnrollQueue``. Every batch that ``next`` gives is handed back once, by ``give_back`` (learned
-    from) or ``pass_over`` (only looked at). ``needs_weights_first``: actors without weights make nothing worth learning from."""
+    from) or ``pass_over`` (only read). ``needs_weights_first``: actors without weights make nothing worth learning from."""
 
     needs_weights_first: bool
 
@@ -44,7 +44,7 @@ class BatchSource(Protocol):
 
     @property
     def heard_epoch(self) -> int:
-        """The latest epoch that those who experience comes from know of; 0 for none."""
+        """The latest epoch that the senders of experience know of; 0 for none."""
 
     def statuses(self) -> list[ShardStatus]: ...
     def section(self) -> dict[str, Any]:

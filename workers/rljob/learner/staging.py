@@ -132,7 +132,7 @@ class SideStream:
 
 
 class AtOnce:
-    """What a side stream is on a CPU: everything is done when it is asked for, there is no event, and nothing is copied."""
+    """Stands for a side stream on a CPU: everything is done at once, there is no event, and nothing is copied."""
 
     def run(self, work: Callable[[], T]) -> tuple[T, Any]:
         """What ``work`` gives."""

@@ -81,7 +81,7 @@ def _shape(state: Mapping[str, Tensor], name: str) -> str:
 
 
 def _restore_optimizer(updater: AnyUpdater, checkpoint: Checkpoint) -> None:
-    """Give the optimiser what it remembered; where another one wrote the checkpoint, it begins anew and the log says so."""
+    """Restore the optimiser's state; where another one wrote the checkpoint, it begins anew and the log says so."""
     saved = [checkpoint.section(f"optimizer.{index}") for index, _ in enumerate(updater.online.parameters())]
     others = {name for each in saved if each for name in each.keys() ^ updater.optimizer.state_names}
     if others:

@@ -16,7 +16,7 @@ _STATES = ("warming", "filling", "serving")
 
 
 def least_state(shards: Sequence[ShardStatus]) -> str:
-    """The state that every shard which is there has reached: the least advanced of warming, filling, serving."""
+    """The least advanced state of all shards that are up: warming, filling or serving."""
     order = {state: rank for rank, state in enumerate(_STATES)}
     states = (shard.state for shard in shards if shard.state)
     return min(states, key=lambda s: order.get(s, 0), default="warming")

@@ -55,7 +55,7 @@ class UnrollQueueConfig:
     drops_oldest: bool = False
     max_lag_updates: int = 50
     lag_limit_adapts: bool = False
-    """Whether the time that weights travel is added to it, as it is measured."""
+    """Whether the measured time that weights travel is added to it."""
     prefetch: int = 1
     slots: int = 1
     credits: int = 4
@@ -63,7 +63,7 @@ class UnrollQueueConfig:
     epoch: int = 1
     """Epoch of the learner."""
     resumed_from: Counted | None = None
-    """What was counted of whom in the checkpoint that this life of the learner goes on from; None in the first one."""
+    """The counts, by actor, of the checkpoint that this life of the learner goes on from; None in the first life."""
 
     def __post_init__(self) -> None:
         if self.batch_size < 1 or self.prefetch < 1:
@@ -173,7 +173,7 @@ class UnrollQueue:
         self._waker.wake()
 
     def pass_over(self, batch: ReadyUnrolls) -> None:
-        """The loop has looked at this batch without learning from it."""
+        """The loop has only read this batch, and does not learn from it."""
         self._passed_over += self._config.batch_size
         self._staging.give_back(batch.staging)
         self._waker.wake()

@@ -1,4 +1,4 @@
-"""Wakes a thread that waits for its sockets, because there is something for it to do that no socket tells."""
+"""Wakes a thread that waits for its sockets, for work that comes from no socket."""
 
 from __future__ import annotations
 

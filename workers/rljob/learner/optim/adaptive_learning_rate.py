@@ -1,4 +1,4 @@
-"""The learning rate: what the job's schedule says, and less of it while the policy moves too far in a batch."""
+"""The learning rate: that of the job's schedule, and a share of it while the policy moves too far in a batch."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ class Updater(ABC, Generic[Batch]):
         self.compiled = True
 
     def forget_under_way(self) -> None:
-        """The weights have been replaced: what batches before have yet to tell is not about these."""
+        """The weights have been replaced: figures of earlier batches that are still to arrive are not about these."""
         self._divergence.drain()
 
     @property
@@ -206,7 +206,7 @@ class Updater(ABC, Generic[Batch]):
             self.learning_rate.observe(arrived)
 
     def _refresh_copies(self) -> None:
-        """Convert what is computed with anew where its network was changed by anything but an update."""
+        """Convert the 16-bit copies anew where their network was changed by anything but an update."""
         self._computed.refresh()
 
     @torch.no_grad()
@@ -217,7 +217,7 @@ class Updater(ABC, Generic[Batch]):
             torch._foreach_lerp_(list(self.evaluation.parameters()), self._parameters, share)
 
     def _follow_at_intervals(self) -> None:
-        """Move those that follow it at some updates, by their number. None does unless this is overridden."""
+        """Move the followers that change at some updates, by their number; there are none unless this is overridden."""
 
 
 def _figures(algorithm: AnyAlgorithm, *, scaled: bool) -> tuple[str, ...]:

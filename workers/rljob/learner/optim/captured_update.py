@@ -1,8 +1,8 @@
 """An update that is recorded once and replayed: on CUDA as a graph, all of whose kernels the host starts by one call.
 
 A graph reads and writes the same memory each time. So a minibatch, the learning rate and the count of steps are copied to where
-it was recorded with them, everything else that an update changes keeps its place, and what it gives lies where the next replay
-puts its own.
+it was recorded with them, everything else that an update changes keeps its place, and the next replay overwrites the
+results.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Learned(NamedTuple):
 
 
 Capturer: TypeAlias = Callable[[Callable[[], Learned]], tuple[Learned, Callable[[], object]]]
-"""Records a function: what it gives, and a function that does all of it again and puts what it gives into the same tensors.
+"""Records a function: its results, and a function that does all of it again and puts its results into the same tensors.
 Afterwards the function may have been done, any number of times."""
 
 

@@ -1,8 +1,8 @@
 """By how much a loss is multiplied before it is differentiated in fp16, so that small gradients do not round to nothing.
 
-As in Micikevicius et al. 2018 ("Mixed Precision Training", section 3.2): as large as goes, halved whenever a gradient overflows
-and that update is skipped. torch's own ``GradScaler`` is made for optimisers that it steps itself; here the gradients of several
-threads are added up in float32 first.
+As in Micikevicius et al. 2018 ("Mixed Precision Training", section 3.2): as large as possible, halved whenever a gradient
+overflows and that update is skipped. torch's own ``GradScaler`` is made for optimisers that it steps itself; here the gradients
+of several threads are added up in float32 first.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How the trunk is computed on this machine: float32, tf32 or 16 bits, and frames in which order. Measured, not guessed.
+"""How the trunk is computed on this machine: in float32, tf32 or 16 bits, and in which memory format. Measured, not guessed.
 
 bf16 halves an update where the processor multiplies it natively (AVX-512 bf16, AMX, a GPU); where it is emulated an update takes
 six times as long, so that trying it alone would hold up the start by half a minute. Channels-last helps some convolutions and

@@ -30,7 +30,7 @@ class ShardedOptimizer:
         self.shards = shard_evenly(sizes, threads.count if sum(sizes) >= FEW_NUMBERS else 1)
         self._weights = [[each.select(self._parameters) for each in shard] for shard in self.shards]
         self._optimizers = [_optimizer(params, weights) for weights in self._weights]
-        # On a CPU nothing is waited for by looking, and an RMSProp that need not ask is faster.
+        # Reading a number on a CPU waits for nothing, and an RMSProp that need not check it is faster.
         self._skips_on_device = params.optimizer == "Adam" or not self._parameters[0].is_cpu
 
     @property

@@ -28,7 +28,8 @@ class KeptState:
 
     @torch.no_grad()
     def put_back(self) -> None:
-        """As often as is wanted. What an optimiser has begun to keep since then is set to zero, as which it begins."""
+        """May be called any number of times. Moments that an optimiser has begun to keep since then are set to zero, their first
+        value."""
         for name, tensor in tensors_of(self._updater).items():
             if name in self._tensors:
                 tensor.copy_(self._tensors[name])
