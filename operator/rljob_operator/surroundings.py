@@ -33,8 +33,8 @@ def variables(role: Role) -> dict[str, str]:
 
 def own_variables(job: RLJob, member: str, here: dict[str, str]) -> dict[str, str]:
     """Those that the manifest gives the member's role, as a kubelet resolves them: ``$(NAME)`` is the value of one above it, else
-    of one that is there already (``here``), else it stays as it is written, and ``$$`` is a dollar. One whose value a cluster
-    takes from elsewhere (``valueFrom``) is not among them.
+    of an existing one (``here``), else it stays as it is written, and ``$$`` is a dollar. One whose value a cluster takes from
+    elsewhere (``valueFrom``) is not among them.
     """
     role, known = Role.of(member), {**here, "RLJOB_NAME": member}
     written = (each.model_dump() for each in getattr(job.spec, "actors" if role is Role.ACTOR else str(role)).env or ())

@@ -36,7 +36,7 @@ _OUTSIDE_PROBLEMS = (
     ("rljob.checkpoints.names", "StorageProblem"),
     ("rljob.learner.device", "DeviceMemoryProblem"),
 )
-"""What is wrong with something else than the input, and said in full: trying again later may mend it."""
+"""Errors that are not about the input, and whose messages are complete: trying again later may help."""
 
 
 @contextmanager
@@ -66,7 +66,7 @@ def one_line_errors(configuration_exit: int = EXIT_INVALID) -> Iterator[None]:
         if _is_one_of(_OUTSIDE_PROBLEMS, error):
             _fail(first_line(error), EXIT_FAILURE)
         if isinstance(error, ThreadEnded) and isinstance(error.__cause__, UsageError):
-            _fail(str(error.__cause__), configuration_exit)  # what is wrong is wrong in whichever thread it was found
+            _fail(str(error.__cause__), configuration_exit)  # the error is the same in whichever thread it was found
         where = authors_line(error)  # of the user's own code, which is where the user will look
         text = f"{where}{named(error)}" if where else first_line(error)
         _fail(f"{text}  (--debug shows where)", EXIT_FAILURE)
@@ -82,7 +82,7 @@ def _fail(text: str, code: int) -> None:
 
 
 def _is_one_of(problems: tuple[tuple[str, str], ...], error: Exception) -> bool:
-    """Whether it is another room's error that says all there is to say, such as an environment that cannot be made.
+    """Whether it is another room's error with a complete message, such as an environment that cannot be made.
 
     Asked by looking at what is loaded already, because importing those rooms is slow and a command that failed without
     them cannot have raised their errors.

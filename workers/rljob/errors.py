@@ -1,14 +1,14 @@
-"""What every part of rljob has in common where something fails, and nothing else is imported for it."""
+"""The errors that every part of rljob shares; importing them imports nothing else."""
 
 from __future__ import annotations
 
 
 class UsageError(Exception):
-    """Something was asked for that can't be done as asked. ``str()`` says why, and what would be right."""
+    """A request can't be done as asked. ``str()`` says why, and what would be right."""
 
 
 class CommandRefused(UsageError):
-    """The same, where something outside of the command is in its way: ``exit_code`` tells scripts what."""
+    """The same, where the cause is outside of the command: ``exit_code`` tells scripts which."""
 
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""What a user has written outside this package: found by ``module:factory`` or ``file.py:factory``, and named when it fails."""
+"""A user's code outside this package: found by ``module:factory`` or ``file.py:factory``, and named when it fails."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _authors: set[str] = set()
 _folders: set[str] = set()
 """Those of files, where they were put into ``sys.path`` for them."""
 PLUGIN_FAILURES: Final = (Exception, SystemExit)
-"""What code of a user's own may raise: where it asks its process to end, that is told like any other failure, and not obeyed."""
+"""What code of a user's own may raise: a request to end the process is reported like any other failure, and not obeyed."""
 _MANY = 8
 _LONGEST_SHOWN = 200
 _NOT_BY_USERS = frozenset(("rljob", "rljob_operator", "gymnasium", "ale_py"))

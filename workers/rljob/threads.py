@@ -59,7 +59,8 @@ class SupervisedThread:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Begin; from now on the calling thread answers for it. Raises RuntimeError where the system has no more threads."""
+        """Begin; from now on the calling thread is responsible for it. Raises RuntimeError where the system has no more
+        threads."""
         self._thread.start()
         self._siblings = _started.threads
         self._siblings.append(self)
@@ -75,12 +76,12 @@ class SupervisedThread:
         return bool(self._failure)
 
     def check(self) -> None:
-        """Raise ThreadEnded if it has ended too early. From any thread, as often as is liked."""
+        """Raise ThreadEnded if it has ended too early. From any thread, any number of times."""
         if self._failure:
             raise ThreadEnded(self._failure) from self._cause
 
     def close(self, timeout_seconds: float | None = None) -> bool:
-        """Wait for its end, for ever or so long, and answer for it no longer. False where it has not ended."""
+        """Wait for its end, for ever or so long, and stop supervising it. False where it has not ended."""
         if self._thread.ident is not None:
             self._thread.join(timeout_seconds)
         if self in self._siblings:

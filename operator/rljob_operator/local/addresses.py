@@ -1,5 +1,5 @@
-"""Where the roles of one local run meet: unix sockets in a short folder of their own, removed with the run; and the token with
-which the learner may be asked for a checkpoint, wherever it listens.
+"""The addresses of the roles of one local run: unix sockets in a short folder of their own, removed with the run; and the token
+with which the learner may be asked for a checkpoint, wherever it listens.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _recorded(record: Path) -> Path | None:
         found = folder.lstat()
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    # Its permissions alone: below a folder with the set-group-ID bit (a pod's volume with fsGroup) a new one has that bit too.
+    # Only the permissions: below a folder with the set-group-ID bit (a pod's volume with fsGroup) a new one has that bit too.
     private = stat.S_ISDIR(found.st_mode) and found.st_mode & 0o777 == 0o700
     return folder if private and found.st_uid == record.stat().st_uid else None
 

@@ -1,4 +1,4 @@
-"""What the newest checkpoint is worth: in a run folder it is read again here, in a bucket the learner has done so and tells."""
+"""Whether the newest checkpoint is valid: in a run folder it is verified here, in a bucket the learner does so and reports it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class CheckpointWords:
 
 
 class CheckpointWatch:
-    """Looks at ``directory`` again and again, but reads a checkpoint only when its files have changed."""
+    """Checks ``directory`` regularly, but reads a checkpoint only when its files have changed."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory.absolute()
@@ -86,7 +86,7 @@ class CheckpointWatch:
             cached = self._known.get(path)
             verdict = cached[1] if cached is not None and cached[0] == before else _verdict(path)
             if _fingerprint(path) != before:
-                continue  # the learner replaced or removed it while it was read; the next look sees what became of it
+                continue  # the learner replaced or removed it while it was read; the next check finds what became of it
             known[path] = (before, verdict)
             verdicts.append(verdict)
             if isinstance(verdict, VerifiedFiles):

@@ -52,20 +52,18 @@ _LOADED: Final = (
 
 
 def main(words: Sequence[str]) -> None:
-    """Serve the controller; a fork comes out of here as the role it is to be."""
+    """Serve the controller; in a fork this returns, as the role that it is to be."""
     setproctitle("rljob fork server")
     controller = socket.socket(fileno=int(words[0]))
     for module in _LOADED:
         with contextlib.suppress(ImportError):  # the role that needs it says so better
             importlib.import_module(module)
     gc.collect()
-    gc.freeze()  # what is loaded stays: no fork has to look through it, which would copy its memory, too
+    gc.freeze()  # what is loaded stays: the collector of no fork has to go through it, which would copy its memory, too
     controller.send(json.dumps({"ready": os.getpid()}).encode())
     roles: dict[int, str] = {}
     role = None
-    with contextlib.suppress(
-        ConnectionError
-    ):  # the controller is gone, and something of the talk with it was under way
+    with contextlib.suppress(ConnectionError):  # the controller is gone in the middle of an exchange
         role = _serve(controller, roles)
     if role is None:
         _end(roles)

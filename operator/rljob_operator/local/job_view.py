@@ -1,4 +1,5 @@
-"""A run seen from outside, by a verb in another terminal: what is stored, what the controller wrote, and what runs."""
+"""A run seen from outside, by a verb in another terminal: its stored object, what the controller wrote, and its running
+processes."""
 
 from __future__ import annotations
 

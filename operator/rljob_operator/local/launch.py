@@ -107,7 +107,7 @@ class ForkServer:
             raise ServerGone(str(error)) from None
         answer = self._receive(_ANSWER_SECONDS)
         if answer is None:
-            # It might do later what was asked, and an answer that comes late would be taken for another one's.
+            # It might still do what was asked, and a late answer would be taken for that to another request.
             self._process.kill()
             raise ServerGone("no answer")
         return answer

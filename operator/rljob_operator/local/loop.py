@@ -77,7 +77,7 @@ def run_job(
         observed = substrate.observe(desired.job)
         now = turn(desired, status, observed, clock(), session)
         decision = now.decision
-        # What is about to be done goes to the disk first: a start replaces the very evidence of the end that was counted.
+        # The status goes to the disk first: a start replaces the very evidence of the end that was counted.
         at_once = now.write in (StatusWrite.BEFORE_ACTING, StatusWrite.SOON)
         stored.write_status(decision.status, at_once=at_once)
         substrate.apply(desired.job, decision)

@@ -1,6 +1,6 @@
-"""What a cluster's operator and kubelets ask of pods, for the processes of one machine: whether each is alive, and of the
-learner how it is, and for checkpoints. A thread of its own does the talking, so that a member which is wedged or slow never holds
-up the control loop.
+"""What a cluster's operator and kubelets ask of pods, for the processes of one machine: whether each is alive, and of the learner
+its status and checkpoints. A thread of its own sends the requests, so that a hanging or slow member never holds up the control
+loop.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rljob_operator.polls.poll import Alive, Answer, Learner, Poll, Rhythm, Sile
 from rljob_operator.polls.reach import TIMEOUT_SECONDS, Reach
 
 ALIVE = Rhythm(2.0, 0.5, math.inf)
-"""A member that is silent is asked again soon, so that one that answers again is soon known to."""
+"""A silent member is asked again soon, so that it is soon noticed when it answers."""
 STATUS = Rhythm(0.5)
 
 

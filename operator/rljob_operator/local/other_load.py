@@ -22,7 +22,8 @@ class OtherLoad:
         self._before = self._times()
 
     def words(self) -> str:
-        """What others took since the last look where that is much of a busy machine, else nothing; looks every half minute."""
+        """The load of other programs since the last check where that is much of a busy machine, else nothing; checks every half
+        minute."""
         elapsed = time.monotonic() - self._before[0]
         if elapsed < _LOOK_SECONDS:
             return ""

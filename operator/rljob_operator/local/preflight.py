@@ -1,4 +1,4 @@
-"""What is checked before the first process starts, so that a job that can't run here says so at once."""
+"""Checks before the first process starts, so that a job that can't run here is refused at once."""
 
 from __future__ import annotations
 

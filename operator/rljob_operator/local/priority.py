@@ -1,4 +1,4 @@
-"""Who goes first where a machine has fewer cores than the run has busy processes."""
+"""Which process goes first where a machine has fewer cores than the run has busy processes."""
 
 from __future__ import annotations
 

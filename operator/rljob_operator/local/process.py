@@ -64,7 +64,7 @@ def _stat(pid: int) -> tuple[str, int] | None:
 
 
 _EXIT_NOT_STARTED = 127
-"""The exit code of what could not even be started, as a shell answers it."""
+"""The exit code of a process that could not be started, as a shell gives it."""
 _KILLED_WITHOUT_A_WORD = "ended without a word, as by kill -9 or for lack of memory"
 
 
@@ -215,7 +215,7 @@ class RoleProcess:
             self._ended(self._code())
 
     def forget(self) -> None:
-        """Remove what is remembered of a process that has gone for good, so that its name can be used afresh."""
+        """Forget a process that has gone for good, so that its name can be used afresh."""
         self._record_path.unlink(missing_ok=True)
         self._record = _Life()
 
@@ -231,8 +231,8 @@ class RoleProcess:
             self._note(phase=Phase.READY, since=now, ready=now)
 
     def _end_children(self, identity: ProcessIdentity) -> None:
-        """End what the process has left behind, such as simulators: it led their session. A replay's Redis saves, and ends by
-        itself. Call it before the process is waited for: until then its id is no other's."""
+        """End the processes that it has left behind, such as simulators: it led their session. A replay's Redis saves, and ends
+        by itself. Call it before the process is waited for: until then its id is no other's."""
         if self.role is not Role.REPLAY:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(identity.pid, signal.SIGKILL)

@@ -1,4 +1,5 @@
-"""The way to the members of a local run: HTTP on this machine, without a library that would take longer to load than to ask."""
+"""The way to the members of a local run: HTTP on this machine, without a library, which would take longer to load than the
+request takes."""
 
 from __future__ import annotations
 
@@ -60,7 +61,7 @@ class Loopback:
 
 
 async def _exchange(url: str, request: bytes) -> bytes:
-    """All that comes back, and not much more than a good answer may have."""
+    """The whole answer, but not much more than a good answer may have."""
     where = urlsplit(url)
     reader, writer = await asyncio.open_connection(where.hostname, where.port)
     try:

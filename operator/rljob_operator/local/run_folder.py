@@ -40,7 +40,7 @@ def new_run_dir(job_name: str) -> Path:
 
 
 def _made(folder: Path) -> bool:
-    """Whether this call has made the folder: of runs that start at the same moment one gets each name."""
+    """Whether this call has made the folder: when runs start at the same moment, only one gets each name."""
     try:
         folder.mkdir(parents=True)
     except FileExistsError:

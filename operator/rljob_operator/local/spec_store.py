@@ -1,4 +1,4 @@
-"""``job.yaml`` of a run folder as the API server's part: the stored object, its generation, and who may change it how.
+"""``job.yaml`` of a run folder, in the role of the API server: the stored object, its generation, and which changes are allowed.
 
 It holds the job as written; what presets and defaults add to it is in ``job-effective.yaml``. Users and verbs write it, under
 a lock and in one step; the controller reads it and never writes what the user wants. The generation counts the specs that were
@@ -136,7 +136,7 @@ class SpecStore:
         return self._run_dir / ACCEPTED_FILE
 
     def problems(self, in_force: RLJob, new: RLJob) -> list[Problem]:
-        """Why ``new`` may not follow on the spec in force. A run of which no process is left is as good as suspended."""
+        """Why ``new`` may not follow on the spec in force. A run whose processes have all ended counts as suspended."""
         if not running_members(self._run_dir):
             spec = in_force.spec.model_copy(update={"suspend": True})
             in_force = in_force.model_copy(update={"spec": spec})

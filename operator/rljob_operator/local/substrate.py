@@ -100,9 +100,8 @@ class LocalSubstrate:
             self._addresses.remove()
 
     def _arrange(self, job: RLJob) -> None:
-        """Who meets whom where. What it depends on changes at most while nothing runs.
-
-        Without a replay service actors send to the learner; without servers of its own they ask it for actions.
+        """Which role connects to which address. It changes at most while nothing runs. Without a replay service actors send to
+        the learner; without servers of its own they ask it for actions.
         """
         spec = job.spec
         central = spec.actors.inference == "Central"
@@ -112,7 +111,7 @@ class LocalSubstrate:
         self._addresses = Addresses.of(self._run_dir, shards, max(1, spec.inference.replicas) if central else 0)
 
     def _members(self) -> tuple[Member, ...]:
-        """Every process as it is, and of those that serve whether they answer; the learner is asked more, also on its way out."""
+        """Every process as it is, and whether those that serve answer; the learner is asked for more, also while it leaves."""
         found, alive, learner = [], [], None
         for process in self._processes.values():
             member, url = process.observe(), process.metrics_url()

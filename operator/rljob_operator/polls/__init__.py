@@ -1,1 +1,1 @@
-"""What members say of themselves when asked: learners and replay shards of a cluster, and the processes of one machine."""
+"""What members answer when asked: learners and replay shards of a cluster, and the processes of one machine."""

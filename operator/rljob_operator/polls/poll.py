@@ -1,5 +1,5 @@
-"""Asks members, one task for each that is up, in one event loop: a learner how it is, and for checkpoints, others whether they
-are alive, as a kubelet does. A member that does not answer holds up no other.
+"""Asks members, one task for each that is up, in one event loop: a learner for its status and for checkpoints, others whether
+they are alive, as a kubelet does. A member that does not answer holds up no other.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ STANDS_STILL: Final = "answers, but its loop stands still"
 
 PERIOD_SECONDS: Final = 5.0
 AGAIN_SECONDS: Final = 1.0
-"""From one question to the next where the first had no answer: two of them without one are named within ten seconds."""
+"""From one request to the next where the first had no answer: a member that leaves two unanswered is named within ten seconds."""
 NEWS_SECONDS: Final = 15.0
-"""A member that was silent for so long has been named. It is asked as often as any other, and it is no news that it is silent: a
-thousand of them would have their jobs looked at hundreds of times a second."""
+"""A member that was silent for so long has been named. It is asked as often as any other, and its silence is no longer reported:
+a thousand of them would have their jobs reconciled hundreds of times a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +38,18 @@ class Rhythm:
     news_seconds: float = NEWS_SECONDS
 
     def after_an_answer(self) -> float:
-        """The pause before the next question, in seconds: so that thousands do not answer at once, never the same."""
+        """The pause before the next request, in seconds: random, so that thousands do not answer at once."""
         return self.period_seconds * random.uniform(0.8, 1.0)
 
     def after_silence(self, silent_seconds: float, asked_seconds: float) -> float:
-        """The same where none came, ``silent_seconds`` after the first question without one; this one took ``asked_seconds``."""
+        """The same where no answer came, ``silent_seconds`` after the first request without one; this one took
+        ``asked_seconds``."""
         if not self.is_news(silent_seconds):
             return self.after_an_answer()
         return min(self.period_seconds, max(0.1, self.again_seconds - asked_seconds))
 
     def is_news(self, silent_seconds: float) -> bool:
-        """Whether the job has to be looked at for a member that is as silent as before."""
+        """Whether the job has to be reconciled for a member that is as silent as before."""
         return silent_seconds < self.news_seconds
 
 
@@ -66,7 +67,7 @@ class Alive:
 
 @dataclass(frozen=True, slots=True)
 class Learner:
-    """A learner that should say how it is: as `Alive`, and what a request for a checkpoint carries."""
+    """A learner that should send its status: as `Alive`, and what a request for a checkpoint carries."""
 
     incarnation: str
     url: str
@@ -232,7 +233,7 @@ class Poll(Generic[Key]):
 
 
 def _longer(before: Silence | None, began: float, because: str, asked_seconds: float, since_before: float) -> Silence:
-    """The silence with one more question that had no answer."""
+    """The silence with one more request that had no answer."""
     if before is None:
         return Silence(began, because, min(asked_seconds, TIMEOUT_SECONDS))
     return Silence(before.since, because, before.heard_seconds + min(since_before, TIMEOUT_SECONDS + 1.0))
@@ -240,5 +241,5 @@ def _longer(before: Silence | None, began: float, because: str, asked_seconds: f
 
 def _problem_of(code: int, words: str) -> str:
     """What is wrong with a member whose /healthz answers with this HTTP status and these words; empty where it is alive."""
-    # One with more callers than places answers 503, too, and is alive.
+    # A member with more callers than it has places for answers 503, too, and is alive.
     return STANDS_STILL if code == 503 and words.strip() != "busy" else ""

@@ -1,4 +1,4 @@
-"""How a member's metrics port is reached: what every way to it can do, and what counts as an answer."""
+"""How a member's metrics port is reached: the methods of every way to it, and what counts as an answer."""
 
 from __future__ import annotations
 

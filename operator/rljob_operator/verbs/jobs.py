@@ -22,7 +22,7 @@ class Job(Protocol):
 
     @property
     def pause_seconds(self) -> float:
-        """How long a verb that waits lets pass between two looks."""
+        """The pause of a verb that waits, between two checks."""
         ...
 
     def command(self, verb: str) -> str:

@@ -76,7 +76,7 @@ class LocalJob:
         return SpecStore(self._folder).edit(lambda document: merge(document, patch))
 
     def stop(self, say: Callable[[str], None], timeout_seconds: float) -> None:
-        """See `Job`: asks its controller, and waits for its end. Without one what there was is ending by itself."""
+        """See `Job`: asks its controller, and waits for its end. Without a controller, its processes are ending by themselves."""
         controller = lock.owner(self._folder)
         if not controller:
             running = ", ".join(running_members(self._folder))

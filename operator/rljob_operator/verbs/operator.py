@@ -126,5 +126,5 @@ def _log(as_json: bool) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if as_json else logging.Formatter(LOG_FORMAT, "%H:%M:%S"))
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
-    # It warns of signals, which are ours here, and what has ended it, a traceback here, is told in a sentence by `kopf_watch`.
+    # It warns of signals, which are ours here, and logs a traceback at its end, which `kopf_watch` reports in a sentence.
     logging.getLogger("kopf").setLevel(logging.CRITICAL)

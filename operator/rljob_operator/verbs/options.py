@@ -44,7 +44,7 @@ class Meaning:
 
 @contextmanager
 def jobs_of(place: Place) -> Iterator[Jobs]:
-    """The jobs of a place, until the verb is done. What talks to a cluster is loaded where it is needed alone."""
+    """The jobs of a place, until the verb is done. The client of a cluster is loaded only where it is needed."""
     if not (Meaning.cluster or any(place)):
         from rljob_operator.verbs.local_jobs import LocalJobs
 

@@ -95,7 +95,7 @@ def go_on(
     max_actors: int | None,
     console: Console,
 ) -> int:
-    """Go on with the run in ``run_dir``, once what the controller before has left of it has ended. The exit code is `start`'s.
+    """Go on with the run in ``run_dir``, once the processes of the controller before have ended. The exit code is `start`'s.
 
     ``written``: a job to store first, or None to take what is stored. A run that has ended for good begins a new status.
     Raises as `start`, and RunFolderProblem where something of the run does not end.

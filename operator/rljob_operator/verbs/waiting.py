@@ -14,7 +14,7 @@ from rljob_operator.view.job_view import JobView
 from rljob_operator.view.reasons import ending
 
 POLL_SECONDS: Final = 0.2
-"""Between two looks at something on this machine."""
+"""Between two checks of something on this machine."""
 
 
 class NotReached(CommandRefused):
@@ -57,6 +57,6 @@ def wait_for(
 
 
 def without_controller(seen: JobView) -> str:
-    """A sentence for a run that no controller has: what goes on, and what would bring one."""
+    """A sentence for a run without a controller: what goes on, and how to start one."""
     left = f"{len(seen.running)} of its processes are ending" if seen.running else "nothing of it runs"
     return f"no controller has {seen.place} ({left}); start one with `{seen.resumed_by}`"

@@ -28,7 +28,7 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _further(runs: Sequence[JobView]) -> tuple[Column, ...]:
-    """The columns that jobs of their kind have beside those of all."""
+    """The columns that only some kinds of jobs have."""
     return tuple((heading, _further_cell(heading)) for heading in (runs[0].further if runs else ()))
 
 

@@ -153,7 +153,7 @@ def evaluation(status: LearnerStatus) -> str:
 
 
 def blocked_fraction(actor: ActorStatus, before: ActorStatus | None = None) -> float | None:
-    """Share of time that an actor was held back since an earlier look at the same life of it, or in its whole life."""
+    """Share of time that an actor was held back since its status at an earlier time in the same life, or in its whole life."""
     then = before.stages if before is not None and before.incarnation == actor.incarnation else {}
     spent = {stage: seconds - then.get(stage, 0.0) for stage, seconds in actor.stages.items()}
     whole = sum(spent.values())
@@ -161,6 +161,6 @@ def blocked_fraction(actor: ActorStatus, before: ActorStatus | None = None) -> f
 
 
 def stage_seconds(server: Mapping[str, Any]) -> float:
-    """All the time that an inference server has accounted for; 0 where it says nothing."""
+    """All the time that an inference server has accounted for; 0 where it reports nothing."""
     stages = server.get("stages")
     return sum(each for each in stages.values() if isinstance(each, int | float)) if isinstance(stages, dict) else 0.0

@@ -53,8 +53,8 @@ def ending(run: JobView) -> str:
 
 
 def is_odd(condition: Condition) -> bool:
-    """Whether the condition is worth a reader's thought. Complete never is, Failed says what Stalled says, and scaling has lines
-    of its own."""
+    """Whether the condition should be shown. Complete never is, Failed says the same as Stalled, and scaling has lines of its
+    own."""
     if condition.type in ("Complete", "Stalled", "ScalingActive") or condition.status == _FINE.get(
         condition.type, "True"
     ):

@@ -117,7 +117,7 @@ def _servers(run: JobView, before: JobView | None) -> RenderableType:
 
 
 def _rate(now: Mapping[str, Any], before: Mapping[str, Any]) -> float | None:
-    """Answers a second between two looks: a server's stages add up to the time that passed for it."""
+    """Answers a second between two statuses: a server's stages add up to the time that passed for it."""
     spent = stage_seconds(now) - stage_seconds(before)
     after, earlier = now.get("requests_total"), before.get("requests_total", 0)
     if not (isinstance(after, int | float) and isinstance(earlier, int | float)):

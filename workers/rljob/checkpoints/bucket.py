@@ -1,6 +1,6 @@
-"""A bucket of S3, or of a server that speaks its language, through ``obstore``: bounded in time, and its problems in a sentence.
+"""A bucket of S3, or of a server with its protocol, through ``obstore``: bounded in time, and its problems in a sentence.
 
-Who asks, and where, comes from the variables that every program of AWS reads: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,
+Credentials and server come from the variables that every program of AWS reads: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,
 AWS_SESSION_TOKEN, AWS_REGION, AWS_ENDPOINT_URL, AWS_CA_BUNDLE, or the identity that a pod or machine has.
 """
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from obstore.store import S3Store
 
 PIECE_BYTES: Final = 8 << 20
-"""Objects are sent and fetched in pieces of this size, each within `REQUEST_SECONDS`: a slow network makes them no failure."""
+"""Objects are sent and fetched in pieces of this size, each within `REQUEST_SECONDS`: a slow network does not make them fail."""
 REQUEST_SECONDS: Final = 30
 RETRY_SECONDS: Final = 20
 """A request that fails in a way that may pass is sent again, later each time, so long after the first."""
@@ -104,7 +104,7 @@ class Bucket:
             yield piece
 
     def delete(self, keys: list[str]) -> None:
-        """Remove objects; what is not there is no problem."""
+        """Remove objects; missing ones are ignored."""
         store = self._store
         self._asked("delete", lambda: store.delete(keys))
 

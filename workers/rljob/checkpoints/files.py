@@ -1,4 +1,4 @@
-"""What there is of checkpoints at a place, and whether it is whole. Needs no torch, so a controller can look, too."""
+"""Which checkpoints are at a place, and whether they are whole. Needs no torch, so a controller can check, too."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def verify(path: Location) -> VerifiedFiles:
 
 
 def read_manifest(path: Location) -> dict[str, Any]:
-    """What a checkpoint says of itself. Raises as `verify`."""
+    """The manifest of a checkpoint. Raises as `verify`."""
     content = b"".join(place(path.parent).pieces(path.name, MANIFEST))
     try:
         manifest = json.loads(content)
@@ -83,7 +83,7 @@ def is_checkpoint(path: Location) -> bool:
 
 
 def directory_in(source: Location) -> Location:
-    """Where the checkpoints of ``source`` lie: of a run folder those that its job names, else ``source`` itself.
+    """Where the checkpoints of ``source`` are: for a run folder the place that its job names, else ``source`` itself.
 
     Raises ManifestError for a run folder whose job can't be read.
     """

@@ -1,5 +1,5 @@
-"""Where checkpoints lie: a path of this machine, or one in a bucket, which is named and joined as a path is; and what a place of
-either kind can do."""
+"""Where checkpoints are: a path of this machine, or one in a bucket, which is written and joined like a path; and the methods of
+a place of either kind."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class Place(Protocol):
     def write(
         self, name: str, tensors_file: str, tensors: bytes, manifest: bytes, confirm: Callable[[], None] = lambda: None
     ) -> None:
-        """Put a checkpoint there, in place of one of that name. ``confirm`` is called when all but the last step is done, which
-        makes it appear: what it raises leaves the one that was there. Raises CheckpointProblem where it is not taken; the one
-        that was there stays then, too."""
+        """Put a checkpoint there, in place of one of that name. ``confirm`` is called before the last step, which makes it
+        appear: what it raises leaves the one that was there. Raises CheckpointProblem where it is not taken; the one that was
+        there stays then, too."""
 
     def pieces(self, name: str, file: str) -> Iterator[bytes]:
         """A file of a checkpoint, piece by piece. Raises CheckpointProblem where it is not there."""
@@ -87,7 +87,7 @@ Location = Path | ObjectPath
 
 
 def place(directory: Location) -> Place:
-    """The half of the store that knows how to keep checkpoints there."""
+    """``directory`` as a `Place`."""
     return Folder(directory) if isinstance(directory, Path) else Prefix(directory.bucket, directory.key)
 
 

@@ -1,4 +1,4 @@
-"""What checkpoints are called and in which order they stand, and what can be wrong with one or with the place where they lie."""
+"""The names of checkpoints, their order, and the errors of a checkpoint or of the place that they are in."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ class CheckpointProblem(ValueError):
 
 
 class StorageProblem(Exception):
-    """A place of checkpoints that cannot be looked into: it says nothing of whether there are any, so no learner may begin anew
+    """A place of checkpoints that cannot be read: it says nothing of whether there are any, so no learner may begin anew
     because of it. The message is one sentence without credentials."""
 
 
 class StorageNotInstalled(StorageProblem):
-    """What speaks to such a place is not installed, which no later try will mend."""
+    """The client for such a place is not installed, so trying again does not help."""
 
 
 class Order(NamedTuple):
-    """A checkpoint's place among those of its run: a learner of a later epoch knows better than any before it, whatever their
-    numbers of updates."""
+    """A checkpoint's place among those of its run: one of a later epoch is newer than any before it, whatever their numbers of
+    updates."""
 
     epoch: int
     updates: int

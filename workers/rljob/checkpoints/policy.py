@@ -29,7 +29,7 @@ class Policy(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PolicyIdentity:
-    """What a policy is a policy of; part of every checkpoint."""
+    """The algorithm, the environment and the parameters of a policy; part of every checkpoint."""
 
     algorithm: str
     spec: EnvironmentSpec

@@ -1,4 +1,4 @@
-"""``spec.checkpoint.restoreFrom``: which checkpoint a new run starts from. Needs no torch, so a controller can look, too."""
+"""``spec.checkpoint.restoreFrom``: which checkpoint a new run starts from. Needs no torch, so a controller can check, too."""
 
 from __future__ import annotations
 

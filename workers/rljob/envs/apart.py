@@ -1,5 +1,5 @@
-"""What other people have written, run in a process of its own: code that ends its process, as a simulator that crashes does, that
-takes over signals or changes the folder does it there alone, and its user reads what has happened."""
+"""Users' code, run in a process of its own: code that ends its process, such as a simulator that crashes, that takes over signals
+or changes the folder does so only there, and the user reads what has happened."""
 
 from __future__ import annotations
 

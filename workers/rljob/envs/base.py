@@ -1,4 +1,4 @@
-"""What every vector environment of this project looks like from outside, whichever backend computes it.
+"""The interface of every vector environment of this project, whichever backend computes it.
 
 One rule for the end of an episode (Gymnasium calls it SAME_STEP): the step that ends an episode returns the first
 observation of the next one in ``observation`` and the last one of the old in ``final_observation``. Every step of every

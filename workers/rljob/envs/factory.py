@@ -51,12 +51,12 @@ _TRIED_STEPS: Final = 31
 
 
 def describe_environment(environment_id: str, parameters: EnvironmentParameters) -> EnvironmentSpec:
-    """Shapes, actions and fingerprint of an environment; builds one copy to look at. Raises EnvironmentProblem."""
+    """Shapes, actions and fingerprint of an environment; builds one copy to inspect. Raises EnvironmentProblem."""
     return _describe(resolve(environment_id, parameters), parameters)
 
 
 def describe_rewards(environment_id: str, parameters: EnvironmentParameters) -> str:
-    """What training sees of the rewards, and why, in words for a report."""
+    """Which rewards training sees, and why, for a report."""
     clipped = clips_rewards(environment_id, parameters)
     seen = "clipped to [-1, 1]" if clipped else "as the environment gives them"
     return f"{seen} (rewardClipping: {parameters.reward_clipping})"

@@ -15,7 +15,7 @@ from rljob.envs.spec import EnvironmentSpec
 class GroupedEnvironment:
     """``groups`` of the same environment, each with the same number of copies; owns them and closes them.
 
-    As one vector environment it counts through: environment ``i`` is environment ``i % n`` of group ``i // n``. ``reset``
+    Its environments are numbered through: environment ``i`` is environment ``i % n`` of group ``i // n``. ``reset``
     and ``step`` do all groups; ``step_group`` does one, and ``merged`` puts the groups' steps together again.
     """
 

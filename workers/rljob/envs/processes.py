@@ -41,7 +41,7 @@ class ProcessVector(AsyncVectorEnv):
         self._environment_id = environment_id
         self.processes = []
         self.parent_pipes = []
-        # No module of a user's, which may begin threads; what is loaded here no worker has to load.
+        # No module of a user's, which may begin threads; workers need not load what is loaded here.
         multiprocessing.set_forkserver_preload(["rljob.api", "rljob.envs.single", __name__])
         try:
             super().__init__(

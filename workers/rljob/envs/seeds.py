@@ -1,4 +1,4 @@
-"""Where chance begins: seeds that are the same in the next run with the same ``seed``, and differ between its processes."""
+"""Seeds that are the same in the next run with the same ``seed``, and differ between its processes."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rljob.api import EnvironmentParameters
     from rljob.api.environment import EnvironmentSource
 
-# Neither who computes a step, nor how a network scales its input, nor patience with failures changes what the environment is.
+# Neither the backend, nor how a network scales its input, nor the limit on failures changes what the environment is.
 _NOT_PART_OF_THE_ENVIRONMENT = {"backend", "centre_input", "input_scale", "max_failures_per_10000_steps"}
 _HANDED = "environment.json"
 _PACKAGES = ("gymnasium", "ale-py", "numpy", "opencv-python-headless")

@@ -167,7 +167,7 @@ class Players:
             raise self._lost(helper) from error
 
     def _lost(self, helper: int) -> Exception:
-        """Why a helper is gone: what it had to say itself, else how it ended."""
+        """Why a helper is gone: the error that it sent, else how it ended."""
         with contextlib.suppress(EOFError, OSError):
             while self._helpers[helper].poll():
                 _, answer, _ = self._helpers[helper].recv()

@@ -51,7 +51,7 @@ def hopeless(
 
 
 def foretold(screened: Sequence[Played], episodes: int) -> float:
-    """The most that the mean over ``episodes`` games is believed to become after the ``SCREEN_GAMES`` games of its screen."""
+    """The highest mean over ``episodes`` games that is predicted after the ``SCREEN_GAMES`` games of its screen."""
     returns = np.array([game.points for game in screened])
     seen, rest = len(returns), episodes - len(returns)
     spread = float(returns.std(ddof=1)) * math.sqrt(1 / seen + 1 / rest)

@@ -53,12 +53,12 @@ class OwnerLost(RuntimeError):
 
 
 class DamagedLog(RuntimeError):
-    """What the log says of itself (its index, its counters) can't be read."""
+    """The log's index or counters can't be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """A server's memory by its own account, in bytes: what it takes, how much it may (0: no limit), and what it does there.
+    """A server's memory as it reports it, in bytes: what it uses, its limit (0: none), and what it does at the limit.
 
     ``expiring``: the log's keys expire.
     """
@@ -70,7 +70,7 @@ class Memory:
 
     @property
     def drops_chunks(self) -> bool:
-        """Whether the server makes room by dropping what it likes. A volatile policy drops only what expires."""
+        """Whether the server makes room by dropping keys of its choice. A volatile policy drops only what expires."""
         drops = self.policy.startswith(("allkeys", "volatile") if self.expiring else "allkeys")
         return self.limit_bytes > 0 and drops
 
@@ -147,7 +147,7 @@ class ChunkLog:
             self.client.delete(self._shard + "owner")
 
     def memory(self) -> Memory:
-        """What the server says of its memory: this log and whatever else it holds."""
+        """The server's memory as it reports it: this log and all else that it holds."""
         info = self.client.info("memory")
         policy = str(info.get("maxmemory_policy", "noeviction"))
         return Memory(
@@ -155,7 +155,7 @@ class ChunkLog:
         )
 
     def renew(self) -> None:
-        """Put off when chunks expire; every commit does so for all other keys."""
+        """Postpone the expiry of chunks; every commit does so for all other keys."""
         generations = cast(list[bytes], self.client.hkeys(self._shard + "log"))
         for start in range(0, len(generations), _RENEWED_AT_ONCE):
             pipe = self.client.pipeline(transaction=False)
@@ -241,7 +241,7 @@ class ChunkLog:
                 counted = commit.state.counted
                 if counted is not None and counted is not self._counted:  # it is the same for a second's commits
                     pipe.set(shard + "counted", json.dumps(counted.document()))
-                pipe.delete(shard + "seen")  # whom the service has forgotten is in the log no more
+                pipe.delete(shard + "seen")  # an actor that the service has forgotten is removed from the log, too
                 if commit.state.seen:
                     marks = {actor: _packed(accepted) for actor, accepted in commit.state.seen.items()}
                     pipe.hset(shard + "seen", mapping=cast(dict[Any, Any], marks))

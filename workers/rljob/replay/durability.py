@@ -1,4 +1,5 @@
-"""Keeps the log in step with the table: what was handed to the writer, what is safe, what a returning Redis still needs."""
+"""Keeps the log in step with the table: what was handed to the writer, what is safe, and what is missing in a Redis that is
+back."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ log = logging.getLogger(__name__)
 _CHUNKS_PER_REFILL = 256
 
 State = Literal["Off", "Restoring", "Durable", "Refilling", "Evicting", "Down", "Full", "Lost"]
-"""Where a log is; ``docs/replay-durability.md`` has what leads from each to each."""
+"""The state of a log; ``docs/replay-durability.md`` has the transitions."""
 
 
 _NOT_DURABLE: dict[str, State] = {"down": "Down", "full": "Full", "lost": "Lost"}
@@ -87,7 +88,7 @@ class Durability:
 
     @property
     def used_memory_bytes(self) -> int | None:
-        """Memory that Redis takes by its own account, some seconds old; None before it is known."""
+        """Memory that Redis takes, as it reports it, some seconds old; None before it is known."""
         return self._writer.used_memory_bytes if self._writer is not None else None
 
     def evicted(self, chunks: Sequence[StoredChunk]) -> None:
@@ -101,7 +102,8 @@ class Durability:
         self.state = "Durable"
 
     def start_over(self, reason: str) -> None:
-        """The log is not what the table holds, and can't be made so piece by piece: write it anew as soon as Redis lets us."""
+        """The log is not what the table holds, and can't be made so piece by piece: write it anew as soon as Redis takes
+        writes."""
         self.durable = False
         self.failures_total += 1
         self.state, self.reason = "Refilling", reason
@@ -125,7 +127,7 @@ class Durability:
         self._state_wanted = True
 
     def pump(self) -> None:
-        """Take in the writer's news and hand it as much as it has room for. Never blocks."""
+        """Take in the writer's events and hand it as much as it has room for. Never blocks."""
         if self._writer is None:
             return
         for event in self._writer.events():

@@ -96,7 +96,7 @@ class SamplesPerInsertLimiter:
         return self.sample_credit >= count
 
     def insert(self, count: int) -> None:
-        """Count inserted transitions, whether or not they were allowed: what has arrived has arrived."""
+        """Count inserted transitions, whether or not they were allowed, since they have arrived."""
         self.inserted += count
 
     def sample(self, count: int) -> None:

@@ -147,7 +147,7 @@ class LogWriter:
                 self._reconnect()
 
     def _fail(self, event: WriterEvent) -> None:
-        """Tell of a failure; say it only once, however often it is tried again."""
+        """Report a failure, only once, however often it is tried again."""
         if event.reason != self._said:
             self._said = event.reason
             log.warning("replay log: %s; going on from memory, not durable", event.reason)
@@ -179,7 +179,7 @@ class LogWriter:
             log.warning("replay log: what expires could not be renewed: %s", in_words(error))
 
     def _heed_policy(self, memory: Memory) -> None:
-        """Say whether the server may drop what it was given, and once when that changes."""
+        """Report whether the server may drop keys, once each time that this changes."""
         before, self.drops_chunks = self.drops_chunks, _dropping(memory) if memory.drops_chunks else ""
         if self.drops_chunks and self.drops_chunks != before:
             log.warning("replay log: %s; not durable", self.drops_chunks)
@@ -187,7 +187,7 @@ class LogWriter:
             log.info("replay log: Redis keeps what it is given now, the log is written anew")
 
     def _wait_for_room(self, token: int) -> None:
-        """Say that Redis is full; return when its limit was raised, when room has come, or when it is time to try again."""
+        """Report that Redis is full; return when its limit was raised, when room has come, or when it is time to try again."""
         before = self._memory()
         self._fail(WriterEvent("full", token, _full(before)))
         deadline = time.monotonic() + _pause(_FIRST_FULL_RETRY_SECONDS, _LAST_FULL_RETRY_SECONDS, self._failures)

@@ -23,7 +23,7 @@ class UnsuitableServer(redis.RedisError):
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """Who a shard is to its Redis, and the authority (PEM) that has signed the server's certificate; all may be empty."""
+    """A shard's login at its Redis, and the authority (PEM) that has signed the server's certificate; all may be empty."""
 
     username: str = ""
     password: str = field(default="", repr=False)
@@ -83,7 +83,7 @@ def check_server(client: Redis) -> None:
 
 
 def in_words(error: redis.RedisError) -> str:
-    """What an error of Redis means for the job's user, and where it can be known, what mends it; one line."""
+    """What an error of Redis means for the job's user, and where it is known, how to mend it; one line."""
     if isinstance(error, UnsuitableServer):
         return str(error)
     text = (str(error).splitlines() or [""])[0] or type(error).__name__

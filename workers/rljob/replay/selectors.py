@@ -15,7 +15,7 @@ LOWEST_PRIORITY = 1e-6
 """Priorities below this are raised to it, so that no stored transition becomes impossible to sample."""
 
 HIGHEST_PRIORITY = 1e6
-"""Priorities above this are cut to it: one diverged TD error must not own every batch."""
+"""Priorities above this are cut to it: one diverged TD error must not fill every batch."""
 
 
 class Prioritized:

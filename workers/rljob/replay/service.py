@@ -168,7 +168,7 @@ class ReplayService:
             busy = handled > 0
 
     def _warm(self) -> Iterator[list[int]]:
-        """Restore everything from the log in slices. Where Redis fails for longer than our patience, or the log is damaged,
+        """Restore everything from the log in slices. Where Redis fails for too long, or the log is damaged,
         start with what was read, and write the log anew: what was not read would else stay in it for ever."""
         if self._log is None:
             return

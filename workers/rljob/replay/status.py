@@ -39,7 +39,7 @@ class StatusClock:
 
 @dataclass(frozen=True, slots=True)
 class ShardParts:
-    """The parts of a service of which its status tells. ``service``: the name of this life of it; ``servers``: its sockets."""
+    """The parts of a service that its status is made of. ``service``: the name of this life of it; ``servers``: its sockets."""
 
     service: str
     config: ReplayConfig

@@ -44,7 +44,7 @@ NOTABLE: Final = 0.15
 """A side that waits less than this share of its time is not held up."""
 
 DOMINANT: Final = 0.7
-"""A stage that takes this share of its role's working time is what the role does."""
+"""A stage that takes this share of its role's working time dominates the role."""
 
 LOPSIDED: Final = 3.0
 """Where both sides wait and one of them so many times longer, the other one is what holds the run up: its own waiting is what
@@ -100,7 +100,7 @@ def _judge(known: Mapping[str, float], state: str, limiter: str, cores: int | No
     if wait >= NOTABLE and wait > held:
         if _has_queue(known):  # the queue is in the learner itself: what it waits for is not there yet
             return _actors_are_slow(known, wait, cores, taken)
-        limits = known.get("queue_bound_batches", 1.0) > 0  # without a rate limiter there is no depth to speak of
+        limits = known.get("queue_bound_batches", 1.0) > 0  # without a rate limiter there is no depth
         depth = known.get("queue_depth_batches") if limits else None
         starved = limiter == "samples" or (depth is not None and depth < _DELIVERABLE_BATCHES)
         deliverable = limiter != "samples" and depth is not None and depth >= _DELIVERABLE_BATCHES
@@ -213,7 +213,8 @@ def _actors_are_slow(known: Mapping[str, float], wait: float, cores: int | None,
 
 
 def _a_shorter_way(apart: str, cores: int | None) -> str:
-    """The advice where messages take long: ``apart`` between machines. On one machine they wait for a core, not for a wire."""
+    """The advice where messages take long: ``apart`` between machines. On one machine they wait for a core, not for the
+    network."""
     return (
         apart
         if cores is None

@@ -16,10 +16,10 @@ from rljob.threads import start_contained
 log = logging.getLogger(__name__)
 
 TOKEN_HEADER: Final = "X-RLJob-Token"
-"""Carries the token where something in between keeps the Authorization header to itself, as an API server's proxy does."""
+"""Carries the token where a proxy removes the Authorization header, as an API server's does."""
 
 EVERY_INTERFACE: Final = "*"
-"""In the place of an address: over IPv4 and IPv6, whichever the machine has."""
+"""Stands for an address: listen over IPv4 and IPv6, whichever the machine has."""
 
 _MAX_THREADS = 8
 _CLIENT_TIMEOUT_SECONDS = 5.0
@@ -31,7 +31,7 @@ Reply = tuple[int, str, bytes]
 
 
 class Pages(Protocol):
-    """Who knows what to answer; called on the server's threads."""
+    """Answers the requests; called on the server's threads."""
 
     role: str
 
@@ -79,7 +79,7 @@ class BoundedServer(HTTPServer):
                 request.settimeout(0.1)
                 request.sendall(_BUSY)
             except OSError:
-                pass  # the caller is told when it can be told; it is turned away either way
+                pass  # the caller is told if possible; the connection is closed in any case
             self.shutdown_request(request)
             return
         try:
@@ -92,7 +92,7 @@ class BoundedServer(HTTPServer):
         try:
             self.finish_request(request, client_address)
         except OSError:
-            pass  # the client went away or was too slow: its loss
+            pass  # the client went away or was too slow
         finally:
             self.shutdown_request(request)
             self._places.release()

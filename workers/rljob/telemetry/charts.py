@@ -48,8 +48,8 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A drawing, which speaks its main figures to a screen reader; empty ``svg`` = nothing to draw. Its legend is empty where the
-    title says all."""
+    """A drawing, with its main figures as text for a screen reader; empty ``svg`` = nothing to draw. The legend is empty where
+    the title suffices."""
 
     title: str
     svg: Markup
@@ -58,7 +58,7 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class Bands:
-    """Spans of the x axis that are shaded behind the lines, ``(from, to)`` each: times in which something else went on."""
+    """Spans of the x axis that are shaded behind the lines, ``(from, to)`` each, such as the times of evaluations."""
 
     name: str
     spans: Sequence[tuple[float, float]]
@@ -132,7 +132,7 @@ def line_chart(
     parts.append("</svg>")
     kinds = tuple((one.name, one.colour, "mark" if one.marks else "dash" if one.dashed else "line") for one in drawn)
     kinds += ((bands.name, bands.colour, "band"),) if shaded else ()
-    # A line that is alone because the others have no points still has to say which it is.
+    # A single line needs a legend, too, where the others have no points.
     return Chart(title, Markup("".join(parts)), kinds if len(series) > 1 or shaded else ())
 
 

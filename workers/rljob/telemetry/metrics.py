@@ -28,7 +28,7 @@ _IDENTITY: Final = {
     "evaluator": "evaluator",
     "inference": "inference",
 }
-"""The label that carries a role's name, so that ``sum by (actor)`` reads as one says it."""
+"""The label that carries a role's name, so that queries read well, such as ``sum by (actor)``."""
 
 
 def actor_registry(snapshot: Snapshot) -> CollectorRegistry:

@@ -194,7 +194,7 @@ class Recorder:
                 log.warning("cannot write %s: %s; training goes on, missing records are counted", target.path, error)
 
     def _thin(self) -> None:
-        """Keep every second record of figures. One at a time: a learner has better uses for its memory."""
+        """Keep every second record of figures. One at a time, to save the learner's memory."""
         path, self._points = self._lines.path, 0
         partial = path.with_suffix(".jsonl.partial")
         try:
@@ -276,7 +276,7 @@ def _framed(event: Event) -> bytes:
 
 
 class _Appender:
-    """A file that grows by whole records: one that does not fit is taken back, so what follows it stays readable.
+    """A file that grows by whole records: one that does not fit is removed again, so what follows it stays readable.
 
     The file is opened when first needed and again after an error, so a folder that comes back is written to again.
     """

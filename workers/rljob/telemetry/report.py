@@ -1,4 +1,4 @@
-"""``report.html``: a run folder as one page that stands alone, with the bottleneck named first."""
+"""``report.html``: a run folder as one page without other files, with the bottleneck named first."""
 
 from __future__ import annotations
 

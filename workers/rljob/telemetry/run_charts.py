@@ -51,7 +51,7 @@ def learning_charts(run: RunFolder) -> list[Chart]:
 
 
 def evaluation_bands(evaluations: Points, scale: float) -> Bands:
-    """When the evaluator played: on a machine that all roles share, training gets what it leaves."""
+    """When the evaluator played: on a machine that all roles share, training then gets less."""
     ends = [(number(one.get("elapsed_seconds")), number(one.get("seconds"))) for one in evaluations]
     spans = [((end - took) / scale, end / scale) for end, took in ends if end is not None and took is not None]
     return Bands("evaluation under way", spans)

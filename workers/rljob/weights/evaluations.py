@@ -37,8 +37,8 @@ class Evaluation:
 
     @property
     def rank(self) -> tuple[bool, float]:
-        """What the best evaluation has the most of: one that was played to its end says more than one that was given up, and
-        among equals the mean decides. So a run that never came near its target has a best policy, too."""
+        """The order of evaluations: one that was played to its end ranks above one that was given up, and among equals the mean
+        decides. So a run that never came near its target has a best policy, too."""
         return self.finished, self.mean
 
     def to_message(self) -> Message:
@@ -66,7 +66,7 @@ class Evaluation:
     def from_message(cls, message: Message, shapes: Mapping[str, tuple[int, ...]] | None = None) -> Evaluation:
         """Read a verdict. ``shapes`` are those of the network being trained, where they are known.
 
-        Raises MalformedMessage for what the schema allows and is no verdict all the same: no games, returns and means that are
+        Raises MalformedMessage for what the schema allows and is nevertheless no verdict: no games, returns and means that are
         not finite, and weights that no policy could be made of (`Weights.check`).
         """
         fields, columns = message.fields, message.columns

@@ -33,7 +33,7 @@ from rljob.wire import (
 
 log = logging.getLogger(__name__)
 
-# A learner that publishes so many versions in a row that this role can't read speaks another language.
+# After so many versions in a row that this role can't read, it does not understand this learner.
 _HOPELESS_VERSIONS = 5
 
 _WORD_SECONDS = 30.0
