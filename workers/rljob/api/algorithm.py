@@ -28,7 +28,7 @@ class CustomAlgorithm(APIModel):
     spec.replay: with one it learns from transitions, without from unrolls."""
 
     factory: Annotated[str, Text(253, '"module:factory" or "file.py:factory"', f"^{FACTORY_PATTERN}$")]
-    """What makes it, as ``module:factory`` or ``file.py:factory``."""
+    """The function that makes it, as ``module:factory`` or ``file.py:factory``."""
     parameters: Annotated[dict[str, Any], JSONObject()] = Field(default_factory=dict)
     """Its own; ``rljob explain FACTORY`` explains them."""
 

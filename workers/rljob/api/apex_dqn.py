@@ -32,7 +32,7 @@ class ApeXDQNParameters(ParameterSet):
     )
     """Step size at the end of the linear decay."""
     learning_rate_decay_steps: Annotated[int, Integer(0)] = 0
-    """Steps (of all environments together) over which the learning rate falls; 0 keeps it constant."""
+    """Steps (of all environments) over which the learning rate falls; 0 keeps it constant."""
     optimizer: Literal["Adam", "RMSProp", "CentredRMSProp"] = "Adam"
     """Which optimiser. CentredRMSProp divides by the gradient's deviation, RMSProp by its root mean square. Changed while a job
     is suspended, its moments begin anew."""
@@ -74,7 +74,7 @@ class ApeXDQNParameters(ParameterSet):
     evaluation_weights_decay: Annotated[float, Real(0, 1, below=True)] = 0.0
     """Per-update decay of the moving average of the weights that evaluations use; 0 judges the online weights."""
     chunk_length: Annotated[int, Integer(1, 1000), never(_STORED)] = 50
-    """Steps an actor sends together."""
+    """Steps that an actor sends at once."""
     precision: Literal["Auto", "FP32", "TF32", "BF16", "FP16"] = "Auto"
     """Arithmetic of an update; Auto measures. TF32 and FP16 (loss scaled): on a GPU, else FP32."""
     compile: Flag | None = None

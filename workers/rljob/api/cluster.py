@@ -16,7 +16,7 @@ class Kueue(APIModel):
     """How the job queues; used when metadata.labels has kueue.x-k8s.io/queue-name."""
 
     actor_block_size: Annotated[int, Integer(1, 10_000)] = 16
-    """How many actors are admitted together, or not at all."""
+    """How many actors are admitted at once, or not at all."""
 
 
 class SchedulingSpec(APIModel):
@@ -39,6 +39,6 @@ class MonitoringSpec(APIModel):
     """How figures are scraped."""
 
     pod_monitor: Literal["Auto", "Enabled", "Disabled"] = "Auto"
-    """Disabled: the chart's PodMonitor passes the pods over."""
+    """Disabled: the chart's PodMonitor leaves the pods out."""
     metrics_port: Annotated[int, Integer(1024, 65_535)] = 9090
     """Port of /metrics, /healthz, /readyz and /status in each pod."""

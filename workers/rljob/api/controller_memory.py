@@ -28,7 +28,7 @@ class PlateauMemory(StatusModel):
     best: Annotated[float, DecimalText()] | None = None
     """The best mean that counted as an improvement."""
     without: Count = 0
-    """Evaluations since then that were none."""
+    """Evaluations since then without an improvement."""
     version: Count = 0
     """Policy version of the newest evaluation counted."""
 
@@ -62,7 +62,8 @@ class MemberMemory(StatusModel):
     abandoned: bool = False
     """Not started again (actors.onEviction: Ignore) until the wanted number of actors changes."""
     dismissed: bool = False
-    """An ended actor that fewer actors leave no place for: it counts nowhere, and begins anew where it gets a place again."""
+    """An ended actor without a place, since fewer actors are wanted: it is not counted, and begins anew if it gets a place
+    again."""
 
 
 class AdvanceMemory(StatusModel):
@@ -164,6 +165,6 @@ class ControllerMemory(StatusModel):
     plateau: PlateauMemory | None = None
     """The evaluations so far, where the job stops on a plateau."""
     curve: list[CurvePoint] = Field(default_factory=list, max_length=MAX_CURVE_POINTS)
-    """Moments of the run, thinned as they grow more."""
+    """Moments of the run, thinned as their number grows."""
     outcome: OutcomeMemory | None = None
     """How the job ends."""

@@ -56,7 +56,7 @@ class EnvironmentParameters(ParameterSet):
     """Factor on the (centred) input; 1/255 for bytes and 1 for floats unless given."""
 
     reward_clipping: Literal["Auto", "Enabled", "Disabled"] = "Auto"
-    """Train on rewards clipped to [-1, 1], which of a game's whole points are their sign. Auto: Enabled for Atari games, Disabled
+    """Train on rewards clipped to [-1, 1]; for whole points that is their sign. Auto: Enabled for Atari games, Disabled
     for everything else. Scores shown to people are never clipped."""
     max_episode_raw_frames: Annotated[int, Integer(1)] = 108_000
     """Raw frames after which a game is truncated (108,000 = 30 minutes)."""

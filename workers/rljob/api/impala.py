@@ -34,14 +34,14 @@ class ImpalaParameters(ParameterSet):
     gamma: Annotated[float, Real(0, 1)] = 0.99
     """What a reward one step later is worth: the discount per step."""
     unroll_length: Annotated[int, Integer(1, 1000)] = 20
-    """Steps of one environment that are sent and learned from together."""
+    """Steps of one environment that are sent and learned from as one sequence."""
     batch_size: Annotated[int, Integer(1, 4096)] = 32
-    """Unrolls that are taken from the queue together."""
+    """Unrolls that make one batch."""
     loss: Literal["VTrace", "ClippedSurrogate"] = "VTrace"
     """VTrace: policy gradient with truncated importance weights. ClippedSurrogate: PPO's loss on the same unrolls, made
     for several epochs."""
     rho_clip: Annotated[float, Real(0, above=True)] = 1.0
-    """Where VTrace truncates the importance weight of a step; it decides which policy the values are of."""
+    """Where VTrace truncates the importance weight of a step; it decides which policy the values belong to."""
     c_clip: Annotated[float, Real(0, above=True)] = 1.0
     """Where VTrace truncates the weights that carry a later step's error back; at most rhoClip."""
     vtrace_lambda: Annotated[float, Real(0, 1)] = 1.0
@@ -77,7 +77,7 @@ class ImpalaParameters(ParameterSet):
     )
     """Step size at the end of the linear decay."""
     learning_rate_decay_steps: Annotated[int, Integer(0)] = 0
-    """Steps (of all environments together) over which the learning rate falls; 0 keeps it constant."""
+    """Steps (of all environments) over which the learning rate falls; 0 keeps it constant."""
     target_policy_kl: Annotated[float, Real(0)] = 0.0
     """Where above 0: the learning rate is lowered below its schedule, batch for batch, while the mean policy_kl of a batch's
     updates is above this, and raised back up to it when below; 0 follows the schedule alone."""
@@ -109,7 +109,7 @@ class ImpalaParameters(ParameterSet):
     lstm_units: Annotated[int, Integer(1, 16_384), never(OF_THIS_NETWORK)] = 256
     """Width of the LSTM."""
     weights_refresh_steps: Annotated[int, Integer(0, 1000)] = 1
-    """Steps between two looks for newer weights inside an unroll; 0 looks only between unrolls. With actors.inference: Central
+    """Steps after which newer weights are taken inside an unroll; 0: only between unrolls. With actors.inference: Central
     every step is answered with the newest weights; anything but 1 is then refused."""
     publish_interval: Annotated[int, Integer(1)] = 1
     """Updates between two versions of the weights sent to the actors."""

@@ -40,7 +40,7 @@ class Metadata(APIModel):
     ]
     """The job's name; pods, services and the run folder are named after it."""
     namespace: Name = "default"
-    """Where it lives on a cluster."""
+    """Its namespace on a cluster."""
     labels: _Texts = Field(default_factory=dict)
     """Labels; kueue.x-k8s.io/queue-name names a queue."""
     annotations: _Texts = Field(default_factory=dict)
@@ -67,13 +67,13 @@ class RLJobSpec(APIModel):
     """Secrets for the image's registry."""
     preset: Annotated[PresetName | None, never("the job was started from it; write what differs beside it")] = None
     """A whole job to start from: algorithm, environment, replay, evaluator and success. What is written beside it wins, field by
-    field. Beside another environment.id, what it says of its own environment does not count. ``rljob presets`` lists them."""
+    field. With another environment.id, its fields of its own environment do not count. ``rljob presets`` lists them."""
     preset_without: Annotated[
         list[Annotated[str, Text(253, "what a preset says, such as successPolicy.targetReturn", _REMOVABLE)]],
         never("the job was started from the preset without it"),
     ] = Field(default_factory=list, max_length=64)
-    """What the preset says and shall not count, by its place below spec, such as successPolicy.targetReturn. A null at that place
-    takes nothing away."""
+    """Fields of the preset that do not count, by their paths below spec, such as successPolicy.targetReturn. A null in such a
+    field removes nothing."""
     algorithm: AlgorithmSpec
     """What learns, with which hyper-parameters; a preset says it, too."""
     environment: Annotated[EnvironmentSource, never("what was learned and stored belongs to the environment")]
@@ -97,7 +97,7 @@ class RLJobSpec(APIModel):
     early_stopping: EarlyStopping = Field(default_factory=EarlyStopping)
     """When to give up."""
     backoff_limit: Annotated[int, Integer(0, 10_000), ANY_TIME] = 4
-    """Failures of learner, replay, inference servers and the evaluator of a targetReturn together before the job fails; actors
+    """Failures of learner, replay, inference servers and the evaluator of a targetReturn, in all, before the job fails; actors
     do not count."""
     failure_policy: Annotated[FailurePolicy, ANY_TIME] = Field(default_factory=FailurePolicy)
     """How failures of members count, and what they lead to."""

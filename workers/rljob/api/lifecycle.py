@@ -40,7 +40,7 @@ class CheckpointStorage(APIModel):
     persistent_volume_claim: VolumeClaim | None = None
     """A folder in a volume that pods can mount."""
     object_store: ObjectStore | None = None
-    """A bucket of S3, or of a server that speaks its language."""
+    """A bucket of S3, or of a server with its protocol."""
 
 
 def _everything() -> list[Included]:
@@ -92,7 +92,7 @@ class SuccessPolicy(APIModel):
     """When the job is complete; the first criterion met wins. No member's end is one."""
 
     raw_frames: Annotated[Annotated[int, Integer(1)] | None, ANY_TIME] = None
-    """Raw frames played by all actors together."""
+    """Raw frames played by all actors."""
     target_return: Annotated[TargetReturn | None, WHILE_SUSPENDED] = None
     """The job is complete once evaluations have reached this return."""
 
@@ -101,7 +101,7 @@ class Plateau(APIModel):
     """Stop when the mean return of evaluations improves no more."""
 
     min_delta: Annotated[float, Real(0)] = 0.0
-    """By how much, at least."""
+    """The least difference that counts as an improvement."""
     patience_evaluations: Annotated[int, Integer(1, 10_000)] = 20
     """Evaluations without improvement before the job stops."""
 
@@ -137,11 +137,11 @@ class FailureRule(APIModel):
     """What to do about one kind of failure."""
 
     name: Name
-    """The rule's name, by which events name it."""
+    """The rule's name in events."""
     roles: list[Role] = Field(default_factory=list, max_length=5)
     """Roles it is about; empty means all."""
     on_exit_codes: ExitCodes | None = None
-    """Which exits. The code of a pod that a disruption took away says nothing of it, and is not asked for."""
+    """Which exits. The code of a pod that a disruption took away does not tell why, and is ignored."""
     on_pod_conditions: list[PodCondition] = Field(default_factory=list, max_length=20)
     """Conditions of the pod that match, any one of them."""
     action: Literal["FailJob", "RestartRole", "RestartRoleAndIgnoreBackoff", "Ignore"]
@@ -152,11 +152,11 @@ class FailurePolicy(APIModel):
     """How failures count."""
 
     reset_after_seconds: SecondsOrZero = 3600
-    """Healthy this long, the count of failures returns to 0."""
+    """After this long in health the count of failures returns to 0."""
     rules: list[FailureRule] = Field(default_factory=list, max_length=32)
     """The first that matches decides."""
     max_actor_crash_loop_percent: Annotated[int, Integer(1, 100)] = 50
-    """More of the actors crash-looping fail the job."""
+    """The job fails when more of its actors are in a crash loop."""
 
 
 class PodCleanup(APIModel):

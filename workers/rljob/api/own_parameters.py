@@ -24,7 +24,7 @@ class _LearnerParameterSet(ParameterSet):
     )
     """Step size at the end of the linear decay; unset, that of the start."""
     learning_rate_decay_steps: Annotated[int, Integer(0)] = 0
-    """Steps (of all environments together) over which the learning rate falls; 0 keeps it constant."""
+    """Steps (of all environments) over which the learning rate falls; 0 keeps it constant."""
     optimizer: Literal["Adam", "RMSProp", "CentredRMSProp"] = "Adam"
     """Which optimiser. CentredRMSProp divides by the gradient's deviation, RMSProp by its root mean square."""
     optimizer_epsilon: Annotated[float, Real(0, 1, above=True)] = 1e-5
@@ -57,7 +57,7 @@ class TransitionParameterSet(_LearnerParameterSet):
     n_step: Annotated[int, Integer(1, 100)] = 1
     """Steps of reward before the bootstrap value."""
     chunk_length: Annotated[int, Integer(1, 1000)] = 50
-    """Steps an actor sends together."""
+    """Steps that an actor sends at once."""
     target_update_tau: Annotated[float, Real(0, 1)] = 0.0
     """Share of the online network that the target takes over at each update; 0 copies at intervals instead."""
     target_update_interval: Annotated[int, Integer(0)] = Field(
@@ -91,9 +91,9 @@ class UnrollParameterSet(_LearnerParameterSet):
     """Parameters of an ``UnrollAlgorithm``, which learns from unrolls, once or in several passes, out of the learner's queue."""
 
     batch_size: Annotated[int, Integer(1, 4096)] = 32
-    """Unrolls that are taken from the queue together."""
+    """Unrolls that make one batch."""
     unroll_length: Annotated[int, Integer(1, 1000)] = 20
-    """Steps of one environment that are sent and learned from together."""
+    """Steps of one environment that are sent and learned from as one sequence."""
     publish_interval: Annotated[int, Integer(1)] = 1
     """Updates between two versions of the weights sent to the actors."""
     unroll_queue: UnrollQueue = Field(

@@ -91,13 +91,13 @@ class RoleSpec(APIModel):
     volumes: Annotated[list[Volume] | None, Field(max_length=32), WHILE_SUSPENDED] = None
     """Volumes beside the role's own: https://kubernetes.io/docs/concepts/storage/volumes/"""
     volume_mounts: Annotated[list[VolumeMount] | None, Field(max_length=32), WHILE_SUSPENDED] = None
-    """Where the role's container sees them, as in core's reference of volumes."""
+    """Where they are mounted in the role's container, as in core's reference of volumes."""
     service_account_name: Annotated[Annotated[str, Text(253, "a ServiceAccount")] | None, WHILE_SUSPENDED] = None
-    """Who the pods are; unset: one of the job's own, which may do nothing."""
+    """ServiceAccount of the pods; unset: one of the job's own, without rights."""
     node_selector: Annotated[Labels | None, WHILE_SUSPENDED] = None
     """Labels a node must have."""
     tolerations: Annotated[list[CoreObject] | None, Field(max_length=32), WHILE_SUSPENDED] = None
-    """Taints the pods put up with: https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/"""
+    """Taints that the pods tolerate: https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/"""
     affinity: Annotated[CoreObject | None, WHILE_SUSPENDED] = None
     """Nodes and neighbours the pods seek or avoid: https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/"""
     priority_class_name: Annotated[Annotated[str, Text(253, "a PriorityClass")] | None, WHILE_SUSPENDED] = None

@@ -85,7 +85,7 @@ class InferenceSpec(RoleSpec):
     accelerator: Annotated[Accelerator, WHILE_SUSPENDED] = Field(default_factory=Accelerator)
     """The device that each server of its own computes on; one in the learner uses the learner's."""
     max_batch_size: Annotated[int, Integer(1, 65_536), WHILE_SUSPENDED] = 64
-    """Observations computed together at most."""
+    """Largest number of observations in a batch."""
     max_wait_milliseconds: Annotated[int, Integer(0, 10_000), WHILE_SUSPENDED] = 2
     """Longest that an observation waits for others before it is computed."""
     timeout_seconds: Annotated[int, Integer(1, 3600), WHILE_SUSPENDED] = 30

@@ -30,7 +30,7 @@ class Condition(StatusModel):
     reason: Word = ""
     """Why, in one word that a script may compare."""
     message: Message = ""
-    """Why it is so, in words for people."""
+    """Why it is so, for people."""
     observed_generation: Count = 0
     """The generation of the spec that this is about."""
     last_transition_time: Timestamp
@@ -124,7 +124,7 @@ class ScalingCalculation(StatusModel):
     most_wanted: Count | None = None
     """The most wanted within the window of scaleDown: a shrinking goes so far."""
     guard: Word = ""
-    """PolicyLag, Unschedulable or Gain; empty where no guard speaks."""
+    """PolicyLag, Unschedulable or Gain; empty where no guard limits."""
     guard_most: Count | None = None
     """The most actors that the guard allows."""
     policy_least: Count | None = None
@@ -146,7 +146,8 @@ class AutoscalingStatus(StatusModel):
     """Mode Internal: actors that the law would want without limits. External: actors to ask for through /scale, after the
     guards and the pause; what is asked for is obeyed within the bounds. Disabled: actors.replicas."""
     limited_by: Word = ""
-    """What keeps desiredReplicas from it (External, Disabled: from actors.replicas); the word behind ScalingLimited's reason."""
+    """What keeps desiredReplicas from it (External, Disabled: from actors.replicas); what ScalingLimited's reason follows
+    from."""
     last_scale_time: Timestamp | None = None
     """When desiredReplicas last changed."""
     last_decision: Message = ""
@@ -172,10 +173,10 @@ class ProgressStatus(StatusModel):
     estimated_seconds_remaining: Count | None = None
     """Time to go at the present rate; unset where it can't be known."""
     queue_fill_percent: Annotated[int, Integer(0, 100)] | None = None
-    """Fill of the learner's queue when this was written: 0, the learner starves; 100, the actors are blocked. Unset where
-    the learner did not say."""
+    """Fill of the learner's queue when this was written: 0, the learner starves; 100, the actors are blocked. Unset where it is
+    unknown."""
     policy_lag_updates: Count | None = None
-    """Policy lag (95th percentile) when this was written; unset where the learner did not say."""
+    """Policy lag (95th percentile) when this was written; unset where it is unknown."""
     last_update_time: Timestamp | None = None
     """When this was written."""
 
@@ -258,7 +259,7 @@ class RLJobStatus(StatusModel):
     failures: list[Failure] = Field(default_factory=list, max_length=MAX_FAILURES)
     """The last unexpected ends of members, oldest first."""
     conditions: list[Condition] = Field(default_factory=list, max_length=24)
-    """What holds and why; find them by type."""
+    """The state of the job and its reasons; find each by its type."""
     controller: Annotated[ControllerMemory, Opaque()] = Field(default_factory=ControllerMemory)
     """What the controller remembers of the job; for the controller alone."""
 
