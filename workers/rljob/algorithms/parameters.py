@@ -112,8 +112,8 @@ class UnrollParameters(LearnerParameters, Protocol):
 
 
 def check_defaults(whose: str, kind: type[ParameterSet]) -> None:
-    """Raise PluginProblem where a default of ``kind`` is none that its own type takes. A rule between several fields may ask for
-    values that only a manifest can give, so it is no matter of defaults."""
+    """Raise PluginProblem where a default of ``kind`` does not match its type. Rules between several fields are not checked: they
+    may need values that only a manifest gives."""
     try:
         kind.model_validate({}, by_alias=True, by_name=False)
     except ValidationError as error:

@@ -51,7 +51,7 @@ _REMOVABLE = f"^({'|'.join(path.replace('.', '[.]') for path in REMOVABLE)})$"
 
 
 class RLJobSpec(APIModel):
-    """What a user wants of a job; nothing but its name and this has to be written."""
+    """What a user wants of a job; only its name and this have to be written."""
 
     suspend: Annotated[Flag, ANY_TIME] = False
     """True: save a checkpoint, then remove all pods."""

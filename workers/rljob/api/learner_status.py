@@ -127,7 +127,7 @@ class CheckpointStatement(Document):
     written_unix: float | None = wire(_amount, default=None)
     """None where there is none."""
     requested_unix: float = wire(_amount, default=0.0)
-    """The newest request that it answers, as who asked wrote it."""
+    """The newest request that it answers, as it was written by the asking process."""
     interval_seconds: float | None = wire(_amount, default=None, left_out=True)
 
 

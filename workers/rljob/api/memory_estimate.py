@@ -34,7 +34,7 @@ _PROCESS_BYTES = {
 
 @dataclass(frozen=True, slots=True)
 class MemoryLine:
-    """One term of the sum: who needs it, how many bytes, and how that was computed."""
+    """One term of the sum: which process needs it, how many bytes, and how that was computed."""
 
     label: str
     size_bytes: int

@@ -45,7 +45,7 @@ class Resources(APIModel):
 class CoreEntry(APIModel):
     """An entry of a list whose type is Kubernetes' own: the field that tells the entries apart, and whatever else it holds.
 
-    The rest is kept as it is written. Who makes pods has the API server check it; the schemas of core would not fit here five
+    The rest is kept as it is written. The API server checks it when pods are made; the schemas of core would not fit here five
     times over.
     """
 

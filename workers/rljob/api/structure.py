@@ -27,8 +27,8 @@ _OF_A_PRESET: frozenset[Location] = frozenset(
         ("spec", "environment", "id"),
     )
 )
-"""What every preset has: where none is named, one sentence asks for all that is missing of it; who names one that is unknown is
-not asked for it."""
+"""What every preset has: where no preset is named, one sentence asks for all that is missing of it; with an unknown preset
+nothing of it is asked for."""
 
 
 _CALLED_HERE: Mapping[tuple[Location, str], str] = {

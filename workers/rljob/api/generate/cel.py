@@ -29,7 +29,7 @@ NOT_IN_CEL = {
     "a value in force that is written out, or removed again": "the API server compares what is written, so that it takes this "
     "for a change; rljob compares what is in force",
 }
-"""What Python and CEL see differently, and who checks it then."""
+"""What Python and CEL see differently, and which of the two checks it then."""
 
 
 def rule_validations(rule: Rule) -> Validation:

@@ -14,7 +14,7 @@ from rljob.api.yaml_dialect import in_one_line
 
 
 def with_preset(document: dict[str, Any]) -> dict[str, Any]:
-    """``document`` with the values of its preset where it says nothing itself; itself where it names none that is known.
+    """``document`` with the values of its preset for fields that it does not set; itself where it names no known preset.
 
     Mappings are laid over each other deeply; everything else, lists included, is taken whole from the manifest. Works on a
     document that has not been checked yet: what has another shape than expected is left for the check.

@@ -1,4 +1,4 @@
-"""What a preset is: a whole job to start from, in the manifest's own words."""
+"""What a preset is: a whole job to start from, written as in a manifest."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Preset:
     purpose: str
     """What it is for, in one line."""
     expected: str
-    """The score that it reaches, and who measured it."""
+    """The score that it reaches, and where that was measured."""
     time: str
     """How long that takes, and on what."""
     frames: str

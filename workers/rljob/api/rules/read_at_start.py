@@ -35,7 +35,7 @@ class _Same:
 def read_at_start(spec: RLJobSpec) -> str:
     """``<which fields>-<their values>``, of the fields that may change only while the job is suspended.
 
-    Digests whose first parts differ were made by different versions of these types, and say nothing of each other.
+    Digests whose first parts differ were made by different versions of these types, and can't be compared.
     """
     return _read_at_start(_Same(spec))
 

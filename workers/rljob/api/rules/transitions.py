@@ -99,4 +99,4 @@ TRANSITIONS: tuple[TransitionRule, ...] = (
     *(_of_place(place) for place in _PLACES if place.mutability.when is When.NEVER),
     *(_of_place(place) for place in _PLACES if place.mutability.when is When.WHILE_SUSPENDED),
 )
-"""What never changes comes first: who is told that need not be told to suspend the job for it."""
+"""Fields that never change come first: for them the advice to suspend the job would be of no use."""
