@@ -115,7 +115,9 @@ def test_last_lines_of_all_of_a_role_and_of_a_member(running: tuple[User, Kubele
 def test_following_shows_what_comes(running: tuple[User, KubeletServer]) -> None:
     user, server = running
     words = ["logs", "-n", user.namespace, "--kubeconfig", str(user.kubeconfig), "pong", "learner", "-f", "--tail", "1"]
-    command = [sys.executable, "-c", "from rljob_operator.__main__ import main; main()", *words]
+    # Tests that were started in the background ignore Ctrl-C, and so would what they start.
+    heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    command = [sys.executable, "-c", f"{heard}; from rljob_operator.__main__ import main; main()", *words]
     following = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         assert following.stdout is not None
