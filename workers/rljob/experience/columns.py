@@ -64,6 +64,7 @@ class Column:
         shape: of a row.
         low, high: the smallest and the largest value that is allowed; of floats every finite number unless they are given.
         source: what a builder records, [N, *shape] or one number for all streams. None for what it computes.
+        limits: the smallest and the largest value; None where every value of the type is allowed. NaN lies in no limits.
     """
 
     name: str
@@ -75,6 +76,10 @@ class Column:
     low: float | None = None
     high: float | None = None
     source: Callable[[Decision, StepResult], Any] | None = field(default=None, compare=False)
+    limits: tuple[float, float] | None = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "limits", _limits(self))
 
     def extent(self, steps: int) -> tuple[int, ...]:
         """The shape of this column in a segment of ``steps``."""
@@ -82,15 +87,14 @@ class Column:
             return self.shape
         return (steps + (self.rows is Rows.OBSERVATIONS), *self.shape)
 
-    @property
-    def limits(self) -> tuple[float, float] | None:
-        """The smallest and the largest value; None where every value of the type is allowed. NaN lies in no limits."""
-        if self.dtype.kind == "f":
-            largest = float(np.finfo(self.dtype).max)
-            return -largest if self.low is None else self.low, largest if self.high is None else self.high
-        if self.low is None and self.high is None:
-            return None
-        return -np.inf if self.low is None else self.low, np.inf if self.high is None else self.high
+
+def _limits(column: Column) -> tuple[float, float] | None:
+    if column.dtype.kind == "f":
+        largest = float(np.finfo(column.dtype).max)
+        return -largest if column.low is None else column.low, largest if column.high is None else column.high
+    if column.low is None and column.high is None:
+        return None
+    return -np.inf if column.low is None else column.low, np.inf if column.high is None else column.high
 
 
 def _column(name: str, wire: str, dtype: str, *args: Any, **options: Any) -> Column:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rljob import wire
-from rljob.experience.columns import Column, Role
+from rljob.experience.columns import Column, Role, Rows
 from rljob.experience.layout import SegmentLayout
 
 Array = NDArray[Any]
@@ -78,9 +78,11 @@ class Segment:
     def from_parts(cls, fields: Mapping[str, Any], columns: Mapping[str, Array], layout: SegmentLayout) -> Segment:
         """A segment of what a message has; raises as ``from_message`` does."""
         try:
-            found = {column.name: columns[column.wire] for column in layout.columns}
+            found = {"frames": columns["frames"]}
+            for column in layout.columns:
+                found[column.name] = columns[column.wire]
             origin = {attribute: fields[field] for attribute, field in _ORIGIN}
-            segment = cls(layout=layout, columns={"frames": columns["frames"], **found}, **origin)
+            segment = cls(layout=layout, columns=found, **origin)
         except KeyError as missing:
             raise InvalidSegment(f"{layout.kind} lacks {missing.args[0]!r}") from None
         segment.check()
@@ -102,11 +104,12 @@ class Segment:
             )
         if not layout.stack <= len(frames) <= layout.max_frames:
             raise InvalidSegment(f"{len(frames)} frames, the layout allows {layout.stack} to {layout.max_frames}")
+        rows = {Rows.STEPS: (self.steps,), Rows.OBSERVATIONS: (self.steps + 1,), Rows.SEGMENT: ()}
         for column in layout.columns:
-            self._check(column)
+            self._check(column, rows[column.rows] + column.shape)
 
-    def _check(self, column: Column) -> None:
-        array, expected = self.columns[column.name], column.extent(self.steps)
+    def _check(self, column: Column, expected: tuple[int, ...]) -> None:
+        array = self.columns[column.name]
         if array.dtype != column.dtype or array.shape != expected:
             raise InvalidSegment(
                 f"column {column.wire} is {array.dtype}{list(array.shape)}, expected {column.dtype}{list(expected)}"
