@@ -53,6 +53,22 @@ class FilesAndTests(LoadScopeScheduling):
             return "tests/e2e"
         return nodeid if file.startswith("tests/integration/") and file not in self.TOGETHER else file
 
+    def schedule(self) -> None:
+        """A process begins a test once it knows the next one, so one that takes the place of another is given two units, too."""
+        super().schedule()
+        for node in self.nodes if self.collection else ():
+            self._reschedule(node)
+
+    def remove_node(self, node: Any) -> str | None:
+        """A test that ended its process has failed and is not given to another process, which it would end, too."""
+        units = self.assigned_work[node].values()
+        running = next((test for unit in units for test, completed in unit.items() if not completed), None)
+        for unit in units:
+            if running in unit:
+                unit[running] = True
+        super().remove_node(node)
+        return running
+
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FilesAndTests:
