@@ -244,7 +244,7 @@ def _example(
     """The tensors of an example: ``arrays``, random bytes for observations, and the steps that schedules go by."""
     generator = torch.Generator().manual_seed(seed)
     tensors = {name: torch.from_numpy(array) for name, array in arrays.items() if name != "policy_version"}
-    for column in layout.in_batches(Role.STACK):
+    for column in layout.with_role(Role.STACK):
         stacks = tensors[column.name]
         tensors[column.name] = torch.randint(0, 255, stacks.shape, generator=generator).to(stacks.dtype)
     return {name: tensor.to(device) for name, tensor in (tensors | {"steps": torch.zeros(())}).items()}

@@ -80,7 +80,7 @@ class SegmentLayout:
         versions = tuple(column.wire for column in self.columns if column.role is Role.VERSION)
         return ("frames", *versions) if self.frame_dtype.kind in "ub" else versions
 
-    def in_batches(self, role: Role) -> tuple[Column, ...]:
+    def with_role(self, role: Role) -> tuple[Column, ...]:
         """The columns of this role."""
         return tuple(column for column in self.columns if column.role is role)
 

@@ -99,10 +99,10 @@ class SegmentRing(Slots):
             self._frames: Array = np.zeros((capacity * layout.max_frames, elements), layout.frame_dtype)
         # Rows of the frames, not positions inside a segment: one lookup per transition less in every gather.
         self._newest: dict[str, Array] = {
-            column.name: np.zeros(steps, np.intp) for column in layout.in_batches(Role.STACK)
+            column.name: np.zeros(steps, np.intp) for column in layout.with_role(Role.STACK)
         }
         self._columns: dict[str, Array] = {
-            column.name: np.zeros((steps, *column.shape), column.dtype) for column in layout.in_batches(Role.LEARNED)
+            column.name: np.zeros((steps, *column.shape), column.dtype) for column in layout.with_role(Role.LEARNED)
         }
         self._version: Array = np.zeros(capacity, np.int64)
         self._window: Array = np.arange(1 - layout.stack, 1, dtype=np.intp)

@@ -107,7 +107,7 @@ class MirrorStaging:
         self._mirror, self._batch_size = mirror, batch_size
         arrays = transition_arrays(mirror.layout, batch_size, rows=True) | {"weight": np.ones(batch_size, np.float32)}
         tensors, self._arrays = on_host(arrays, mirror.device)
-        self._newest = {column.name: tensors.pop(column.name) for column in mirror.layout.in_batches(Role.STACK)}
+        self._newest = {column.name: tensors.pop(column.name) for column in mirror.layout.with_role(Role.STACK)}
         self._stacks: dict[str, Tensor] = {}
         self.tensors = tensors
         self.copied: Any = None
