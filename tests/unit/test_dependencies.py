@@ -32,9 +32,10 @@ def test_each_has_a_lower_bound_and_a_pin_within_it() -> None:
         assert wanted.specifier.contains(pin.version), wanted
 
 
-def test_the_tests_bring_the_roles_and_what_buckets_gpus_and_videos_need() -> None:
+def test_the_tests_bring_the_roles_and_what_buckets_gpus_videos_and_environments_of_gymnasium_need() -> None:
     assert any(
-        wanted.name == "rljob" and wanted.extras == {"worker", "s3", "gpu", "video"} for wanted in EXTRAS["test"]
+        wanted.name == "rljob" and wanted.extras == {"worker", "s3", "gpu", "video", "mujoco", "box2d"}
+        for wanted in EXTRAS["test"]
     )
 
 
@@ -42,7 +43,7 @@ def test_the_tests_bring_the_roles_and_what_buckets_gpus_and_videos_need() -> No
 def test_the_command_line_and_the_roles_load_with_the_data_plane_alone() -> None:
     """With what the other extras install out of reach, everything under both packages is still imported, videos apart."""
     absent = ["imageio", "imageio_ffmpeg", "obstore", "cel", "hypothesis", "jsonschema", "mypy", "packaging", "pytest"]
-    absent += ["pynvml", "trustme"]
+    absent += ["pynvml", "trustme", "mujoco", "Box2D", "pygame"]
     code = f"""
 import importlib, pkgutil, sys
 sys.modules.update(dict.fromkeys({absent!r}))

@@ -37,6 +37,7 @@ def short(*, actions: tuple[int, ...] = (), **atari: Any) -> dict[str, Any]:
         ("tests.support.toys:vector", "Native", {"kwargs": {"mode": "Disabled"}, "actions": (1, 2)}, 40),
         ("tests.support.toys:vector_only", "Auto", {}, 40),
         ("MountainCar-v0", "Auto", {}, 0),
+        ("LunarLander-v3", "Async", {}, 2),
     ],
 )
 def test_every_backend_conforms(environment_id: str, backend: str, settings: dict[str, Any], ends: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,20 @@ def test_a_missing_rom_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("ALE_ROMS_DIR", str(tmp_path))
     with pytest.raises(EnvironmentProblem, match=r"pip install --force-reinstall ale-py.*unset ALE_ROMS_DIR"):
         describe_environment("ALE/Pong-v5", EnvironmentParameters())
+
+
+@pytest.mark.parametrize(
+    ("environment_id", "module", "extra"),
+    [("LunarLander-v3", "Box2D", "box2d"), ("HalfCheetah-v5", "mujoco", "mujoco"), ("CarRacing-v3", "pygame", "video")],
+)
+def test_a_package_that_an_environment_of_gymnasium_needs_is_named_with_our_extra(
+    environment_id: str, module: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in sys.modules if name.startswith(("gymnasium.envs.box2d.", "gymnasium.envs.mujoco."))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, module, None)  # an import of it then fails
+    with pytest.raises(EnvironmentProblem, match=rf"which this install lacks: pip install 'rljob\[{extra}\]'$"):
+        describe_environment(environment_id, EnvironmentParameters())
 
 
 def test_a_vector_only_factory_cannot_be_scored() -> None:

@@ -11,8 +11,8 @@ from rljob.envs import wrappers
 from rljob.envs.base import EnvironmentProblem
 from rljob.envs.received import Received
 from rljob.envs.spaces import frame_format
-from rljob.envs.target import AtariGame, RegisteredEnvironment, Target, UserFactory, named_authors
-from rljob.loading import PLUGIN_FAILURES, short, shown, told
+from rljob.envs.target import AtariGame, RegisteredEnvironment, Target, UserFactory, named_authors, what_it_lacks
+from rljob.loading import PLUGIN_FAILURES, short, shown
 
 if TYPE_CHECKING:
     from rljob.api import EnvironmentParameters
@@ -109,4 +109,4 @@ def _returned(came: object) -> str:
 
 
 def _cannot_make(environment_id: str, error: BaseException) -> EnvironmentProblem:
-    return EnvironmentProblem(f"environment {short(environment_id)!r} cannot be made: {told(error)}")
+    return EnvironmentProblem(f"environment {short(environment_id)!r} cannot be made: {what_it_lacks(error)}")

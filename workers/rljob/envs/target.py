@@ -15,7 +15,7 @@ import gymnasium
 from ale_py import roms
 
 from rljob.envs.base import EnvironmentProblem, UnknownEnvironment
-from rljob.loading import PluginProblem, by_a_user, imported, loaded, short
+from rljob.loading import PluginProblem, by_a_user, imported, loaded, short, told
 
 if TYPE_CHECKING:
     from rljob.api import EnvironmentParameters
@@ -34,6 +34,9 @@ _DECIDED_ELSEWHERE = {
     "obs_type": "atari.frameSize (observations are always grayscale)",
     "continuous": "actions (only discrete actions are supported)",
 }
+
+# What environments of Gymnasium's own may lack, as its messages begin, and the extra of ours that brings it.
+_EXTRAS: Final = {"MuJoCo": "mujoco", "Box2D": "box2d", "pygame": "video"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +120,14 @@ def resolve(environment_id: str, parameters: EnvironmentParameters) -> Target:
     found = RegisteredEnvironment(environment_id, kwargs, has_vector_class, made_as, spec.entry_point)
     named_authors(found)
     return found
+
+
+def what_it_lacks(error: BaseException) -> str:
+    """An error of making or drawing an environment, in one line; of a package that Gymnasium's own need with our extra for it."""
+    lacks = str(error).partition(" ")[0] if isinstance(error, gymnasium.error.DependencyNotInstalled) else ""
+    if lacks not in _EXTRAS:
+        return told(error)
+    return f"it needs {lacks}, which this install lacks: pip install 'rljob[{_EXTRAS[lacks]}]'"
 
 
 def _imported(environment_id: str, place: str) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rljob.envs import EnvironmentProblem, make_single_environment
+from rljob.envs.target import what_it_lacks
 from rljob.evaluation.score import JudgedPolicy, Score, score
 from rljob.loading import short
 
@@ -65,9 +66,8 @@ def _picture(env: gymnasium.Env[Any, Any], environment_id: str) -> NDArray[np.ui
     try:
         screen = env.render()
     except (gymnasium.error.DependencyNotInstalled, NotImplementedError) as error:
-        raise EnvironmentProblem(
-            f"environment {short(environment_id)!r} cannot be drawn: {error or 'no render()'}"
-        ) from error
+        why = what_it_lacks(error) if str(error) else "no render()"
+        raise EnvironmentProblem(f"environment {short(environment_id)!r} cannot be drawn: {why}") from error
     if not isinstance(screen, np.ndarray):
         raise EnvironmentProblem(f"environment {short(environment_id)!r} draws nothing with render_mode 'rgb_array'")
     factor = -(-_SMALLEST_HEIGHT // screen.shape[0]) if screen.shape[0] < _SMALLEST_HEIGHT else 1
