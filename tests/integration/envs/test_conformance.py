@@ -33,6 +33,12 @@ def short(*, actions: tuple[int, ...] = (), **atari: Any) -> dict[str, Any]:
         ("tests.support.toys:Pictures", "Async", {}, 40),
         ("tests.support.registered:Countdown-v0", "Sync", {"kwargs": {"length": 4}}, 40),
         ("tests.support.registered:Countdown-v0", "Async", {"kwargs": {"length": 4}}, 40),
+        (
+            "OnRequest-v0",
+            "Async",
+            {"register_functions": ["tests.support.registering:on_request"], "kwargs": {"length": 4}},
+            40,
+        ),
         ("tests.support.toys:vector", "Auto", {}, 40),
         ("tests.support.toys:vector", "Native", {"kwargs": {"mode": "Disabled"}, "actions": (1, 2)}, 40),
         ("tests.support.toys:vector_only", "Auto", {}, 40),

@@ -121,6 +121,7 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
     ([f"{ENVIRONMENT}.actions=0,2"], f"{ENVIRONMENT}.actions", ["'0,2'", "a list, such as [a, b]"]),
     ([f"{ENVIRONMENT}.actions=[1024]"], f"{ENVIRONMENT}.actions[0]", ["integer from 0 to 1,023"]),
     ([f"{ENVIRONMENT}.actions=[up]"], f"{ENVIRONMENT}.actions[0]", ["'up'", "integer from 0"]),
+    ([f"{ENVIRONMENT}.register=[minigrid]"], f"{ENVIRONMENT}.register[0]", ["'minigrid'", '"module:function"']),
     ([f"{ENVIRONMENT}.rewardClipping=true"], f"{ENVIRONMENT}.rewardClipping", ["Auto, Enabled, Disabled"]),
     ([f"{ENVIRONMENT}.atari.fireReset='true'"], f"{ENVIRONMENT}.atari.fireReset", ["true or false"]),
     ([f"{ENVIRONMENT}.parameters={{frameSize: 42}}"], f"{ENVIRONMENT}.parameters", ["unknown field"]),

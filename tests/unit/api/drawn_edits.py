@@ -102,6 +102,7 @@ SETTINGS: dict[str, tuple[Any, ...]] = {
     "environment.id": ("CartPole-v1", "ale_py:ALE/Pong-v5", "a b", "", 5, "m:f\n", None),
     "environment.actions": ([], [0, 1], [0, 0], [1024], ["0"], "0,1", None),
     "environment.kwargs": ({}, {"a": {"b": [1, None]}}, [], "{}", None),
+    "environment.register": ([], ["m:f"], ["a"], "m:f", [None], None),
     "environment.atari.fullActionSpace": (True, False),
     "unknown": (1, None),
     **{f"algorithm.{block}.wings": (1, None) for block in BLOCKS.values()},
@@ -109,7 +110,7 @@ SETTINGS: dict[str, tuple[Any, ...]] = {
         f"{section}.{field.alias or name}": NUMBERS_AND_MORE
         for section, model in PARAMETERS.items()
         for name, field in model.model_fields.items()
-        if name not in ("unroll_queue", "kwargs", "actions")
+        if name not in ("unroll_queue", "kwargs", "register_functions", "actions")
     },
 }  # fmt: skip
 SETTING = st.sampled_from([(path, value) for path, values in SETTINGS.items() for value in values])

@@ -24,7 +24,7 @@ FIELDS = places(RLJobSpec, whole_sections=False)
 VALUES: tuple[Any, ...] = (
     True, False, 2, 3, 7, 42, 64, 5000, 6000, 0.25, 0.5, "0.25", "other", "more", "example.com/other", "example.com/more",
     "s3://bucket/other", "s3://bucket/more", "https://s3", "https://s4", "redis://a", "redis://b", "2Gi", "1Gi",
-    "CartPole-v1", "CartPole-v0", "my_pkg:make", "my_pkg:other",
+    "CartPole-v1", "CartPole-v0", "my_pkg:make", "my_pkg:other", ["my_pkg:make"], ["my_pkg:other"],
     {"some": "thing"}, {"some": "other"}, {"cpu": "3"}, {"cpu": "4"}, [{"name": "other"}], [{"name": "more"}],
     ["Learner"], ["Replay"], ["evaluator"], ["learner"], [3], [4], [{"key": "spot"}], [{"key": "gpu"}],
     [{"name": "a", "mountPath": "/a"}], [{"name": "b", "mountPath": "/a"}],

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from rljob.api.parameters import ParameterSet
-from rljob.api.types import Flag, Integer, JSONObject, Real, Text
+from rljob.api.types import FACTORY_PATTERN, Flag, Integer, JSONObject, Real, Text
 
 
 class AtariParameters(ParameterSet):
@@ -37,6 +37,11 @@ class EnvironmentParameters(ParameterSet):
 
     kwargs: Annotated[dict[str, Any], JSONObject()] = Field(default_factory=dict)
     """Further keyword arguments of gymnasium.make or of the user's factory."""
+    register_functions: list[
+        Annotated[str, Text(253, '"module:function" or "file.py:function"', f"^{FACTORY_PATTERN}$")]
+    ] = Field(default_factory=list, max_length=32, alias="register")
+    """Functions that register the id with Gymnasium, for packages that do so only when they are asked: each is called without
+    arguments, once in every process that makes the environment."""
     backend: Literal["Auto", "Native", "Async", "Sync"] = "Auto"
     """How the environments of an actor are stepped. Native: the environment's own vector code. Async: one process an environment.
     Sync: one after the other. Auto: the first that works."""

@@ -173,6 +173,7 @@ def _fill(node: dict[str, Any], skeleton: Mapping[str, Any]) -> None:
 
 _PLACES = (
     ("environment", "id"),
+    ("environment", "register"),
     ("algorithm", "custom", "factory"),
     ("algorithm", "custom", "parameters", "network"),
     ("algorithm", "apeXDQN", "network"),
@@ -201,6 +202,8 @@ def _replaced(node: Any, place: tuple[str, ...], folder: Path) -> Any:
 
 
 def _whole(value: Any, folder: Path) -> Any:
+    if isinstance(value, list):
+        return [_whole(each, folder) for each in value]
     path, _, factory = value.rpartition(":") if isinstance(value, str) else ("", "", "")
     if not path.endswith(".py") or not (folder / path).is_file():
         return value

@@ -52,7 +52,10 @@ def describe_environment_apart(
 ) -> EnvironmentSpec:
     """`describe_environment`, and where it shall be ``tried`` `try_environment`, `apart`. Raises EnvironmentProblem."""
     return apart(
-        environment_id, functools.partial(_described, environment_id, parameters, tried), slow_seconds=slow_seconds
+        environment_id,
+        functools.partial(_described, environment_id, parameters, tried),
+        own=bool(parameters.register_functions),
+        slow_seconds=slow_seconds,
     )
 
 

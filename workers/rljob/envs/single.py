@@ -11,7 +11,15 @@ from rljob.envs import wrappers
 from rljob.envs.base import EnvironmentProblem
 from rljob.envs.received import Received
 from rljob.envs.spaces import frame_format
-from rljob.envs.target import AtariGame, RegisteredEnvironment, Target, UserFactory, named_authors, what_it_lacks
+from rljob.envs.target import (
+    AtariGame,
+    RegisteredEnvironment,
+    Target,
+    UserFactory,
+    named_authors,
+    register,
+    what_it_lacks,
+)
 from rljob.loading import PLUGIN_FAILURES, short, shown
 
 if TYPE_CHECKING:
@@ -27,7 +35,8 @@ def build(target: Target, parameters: EnvironmentParameters, index: int = 0, *, 
     """
     if isinstance(target, AtariGame):
         return _atari(target, parameters, render_mode)
-    named_authors(target)  # this may be another process than the one in which it was resolved
+    register(parameters)  # this may be another process than the one in which it was resolved
+    named_authors(target)
     env = as_written(target, render_mode=render_mode)
     frame = frame_format(target.id, env.observation_space)
     env = Received(env, frame, target.id, index)

@@ -78,10 +78,12 @@ def fingerprint(environment_id: str, parameters: EnvironmentParameters, *, rewar
 
     ``reward_clipping``: what the parameter comes to for this environment; whether it was given or follows makes no difference.
     """
+    # What was added to the parameters later counts where it is given alone, so that earlier experience keeps its fingerprint.
+    later = {"register_functions"} - parameters.model_dump(exclude_defaults=True).keys()
     described = {
         "id": environment_id,
         "parameters": {
-            **parameters.model_dump(exclude=_NOT_PART_OF_THE_ENVIRONMENT),
+            **parameters.model_dump(exclude=_NOT_PART_OF_THE_ENVIRONMENT | later),
             "reward_clipping": reward_clipping,
         },
         "packages": {name: _version(name) for name in _PACKAGES},

@@ -15,7 +15,7 @@ import gymnasium
 from ale_py import roms
 
 from rljob.envs.base import EnvironmentProblem, UnknownEnvironment
-from rljob.loading import PluginProblem, by_a_user, imported, loaded, short, told
+from rljob.loading import PLUGIN_FAILURES, PluginProblem, by_a_user, imported, loaded, short, told
 
 if TYPE_CHECKING:
     from rljob.api import EnvironmentParameters
@@ -74,6 +74,9 @@ class UserFactory:
     on_device: bool = False
 
 
+_called: set[str] = set()
+"""Functions that were asked to register their environments in this process."""
+
 Target = AtariGame | RegisteredEnvironment | UserFactory
 
 
@@ -94,12 +97,28 @@ def named_authors(target: Target) -> None:
         by_a_user(entry.partition(":")[0] if isinstance(entry, str) else getattr(entry, "__module__", None) or "")
 
 
+def register(parameters: EnvironmentParameters) -> None:
+    """Call the functions of ``environment.register`` that were not called in this process yet. Raises EnvironmentProblem."""
+    for function in parameters.register_functions:
+        if function in _called:
+            continue
+        try:
+            loaded(function)()
+        except PluginProblem as problem:
+            raise EnvironmentProblem(f"environment.register: {short(function)!r}: {problem}") from problem
+        except PLUGIN_FAILURES as error:
+            raise EnvironmentProblem(f"environment.register: {short(function)!r} failed: {told(error)}") from error
+        _called.add(function)
+
+
 def resolve(environment_id: str, parameters: EnvironmentParameters) -> Target:
-    """Find what ``environment_id`` names. Raises EnvironmentProblem with the nearest names if nothing has that name.
+    """Find what ``environment_id`` names. Raises EnvironmentProblem with the nearest names if nothing has that name,
+    and where a function of ``environment.register`` fails.
 
     "module:name" (or "file.py:name") is a factory when ``name`` is a plain identifier. "module:Name-v0" is an id, as Gymnasium
     has it: the module, or file, is imported, and registers it.
     """
+    register(parameters)
     kwargs = copy.deepcopy(parameters.kwargs)  # a factory may change what it is given
     place, colon, name = environment_id.rpartition(":")
     if colon and name.isidentifier():
