@@ -1,7 +1,8 @@
-"""An environment that Gymnasium knows once this module was imported."""
+"""An environment that Gymnasium knows, with and without a version, once this module was imported."""
 
 from __future__ import annotations
 
 import gymnasium
 
-gymnasium.register("Countdown-v0", "tests.support.toys:Countdown", max_episode_steps=50)
+for name in ("Countdown-v0", "Unversioned"):
+    gymnasium.register(name, "tests.support.toys:Countdown", max_episode_steps=50)

@@ -55,7 +55,8 @@ def loaded(name: str) -> Callable[..., Any]:
         callables = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
         near = difflib.get_close_matches(path, callables, n=3, cutoff=0.5)
         advice = f"; did you mean {' or '.join(near)}?" if near else ""
-        raise PluginProblem(f"{place!r} has no callable {path!r}{advice}")
+        instead = "" if found is None else f": it is {shown(found)}"
+        raise PluginProblem(f"{place!r} has no callable {path!r}{instead}{advice}")
     return found  # type: ignore[no-any-return]
 
 

@@ -42,6 +42,7 @@ def short(*, actions: tuple[int, ...] = (), **atari: Any) -> dict[str, Any]:
         ("tests.support.toys:vector", "Auto", {}, 40),
         ("tests.support.toys:vector", "Native", {"kwargs": {"mode": "Disabled"}, "actions": (1, 2)}, 40),
         ("tests.support.toys:vector_only", "Auto", {}, 40),
+        ("gymnasium.envs.classic_control:CartPoleEnv", "Async", {"kwargs": {"sutton_barto_reward": True}}, 20),
         ("MountainCar-v0", "Auto", {}, 0),
         ("LunarLander-v3", "Async", {}, 2),
     ],

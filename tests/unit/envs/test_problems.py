@@ -29,6 +29,9 @@ from rljob.envs.spaces import checked_actions
         ("tests.support.toys:countdown", {"kwargs": {"bad": "continuous"}}, "actions of Box; only Discrete"),
         ("FrozenLake-v1", {}, "observations of Discrete; only Box"),
         ("Pendulum-v1", {}, "actions of Box; only Discrete"),
+        ("gymnasium.envs.classic_control:CartPoleEnv", {"kwargs": {"suton": 1}}, "no argument 'suton'"),
+        ("gymnasium.envs.classic_control:cartpole", {}, "has no callable 'cartpole': it is a module"),
+        ("tests.support.registering:OnRequest-v9", {}, "where a function of tests.support.registering registers it"),
         ("ALE/Pong-v5", {"actions": (0, 9)}, "actions [9] do not exist; it has 6"),
         ("ALE/Pong-v5", {"kwargs": {"frameskip": 2}}, "set the parameter atari.frameSkip"),
     ],
@@ -109,6 +112,24 @@ def test_what_a_factory_gives_instead_is_named(tmp_path: Path, body: str, said: 
     file.write_text(f"import gymnasium\n\n\ndef make():\n{body}")
     with pytest.raises(EnvironmentProblem, match=said):
         describe_environment(f"{file}:make", EnvironmentParameters())
+
+
+def test_an_installed_package_that_may_register_an_id_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, needs in (("gym-mazes", "gymnasium>=1.0"), ("other", 'gymnasium; extra == "games"')):
+        package = name.replace("-", "_")
+        metadata = tmp_path / f"{package}-1.0.dist-info"
+        metadata.mkdir()
+        (metadata / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\nRequires-Dist: {needs}\n"
+        )
+        (metadata / "top_level.txt").write_text(f"{package}\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(EnvironmentProblem) as caught:
+        describe_environment("Mazes/Small-v2", EnvironmentParameters())
+    assert str(caught.value).endswith(
+        "(one that a package registers is named with it, gym_mazes:Mazes/Small-v2, or by its function in "
+        "environment.register; installed are gym_mazes)"
+    )
 
 
 def test_a_file_without_its_function_is_told_how_it_is_named() -> None:

@@ -26,6 +26,8 @@ from rljob.envs.meter import AtariCounters, EpisodeMeter
         ),
         ("CartPole-v1", {}, (4,), "float32", 1, 2, 1),
         ("tests.support.toys:countdown", {}, (2,), "float32", 1, 3, 1),  # float64 is cast
+        ("tests.support.registered:Unversioned", {}, (2,), "float32", 1, 3, 1),  # an id without a version
+        ("gymnasium.envs.classic_control:CartPoleEnv", {}, (4,), "float32", 1, 2, 1),
         ("tests.support.toys:Pictures", {"frame_stack": 3}, (6, 5), "uint8", 3, 3, 1),
         ("tests.support.toys:Pictures", {"frame_stack": 1, "actions": (2,)}, (6, 5), "uint8", 1, 1, 1),
         ("tests.support.toys:vector_only", {"actions": (2, 0)}, (2,), "float32", 1, 2, 1),

@@ -82,7 +82,7 @@ class EnvironmentSource(EnvironmentParameters):
         ),
     ]
     """Unless a preset names it: a Gymnasium id, or ``module:factory`` or ``file.py:factory``, where factory(**kwargs) returns a
-    gymnasium.Env."""
+    gymnasium.Env, as such a class itself does."""
 
     @property
     def parameters(self) -> EnvironmentParameters:

@@ -8,6 +8,8 @@ import inspect
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib.metadata import distributions, packages_distributions
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 import ale_py
@@ -34,6 +36,8 @@ _DECIDED_ELSEWHERE = {
     "obs_type": "atari.frameSize (observations are always grayscale)",
     "continuous": "actions (only discrete actions are supported)",
 }
+
+_NEEDS_GYMNASIUM: Final = re.compile("gymnasium\\b(?!.*extra *==)", re.IGNORECASE)
 
 # What environments of Gymnasium's own may lack, as its messages begin, and the extra of ours that brings it.
 _EXTRAS: Final = {"MuJoCo": "mujoco", "Box2D": "box2d", "pygame": "video"}
@@ -115,15 +119,16 @@ def resolve(environment_id: str, parameters: EnvironmentParameters) -> Target:
     """Find what ``environment_id`` names. Raises EnvironmentProblem with the nearest names if nothing has that name,
     and where a function of ``environment.register`` fails.
 
-    "module:name" (or "file.py:name") is a factory when ``name`` is a plain identifier. "module:Name-v0" is an id, as Gymnasium
-    has it: the module, or file, is imported, and registers it.
+    "module:name" (or "file.py:name") is a factory, a function or a class, when ``name`` is a plain identifier that the module
+    has. Else it is an id, as Gymnasium has it: the module, or file, is imported, and registers it ("module:Name-v0").
     """
     register(parameters)
     kwargs = copy.deepcopy(parameters.kwargs)  # a factory may change what it is given
     place, colon, name = environment_id.rpartition(":")
-    if colon and name.isidentifier():
+    module = _imported(environment_id, place) if colon else None
+    if name.isidentifier() and module and (hasattr(module, name) or name not in gymnasium.registry):
         return _factory(environment_id, kwargs)
-    made_as = f"{_imported(environment_id, place)}:{name}" if colon else name
+    made_as = f"{module.__name__}:{name}" if module else name
     try:
         spec = gymnasium.spec(name)
     except gymnasium.error.Error as error:
@@ -149,10 +154,10 @@ def what_it_lacks(error: BaseException) -> str:
     return f"it needs {lacks}, which this install lacks: pip install 'rljob[{_EXTRAS[lacks]}]'"
 
 
-def _imported(environment_id: str, place: str) -> str:
-    """The name of the module that registers an environment, which other processes import by it."""
+def _imported(environment_id: str, place: str) -> ModuleType:
+    """The module that registers an environment, or makes it."""
     try:
-        return imported(place).__name__
+        return imported(place)
     except PluginProblem as problem:
         raise EnvironmentProblem(f"environment {short(environment_id)!r}: {problem}") from problem
 
@@ -171,10 +176,24 @@ def _unknown(environment_id: str, error: Exception) -> str:
         advice = f"; a file is named with its function, {environment_id}:make"
     elif near:
         advice = f"; did you mean {' or '.join(short(f'{place}{colon}{name}') for name in near)}?"
-    if not colon and not environment_id.endswith(".py"):
-        advice += f" (one that a package registers is named with it, package:{environment_id})"
+    if colon:
+        advice += f" (where a function of {short(place)} registers it, name that in environment.register)"
+    elif not environment_id.endswith(".py"):
+        packages = _packages_with_environments(wanted)
+        here = f"; installed are {', '.join(packages)}" if packages else ""
+        place = packages[0] if packages else "package"
+        named = f"{place}:{wanted}, or by its function in environment.register"
+        advice += f" (one that a package registers is named with it, {named}{here})"
     reason = str(error).splitlines()[0].partition(" Did you mean")[0].rstrip(".")
     return f"environment {short(environment_id)!r} is not known: {reason}{advice}"
+
+
+def _packages_with_environments(wanted: str) -> list[str]:
+    """Modules of installed packages that need Gymnasium, up to three, the likest to the id's first word in front."""
+    owners = {each.name for each in distributions() if any(map(_NEEDS_GYMNASIUM.match, each.requires or ()))}
+    modules = [module for module, packages in packages_distributions().items() if owners.intersection(packages)]
+    word = re.split("[-/_]", wanted.lower())[0]
+    return sorted(modules, key=lambda each: -difflib.SequenceMatcher(None, word, each.lower()).ratio())[:3]
 
 
 def _checked_rom(environment_id: str, rom: str) -> str:
