@@ -29,7 +29,7 @@ def check(job: RLJob, *, new: bool = False) -> EnvironmentSpec:
     Raises EnvironmentProblem (from the environment room), NetworkProblem, PluginProblem, ManifestError, CheckpointProblem,
     StorageProblem or PreflightProblem.
     """
-    own = has_own_parts(job) or bool(job.spec.environment.register_functions)
+    own = has_own_parts(job) or job.spec.environment.runs_foreign_code
     spec, estimate = apart(job.spec.environment.id, partial(_looked_at, job, new), own=own)
     available = available_memory_bytes()
     if estimate.total_bytes > available:

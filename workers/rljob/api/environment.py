@@ -42,9 +42,10 @@ class EnvironmentParameters(ParameterSet):
     ] = Field(default_factory=list, max_length=32, alias="register")
     """Functions that register the id with Gymnasium, for packages that do so only when they are asked: each is called without
     arguments, once in every process that makes the environment."""
-    backend: Literal["Auto", "Native", "Async", "Sync"] = "Auto"
+    backend: Literal["Auto", "Native", "Async", "Sync", "EnvPool"] = "Auto"
     """How the environments of an actor are stepped. Native: the environment's own vector code. Async: one process an environment.
-    Sync: one after the other. Auto: the first that works."""
+    Sync: one after the other. Auto: the first of these that works. EnvPool: the id is looked up in EnvPool, not in Gymnasium, and
+    played, judged and drawn there, with its own preprocessing, whose settings are kwargs."""
     max_failures_per_10000_steps: Annotated[int, Integer(0, 10_000)] = 10
     """How often the environments of an actor (or of the evaluator) may raise or lose their process within 10,000 of their steps.
     Each time the environment is made anew and its episode dropped; once more, and the process ends with the reason. 0:
@@ -68,6 +69,11 @@ class EnvironmentParameters(ParameterSet):
 
     atari: AtariParameters = Field(default_factory=AtariParameters)
     """Parameters of Atari games alone."""
+
+    @property
+    def runs_foreign_code(self) -> bool:
+        """Whether code of others than Gymnasium and ALE runs, whatever the id."""
+        return bool(self.register_functions) or self.backend == "EnvPool"
 
 
 class EnvironmentSource(EnvironmentParameters):

@@ -28,7 +28,7 @@ def with_own_parts_checked(job: RLJob, *, made: bool) -> tuple[RLJob, str]:
         require_data_plane("checking what is of your own")
     except UsageError:
         what = "its own parameters were" if of_algorithm else "its environment was"
-        is_own = of_algorithm or ":" in job.spec.environment.id or bool(job.spec.environment.register_functions)
+        is_own = of_algorithm or ":" in job.spec.environment.id or job.spec.environment.runs_foreign_code
         return job, f"; {what} not checked: this install has no data plane" if is_own else ""
     bound, of_parameters = job, ""
     if of_algorithm:
@@ -62,7 +62,7 @@ def _found_environment(job: RLJob, made: bool) -> None:
         look()
         return
     try:
-        apart(source.id, look, own=bool(source.register_functions))
+        apart(source.id, look, own=source.runs_foreign_code)
     except EnvironmentProblem as problem:  # of the process itself; what it has found is no longer one
         raise PluginProblem(str(problem)) from problem
 

@@ -54,7 +54,7 @@ def describe_environment_apart(
     return apart(
         environment_id,
         functools.partial(_described, environment_id, parameters, tried),
-        own=bool(parameters.register_functions),
+        own=parameters.runs_foreign_code,
         slow_seconds=slow_seconds,
     )
 

@@ -123,12 +123,12 @@ def make_vector_environment(
             raise EnvironmentProblem(
                 f"environment {short(environment_id)!r} has no Native backend: {reason}; set backend: Auto"
             )
-    elif parameters.backend in ("Auto", "Native"):
+    elif parameters.backend in ("Auto", "Native", "EnvPool"):
         try:
             return _native(target, spec, parameters, num_envs, seed, threads)
         except EnvironmentProblem:
             must_be_native = isinstance(target, UserFactory) and target.vector_only
-            if parameters.backend == "Native" or must_be_native or isinstance(target, AtariGame):
+            if parameters.backend != "Auto" or must_be_native or isinstance(target, AtariGame):
                 raise
     # An emulator does not raise; its worker process may die, which ends the whole vector.
     makers = _makers(target, parameters, num_envs, restarting=restarting and not isinstance(target, AtariGame))

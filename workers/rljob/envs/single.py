@@ -40,7 +40,7 @@ def build(target: Target, parameters: EnvironmentParameters, index: int = 0, *, 
     env = as_written(target, render_mode=render_mode)
     frame = frame_format(target.id, env.observation_space)
     env = Received(env, frame, target.id, index)
-    stacked = frame.is_image and parameters.frame_stack > 1
+    stacked = frame.is_image and parameters.frame_stack > 1 and parameters.backend != "EnvPool"  # it stacks by itself
     env = FrameStackObservation(env, parameters.frame_stack, padding_type="zero") if stacked else wrappers.OneFrame(env)
     return wrappers.ActionSubset(env, parameters.actions, target.id) if parameters.actions else env
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # Neither the backend, nor how a network scales its input, nor the limit on failures changes what the environment is.
 _NOT_PART_OF_THE_ENVIRONMENT = {"backend", "centre_input", "input_scale", "max_failures_per_10000_steps"}
 _HANDED = "environment.json"
-_PACKAGES = ("gymnasium", "ale-py", "numpy", "opencv-python-headless")
+_PACKAGES: tuple[str, ...] = ("gymnasium", "ale-py", "numpy", "opencv-python-headless")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,15 +78,18 @@ def fingerprint(environment_id: str, parameters: EnvironmentParameters, *, rewar
 
     ``reward_clipping``: what the parameter comes to for this environment; whether it was given or follows makes no difference.
     """
-    # What was added to the parameters later counts where it is given alone, so that earlier experience keeps its fingerprint.
-    later = {"register_functions"} - parameters.model_dump(exclude_defaults=True).keys()
+    left_out, packages = set(_NOT_PART_OF_THE_ENVIRONMENT), _PACKAGES
+    if parameters.backend == "EnvPool":  # it has another environment of the same id
+        left_out, packages = left_out - {"backend"}, (*packages, "envpool")
+    if not parameters.register_functions:  # a field that was added later: what was learned before keeps its fingerprint
+        left_out.add("register_functions")
     described = {
         "id": environment_id,
         "parameters": {
-            **parameters.model_dump(exclude=_NOT_PART_OF_THE_ENVIRONMENT | later),
+            **parameters.model_dump(exclude=left_out),
             "reward_clipping": reward_clipping,
         },
-        "packages": {name: _version(name) for name in _PACKAGES},
+        "packages": {name: _version(name) for name in packages},
     }
     return hashlib.sha256(json.dumps(described, sort_keys=True, default=str).encode()).hexdigest()
 

@@ -17,6 +17,7 @@ import gymnasium
 from ale_py import roms
 
 from rljob.envs.base import EnvironmentProblem, UnknownEnvironment
+from rljob.envs.envpool_vector import is_game_of_atari, pool_factory
 from rljob.loading import PLUGIN_FAILURES, PluginProblem, by_a_user, imported, loaded, short, told
 
 if TYPE_CHECKING:
@@ -85,7 +86,10 @@ Target = AtariGame | RegisteredEnvironment | UserFactory
 
 
 def clips_rewards(environment_id: str, parameters: EnvironmentParameters) -> bool:
-    """Whether training sees clipped rewards: as ``rewardClipping`` says, and with Auto in an Atari game. Imports nothing."""
+    """Whether training sees clipped rewards: as ``rewardClipping`` says, and with Auto in an Atari game.
+    Imports no code of a user."""
+    if parameters.reward_clipping == "Auto" and parameters.backend == "EnvPool":
+        return is_game_of_atari(environment_id)
     if parameters.reward_clipping == "Auto":
         registered = gymnasium.registry.get(environment_id.rpartition(":")[2])
         return registered is not None and registered.entry_point == _ATARI
@@ -116,8 +120,8 @@ def register(parameters: EnvironmentParameters) -> None:
 
 
 def resolve(environment_id: str, parameters: EnvironmentParameters) -> Target:
-    """Find what ``environment_id`` names. Raises EnvironmentProblem with the nearest names if nothing has that name,
-    and where a function of ``environment.register`` fails.
+    """Find what ``environment_id`` names, in EnvPool where that is the backend. Raises EnvironmentProblem with the nearest names
+    if nothing has that name, and where a function of ``environment.register`` fails.
 
     "module:name" (or "file.py:name") is a factory, a function or a class, when ``name`` is a plain identifier that the module
     has. Else it is an id, as Gymnasium has it: the module, or file, is imported, and registers it ("module:Name-v0").
@@ -125,6 +129,9 @@ def resolve(environment_id: str, parameters: EnvironmentParameters) -> Target:
     register(parameters)
     kwargs = copy.deepcopy(parameters.kwargs)  # a factory may change what it is given
     place, colon, name = environment_id.rpartition(":")
+    if parameters.backend == "EnvPool":
+        make = pool_factory(environment_id, kwargs)
+        return UserFactory(environment_id, make, kwargs, vectorised=True, vector_only=False, draws=True)
     module = _imported(environment_id, place) if colon else None
     if name.isidentifier() and module and (hasattr(module, name) or name not in gymnasium.registry):
         return _factory(environment_id, kwargs)
