@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -68,10 +69,12 @@ class PoolVector(VectorEnv[Any, Any, Any]):
         import envpool
 
         spec: Any = envpool.make_spec(environment_id, **kwargs)
-        self.num_envs = num_envs
-        self.metadata = {"autoreset_mode": AutoresetMode.DISABLED}
+        # EnvPool has bounds in float64 of observations in float32, and each of its pools makes its spaces again.
+        warnings.filterwarnings("ignore", ".*precision lowered by casting", UserWarning)
         self.single_observation_space = spec.gymnasium_observation_space
         self.single_action_space = spec.gymnasium_action_space
+        self.num_envs = num_envs
+        self.metadata = {"autoreset_mode": AutoresetMode.DISABLED}
         own = {"num_threads": min(num_envs, usable_cores()), **kwargs}
         self._make = functools.partial(envpool.make, environment_id, env_type="gymnasium", num_envs=num_envs, **own)
         self._pool: Any = None
