@@ -3,7 +3,8 @@
     python -m benchmarks.env_backends [--seconds 3] [--environments 16]
 
 Uniformly random actions, no policy: what the environments alone can deliver. ``direct`` lines are the library's own vector
-environment without this project around it, in the same run, so that the cost of our adapter can be read off.
+environment without this project around it, in the same run, so that the cost of our adapter can be read off. Lines of EnvPool are
+there where ``rljob[envpool]`` is installed.
 ``cpu_seconds_per_second`` counts this process and its workers: 1.0 is one core.
 """
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any
 
 import gymnasium
@@ -20,14 +22,16 @@ import psutil
 from ale_py.vector_env import AtariVectorEnv
 from gymnasium.vector import AutoresetMode
 from rljob.api import EnvironmentParameters
+from rljob.cores import usable_cores
 from rljob.envs import make_vector_environment
 
 from benchmarks.common import machine, report
 
 CASES = {
-    "ALE/Pong-v5": ("Native", "Sync", "Async"),
-    "ALE/Breakout-v5": ("Native", "Sync", "Async"),
-    "CartPole-v1": ("Native", "Sync", "Async"),
+    "ALE/Pong-v5": ("Native", "Sync", "Async", "EnvPool"),
+    "ALE/Breakout-v5": ("Native", "Sync", "Async", "EnvPool"),
+    "CartPole-v1": ("Native", "Sync", "Async", "EnvPool"),
+    "LunarLander-v3": ("Sync", "Async", "EnvPool"),
 }
 
 
@@ -78,6 +82,15 @@ def direct(environment_id: str, num_envs: int) -> tuple[Callable[[np.ndarray], A
     return vector.step, int(vector.single_action_space.n)  # type: ignore[attr-defined]
 
 
+def direct_pool(environment_id: str, num_envs: int) -> tuple[Callable[[np.ndarray], Any], int]:
+    """The same of EnvPool, with as many threads as there are cores, which resets at the next step."""
+    import envpool
+
+    pool = envpool.make(environment_id, env_type="gymnasium", num_envs=num_envs, num_threads=usable_cores(), seed=0)
+    pool.reset()
+    return pool.step, int(pool.action_space.n)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=3.0, help="time a result is measured for")
@@ -85,22 +98,24 @@ def main() -> None:
     arguments = parser.parse_args()
     report("machine", **machine())
     for environment_id, backends in CASES.items():
-        step, num_actions = direct(environment_id, arguments.environments)
-        figures = measure(step, arguments.environments, num_actions, arguments.seconds)
-        report(
-            "env_backends",
-            environment=environment_id,
-            backend="direct",
-            environments=arguments.environments,
-            **figures,
-        )
+        in_envpool = environment_id.removeprefix("ALE/")
+        direct_lines = {"direct": (direct, environment_id)} if "Native" in backends else {}
+        if find_spec("envpool") is None:
+            backends = tuple(backend for backend in backends if backend != "EnvPool")
+        else:
+            direct_lines["direct EnvPool"] = (direct_pool, in_envpool)
+        for name, (make, named) in direct_lines.items():
+            step, num_actions = make(named, arguments.environments)
+            figures = measure(step, arguments.environments, num_actions, arguments.seconds)
+            report("env_backends", environment=named, backend=name, environments=arguments.environments, **figures)
         for backend in backends:
             parameters = EnvironmentParameters(backend=backend)
-            env = make_vector_environment(environment_id, parameters, arguments.environments, 0)
+            named = in_envpool if backend == "EnvPool" else environment_id
+            env = make_vector_environment(named, parameters, arguments.environments, 0)
             env.reset()
             figures = measure(env.step, env.num_envs, env.spec.num_actions, arguments.seconds)
             env.close()
-            report("env_backends", environment=environment_id, backend=backend, environments=env.num_envs, **figures)
+            report("env_backends", environment=named, backend=backend, environments=env.num_envs, **figures)
 
 
 if __name__ == "__main__":

@@ -144,6 +144,7 @@ def test_its_experience_is_not_that_of_the_same_id_in_gymnasium() -> None:
         ("ALE/Pong-v5", {}, "did you mean Pong-v5"),
         ("CartPole-v1", {"kwargs": {"seed": 3}}, "may not set 'seed', which rljob decides"),
         ("CartPole-v1", {"kwargs": {"sped": 3}}, "unexpected keyword argument 'sped'"),
+        ("TicTacToe-v1", {}, "with 2 players; only games of one"),
         ("CartPole-v1", {"actions": (0, 2)}, r"actions \[2\] do not exist"),
     ],
 )

@@ -69,6 +69,10 @@ class PoolVector(VectorEnv[Any, Any, Any]):
         import envpool
 
         spec: Any = envpool.make_spec(environment_id, **kwargs)
+        if spec.config.max_num_players > 1:
+            raise ValueError(
+                f"EnvPool plays it with {spec.config.max_num_players} players; only games of one are supported"
+            )
         # EnvPool has bounds in float64 of observations in float32, and each of its pools makes its spaces again.
         warnings.filterwarnings("ignore", ".*precision lowered by casting", UserWarning)
         self.single_observation_space = spec.gymnasium_observation_space
@@ -87,10 +91,7 @@ class PoolVector(VectorEnv[Any, Any, Any]):
             self._pool = self._make(seed=[(first + copy) % 2**31 for copy in range(self.num_envs)])
         rows = np.flatnonzero(options["reset_mask"]) if options else np.arange(self.num_envs)
         fresh, info = self._pool.reset(rows.astype(np.int32))
-        # One array; of several, as a Dict of spaces has them, each would be spread in this way.
-        observation = np.zeros((self.num_envs, *fresh.shape[1:]), fresh.dtype)
-        observation[info["env_id"]] = fresh
-        return observation, {}
+        return _each(functools.partial(_spread, self.num_envs, info["env_id"]), fresh), {}
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         return self._pool.step(actions)  # type: ignore[no-any-return]
@@ -109,18 +110,38 @@ class PoolEnv(gymnasium.Env[Any, Any]):
 
     def __init__(self, vector: PoolVector, render_mode: str | None) -> None:
         self._vector, self.render_mode = vector, render_mode
+        vector.reset()  # what EnvPool cannot make is told now, and not with the first game
         self.observation_space, self.action_space = vector.single_observation_space, vector.single_action_space
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         observation, info = self._vector.reset(seed=seed)
-        return observation[0], info
+        return _each(_only, observation), info
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         observation, reward, terminated, truncated, _ = self._vector.step(np.asarray([action]))
-        return observation[0], float(reward[0]), bool(terminated[0]), bool(truncated[0]), {}
+        return _each(_only, observation), float(reward[0]), bool(terminated[0]), bool(truncated[0]), {}
 
     def render(self) -> Any:
         return self._vector.render()[0]
 
     def close(self) -> None:
         self._vector.close()
+
+
+def _each(change: Callable[[Any], Any], observation: Any) -> Any:
+    """``change`` of an array, or of each in a Dict of spaces."""
+    return (
+        {key: _each(change, part) for key, part in observation.items()}
+        if isinstance(observation, dict)
+        else change(observation)
+    )
+
+
+def _spread(num_envs: int, rows: Any, fresh: Any) -> Any:
+    whole = np.zeros((num_envs, *fresh.shape[1:]), fresh.dtype)
+    whole[rows] = fresh
+    return whole
+
+
+def _only(observations: Any) -> Any:
+    return observations[0]
