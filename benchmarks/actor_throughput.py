@@ -108,7 +108,7 @@ def actor(
     environment_parameters, parameters = EnvironmentParameters(), ApeXDQNParameters(precision=precision or "FP32")
     environment = make_vector_environment(GAME, environment_parameters, num_envs, seed=0)
     spec = environment.spec
-    layout = transition_layout(50, spec.frame_shape, np.dtype(spec.frame_dtype), spec.stack, 3)
+    layout = transition_layout(50, spec.columns, 3)
     identity = ActorIdentity(name, "benchmark", num_envs)
     figures = ActorFigures(identity)
     session = ReplaySession(Client(endpoint), identity, figures.heartbeat, compress=layout.compressed_columns)

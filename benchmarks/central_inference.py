@@ -136,7 +136,7 @@ def actor(name: str, num_envs: int, replay: str, server: str | None) -> tuple[Ca
         grouped = GroupedEnvironment(
             [make_vector_environment(GAME, ENVIRONMENT, size, g * size) for g in range(GROUPS)]
         )
-        client = InferenceClient(Client(server), identity, GROUPS + 1, compress=True)
+        client = InferenceClient(Client(server), identity, spec.columns, GROUPS + 1, compress=True)
         remote = RemotePolicy(method, spec, parameters, num_envs, GROUPS, generator, client)
         loop = GroupedLoop(grouped, remote, recorder, sink, figures, 60.0)
     return stepping(loop, sink, figures), figures, computed
@@ -186,9 +186,11 @@ def one_actor(name: str, options: argparse.Namespace, replay: str, other: int) -
 def simulated(endpoint: str, number: int, rows: int, until: float, waits: list[float]) -> None:
     """An actor's two groups in turn, without environments: takes as long as a step would, notes how long it was held up."""
     spec = describe_environment(GAME, ENVIRONMENT)
-    client = InferenceClient(Client(endpoint), ActorIdentity(f"actor-{number}", "b", rows), GROUPS, compress=True)
+    client = InferenceClient(
+        Client(endpoint), ActorIdentity(f"actor-{number}", "b", rows), spec.columns, GROUPS, compress=True
+    )
     random = np.random.default_rng(number)
-    background = random.integers(0, 255, spec.frame_shape, np.uint8) // 128 * 87
+    background = random.integers(0, 255, spec.columns[0].shape, np.uint8) // 128 * 87
     observation = np.broadcast_to(background, (rows, *spec.observation_shape)).copy()
     memory = np.zeros((rows, 2, 0), np.float32)
     for group in range(GROUPS):

@@ -14,11 +14,12 @@ from rljob.algorithms.apex_dqn import ApeXDQN
 from rljob.algorithms.batches import TransitionBatch
 from rljob.algorithms.compute import Compute, native_arithmetic
 from rljob.algorithms.q_network import QNetwork, QNetworkConfig
-from rljob.api import ApeXDQNParameters
+from rljob.api import ApeXDQNParameters, EnvironmentParameters
 from rljob.learner.optim.data_parallel_threads import DataParallelThreads
 from rljob.learner.optim.updater import TransitionUpdater
 
 from benchmarks.common import machine, report
+from tests.support.specs import spec_of
 
 ROUNDS = 5
 ROUND_SECONDS = 0.7
@@ -26,8 +27,9 @@ ROUND_SECONDS = 0.7
 
 def main() -> None:
     report("machine", **machine())
-    nature = QNetworkConfig("Nature", (84, 84), 4, 6, dueling=False, scale=1 / 255)
-    compact = QNetworkConfig("Compact", (42, 42), 4, 3, layer_norm=True, scale=1 / 24, centred=True)
+    nature = QNetworkConfig("Nature", spec_of("84x84", (84, 84), "uint8", 4, 6), dueling=False)
+    centred = EnvironmentParameters(input_scale=1 / 24, centre_input=True)
+    compact = QNetworkConfig("Compact", spec_of("42x42", (42, 42), "uint8", 4, 3), centred, layer_norm=True)
     torch.set_num_threads(1)
     measure("compact_norm_42x42", compact, batch_size=128, cores=1)
     measure("nature_84x84", nature, batch_size=32, cores=2)
@@ -72,11 +74,11 @@ def updater(config: QNetworkConfig, plan: Compute, batch_size: int, threads: Dat
 
 
 def random_batch(config: QNetworkConfig, size: int) -> TransitionBatch:
-    shape = (size, config.stack, *config.frame_shape)
+    shape = (size, *config.spec.observation_shape)
     return TransitionBatch(
         observation=torch.randint(0, 256, shape, dtype=torch.uint8),
         next_observation=torch.randint(0, 256, shape, dtype=torch.uint8),
-        action=torch.randint(0, config.num_actions, (size,)),
+        action=torch.randint(0, config.spec.num_actions, (size,)),
         n_step_return=torch.randn(size),
         discount=torch.full((size,), 0.97),
         weight=torch.ones(size),

@@ -15,23 +15,24 @@ import time
 import numpy as np
 from rljob.envs.base import StepResult
 from rljob.experience import Decision, SegmentLayout, make_builder, transition_layout, unroll_layout
+from rljob.observation import frames, zeros
 
 from benchmarks.common import machine, report
 
 NUM_ENVS, STEPS = 16, 1500
-PONG, CARTPOLE = ((84, 84), np.dtype(np.uint8), 4), ((4,), np.dtype(np.float32), 1)
+PONG, CARTPOLE = frames((84, 84), np.uint8, 4), frames((4,), np.float32)
 LAYOUTS = {
-    "chunks of Pong": transition_layout(50, *PONG, n_step=3),
-    "chunks of CartPole": transition_layout(50, *CARTPOLE, n_step=3),
-    "unrolls of Pong": unroll_layout(20, *PONG),
-    "unrolls of CartPole": unroll_layout(20, *CARTPOLE),
+    "chunks of Pong": transition_layout(50, PONG, n_step=3),
+    "chunks of CartPole": transition_layout(50, CARTPOLE, n_step=3),
+    "unrolls of Pong": unroll_layout(20, PONG),
+    "unrolls of CartPole": unroll_layout(20, CARTPOLE),
 }
 
 
 def microseconds_a_step(layout: SegmentLayout) -> float:
     """Processor time of one step of all environments."""
     builder = make_builder(layout, NUM_ENVS, 0.99, True, "actor-0", "benchmark", 1)
-    observation = np.zeros((NUM_ENVS, layout.stack, *layout.frame_shape), layout.frame_dtype)
+    observation = zeros(layout.observation, NUM_ENVS)
     builder.begin(observation)
     nowhere, numbers = np.zeros(NUM_ENVS, np.bool_), np.full(NUM_ENVS, -1.0, np.float32)
     first = np.arange(NUM_ENVS) == 0

@@ -24,6 +24,7 @@ from rljob.experience import Segment, transition_layout
 from rljob.experience.batch_arrays import transition_arrays
 from rljob.experience.ring import SegmentRing, Slots
 from rljob.ingest.table import read_segment
+from rljob.observation import frames
 from rljob.replay.config import ReplayConfig
 from rljob.replay.limiter import LimiterConfig, SamplesPerInsertLimiter
 from rljob.replay.selectors import Prioritized
@@ -34,7 +35,7 @@ from rljob.wire import Client, CreditWindow, Message, RawMessage, decode_header,
 from benchmarks.common import machine, report
 
 LENGTH, STACK, N_STEP, BATCH = 50, 4, 3, 512
-LAYOUT = transition_layout(LENGTH, (84, 84), np.dtype(np.uint8), STACK, N_STEP)
+LAYOUT = transition_layout(LENGTH, frames((84, 84), np.uint8, STACK), N_STEP)
 
 
 def pong_chunks(count: int) -> list[Segment]:

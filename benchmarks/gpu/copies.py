@@ -42,15 +42,15 @@ def main() -> None:
     plan = Compute("bf16", channels_last=True) if cuda else Compute()
     each = learner("ApeXDQN", frames, params, plan, device)
     there = batch_of("ApeXDQN", frames, params, device)
-    size = sum(tensor.nbytes for tensor in there)
-    layout = transition_layout(50, frames.frame_shape, np.dtype(np.uint8), frames.stack, 3)
+    size = sum(tensor.nbytes for tensor in there if tensor is not None)
+    layout = transition_layout(50, frames.columns, 3)
 
     def on_device() -> None:
         list(each.updates_from(there, 0))
 
     ways: dict[str, tuple[Callable[[], object], int]] = {"no copy": (on_device, 0)}
     for pinned in (False, True) if cuda else (False,):
-        host = TransitionBatch(*(t.cpu().pin_memory() if pinned else t.cpu() for t in there))
+        host = TransitionBatch(*(None if t is None else t.cpu().pin_memory() if pinned else t.cpu() for t in there))
         ways["pinned" if pinned else "pageable"] = in_turn(each, host, device), size
     for ahead in AHEAD:
         ring = transition_buffers(layout, params.batch_size, ahead + 2, device)
@@ -85,7 +85,8 @@ def in_turn(each: AnyUpdater, host: TransitionBatch, device: torch.device) -> Ca
     """Copy, then learn."""
 
     def call() -> None:
-        moved = TransitionBatch(*(tensor.to(device, non_blocking=tensor.is_pinned()) for tensor in host))
+        there = (None if t is None else t.to(device, non_blocking=t.is_pinned()) for t in host)
+        moved = TransitionBatch(*there)  # type: ignore[arg-type]
         list(each.updates_from(moved, 0))
 
     return call
@@ -107,7 +108,7 @@ def draws_from(ring: SegmentRing, size: int) -> Callable[[Any], None]:
     layout = ring.layout
     for number in range(ring.capacity):
         count = layout.length + layout.stack - 1 + layout.n_step
-        frames = random.integers(0, 256, (count, *layout.frame_shape), dtype=np.uint8)
+        frames = random.integers(0, 256, (count, *layout.observation[0].shape), dtype=np.uint8)
         ring.insert(number, 1, make_chunk("actor-0", number, layout, frames=frames))
 
     def fill(staging: Any) -> None:

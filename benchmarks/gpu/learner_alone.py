@@ -25,21 +25,14 @@ from rljob.learner.optim.updater import AnyUpdater, make_updater
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.gpu.bench import Figures, begin, options, rate
+from tests.support.specs import spec_of
 
 WAYS = ("eager", "graph", "compiled", "compiled graph")
 
 
 def spec(side: int) -> EnvironmentSpec:
     """An Atari game's frames, without the game."""
-    return EnvironmentSpec(
-        id="Benchmark/Frames-v0",
-        frame_shape=(side, side),
-        frame_dtype="uint8",
-        stack=4,
-        num_actions=6,
-        raw_frames_per_step=4,
-        fingerprint="benchmark",
-    )
+    return spec_of("Benchmark/Frames-v0", (side, side), "uint8", 4, 6, 4, "benchmark")
 
 
 def learners(*, tiny: bool) -> dict[str, tuple[EnvironmentSpec, Any]]:

@@ -12,7 +12,6 @@ Shapes: B batch, A actions, N quantiles, S frame stack, F frame shape.
 
 from __future__ import annotations
 
-from math import prod
 from typing import Annotated
 
 import torch
@@ -24,6 +23,7 @@ from rljob.plugins import (
     FrameNetwork,
     Integer,
     LossResult,
+    Observation,
     Real,
     TransitionBatch,
     convolution_layers,
@@ -67,17 +67,14 @@ class QuantileNetwork(FrameNetwork):
     def __init__(
         self, spec: EnvironmentSpec, quantiles: int, hidden_units: int, env_params: EnvironmentParameters
     ) -> None:
-        super().__init__(spec.frame_shape, spec.input_scale(env_params), centred=env_params.centre_input)
-        if self.image is not None:
-            self.convolutions, width = convolution_layers(spec.stack, spec.frame_shape, _NATURE)
-        else:
-            width = spec.stack * prod(spec.frame_shape)
-        depth = 1 if self.image is not None else 2
+        super().__init__(spec, env_params)
+        width = self.encode(lambda stack, shape: convolution_layers(stack, shape, _NATURE))
+        depth = 1 if self.pictures else 2
         self.dense = dense_layers(width, hidden_units, depth)
         self.head = nn.Linear(hidden_units, spec.num_actions * quantiles)
         self.quantiles = quantiles
 
-    def forward(self, observation: Tensor) -> Tensor:
+    def forward(self, observation: Observation) -> Tensor:
         return self.head(self.features(observation)).unflatten(1, (-1, self.quantiles))
 
 
@@ -85,6 +82,7 @@ class QRDQN(ActionValueAlgorithm[QRDQNParameters, QuantileNetwork]):
     """Acts by the mean of an action's quantiles; learns all of them."""
 
     name = "QR-DQN"
+    takes = frozenset({"masks"})
     parameters = QRDQNParameters
     metrics = ("q_taken", "quantile_spread")
 
@@ -93,8 +91,8 @@ class QRDQN(ActionValueAlgorithm[QRDQNParameters, QuantileNetwork]):
     ) -> QuantileNetwork:
         return QuantileNetwork(spec, params.quantiles, params.hidden_units, env_params)
 
-    def action_values(self, net: QuantileNetwork, observation: Tensor) -> Tensor:
-        return net(observation).mean(dim=2)
+    def action_values(self, net: QuantileNetwork, observation: Observation) -> Tensor:
+        return net.masked(net(observation).mean(dim=2), observation)
 
     def loss(
         self, params: QRDQNParameters, online: QuantileNetwork, target: QuantileNetwork, batch: TransitionBatch
@@ -103,7 +101,7 @@ class QRDQN(ActionValueAlgorithm[QRDQNParameters, QuantileNetwork]):
         taken = _of_action(online(batch.observation), batch.action)
         with torch.no_grad():
             ahead = target(batch.next_observation)
-            best = _of_action(ahead, ahead.mean(dim=2).argmax(dim=1))
+            best = _of_action(ahead, target.masked(ahead.mean(dim=2), batch.next_observation).argmax(dim=1))
             wanted = batch.n_step_return.unsqueeze(1) + batch.discount.unsqueeze(1) * best
         error = wanted.unsqueeze(1) - taken.unsqueeze(2)  # [B, predicted, wanted]
         size = params.quantiles

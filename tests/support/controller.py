@@ -67,6 +67,14 @@ def evaluation(mean: float, *, finished: bool = True, version: int = 1) -> dict[
     return {"mean": mean, "standard_error": 0.2, "episodes": 20, "finished": finished, "version": version}
 
 
+METRIC = "spec.successPolicy={metric: {name: is_success, value: 0.9}}"
+
+
+def reporting(**metrics: float) -> dict[str, Any]:
+    """An evaluation with what the environment reports of its games."""
+    return evaluation(0.0) | {"metrics": metrics}
+
+
 def evaluations(*means: float, first: int = 1) -> list[dict[str, Any]]:
     return [evaluation(mean, version=first + k) for k, mean in enumerate(means)]
 

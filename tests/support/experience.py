@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from rljob.envs.base import StepResult
 from rljob.experience import Decision, Segment, SegmentBuilder, SegmentLayout, transition_layout, unroll_layout
+from rljob.observation import frames
 
-CHUNKS = transition_layout(length=10, frame_shape=(6, 6), frame_dtype=np.dtype(np.uint8), stack=4, n_step=3)
-UNROLLS = unroll_layout(length=3, frame_shape=(2, 2), frame_dtype=np.dtype(np.uint8), stack=2)
+CHUNKS = transition_layout(10, frames((6, 6), np.uint8, 4), 3)
+UNROLLS = unroll_layout(3, frames((2, 2), np.uint8, 2))
 _FIELDS = {field.name for field in fields(Segment)}
 
 
@@ -23,7 +24,7 @@ def make_chunk(
     steps = steps or layout.length
     at = np.arange(steps, dtype=np.uint16) + np.uint16(layout.stack - 1)
     columns = {
-        "frames": np.zeros((steps + layout.stack - 1 + layout.n_step, *layout.frame_shape), layout.frame_dtype),
+        **_frames(layout, steps + layout.stack - 1 + layout.n_step),
         "observation": at,
         "next_observation": at + np.uint16(layout.n_step),
         "discount": np.ones(steps, np.float32),
@@ -37,7 +38,7 @@ def make_unroll(actor: str, number: int, layout: SegmentLayout = UNROLLS, **chan
     replace fields and columns."""
     steps = layout.length
     columns = {
-        "frames": np.zeros((steps + layout.stack, *layout.frame_shape), layout.frame_dtype),
+        **_frames(layout, steps + layout.stack),
         "observation": np.arange(steps + 1, dtype=np.uint16) + np.uint16(layout.stack - 1),
         "policy_version": np.full(steps, changes.get("policy_version", 1), np.int64),
     }
@@ -67,10 +68,15 @@ def recorded(
     version: Any = 1,
     state: Any = None,
     cut: Any = None,
+    control: Any = None,
 ) -> list[Segment]:
     """What a builder emits for a step that is given by its arrays."""
     result = StepResult(observation, reward, terminated, truncated, life_lost, final_observation, 0, (), cut)
-    return builder.record(Decision(action, taken, value, version, state), result, final_value)
+    return builder.record(Decision(action, taken, value, version, state, control), result, final_value)
+
+
+def _frames(layout: SegmentLayout, count: int) -> dict[str, Any]:
+    return {column.name: np.zeros((count, *column.shape), column.dtype) for column in layout.observation}
 
 
 def _segment(actor: str, number: int, layout: SegmentLayout, steps: int, columns: dict[str, Any]) -> Segment:

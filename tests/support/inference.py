@@ -142,7 +142,9 @@ class Player:
             self.loop = ActorLoop(self.environment, policy, recorder, sink, weights, self.figures)
         else:
             outputs = method.output_size(parameters, spec.num_actions)
-            self.client = InferenceClient(Client(address), identity, GROUPS + 1, compress=True, outputs=outputs)
+            self.client = InferenceClient(
+                Client(address), identity, spec.columns, GROUPS + 1, compress=True, outputs=outputs
+            )
             remote = RemotePolicy(method, spec, parameters, num_envs, GROUPS, generator, self.client)
             self.loop = GroupedLoop(grouped, remote, recorder, sink, self.figures, 20.0)
 

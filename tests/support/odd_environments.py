@@ -51,8 +51,8 @@ class OneBuffer(Plain):
 class OnePicture(Plain):
     """As ``OneBuffer``, with pictures whose pixels are the step."""
 
-    observation_space = gymnasium.spaces.Box(0, 255, (4, 5), np.uint8)
-    buffer = np.zeros((4, 5), np.uint8)
+    observation_space = gymnasium.spaces.Box(0, 255, (16, 17), np.uint8)
+    buffer = np.zeros((16, 17), np.uint8)
 
     def seen(self) -> Any:
         self.buffer[:] = self.time

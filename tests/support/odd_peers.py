@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 
 from rljob.acting.identity import ActorIdentity
-from rljob.experience.columns import transition_columns, unroll_columns
+from rljob.experience.columns import ActionSpace, transition_columns, unroll_columns
 from rljob.wire import Client, Message, Server
 from rljob.wire.schema import KINDS
 
@@ -21,8 +21,8 @@ from tests.support.odd_messages import odd
 from tests.support.threads import running
 from tests.support.waiting import eventually
 
-CHUNKS = replace(experience.CHUNKS, columns=transition_columns(num_actions=6))
-UNROLLS = replace(experience.UNROLLS, columns=unroll_columns(num_actions=6, memory=0))
+CHUNKS = replace(experience.CHUNKS, columns=transition_columns(ActionSpace((6,))))
+UNROLLS = replace(experience.UNROLLS, columns=unroll_columns(ActionSpace((6,)), memory=0))
 WHO = {"actor": "odd", "inc": "life"}
 chunk = partial(make_chunk, "odd")
 unroll = partial(make_unroll, "odd")

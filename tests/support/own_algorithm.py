@@ -28,8 +28,8 @@ class Parameters(ActionValueParameterSet):
 
 
 class Network(FrameNetwork):
-    def __init__(self, spec, units):
-        super().__init__(spec.frame_shape, 1.0, centred=False)
+    def __init__(self, spec, units, env_params):
+        super().__init__(spec, env_params)
         self.dense = dense_layers(4, units, 1, layer_norm=False)
         self.head = nn.Linear(units, spec.num_actions)
 
@@ -42,7 +42,7 @@ class Own(ActionValueAlgorithm):
     metrics = ("q",)
 
     def build(self, spec, params, env_params):
-        return Network(spec, params.units)
+        return Network(spec, params.units, env_params)
 
     def action_values(self, net, observation):
         return net(observation)

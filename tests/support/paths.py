@@ -9,7 +9,9 @@ ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "manifests" / "examples"
 PLUGINS = ROOT / "examples" / "plugins"
 """Algorithms and networks as users write them, and jobs that name them by their files."""
-MANIFESTS = sorted([*EXAMPLES.glob("*.yaml"), *PLUGINS.glob("*.yaml")])
+ENVIRONMENTS = ROOT / "examples" / "environments"
+"""Environments as users connect them, and jobs that name them by their files."""
+MANIFESTS = sorted([*EXAMPLES.glob("*.yaml"), *PLUGINS.glob("*.yaml"), *ENVIRONMENTS.glob("*.yaml")])
 """Every job that is shipped as an example."""
 SUPPORT = ROOT / "tests" / "support"
 IMPORTABLE = {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}

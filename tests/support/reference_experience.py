@@ -82,10 +82,11 @@ def reference_transitions(steps: list[Step], n_step: int, gamma: float, life_los
 def assert_chunk_equals(chunk: Segment, expected: list[Transition], stack: int) -> None:
     """Every transition of ``chunk`` against the reference: frames bit for bit, numbers to float32 rounding."""
     assert chunk.policy_version == expected[0].policy_version
+    frames = chunk[chunk.layout.observation[0].name]
     for i, want in enumerate(expected):
         here, there = int(chunk["observation"][i]), int(chunk["next_observation"][i])
-        np.testing.assert_array_equal(chunk["frames"][here - stack + 1 : here + 1], want.observation)
-        np.testing.assert_array_equal(chunk["frames"][there - stack + 1 : there + 1], want.successor)
+        np.testing.assert_array_equal(frames[here - stack + 1 : here + 1], want.observation)
+        np.testing.assert_array_equal(frames[there - stack + 1 : there + 1], want.successor)
         assert chunk["action"][i] == want.action
         assert chunk["flags"][i] == want.flags
         np.testing.assert_allclose(chunk["n_step_return"][i], want.n_step_return, rtol=1e-5, atol=1e-5)

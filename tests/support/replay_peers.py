@@ -32,7 +32,9 @@ def random_chunk(number: int, actor: str = "actor-0", inc: str = "a") -> Segment
         number,
         incarnation=inc,
         policy_version=number,
-        frames=rng.integers(0, 255, (steps + CHUNKS.stack - 1 + CHUNKS.n_step, *CHUNKS.frame_shape), dtype=np.uint8),
+        frames=rng.integers(
+            0, 255, (steps + CHUNKS.stack - 1 + CHUNKS.n_step, *CHUNKS.observation[0].shape), dtype=np.uint8
+        ),
         action=rng.integers(0, 6, steps).astype(np.int32),
         n_step_return=rng.normal(size=steps).astype(np.float32),
         discount=np.full(steps, 0.97, np.float32),

@@ -10,6 +10,7 @@ from rljob.acting.identity import ActorIdentity
 from rljob.actor.figures import ActorFigures
 from rljob.actor.session import ReplaySession
 from rljob.experience import Segment, transition_layout
+from rljob.observation import frames
 from rljob.wire import Client
 
 from tests.support.clock import Clock
@@ -17,7 +18,7 @@ from tests.support.experience import make_chunk
 from tests.support.scripted_shard import ScriptedShard
 from tests.support.waiting import eventually
 
-LAYOUT = transition_layout(length=3, frame_shape=(2,), frame_dtype=np.dtype(np.uint8), stack=1, n_step=1)
+LAYOUT = transition_layout(3, frames((2,), np.uint8), 1)
 _NUMBERS = itertools.count()
 
 

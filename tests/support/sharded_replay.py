@@ -23,6 +23,7 @@ from rljob.algorithms.prioritized_replay import importance_weights
 from rljob.experience import Segment, transition_layout
 from rljob.learner.assembly import ReadyBatch
 from rljob.learner.client import ReplayClient, ReplayClientConfig
+from rljob.observation import frames
 from rljob.replay.config import ReplayConfig
 from rljob.replay.limiter import LimiterConfig
 from rljob.replay.table import Capacity
@@ -31,7 +32,7 @@ from rljob.wire import Client
 from tests.support.experience import make_chunk
 from tests.support.replay_peers import Shard
 
-LAYOUT = transition_layout(length=5, frame_shape=(2,), frame_dtype=np.dtype(np.float32), stack=1, n_step=1)
+LAYOUT = transition_layout(5, frames((2,), np.float32), 1)
 BATCH = 32
 EXPONENT, IMPORTANCE = 0.6, 0.4
 SAMPLES_PER_INSERT = 4.0

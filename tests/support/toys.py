@@ -18,8 +18,6 @@ class Countdown(gymnasium.Env[Any, Any]):
 
     def __init__(self, length: int = 5, limit: int = 7, fail_at: int = -1, kill_at: int = -1, bad: str = "") -> None:
         self.action_space = gymnasium.spaces.Discrete(3)
-        if bad == "dict":
-            self.observation_space = gymnasium.spaces.Dict({"x": gymnasium.spaces.Discrete(3)})  # type: ignore[assignment]
         if bad == "continuous":
             self.action_space = gymnasium.spaces.Box(-1, 1, (1,))  # type: ignore[assignment]
         self._length, self._limit, self._fail_at, self._kill_at = length, limit, fail_at, kill_at
@@ -85,12 +83,12 @@ def vector_that_loses_rewards(num_envs: int) -> Any:
 
 
 class Pictures(Countdown):
-    """As Countdown, with 6 x 5 pictures whose pixels are the step."""
+    """As Countdown, with 18 x 16 pictures whose pixels are the step."""
 
-    observation_space = gymnasium.spaces.Box(0, 255, (6, 5), np.uint8)
+    observation_space = gymnasium.spaces.Box(0, 255, (18, 16), np.uint8)
 
     def _observation(self) -> Any:
-        return np.full((6, 5), (10 * self._episode + self._step + 1) % 251, np.uint8)
+        return np.full((18, 16), (10 * self._episode + self._step + 1) % 251, np.uint8)
 
 
 class Colours(Countdown):

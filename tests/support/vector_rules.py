@@ -10,6 +10,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 from rljob.envs.base import Observation, StepResult, VectorEnvironment
+from rljob.observation import arrays_of, by_column, each
 
 
 class NonConforming(AssertionError):
@@ -52,7 +53,7 @@ def _check(env: VectorEnvironment, twin: VectorEnvironment, steps: int, seed: in
         _shapes(env, result)
         _ends(env, result)
         ledger.step(env, result)
-        kept.append((result.observation, result.observation.copy()))
+        kept.append((result.observation, each(np.copy, result.observation)))
     for given, copy in kept:
         _demand(_same(given, copy), "arrays belong to the caller", "an observation overwritten by a later step")
     return ledger.episodes
@@ -85,9 +86,10 @@ class _Ledger:
 
 
 def _observation(env: VectorEnvironment, value: Observation, where: str) -> Observation:
-    shape = (env.num_envs, *env.spec.observation_shape)
-    _demand(value.shape == shape, f"{where}() observes [N, S, *F*] = {shape}", str(value.shape))
-    _demand(str(value.dtype) == env.spec.frame_dtype, f"{where}() observes {env.spec.frame_dtype}", str(value.dtype))
+    for column, array in zip(env.spec.columns, by_column(env.spec.columns, value).values(), strict=True):
+        shape = (env.num_envs, *column.observed)
+        _demand(array.shape == shape, f"{where}() observes [N, S, *F*] = {shape}", str(array.shape))
+        _demand(array.dtype == column.dtype, f"{where}() observes {column.dtype}", str(array.dtype))
     return value
 
 
@@ -113,7 +115,8 @@ def _ends(env: VectorEnvironment, result: StepResult) -> None:
         raise NonConforming("an end comes with its final observation", "None")
     _observation(env, final, "step's final")
     for i in np.flatnonzero(ended):
-        different = not _same(final[i], result.observation[i])
+        last, first = (each(lambda array, i=i: array[i], seen) for seen in (final, result.observation))
+        different = not _same(last, first)
         _demand(different, "an end returns the last observation and, apart from it, the next episode's first", "one")
 
 
@@ -140,7 +143,7 @@ def _same_step(result: StepResult, other: StepResult) -> None:
 
 
 def _same(a: Observation, b: Observation) -> bool:
-    return bool(np.array_equal(a, b))
+    return all(np.array_equal(one, other) for one, other in zip(arrays_of(a), arrays_of(b), strict=True))
 
 
 def _demand(holds: bool, rule: str, seen: str) -> None:

@@ -7,9 +7,9 @@ own is a plain ``gymnasium.Env`` and needs nothing of this.
 from __future__ import annotations
 
 from rljob.algorithms.base import TransitionAlgorithm, UnrollAlgorithm
-from rljob.algorithms.batches import LossResult, TransitionBatch, UnrollBatch
+from rljob.algorithms.batches import LossResult, Observation, TransitionBatch, UnrollBatch
 from rljob.algorithms.conformance import check
-from rljob.algorithms.decision import Game, Inference, RandomNumbers
+from rljob.algorithms.decision import Game, Inference
 from rljob.algorithms.epsilon_greedy import ActionValueAlgorithm, epsilon_ladder
 from rljob.algorithms.impala import IMPALA
 from rljob.algorithms.minibatches import minibatches_of_steps, minibatches_of_unrolls
@@ -20,14 +20,17 @@ from rljob.api import EnvironmentParameters, ImpalaParameters, UnrollQueue
 from rljob.api.own_parameters import ActionValueParameterSet, TransitionParameterSet, UnrollParameterSet
 from rljob.api.parameters import ParameterSet
 from rljob.api.types import Flag, Integer, Real, Text
+from rljob.choices import FORBIDDEN, Choices, RandomNumbers
 from rljob.envs import EnvironmentProblem, EnvironmentSpec, describe_environment, try_environment
 from rljob.experience import Decision
 from rljob.loading import PluginProblem
 
 __all__ = [
+    "FORBIDDEN",
     "IMPALA",
     "ActionValueAlgorithm",
     "ActionValueParameterSet",
+    "Choices",
     "Decision",
     "EnvironmentParameters",
     "EnvironmentProblem",
@@ -39,6 +42,7 @@ __all__ = [
     "Inference",
     "Integer",
     "LossResult",
+    "Observation",
     "ParameterSet",
     "PluginProblem",
     "PolicyConfig",

@@ -79,6 +79,7 @@ LEAVING_RULES: tuple[Rule, ...] = (progress.advance, checkpoints.newest)
 ENDING_RULES: tuple[EndingRule, ...] = (
     failures.policy_rule,
     success.target_return,
+    success.metric,
     success.raw_frames,
     success.plateau,
     deadlines.active_deadline,

@@ -6,13 +6,13 @@ from functools import partial
 
 import psutil
 from rljob.algorithms.registry import has_own_parts, with_own_parts
+from rljob.algorithms.suits import check_suits
 from rljob.api import RLJob, memory_estimate
 from rljob.api.memory_estimate import MemoryEstimate
-from rljob.api.networks import resolved_network
 from rljob.checkpoints.files import stored
 from rljob.checkpoints.location import bucket_of
 from rljob.checkpoints.restore_from import named_checkpoint
-from rljob.envs import EnvironmentSpec, apart, describe_environment, try_environment
+from rljob.envs import EnvironmentSpec, apart, describe_both, try_environment
 from rljob.errors import UsageError
 
 
@@ -29,7 +29,8 @@ def check(job: RLJob, *, new: bool = False) -> EnvironmentSpec:
     Raises EnvironmentProblem (from the environment room), NetworkProblem, PluginProblem, ManifestError, CheckpointProblem,
     StorageProblem or PreflightProblem.
     """
-    own = has_own_parts(job) or job.spec.environment.runs_foreign_code
+    judged = job.spec.evaluator.environment is not None
+    own = has_own_parts(job) or job.spec.environment.runs_foreign_code or judged
     spec, estimate = apart(job.spec.environment.id, partial(_looked_at, job, new), own=own)
     available = available_memory_bytes()
     if estimate.total_bytes > available:
@@ -39,10 +40,9 @@ def check(job: RLJob, *, new: bool = False) -> EnvironmentSpec:
 
 def _looked_at(job: RLJob, new: bool) -> tuple[EnvironmentSpec, MemoryEstimate]:
     job = with_own_parts(job)
-    spec = describe_environment(job.spec.environment.id, job.spec.environment.parameters)
-    try_environment(job.spec.environment.id, job.spec.environment.parameters)
-    if job.spec.algorithm.type != "Custom":
-        resolved_network(job.spec.algorithm.type, job.spec.algorithm.parameters.network, spec.frame_shape)
+    spec = describe_both(job.spec.environment, job.spec.judged_environment)
+    try_environment(job.spec.environment.id, job.spec.environment.parameters, spec)
+    check_suits(job, spec)
     if has_own_parts(job):
         from rljob.algorithms.conformance import check_own_parts
 
@@ -51,7 +51,7 @@ def _looked_at(job: RLJob, new: bool) -> tuple[EnvironmentSpec, MemoryEstimate]:
         if (bucket := bucket_of(job)) is not None:
             stored(bucket)
         named_checkpoint(job, spec)
-    return spec, memory_estimate(job, frame_bytes=spec.frame_bytes)
+    return spec, memory_estimate(job, frame_bytes=spec.row_bytes)
 
 
 def available_memory_bytes() -> int:

@@ -11,6 +11,7 @@ from rljob.api.learner_status import ActorStatus, LearnerStatus, ReplaySummary
 from rljob.api.presets import PRESETS
 
 from rljob_operator.core.member import Phase, Role
+from rljob_operator.core.rules import success
 from rljob_operator.core.turn import Turn
 from rljob_operator.view.words import duration, number, percent
 
@@ -27,6 +28,8 @@ def stop_rule(job: RLJob) -> str:
     policy, words = job.spec.success_policy, []
     if policy.target_return is not None:
         words.append(f"mean return {float(policy.target_return.value):g} over {job.spec.evaluator.episodes} games")
+    if policy.metric is not None:
+        words.append(f"{policy.metric.name} {policy.metric.value:g} over {job.spec.evaluator.episodes} games")
     if policy.raw_frames is not None:
         words.append(f"{policy.raw_frames:,} raw frames")
     return " or ".join(words) or "no stop rule"
@@ -39,6 +42,7 @@ def figures(turn: Turn) -> dict[str, str]:
     return {
         "return": number(status.mean_return, "{:.2f}"),
         "evaluation": evaluation(status),
+        **reported(status),
         "steps/s": number(status.steps_per_second, "{:,.0f}"),
         "raw frames/s": number(status.raw_frames_per_second, "{:,.0f}"),
         "updates/s": number(status.updates_per_second, "{:,.1f}"),
@@ -50,6 +54,11 @@ def figures(turn: Turn) -> dict[str, str]:
         "steps": number(status.steps_total, "{:,}"),
         "updates": number(status.updates, "{:,}"),
     }
+
+
+def reported(status: LearnerStatus) -> dict[str, str]:
+    """What the environment itself reports of its episodes, by the names that metrics.jsonl has."""
+    return {f"episode/{name}": f"{mean:.3g}" for name, mean in status.episode.items()}
 
 
 def way_covered(turn: Turn) -> str:
@@ -101,7 +110,7 @@ def _gib(size: object) -> float | None:
 def warnings(turn: Turn) -> tuple[str, ...]:
     """What the user should know now: a refused edit, a learner that stands still, a replay that is not durable, a checkpoint
     that could not be written."""
-    replay, found = _status(turn).replay, []
+    replay, found = _status(turn).replay, success.unreported(turn.desired.job.spec.success_policy, _status(turn))
     if replay is not None and replay.durable is False and replay.durability != "Off":
         why = replay.not_durable_because or "its Redis does not answer"
         found.append(f"replay is not durable: {why}; training goes on from memory")
@@ -148,6 +157,7 @@ def evaluation(status: LearnerStatus) -> str:
         more = "" if last.finished else ", given up early"
         error = f" +- {last.standard_error:.2f}" if last.standard_error is not None else ""
         games = "1 game" if last.episodes == 1 else f"{last.episodes} games"
+        error += "".join(f", {name} {mean:.3g}" for name, mean in last.metrics.items())
         said.append(f"{'last ' if said else ''}{last.mean:.2f}{error} ({games}{more})")
     return "; ".join(said) or "-"
 

@@ -14,7 +14,7 @@ from rich.text import Text
 from rljob.api.learner_status import ActorStatus
 
 from rljob_operator.view.columns import lag, updates
-from rljob_operator.view.figures import blocked_fraction, evaluation, gpu, stage_seconds
+from rljob_operator.view.figures import blocked_fraction, evaluation, gpu, reported, stage_seconds
 from rljob_operator.view.job_view import JobView
 from rljob_operator.view.reasons import is_odd
 from rljob_operator.view.words import age, duration, milliseconds, number, percent
@@ -68,6 +68,7 @@ def _figures(run: JobView) -> RenderableType:
         "updates/s": number(figures.updates_per_second, "{:,.1f}"),
         "return": number(figures.mean_return, "{:.2f}"),
         "evaluation": evaluation(figures),
+        **reported(figures),
         "updates": updates(run),
         "actors": f"{status.actors.ready} ready of {desired}"
         + (f", {status.actors.draining} draining" if status.actors.draining else ""),

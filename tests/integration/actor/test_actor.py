@@ -23,7 +23,8 @@ from rljob.actor.shards import MultiShard
 from rljob.algorithms import algorithm
 from rljob.api import RLJob, dump_manifest
 from rljob.envs import EnvironmentSpec, describe_environment
-from rljob.experience import transition_layout
+from rljob.experience.columns import ActionSpace, transition_columns
+from rljob.observation import ObservationColumn
 from rljob.replay.config import config_of
 from rljob.replay.limiter import LimiterConfig
 from rljob.replay.service import ReplayService
@@ -84,9 +85,7 @@ def surroundings(job: RLJob, run_dir: Path, *, scheme: str = "inproc", generous:
         ingest=base + "ingest",
         sample=base + "sample",
         redis=None,
-        frame_shape=spec.frame_shape,
-        frame_dtype=spec.frame_dtype,
-        stack=spec.stack,
+        environment=spec,
     )
     # Nobody samples here: a generous limiter never holds inserts back, a strict one does so soon.
     buffer = 1e9 if generous else 4096
@@ -275,8 +274,8 @@ def test_sigterm_ends_a_real_process(tmp_path: Path) -> None:
 def test_layout_of_actor_and_service_agree() -> None:
     job = a_job("CartPole-v1")
     algorithm_parameters = job.spec.algorithm.parameters
-    layout = transition_layout(algorithm_parameters.chunk_length, (4,), np.dtype("f4"), 1, algorithm_parameters.n_step)
     spec = describe_environment("CartPole-v1", job.spec.environment.parameters)
-    arguments = {"frame_shape": spec.frame_shape, "frame_dtype": spec.frame_dtype, "stack": spec.stack}
-    config = config_of(job, shard=0, ingest="inproc://a", sample="inproc://b", redis=None, **arguments)
-    assert config.layout == layout
+    config = config_of(job, shard=0, ingest="inproc://a", sample="inproc://b", redis=None, environment=spec)
+    assert config.layout == algorithm("ApeXDQN").layout(spec, algorithm_parameters)
+    assert config.layout.observation == (ObservationColumn("vector", np.dtype("f4"), (4,)),)
+    assert config.layout.columns == transition_columns(ActionSpace((2,)))

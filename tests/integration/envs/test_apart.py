@@ -50,8 +50,8 @@ def problem(name: str) -> str:
 
 
 def test_one_that_plays_is_fine(tmp_path: Path) -> None:
-    assert tried(game(tmp_path, "pass")).frame_shape == (3,)
-    assert tried("CartPole-v1").frame_shape == (4,)
+    assert tried(game(tmp_path, "pass")).columns[0].shape == (3,)
+    assert tried("CartPole-v1").columns[0].shape == (4,)
 
 
 @pytest.mark.parametrize(

@@ -125,7 +125,7 @@ def test_it_can_be_drawn() -> None:
 
 def test_atari_is_as_envpool_prepares_it() -> None:
     spec = describe_environment("Pong-v5", of_envpool(frame_stack=4))
-    assert (spec.frame_shape, spec.frame_dtype, spec.stack) == ((4, 84, 84), "uint8", 1)
+    assert (spec.columns[0].shape, spec.observation_dtype, spec.stack) == ((4, 84, 84), "uint8", 1)
     assert describe_rewards("Pong-v5", of_envpool()).startswith("clipped")
     assert describe_rewards("CartPole-v1", of_envpool()).startswith("as the environment")
 

@@ -19,7 +19,13 @@ import pytest
 from gymnasium.vector import SyncVectorEnv
 from rljob.api import EnvironmentParameters
 from rljob.cores import usable_cores
-from rljob.envs import EnvironmentProblem, make_vector_environment
+from rljob.envs import (
+    EnvironmentProblem,
+    describe_environment,
+    factory,
+    make_single_environment,
+    make_vector_environment,
+)
 from rljob.envs.gymnasium_vector import GymnasiumVector
 from rljob.envs.processes import ProcessVector
 
@@ -117,6 +123,15 @@ def test_slow_steps_alone_are_worth_processes(seconds: float, kind: type) -> Non
     )
     assert isinstance(env, GymnasiumVector)
     assert type(env._env) is kind
+    env.close()
+
+
+@pytest.mark.parametrize(("seconds", "steps"), [(0.0, 3), (60.0, 31)])
+def test_few_steps_show_that_a_simulator_is_slow(seconds: float, steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(factory, "_TRIED_SECONDS", seconds)
+    parameters = EnvironmentParameters()
+    env = make_single_environment("CartPole-v1", parameters, for_scoring=False)
+    assert len(list(factory._step_seconds(env, describe_environment("CartPole-v1", parameters)))) == steps
     env.close()
 
 

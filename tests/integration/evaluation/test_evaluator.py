@@ -98,6 +98,19 @@ def test_it_judges_new_weights_and_reports_them_with_the_weights_if_best(run: An
         assert second.version == 2
 
 
+def test_it_tells_what_the_environment_reports(run: Any) -> None:
+    document = manifest(episodes=8, intervalSeconds=1, resources={"limits": {"cpu": "1"}})
+    document["spec"]["environment"]["id"] = "tests.support.reporting:Now"
+    assert _verdict(run, parse_job(document)).metrics == {"is_success": 1.0, "distance": 0.25, "first": 1.0}
+
+
+def test_it_plays_in_an_environment_of_its_own(run: Any) -> None:
+    place = {"id": "tests.support.reporting:CartPole", "maxEpisodeSteps": 6}
+    verdict = _verdict(run, _job(environment=place, resources={"limits": {"cpu": "1"}}))
+    assert verdict.lengths.tolist() == [6] * 5
+    assert verdict.metrics == {"upright": 1.0}
+
+
 @pytest.mark.parametrize("cpu", ["1", "2"])
 @pytest.mark.parametrize(
     "algorithm",

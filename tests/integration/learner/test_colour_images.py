@@ -47,4 +47,4 @@ def test_colours_are_learned_from_by_convolutions(tmp_path: Path, name: str) -> 
     assert saved is not None
     assert saved.tensors["online.convolutions.0.weight"].shape == (32, 2 * 3, 8, 8)
     assert saved.tensors["online.mean"].shape == (64, 64, 3)
-    assert load_policy(tmp_path).spec.frame_shape == (64, 64, 3)
+    assert load_policy(tmp_path).spec.columns[0].shape == (64, 64, 3)

@@ -109,7 +109,7 @@ def test_a_peer_without_the_keys_of_the_job_gets_nothing(tmp_path: Path) -> None
         "inference": Message(
             "infer",
             {"actor": "actor-9", "inc": "x", "group": 0, "req": 0},
-            {"obs": np.zeros((4, 1, 4), np.float32), "state": np.zeros((4, 2, 0), np.float32)},
+            {"vector": np.zeros((4, 1, 4), np.float32), "state": np.zeros((4, 2, 0), np.float32)},
         ),
     }
     with running(tmp_path, inference="Central") as run, ExitStack() as closing:

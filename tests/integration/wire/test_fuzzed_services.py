@@ -259,7 +259,7 @@ def test_the_inference_server_goes_on_answering(tmp_path: Path, damaged: list[li
     server = InferenceServer(f"ipc://{tmp_path}/inference", setup.model(16), Given(setup.weights(1)), 0.01)
     with running(server.run):
         client = InferenceClient(
-            Client(server.endpoint), ActorIdentity("honest", uuid.uuid4().hex, 8), 1, compress=False
+            Client(server.endpoint), ActorIdentity("honest", uuid.uuid4().hex, 8), setup.spec.columns, 1, compress=False
         )
         rows = np.zeros((4, *setup.spec.observation_shape), np.float32)
 

@@ -22,11 +22,14 @@ from rljob.learner import shard
 from rljob.learner.client import ReplayClient, ReplayClientConfig
 from rljob.learner.figures import Figures
 from rljob.learner.status import replay_summary, return_to_go_by, steps_and_raw_frames
+from rljob.observation import frames
 from rljob.wire import Client, Message, Server
 
 from tests.support.inference import answer_of, apex
 from tests.support.odd_peers import CHUNKS, HONEST, chunk, every_kind, saying
 from tests.support.waiting import eventually
+
+SEEN = frames((3,), np.float32)
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -174,7 +177,7 @@ def test_an_actor_takes_whatever_an_inference_server_says(tmp_path: Path) -> Non
 
     server = Server(f"ipc://{tmp_path}/inference")
     with saying(server, answers):
-        client = InferenceClient(Client(server.endpoint), HONEST, 1, compress=False, outputs=6)
+        client = InferenceClient(Client(server.endpoint), HONEST, SEEN, 1, compress=False, outputs=6)
         while not over.is_set():
             client.submit(0, np.zeros((4, 3), np.float32), np.zeros((4, 2, 0), np.float32))
             found = answer_of(client)
@@ -197,7 +200,7 @@ def test_an_actor_never_acts_with_weights_of_an_earlier_epoch(tmp_path: Path) ->
 
     server = Server(f"ipc://{tmp_path}/inference")
     with saying(server, answers):
-        client = InferenceClient(Client(server.endpoint), HONEST, 1, compress=False, outputs=6)
+        client = InferenceClient(Client(server.endpoint), HONEST, SEEN, 1, compress=False, outputs=6)
         taken = []
         for _ in range(3):
             client.submit(0, np.zeros((4, 3), np.float32), np.zeros((4, 2, 0), np.float32))
@@ -209,7 +212,7 @@ def test_an_actor_never_acts_with_weights_of_an_earlier_epoch(tmp_path: Path) ->
 def test_an_inference_server_that_only_refuses_ends_the_actor(tmp_path: Path) -> None:
     server = Server(f"ipc://{tmp_path}/inference")
     with saying(server, lambda message: [Message("refused", {"reason": "no"}, {})] * 5):
-        client = InferenceClient(Client(server.endpoint), HONEST, 1, compress=False)
+        client = InferenceClient(Client(server.endpoint), HONEST, SEEN, 1, compress=False)
         client.submit(0, np.zeros((4, 3), np.float32), np.zeros((4, 2, 0), np.float32))
         with pytest.raises(InferenceLost, match="refuses what this actor asks: no"):
             eventually(lambda: client.poll(0.1), "it goes on")

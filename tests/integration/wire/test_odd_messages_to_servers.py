@@ -130,12 +130,12 @@ def test_the_inference_server_takes_whatever_an_actor_says(tmp_path: Path) -> No
     setup = apex()
     server = InferenceServer(f"ipc://{tmp_path}/inference", setup.model(16), Given(setup.weights(1)), 0.001)
     rows = np.zeros((4, *setup.spec.observation_shape), np.float32)
-    ask = Message("infer", {**WHO, "group": 0, "req": 0}, {"obs": rows, "state": np.zeros((4, 2, 0), np.float32)})
+    ask = Message("infer", {**WHO, "group": 0, "req": 0}, {"vector": rows, "state": np.zeros((4, 2, 0), np.float32)})
     with running(server.run):
         tell(server._server, every_kind(ask))
         assert server._server.malformed["kind"] > 10
         assert server._server.malformed["shape"] > 5
-        client = InferenceClient(Client(server.endpoint), HONEST, 1, compress=False)
+        client = InferenceClient(Client(server.endpoint), HONEST, setup.spec.columns, 1, compress=False)
         client.submit(0, rows, np.zeros((4, 2, 0), np.float32))
         answer_of(client)
         client.close()

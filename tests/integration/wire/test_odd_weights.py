@@ -20,6 +20,7 @@ from rljob.weights.evaluations import Evaluation
 from rljob.weights.exchange import WeightClient, WeightServer
 from rljob.weights.flat import OtherNetwork, WeightsProblem, snapshot
 from rljob.wire import Client, Message, Publisher, Server
+from rljob.wire.version import WIRE_VERSION
 
 from tests.support.odd_peers import every_kind, saying, tell
 from tests.support.waiting import eventually
@@ -62,7 +63,7 @@ def test_the_weight_server_takes_whatever_anybody_says(weight_server: WeightServ
 def test_a_fetch_that_does_not_say_for_what_is_refused_and_counted(weight_server: WeightServer) -> None:
     weight_server.publish(NETWORK, 1, 1, {})
     with Client(weight_server.weights) as peer:
-        eventually(lambda: peer.send([msgpack.packb((1, "fetch", {"have": 0}, []))]), "it is taken")
+        eventually(lambda: peer.send([msgpack.packb((WIRE_VERSION, "fetch", {"have": 0}, []))]), "it is taken")
         answer = peer.receive(SECONDS)
         assert answer is not None
         assert answer.kind == "refused"

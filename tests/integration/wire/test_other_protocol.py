@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from rljob.api import load_manifest
 from rljob.api.exit_codes import EXIT_PROTOCOL
+from rljob.wire.version import WIRE_VERSION
 from rljob_operator.kube.render.metadata import Owned
 from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.render.variables import environment
@@ -18,7 +19,7 @@ from tests.support.paths import EXAMPLES
 
 JOB = EXAMPLES / "cartpole-apex.yaml"
 NEXT_RELEASE = (
-    "from rljob.wire import version; version.WIRE_VERSION = 2; "
+    f"from rljob.wire import version; version.WIRE_VERSION = {WIRE_VERSION + 1}; "
     "from rljob.cli.app import app; app(['worker', *__import__('sys').argv[1:]])"
 )
 
@@ -36,4 +37,6 @@ def test_it_ends_at_once_with_what_it_speaks_and_what_was_wanted(tmp_path: Path,
         env={**os.environ, **variables}, capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     assert done.returncode == EXIT_PROTOCOL
-    assert done.stderr.splitlines()[-1].endswith("speaks protocol 2; the job speaks protocol 1")
+    assert done.stderr.splitlines()[-1].endswith(
+        f"speaks protocol {WIRE_VERSION + 1}; the job speaks protocol {WIRE_VERSION}"
+    )

@@ -8,13 +8,17 @@ from rljob.acting.compute import acting_copy, choose_compute, copy_weights
 from rljob.algorithms.apex_dqn import ApeXDQN
 from rljob.algorithms.compute import Compute
 from rljob.algorithms.q_network import QNetwork, QNetworkConfig
+from rljob.api import EnvironmentParameters
 
+from tests.support.specs import spec_of
+
+PONG = spec_of("Pong", (42, 42), "uint8", 4, 6)
 OBSERVATION = torch.randint(0, 256, (5, 4, 42, 42), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
 
 
 def a_network(seed: int = 0) -> QNetwork:
     torch.manual_seed(seed)
-    return QNetwork(QNetworkConfig("Compact", (42, 42), 4, 6, scale=1 / 255, centred=True))
+    return QNetwork(QNetworkConfig("Compact", PONG, EnvironmentParameters(centre_input=True)))
 
 
 @pytest.mark.parametrize("channels_last", [False, True])
@@ -58,5 +62,5 @@ def test_a_network_is_evaluated_as_its_algorithm_does_and_may_take_more_than_the
         def action_values(self, net: QNetwork, observation: torch.Tensor) -> torch.Tensor:
             return net(observation, 8).mean(1)
 
-    network = Quantiles(QNetworkConfig("Compact", (42, 42), 4, 6, scale=1 / 255, centred=True))
+    network = Quantiles(QNetworkConfig("Compact", PONG, EnvironmentParameters(centre_input=True)))
     assert choose_compute(network, ByQuantiles().infer, OBSERVATION, 0, "FP32").arithmetic == "fp32"

@@ -11,18 +11,20 @@ from rljob.acting.device_rule import EpsilonGreedy, OnHost, SampledPolicy, rule_
 from rljob.algorithms import algorithm
 from rljob.algorithms.apex_dqn import ApeXDQN
 from rljob.algorithms.impala import IMPALA
+from rljob.choices import Choices
 from rljob.experience import Decision
 
 from tests.support.devices import DEVICES
 
 ROWS, ACTIONS = 40_000, 3
+CHOICES = Choices((ACTIONS,))
 
 
 class OwnWay(IMPALA):
     """Decides with a subclass's own method."""
 
-    def decide(self, outputs: Any, epsilon: Any, generator: Any) -> Decision:
-        return super().decide(10.0 * outputs, epsilon, generator)
+    def decide(self, outputs: Any, epsilon: Any, generator: Any, choices: Choices) -> Decision:
+        return super().decide(10.0 * outputs, epsilon, generator, choices)
 
 
 def outputs_of(device: torch.device, columns: int) -> torch.Tensor:
@@ -33,7 +35,7 @@ def outputs_of(device: torch.device, columns: int) -> torch.Tensor:
 def test_epsilon_greedy_explores_each_row_as_its_epsilon_says(device: torch.device) -> None:
     outputs = outputs_of(device, ACTIONS)
     epsilon = torch.linspace(0.0, 0.9, 3).repeat_interleave(ROWS // 3 + 1)[:ROWS].to(device)
-    decision = rule_of(ApeXDQN(), device, 3).decide(outputs, epsilon)
+    decision = rule_of(ApeXDQN(), CHOICES, device, 3).decide(outputs, epsilon)
     best = outputs[0].argmax()
     assert decision.action.device == decision.taken.device == outputs.device
     torch.testing.assert_close(decision.value, outputs[:, best])
@@ -49,7 +51,7 @@ def test_epsilon_greedy_explores_each_row_as_its_epsilon_says(device: torch.devi
 @pytest.mark.parametrize("device", DEVICES)
 def test_a_policy_is_sampled_as_often_as_it_says(device: torch.device) -> None:
     outputs = outputs_of(device, ACTIONS + 1)
-    decision = rule_of(IMPALA(), device, 3).decide(outputs, torch.zeros(ROWS, device=device))
+    decision = rule_of(IMPALA(), CHOICES, device, 3).decide(outputs, torch.zeros(ROWS, device=device))
     shares = torch.bincount(decision.action, minlength=ACTIONS).cpu() / ROWS
     expected = outputs[0, :-1].softmax(0).cpu()
     torch.testing.assert_close(shares, expected, atol=0.01, rtol=0)
@@ -59,7 +61,9 @@ def test_a_policy_is_sampled_as_often_as_it_says(device: torch.device) -> None:
 
 def test_draws_follow_from_the_seed() -> None:
     outputs = outputs_of(torch.device("cpu"), ACTIONS + 1)
-    first, again, other = (rule_of(IMPALA(), outputs.device, seed).decide(outputs, outputs[:, 0]) for seed in (1, 1, 2))
+    first, again, other = (
+        rule_of(IMPALA(), CHOICES, outputs.device, seed).decide(outputs, outputs[:, 0]) for seed in (1, 1, 2)
+    )
     assert torch.equal(first.action, again.action)
     assert not torch.equal(first.action, other.action)
 
@@ -68,18 +72,18 @@ def test_draws_follow_from_the_seed() -> None:
 def test_values_of_states_are_those_of_the_algorithm(name: str) -> None:
     method = algorithm(name)
     outputs = torch.randn(50, ACTIONS + 1, generator=torch.Generator().manual_seed(2))
-    values = rule_of(method, outputs.device, 0).state_values(outputs)
-    np.testing.assert_array_equal(values.numpy(), method.state_values(outputs.numpy()))
+    values = rule_of(method, CHOICES, outputs.device, 0).state_values(outputs)
+    np.testing.assert_array_equal(values.numpy(), method.state_values(outputs.numpy(), CHOICES))
 
 
 def test_only_who_decides_in_the_built_in_way_is_decided_for_on_the_device() -> None:
     cpu = torch.device("cpu")
-    assert isinstance(rule_of(ApeXDQN(), cpu, 0), EpsilonGreedy)
-    assert isinstance(rule_of(IMPALA(), cpu, 0), SampledPolicy)
-    rule = rule_of(OwnWay(), cpu, 4)
+    assert isinstance(rule_of(ApeXDQN(), CHOICES, cpu, 0), EpsilonGreedy)
+    assert isinstance(rule_of(IMPALA(), CHOICES, cpu, 0), SampledPolicy)
+    rule = rule_of(OwnWay(), CHOICES, cpu, 4)
     assert isinstance(rule, OnHost)
     outputs = torch.randn(20, ACTIONS + 1, generator=torch.Generator().manual_seed(2))
     decision = rule.decide(outputs, torch.zeros(20))
-    expected = OwnWay().decide(outputs.numpy(), 0.0, np.random.default_rng(4))
+    expected = OwnWay().decide(outputs.numpy(), 0.0, np.random.default_rng(4), CHOICES)
     np.testing.assert_array_equal(decision.action.numpy(), expected.action)
     np.testing.assert_array_equal(decision.taken.numpy(), expected.taken)

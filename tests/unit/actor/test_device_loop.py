@@ -21,6 +21,7 @@ from rljob.actor.policy import Policy
 from rljob.algorithms.apex_dqn import ApeXDQN
 from rljob.algorithms.impala import IMPALA
 from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters
+from rljob.choices import Choices
 from rljob.envs import KeepsFailing, StepResult, make_device_vector
 from rljob.envs.meter import EpisodeMeter
 from rljob.experience import Decision, make_builder
@@ -53,8 +54,8 @@ class Greedy(ApeXDQN):
 class OnHost(IMPALA):
     """Decides in what counts as a way of its own, on the host: with the same draws wherever the rest is computed."""
 
-    def decide(self, outputs: Any, epsilon: Any, generator: Any) -> Decision:
-        return super().decide(outputs, epsilon, generator)
+    def decide(self, outputs: Any, epsilon: Any, generator: Any, choices: Choices) -> Decision:
+        return super().decide(outputs, epsilon, generator, choices)
 
 
 class StepByStep:
@@ -67,7 +68,7 @@ class StepByStep:
     def reset(self, seed: int | None = None) -> Any:
         return self._env.reset().numpy()[:, None].copy()
 
-    def step(self, actions: Any) -> StepResult:
+    def step(self, actions: Any, controls: Any = None) -> StepResult:
         step = self._env.step(torch.from_numpy(actions))
         terminated = step.terminated.numpy().astype(bool)
         truncated = step.truncated.numpy().astype(bool) & ~terminated
@@ -222,7 +223,7 @@ def test_unrolls_say_what_the_network_says(device: torch.device, recurrent: str)
     assert len(actor.sink.chunks) == 6 * ENVS
     for unroll in actor.sink.chunks:
         unroll.check()
-        frames = torch.from_numpy(unroll["frames"][unroll["observation"]])[None, :, None]  # type: ignore[union-attr]
+        frames = torch.from_numpy(unroll["vector"][unroll["observation"]])[None, :, None]  # type: ignore[union-attr]
         discount = torch.from_numpy(unroll["discount"])[:, None]
         with torch.inference_mode():
             logits, values = network.unroll(frames, torch.from_numpy(unroll["state"])[None], discount)  # type: ignore[union-attr]

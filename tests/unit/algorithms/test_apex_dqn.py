@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from rljob.algorithms import algorithm
 from rljob.algorithms.apex_dqn import ApeXDQN, targets
 from rljob.algorithms.batches import TransitionBatch
+from rljob.algorithms.choices import TensorChoices
 from rljob.algorithms.epsilon_greedy import epsilon_ladder
 from rljob.api import ApeXDQNParameters
+from rljob.choices import Choices
 from torch import nn
 
 METHOD = ApeXDQN()
@@ -35,6 +37,7 @@ class Table(nn.Module):
     def __init__(self, values: list[list[float]]) -> None:
         super().__init__()
         self.values = nn.Parameter(torch.tensor(values))
+        self.choices = TensorChoices((len(values[0]),))
 
     def forward(self, observation: torch.Tensor) -> torch.Tensor:
         return self.values[observation.reshape(len(observation), -1)[:, 0].long()]
@@ -151,7 +154,7 @@ def test_acting_is_greedy_at_zero_uniform_at_one_and_reports_values() -> None:
     table = Table([[1.0, 3.0, 2.0], [9.0, 3.0, 2.0]])
     observation = np.tile(np.array([0.0, 1.0], np.float32), 1500).reshape(3000, 1, 1)
     epsilon = np.repeat([0.0, 1.0], 1500).astype(np.float32)
-    decision = METHOD.decide(q_values(table, observation).numpy(), epsilon, np.random.default_rng(0))
+    decision = METHOD.decide(q_values(table, observation).numpy(), epsilon, np.random.default_rng(0), Choices((3,)))
     action, taken, value = decision.action, decision.taken, decision.value
     assert (action.dtype, taken.dtype, value.dtype) == (np.int64, np.float32, np.float32)
     rows = observation[:, 0, 0].astype(int)
@@ -166,8 +169,8 @@ def test_acting_is_greedy_at_zero_uniform_at_one_and_reports_values() -> None:
 def test_acting_replays_from_its_seed_whatever_the_outcome() -> None:
     table, observation = Table([[0.0, 1.0]]), np.zeros((4, 1, 1), np.float32)
     generators = [np.random.default_rng(3), np.random.default_rng(3)]
-    METHOD.decide(q_values(table, observation).numpy(), 0.0, generators[0])
-    METHOD.decide(q_values(table, observation).numpy(), 1.0, generators[1])
+    METHOD.decide(q_values(table, observation).numpy(), 0.0, generators[0], Choices((2,)))
+    METHOD.decide(q_values(table, observation).numpy(), 1.0, generators[1], Choices((2,)))
     assert generators[0].random() == generators[1].random()
 
 

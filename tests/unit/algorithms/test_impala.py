@@ -13,14 +13,18 @@ from rljob.algorithms.batches import UnrollBatch
 from rljob.algorithms.impala import IMPALA, surrogate_targets
 from rljob.algorithms.policy_network import PolicyNetwork
 from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters
+from rljob.choices import Choices
 from rljob.envs.spec import EnvironmentSpec
 from rljob.learner.optim.updater import trial_update
 
+from tests.support.specs import spec_of
+
 METHOD = IMPALA()
 
-VECTORS = EnvironmentSpec("Test/Vectors-v0", (4,), "float32", 1, 3, 1, "f")
-IMAGES = EnvironmentSpec("Test/Images-v0", (42, 42), "uint8", 4, 3, 4, "g")
+VECTORS = spec_of("Test/Vectors-v0", (4,), "float32", 1, 3, 1, "f")
+IMAGES = spec_of("Test/Images-v0", (42, 42), "uint8", 4, 3, 4, "g")
 ENVIRONMENT = EnvironmentParameters()
+CHOICES = Choices((3,))
 
 
 def parameters(**changes: Any) -> ImpalaParameters:
@@ -58,19 +62,19 @@ def batch(params: ImpalaParameters, seed: int = 1) -> UnrollBatch:
 def test_sampling_follows_the_policy_and_says_how_probable_it_was() -> None:
     logits = np.log(np.array([0.7, 0.2, 0.1]))
     outputs = np.tile(np.append(logits, 3.5), (20_000, 1)).astype(np.float32)
-    decision = METHOD.decide(outputs, 0.0, np.random.default_rng(0))
+    decision = METHOD.decide(outputs, 0.0, np.random.default_rng(0), CHOICES)
     shares = np.bincount(decision.action, minlength=3) / len(outputs)
     np.testing.assert_allclose(shares, [0.7, 0.2, 0.1], atol=0.01)
     np.testing.assert_allclose(decision.taken, logits[decision.action], rtol=1e-5)
     assert set(decision.value.tolist()) == {3.5}
     generators = [np.random.default_rng(5), np.random.default_rng(5)]
-    METHOD.decide(outputs, 0.0, generators[0])
-    METHOD.decide(-outputs, 0.0, generators[1])
+    METHOD.decide(outputs, 0.0, generators[0], CHOICES)
+    METHOD.decide(-outputs, 0.0, generators[1], CHOICES)
     assert generators[0].random() == generators[1].random()  # it advances alike whatever comes out
 
 
 def test_without_weights_actions_are_uniform_and_say_so() -> None:
-    decision = METHOD.random_decision(1000, 4, np.random.default_rng(0))
+    decision = METHOD.random_decision(1000, Choices((4,)), np.random.default_rng(0))
     assert decision.taken[0] == pytest.approx(-math.log(4))
     assert np.isnan(decision.value).all()
     assert set(decision.action.tolist()) == {0, 1, 2, 3}

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pytest
 import torch
 from rljob.algorithms.compute import Arithmetic, Compute
 from rljob.algorithms.policy_network import PolicyConfig, PolicyNetwork
 from rljob.algorithms.q_network import QNetwork, QNetworkConfig
+from rljob.api import EnvironmentParameters
 from rljob.api.networks import Image, NetworkProblem, resolved_network
+
+from tests.support.specs import spec_of
 
 NATIVE: tuple[Arithmetic, ...] = ("fp32", "bf16")
 
 
-def config(kind: str = "Auto", shape: tuple[int, ...] = (84, 84), **changes: object) -> QNetworkConfig:
-    values: dict[str, object] = {"kind": kind, "frame_shape": shape, "stack": 4, "num_actions": 6, **changes}
-    return QNetworkConfig(**values)  # type: ignore[arg-type]
+def config(kind: str = "Auto", shape: tuple[int, ...] = (84, 84), actions: int = 6, **changes: Any) -> QNetworkConfig:
+    return QNetworkConfig(kind, spec_of("Test", shape, "uint8", 4, actions), **changes)
 
 
 def parameters(network: QNetwork) -> int:
@@ -46,7 +49,7 @@ def parameters(network: QNetwork) -> int:
     ],
 )
 def test_auto_chooses_by_shape(shape: tuple[int, ...], kind: str) -> None:
-    assert config(shape=shape).resolved_kind() == kind
+    assert QNetwork(config(shape=shape)).kind == kind
     assert resolved_network("IMPALA", "Auto", shape) == kind
 
 
@@ -91,20 +94,21 @@ def by_hand(observation: torch.Tensor, image: Image) -> torch.Tensor:
 
 @pytest.mark.parametrize("centred", [False, True])
 @pytest.mark.parametrize("stack", [1, 3])
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
+@pytest.mark.parametrize("dtype", ["uint8", "float32"])
 @pytest.mark.parametrize("shape", [(64, 72, 3), (3, 64, 72), (32, 32, 1), (7, 7, 3), (10, 10, 4)])
 def test_colours_are_seen_as_so_many_grey_frames(
-    shape: tuple[int, int, int], dtype: torch.dtype, stack: int, centred: bool
+    shape: tuple[int, int, int], dtype: str, stack: int, centred: bool
 ) -> None:
     torch.manual_seed(0)
     image = Image.of(shape)
     assert image is not None
-    colour = PolicyNetwork(PolicyConfig("Auto", shape, stack, 6, scale=1 / 255, centred=centred))
-    grey_config = PolicyConfig(colour.kind, (image.height, image.width), stack * image.channels, 6, scale=1 / 255)
-    grey = PolicyNetwork(grey_config)
+    scaled = EnvironmentParameters(input_scale=1 / 255, centre_input=centred)
+    colour = PolicyNetwork(PolicyConfig("Auto", spec_of("Colour", shape, dtype, stack, 6), scaled))
+    planes = spec_of("Grey", (image.height, image.width), dtype, stack * image.channels, 6)
+    grey = PolicyNetwork(PolicyConfig(colour.kind, planes, EnvironmentParameters(input_scale=1 / 255)))
     weights = {name: value for name, value in colour.state_dict().items() if name != "mean"}
     assert not grey.load_state_dict(weights, strict=False).unexpected_keys
-    observation = torch.randint(0, 255, (5, stack, *shape)).to(dtype)
+    observation = torch.randint(0, 255, (5, stack, *shape)).to(getattr(torch, dtype))
     seen = by_hand(observation, image).float()
     if centred:
         mean = 255 * torch.rand(shape)
@@ -119,7 +123,7 @@ def test_colours_are_seen_as_so_many_grey_frames(
 
 
 def test_a_deep_network_sees_colours() -> None:
-    network = PolicyNetwork(PolicyConfig("Deep", (16, 16, 3), 2, 6))
+    network = PolicyNetwork(PolicyConfig("Deep", spec_of("Test", (16, 16, 3), "float32", 2, 6)))
     assert network._first.in_channels == 6
     assert network(torch.rand(5, 2, 16, 16, 3)).logits.shape == (5, 6)
 
@@ -133,7 +137,7 @@ def test_nature_has_the_published_number_of_parameters() -> None:
 
 
 def test_compact_is_the_documented_small_network() -> None:
-    network = QNetwork(config("Compact", (42, 42), num_actions=3, layer_norm=True))
+    network = QNetwork(config("Compact", (42, 42), actions=3, layer_norm=True))
     convolutions = 4 * 36 * 16 + 16 + 16 * 9 * 32 + 32
     norms = 2 * (16 + 32 + 128)
     assert parameters(network) == convolutions + (512 * 128 + 128) + norms + (128 * 4 + 4)
@@ -143,7 +147,8 @@ def test_compact_is_the_documented_small_network() -> None:
 @pytest.mark.parametrize(("kind", "shape"), [("Nature", (84, 84)), ("Nature", (87, 90)), ("Compact", (42, 42))])
 def test_how_it_is_computed_does_not_change_the_meaning(kind: str, shape: tuple[int, int], centred: bool) -> None:
     torch.manual_seed(0)
-    network = PolicyNetwork(PolicyConfig(kind, shape, 4, 6, scale=1 / 255, centred=centred))
+    seen = EnvironmentParameters(centre_input=centred)
+    network = PolicyNetwork(PolicyConfig(kind, spec_of("Test", shape, "uint8", 4, 6), seen))
     if centred:
         network.centre(255 * torch.rand(shape))
     observation = torch.randint(0, 255, (4, 4, *shape), dtype=torch.uint8)

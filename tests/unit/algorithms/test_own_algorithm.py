@@ -168,7 +168,7 @@ def test_what_is_no_algorithm(tmp_path: Path, old: str, new: str, said: str) -> 
             r"preferences: expected a tensor float32 \[3, 2\], got a tensor float32 \[3, 1\]",
         ),
         (
-            "return Network(spec, params.units)",
+            "return Network(spec, params.units, env_params)",
             "return nn.Linear(4, 2)",
             "build: expected a rljob.plugins.FrameNetwork, got a Linear",
         ),
@@ -280,9 +280,9 @@ def test_what_is_no_algorithm(tmp_path: Path, old: str, new: str, said: str) -> 
             r"build failed: plugin_\d+\.py:\d+, in build: SystemExit: 0",
         ),
         (
-            "spec.frame_shape, 1.0, centred",
-            "spec.frame_shape, None, centred",
-            r"in __init__: TypeError: scale: expected a number, such as spec.input_scale\(env_params\), got None",
+            "super().__init__(spec, env_params)",
+            "super().__init__(spec)",
+            r"build failed: plugin_\d+\.py:\d+, in __init__: TypeError: .* missing .*'env_params'",
         ),
     ],
 )
@@ -302,7 +302,7 @@ def test_a_mistake_is_told_before_anything_is_trained(tmp_path: Path, old: str, 
 @pytest.mark.parametrize("environment", ["CartPole-v1", "tests.support.toys:Colours"])
 def test_a_network_that_does_not_look_at_what_it_is_shown(tmp_path: Path, old: str, new: str, environment: str) -> None:
     of_images = [
-        ("dense_layers(4,", "dense_layers(4 if spec.frame_dtype == 'float32' else prod(spec.observation_shape),"),
+        ("dense_layers(4,", "dense_layers(self.encode(lambda stack, shape: (nn.Sequential(), stack * prod(shape))),"),
         ("from torch import nn\n", "from math import prod\nfrom torch import nn\n"),
     ]
     tried(job(tmp_path, *of_images, environment={"id": environment}))
@@ -335,14 +335,17 @@ def test_a_network_may_begin_with_the_same_outputs_for_all(tmp_path: Path, old: 
     ("new", "said"),
     [
         (
-            "params.units + torch.randint(1, 100, ()).item()",
+            "params.units + torch.randint(1, 100, ()).item(), env_params",
             r"got dense.0.weight float32 \[\d+, 4\] and then float32 \[\d+, 4\]",
         ),
-        ("params.units)\n        net.register_buffer(f'b{id(net)}', torch.zeros(2)", r"got b\d+ .* and then none"),
+        (
+            "params.units, env_params)\n        net.register_buffer(f'b{id(net)}', torch.zeros(2)",
+            r"got b\d+ .* and then none",
+        ),
     ],
 )
 def test_a_network_is_the_same_each_time_that_it_is_built(tmp_path: Path, new: str, said: str) -> None:
-    change = ("return Network(spec, params.units)", f"net = Network(spec, {new})\n        return net")
+    change = ("return Network(spec, params.units, env_params)", f"net = Network(spec, {new})\n        return net")
     expected = f"build: expected the same network from each call, of its arguments alone, {said}"
     with pytest.raises(PluginProblem, match=expected):
         tried(job(tmp_path, change))
@@ -354,11 +357,12 @@ def test_a_network_with_noise_is_none_whose_rows_depend_on_each_other(tmp_path: 
 
 
 def test_a_network_that_does_not_centre_what_is_to_be_centred(tmp_path: Path) -> None:
-    given = job(tmp_path, environment={"id": "CartPole-v1", "centreInput": True})
-    with pytest.raises(
-        PluginProblem, match=r"build: expected a network that is centred \(centred=env_params.centre_input\)"
-    ):
-        tried(given)
+    centred = {"id": "CartPole-v1", "centreInput": True}
+    tried(job(tmp_path, environment=centred))
+    other = ("Network(spec, params.units, env_params)", "Network(spec, params.units, type(env_params)())")
+    said = r"build: expected a network that is centred \(FrameNetwork\(spec, env_params\)\), as .*centreInput says"
+    with pytest.raises(PluginProblem, match=said):
+        tried(job(tmp_path, other, environment=centred))
 
 
 @pytest.mark.parametrize("parameters", [{}, {"units": 3}])

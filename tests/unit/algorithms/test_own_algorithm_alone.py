@@ -19,6 +19,7 @@ from rljob.envs import EnvironmentSpec
 from rljob.loading import PluginProblem
 
 from tests.support.own_algorithm import job, tried, unrolls
+from tests.support.specs import spec_of
 
 LOSS = "    def loss(self, params, online, target, batch):\n"
 VALUES = "    def action_values(self, net, observation):\n"
@@ -37,14 +38,14 @@ def path_as_before() -> Iterator[None]:
 
 def decides(chosen: str, taken: str = "outputs.max(1)", value: str = "outputs.max(1)") -> tuple[str, str]:
     """The change that has the plug-in decide so."""
-    text = "    def decide(self, outputs, epsilon, generator):\n        rows, actions = outputs.shape\n"
+    text = "    def decide(self, outputs, epsilon, generator, choices):\n        rows, actions = outputs.shape\n"
     text += f"        action = {chosen}\n"
     text += f"        return Decision(action.astype(np.int64), {taken}, {value})\n\n"
     return VALUES, f"{text}{VALUES}"
 
 
-CARTPOLE = EnvironmentSpec("CartPole-v1", (4,), "float32", 1, 2, 1, "")
-PONG = EnvironmentSpec("Pong", (42, 42), "uint8", 4, 6, 4, "")
+CARTPOLE = spec_of("CartPole-v1", (4,), "float32", 1, 2, 1, "")
+PONG = spec_of("Pong", (42, 42), "uint8", 4, 6, 4, "")
 IMPORTS = ("import torch\n", "import numpy as np\nimport torch\nfrom rljob.plugins import Decision\n")
 
 
@@ -234,7 +235,7 @@ def test_passes_that_are_no_number_of_them(tmp_path: Path, passes: str) -> None:
 @pytest.mark.parametrize("taken", ["0.5", "float('nan')", "-float('inf')"])
 def test_unrolls_need_the_probability_of_what_was_done(tmp_path: Path, function: str, taken: str) -> None:
     """Experience would refuse such an unroll, and an actor play it again and again."""
-    arguments = "outputs, epsilon, generator" if function == "decide" else "num_envs, num_actions, generator"
+    arguments = "outputs, epsilon, generator, choices" if function == "decide" else "num_envs, choices, generator"
     methods = (
         f"    def {function}(self, {arguments}):\n        import dataclasses\n        import numpy as np\n"
         f"        found = super().{function}({arguments})\n"

@@ -14,15 +14,16 @@ from rljob.algorithms.conformance import check_own_parts
 from rljob.algorithms.policy_network import PolicyConfig, PolicyNetwork
 from rljob.algorithms.q_network import QNetwork, QNetworkConfig
 from rljob.algorithms.registry import with_own_parts
-from rljob.api import ManifestError, RLJob, parse_job
-from rljob.envs import EnvironmentSpec
+from rljob.api import EnvironmentParameters, ManifestError, RLJob, parse_job
 from rljob.loading import PluginProblem
 
 from tests.support.paths import ROOT
+from tests.support.specs import spec_of
 
 RESNET = f"{ROOT / 'examples' / 'plugins' / 'impala_resnet.py'}:ImpalaResNet"
 SMALL = {"channels": [4, 8], "blocks": 1}
 FRAMES = torch.randint(0, 255, (3, 4, 42, 42), dtype=torch.uint8)
+PONG = spec_of("Pong", (42, 42), "uint8", 4, 6, 4)
 NATIVE = ("fp32", "bf16")
 _numbers = itertools.count()
 
@@ -50,7 +51,8 @@ def job(network: str, parameters: dict[str, Any], environment: str = "ALE/Pong-v
 @pytest.mark.parametrize("centred", [False, True])
 def test_every_way_to_compute_it_means_the_same(centred: bool) -> None:
     torch.manual_seed(0)
-    network = PolicyNetwork(PolicyConfig(RESNET, (42, 42), 4, 6, hidden=16, scale=1 / 255, centred=centred, own=SMALL))
+    seen = EnvironmentParameters(centre_input=centred)
+    network = PolicyNetwork(PolicyConfig(RESNET, PONG, seen, hidden=16, own=SMALL))
     if centred:
         network.centre(torch.full((42, 42), 87.0))
     assert sum(isinstance(each, torch.nn.Conv2d) for each in network.modules()) == 6
@@ -62,14 +64,14 @@ def test_every_way_to_compute_it_means_the_same(centred: bool) -> None:
 
 
 def test_action_values_come_out_of_it_too() -> None:
-    network = QNetwork(QNetworkConfig(RESNET, (42, 42), 4, 6, hidden_units=16, own=SMALL))
+    network = QNetwork(QNetworkConfig(RESNET, PONG, hidden_units=16, own=SMALL))
     assert network(FRAMES).shape == (3, 6)
 
 
 def test_a_vector_is_shown_flat(tmp_path: Path) -> None:
     name = written(tmp_path, "def make(inputs):\n    return nn.Linear(*inputs, 7)\n")
-    network = PolicyNetwork(PolicyConfig(name, (4,), 2, 3))
-    assert network(torch.zeros(5, 2, 4)).logits.shape == (5, 3)
+    network = PolicyNetwork(PolicyConfig(name, spec_of("Vector", (4,), "float32", 1, 3)))
+    assert network(torch.zeros(5, 1, 4)).logits.shape == (5, 3)
     assert [str(plan) for plan in network.compute_plans("FP32", native=("fp32",))] == ["fp32"]
 
 
@@ -142,9 +144,8 @@ def test_parameters_of_a_built_in_network_are_refused() -> None:
     ],
 )
 def test_a_mistake_is_told_before_anything_is_trained(tmp_path: Path, text: str, said: str) -> None:
-    spec = EnvironmentSpec("Pong", (42, 42), "uint8", 4, 6, 4, "")
     with pytest.raises(PluginProblem, match=said):
-        check_own_parts(with_own_parts(job(written(tmp_path, text), {})), spec)
+        check_own_parts(with_own_parts(job(written(tmp_path, text), {})), PONG)
 
 
 @pytest.mark.parametrize(

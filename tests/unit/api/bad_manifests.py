@@ -258,6 +258,19 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
         "spec.successPolicy.targetReturn",
         ["evaluator.enabled"],
     ),
+    (["spec.successPolicy.metric={value: 1}"], "spec.successPolicy.metric.name", ["required", "environment reports"]),
+    (["spec.successPolicy.metric={name: is_success}"], "spec.successPolicy.metric.value", ["required", "Mean of it"]),
+    (["spec.successPolicy.metric={name: _x, value: 1}"], "spec.successPolicy.metric.name", ["does not begin with _"]),
+    (
+        ['spec.successPolicy.metric={name: "two\\nlines", value: 1}'],
+        "spec.successPolicy.metric.name",
+        ["printable ASCII"],
+    ),
+    (
+        ["spec.successPolicy.metric={name: is_success, value: 1}", "spec.evaluator.enabled=false"],
+        "spec.successPolicy.metric",
+        ["evaluator.enabled"],
+    ),
     (["spec.earlyStopping.plateau={}", "spec.evaluator.enabled=false"], "spec.earlyStopping.plateau", ["evalReturn"]),
     (["spec.successPolicy.rawFrames=0"], "spec.successPolicy.rawFrames", ["integer from 1"]),
     (["spec.successPolicy.envFrames=1000"], "spec.successPolicy.envFrames", ["unknown field"]),
@@ -405,7 +418,7 @@ BROKEN_PRESET: list[tuple[list[str], str, list[str]]] = [
     (
         [f"{ENVIRONMENT}.id=ALE/Breakout-v5"],
         "spec.successPolicy",
-        ["required: targetReturn", "PongVTrace", "ALE/Pong-v5"],
+        ["required: targetReturn, metric", "PongVTrace", "ALE/Pong-v5"],
     ),
     (
         [f"{ENVIRONMENT}.id=ALE/Breakout-v5", "spec.successPolicy.targetReturn.windowEvaluations=2"],

@@ -71,6 +71,7 @@ CHANGES: list[tuple[Path, list[str], list[str], str | None]] = [
     (BASE, ["spec.actors.env=[{name: A, value: a}]"], ["spec.actors.env=[{name: A, value: b}]"], "actors.env"),
     (CLUSTER, [], ["spec.learner.podTemplate={spec: {hostNetwork: true}}"], "learner.podTemplate"),
     (BASE, [], ["spec.successPolicy.targetReturn={value: 18}"], "successPolicy.targetReturn"),
+    (BASE, [], ["spec.successPolicy.metric={name: is_success, value: 1}"], "successPolicy.metric"),
     (PRESET, [], ["spec.successPolicy.targetReturn={value: 20}"], "successPolicy.targetReturn"),
     (BASE, _SUSPENDED, ["spec.image=other:1"], None),
     (BASE, _SUSPENDED, [f"{APEX}.gamma=0.9"], None),

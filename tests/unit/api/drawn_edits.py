@@ -66,6 +66,7 @@ SETTINGS: dict[str, tuple[Any, ...]] = {
     "evaluator.enabled": (True, False, "true"),
     "evaluator.triggerReturn": (None, 3, "3"),
     "successPolicy.targetReturn": (None, {"value": 18}, {}),
+    "successPolicy.metric": (None, {"name": "is_success", "value": 1}, {"name": "é", "value": 1}, {}),
     "earlyStopping.plateau": (None, {}, {"minDelta": -1}),
     "suspend": (True, False),
     "checkpoint": (None, {}, {"onSuspend": "Skip"}, {"storage": {}}, {"include": ["Replay"]}, {"include": ["Learner"] * 2}),

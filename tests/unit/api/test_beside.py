@@ -20,12 +20,14 @@ def test_files_that_are_there_get_their_whole_path(tmp_path: Path) -> None:
     written = job(
         algorithm={"type": "Custom", "custom": {"factory": "my plugins/qr.py:make"}},
         environment={"id": "my plugins/game.py:make", "register": ["my plugins/game.py:register", "package:register"]},
+        evaluator={"environment": {"id": "my plugins/game.py:hard"}},
     )
     found = with_files_beside(written, tmp_path)
     checked = parse_job(found)
     assert checked.spec.algorithm.name == f"{folder}/qr.py:make"
     assert checked.spec.environment.id == f"{folder}/game.py:make"
     assert checked.spec.environment.register_functions == [f"{folder}/game.py:register", "package:register"]
+    assert checked.spec.judged_environment.id == f"{folder}/game.py:hard"
     assert written["spec"]["environment"]["id"] == "my plugins/game.py:make"  # type: ignore[index]
 
 

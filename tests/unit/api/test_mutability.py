@@ -47,8 +47,9 @@ def complete(base: dict[str, Any]) -> dict[str, Any]:
     given = copy.deepcopy(base)
     given["spec"] |= {
         "checkpoint": {"storage": {"persistentVolumeClaim": {"claimName": "a"}, "objectStore": {"url": "s3://a/b"}}},
-        "successPolicy": {"targetReturn": {"value": 1}},
+        "successPolicy": {"targetReturn": {"value": 1}, "metric": {"name": "a", "value": 1}},
         "earlyStopping": {"plateau": {}},
+        "evaluator": {"environment": {}},
     }
     given["spec"]["checkpoint"]["storage"]["objectStore"]["secretRef"] = {"name": "a"}
     if "replay" in given["spec"]:

@@ -30,6 +30,21 @@ IMPALA = Path(__file__).parent / "impala.yaml"
 QUEUE = "spec.algorithm.impala.unrollQueue"
 
 
+def test_what_is_judged_in_is_the_environment_of_training_with_what_differs() -> None:
+    environment = "spec.environment={id: a:b, kwargs: {size: 3, colour: red}, actions: [0, 1], maxEpisodeSteps: 9}"
+
+    def judged(changes: str) -> tuple[str, dict[str, object], int | None, list[int]]:
+        found = load_manifest(BASE, [environment, f"spec.evaluator.environment={changes}"]).spec.judged_environment
+        return found.id, found.kwargs, found.max_episode_steps, found.actions
+
+    kwargs = {"size": 3, "colour": "red"}
+    assert judged("{}") == judged("") == ("a:b", kwargs, 9, [0, 1])
+    assert judged("{id: a:c}") == ("a:c", kwargs, 9, [0, 1])
+    assert judged("{kwargs: {size: null}}") == ("a:b", {"size": None}, 9, [0, 1])
+    assert judged("{kwargs: {}, maxEpisodeSteps: 100}") == ("a:b", {}, 100, [0, 1])
+    assert load_manifest(BASE).spec.judged_environment == load_manifest(BASE).spec.environment
+
+
 @pytest.mark.parametrize(
     ("text", "number"),
     [

@@ -6,11 +6,13 @@ import json
 import os
 import resource
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters, UnrollQueue
+from rljob.api.environment import EnvironmentSource
 from rljob.api.parameters import ParameterSet
 from rljob.checkpoints import store as checkpoint
 from rljob.checkpoints.policy import PolicyIdentity, load_policy
@@ -170,8 +172,13 @@ def test_what_a_policy_is_of_comes_back_through_json(name: str, params: Paramete
         input_scale=0.5,
         kwargs={"levels": [{"height": 3, "name": "\u00e4"}], "speed": 0.1, "seed": None},
     )
-    whole = PolicyIdentity(name, SPEC, params, environment)
-    assert PolicyIdentity.of(json.loads(json.dumps(whole.document()))) == whole
+    for judged_in in (None, EnvironmentSource(id="other:make", **dict(environment.updated(max_episode_steps=9)))):
+        whole = PolicyIdentity(name, SPEC, params, environment, judged_in)
+        assert PolicyIdentity.of(json.loads(json.dumps(whole.document()))) == whole
+    assert (whole.judged.spec.id, whole.judged.env_params.max_episode_steps) == ("other:make", 9)
+    assert replace(whole.judged, spec=SPEC, env_params=environment) == whole, "all else is the same"
+    older = {key: value for key, value in whole.document().items() if key != "judgedIn"}
+    assert PolicyIdentity.of(older).judged == PolicyIdentity(name, SPEC, params, environment)
 
 
 @pytest.mark.parametrize("before", ["Adam", "RMSProp", "CentredRMSProp"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from rljob.checkpoints.names import MANIFEST, TENSORS, CheckpointProblem
 from rljob.checkpoints.restore_from import STARTED_FROM, begins_elsewhere, named_checkpoint, started_from
 
 from tests.support.jobs import job_of
+from tests.support.specs import spec_of
 from tests.unit.learner.learner_builders import SPEC, identity, parameters
 
 
@@ -61,8 +63,21 @@ def test_what_names_none_is_told_with_what_would_be_right(tmp_path: Path) -> Non
     refused(f"file://{tmp_path}/nowhere", "is no folder here")
     refused(f"file://{tmp_path}", "holds no checkpoint that verifies")
     path = written(tmp_path, "step-1")
-    (path / MANIFEST).write_text(json.dumps({**json.loads((path / MANIFEST).read_text()), "algorithm": "IMPALA"}))
-    refused(path.as_uri(), "expected is a policy of ApeXDQN for 1 frames", "came is one of IMPALA for 1 frames")
+    manifest = json.loads((path / MANIFEST).read_text())
+
+    def changed(**keys: object) -> None:
+        (path / MANIFEST).write_text(json.dumps({**manifest, **keys}))
+
+    changed(algorithm="IMPALA")
+    refused(path.as_uri(), "expected is a policy of ApeXDQN, what came is one of IMPALA")
+    longer = spec_of("Test/Vectors-v0", (5,), "float32", 1, 2)
+    changed(environment=asdict(longer))
+    refused(path.as_uri(), "observation: vector float32 [5] where this one has observation: vector float32 [4]")
+    more = spec_of("Test/Vectors-v0", (4,), "float32", 1, 3)
+    changed(environment=asdict(more))
+    refused(path.as_uri(), "action: Discrete int64 [] of 3 where this one has action: Discrete int64 [] of 2")
+    changed(environment={"id": "Test/Vectors-v0", "frame_shape": [4]})
+    refused(path.as_uri(), "does not say what it was trained in")
     (path / TENSORS).write_bytes(b"other")
     refused(path.as_uri(), "is damaged")
     refused(f"file://{tmp_path}", "holds no checkpoint that verifies", "is damaged")

@@ -41,7 +41,9 @@ def test_validate_names_every_problem_of_every_file(tmp_path: Path) -> None:
     assert "spec.replay.capacity: got 'many'; allowed: an integer" in result.stderr
     assert "spec.replay.shardz: got 2; unknown field; did you mean 'shards'?" in result.stderr
     assert "none.yaml: cannot be read: No such file or directory" in result.stderr
-    assert result.stdout == f"{GOOD}: ok, ApeXDQN on CartPole-v1\n"
+    assert result.stdout == (
+        f"{GOOD}: ok, ApeXDQN on CartPole-v1\n  observation: vector float32 [4]\n  action: Discrete int64 [] of 2\n"
+    )
 
 
 def test_a_manifest_from_standard_input() -> None:

@@ -74,8 +74,14 @@ def test_a_bad_manifest_prints_no_job(file: Path) -> None:
     assert "spec.actors.replicas" in result.stderr
 
 
-def test_without_it_one_line_says_what_the_job_is(file: Path) -> None:
-    assert invoke(file).stdout == f"{file}: ok, IMPALA on ALE/Pong-v5\n"
+def test_without_it_a_line_says_what_the_job_is_and_one_each_what_its_environment_shows_and_takes(file: Path) -> None:
+    assert invoke(file).stdout.splitlines() == [
+        f"{file}: ok, IMPALA on ALE/Pong-v5",
+        "  observation: image uint8 [42, 42]",
+        "  action: Discrete int64 [] of 3",
+        "  frames stacked: 4",
+    ]
+    assert invoke(file, "--no-environment").stdout == f"{file}: ok, IMPALA on ALE/Pong-v5\n"
 
 
 def test_what_of_a_preset_is_about_another_environment_is_named(file: Path) -> None:
@@ -83,7 +89,7 @@ def test_what_of_a_preset_is_about_another_environment_is_named(file: Path) -> N
     elsewhere = ("--set", "spec.environment.id=ALE/Breakout-v5")
     refused = invoke(file, *elsewhere)
     assert refused.exit_code == 2
-    assert "spec.successPolicy: required: targetReturn or rawFrames" in refused.stderr
+    assert "spec.successPolicy: required: targetReturn, metric or rawFrames" in refused.stderr
     ends = (
         *elsewhere,
         "--set",
@@ -91,7 +97,7 @@ def test_what_of_a_preset_is_about_another_environment_is_named(file: Path) -> N
         "--set",
         "spec.environment.atari.frameSize=42",
     )
-    ok, said = invoke(file, *ends).stdout.splitlines()
+    ok, *_, said = invoke(file, *ends).stdout.splitlines()
     assert ok == f"{file}: ok, IMPALA on ALE/Breakout-v5"
     assert said.startswith("  preset PongVTrace is of ALE/Pong-v5, and for ALE/Breakout-v5 this of it does not count: ")
     for left_out in ("environment.actions [0, 2, 3]", "algorithm.impala.network Compact", "targetReturn.value 18"):
@@ -107,7 +113,7 @@ def test_a_null_in_the_place_of_what_a_preset_says_is_named(file: Path) -> None:
     file.write_text(
         PRESET_ONLY.replace("PongVTrace", "PongVTrace, successPolicy: {targetReturn: {value: null}}, image: null")
     )
-    _, said = invoke(file).stdout.splitlines()
+    *_, said = invoke(file).stdout.splitlines()
     path = "successPolicy.targetReturn.value"
     assert said == f"  spec.{path}: null takes nothing away; presetWithout: [{path}] does"
     taken = invoke(

@@ -45,9 +45,12 @@ def same_line(folder: Path, manifest: Path, *changes: str) -> str:
     return line
 
 
+CORRIDOR = "  observation: vector float32 [1]\n  action: Discrete int64 [] of 2\n"
+
+
 def test_a_manifest_whose_environment_is_right(tmp_path: Path) -> None:
     manifest = write_environment(tmp_path)
-    assert invoke("validate", manifest).stdout == f"{manifest}: ok, ApeXDQN on corridor.py:make\n"
+    assert invoke("validate", manifest).stdout == f"{manifest}: ok, ApeXDQN on corridor.py:make\n{CORRIDOR}"
 
 
 @pytest.mark.parametrize(
@@ -58,7 +61,10 @@ def test_a_manifest_whose_environment_is_right(tmp_path: Path) -> None:
             "ended by exit code 3 while it was made or within its first steps, twice; what it printed is above\n",
         ),
         ("import rocket_engine", "No module named 'rocket_engine'"),
-        ("return gymnasium.make('Taxi-v4')", "has observations of Discrete; only Box is supported"),
+        (
+            "return gymnasium.make('Pendulum-v1')",
+            "ApeXDQN learns discrete actions alone, but there are continuous ones",
+        ),
     ],
 )
 def test_an_environment_that_no_run_would_take_is_refused(made: str, said: str, tmp_path: Path) -> None:
@@ -103,6 +109,20 @@ def test_what_is_wrong_with_an_environment_is_said(tmp_path: Path, change: str, 
     else:
         manifest.write_text(manifest.read_text().replace("{length: 12}", "{}"))
     assert line_of_validate(manifest, change).endswith(said)
+
+
+def test_what_is_judged_in_is_checked_too(tmp_path: Path) -> None:
+    manifest = write_environment(tmp_path)
+    where = "spec.evaluator.environment"
+    for right in ("maxEpisodeSteps=9", "kwargs={length: 3}"):
+        assert invoke("validate", manifest, "--set", f"{where}.{right}").exit_code == 0
+    said = line_of_validate(manifest, f"{where}={{id: CartPole-v1, kwargs: {{}}}}")
+    assert said.startswith("environment 'CartPole-v1' of spec.evaluator.environment has to show and take what")
+    assert "did you mean make?" in line_of_validate(manifest, f"{where}.id=corridor.py:mak")
+    assert (
+        "did you mean make?"
+        in invoke("validate", manifest, "--no-environment", "--set", f"{where}.id=corridor.py:mak").stderr
+    )
 
 
 def test_what_is_wrong_with_an_environment_is_said_as_run_says_it(tmp_path: Path) -> None:
@@ -161,7 +181,7 @@ def test_two_manifests_with_files_of_one_name(tmp_path: Path) -> None:
     (tmp_path / "two" / "corridor.py").write_text(block("python", "class Corridor(").replace("length", "cells"))
     result = invoke("validate", *manifests)
     assert result.exit_code == 2
-    assert result.stdout == f"{manifests[0]}: ok, ApeXDQN on corridor.py:make\n"
+    assert result.stdout == f"{manifests[0]}: ok, ApeXDQN on corridor.py:make\n{CORRIDOR}"
     assert "the factory has no argument 'length'; it has cells" in result.stderr
 
 
@@ -197,4 +217,7 @@ def test_an_id_with_the_file_that_registers_it(tmp_path: Path) -> None:
     manifest = write_environment(tmp_path)
     (tmp_path / "registers.py").write_text(REGISTERS)
     found = invoke("validate", manifest, "--set", "spec.environment={id: registers.py:Short-v0}")
-    assert found.stdout == f"{manifest}: ok, ApeXDQN on registers.py:Short-v0\n"
+    assert found.stdout == (
+        f"{manifest}: ok, ApeXDQN on registers.py:Short-v0\n  observation: vector float32 [4]\n"
+        "  action: Discrete int64 [] of 2\n"
+    )

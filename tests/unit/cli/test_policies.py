@@ -40,6 +40,16 @@ def test_eval_of_a_run_and_of_a_checkpoint_agree(run: Path) -> None:
     assert figures["returns"] == figures["lengths_steps"], "CartPole pays 1 a step"
 
 
+def test_eval_plays_where_the_run_judges(tmp_path: Path) -> None:
+    limit = "spec.evaluator.environment={id: 'tests.support.reporting:CartPole', maxEpisodeSteps: 5}"
+    of_run = invoke("eval", untrained(tmp_path, "cartpole-apex.yaml", limit), "--episodes", 3, "--json")
+    assert of_run.exit_code == 0, of_run.output
+    figures = json.loads(of_run.stdout)
+    assert figures["environment"] == "tests.support.reporting:CartPole"
+    assert figures["lengths_steps"] == [5, 5, 5]
+    assert figures["metrics"] == {"upright": 1.0}
+
+
 def test_eval_in_words_and_of_a_single_game(run: Path) -> None:
     result = invoke("eval", run, "--episodes", 2, "--epsilon", 1)
     assert "CartPole-v1: mean return" in result.stdout

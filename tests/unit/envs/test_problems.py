@@ -9,9 +9,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rljob.api import EnvironmentParameters
-from rljob.envs import EnvironmentProblem, describe_environment, make_single_environment, make_vector_environment
+from gymnasium import spaces
+from rljob.algorithms.suits import check_suits
+from rljob.api import EnvironmentParameters, parse_job
+from rljob.api.networks import NetworkProblem
+from rljob.envs import (
+    EnvironmentProblem,
+    describe_environment,
+    make_single_environment,
+    make_vector_environment,
+)
 from rljob.envs.spaces import checked_actions
+
+from tests.support.every_space import OBSERVATIONS
+
+EVERY = "tests.support.every_space:EverySpace"
 
 
 @pytest.mark.parametrize(
@@ -25,10 +37,24 @@ from rljob.envs.spaces import checked_actions
         ("tests.support.toys:broken", {}, "FileNotFoundError: plant.xml is missing"),
         ("tests.support.toys:not_an_environment", {}, "it must return a gymnasium.Env"),
         ("tests.support.toys:countdown", {"kwargs": {"speed": 3}}, "unexpected keyword argument 'speed'"),
-        ("tests.support.toys:countdown", {"kwargs": {"bad": "dict"}}, "observations of Dict; only Box"),
-        ("tests.support.toys:countdown", {"kwargs": {"bad": "continuous"}}, "actions of Box; only Discrete"),
-        ("FrozenLake-v1", {}, "observations of Discrete; only Box"),
-        ("Pendulum-v1", {}, "actions of Box; only Discrete"),
+        (
+            "CartPole-v1",
+            {"leaves": {"observation": "picture"}},
+            "environment.leaves takes image, vector, index, mask, critic",
+        ),
+        (
+            "CartPole-v1",
+            {"leaves": {"pole": "vector"}},
+            "environment.leaves names 'pole'; its observation has observation",
+        ),
+        ("CartPole-v1", {"leaves": {"observation": "index"}}, "can't be an index: its numbers are float32"),
+        ("CartPole-v1", {"leaves": {"observation": "image"}}, "can't be an image: its shape is (4,)"),
+        ("CartPole-v1", {"leaves": {"observation": "mask"}}, "is a mask of 4, but there are 2 actions to allow"),
+        (
+            "tests.support.toys:countdown",
+            {"kwargs": {"bad": "continuous"}, "actions": (0,)},
+            "can name some of one Discrete",
+        ),
         ("gymnasium.envs.classic_control:CartPoleEnv", {"kwargs": {"suton": 1}}, "no argument 'suton'"),
         ("gymnasium.envs.classic_control:cartpole", {}, "has no callable 'cartpole': it is a module"),
         ("tests.support.registering:OnRequest-v9", {}, "where a function of tests.support.registering registers it"),
@@ -44,12 +70,75 @@ def test_the_first_line_says_it(environment_id: str, settings: dict[str, Any], s
     assert environment_id in first_line
 
 
+def trained(environment: dict[str, Any], **algorithm: Any) -> None:
+    """As ``rljob run`` and a learner look at a job before its first step."""
+    source = {"apiVersion": "rljob.dev/v1alpha1", "kind": "RLJob", "metadata": {"name": "odd"}}
+    job = parse_job({**source, "spec": {"algorithm": algorithm, "environment": environment}})
+    check_suits(job, describe_environment(job.spec.environment.id, job.spec.environment.parameters))
+
+
+@pytest.mark.parametrize(
+    ("environment", "said"),
+    [
+        (
+            {"id": "Pendulum-v1"},
+            "learns discrete actions alone, but there are continuous ones: action: Box float32 [1] from",
+        ),
+        ({"id": "tests.support.toys:countdown", "kwargs": {"bad": "continuous"}}, "from -1 to 1"),
+        (
+            {"id": "FrozenLake-v1", "centreInput": True},
+            "the mean of one image or vector, but observation: index int64 []",
+        ),
+        (
+            {"id": EVERY, "kwargs": {"observation": "dict"}, "centreInput": True},
+            "centreInput subtracts the mean of one image or vector, but far: vector float32 [2]; near: index int64 []",
+        ),
+        (
+            {"id": "CartPole-v1", "leaves": {"observation": "critic"}},
+            "no value beside its policy, which alone could see the leaf observation (role critic)",
+        ),
+    ],
+)
+def test_what_an_algorithm_cannot_be_trained_in_is_told(environment: dict[str, Any], said: str) -> None:
+    with pytest.raises(NetworkProblem) as caught:
+        trained(environment, type="ApeXDQN")
+    assert str(caught.value).startswith(f"environment {environment['id']!r}: ")
+    assert said in str(caught.value)
+
+
+def test_leaves_that_no_policy_sees_are_told() -> None:
+    environment = {"id": "CartPole-v1", "leaves": {"observation": "critic"}}
+    with pytest.raises(NetworkProblem, match="no leaf of the observation is left for a policy to see"):
+        trained(environment, type="IMPALA")
+
+
+@pytest.mark.parametrize(
+    ("space", "said"),
+    [
+        (spaces.Dict({}), "observation space is an empty Dict"),
+        (spaces.Tuple(()), "observation space is an empty Tuple"),
+        (
+            spaces.Dict({f"camera{number}": spaces.Box(0, 255, (16, 16), np.uint8) for number in range(5)}),
+            "leaf 'camera4' is image number 5; 4 are supported",
+        ),
+    ],
+)
+def test_an_observation_of_nothing_and_one_of_too_much_are_told(
+    space: spaces.Space[Any], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(OBSERVATIONS, "odd", space)
+    with pytest.raises(EnvironmentProblem, match=said):
+        describe_environment(EVERY, EnvironmentParameters(kwargs={"observation": "odd"}))
+
+
 @pytest.mark.parametrize(
     ("environment_id", "settings", "said"),
     [
         ("MountainCar-v0", {}, "it registers no vector_entry_point"),
         ("ALE/Pong-v5", {"kwargs": {"difficulty": 1}}, "ALE's vector environment"),
         ("tests.support.toys:countdown", {}, "its factory takes no num_envs"),
+        ("CartPole-v1", {"max_episode_steps": 9}, "not after maxEpisodeSteps"),
+        ("tests.support.toys:vector_only", {"max_episode_steps": 9}, "not after maxEpisodeSteps"),
         ("tests.support.toys:vector", {"kwargs": {"mode": "NextStep"}}, "dummy step between episodes"),
     ],
 )
@@ -106,7 +195,7 @@ def test_a_problem_survives_pickling_with_its_index() -> None:
 )
 def test_wrong_actions_are_refused(actions: Any) -> None:
     with pytest.raises(ValueError, match="actions must"):
-        checked_actions(actions, num_envs=2, num_actions=3)
+        checked_actions(actions, num_envs=2, sizes=(3,))
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ def asked(*functions: str, **settings: Any) -> EnvironmentParameters:
 def test_a_function_registers_the_id_and_is_called_once() -> None:
     parameters = asked("tests.support.registering:on_request", kwargs={"length": 4})
     for _ in range(2):
-        assert describe_environment("OnRequest-v0", parameters).frame_shape == (2,)
+        assert describe_environment("OnRequest-v0", parameters).observation_shape == (1, 2)
     assert registering.calls.count("on_request") == 1
 
 

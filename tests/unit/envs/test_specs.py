@@ -7,7 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 from rljob.api import EnvironmentParameters
-from rljob.envs import describe_environment, describe_rewards, make_single_environment, make_vector_environment
+from rljob.api.environment import EnvironmentSource
+from rljob.envs import (
+    EnvironmentProblem,
+    describe_both,
+    describe_environment,
+    describe_rewards,
+    make_single_environment,
+    make_vector_environment,
+)
 from rljob.envs.meter import AtariCounters, EpisodeMeter
 
 
@@ -28,8 +36,8 @@ from rljob.envs.meter import AtariCounters, EpisodeMeter
         ("tests.support.toys:countdown", {}, (2,), "float32", 1, 3, 1),  # float64 is cast
         ("tests.support.registered:Unversioned", {}, (2,), "float32", 1, 3, 1),  # an id without a version
         ("gymnasium.envs.classic_control:CartPoleEnv", {}, (4,), "float32", 1, 2, 1),
-        ("tests.support.toys:Pictures", {"frame_stack": 3}, (6, 5), "uint8", 3, 3, 1),
-        ("tests.support.toys:Pictures", {"frame_stack": 1, "actions": (2,)}, (6, 5), "uint8", 1, 1, 1),
+        ("tests.support.toys:Pictures", {"frame_stack": 3}, (18, 16), "uint8", 3, 3, 1),
+        ("tests.support.toys:Pictures", {"frame_stack": 1, "actions": (2,)}, (18, 16), "uint8", 1, 1, 1),
         ("tests.support.toys:vector_only", {"actions": (2, 0)}, (2,), "float32", 1, 2, 1),
     ],
 )
@@ -37,9 +45,9 @@ def test_spec(
     environment_id: str, settings: dict[str, Any], shape: Any, dtype: str, stack: int, actions: int, skip: int
 ) -> None:
     spec = describe_environment(environment_id, EnvironmentParameters(**settings))
-    assert (spec.frame_shape, spec.frame_dtype, spec.stack) == (shape, dtype, stack)
+    assert (spec.columns[0].shape, spec.observation_dtype, spec.stack) == (shape, dtype, stack)
     assert (spec.num_actions, spec.raw_frames_per_step) == (actions, skip)
-    assert spec.frame_bytes == np.zeros(shape, dtype).nbytes
+    assert spec.row_bytes == np.zeros(shape, dtype).nbytes
 
 
 def test_the_fingerprint_is_of_the_experience() -> None:
@@ -52,12 +60,13 @@ def test_the_fingerprint_is_of_the_experience() -> None:
             "other input": base.updated(centre_input=True),
             "other skip": base.updated(atari={"frame_skip": 3}),
             "other kwargs": base.updated(kwargs={"sutton_barto_reward": True, "max_episode_steps": 9}),
+            "another limit": base.updated(max_episode_steps=9),
             "the same kwargs": base.updated(kwargs={"max_episode_steps": 9, "sutton_barto_reward": True}),
         }.items()
     }
     assert prints["base"] == prints["other backend"] == prints["other input"]
     assert prints["other kwargs"] == prints["the same kwargs"], "their order says nothing"
-    assert len(set(prints.values())) == 3
+    assert len(set(prints.values())) == 4
     assert len(prints["base"]) == 64
     assert describe_environment("CartPole-v0", base).fingerprint != prints["base"]
 
@@ -68,6 +77,46 @@ def test_pictures_are_stacked_oldest_first_over_zeros() -> None:
     assert observation[:, 0, 0].tolist() == [0, 0, 1]
     observation, *_ = env.step(0)
     assert observation[:, 0, 0].tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("backend", ["Auto", "Sync", "Async"])
+@pytest.mark.parametrize(
+    "environment_id", ["tests.support.reporting:Reporting", "tests.support.reporting:vector", "CartPole-v1"]
+)
+def test_a_limit_of_steps_truncates_and_what_the_environment_reports_is_that_of_the_last_step(
+    environment_id: str, backend: str
+) -> None:
+    env = make_vector_environment(environment_id, EnvironmentParameters(max_episode_steps=2, backend=backend), 2, 0)
+    env.reset()
+    for _ in range(2):
+        assert not env.step(np.zeros(2, np.int64)).episodes
+        result = env.step(np.zeros(2, np.int64))
+        assert result.truncated.all()
+        assert [episode.length_steps for episode in result.episodes] == [2, 2]
+        if "Pole" not in environment_id:
+            assert [episode.metrics["distance"] for episode in result.episodes] == [1.0, 1.0]
+    env.close()
+
+
+def test_a_limit_of_steps_beyond_the_environments_own_changes_nothing() -> None:
+    env = make_single_environment(
+        "tests.support.reporting:Reporting", EnvironmentParameters(max_episode_steps=9), for_scoring=True
+    )
+    env.reset(seed=0)
+    assert [env.step(0)[3] for _ in range(4)] == [False, False, False, True]
+
+
+def test_what_is_judged_in_has_to_look_the_same_to_a_network() -> None:
+    training = EnvironmentSource(id="CartPole-v1")
+    limited = training.model_copy(update={"max_episode_steps": 5, "kwargs": {"sutton_barto_reward": True}})
+    assert describe_both(training, limited) == describe_environment("CartPole-v1", training.parameters)
+    other = training.model_copy(update={"id": "MountainCar-v0"})
+    with pytest.raises(EnvironmentProblem) as refused:
+        describe_both(training, other)
+    assert str(refused.value) == (
+        "environment 'MountainCar-v0' of spec.evaluator.environment has to show and take what 'CartPole-v1' does, but there is "
+        "observation: vector float32 [2] where this one has observation: vector float32 [4]"
+    )
 
 
 CLIPPED = [

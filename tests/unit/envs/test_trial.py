@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from rljob.api import EnvironmentParameters
 from rljob.api.environment import EnvironmentSource
-from rljob.envs import EnvironmentProblem, describe_environment, try_environment
+from rljob.envs import EnvironmentProblem, describe_environment, trial, try_environment
 
 from tests.support.plugins_page import block
 
@@ -36,8 +36,8 @@ def tried(folder: Path, *changes: tuple[str, str], **parameters: Any) -> None:
     file = folder / f"corridor_{next(_numbers)}.py"
     file.write_text(text)
     env_params = EnvironmentParameters(**parameters)
-    describe_environment(f"{file}:make", env_params)
-    try_environment(f"{file}:make", env_params)
+    spec = describe_environment(f"{file}:make", env_params)
+    try_environment(f"{file}:make", env_params, spec)
 
 
 def test_the_pages_example_is_whole(tmp_path: Path) -> None:
@@ -101,7 +101,9 @@ def test_a_file_is_named_as_its_author_knows_it(tmp_path: Path) -> None:
 
 def test_an_environment_may_fail_now_and_then(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """As a job allows it to (``maxFailuresPer10000Steps``); whoever fails always is found by the second trial."""
-    once = ("class Corridor(", "failures = iter(['the licence was taken'])\n\n\nclass Corridor(")
+    # Its first step of all is taken to describe it, twice where it fails, without a trial.
+    failures = "failures = iter(['the network was down', 'the plant was hot', 'the licence was taken'])"
+    once = ("class Corridor(", f"{failures}\n\n\nclass Corridor(")
     tried(
         tmp_path,
         once,
@@ -141,6 +143,17 @@ def test_every_action_is_tried(tmp_path: Path) -> None:
     tried(tmp_path, of_many, refusing, actions=(3, 1))
 
 
+@pytest.mark.parametrize(("enough", "tried_steps"), [(0.0, 8), (60.0, 20)])
+def test_of_a_slow_simulator_no_more_steps_are_tried_than_have_to_be(
+    enough: float, tried_steps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial, "_ENOUGH_SECONDS", enough)
+    steps: list[int] = []
+    monkeypatch.setattr(trial._Trial, "_step", lambda self, action: steps.append(action))
+    tried(tmp_path, ("gymnasium.spaces.Discrete(2)", "gymnasium.spaces.Discrete(20)"))
+    assert steps == list(range(tried_steps))
+
+
 def test_seeds_are_tried_as_large_as_they_will_be() -> None:
     with pytest.raises(
         EnvironmentProblem, match=r"reset failed: .*KeyError: 1234567890; with seed=0 .* take seed % n$"
@@ -156,4 +169,6 @@ def test_frames_that_are_not_stacked_are_told_to_whoever_asks_for_it(
     try_environment(source.id, source.parameters)
     said = [record.message for record in caplog.records]
     assert len(said) == lines
-    assert all("observations are float32 [4]; frameStack 4 changes nothing" in each for each in said)
+    assert all(
+        "its observation has observation: vector float32 [4]; frameStack 4 changes nothing" in each for each in said
+    )

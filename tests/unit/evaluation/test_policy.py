@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 import torch
 from rljob.algorithms.policy_network import PolicyConfig, PolicyNetwork
+from rljob.api import EnvironmentParameters
 from rljob.evaluation.player import ROWS, judged_policy
+
+from tests.support.specs import spec_of
 
 OBSERVATIONS = 40
 
@@ -40,7 +43,7 @@ def test_the_network_always_sees_as_many_rows(count: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "frame", "stack", "lstm", "layer_norm"),
+    ("kind", "shape", "stack", "lstm", "layer_norm"),
     [
         ("Compact", (42, 42), 4, 0, False),
         ("Compact", (42, 42), 4, 64, True),
@@ -51,7 +54,7 @@ def test_the_network_always_sees_as_many_rows(count: int) -> None:
     ],
 )
 def test_a_row_comes_out_the_same_wherever_it_stands(
-    kind: str, frame: tuple[int, ...], stack: int, lstm: int, layer_norm: bool
+    kind: str, shape: tuple[int, ...], stack: int, lstm: int, layer_norm: bool
 ) -> None:
     """What a fixed number of rows rests on: with one thread a row's result is the same to the last bit in any place and beside
     any others. (With another number of rows it is not.)"""
@@ -59,8 +62,9 @@ def test_a_row_comes_out_the_same_wherever_it_stands(
     torch.set_num_threads(1)
     try:
         torch.manual_seed(0)
-        network = PolicyNetwork(PolicyConfig(kind, frame, stack, 6, 128, lstm, layer_norm, scale=1 / 255)).eval()
-        observation = torch.randint(0, 255, (OBSERVATIONS, stack, *frame)).float()
+        spec, seen_as = spec_of("Test", shape, "float32", stack, 6), EnvironmentParameters(input_scale=1 / 255)
+        network = PolicyNetwork(PolicyConfig(kind, spec, seen_as, 128, lstm, layer_norm)).eval()
+        observation = torch.randint(0, 255, (OBSERVATIONS, stack, *shape)).float()
         state = torch.randn(OBSERVATIONS, 2, lstm)
         seen: dict[int, torch.Tensor] = {}
         compared = 0

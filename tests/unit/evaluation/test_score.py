@@ -10,7 +10,7 @@ import gymnasium
 import numpy as np
 import pytest
 from rljob.api import EnvironmentParameters
-from rljob.envs import make_single_environment
+from rljob.envs import describe_environment, make_single_environment
 from rljob.evaluation.player import best_possible_return
 from rljob.evaluation.score import Played, Sitting, play, score, tally
 
@@ -70,6 +70,17 @@ def test_one_game_has_no_standard_error_and_none_is_refused() -> None:
         score(_one, Dice(), 0, seed=0)
 
 
+def test_what_the_environment_reports_is_a_mean_over_the_games_that_have_it() -> None:
+    name, parameters = "tests.support.reporting:Now", EnvironmentParameters()
+    spec = describe_environment(
+        name, parameters
+    )  # of another copy, or this one's first game would be taken to look at it
+    env = make_single_environment(name, parameters, for_scoring=True, spec=spec)
+    with closing(env):
+        assert score(_one, env, 4, seed=0).metrics == {"is_success": 0.75, "distance": 0.25, "first": 1.0}
+        assert score(_one, env, 2, seed=0).metrics == {"is_success": 1.0, "distance": 0.25}
+
+
 def test_giving_up_keeps_what_was_finished() -> None:
     games = play(_one, [Dice()], range(10), seed=0)
     result = tally(games, 10, give_up=lambda ended: ended if len(ended) >= 3 else None)
@@ -99,6 +110,17 @@ def test_a_sitting_that_begins_anew_abandons_what_was_in_play() -> None:
     sitting.deal(1)
     ended = [played for _ in range(10) for played in sitting.step()]
     assert ended == [Played(1, 7.5 * (3 + 8 % 5), 3 + 8 % 5)]
+
+
+def test_a_sign_of_life_comes_before_the_step_of_each_game() -> None:
+    """Sixteen games of a simulator that needs seconds a step take longer together than a turn may."""
+    signs: list[None] = []
+    sitting = Sitting(_one, [Dice(), Dice()])
+    sitting.begin(7)
+    sitting.deal(0)
+    sitting.deal(1)
+    sitting.step(lambda: signs.append(None))
+    assert len(signs) == 2
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ def play(
     environment = make_vector_environment(game, environment_parameters, num_envs, seed=3)
     spec = environment.spec
     life_loss_ends = environment_parameters.atari.life_loss == "EndsEpisode"
-    layout = transition_layout(50, spec.frame_shape, np.dtype(spec.frame_dtype), spec.stack, n_step)
+    layout = transition_layout(50, spec.columns, n_step)
     builder = make_builder(layout, num_envs, 0.99, life_loss_ends, "actor-0", "a1", 0)
     recorder = Recorder(num_envs, spec.stack)
     random = np.random.default_rng(0)

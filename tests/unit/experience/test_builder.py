@@ -16,6 +16,7 @@ from rljob.experience import (
     make_builder,
     transition_layout,
 )
+from rljob.observation import frames
 
 from tests.support.experience import recorded
 from tests.support.reference_experience import Recorder, Step, reference_transitions
@@ -30,10 +31,10 @@ class RandomStreams:
         self.observation = self._frames(num_envs, layout.stack)
 
     def _frames(self, *leading: int) -> np.ndarray:
-        shape = (*leading, *self.layout.frame_shape)
-        if self.layout.frame_dtype.kind == "f":
-            return self.random.standard_normal(shape).astype(self.layout.frame_dtype)
-        return self.random.integers(0, 256, shape).astype(self.layout.frame_dtype)
+        shape = (*leading, *self.layout.observation[0].shape)
+        if self.layout.observation[0].dtype.kind == "f":
+            return self.random.standard_normal(shape).astype(self.layout.observation[0].dtype)
+        return self.random.integers(0, 256, shape).astype(self.layout.observation[0].dtype)
 
     def step(self, ended: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Returns (observation acted on, true successor, observation after autoreset)."""
@@ -107,7 +108,7 @@ def test_random_streams_equal_the_reference(data: st.DataObject) -> None:
     dtype = data.draw(st.sampled_from(["u1", "f4"]), "dtype")
     rate = data.draw(st.sampled_from([0.0, 0.05, 0.3, 0.9]), "boundary rate")
     unknown = data.draw(st.integers(0, 20), "steps without weights")
-    layout = transition_layout(length, (2, 3), np.dtype(dtype), stack, n_step)
+    layout = transition_layout(length, frames((2, 3), dtype, stack), n_step)
     streams = RandomStreams(layout, num_envs, data.draw(st.integers(0, 2**32), "seed"))
     kinds = streams.random.choice([TERMINATED, TRUNCATED, LIFE_LOST, 3, 5, 6, 7], (steps, num_envs))
     events = np.where(streams.random.random((steps, num_envs)) < rate, kinds, 0)
@@ -134,7 +135,7 @@ def test_random_streams_equal_the_reference(data: st.DataObject) -> None:
 
 
 def make(length: int, stack: int, n_step: int, num_envs: int = 1, life_loss_ends: bool = False, gamma: float = 0.9):
-    layout = transition_layout(length, (2,), np.dtype("u1"), stack, n_step)
+    layout = transition_layout(length, frames((2,), "u1", stack), n_step)
     streams = RandomStreams(layout, num_envs, seed=5)
     builder = make_builder(layout, num_envs, gamma, life_loss_ends, "actor-0", "a1", epoch=0)
     builder.begin(streams.observation)
@@ -211,7 +212,7 @@ def test_stepping_goes_on_after_a_flush_and_begin_cuts() -> None:
 
 
 def test_misuse_is_named() -> None:
-    layout = transition_layout(4, (2,), np.dtype("u1"), 2, 1)
+    layout = transition_layout(4, frames((2,), "u1", 2), 1)
     builder = make_builder(layout, 1, 0.9, False, "actor-0", "a1", 0)
     one, no = np.zeros(1), np.zeros(1, bool)
     observation = np.zeros((1, 2, 2), np.uint8)

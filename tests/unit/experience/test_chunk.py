@@ -7,11 +7,12 @@ import dataclasses
 import numpy as np
 import pytest
 from rljob.experience import InvalidSegment, Segment, transition_layout
+from rljob.observation import frames
 from rljob.wire import Message, decode, encode
 
 from tests.support.experience import changed
 
-LAYOUT = transition_layout(length=4, frame_shape=(2, 3), frame_dtype=np.dtype("u1"), stack=2, n_step=3)
+LAYOUT = transition_layout(4, frames((2, 3), "u1", 2), 3)
 
 
 def a_chunk() -> Segment:
@@ -45,8 +46,8 @@ def test_round_trip_over_the_wire(compress: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"frames": np.zeros((8, 3, 2), np.uint8)}, "frames are"),
-        ({"frames": np.zeros((8, 2, 3), np.float32)}, "frames are"),
+        ({"frames": np.zeros((8, 3, 2), np.uint8)}, "frames is"),
+        ({"frames": np.zeros((8, 2, 3), np.float32)}, "frames is"),
         ({"frames": np.zeros((1, 2, 3), np.uint8)}, "1 frames"),
         ({"frames": np.zeros((LAYOUT.max_frames + 1, 2, 3), np.uint8)}, "frames, the layout allows"),
         ({"observation": np.array([0, 2, 3], np.uint16)}, "obs_at leaves"),
@@ -75,11 +76,12 @@ def test_too_many_steps_and_missing_columns_are_refused() -> None:
 
 
 def test_layout_bounds() -> None:
-    atari = transition_layout(50, (84, 84), np.dtype("u1"), 4, 3)
-    assert atari.frame_bytes == 84 * 84
+    atari = transition_layout(50, frames((84, 84), "u1", 4), 3)
+    assert atari.row_bytes == 84 * 84
     assert atari.max_frames == 50 + 3 + 3 + 8
     assert atari.compressed_columns == ("frames",)
-    assert transition_layout(50, (4,), np.dtype("f4"), 1, 3).compressed_columns == ()
-    for wrong in ({"length": 0}, {"stack": 0}, {"n_step": 0}, {"frame_shape": (0,)}, {"length": 70_000}):
+    assert transition_layout(50, frames((4,), "f4"), 3).compressed_columns == ()
+    without = {"observation": frames((84, 84), "u1", 0)}, {"observation": frames((0,), "u1", 4)}
+    for wrong in ({"length": 0}, {"n_step": 0}, {"length": 70_000}, *without):
         with pytest.raises(ValueError, match="chunk layout"):
             dataclasses.replace(atari, **wrong)

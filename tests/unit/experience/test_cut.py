@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rljob.experience import Segment, SegmentBuilder, make_builder, transition_layout, unroll_layout
+from rljob.observation import frames
 
 from tests.support.experience import recorded
-
-FRAMES = ((2,), np.dtype(np.float32))
 
 
 class FailingStreams:
@@ -54,7 +53,7 @@ def test_an_unroll_with_a_failure_in_it_is_lost_and_all_others_are_whole(
     stack: int, length: int, failures: float, seed: int
 ) -> None:
     streams = FailingStreams(3, stack, failures, seed)
-    layout = unroll_layout(length, *FRAMES, stack)
+    layout = unroll_layout(length, frames((2,), np.float32, stack))
     builder = make_builder(layout, 3, 0.9, False, "a", "i", 1)
     builder.begin(streams.observation)
     found = []
@@ -88,7 +87,7 @@ def test_no_transition_bootstraps_over_a_failure(
     stack: int, length: int, n_step: int, failures: float, seed: int
 ) -> None:
     streams = FailingStreams(3, stack, failures, seed)
-    layout = transition_layout(length, *FRAMES, stack, n_step)
+    layout = transition_layout(length, frames((2,), np.float32, stack), n_step)
     builder = make_builder(layout, 3, 0.9, False, "a", "i", 1)
     builder.begin(streams.observation)
     found: list[list[int]] = [[], [], []]

@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 from rljob.experience import Segment, SegmentLayout, transition_layout
 from rljob.experience.batch_arrays import transition_arrays
 from rljob.experience.ring import SegmentRing
+from rljob.observation import frames
 
 from tests.support.experience import make_chunk
 
 LAYOUTS = (
-    transition_layout(5, (3, 2), np.dtype(np.uint8), 4, 2),
-    transition_layout(7, (4,), np.dtype(np.float32), 1, 3),
+    transition_layout(5, frames((3, 2), np.uint8, 4), 2),
+    transition_layout(7, frames((4,), np.float32), 3),
 )
 
 
@@ -29,7 +30,7 @@ def random_chunk(layout: SegmentLayout, rng: np.random.Generator, sequence: int)
         layout,
         steps,
         policy_version=sequence * 3,
-        frames=rng.integers(0, 255, (count, *layout.frame_shape)).astype(layout.frame_dtype),
+        frames=rng.integers(0, 255, (count, *layout.observation[0].shape)).astype(layout.observation[0].dtype),
         observation=rng.integers(layout.stack - 1, count, steps).astype(np.uint16),
         next_observation=rng.integers(layout.stack - 1, count, steps).astype(np.uint16),
         action=rng.integers(0, 9, steps).astype(np.int32),
@@ -47,7 +48,7 @@ class Store:
     """Frames outside of a ring."""
 
     def __init__(self, layout: SegmentLayout, rows: int) -> None:
-        self.frames = np.zeros((rows, *layout.frame_shape), layout.frame_dtype)
+        self.frames = np.zeros((rows, *layout.observation[0].shape), layout.observation[0].dtype)
 
     def write(self, row: int, frames: np.ndarray) -> None:
         self.frames[row : row + len(frames)] = frames

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rljob.experience import InvalidSegment, Segment, SegmentBuilder, SegmentLayout, make_builder, unroll_layout
+from rljob.observation import frames
 from rljob.wire import decode, encode
 
 from tests.support.experience import changed, recorded
@@ -43,7 +44,7 @@ class Streams:
         self.seen: list[list[Seen]] = [[] for _ in range(num_envs)]
 
     def _frames(self, shape: tuple[int, ...]) -> np.ndarray:
-        return self.random.integers(0, 256, (*shape, *self.layout.frame_shape), dtype=np.uint8)
+        return self.random.integers(0, 256, (*shape, *self.layout.observation[0].shape), dtype=np.uint8)
 
     def step(self, builder: SegmentBuilder, version: int) -> list[Segment]:
         count, random = self.num_envs, self.random
@@ -93,7 +94,7 @@ def stack_at(unroll: Segment, t: int, stack: int) -> np.ndarray:
 def test_unrolls_are_what_was_seen(
     length: int, stack: int, num_envs: int, memory: int, ends: float, life_loss_ends: bool, seed: int
 ) -> None:
-    layout = unroll_layout(length, (2, 3), np.dtype(np.uint8), stack, memory)
+    layout = unroll_layout(length, frames((2, 3), np.uint8, stack), memory)
     streams = Streams(layout, num_envs, seed, ends, memory)
     builder = make_builder(layout, num_envs, GAMMA, life_loss_ends, "actor-0", "i1", epoch=3)
     builder.begin(streams.observation)
@@ -132,7 +133,7 @@ def one_unroll(layout: SegmentLayout) -> Segment:
     return found[0]
 
 
-LAYOUT = unroll_layout(4, (2, 3), np.dtype(np.uint8), 2, 0)
+LAYOUT = unroll_layout(4, frames((2, 3), np.uint8, 2), 0)
 
 
 def test_an_unroll_survives_the_wire() -> None:

@@ -13,15 +13,23 @@ from dataclasses import fields
 import numpy as np
 import pytest
 import torch
-from rljob.api import EnvironmentParameters
+from rljob.algorithms import algorithm
+from rljob.api import EnvironmentParameters, ImpalaParameters
 from rljob.inference.server import InferenceServer
+from rljob.observation import each, of_columns
 
 from tests.support.inference import Kept, Player, Setup, apex, impala, serving
 from tests.support.weights import Given
 
 # So short that games are truncated: the values of final observations are asked for too.
 PONG = ("ALE/Pong-v5", EnvironmentParameters(max_episode_raw_frames=100))
+# An environment that asserts that only what it allows is done.
+EVERYTHING = EnvironmentParameters(kwargs={"observation": "nested", "action": "dict", "masked": True}, frame_stack=2)
+NESTED = ("tests.support.every_space:EverySpace", EVERYTHING)
+RECURRENT = ImpalaParameters(precision="FP32", hidden_units=16, recurrent="LSTM", lstm_units=8, unroll_length=10)
 SETUPS = {
+    "apex-nested": (apex(*NESTED), 60),
+    "impala-lstm-nested": (Setup(algorithm("IMPALA"), RECURRENT, *NESTED), 60),
     "apex-pong": (apex(*PONG), 45),
     "apex-cartpole": (apex(), 400),
     "impala-lstm-pong": (impala(*PONG, recurrent="LSTM"), 45),
@@ -56,13 +64,13 @@ def rounds_by_batch(setup: Setup) -> bool:
     buckets, network = setup.model().buckets, setup.network()
     setup.weights(3).load_into(network)
     random, most = np.random.default_rng(0), buckets[-1]
-    shape, dtype = (most, *setup.spec.observation_shape), np.dtype(setup.spec.frame_dtype)
+    columns = setup.spec.columns
     memory = np.zeros((most, 2, setup.method.memory_units(setup.parameters)), np.float32)
     for _ in range(20):
-        seen = (255 * random.random(shape)).astype(dtype) if dtype == np.uint8 else random.random(shape, dtype)
+        seen = of_columns(columns, [column.drawn(random, most) for column in columns])
         whole = setup.method.infer(network, seen, memory)
         for size in buckets:
-            part = setup.method.infer(network, seen[:size], memory[:size])
+            part = setup.method.infer(network, each(lambda of, size=size: of[:size], seen), memory[:size])
             if not all(torch.equal(few, many[:size]) for few, many in zip(part, whole, strict=True)):
                 return True
     return False

@@ -15,6 +15,7 @@ import zmq
 from rljob.acting.identity import ActorIdentity
 from rljob.inference.client import InferenceClient, InferenceLost
 from rljob.inference.server import InferenceServer
+from rljob.observation import frames
 from rljob.wire import Client, Message
 
 from tests.support.inference import answer_of, apex, impala, serving
@@ -39,7 +40,9 @@ def server(weights: Given) -> Iterator[InferenceServer]:
 
 
 def a_client(server: InferenceServer, name: str = "actor-0", incarnation: str = "1", lanes: int = 2) -> InferenceClient:
-    return InferenceClient(Client(server.endpoint), ActorIdentity(name, incarnation, 8), lanes, compress=False)
+    return InferenceClient(
+        Client(server.endpoint), ActorIdentity(name, incarnation, 8), SPEC.columns, lanes, compress=False
+    )
 
 
 def observations(seed: int, rows: int = 4) -> np.ndarray:
@@ -100,7 +103,7 @@ def test_a_repeated_request_gets_the_answer_it_had(server: InferenceServer, weig
     """Newer weights and other observations under the same number change nothing: nobody acts twice."""
     peer = Client(server.endpoint)
     fields = {"actor": "a", "inc": "1", "group": 0, "req": 5}
-    first = Message("infer", fields, {"obs": observations(1), "state": NO_MEMORY})
+    first = Message("infer", fields, {"vector": observations(1), "state": NO_MEMORY})
 
     def ask(message: Message) -> Message:
         eventually(lambda: peer.send(message))
@@ -111,14 +114,14 @@ def test_a_repeated_request_gets_the_answer_it_had(server: InferenceServer, weig
     once = ask(first)
     weights.next = SETUP.weights(2)
     eventually(lambda: server.status()["policy_version"] == 2)
-    again = ask(Message("infer", fields, {"obs": observations(2), "state": NO_MEMORY}))
+    again = ask(Message("infer", fields, {"vector": observations(2), "state": NO_MEMORY}))
     assert (again.fields["req"], again.fields["pv"]) == (5, 1)
     np.testing.assert_array_equal(once.columns["out"], again.columns["out"])
-    new = ask(Message("infer", {**fields, "req": 6}, {"obs": observations(2), "state": NO_MEMORY}))
+    new = ask(Message("infer", {**fields, "req": 6}, {"vector": observations(2), "state": NO_MEMORY}))
     assert new.fields["pv"] == 2
     peer.send(first)  # overtaken on its way: it is no longer of interest
     assert peer.receive(0.2) is None
-    other_life = ask(Message("infer", {**fields, "inc": "2"}, {"obs": observations(3), "state": NO_MEMORY}))
+    other_life = ask(Message("infer", {**fields, "inc": "2"}, {"vector": observations(3), "state": NO_MEMORY}))
     np.testing.assert_allclose(other_life.columns["out"], expected(observations(3), 2), rtol=1e-5, atol=1e-6)
     status = server.status()
     assert (status["requests_total"], status["repeated_requests_total"], status["stale_requests_total"]) == (3, 1, 1)
@@ -134,7 +137,7 @@ def test_a_request_repeated_while_it_waits_is_computed_once_and_answered_to_the_
         return Message(
             "infer",
             {"actor": actor, "inc": "1", "group": 0, "req": number},
-            {"obs": observations(1), "state": NO_MEMORY},
+            {"vector": observations(1), "state": NO_MEMORY},
         )
 
     other.send(infer("other", 0))
@@ -170,9 +173,16 @@ def test_without_weights_the_answer_says_so() -> None:
 def test_what_this_network_cannot_see_is_refused_with_the_reason(server: InferenceServer) -> None:
     client = a_client(server)
     client.submit(0, np.zeros((4, 1, 9), np.float32), NO_MEMORY)
-    with pytest.raises(InferenceLost, match=r"obs is float32\[4, 1, 9\]; this network sees float32\['n', 1, 4\]"):
+    said = r"vector is float32\[4, 1, 9\], expected float32\[4, 1, 4\], as this network sees it"
+    with pytest.raises(InferenceLost, match=said):
         poll_for(client, 15)
     client.close()
+    picture = ActorIdentity("actor-2", "1", 8), frames((4,), np.float32)
+    other = InferenceClient(Client(server.endpoint), *picture, 2, compress=False)
+    other.submit(0, observations(1), NO_MEMORY)
+    with pytest.raises(InferenceLost, match="frames; this network sees vector"):
+        poll_for(other, 15)
+    other.close()
     big = a_client(server, "actor-1")
     big.submit(0, observations(1, 17), np.zeros((17, 2, 0), np.float32))
     eventually(lambda: (big.poll(0.05), big.refused)[1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rljob.ingest.roster import Counted, Roster, episode_fields
 from rljob.wire import MalformedMessage, Message
+from rljob.wire.named_numbers import packed
 
 
 def heartbeat(steps: int, actor: str = "actor-0", inc: str = "a", state: str = "Running") -> Message:
@@ -140,14 +142,16 @@ def test_a_return_that_none_can_be_is_refused(value: float) -> None:
 
 def test_games_read_back_are_those_that_this_shard_heard_of() -> None:
     columns = {name: np.arange(2) for name in ("ret", "length", "raw", "epsilon", "cut", "pv")}
-    message = Message("episodes", {"actor": "actor-0", "inc": "a"}, columns)
+    fields, metrics = packed([{"is_success": 1.0}, {"is success": 0.5}])
+    message = Message("episodes", {"actor": "actor-0", "inc": "a", **fields}, {**columns, **metrics})
     shards = [Roster(0.1, shard) for shard in range(2)]
     told = [entry for at, shard in enumerate(shards) for entry in shard.finished(message, 100.0 + at)]
     stored = [{name: str(value) for name, value in episode_fields(entry).items()} for entry in told]
     for number, shard in enumerate(shards):
         again = Roster(0.1, number)
         again.restore_episodes([{"return": "1"}, *stored])
-        assert list(again.episodes) == list(shard.episodes)
+        assert list(again.episodes) == [replace(episode, metrics={}) for episode in shard.episodes]
+        assert [episode.metrics for episode in shard.episodes] == [{"is_success": 1.0}, {"is success": 0.5}]
 
 
 LIVES = st.lists(

@@ -14,24 +14,10 @@ from rljob.envs import EnvironmentSpec
 from rljob.learner.optim.data_parallel_threads import DataParallelThreads
 from rljob.learner.optim.updater import AnyUpdater, make_updater
 
-SPEC = EnvironmentSpec(
-    id="Test/Vectors-v0",
-    frame_shape=(4,),
-    frame_dtype="float32",
-    stack=1,
-    num_actions=2,
-    raw_frames_per_step=1,
-    fingerprint="f",
-)
-IMAGES = EnvironmentSpec(
-    id="Test/Images-v0",
-    frame_shape=(42, 42),
-    frame_dtype="uint8",
-    stack=4,
-    num_actions=3,
-    raw_frames_per_step=4,
-    fingerprint="g",
-)
+from tests.support.specs import spec_of
+
+SPEC = spec_of("Test/Vectors-v0", (4,), "float32", 1, 2, 1, "f")
+IMAGES = spec_of("Test/Images-v0", (42, 42), "uint8", 4, 3, 4, "g")
 ENV_PARAMS = EnvironmentParameters()
 PLAIN = Compute()
 
@@ -68,7 +54,7 @@ def unroll_batches(params: ImpalaParameters, count: int, spec: EnvironmentSpec =
     return [
         UnrollBatch(
             observation=torch.randint(0, 256, shape, generator=random, dtype=torch.uint8)
-            if spec.frame_dtype == "uint8"
+            if spec.observation_dtype == "uint8"
             else torch.randn(shape, generator=random),
             action=torch.randint(0, spec.num_actions, (steps, unrolls), generator=random),
             reward=torch.randn(steps, unrolls, generator=random),
@@ -91,7 +77,7 @@ def batches(count: int, spec: EnvironmentSpec = SPEC, size: int = 16, seed: int 
 
     def observations() -> torch.Tensor:
         shape = (size, *spec.observation_shape)
-        if spec.frame_dtype == "uint8":
+        if spec.observation_dtype == "uint8":
             return torch.randint(0, 256, shape, generator=generator, dtype=torch.uint8)
         return torch.randn(shape, generator=generator)
 

@@ -15,18 +15,19 @@ from rljob.experience.ring import SegmentRing
 from rljob.learner import device_mirror
 from rljob.learner.device_mirror import CHUNKS_UNDER_WAY, DeviceMirror, MirrorStagingRing
 from rljob.learner.staging import AtOnce, TransitionBuffers, on_current_stream, transition_buffers
+from rljob.observation import frames
 
 from tests.support.devices import DEVICES, LateEvent, needs_cuda
 from tests.support.experience import make_chunk
 from tests.unit.learner.optim.test_no_waiting import Waits, waiting_is_an_error
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
-IMAGES = transition_layout(5, (6, 8), np.dtype(np.uint8), 4, 2)
+IMAGES = transition_layout(5, frames((6, 8), np.uint8, 4), 2)
 LAYOUTS = [
     pytest.param(IMAGES, id="words-of-8"),
-    pytest.param(transition_layout(5, (3, 2), np.dtype(np.uint8), 4, 2), id="words-of-2"),
-    pytest.param(transition_layout(5, (5,), np.dtype(np.uint8), 1, 1), id="bytes"),
-    pytest.param(transition_layout(7, (3,), np.dtype(np.float32), 2, 3), id="floats"),
+    pytest.param(transition_layout(5, frames((3, 2), np.uint8, 4), 2), id="words-of-2"),
+    pytest.param(transition_layout(5, frames((5,), np.uint8), 1), id="bytes"),
+    pytest.param(transition_layout(7, frames((3,), np.float32, 2), 3), id="floats"),
 ]
 BATCH = 24
 
@@ -39,7 +40,7 @@ def random_chunk(layout: SegmentLayout, random: np.random.Generator, number: int
         number,
         layout,
         steps,
-        frames=random.integers(0, 255, (count, *layout.frame_shape)).astype(layout.frame_dtype),
+        frames=random.integers(0, 255, (count, *layout.observation[0].shape)).astype(layout.observation[0].dtype),
         observation=random.integers(layout.stack - 1, count, steps).astype(np.uint16),
         next_observation=random.integers(layout.stack - 1, count, steps).astype(np.uint16),
         action=random.integers(0, 9, steps).astype(np.int32),
@@ -191,7 +192,7 @@ def test_a_batch_is_the_loop_s_when_the_next_one_is_gathered() -> None:
 def test_a_shard_that_begins_anew_has_the_same_room() -> None:
     mirror = DeviceMirror(IMAGES, 3, 2, CPU)
     before = mirror.nbytes
-    assert before == 2 * 3 * IMAGES.max_frames * IMAGES.frame_bytes
+    assert before == 2 * 3 * IMAGES.max_frames * IMAGES.row_bytes
     shards = Shards(mirror, 2, slots=3)
     shards.insert(6)
     shards.on_device[1], shards.in_ram[1] = mirror.ring(1, 3), SegmentRing(IMAGES, 3)

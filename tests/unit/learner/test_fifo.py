@@ -13,10 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rljob.experience import Segment, unroll_layout
 from rljob.learner.fifo import FifoTable
+from rljob.observation import frames
 
 from tests.support.experience import make_unroll
 
-LAYOUT = unroll_layout(3, (2,), np.dtype(np.float32), 1)
+LAYOUT = unroll_layout(3, frames((2,), np.float32))
 RAW: Any = SimpleNamespace()
 
 

@@ -12,6 +12,7 @@ from rljob.ingest.shard_status import ActorStatus, Episode, ShardStatus
 from rljob.learner.figures import LAG_BATCHES, Figures
 from rljob.learner.status import (
     actors,
+    episode_metrics,
     least_state,
     limited,
     mean_return,
@@ -208,3 +209,24 @@ def test_lag_is_the_way_from_the_weights_that_acted_to_the_present_ones(events: 
                 1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(here, there, strict=False))
             )
             assert versions.age(known) == len(here) + len(there) - 2 * common
+
+
+def told(*metrics: dict[str, float], greedy_half: bool = True) -> ShardStatus:
+    return ShardStatus(
+        episodes=tuple(
+            Episode(game_return=0, greedy_half=greedy_half, time=time, metrics=each)
+            for time, each in enumerate(metrics)
+        )
+    )
+
+
+def test_what_environments_report_is_a_mean_over_the_newest_games_that_have_it() -> None:
+    shards = [
+        told({"is_success": 0.0}, {"first": 3.0}, *({"is_success": 1.0, "way": time} for time in range(25))),
+        told({"is_success": 0.0}, greedy_half=False),
+    ]
+    assert episode_metrics(shards) == {"is_success": 1.0, "way": sum(range(5, 25)) / 20, "first": 3.0}
+    assert episode_metrics([told({"is_success": 1.0}, {}, {"is_success": 0.0}, {})]) == {"is_success": 0.5}
+    assert Figures(NAMES).section([], {})["episode"] == {}
+    many = episode_metrics([told({f"n{index:02}": 1.0 for index in range(20)})])
+    assert list(many) == [f"n{index:02}" for index in range(16)]

@@ -10,12 +10,13 @@ import torch
 from rljob.experience import transition_layout
 from rljob.learner import mirror_place
 from rljob.learner.mirror_place import MirrorSize, margin_bytes, mirror_for, place
+from rljob.observation import frames
 from rljob.replay.table import Capacity
 
 from tests.support.devices import needs_cuda
 
 GIB = 1 << 30
-ATARI = transition_layout(50, (84, 84), np.dtype(np.uint8), 4, 3)
+ATARI = transition_layout(50, frames((84, 84), np.uint8, 4), 3)
 """64 frames a slot."""
 TWO_MILLION = MirrorSize(ATARI, slots=Capacity(2_000_000).chunks(ATARI), shards=1, capacity=2_000_000)
 

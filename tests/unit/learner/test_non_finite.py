@@ -25,13 +25,14 @@ from rljob.learner.optim.loss_scale import LossScale
 from rljob.learner.optim.readback import Readback
 from rljob.learner.saver import Saver
 from rljob.learner.staging import transition_buffers
+from rljob.observation import frames
 from rljob.weights.exchange import WeightServer
 
 from tests.support.devices import LateEvents
 from tests.unit.learner.learner_builders import batches, identity, parameters, updater
 
 _names = itertools.count()
-LAYOUT = transition_layout(10, (4,), np.dtype(np.float32), 1, 3)
+LAYOUT = transition_layout(10, frames((4,), np.float32), 3)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from rljob.actor.policy import Policy
 from rljob.algorithms.base import TransitionAlgorithm, UnrollAlgorithm
 from rljob.algorithms.batches import LossResult, TransitionBatch, UnrollBatch
 from rljob.algorithms.compute import Compute
-from rljob.algorithms.decision import Game, Inference, RandomNumbers
+from rljob.algorithms.decision import Game, Inference
 from rljob.algorithms.minibatches import minibatches_of_steps
 from rljob.algorithms.parameters import TransitionParameters
 from rljob.algorithms.trunk import FrameNetwork, dense_layers
@@ -26,6 +26,7 @@ from rljob.api import EnvironmentParameters, ImpalaParameters
 from rljob.api.parameters import ParameterSet
 from rljob.checkpoints import store as checkpoint
 from rljob.checkpoints.policy import PolicyIdentity
+from rljob.choices import Choices, RandomNumbers
 from rljob.envs import EnvironmentSpec
 from rljob.evaluation.player import judged_policy
 from rljob.experience import Decision
@@ -79,7 +80,7 @@ class QuantileNetwork(FrameNetwork):
     """``forward(observation [B, S, *F]) -> float32 [B, A, QUANTILES]``."""
 
     def __init__(self, spec: EnvironmentSpec, units: int = 16) -> None:
-        super().__init__(spec.frame_shape, 1.0, centred=False)
+        super().__init__(spec, ENV_PARAMS)
         self.dense = dense_layers(4, units, 1, layer_norm=False)
         self.head = nn.Linear(units, spec.num_actions * QUANTILES)
 
@@ -102,15 +103,15 @@ class QuantileRegression(TransitionAlgorithm[OwnParameters, QuantileNetwork]):
         with torch.inference_mode():
             return Inference(net(torch.as_tensor(observation)).mean(2), torch.as_tensor(state))
 
-    def decide(self, outputs: np.ndarray, epsilon: Any, generator: RandomNumbers) -> Decision:
+    def decide(self, outputs: np.ndarray, epsilon: Any, generator: RandomNumbers, choices: Choices) -> Decision:
         action = np.where(generator.random(len(outputs)) < epsilon, 0, outputs.argmax(1))
         return Decision(action, outputs[np.arange(len(outputs)), action], outputs.max(1))
 
-    def random_decision(self, num_envs: int, num_actions: int, generator: RandomNumbers) -> Decision:
+    def random_decision(self, num_envs: int, choices: Choices, generator: RandomNumbers) -> Decision:
         unknown = np.full(num_envs, np.nan, np.float32)
-        return Decision(generator.integers(0, num_actions, num_envs), unknown, unknown)
+        return Decision(choices.uniform(num_envs, generator), unknown, unknown)
 
-    def state_values(self, outputs: np.ndarray) -> np.ndarray:
+    def state_values(self, outputs: np.ndarray, choices: Choices) -> np.ndarray:
         return outputs.max(1)
 
     def evaluation_action(

@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 from rljob.experience import transition_layout
 from rljob.learner.shard import SUBSCRIBE_AGAIN_SECONDS, ShardSession
+from rljob.observation import frames
 from rljob.wire import Client, Server
 
 from tests.support.waiting import eventually
 
-LAYOUT = transition_layout(length=5, frame_shape=(2,), frame_dtype=np.dtype(np.float32), stack=1, n_step=1)
+LAYOUT = transition_layout(5, frames((2,), np.float32), 1)
 
 
 def until(server: Server, kind: str, between: Callable[[], object] = lambda: time.sleep(0.01)) -> list[str]:

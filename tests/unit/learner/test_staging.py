@@ -9,11 +9,12 @@ import pytest
 import torch
 from rljob.experience import transition_layout
 from rljob.learner.staging import BufferRing, TransitionStaging, on_current_stream, transition_buffers
+from rljob.observation import frames
 
 from tests.support.devices import DEVICES, LateEvents
 
 CPU = torch.device("cpu")
-LAYOUT = transition_layout(10, (6,), np.dtype(np.uint8), 2, 3)
+LAYOUT = transition_layout(10, frames((6,), np.uint8, 2), 3)
 
 
 class Copies:

@@ -12,6 +12,7 @@ from rljob_operator.core.member import Phase
 from rljob_operator.core.observed import Admission, CheckpointFacts, CheckpointState
 
 from tests.support.controller import (
+    METRIC,
     SERVERS,
     START,
     Controller,
@@ -22,6 +23,7 @@ from tests.support.controller import (
     make_job,
     member,
     members,
+    reporting,
     sample,
     verified,
 )
@@ -283,6 +285,7 @@ SCENES: tuple[Callable[[], Watched], ...] = (
     quota_taken_back,
     session_over,
     tell({"evaluations": [evaluation(21.0)]}),
+    lambda: finish(up(METRIC), learner=sample(START + 2, 1001, evaluations=[reporting(is_success=1.0)])),
     lambda: finish(up("spec.successPolicy.rawFrames=100"), learner=sample(START + 2, 1001, raw_frames_total=100)),
     lambda: finish(
         up("spec.earlyStopping.plateau={patienceEvaluations: 1}"),

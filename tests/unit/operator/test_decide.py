@@ -12,6 +12,7 @@ from rljob_operator.core.member import Phase, Role
 from rljob_operator.core.rules.failures import Reason
 
 from tests.support.controller import (
+    METRIC,
     SERVERS,
     START,
     Controller,
@@ -22,6 +23,7 @@ from tests.support.controller import (
     make_job,
     member,
     members,
+    reporting,
     running,
     sample,
     verified,
@@ -110,6 +112,7 @@ def test_nothing_starts_for_a_refused_spec() -> None:
     ("sets", "figures", "reason"),
     [
         ((), {"evaluations": [evaluation(18.5)]}, "TargetReturnReached"),
+        ((METRIC,), {"evaluations": [reporting(is_success=0.9)]}, "MetricReached"),
         (("spec.successPolicy.rawFrames=1000000",), {"raw_frames_total": 10**6}, "StepBudgetReached"),
         (
             ("spec.earlyStopping.plateau={patienceEvaluations: 3, minDelta: 0.5}",),
@@ -164,6 +167,39 @@ def test_a_window_of_evaluations() -> None:
     outcome = running(*sets).look(learner=sample(START + 2, 1001, evaluations=both)).outcome
     assert outcome is not None
     assert "mean return 18.10" in outcome.message
+
+
+def test_a_metric_is_a_mean_over_whole_evaluations_that_all_have_it() -> None:
+    sets = ("spec.successPolicy={metric: {name: is_success, value: 0.5, windowEvaluations: 2}}",)
+    low, high = reporting(is_success=0.3), reporting(is_success=0.75, way=2.0)
+    without, cut = reporting(way=2.0), reporting(is_success=1.0) | {"finished": False}
+    for figures in ([high], [low, low], [high, without], [without, high], [high, cut]):
+        assert running(*sets).look(learner=sample(START + 2, 1001, evaluations=figures)).outcome is None
+    outcome = running(*sets).look(learner=sample(START + 2, 1001, evaluations=[without, low, high])).outcome
+    assert outcome is not None
+    assert outcome.message.startswith("is_success 0.525, as the environment reports it, over 20 games in each of 2")
+    assert outcome.message.endswith("target 0.5")
+
+
+def test_a_metric_that_no_evaluation_has_is_said_with_those_that_there_are() -> None:
+    controller = running(METRIC)
+    for reported, there in (({}, "nothing"), ({"success": 1.0, "way": 2.0}, "success, way")):
+        learner = sample(controller.now + 2, 1001, evaluations=[reporting(**reported)])
+        assert controller.look(1.0, learner=learner).outcome is None
+        ready = controller.status.condition("Ready")
+        assert ready is not None
+        assert ready.reason == "Degraded"
+        assert "successPolicy.metric waits for 'is_success'" in ready.message
+        assert ready.message.endswith(f"it reports {there}")
+    controller.look(1.0, learner=sample(controller.now + 2, 1002, evaluations=[reporting(is_success=0.0)]))
+    assert controller.reason("Ready") == ("True", "Running")
+
+
+def test_failures_of_an_evaluator_count_where_a_metric_is_waited_for() -> None:
+    for sets, counted in (((METRIC,), 1), (("spec.successPolicy={rawFrames: 1000000}",), 0)):
+        controller = running(*sets)
+        controller.look(members=exited("evaluator", members()))
+        assert controller.status.restarts.counted == counted
 
 
 def test_an_evaluation_that_was_given_up_early_is_no_verdict() -> None:

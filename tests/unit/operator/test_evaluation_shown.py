@@ -8,7 +8,7 @@ import pytest
 from rljob.api import RLJob, parse_job
 from rljob.api.learner_status import LearnerStatus
 from rljob_operator.view.figures import evaluation as shown
-from rljob_operator.view.figures import likely_need
+from rljob_operator.view.figures import likely_need, stop_rule
 
 from tests.support.controller import START, evaluation, running, sample
 
@@ -44,6 +44,10 @@ def preset_job(preset: str, **spec: Any) -> RLJob:
             "12 of 100 games, mean 17.25 so far; last 18.50 +- 0.25 (100 games)",
         ),
         ({"evaluations": [VERDICT | {"standard_error": None, "episodes": 1}]}, "18.50 (1 game)"),
+        (
+            {"evaluations": [VERDICT | {"metrics": {"is_success": 0.875, "way": 3}}]},
+            "18.50 +- 0.25, is_success 0.875, way 3 (100 games)",
+        ),
     ],
 )
 def test_how_far_an_evaluation_has_come(status: dict[str, object], words: str) -> None:
@@ -73,3 +77,9 @@ def test_how_long_this_machine_is_likely_to_take() -> None:
     assert likely_need(preset_job("ImpalaAtari").spec, 0, 5_000.0) == "", "never measured"
     elsewhere = {"environment": {"id": "ALE/Breakout-v5"}, "successPolicy": {"targetReturn": {"value": 30}}}
     assert likely_need(preset_job("PongVTrace", **elsewhere).spec, 0, 5_000.0) == "", "of another environment"
+
+
+def test_what_ends_a_job_in_words() -> None:
+    metric = {"name": "is_success", "value": 0.9}
+    job = preset_job("CartPoleApeX", successPolicy={"metric": metric, "rawFrames": 1000})
+    assert stop_rule(job) == "mean return 475 over 100 games or is_success 0.9 over 100 games or 1,000 raw frames"

@@ -8,10 +8,11 @@ import pytest
 from rljob.api import load_manifest
 from rljob.api.networks import NetworkProblem
 from rljob.checkpoints.names import CheckpointProblem
-from rljob.envs import EnvironmentProblem, EnvironmentSpec, environment_of, hand_over
+from rljob.envs import EnvironmentProblem, environment_of, hand_over
 from rljob_operator.local import preflight
 
 from tests.support.controller import CARTPOLE
+from tests.support.specs import spec_of
 
 
 def test_frames_that_no_network_sees_are_named_before_anything_starts() -> None:
@@ -35,7 +36,7 @@ def test_what_it_is_is_handed_to_roles_that_need_no_more(tmp_path: Path) -> None
     """They do not look for it, as long as the job asks for the same one."""
     overrides = ["spec.environment={id: nowhere:make}", "spec.environment.kwargs={size: 3}"]
     source = load_manifest(CARTPOLE, overrides).spec.environment
-    spec = EnvironmentSpec("nowhere:make", (3,), "float32", 1, 2, 1, "print")
+    spec = spec_of("nowhere:make", (3,), "float32", 1, 2, 1, "print")
     hand_over(tmp_path, source, spec)
     assert environment_of(tmp_path, source) == spec
     other = load_manifest(CARTPOLE, [overrides[0]]).spec.environment

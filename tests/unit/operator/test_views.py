@@ -21,6 +21,7 @@ from rljob_operator.view.words import age, duration, number, percent
 FIGURES = {
     "queue_depth_batches": 12.0,
     "queue_bound_batches": 125.0,
+    "episode": {"is_success": 0.85},
     "steps_per_second": 1234.5,
     "mean_return": 198.25,
     "policy_lag_updates_p95": 80.0,
@@ -148,6 +149,12 @@ def test_the_screen_stands_whatever_the_learner_says() -> None:
         console = Console(file=io.StringIO(), width=120)
         console.print(screen(run(RLJobStatus(), figures=figures)))
         assert "queue depth" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_what_the_environment_reports_is_shown_by_its_name() -> None:
+    console = Console(file=io.StringIO(), width=220)
+    console.print(screen(run(RLJobStatus())))
+    assert "episode/is_success 0.85" in console.file.getvalue()  # type: ignore[attr-defined]
 
 
 def test_the_screen_shows_inference_servers_of_their_own() -> None:

@@ -88,7 +88,11 @@ def test_onnx_acts_the_same(runs: dict[str, Path], name: str, tmp_path: Path) ->
     assert written.difference < 1e-4
     session = onnxruntime.InferenceSession(str(written.file), providers=["CPUExecutionProvider"])
     shape = ["N", *policy.observation_shape]
-    assert session.get_inputs()[0].shape == shape == json.loads(written.about.read_text())["observations"]["shape"]
+    assert (
+        session.get_inputs()[0].shape
+        == shape
+        == json.loads(written.about.read_text())["observations"]["inputs"][0]["shape"]
+    )
 
 
 def test_safetensors_holds_the_weights_under_their_names(runs: dict[str, Path], tmp_path: Path) -> None:
@@ -110,8 +114,10 @@ def test_the_command_says_what_it_wrote_and_how_it_was_checked(runs: dict[str, P
     assert checked.startswith("checked: the same action for each of 64 observations (ALE/Pong-v5); ")
     facts = json.loads((tmp_path / "made" / "here" / "policy.pt.json").read_text())
     assert facts["sha256"] == hashlib.sha256((tmp_path / "made" / "here" / "policy.pt").read_bytes()).hexdigest()
-    assert facts["observations"]["shape"] == ["N", 4, 42, 42]
-    assert facts["actions"] == {"count": 3, "ofTheEnvironment": [0, 2, 3]}
+    (seen,) = facts["observations"]["inputs"]
+    assert (seen["shape"], seen["dtype"]) == (["N", 4, 42, 42], "uint8")
+    assert [leaf["role"] for leaf in facts["observations"]["leaves"]] == ["image"]
+    assert facts["actions"] == {"choices": [3], "ofTheEnvironment": [0, 2, 3]}
     assert facts["environment"]["atari"]["frameSkip"] == 4
     assert facts["checked"]["observations"] == 64
     assert sorted(path.name for path in (tmp_path / "made" / "here").iterdir()) == ["policy.pt", "policy.pt.json"]

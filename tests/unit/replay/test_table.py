@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from rljob.experience import Segment, transition_layout
 from rljob.experience.ring import Slots
 from rljob.ingest.table import StoredChunk
+from rljob.observation import frames
 from rljob.replay.limiter import LimiterConfig, SamplesPerInsertLimiter
 from rljob.replay.selectors import Prioritized
 from rljob.replay.table import Capacity, ReplayTable
@@ -16,7 +17,7 @@ from rljob.wire import RawMessage, decode_header, encode
 
 from tests.support.experience import make_chunk
 
-LAYOUT = transition_layout(length=8, frame_shape=(3,), frame_dtype=np.dtype(np.float32), stack=1, n_step=2)
+LAYOUT = transition_layout(8, frames((3,), np.float32), 2)
 
 
 def arrival(sequence: int, steps: int = 8, priority: float = 1.0) -> tuple[Segment, RawMessage]:

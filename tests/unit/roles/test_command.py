@@ -26,6 +26,7 @@ from rljob.roles.options import RoleOptions
 from rljob.roles.role import Role, role_function
 from rljob.wire import security
 from rljob.wire.security import SecurityProblem, require_security
+from rljob.wire.version import WIRE_VERSION
 from typer.main import get_command
 from typer.testing import CliRunner, Result
 
@@ -101,10 +102,11 @@ def test_where_telemetry_listens_is_an_option_that_help_names() -> None:
 def test_an_image_of_another_protocol_says_so_before_it_reads_the_job(tmp_path: Path) -> None:
     job = tmp_path / "job.yaml"
     job.write_text("spec: {something: only the next release knows}\n")
-    result = worker("evaluator", *common(tmp_path, job), env={"RLJOB_PROTOCOL": "2"})
+    result = worker("evaluator", *common(tmp_path, job), env={"RLJOB_PROTOCOL": str(WIRE_VERSION + 1)})
     assert result.exit_code == EXIT_PROTOCOL
-    assert "speaks protocol 1; the job speaks protocol 2" in result.stderr
-    assert worker("evaluator", *common(tmp_path, job), env={"RLJOB_PROTOCOL": "1"}).exit_code == EXIT_CONFIGURATION
+    assert f"speaks protocol {WIRE_VERSION}; the job speaks protocol {WIRE_VERSION + 1}" in result.stderr
+    ours = {"RLJOB_PROTOCOL": str(WIRE_VERSION)}
+    assert worker("evaluator", *common(tmp_path, job), env=ours).exit_code == EXIT_CONFIGURATION
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def scalars(folder: Path) -> dict[str, list[tuple[int, float]]]:
 def test_both_files_hold_the_same_names_and_numbers(tmp_path: Path) -> None:
     with Recorder(tmp_path) as recorder:
         recorder.record_status(status(10))
-        recorder.record_status(status(20, loss=float("nan")))
+        recorder.record_status(status(20, loss=float("nan"), episode={"is_success": 0.75, "none": None}))
     first, second = points(tmp_path)
     assert first["raw_frames"] == 400
     assert first["replay/items"] == 500
@@ -51,11 +51,13 @@ def test_both_files_hold_the_same_names_and_numbers(tmp_path: Path) -> None:
     stamps = {"time_unix", "elapsed_seconds", "raw_frames", "state"}
     assert set(written) == (set(first) | set(second)) - stamps
     assert written["loss"] == [(400, 0.25)]
+    assert written["episode/is_success"] == [(800, 0.75)]
     assert written["updates"] == [(400, 10.0), (800, 20.0)]
 
 
 def test_evaluations_and_checkpoints_are_recorded_once_even_over_a_restart(tmp_path: Path) -> None:
     verdict = {"version": 4, "updates": 8, "raw_frames": 320, "mean": 17.5, "standard_error": 0.5, "episodes": 20}
+    verdict["metrics"] = {"is_success": 0.5}  # type: ignore[assignment]
     saved = {"step": 8, "path": "p", "digest": "d", "state": "Valid", "message": ""}
     for _ in range(2):
         with Recorder(tmp_path) as recorder:
@@ -63,8 +65,9 @@ def test_evaluations_and_checkpoints_are_recorded_once_even_over_a_restart(tmp_p
                 recorder.record_status(status(updates, evaluations=[verdict], checkpoint=saved))
     records = read_records(tmp_path / "metrics.jsonl")
     evaluations = [record for record in records if record.get("kind") == "evaluation"]
-    assert [(one["mean"], one["raw_frames"]) for one in evaluations] == [(17.5, 320)]
+    assert [(one["mean"], one["raw_frames"], one["episode/is_success"]) for one in evaluations] == [(17.5, 320, 0.5)]
     assert scalars(tmp_path)["evaluation/mean"] == [(320, 17.5)]
+    assert scalars(tmp_path)["evaluation/episode/is_success"] == [(320, 0.5)]
     checkpoints = [record["step"] for record in records if record.get("kind") == "checkpoint"]
     assert checkpoints == [8, 8]  # once an opening: a resumed learner did verify it again
     assert [record["device"] for record in records if record.get("kind") == "learner"] == ["cpu", "cpu"]

@@ -76,6 +76,7 @@ def complete_run(folder: Path, evil: str = "") -> None:
                     "role": "learner", "state": "Training" if i > 5 else "WarmingUp", "updates": i * 10,
                     "raw_frames_total": i * 100, "mean_return": i - 21.0, "queue_depth_batches": 0.0,
                     "queue_bound_batches": 8.0, "learner_wait_fraction": 0.62, "actors_blocked_fraction": 0.0,
+                    "episode": {"is_success" + evil: i / 40},
                     "policy_lag_updates": 12.0, "updates_per_second": 20.0, "steps_per_second": 900.0,
                     "samples_per_insert": 8.0, "replay": {"items": i * 50, "capacity": 2000, "fill": i / 40},
                     "actors": [{"state": "Running"}] * 2, "evaluations": evaluations, "device": "cpu" + evil,
@@ -119,6 +120,7 @@ def test_a_complete_run_is_told_in_full(tmp_path: Path) -> None:
     assert text.index("Bottleneck") < text.index("Learning")
     for part in (
         "pong", "ApeXDQN on ALE/Pong-v5", "Failed · BackoffLimit", "2 min 05 s", "Best evaluation", "given up early", "0.00",
+        "is_success, as the environment reports it",
         "Learner queue depth", "Actors at work", "Replay fill", "Policy lag", "62.0 %", "step-200", "2.0 KiB",
         "clipped to [-1, 1] (rewardClipping: Auto)",
         "as written", '"preset": "PongApeX"', "in force", '"value": 18',

@@ -155,7 +155,16 @@ def test_verdicts_travel_with_the_weights_judged(server: WeightServer, endpoints
     client = WeightClient(*endpoints, evaluation=True)
     judged = snapshot(network(4), 7, 1, {"updates": 70, "raw_frames": 1234})
     sent = Evaluation(
-        7, 18.5, 0.3, 12.0, True, np.array([18.0, 19.0], np.float32), np.array([9, 8], np.int32), judged, 77
+        7,
+        18.5,
+        0.3,
+        12.0,
+        True,
+        np.array([18.0, 19.0], np.float32),
+        np.array([9, 8], np.int32),
+        judged,
+        77,
+        {"is_success": 0.5},
     )
     assert server.evaluating is None
     client.tell(Evaluating(7, 0, 100, None))
@@ -169,6 +178,7 @@ def test_verdicts_travel_with_the_weights_judged(server: WeightServer, endpoints
     assert server.evaluating is None, "nothing is under way once there is a verdict"
     got = arrived[0]
     assert (got.version, got.mean, got.finished, got.returns.tolist()) == (7, 18.5, True, [18.0, 19.0])
+    assert got.metrics == {"is_success": 0.5}
     assert got.weights is not None
     assert all(
         torch.equal(a, b) for a, b in zip(got.weights.state().values(), network(4).state_dict().values(), strict=True)
@@ -178,6 +188,7 @@ def test_verdicts_travel_with_the_weights_judged(server: WeightServer, endpoints
     assert not verdicts.add(got, updates=999, raw_frames=999)  # sent twice
     document = verdicts.documents()[0]
     assert (document["updates"], document["raw_frames"], document["episodes"], document["seed"]) == (70, 1234, 2, 77)
+    assert document["metrics"] == {"is_success": 0.5}
     again = Verdicts()
     again.restore(verdicts.documents())
     worse = Evaluation(8, 10.0, 0.3, 1.0, True, got.returns, got.lengths)

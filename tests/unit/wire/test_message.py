@@ -12,16 +12,18 @@ import zmq
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from rljob.observation import PICTURES
 from rljob.wire.errors import MalformedMessage
 from rljob.wire.message import HEADER_BYTES, Message, MessageLimits, decode, decode_header, encode
 from rljob.wire.schema import DTYPES, KINDS, Column, Field, Kind
+from rljob.wire.version import WIRE_VERSION
 
 from tests.support.messages import well_formed
 
 ANY = {
     "any": Kind(
         {"flag": Field(bool, optional=True)},
-        {"data": Column(frozenset(DTYPES), 1, 5, max_bytes=1 << 20), "b": Column(frozenset({"u1"}), optional=True)},
+        {"data": Column(frozenset(DTYPES), 1, 5, max_bytes=1 << 20), "b": Column(frozenset({"u1"}), optional="b")},
     )
 }
 
@@ -68,7 +70,7 @@ def test_the_header_of_the_longest_chunk_fits() -> None:
         "steps": 300
     }
     columns = {
-        name: np.zeros((300, *[8] * 3) if name == "frames" else 300, DTYPES[max(column.dtypes)])
+        name: np.zeros((300, *[8] * (min(column.max_ndim, 4) - 1)), DTYPES[max(column.dtypes)])
         for name, column in KINDS["mirror"].columns.items()
     }
     assert len(encode(Message("mirror", fields, columns))[0]) <= HEADER_BYTES
@@ -159,6 +161,17 @@ def test_rows_must_agree_with_the_field_and_with_each_other() -> None:
         encode(Message("inferred", inferred.fields, without))
 
 
+@pytest.mark.parametrize("kind", ["chunk", "unroll", "infer"])
+def test_of_an_observation_there_are_the_columns_that_its_environment_shows(kind: str) -> None:
+    message = well_formed(kind, 5)
+    shown = {*PICTURES, "vector", "index", "octets"}
+    assert shown < message.columns.keys()
+    rest = {name: array for name, array in message.columns.items() if name not in shown and name != "control"}
+    for some in ({"frames"}, {"vector"}, {"frames", "frames1", "octets"}):
+        columns = {name: message.columns[name] for name in some} | rest
+        assert_same(decode(encode(Message(kind, message.fields, columns))), Message(kind, message.fields, columns))
+
+
 DATA = np.arange(64, dtype="<f4")
 BLOCK = lz4.block.compress(bytes(4096), store_size=False)
 
@@ -178,49 +191,53 @@ def described(**changes: object) -> list[object]:
 @pytest.mark.parametrize(
     ("header", "buffers", "reason"),
     [
-        ([1, "any", {}, [described()]], [DATA.tobytes()], None),
-        ([2, "any", {}, [described()]], [DATA.tobytes()], "version"),
+        ([WIRE_VERSION, "any", {}, [described()]], [DATA.tobytes()], None),
+        ([WIRE_VERSION + 1, "any", {}, [described()]], [DATA.tobytes()], "version"),
         ([True, "any", {}, [described()]], [DATA.tobytes()], "version"),
-        ([1, "none", {}, [described()]], [DATA.tobytes()], "kind"),
-        ([1, 5, {}, [described()]], [DATA.tobytes()], "header"),
-        ([1, "any", {}], [], "header"),
+        ([WIRE_VERSION, "none", {}, [described()]], [DATA.tobytes()], "kind"),
+        ([WIRE_VERSION, 5, {}, [described()]], [DATA.tobytes()], "header"),
+        ([WIRE_VERSION, "any", {}], [], "header"),
         ({}, [], "header"),
-        ([1, "any", [], []], [], "header"),
-        ([1, "any", {"flag": 1}, [described()]], [DATA.tobytes()], "field"),
-        ([1, "any", {"x": 1}, [described()]], [DATA.tobytes()], "field"),
-        ([1, "any", {1: 1}, [described()]], [DATA.tobytes()], "header"),
-        ([1, "any", {}, []], [], "column"),
-        ([1, "any", {}, [described()]], [], "parts"),
-        ([1, "any", {}, [described()]], [DATA.tobytes()] * 2, "parts"),
-        ([1, "any", {}, [described()] * 2], [DATA.tobytes()] * 2, "column"),
-        ([1, "any", {}, [described(name="x")]], [DATA.tobytes()], "column"),
-        ([1, "any", {}, [described(name=[])]], [DATA.tobytes()], "column"),
-        ([1, "any", {}, [described()[:5]]], [DATA.tobytes()], "header"),
-        ([1, "any", {}, [described(dtype="O")]], [DATA.tobytes()], "dtype"),
-        ([1, "any", {}, [described(dtype=["f4"])]], [DATA.tobytes()], "dtype"),
-        ([1, "any", {}, [described(shape=[])]], [DATA.tobytes()], "shape"),
-        ([1, "any", {}, [described(shape=64)]], [DATA.tobytes()], "shape"),
-        ([1, "any", {}, [described(shape=[-8, -8])]], [DATA.tobytes()], "shape"),
-        ([1, "any", {}, [described(shape=[64.0])]], [DATA.tobytes()], "shape"),
-        ([1, "any", {}, [described(shape=[0, 1 << 62])]], [b""], "shape"),
-        ([1, "any", {}, [described(shape=[1 << 19, 1 << 19])]], [DATA.tobytes()], "size"),
-        ([1, "any", {}, [described(shape=[63])]], [DATA.tobytes()], "size"),
-        ([1, "any", {}, [described(raw=255)]], [DATA.tobytes()], "size"),
-        ([1, "any", {}, [described(raw=256.0)]], [DATA.tobytes()], "header"),
-        ([1, "any", {}, [described()]], [DATA.tobytes()[:-1]], "size"),
-        ([1, "any", {}, [described()]], [DATA.tobytes() + b"x"], "size"),
-        ([1, "any", {}, [described(crc=1)]], [DATA.tobytes()], "checksum"),
-        ([1, "any", {}, [described(crc=-1)]], [DATA.tobytes()], "header"),
-        ([1, "any", {}, [described(codec=2)]], [DATA.tobytes()], "codec"),
-        ([1, "any", {}, [described(codec=True)]], [DATA.tobytes()], "codec"),
-        ([1, "any", {}, [described(codec=1)]], [DATA.tobytes()[:99]], "checksum"),
-        ([1, "any", {}, [described(codec=1, crc=crc32(b"\xff" * 99))]], [b"\xff" * 99], "codec"),
-        ([1, "any", {}, [described(codec=1, shape=[1024], raw=4096, crc=crc32(BLOCK))]], [BLOCK], None),
-        ([1, "any", {}, [described(codec=1, shape=[1023], raw=4092, crc=crc32(BLOCK))]], [BLOCK], "codec"),
-        ([1, "any", {}, [described(codec=1, shape=[1025], raw=4100, crc=crc32(BLOCK))]], [BLOCK], "codec"),
-        ([1, "any", {}, [described(codec=1, shape=[1 << 18], raw=1 << 20, crc=crc32(BLOCK))]], [BLOCK], "size"),
-        ([1, "any", {}, [described(codec=1, shape=[0], raw=0)]], [b""], "size"),
-        ([1, "any", {}, [described(dtype="b1", shape=[2], raw=2, crc=crc32(b"\1\2"))]], [b"\1\2"], "codec"),
+        ([WIRE_VERSION, "any", [], []], [], "header"),
+        ([WIRE_VERSION, "any", {"flag": 1}, [described()]], [DATA.tobytes()], "field"),
+        ([WIRE_VERSION, "any", {"x": 1}, [described()]], [DATA.tobytes()], "field"),
+        ([WIRE_VERSION, "any", {1: 1}, [described()]], [DATA.tobytes()], "header"),
+        ([WIRE_VERSION, "any", {}, []], [], "column"),
+        ([WIRE_VERSION, "any", {}, [described()]], [], "parts"),
+        ([WIRE_VERSION, "any", {}, [described()]], [DATA.tobytes()] * 2, "parts"),
+        ([WIRE_VERSION, "any", {}, [described()] * 2], [DATA.tobytes()] * 2, "column"),
+        ([WIRE_VERSION, "any", {}, [described(name="x")]], [DATA.tobytes()], "column"),
+        ([WIRE_VERSION, "any", {}, [described(name=[])]], [DATA.tobytes()], "column"),
+        ([WIRE_VERSION, "any", {}, [described()[:5]]], [DATA.tobytes()], "header"),
+        ([WIRE_VERSION, "any", {}, [described(dtype="O")]], [DATA.tobytes()], "dtype"),
+        ([WIRE_VERSION, "any", {}, [described(dtype=["f4"])]], [DATA.tobytes()], "dtype"),
+        ([WIRE_VERSION, "any", {}, [described(shape=[])]], [DATA.tobytes()], "shape"),
+        ([WIRE_VERSION, "any", {}, [described(shape=64)]], [DATA.tobytes()], "shape"),
+        ([WIRE_VERSION, "any", {}, [described(shape=[-8, -8])]], [DATA.tobytes()], "shape"),
+        ([WIRE_VERSION, "any", {}, [described(shape=[64.0])]], [DATA.tobytes()], "shape"),
+        ([WIRE_VERSION, "any", {}, [described(shape=[0, 1 << 62])]], [b""], "shape"),
+        ([WIRE_VERSION, "any", {}, [described(shape=[1 << 19, 1 << 19])]], [DATA.tobytes()], "size"),
+        ([WIRE_VERSION, "any", {}, [described(shape=[63])]], [DATA.tobytes()], "size"),
+        ([WIRE_VERSION, "any", {}, [described(raw=255)]], [DATA.tobytes()], "size"),
+        ([WIRE_VERSION, "any", {}, [described(raw=256.0)]], [DATA.tobytes()], "header"),
+        ([WIRE_VERSION, "any", {}, [described()]], [DATA.tobytes()[:-1]], "size"),
+        ([WIRE_VERSION, "any", {}, [described()]], [DATA.tobytes() + b"x"], "size"),
+        ([WIRE_VERSION, "any", {}, [described(crc=1)]], [DATA.tobytes()], "checksum"),
+        ([WIRE_VERSION, "any", {}, [described(crc=-1)]], [DATA.tobytes()], "header"),
+        ([WIRE_VERSION, "any", {}, [described(codec=2)]], [DATA.tobytes()], "codec"),
+        ([WIRE_VERSION, "any", {}, [described(codec=True)]], [DATA.tobytes()], "codec"),
+        ([WIRE_VERSION, "any", {}, [described(codec=1)]], [DATA.tobytes()[:99]], "checksum"),
+        ([WIRE_VERSION, "any", {}, [described(codec=1, crc=crc32(b"\xff" * 99))]], [b"\xff" * 99], "codec"),
+        ([WIRE_VERSION, "any", {}, [described(codec=1, shape=[1024], raw=4096, crc=crc32(BLOCK))]], [BLOCK], None),
+        ([WIRE_VERSION, "any", {}, [described(codec=1, shape=[1023], raw=4092, crc=crc32(BLOCK))]], [BLOCK], "codec"),
+        ([WIRE_VERSION, "any", {}, [described(codec=1, shape=[1025], raw=4100, crc=crc32(BLOCK))]], [BLOCK], "codec"),
+        (
+            [WIRE_VERSION, "any", {}, [described(codec=1, shape=[1 << 18], raw=1 << 20, crc=crc32(BLOCK))]],
+            [BLOCK],
+            "size",
+        ),
+        ([WIRE_VERSION, "any", {}, [described(codec=1, shape=[0], raw=0)]], [b""], "size"),
+        ([WIRE_VERSION, "any", {}, [described(dtype="b1", shape=[2], raw=2, crc=crc32(b"\1\2"))]], [b"\1\2"], "codec"),
     ],
 )
 def test_each_lie_is_called_by_its_name(header: object, buffers: list[bytes], reason: str | None) -> None:
@@ -243,7 +260,7 @@ def test_limits_on_parts_header_and_total() -> None:
     ):
         with pytest.raises(MalformedMessage):
             decode(parts, limits)
-    for wrong in ([], [b""], [parts[0]] * 17, [b"x" * 513]):
+    for wrong in ([], [b""], [parts[0]] * (MessageLimits().max_parts + 1), [b"x" * (HEADER_BYTES + 1)]):
         with pytest.raises(MalformedMessage):
             decode(wrong)
 

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from rljob.algorithms.compute import Compute, fastest, native_arithmetic
 from rljob.algorithms.trunk import FrameNetwork
+from rljob.observation import rows_of
 
 log = logging.getLogger(__name__)
 
@@ -26,8 +27,8 @@ _BUDGET_SECONDS = 0.5
 
 def choose_compute(
     network: FrameNetwork,
-    infer: Callable[[Any, Tensor, Tensor], object],
-    observation: Tensor,
+    infer: Callable[[Any, Any, Tensor], object],
+    observation: Any,
     units: int,
     precision: str,
 ) -> Compute:
@@ -39,11 +40,12 @@ def choose_compute(
     processes on the core must not decide. ``network`` is not changed.
     """
     plans = network.compute_plans(precision, native=native_arithmetic(torch.device("cpu")))
-    memory = torch.zeros((len(observation), 2, units))
+    rows = rows_of(observation)
+    memory = torch.zeros((rows, 2, units))
     with torch.inference_mode():
         runs = {plan: partial(infer, acting_copy(network, plan), observation, memory) for plan in plans}
         chosen, timings = fastest(runs, time.thread_time, _BUDGET_SECONDS)
-    log.info("inference in %s (%s for a batch of %d)", chosen, timings or "the only way", len(observation))
+    log.info("inference in %s (%s for a batch of %d)", chosen, timings or "the only way", rows)
     return chosen
 
 

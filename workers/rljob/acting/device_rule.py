@@ -16,6 +16,7 @@ from torch import Tensor
 from rljob.algorithms.base import AnyAlgorithm
 from rljob.algorithms.epsilon_greedy import ActionValueAlgorithm
 from rljob.algorithms.impala import IMPALA
+from rljob.choices import Choices
 from rljob.experience import Decision
 
 log = logging.getLogger(__name__)
@@ -81,19 +82,19 @@ class SampledPolicy:
 class OnHost:
     """As ``algorithm`` decides, whatever that is: outputs go to the host and actions come back."""
 
-    def __init__(self, algorithm: AnyAlgorithm, generator: np.random.Generator) -> None:
-        self._algorithm = algorithm
+    def __init__(self, algorithm: AnyAlgorithm, choices: Choices, generator: np.random.Generator) -> None:
+        self._algorithm, self._choices = algorithm, choices
         self._generator = generator
 
     def decide(self, outputs: Tensor, epsilon: Tensor) -> DeviceDecision:
-        decision = self._algorithm.decide(outputs.cpu().numpy(), epsilon.cpu().numpy(), self._generator)
+        decision = self._algorithm.decide(outputs.cpu().numpy(), epsilon.cpu().numpy(), self._generator, self._choices)
         return DeviceDecision.of(decision, outputs.device)
 
     def state_values(self, outputs: Tensor) -> Tensor:
-        return torch.as_tensor(self._algorithm.state_values(outputs.cpu().numpy())).to(outputs.device)
+        return torch.as_tensor(self._algorithm.state_values(outputs.cpu().numpy(), self._choices)).to(outputs.device)
 
 
-def rule_of(algorithm: AnyAlgorithm, device: torch.device, seed: int) -> DeviceRule:
+def rule_of(algorithm: AnyAlgorithm, choices: Choices, device: torch.device, seed: int) -> DeviceRule:
     """How ``algorithm`` acts on ``device``, with draws that follow from ``seed``."""
     own = type(algorithm)
     generator = torch.Generator(device).manual_seed(seed)
@@ -103,4 +104,4 @@ def rule_of(algorithm: AnyAlgorithm, device: torch.device, seed: int) -> DeviceR
     if (own.decide, own.state_values) == (IMPALA.decide, IMPALA.state_values):
         return SampledPolicy(generator)
     log.warning("%s decides on the host: the device is waited for at every step", own.__name__)
-    return OnHost(algorithm, np.random.default_rng(seed))
+    return OnHost(algorithm, choices, np.random.default_rng(seed))

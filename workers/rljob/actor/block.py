@@ -39,15 +39,16 @@ class Block:
         self._policy = policy
         self._device = device
         self._environment_id = spec.id
-        dtype = getattr(torch, spec.frame_dtype)
+        (column,) = spec.columns
+        dtype = getattr(torch, str(column.dtype))
         rows = (length, num_envs)
 
         def room(kind: torch.dtype, *shape: int) -> Tensor:
             return torch.zeros(shape, dtype=kind, device=device)
 
-        self.frames = room(dtype, length + 1, num_envs, *spec.frame_shape)
+        self.frames = room(dtype, length + 1, num_envs, *column.shape)
         self.action = room(torch.int64, *rows)
-        self._final_frames = room(dtype, *rows, *spec.frame_shape)
+        self._final_frames = room(dtype, *rows, *column.shape)
         self._memory = room(torch.float32, *rows, *policy.memory.shape[1:])
         columns = {name: room(torch.float32, *rows) for name in ("reward", "taken", "value")}
         columns |= {name: room(torch.bool, *rows) for name in ("terminated", "truncated")}

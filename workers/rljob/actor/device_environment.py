@@ -45,8 +45,8 @@ class DeviceEnvironment:
         self.num_envs = int(vector.env.num_envs)
         self.reward_clipping = vector.reward_clipping
         self._env = vector.env
-        self._shape = (self.num_envs, *self.spec.frame_shape)
-        self._of_bytes = self.spec.frame_dtype == "uint8"
+        (self._column,) = self.spec.columns
+        self._shape = (self.num_envs, *self.spec.observation[0].shape)
         try:
             with self._labelled("reset"):
                 first = _tensor(self._env.reset(seed=seed)[0])
@@ -97,11 +97,11 @@ class DeviceEnvironment:
 
     def _frames(self, what: str, array: Any) -> Tensor:
         frames = self._checked(what, array, self._shape)
-        if (frames.dtype == torch.uint8) != self._of_bytes:
+        if (frames.dtype == torch.uint8) != (self._column.dtype == "uint8"):
             raise self._problem(
-                f"{what}: expected {self.spec.frame_dtype}, as the plain environment has, got {shown(array)}"
+                f"{what}: expected {self._column.dtype}, as the plain environment has, got {shown(array)}"
             )
-        return frames
+        return frames.reshape(self.num_envs, *self._column.shape)
 
     def _row(self, what: str, array: Any) -> Tensor:
         return self._checked(what, array, self._shape[:1])

@@ -17,7 +17,9 @@ from rljob.algorithms.compute import Compute, let_round_to_tf32, native_arithmet
 from rljob.algorithms.shapes import shapes_of
 from rljob.algorithms.trunk import FrameNetwork
 from rljob.api import EnvironmentParameters
+from rljob.choices import Choices
 from rljob.envs.spec import EnvironmentSpec
+from rljob.observation import each, zeros
 from rljob.weights.flat import Weights
 
 log = logging.getLogger(__name__)
@@ -41,13 +43,13 @@ class DevicePolicy:
     ) -> None:
         self._algorithm = algorithm
         self._parameters = parameters
-        self._num_actions = spec.num_actions
+        self._choices = Choices(spec.action_sizes)
         self._num_envs = num_envs
         self._device = device
         self._generator = np.random.default_rng(seed)
-        self._rule = rule_of(algorithm, device, seed)
+        self._rule = rule_of(algorithm, self._choices, device, seed)
         network = algorithm.build(spec, parameters, environment_parameters)
-        sample = torch.zeros((num_envs, *spec.observation_shape), dtype=getattr(torch, spec.frame_dtype))
+        sample = each(torch.from_numpy, zeros(spec.columns, num_envs))
         units = algorithm.memory_units(parameters)
         if device.type == "cpu":
             self.compute = choose_compute(network, algorithm.infer, sample, units, parameters.precision)
@@ -84,7 +86,7 @@ class DevicePolicy:
     def act(self, observation: Tensor) -> DeviceDecision:
         """Actions for ``observation`` [N, S, *F*] on the device, which is only read; nothing is waited for."""
         if self.version == 0:
-            decision = self._algorithm.random_decision(self._num_envs, self._num_actions, self._generator)
+            decision = self._algorithm.random_decision(self._num_envs, self._choices, self._generator)
             return DeviceDecision.of(decision, self._device)
         with torch.inference_mode():
             outputs, after = self._algorithm.infer(self._acting, observation, self.memory)

@@ -17,6 +17,7 @@ from rljob.envs.grouped import GroupedEnvironment, merged
 from rljob.experience import Decision, SegmentBuilder
 from rljob.inference.client import InferenceLost
 from rljob.inference.policy import RemotePolicy
+from rljob.observation import each
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +58,8 @@ class GroupedLoop(Loop):
         """As of ``Loop``; and ask for the first actions."""
         observation = self._groups.reset()
         for group in range(len(self._groups.groups)):
-            self._remote.submit(group, observation[self._groups.rows(group)])
+            rows = self._groups.rows(group)
+            self._remote.submit(group, each(lambda of, rows=rows: of[rows], observation))
         return observation
 
     def turn(self, stop: threading.Event) -> None:
@@ -74,7 +76,7 @@ class GroupedLoop(Loop):
             if decision is None:
                 return
             clock.enter("env")
-            result = self._groups.step_group(group, decision.action)
+            result = self._groups.step_group(group, decision.action, decision.control)
             clock.enter("infer")
             remote.ended(group, self._builder.episode_ends(result))
             remote.submit(group, result.observation)

@@ -23,6 +23,7 @@ from rljob.envs.base import EpisodeRecord, Observation, StepResult, VectorEnviro
 from rljob.experience import Decision, SegmentBuilder
 from rljob.weights.flat import Weights, WeightSource
 from rljob.wire import Message
+from rljob.wire.named_numbers import packed
 
 log = logging.getLogger(__name__)
 
@@ -52,8 +53,8 @@ class LoadedPolicy(ExploringPolicy, Protocol):
 class ActingPolicy(LoadedPolicy, Protocol):
     """What ``ActorLoop`` needs of ``Policy``."""
 
-    def act(self, observation: Array) -> Decision: ...
-    def final_values(self, observation: Array | None, truncated: Array) -> Array | None: ...
+    def act(self, observation: Observation) -> Decision: ...
+    def final_values(self, observation: Observation | None, truncated: Array) -> Array | None: ...
     def ended(self, rows: Array) -> None: ...
 
 
@@ -154,11 +155,13 @@ class Loop(ABC):
         for episode in episodes:
             figures.episodes_by_end["truncated" if episode.truncated else "terminated"] += 1
         environments = [episode.environment for episode in episodes]
+        names, metrics = packed([episode.metrics for episode in episodes])
         self._sink.episodes(
             Message(
                 "episodes",
-                {"actor": figures.identity.actor, "inc": figures.identity.incarnation},
+                {"actor": figures.identity.actor, "inc": figures.identity.incarnation, **names},
                 {
+                    **metrics,
                     "ret": np.array([episode.game_return for episode in episodes], np.float32),
                     "length": np.array([episode.length_steps for episode in episodes], np.int32),
                     "raw": np.array([episode.raw_frames for episode in episodes], np.int32),
@@ -249,7 +252,7 @@ class ActorLoop(LocalLoop):
         self._environment = environment
         self._acting = policy
         self._refresh_steps = refresh_steps
-        self._observation: Array = np.empty(0)
+        self._observation: Observation = None
 
     def turn(self, stop: threading.Event) -> None:
         """One step of every environment; or none, when ``stop`` was set while waiting for credit."""
@@ -261,7 +264,7 @@ class ActorLoop(LocalLoop):
         clock.enter("infer")
         decision = self._acting.act(self._observation)
         clock.enter("env")
-        result = self._environment.step(decision.action)
+        result = self._environment.step(decision.action, decision.control)
         clock.enter("infer")
         final_values = self._acting.final_values(result.final_observation, result.truncated)
         clock.enter("encode")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,11 @@ from rljob.acting.compute import acting_copy, choose_compute, copy_weights
 from rljob.algorithms.base import AnyAlgorithm
 from rljob.algorithms.shapes import shapes_of
 from rljob.api import EnvironmentParameters
+from rljob.choices import Choices
+from rljob.envs.base import Observation
 from rljob.envs.spec import EnvironmentSpec
 from rljob.experience import Decision
+from rljob.observation import each, zeros
 from rljob.weights.flat import Weights
 
 log = logging.getLogger(__name__)
@@ -42,11 +46,11 @@ class Policy:
     ) -> None:
         self._algorithm = algorithm
         self._parameters = parameters
-        self._num_actions = spec.num_actions
+        self._spec = spec
         self._num_envs = num_envs
         self._generator = generator
         self._network = algorithm.build(spec, parameters, environment_parameters)
-        sample = torch.zeros((num_envs, *spec.observation_shape), dtype=getattr(torch, spec.frame_dtype))
+        sample = each(torch.from_numpy, zeros(spec.columns, num_envs))
         units = algorithm.memory_units(parameters)
         self.compute = choose_compute(self._network, algorithm.infer, sample, units, parameters.precision)
         self._acting = acting_copy(self._network, self.compute)
@@ -73,19 +77,20 @@ class Policy:
             log.info("acting with weights, version %d", weights.version)
         self.version = weights.version
 
-    def act(self, observation: Array) -> Decision:
-        """Actions for ``observation`` ``[N, S, *F*]``, which is only read."""
+    def act(self, observation: Observation) -> Decision:
+        """Actions for ``observation`` ``[N, S, *F*]``, or such of each column, which is only read."""
+        choices = self._spec.choices(observation)
         if self.version == 0:
-            decision = self._algorithm.random_decision(self._num_envs, self._num_actions, self._generator)
+            decision = self._algorithm.random_decision(self._num_envs, choices, self._generator)
             return self._complete(decision, self._memory)
         outputs, after = self._algorithm.infer(self._acting, observation, self._memory)
-        decision = self._algorithm.decide(outputs.numpy(), self.epsilon, self._generator)
+        decision = self._algorithm.decide(outputs.numpy(), self.epsilon, self._generator, choices)
         before = self._memory
         if self._remembers:
             self._memory = after.numpy().copy()
         return self._complete(decision, before)
 
-    def final_values(self, observation: Array | None, truncated: Array) -> Array | None:
+    def final_values(self, observation: Observation | None, truncated: Array) -> Array | None:
         """The values f4[N] of final observations, NaN except where ``truncated``; None when nothing was truncated."""
         if observation is None or not truncated.any():
             return None
@@ -93,7 +98,8 @@ class Policy:
         if self.version > 0:
             # All N rows, though few were truncated: another batch size would round differently.
             outputs, _ = self._algorithm.infer(self._acting, observation, self._memory)
-            values[truncated] = self._algorithm.state_values(outputs.numpy())[truncated]
+            choices = Choices(self._spec.action_sizes)  # what is not allowed has no value already
+            values[truncated] = self._algorithm.state_values(outputs.numpy(), choices)[truncated]
         return values
 
     def ended(self, rows: Array) -> None:
@@ -103,4 +109,4 @@ class Policy:
 
     def _complete(self, decision: Decision, before: Array) -> Decision:
         memory = before if self._remembers else None
-        return Decision(decision.action, decision.taken, decision.value, self.version, memory)
+        return replace(decision, version=self.version, state=memory)

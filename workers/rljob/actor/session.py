@@ -10,9 +10,12 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
+
+from numpy.typing import NDArray
 
 from rljob.acting.identity import ActorIdentity
 from rljob.experience import Segment
@@ -60,7 +63,8 @@ class _Encoded:
 class ReplaySession:
     """One actor, one shard. Single-threaded: the actor's loop calls ``poll`` often and ``encode`` when it has a chunk.
 
-    Nothing here blocks. ``waiting`` counts the chunks that could not be sent yet, for want of credit or connection.
+    ``about``: columns of its hello, ``SegmentLayout.leaves_column``. Nothing here blocks. ``waiting`` counts the chunks that
+    could not be sent yet, for want of credit or connection.
     The shard sees chunks numbered without gaps, in the order in which they were given to this session.
     """
 
@@ -71,6 +75,7 @@ class ReplaySession:
         heartbeat: Callable[[], Message],
         *,
         compress: tuple[str, ...] = (),
+        about: Mapping[str, NDArray[Any]] = MappingProxyType({}),
         receiver: str = "replay shard",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -78,6 +83,7 @@ class ReplaySession:
         self._identity = identity
         self._heartbeat = heartbeat
         self._compress = compress
+        self._columns_of_hello = about
         self._receiver = receiver
         self._clock = clock
         self._window: CreditWindow[_Encoded] = CreditWindow()
@@ -153,6 +159,7 @@ class ReplaySession:
         if not self.connected:
             if now >= self._next_hello:
                 hello = self._about("hello", envs=self._identity.num_envs, session=self._window.hello())
+                hello = replace(hello, columns=self._columns_of_hello)
                 sent = self._client.send(hello)
                 self._next_hello = now + (HELLO_RETRY_SECONDS if sent else CONNECT_RETRY_SECONDS)
             return

@@ -12,13 +12,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
-from rljob.algorithms.batches import LossResult, TransitionBatch
+from rljob.algorithms.batches import LossResult, Observation, TransitionBatch
 from rljob.algorithms.epsilon_greedy import ActionValueAlgorithm
 from rljob.algorithms.q_network import QNetwork, QNetworkConfig
 from rljob.api import ApeXDQNParameters
+from rljob.api.networks import TAKES
 
 if TYPE_CHECKING:
     from rljob.api import EnvironmentParameters
@@ -29,6 +30,7 @@ class ApeXDQN(ActionValueAlgorithm[ApeXDQNParameters, QNetwork]):
     """What each method has to do is written in ``base`` and ``epsilon_greedy``."""
 
     name = "ApeXDQN"
+    takes = TAKES["ApeXDQN"]
     parameters = ApeXDQNParameters
     metrics = ("q_taken",)
 
@@ -36,31 +38,26 @@ class ApeXDQN(ActionValueAlgorithm[ApeXDQNParameters, QNetwork]):
         return QNetwork(
             QNetworkConfig(
                 kind=str(params.network),
-                frame_shape=tuple(spec.frame_shape),
-                stack=spec.stack,
-                num_actions=spec.num_actions,
+                spec=spec,
+                env_params=env_params,
                 dueling=params.dueling,
                 hidden_units=params.hidden_units,
                 layer_norm=params.layer_norm,
-                scale=spec.input_scale(env_params),
-                centred=env_params.centre_input,
                 own=params.network_parameters,
             )
         )
 
-    def action_values(self, net: QNetwork, observation: Tensor) -> Tensor:
+    def action_values(self, net: QNetwork, observation: Observation) -> Tensor:
         values: Tensor = net(observation)
         return values
 
     # ---------------------------------------------------------------------------------------------------------- learning
 
-    def loss(
-        self, params: ApeXDQNParameters, online: nn.Module, target: nn.Module, batch: TransitionBatch
-    ) -> LossResult:
+    def loss(self, params: ApeXDQNParameters, online: QNetwork, target: QNetwork, batch: TransitionBatch) -> LossResult:
         """Importance-weighted mean of the Huber (delta 1) or half squared temporal-difference error of a batch."""
         wanted = targets(online, target, batch, double=params.double)
         values: Tensor = online(batch.observation)
-        taken = values.gather(1, batch.action.unsqueeze(1)).squeeze(1)
+        taken = online.choices.taken(values, batch.action)
         if params.loss == "Huber":
             each = functional.smooth_l1_loss(taken, wanted, reduction="none")
         else:
@@ -69,7 +66,7 @@ class ApeXDQN(ActionValueAlgorithm[ApeXDQNParameters, QNetwork]):
         return LossResult((batch.weight * each).mean(), {"q_taken": detached.mean()}, td_abs=(wanted - detached).abs())
 
 
-def targets(online: nn.Module, target: nn.Module, batch: TransitionBatch, *, double: bool) -> Tensor:
+def targets(online: QNetwork, target: QNetwork, batch: TransitionBatch, *, double: bool) -> Tensor:
     """``R + discount * Q_target(s', a*)`` float32 [B], without a gradient.
 
     ``a*`` is the online network's choice when ``double`` (van Hasselt et al. 2016), else the target network's own. A zero
@@ -77,5 +74,5 @@ def targets(online: nn.Module, target: nn.Module, batch: TransitionBatch, *, dou
     """
     with torch.no_grad():
         bootstrap: Tensor = target(batch.next_observation)
-        chosen = (online(batch.next_observation) if double else bootstrap).argmax(dim=1, keepdim=True)
-        return batch.n_step_return + batch.discount * bootstrap.gather(1, chosen).squeeze(1)
+        chosen = online.choices.best(online(batch.next_observation) if double else bootstrap)
+        return batch.n_step_return + batch.discount * online.choices.taken(bootstrap, chosen)

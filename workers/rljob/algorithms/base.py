@@ -10,7 +10,6 @@ of memory.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
@@ -20,12 +19,14 @@ import torch
 from torch import Tensor
 
 from rljob.algorithms import prioritized_replay
-from rljob.algorithms.batches import LossResult, TransitionBatch, UnrollBatch, as_batch
-from rljob.algorithms.decision import Game, Inference, RandomNumbers
+from rljob.algorithms.batches import LossResult, Observation, TransitionBatch, UnrollBatch, as_batch
+from rljob.algorithms.decision import Game, Inference
 from rljob.algorithms.parameters import LearnerParameters, TransitionParameters, UnrollParameters
 from rljob.algorithms.trunk import FrameNetwork
+from rljob.choices import Choices, RandomNumbers
 from rljob.experience import Decision, Role, SegmentLayout, transition_layout, unroll_layout
-from rljob.experience.batch_arrays import transition_arrays, unroll_arrays
+from rljob.experience.batch_arrays import batch_key, transition_arrays, unroll_arrays
+from rljob.experience.columns import ActionSpace
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -46,6 +47,10 @@ class Algorithm(ABC, Generic[P, Network]):
     """What messages call it. (Manifests and checkpoints name one from outside this package by its factory.)"""
     parameters: type[P]
     """Its parameter set, a ``rljob.api.parameters.ParameterSet``."""
+    takes: frozenset[str] = frozenset()
+    """What it can be trained on beyond one Discrete action of which all values are allowed: "choices" (actions of several
+    choices, ``action`` is then [N, choices]), "masks" (its network gives ``FrameNetwork.masked`` numbers), "critic" (its loss
+    sees ``FrameNetwork.critic_row``)."""
     metrics: tuple[str, ...] = ()
     """Names of the ``LossResult.metrics`` that are reported, in this order, behind ``loss`` and ``gradient_norm``."""
 
@@ -69,8 +74,9 @@ class Algorithm(ABC, Generic[P, Network]):
         """K: how many numbers ``infer`` gives for each observation. They may travel from an inference server to an actor."""
 
     @abstractmethod
-    def infer(self, net: Network, observation: Tensor | NDArray[Any], state: Tensor | NDArray[Any]) -> Inference:
-        """One forward pass without a gradient: ``observation`` uint8|float32 [N, S, *F], ``state`` float32 [N, 2, H].
+    def infer(self, net: Network, observation: Observation, state: Tensor | NDArray[Any]) -> Inference:
+        """One forward pass without a gradient: ``observation`` uint8|float32 [N, S, *F], or a dict of such by column, of torch or
+        numpy, ``state`` float32 [N, 2, H].
 
         Gives outputs float32 [N, K] and the memory afterwards, on the device of ``net``. What is passed in is only read. A row's
         result must not depend on the other rows.
@@ -82,18 +88,20 @@ class Algorithm(ABC, Generic[P, Network]):
         outputs: NDArray[np.float32],
         epsilon: NDArray[np.floating[Any]] | float,
         generator: RandomNumbers,
+        choices: Choices,
     ) -> Decision:
         """Actions from ``outputs`` [N, K], on the host. ``epsilon``: what ``exploration`` gave, float [N], or one number.
+        ``choices``: what there is to choose from, in these environments now.
 
         The generator must advance by the same amount whatever the outcome, so that a run replays from its seed.
         """
 
     @abstractmethod
-    def random_decision(self, num_envs: int, num_actions: int, generator: RandomNumbers) -> Decision:
+    def random_decision(self, num_envs: int, choices: Choices, generator: RandomNumbers) -> Decision:
         """What an actor without weights does; unknown values are NaN."""
 
     @abstractmethod
-    def state_values(self, outputs: NDArray[np.float32]) -> NDArray[np.float32]:
+    def state_values(self, outputs: NDArray[np.float32], choices: Choices) -> NDArray[np.float32]:
         """The values of states, float32 [N], of ``outputs`` [N, K]: what a truncated episode is bootstrapped with."""
 
     def preferences(self, outputs: Tensor) -> Tensor:
@@ -116,9 +124,9 @@ class Algorithm(ABC, Generic[P, Network]):
 
     @abstractmethod
     def evaluation_action(
-        self, params: P, net: Network, observation: NDArray[Any], games: Sequence[Game]
+        self, params: P, net: Network, observation: Observation, games: Sequence[Game]
     ) -> NDArray[np.int64]:
-        """The action of each game that is being evaluated, int64 [N]; ``observation`` [N, S, *F].
+        """The action of each game that is being evaluated, int64 [N] (or [N, choices]); ``observation`` [N, S, *F].
 
         Each game draws from its own random numbers and keeps its own memory, so that it does not matter which are played
         together.
@@ -168,12 +176,11 @@ class TransitionAlgorithm(Algorithm[TransitionP, Network]):
 
     def layout(self, spec: EnvironmentSpec, params: TransitionP) -> SegmentLayout:
         return transition_layout(
-            length=params.chunk_length,
-            frame_shape=spec.frame_shape,
-            frame_dtype=np.dtype(spec.frame_dtype),
-            stack=spec.stack,
-            n_step=params.n_step,
-            num_actions=spec.num_actions,
+            params.chunk_length,
+            spec.columns,
+            params.n_step,
+            ActionSpace(spec.action_sizes, spec.controls),
+            spec.lines,
         )
 
     def example(self, spec: EnvironmentSpec, params: TransitionP, device: torch.device) -> TransitionBatch:
@@ -210,12 +217,11 @@ class UnrollAlgorithm(Algorithm[UnrollP, Network]):
 
     def layout(self, spec: EnvironmentSpec, params: UnrollP) -> SegmentLayout:
         return unroll_layout(
-            length=params.unroll_length,
-            frame_shape=spec.frame_shape,
-            frame_dtype=np.dtype(spec.frame_dtype),
-            stack=spec.stack,
-            memory=self.memory_units(params),
-            num_actions=spec.num_actions,
+            params.unroll_length,
+            spec.columns,
+            self.memory_units(params),
+            ActionSpace(spec.action_sizes, spec.controls),
+            spec.lines,
         )
 
     def example_batch(self, spec: EnvironmentSpec, params: UnrollP, device: torch.device) -> UnrollBatch:
@@ -223,7 +229,7 @@ class UnrollAlgorithm(Algorithm[UnrollP, Network]):
         layout = self.layout(spec, params)
         arrays = unroll_arrays(layout, params.batch_size)
         arrays["discount"] += np.float32(params.gamma)
-        arrays["log_prob"] -= np.float32(math.log(spec.num_actions))
+        arrays["log_prob"] -= np.float32(np.log(spec.action_sizes).sum())
         return as_batch(UnrollBatch, _example(layout, arrays, params.seed, device))
 
     def example(self, spec: EnvironmentSpec, params: UnrollP, device: torch.device) -> UnrollBatch:
@@ -245,8 +251,11 @@ def _example(
     generator = torch.Generator().manual_seed(seed)
     tensors = {name: torch.from_numpy(array) for name, array in arrays.items() if name != "policy_version"}
     for column in layout.with_role(Role.STACK):
-        stacks = tensors[column.name]
-        tensors[column.name] = torch.randint(0, 255, stacks.shape, generator=generator).to(stacks.dtype)
+        for observed in layout.observation:
+            name = batch_key(layout, column.name, observed)
+            least, most = (0, min(observed.most) + 1) if observed.most else (1, 255)  # a mask allows everything
+            drawn = torch.randint(least, most, tensors[name].shape, generator=generator)
+            tensors[name] = drawn.to(tensors[name].dtype)
     return {name: tensor.to(device) for name, tensor in (tensors | {"steps": torch.zeros(())}).items()}
 
 

@@ -7,14 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
 
 from rljob.algorithms.layout import select
+from rljob.observation import each
 
 B = TypeVar("B")
+Observation: TypeAlias = Any
+"""A tensor [..., S, *F], or, where an environment shows several kinds of numbers, a dict of such by column: networks take
+both."""
 
 
 class MicroBatch(NamedTuple, Generic[B]):
@@ -27,33 +31,40 @@ class MicroBatch(NamedTuple, Generic[B]):
 class TransitionBatch(NamedTuple):
     """Transitions to learn from, on one device.
 
-    observation, next_observation: uint8|float32 [B, S, *F]; the state acted in, and the state m <= n steps later.
-    action: int64 [B]. n_step_return: float32 [B], sum of gamma^k r_k over the m steps.
+    observation, next_observation: uint8|float32 [B, S, *F], or a dict of such tensors by column (``Observation``); the state
+    acted in, and the state m <= n steps later.
+    action: int64 [B], or [B, choices] where an action has several. control: float32 [B, controls], None where there are none.
+    n_step_return: float32 [B], sum of gamma^k r_k over the m steps.
     discount: float32 [B], gamma^m, and 0 where the episode terminated inside the window (never where it was truncated).
     weight: float32 [B], importance weights of the prioritized draw, 1 at most.
     steps: float32 scalar, agent steps of all environments when the update began, for schedules. None outside of an update.
     """
 
-    observation: Tensor
-    next_observation: Tensor
+    observation: Observation
+    next_observation: Observation
     action: Tensor
     n_step_return: Tensor
     discount: Tensor
     weight: Tensor
     steps: Tensor | None = None
+    control: Tensor | None = None
 
     def split(self, count: int) -> list[MicroBatch[TransitionBatch]]:
         """At most ``count`` micro-batches of about as many rows each."""
         return [MicroBatch(self._rows(rows), share) for rows, share in even_slices(len(self.action), count)]
 
     def _rows(self, chosen: slice) -> TransitionBatch:
-        return self._replace(**{name: getattr(self, name)[chosen] for name in self._fields if name != "steps"})
+        parts = {name: getattr(self, name) for name in self._fields if name != "steps"}
+        return self._replace(
+            **{name: each(lambda tensor: tensor[chosen], part) for name, part in parts.items() if part is not None}
+        )
 
 
 class UnrollBatch(NamedTuple):
     """Unrolls to learn from, on one device. Per-step tensors have time first.
 
-    observation: uint8|float32 [B, T + 1, S, *F], the last one behind the last step. action: int64 [T, B].
+    observation: uint8|float32 [B, T + 1, S, *F], or a dict of such by column, the last one behind the last step.
+    action: int64 [T, B], or [T, B, choices]. control: float32 [T, B, controls] or None.
     reward, discount, log_prob (log mu(a|s) of the policy that acted), final_value: float32 [T, B].
     value: float32 [T + 1, B], what the acting policy expected. state: float32 [B, 2, H] before the first step.
     ``discount`` is gamma, and 0 where an episode ended, whichever way; ``final_value`` is what the acting policy expected of the
@@ -62,13 +73,13 @@ class UnrollBatch(NamedTuple):
     advantage, value_target: float32 [T, B], or None where the loss finds them itself. They are set by an algorithm's
     ``minibatches``, never by the actors.
 
-    A minibatch of M single steps (``single_steps``) has observation [M, S, *F], and [M] for action, log_prob, advantage and
-    value_target; all else in it is empty.
+    A minibatch of M single steps (``single_steps``) has observation [M, S, *F], and [M] for action (or [M, choices]), control,
+    log_prob, advantage and value_target; all else in it is empty.
 
     steps: float32 scalar, agent steps of all environments when the update began, for schedules; None outside of an update.
     """
 
-    observation: Tensor
+    observation: Observation
     action: Tensor
     reward: Tensor
     discount: Tensor
@@ -79,16 +90,17 @@ class UnrollBatch(NamedTuple):
     advantage: Tensor | None = None
     value_target: Tensor | None = None
     steps: Tensor | None = None
+    control: Tensor | None = None
 
     @property
     def single_steps(self) -> bool:
         """Whether these are single steps, whose order in time is lost."""
-        return self.action.dim() == 1
+        return self.log_prob.dim() == 1
 
     def split(self, count: int) -> list[MicroBatch[UnrollBatch]]:
         """At most ``count`` micro-batches of about as many unrolls (or single steps) each."""
         part = self._steps if self.single_steps else self.unrolls
-        return [MicroBatch(part(which), share) for which, share in even_slices(self.action.shape[-1], count)]
+        return [MicroBatch(part(which), share) for which, share in even_slices(self.log_prob.shape[-1], count)]
 
     def unrolls(self, chosen: Tensor | slice) -> UnrollBatch:
         """Some of the unrolls, whole; by their numbers (int64 [n]) or as a slice."""
@@ -97,15 +109,16 @@ class UnrollBatch(NamedTuple):
             name: getattr(self, name) for name in self._fields if name not in ("observation", "state", "steps")
         }
         return self._replace(
-            observation=observation[chosen] if isinstance(chosen, slice) else select(observation, chosen),
+            observation=each(lambda of: of[chosen] if isinstance(chosen, slice) else select(of, chosen), observation),
             state=self.state[chosen],
             **{name: tensor[:, chosen] for name, tensor in time_first.items() if tensor is not None},
         )
 
     def _steps(self, chosen: slice) -> UnrollBatch:
         return self._replace(
-            observation=self.observation[chosen],
+            observation=each(lambda of: of[chosen], self.observation),
             action=self.action[chosen],
+            control=None if self.control is None else self.control[chosen],
             log_prob=self.log_prob[chosen],
             advantage=None if self.advantage is None else self.advantage[chosen],
             value_target=None if self.value_target is None else self.value_target[chosen],
@@ -113,8 +126,15 @@ class UnrollBatch(NamedTuple):
 
 
 def as_batch(batch: Callable[..., B], tensors: Mapping[str, Tensor]) -> B:
-    """A batch of tensors by name; actions become what torch takes for an index."""
-    return batch(**{name: tensor.long() if tensor.dtype == torch.int32 else tensor for name, tensor in tensors.items()})
+    """A batch of tensors by name; actions become what torch takes for an index, and the columns of observations a dict."""
+    given: dict[str, Any] = {}
+    for key, tensor in tensors.items():
+        name, dot, column = key.partition(".")
+        if dot:
+            given.setdefault(name, {})[column] = tensor
+        else:
+            given[name] = tensor.long() if name == "action" else tensor
+    return batch(**given)
 
 
 def even_slices(size: int, count: int) -> Iterator[tuple[slice, float]]:

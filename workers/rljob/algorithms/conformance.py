@@ -17,6 +17,7 @@ from rljob.algorithms.shapes import first_difference, shapes_of, words_of
 from rljob.algorithms.trial import Trial
 from rljob.algorithms.trunk import FrameNetwork
 from rljob.api import EnvironmentParameters, RLJob
+from rljob.api.networks import NetworkProblem
 from rljob.envs.spec import EnvironmentSpec
 
 _ACROSS_ROWS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
@@ -36,8 +37,11 @@ def check(
 ) -> None:
     """Build the network, act, judge and learn once, with a few observations. ``name`` is what messages begin with.
 
-    Raises PluginProblem, with the author's own line where an exception was raised; leaves torch's global generator alone.
+    Raises NetworkProblem for an environment that it does not take, and PluginProblem, with the author's own line where an
+    exception was raised; leaves torch's global generator alone.
     """
+    if (problem := spec.untaken(name, method.takes, centred=env_params.centre_input)) is not None:
+        raise NetworkProblem(problem)
     state = torch.get_rng_state()
     try:
         torch.manual_seed(0)
@@ -53,7 +57,7 @@ def _network(trial: Trial) -> FrameNetwork:
     """What ``build`` gives, of which weights are as they have to be."""
     net, expect, env_params = _built(trial), trial.expect, trial.env_params
     expect("build", isinstance(net, FrameNetwork), "a rljob.plugins.FrameNetwork", net)
-    expected = "a network that is centred (centred=env_params.centre_input), as spec.environment.centreInput says"
+    expected = "a network that is centred (FrameNetwork(spec, env_params)), as spec.environment.centreInput says"
     expect("build", net.centred or not env_params.centre_input, expected, "one that is not")
     across = [module for module in net.modules() if isinstance(module, _ACROSS_ROWS)]
     expected = "layers that see each row by itself (GroupNorm and LayerNorm do)"

@@ -15,8 +15,10 @@ from rljob.algorithms.decision import Inference
 from rljob.algorithms.epsilon_greedy import ActionValueAlgorithm
 from rljob.algorithms.trial import Trial
 from rljob.algorithms.trunk import FrameNetwork
+from rljob.choices import FORBIDDEN, Choices
 from rljob.experience import Decision
 from rljob.loading import PLUGIN_FAILURES
+from rljob.observation import ObservationColumn, by_column, each, of_columns
 
 
 class RestrictedGenerator:
@@ -91,23 +93,31 @@ class _Game:
 def check_acting(trial: Trial, acting: FrameNetwork) -> None:
     """Act on, and judge, a few observations with a network that is only read. Raises PluginProblem."""
     method, params, spec, call = trial.method, trial.params, trial.spec, trial.call
-    seen = _frames(np.random.default_rng(0), (_N, *spec.observation_shape), spec.frame_dtype)
+    draws = np.random.default_rng(0)
+    seen = of_columns(spec.columns, [column.drawn(draws, _N) for column in spec.columns])
+    if spec.mask is not None:  # every second value, beginning with one that is allowed
+        by_column(spec.columns, seen)[spec.mask.column][:, -1, spec.mask.span] = 1 - np.arange(spec.mask.size) % 2
+    choices = spec.choices(seen)
     outputs = _outputs(trial, acting, seen)
     numbers = outputs.numpy()
     epsilon = call("exploration", lambda: method.exploration(params, 0, 1, _N))
     trial.array("exploration", epsilon, (_N,))
-    _decision(trial, "decide", _N, lambda draws: method.decide(numbers, epsilon, draws))
-    _decision(trial, "random_decision", _N, lambda draws: method.random_decision(_N, spec.num_actions, draws))
+    _decision(trial, "decide", _N, lambda draws: method.decide(numbers, epsilon, draws, choices))
+    _decision(trial, "random_decision", _N, lambda draws: method.random_decision(_N, choices, draws))
     _chance_of_its_generator(trial, numbers)
-    trial.array("state_values", call("state_values", lambda: method.state_values(numbers)), (_N,))
+    trial.array("state_values", call("state_values", lambda: method.state_values(numbers, choices)), (_N,))
     preferred = call("preferences", lambda: method.preferences(outputs))
     trial.tensor("preferences", preferred, (_N, spec.num_actions))
+    if choices.allowed is not None:
+        masked = bool((preferred.numpy()[~choices.allowed] == FORBIDDEN).all())
+        expected = "numbers of FrameNetwork.masked, since its takes has masks"
+        trial.expect("preferences", masked, expected, "others for what is not allowed")
     games: Sequence[Any] = [_Game() for _ in range(_N)]
     actions = call("evaluation_action", lambda: method.evaluation_action(params, acting, seen, games))
     _actions(trial, "evaluation_action", actions, _N)
 
 
-def _outputs(trial: Trial, acting: FrameNetwork, seen: NDArray[Any]) -> torch.Tensor:
+def _outputs(trial: Trial, acting: FrameNetwork, seen: Any) -> torch.Tensor:
     """What ``infer`` gives for a few observations, each row by itself."""
     method, call, expect = trial.method, trial.call, trial.expect
     memory, size = method.memory_units(trial.params), method.output_size(trial.params, trial.spec.num_actions)
@@ -121,7 +131,9 @@ def _outputs(trial: Trial, acting: FrameNetwork, seen: NDArray[Any]) -> torch.Te
     trial.tensor(f"{function}: state", found.state, (_N, 2, memory))
     again = call(function, lambda: method.infer(acting, seen, before)).outputs
     # The last row, for which the first of a batch may not stand in.
-    alone = call(f"{function} of one row", lambda: method.infer(acting, seen[-1:], before[-1:])).outputs
+    alone = call(
+        f"{function} of one row", lambda: method.infer(acting, each(lambda of: of[-1:], seen), before[-1:])
+    ).outputs
     trial.tensor(f"{function} of one row{outputs}", alone, (1, size))
     random = not torch.equal(again, found.outputs)  # as of a network with noise
     by_itself = random or torch.allclose(alone, found.outputs[-1:], rtol=0.01, atol=0.01)
@@ -146,7 +158,8 @@ def _sees(trial: Trial, net: FrameNetwork) -> None:
     weights = list(net.parameters())
     before = [weight.detach().clone() for weight in weights]
     generator = torch.Generator().manual_seed(0)
-    seen = _different_frames(trial.spec.observation_shape, trial.spec.frame_dtype)
+    columns = trial.spec.columns
+    seen = of_columns(columns, [_different(column) for column in columns])
     try:
         for size in _NOISE:
             for weight, old in zip(weights, before, strict=True):
@@ -156,31 +169,31 @@ def _sees(trial: Trial, net: FrameNetwork) -> None:
     finally:
         for weight, old in zip(weights, before, strict=True):
             weight.data.copy_(old)
-    same = f"the same ones for {len(seen)} different observations, also with other weights"
+    same = f"the same ones for {_DIFFERENT} different observations, also with other weights"
     trial.expect(_written(trial)[0], False, "outputs that depend on the observation", same)
 
 
-def _tells_apart(trial: Trial, net: FrameNetwork, seen: NDArray[Any]) -> bool:
+def _tells_apart(trial: Trial, net: FrameNetwork, seen: Any) -> bool:
     """Whether any observation gives something else than the first one."""
-    memory = np.zeros((len(seen), 2, trial.method.memory_units(trial.params)), np.float32)
+    memory = np.zeros((_DIFFERENT, 2, trial.method.memory_units(trial.params)), np.float32)
     try:
         found = trial.method.infer(net, seen, memory)
     except PLUGIN_FAILURES:  # with numbers larger than it was made for; it has been tried with others
         return True
-    each = torch.cat([found.outputs, found.state.flatten(1)], dim=1)
-    return not torch.equal(each, each[:1].expand_as(each))
+    rows = torch.cat([found.outputs, found.state.flatten(1)], dim=1)
+    return not torch.equal(rows, rows[:1].expand_as(rows))
 
 
 def _chance_of_its_generator(trial: Trial, numbers: NDArray[np.float32]) -> None:
     """Whether the same generator gives the same decisions: a run replays from its seed."""
-    method, actions = trial.method, trial.spec.num_actions
+    method, choices = trial.method, Choices(trial.spec.action_sizes)
     rungs = trial.call("exploration", lambda: method.exploration(trial.params, 0, 1, _MANY))
     trial.array("exploration", rungs, (_MANY,))
     epsilon = np.where(rungs > 0, np.maximum(rungs, np.float32(_OFTEN)), rungs)
     rows = np.tile(numbers, (_MANY // _N, 1))
     asked: dict[str, Callable[[RestrictedGenerator], Decision]] = {
-        "decide": lambda draws: method.decide(rows.copy(), epsilon.copy(), draws),
-        "random_decision": lambda draws: method.random_decision(_MANY, actions, draws),
+        "decide": lambda draws: method.decide(rows.copy(), epsilon.copy(), draws, choices),
+        "random_decision": lambda draws: method.random_decision(_MANY, choices, draws),
     }
     for function, decision in asked.items():
         first, second = (_decision(trial, function, _MANY, decision) for _ in range(2))
@@ -208,22 +221,21 @@ def _decision(trial: Trial, function: str, rows: int, decide: Callable[[Restrict
 
 
 def _actions(trial: Trial, function: str, found: Any, rows: int) -> None:
-    fits = isinstance(found, np.ndarray) and found.dtype == np.int64 and found.shape == (rows,)
-    trial.expect(function, fits, f"an array of actions int64 [{rows}]", found)
-    inside = bool(((found >= 0) & (found < trial.spec.num_actions)).all())
-    trial.expect(function, inside, f"actions from 0 to {trial.spec.num_actions - 1}", found.tolist())
+    sizes, shape = trial.spec.action_sizes, (rows, *trial.spec.action_shape)
+    fits = isinstance(found, np.ndarray) and found.dtype == np.int64 and found.shape == shape
+    trial.expect(function, fits, f"an array of actions int64 {list(shape)}", found)
+    inside = bool(((found >= 0) & (found < np.array(sizes))).all())
+    most = ", ".join(str(size - 1) for size in sizes)
+    trial.expect(function, inside, f"actions from 0 to {most}", found.tolist())
 
 
-def _frames(draws: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Any:
-    return draws.integers(0, 255, shape).astype(dtype) if dtype == "uint8" else draws.normal(size=shape).astype(dtype)
-
-
-def _different_frames(shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
+def _different(column: ObservationColumn) -> NDArray[Any]:
     """Observations [16, S, *F] that any network which looks at them can tell apart: of bytes, dark to bright; of floats, of sizes
-    from a hundredth to hundreds."""
-    draws = np.random.default_rng(0)
-    sizes = np.geomspace(0.01, 1.0 if dtype == "uint8" else 300.0, _DIFFERENT).reshape(-1, *(1 for _ in shape))
-    of_bytes = dtype == "uint8"
-    drawn = draws.integers(0, 256, (_DIFFERENT, *shape)) if of_bytes else draws.normal(size=(_DIFFERENT, *shape))
-    found: NDArray[Any] = (sizes * drawn).astype(dtype)
+    from a hundredth to hundreds; of indices, any."""
+    drawn = column.drawn(np.random.default_rng(0), _DIFFERENT)
+    if column.most:
+        return drawn
+    largest = 1.0 if column.dtype == np.uint8 else 300.0
+    sizes = np.geomspace(0.01, largest, _DIFFERENT).reshape(-1, *(1 for _ in column.observed))
+    found: NDArray[Any] = (sizes * drawn).astype(column.dtype)
     return found

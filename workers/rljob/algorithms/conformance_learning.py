@@ -24,9 +24,8 @@ def check_learning(trial: Trial, net: FrameNetwork) -> None:
     """Differentiate the loss of a few rows. Raises PluginProblem."""
     method, params, call, expect, tensor = trial.method, trial.params, trial.call, trial.expect, trial.tensor
     batch = _minibatch(trial) if isinstance(method, UnrollAlgorithm) else method.example(trial.spec, params, _CPU)
-    rows = batch.action.shape[-1]
-    batch = _random_actions(batch.split(max(1, rows // _ROWS))[0].batch, trial.spec.num_actions)
-    rows = batch.action.shape[-1]
+    batch = _random_actions(batch.split(max(1, _rows(batch) // _ROWS))[0].batch, trial.spec.action_sizes)
+    rows = _rows(batch)
     if isinstance(method, TransitionAlgorithm):
         result = call("loss", lambda: method.loss(params, net, net, batch), batch)
     else:
@@ -71,8 +70,8 @@ def _minibatch(trial: Trial) -> UnrollBatch:
     expect("minibatches", fits, "batches that are yielded", came)
     passes = call("passes", lambda: method.passes(trial.params))
     expect("passes", isinstance(passes, int) and passes > 0, "an integer of 1 or more", passes)
-    steps, unrolls = whole.action.shape
-    size, counted, first = whole.action.numel(), 0, None
+    steps, unrolls = whole.log_prob.shape
+    size, counted, first = whole.log_prob.numel(), 0, None
     rest = iter(found)
     while counted <= _MOST * passes * size:
         each: Any = call("minibatches", lambda: next(rest, _END), whole)
@@ -80,8 +79,8 @@ def _minibatch(trial: Trial) -> UnrollBatch:
             break
         expect("minibatches", isinstance(each, UnrollBatch), "each to be an UnrollBatch", each)
         came = f"an empty one of a batch of {unrolls} unrolls of {steps} steps"
-        expect("minibatches", each.action.numel() > 0, "batches with something in them", came)
-        counted, first = counted + each.action.numel(), each if first is None else first
+        expect("minibatches", each.log_prob.numel() > 0, "batches with something in them", came)
+        counted, first = counted + each.log_prob.numel(), each if first is None else first
     expect("minibatches", first is not None, "each to be an UnrollBatch", "none at all")
     # What does not divide evenly is left out, and that may add up to less than one pass.
     expected = (
@@ -91,7 +90,14 @@ def _minibatch(trial: Trial) -> UnrollBatch:
     return first  # type: ignore[return-value]
 
 
-def _random_actions(batch: Any, actions: int) -> Any:
+def _rows(batch: Any) -> int:
+    """Rows of a batch, or unrolls."""
+    one_a_row: Tensor = batch.n_step_return if isinstance(batch, TransitionBatch) else batch.log_prob
+    return one_a_row.shape[-1]
+
+
+def _random_actions(batch: Any, sizes: tuple[int, ...]) -> Any:
     if isinstance(batch, TransitionBatch | UnrollBatch):
-        return batch._replace(action=torch.randint(0, actions, batch.action.shape))
+        drawn = torch.rand((*batch.action.shape, 1) if len(sizes) == 1 else batch.action.shape)
+        return batch._replace(action=(drawn * torch.tensor(sizes)).long().reshape(batch.action.shape))
     return batch

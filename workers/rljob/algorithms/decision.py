@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from torch import Tensor
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 class Inference(NamedTuple):
@@ -17,18 +14,6 @@ class Inference(NamedTuple):
 
     outputs: Tensor
     state: Tensor
-
-
-class RandomNumbers(Protocol):
-    """What acting may draw from: these calls of ``numpy.random.Generator``, of which environments in groups have shares."""
-
-    def random(self, size: int | tuple[int, ...], /) -> NDArray[np.float64]:
-        """Uniform in [0, 1); the first extent of ``size`` is the number of environments."""
-        ...
-
-    def integers(self, low: int, high: int, size: int | tuple[int, ...], /) -> NDArray[np.int64]:
-        """Uniform from ``low`` to ``high - 1``."""
-        ...
 
 
 class Game(Protocol):

@@ -11,10 +11,13 @@ import torch
 from torch import Tensor
 
 from rljob.algorithms.base import TransitionAlgorithm
-from rljob.algorithms.decision import Game, Inference, RandomNumbers
+from rljob.algorithms.batches import Observation
+from rljob.algorithms.decision import Game, Inference
 from rljob.algorithms.parameters import TransitionParameters
 from rljob.algorithms.trunk import FrameNetwork
+from rljob.choices import Choices, RandomNumbers
 from rljob.experience import Decision
+from rljob.observation import each
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -39,38 +42,40 @@ class ActionValueAlgorithm(TransitionAlgorithm[P, Network]):
     """Acts epsilon-greedily on ``action_values``; what is left to a subclass is the network, those values and the loss."""
 
     @abstractmethod
-    def action_values(self, net: Network, observation: Tensor) -> Tensor:
+    def action_values(self, net: Network, observation: Observation) -> Tensor:
         """Action values float32 [N, A] of observations uint8|float32 [N, S, *F], which are only read."""
 
     def output_size(self, params: P, num_actions: int) -> int:
         return num_actions
 
-    def infer(self, net: Network, observation: Tensor | NDArray[Any], state: Tensor | NDArray[Any]) -> Inference:
+    def infer(self, net: Network, observation: Observation, state: Tensor | NDArray[Any]) -> Inference:
         """Action values of N observations; the memory, of which there is none, comes back as it was."""
         with torch.inference_mode():
-            return Inference(self.action_values(net, torch.as_tensor(observation)), torch.as_tensor(state))
+            return Inference(self.action_values(net, each(torch.as_tensor, observation)), torch.as_tensor(state))
 
     def decide(
         self,
         outputs: NDArray[np.float32],
         epsilon: NDArray[np.floating[Any]] | float,
         generator: RandomNumbers,
+        choices: Choices,
     ) -> Decision:
         """Epsilon-greedy actions from action values float32 [N, A], each environment with its own epsilon."""
-        count, actions = outputs.shape
-        greedy = outputs.argmax(axis=1)
-        explores = generator.random(count) < epsilon
-        action = np.where(explores, generator.integers(0, actions, count), greedy).astype(np.int64, copy=False)
-        rows = np.arange(count)
-        return Decision(action, outputs[rows, action], outputs[rows, greedy])
+        count = len(outputs)
+        greedy = choices.best(outputs)
+        explores = (generator.random(count) < epsilon).reshape(-1, *(1,) * (greedy.ndim - 1))
+        action = np.where(explores, choices.uniform(count, generator), greedy).astype(np.int64, copy=False)
+        return Decision(
+            action, choices.taken(outputs, action).mean(axis=1), choices.taken(outputs, greedy).mean(axis=1)
+        )
 
-    def random_decision(self, num_envs: int, num_actions: int, generator: RandomNumbers) -> Decision:
+    def random_decision(self, num_envs: int, choices: Choices, generator: RandomNumbers) -> Decision:
         unknown = np.full(num_envs, np.nan, np.float32)
-        return Decision(generator.integers(0, num_actions, num_envs), unknown, unknown)
+        return Decision(choices.uniform(num_envs, generator), unknown, unknown)
 
-    def state_values(self, outputs: NDArray[np.float32]) -> NDArray[np.float32]:
+    def state_values(self, outputs: NDArray[np.float32], choices: Choices) -> NDArray[np.float32]:
         """max_a Q, float32 [N]."""
-        best: NDArray[np.float32] = outputs.max(axis=1)
+        best: NDArray[np.float32] = choices.largest(outputs).mean(axis=1)
         return best
 
     def exploration(self, params: P, slot: int, slots: int, num_envs: int) -> NDArray[np.float32]:
@@ -86,11 +91,12 @@ class ActionValueAlgorithm(TransitionAlgorithm[P, Network]):
         return np.array(rungs, np.float32)
 
     def evaluation_action(
-        self, params: P, net: Network, observation: NDArray[Any], games: Sequence[Game]
+        self, params: P, net: Network, observation: Observation, games: Sequence[Game]
     ) -> NDArray[np.int64]:
         """The greedy action of each game; random ones are the scorer's business."""
         with torch.inference_mode():
-            best: NDArray[np.int64] = self.action_values(net, torch.as_tensor(observation)).argmax(dim=1).cpu().numpy()
+            values = self.action_values(net, each(torch.as_tensor, observation))
+            best: NDArray[np.int64] = net.choices.best(values).cpu().numpy()
         return best
 
     def evaluation_epsilon(self, params: P) -> float:

@@ -18,23 +18,24 @@ acted.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from rljob.algorithms.base import UnrollAlgorithm
-from rljob.algorithms.batches import LossResult, UnrollBatch
-from rljob.algorithms.decision import Game, Inference, RandomNumbers
+from rljob.algorithms.batches import LossResult, Observation, UnrollBatch
+from rljob.algorithms.decision import Game, Inference
 from rljob.algorithms.minibatches import minibatches_of_steps, minibatches_of_unrolls
 from rljob.algorithms.policy_network import PolicyConfig, PolicyNetwork
 from rljob.algorithms.vtrace import Targets, gae, vtrace
 from rljob.api import ImpalaParameters
+from rljob.api.networks import TAKES
+from rljob.choices import Choices, RandomNumbers
 from rljob.experience import Decision
+from rljob.observation import each
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -51,6 +52,7 @@ class IMPALA(UnrollAlgorithm[ImpalaParameters, PolicyNetwork]):
     """
 
     name = "IMPALA"
+    takes = TAKES["IMPALA"]
     parameters = ImpalaParameters
     metrics = ("policy_loss", "value_loss", "entropy", "policy_kl", "clip_share")
 
@@ -60,15 +62,12 @@ class IMPALA(UnrollAlgorithm[ImpalaParameters, PolicyNetwork]):
         return PolicyNetwork(
             PolicyConfig(
                 kind=str(params.network),
-                frame_shape=tuple(spec.frame_shape),
-                stack=spec.stack,
-                num_actions=spec.num_actions,
+                spec=spec,
+                env_params=env_params,
                 hidden=params.hidden_units,
                 lstm=self.memory_units(params),
                 layer_norm=params.layer_norm,
                 orthogonal=params.orthogonal_init,
-                scale=spec.input_scale(env_params),
-                centred=env_params.centre_input,
                 own=params.network_parameters,
             )
         )
@@ -82,31 +81,34 @@ class IMPALA(UnrollAlgorithm[ImpalaParameters, PolicyNetwork]):
         """Logits, and the value of the state."""
         return num_actions + 1
 
-    def infer(self, net: PolicyNetwork, observation: Tensor | NDArray[Any], state: Tensor | NDArray[Any]) -> Inference:
+    def infer(self, net: PolicyNetwork, observation: Observation, state: Tensor | NDArray[Any]) -> Inference:
         """Logits and value of each observation as one tensor float32 [N, A + 1], and the memory afterwards."""
         with torch.inference_mode():
-            logits, value, after = net(torch.as_tensor(observation), torch.as_tensor(state))
+            logits, value, after = net(each(torch.as_tensor, observation), torch.as_tensor(state))
             return Inference(torch.cat([logits, value.unsqueeze(1)], dim=1), after)
 
     def decide(
-        self, outputs: NDArray[np.float32], epsilon: NDArray[np.floating[Any]] | float, generator: RandomNumbers
+        self,
+        outputs: NDArray[np.float32],
+        epsilon: NDArray[np.floating[Any]] | float,
+        generator: RandomNumbers,
+        choices: Choices,
     ) -> Decision:
         """Sample an action for each of N environments from its logits; ``epsilon`` is not used, the policy explores by itself.
 
         The generator advances by N * A numbers whatever the outcome, so that a run replays from its seed.
         """
         logits, value = outputs[:, :-1], outputs[:, -1]
-        log_policy = _log_softmax(logits)
-        action = _sample(log_policy, generator.random(logits.shape))
-        return Decision(action, log_policy[np.arange(len(action)), action].astype(np.float32), value)
+        log_policy = choices.log_policy(logits)
+        action = choices.sample(log_policy, generator.random(logits.shape))
+        return Decision(action, choices.taken(log_policy, action).sum(axis=1).astype(np.float32), value)
 
-    def random_decision(self, num_envs: int, num_actions: int, generator: RandomNumbers) -> Decision:
+    def random_decision(self, num_envs: int, choices: Choices, generator: RandomNumbers) -> Decision:
         """What an actor without weights does: anything, which is a policy too; its values are not known."""
-        taken = np.full(num_envs, -math.log(num_actions), np.float32)
         unknown = np.full(num_envs, np.nan, np.float32)
-        return Decision(generator.integers(0, num_actions, num_envs), taken, unknown)
+        return Decision(choices.uniform(num_envs, generator), choices.log_uniform(num_envs), unknown)
 
-    def state_values(self, outputs: NDArray[np.float32]) -> NDArray[np.float32]:
+    def state_values(self, outputs: NDArray[np.float32], choices: Choices) -> NDArray[np.float32]:
         """V(s), float32 [N]."""
         return outputs[:, -1]
 
@@ -117,7 +119,7 @@ class IMPALA(UnrollAlgorithm[ImpalaParameters, PolicyNetwork]):
     # -------------------------------------------------------------------------------------------------------- evaluation
 
     def evaluation_action(
-        self, params: ImpalaParameters, net: PolicyNetwork, observation: NDArray[Any], games: Sequence[Game]
+        self, params: ImpalaParameters, net: PolicyNetwork, observation: Observation, games: Sequence[Game]
     ) -> NDArray[np.int64]:
         """Sampled from logits / evaluationTemperature, or the best action where that is 0."""
         memory = net.config.lstm
@@ -127,10 +129,10 @@ class IMPALA(UnrollAlgorithm[ImpalaParameters, PolicyNetwork]):
             game.memory = state
         logits = outputs[:, :-1].cpu().numpy()
         draws = np.stack([game.random.random(logits.shape[1]) for game in games])
+        choices = Choices(net.choices.sizes)  # what is not allowed has no chance by its logit
         if params.evaluation_temperature == 0.0:
-            best: NDArray[np.int64] = logits.argmax(axis=1)
-            return best
-        return _sample(_log_softmax(logits / params.evaluation_temperature), draws)
+            return choices.best(logits)
+        return choices.sample(choices.log_policy(logits.astype(np.float64) / params.evaluation_temperature), draws)
 
     # ---------------------------------------------------------------------------------------------------------- learning
 
@@ -165,10 +167,10 @@ class IMPALA(UnrollAlgorithm[ImpalaParameters, PolicyNetwork]):
         It grows with the logarithm of a ratio; ``policy_kl`` grows with the ratio, and a few rare actions would be most of it.
         """
         logits, values, following = _forward(online, batch)
-        log_policy = functional.log_softmax(logits, dim=-1)
-        taken = log_policy.gather(-1, batch.action.unsqueeze(-1)).squeeze(-1)
+        log_policy = online.choices.log_policy(logits)
+        taken = online.choices.log_prob(log_policy, batch.action)
         log_ratio = taken - batch.log_prob
-        entropy = -(log_policy.exp() * log_policy).sum(-1)
+        entropy = online.choices.entropy(log_policy)
         if batch.advantage is None or batch.value_target is None:
             off_policy = log_ratio.detach() if params.correct_off_policy else torch.zeros_like(taken)
             found = vtrace(
@@ -205,19 +207,6 @@ class IMPALA(UnrollAlgorithm[ImpalaParameters, PolicyNetwork]):
         }
         means = {name: each.detach().mean() for name, each in metrics.items()}
         return LossResult(reduced, means, divergence=means["policy_kl"], summed=params.loss_reduction == "Sum")
-
-
-def _log_softmax(logits: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
-    shifted = logits.astype(np.float64) - logits.max(axis=1, keepdims=True)
-    log_policy: NDArray[np.float64] = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
-    return log_policy
-
-
-def _sample(log_policy: NDArray[np.float64], uniform: NDArray[np.float64]) -> NDArray[np.int64]:
-    """The Gumbel-max trick: the largest of log-probabilities [N, A] with Gumbel noise is a sample of the distribution."""
-    noise = -np.log(-np.log(np.maximum(uniform, np.finfo(np.float64).tiny)))
-    action: NDArray[np.int64] = (log_policy + noise).argmax(axis=1)
-    return action
 
 
 def surrogate_targets(batch: UnrollBatch, params: ImpalaParameters) -> Targets:

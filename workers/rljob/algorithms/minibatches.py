@@ -8,6 +8,7 @@ import torch
 
 from rljob.algorithms.batches import UnrollBatch
 from rljob.algorithms.layout import select
+from rljob.observation import each
 
 
 def _shuffled(count: int, device: torch.device) -> torch.Tensor:
@@ -22,7 +23,7 @@ def minibatches_of_unrolls(batch: UnrollBatch, epochs: int, count: int) -> Itera
         for _ in range(epochs):
             yield batch
         return
-    unrolls = batch.action.shape[1]
+    unrolls = batch.log_prob.shape[1]
     size = unrolls // count
     for _ in range(epochs):
         order = _shuffled(unrolls, batch.action.device)
@@ -33,10 +34,11 @@ def minibatches_of_unrolls(batch: UnrollBatch, epochs: int, count: int) -> Itera
 def minibatches_of_steps(batch: UnrollBatch, epochs: int, count: int) -> Iterator[UnrollBatch]:
     """``epochs`` passes over ``count`` minibatches of single steps, shuffled. ``batch`` has targets: single steps could not find
     them. Raises ValueError where it has none."""
-    steps, unrolls = batch.action.shape
-    observation = batch.observation.flatten(0, 1)
+    steps, unrolls = batch.log_prob.shape
+    observation = each(lambda of: of.flatten(0, 1), batch.observation)
     targets = _target(batch, "advantage"), _target(batch, "value_target")
-    flat = [each.flatten() for each in (batch.action, batch.log_prob, *targets)]
+    flat = [tensor.flatten(0, 1) for tensor in (batch.action, batch.log_prob, *targets)]
+    control = None if batch.control is None else batch.control.flatten(0, 1)
     total = steps * unrolls
     size = total // count
     for _ in range(epochs):
@@ -44,10 +46,11 @@ def minibatches_of_steps(batch: UnrollBatch, epochs: int, count: int) -> Iterato
         for number in range(count):
             index = order[number * size : (number + 1) * size]  # t * B + b
             time, unroll = index.div(unrolls, rounding_mode="floor"), index.remainder(unrolls)
-            action, log_prob, advantage, value_target = (each[index] for each in flat)
+            action, log_prob, advantage, value_target = (tensor[index] for tensor in flat)
+            rows = unroll * (steps + 1) + time
             nothing = log_prob.new_zeros(0)
             yield UnrollBatch(
-                observation=select(observation, unroll * (steps + 1) + time),
+                observation=each(lambda of, rows=rows: select(of, rows), observation),
                 action=action,
                 reward=nothing,
                 discount=nothing,
@@ -58,11 +61,12 @@ def minibatches_of_steps(batch: UnrollBatch, epochs: int, count: int) -> Iterato
                 advantage=advantage,
                 value_target=value_target,
                 steps=batch.steps,
+                control=None if control is None else control[index],
             )
 
 
 def _target(batch: UnrollBatch, name: str) -> torch.Tensor:
-    found, shape = getattr(batch, name), batch.action.shape
+    found, shape = getattr(batch, name), batch.log_prob.shape
     if isinstance(found, torch.Tensor) and found.shape == shape:
         return found
     came = list(found.shape) if isinstance(found, torch.Tensor) else found

@@ -1,8 +1,9 @@
 """A network of the user's own in the place of the built-in convolutions: ``network: module:factory`` or ``file.py:factory``.
 
-``factory(inputs, parameters)`` gives a module from frames to features; the dense layers, a memory and the heads behind it are
-the algorithm's. ``inputs`` is what it sees of one observation: (channels, height, width) of an image, stacked frames beside each
-other, or (values,) of a vector. It is called with float32 ``[B, *inputs]``, scaled, and may give features of any shape
+``factory(inputs, parameters)`` gives a module from observations to features; the dense layers, a memory and the heads behind it
+are the algorithm's. ``inputs`` is what it sees of one observation: (channels, height, width) of an image, stacked frames beside
+each other, or (values,) of a vector or of what is one-hot. Where an observation has several leaves ``inputs`` is a dict of such,
+by their paths. It is called with float32 ``[B, *inputs]``, scaled, or a dict of these, and may give features of any shape
 ``[B, ...]``. The type of the argument ``parameters``, a ``ParameterSet``, says which ``networkParameters`` a manifest may give; a
 factory without that argument takes none.
 """
@@ -10,8 +11,7 @@ factory without that argument takes none.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
-from math import prod
+from collections.abc import Callable, Mapping
 from typing import Any, get_type_hints
 
 import torch
@@ -19,14 +19,14 @@ from pydantic import ValidationError
 from torch import Tensor, nn
 
 from rljob.algorithms.parameters import check_defaults
-from rljob.algorithms.trunk import seen_by_convolutions
-from rljob.api.networks import Image
+from rljob.algorithms.trunk import FrameNetwork, row_width, seen_by_convolutions
 from rljob.api.parameters import ParameterSet
 from rljob.api.problems import ABSENT, ManifestError, Problem
 from rljob.api.structure import structural_problems
 from rljob.loading import PLUGIN_FAILURES, PluginProblem, loaded, short, told
 
 _ROWS = 2
+Inputs = tuple[int, ...] | dict[str, tuple[int, ...]]
 
 
 class NoParameters(ParameterSet):
@@ -71,15 +71,16 @@ def parameters_type(name: str) -> type[ParameterSet]:
     return kind
 
 
-def own_layers(
-    name: str, given: Mapping[str, Any], stack: int, frame_shape: Sequence[int]
-) -> tuple[nn.Sequential, int]:
-    """The layers that ``name`` makes of ``given`` parameters for ``stack`` frames, and the number of features they leave.
+def own_layers(name: str, given: Mapping[str, Any], network: FrameNetwork) -> tuple[nn.Sequential, int]:
+    """The layers that ``name`` makes of ``given`` parameters for what ``network`` sees, and the number of features they leave.
 
     Raises PluginProblem and ManifestError.
     """
-    image = Image.of(frame_shape)
-    inputs = (stack * prod(frame_shape),) if image is None else seen_by_convolutions(stack, frame_shape)
+    seen: dict[str, tuple[int, ...]] = {
+        leaf.path: seen_by_convolutions(network.stack, leaf.shape) for leaf in network.pictures
+    }
+    seen |= {leaf.path: (row_width([leaf]),) for leaf in network.vectors}
+    inputs: Inputs = seen if len(seen) > 1 else next(iter(seen.values()))
     parameters = network_parameters(name, given, "networkParameters")
     factory = loaded(name)
     arguments = (inputs, parameters)[: len(_arguments(name, factory))]
@@ -92,29 +93,42 @@ def own_layers(
             f"network {short(name)}: a torch.nn.Module was expected of it, what came is {type(module).__name__}"
         )
     width = _features(name, module, inputs)
-    return nn.Sequential(module) if image is not None else nn.Sequential(nn.Flatten(), module), width
+    return nn.Sequential(module), width
 
 
-def _features(name: str, module: nn.Module, inputs: tuple[int, ...]) -> int:
+def _features(name: str, module: nn.Module, inputs: Inputs) -> int:
     """How many features it gives, tried with frames in each order in memory that it will be shown."""
-    shown = torch.zeros(_ROWS, *inputs)
-    formats = [torch.contiguous_format, torch.channels_last] if len(inputs) == 3 else [torch.contiguous_format]
+    formats = [torch.contiguous_format]
+    if len(inputs) == 3 and not isinstance(inputs, dict):
+        formats.append(torch.channels_last)
     width = 0
     for order in formats:
         try:
             with torch.no_grad():
-                found: Any = module(shown.contiguous(memory_format=order))
+                found: Any = module(_shown(inputs, order))
         except PLUGIN_FAILURES as error:
-            how = f"float32 {tuple(shown.shape)}" + (" in channels-last order" if order is torch.channels_last else "")
+            how = f"float32 {_with_rows(inputs)}" + (" in channels-last order" if order is torch.channels_last else "")
             raise PluginProblem(f"network {short(name)}: it failed on {how}: {told(error)}") from error
         if not isinstance(found, Tensor) or found.dim() < 2 or len(found) != _ROWS:
             came = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
             raise PluginProblem(
-                f"network {short(name)}: for inputs {tuple(shown.shape)} features [{_ROWS}, ...] were expected, what came is "
+                f"network {short(name)}: for inputs {_with_rows(inputs)} features [{_ROWS}, ...] were expected, what came is "
                 f"{came}"
             )
         width = found.flatten(1).shape[1]
     return width
+
+
+def _shown(inputs: Inputs, order: torch.memory_format) -> Any:
+    if isinstance(inputs, dict):
+        return {path: torch.zeros(_ROWS, *shape) for path, shape in inputs.items()}
+    return torch.zeros(_ROWS, *inputs).contiguous(memory_format=order)
+
+
+def _with_rows(inputs: Inputs) -> Any:
+    if isinstance(inputs, dict):
+        return {path: (_ROWS, *shape) for path, shape in inputs.items()}
+    return (_ROWS, *inputs)
 
 
 def _arguments(name: str, factory: Callable[..., Any]) -> list[str]:

@@ -17,9 +17,19 @@ import torch
 from torch import Tensor, nn
 
 from rljob.algorithms import convolutions
+from rljob.algorithms.batches import Observation
 from rljob.algorithms.own_network import own_layers
-from rljob.algorithms.trunk import FrameNetwork, convolution_layers, dense_layers, seen_by_convolutions
-from rljob.api.networks import resolved_network
+from rljob.algorithms.trunk import (
+    FrameNetwork,
+    convolution_layers,
+    dense_layers,
+    row_width,
+    seen_by_convolutions,
+)
+from rljob.api import EnvironmentParameters
+from rljob.api.networks import resolved_networks
+from rljob.envs.spec import EnvironmentSpec
+from rljob.observation import arrays_of, each
 
 _CONVOLUTIONS = {
     "Nature": convolutions.NATURE,
@@ -43,56 +53,50 @@ class PolicyOutput(NamedTuple):
 class PolicyConfig:
     """What a policy network is built from.
 
-    ``kind`` Nature, Deep, Compact, Small or MLP, or Auto, which chooses by ``frame_shape``; ``hidden`` the width of its dense
-    layer(s); ``lstm`` the units of an LSTM behind them, 0 for none. ``orthogonal``: orthogonal weights (gain sqrt 2, policy head
-    0.01, value head 1) and zero biases. ``scale``, ``centred``: network input is ``(frame - mean) * scale``. ``own``:
-    parameters of a network of the user's own, whose name ``kind`` then is.
-    Raises NetworkProblem where no such network sees these frames.
+    ``kind`` Nature, Deep, Compact, Small or MLP, or Auto, which chooses for each picture by its shape; ``hidden`` the width of
+    its dense layer(s); ``lstm`` the units of an LSTM behind them, 0 for none. ``orthogonal``: orthogonal weights (gain sqrt 2,
+    policy head 0.01, value head 1) and zero biases. ``env_params``: how an observation is seen. ``own``: parameters of a
+    network of the user's own, whose name ``kind`` then is.
     """
 
     kind: str
-    frame_shape: tuple[int, ...]
-    stack: int
-    num_actions: int
+    spec: EnvironmentSpec
+    env_params: EnvironmentParameters = field(default_factory=EnvironmentParameters)
     hidden: int = 256
     lstm: int = 0
     layer_norm: bool = False
     orthogonal: bool = False
-    scale: float = 1.0
-    centred: bool = False
     own: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if min((self.stack, self.num_actions, self.hidden, *self.frame_shape), default=0) < 1 or self.lstm < 0:
-            raise ValueError(f"a network needs a frame shape, a stack, units and actions of at least 1, not {self}")
-        self.resolved_kind()
-
-    def resolved_kind(self) -> str:
-        """``kind`` with ``Auto`` decided by the frame shape. Raises NetworkProblem where no such network sees these frames."""
-        return resolved_network("IMPALA", self.kind, self.frame_shape)
+        if self.hidden < 1 or self.lstm < 0:
+            raise ValueError(f"a network needs units, at least 1, not {self}")
 
 
 class PolicyNetwork(FrameNetwork):
-    """``forward`` acts on one observation of each of N environments, ``unroll`` judges unrolls of B streams."""
+    """``forward`` acts on one observation of each of N environments, ``unroll`` judges unrolls of B streams.
+
+    Leaves of the role critic are seen by the value alone, through a dense layer of their own.
+    Raises NetworkProblem where no such network sees these observations.
+    """
 
     def __init__(self, config: PolicyConfig) -> None:
-        super().__init__(config.frame_shape, config.scale, centred=config.centred, stack=config.stack)
+        super().__init__(config.spec, config.env_params)
         self.config = config
-        self.kind = config.resolved_kind()
+        self.kind = resolved_networks("IMPALA", config.kind, config.spec.seen_shapes)[0]
         if ":" in self.kind:
-            self.convolutions, width = own_layers(self.kind, config.own, config.stack, config.frame_shape)
-        elif self.kind == "Deep":
-            self.convolutions, width = _deep(config)
+            self.convolutions, width = own_layers(self.kind, config.own, self)
+            self.named = True
         else:
-            self.convolutions, width = convolution_layers(
-                config.stack, config.frame_shape, _CONVOLUTIONS[self.kind], layer_norm=config.layer_norm
-            )
+            width = self.encode(self._layers)
         depth = _MLP_DEPTH if self.kind == "MLP" else 1
         self.dense = dense_layers(width, config.hidden, depth, layer_norm=config.layer_norm)
         self.memory = nn.LSTMCell(config.hidden, config.lstm) if config.lstm else None
         features = config.lstm or config.hidden
-        self.policy = nn.Linear(features, config.num_actions)
-        self.value = nn.Linear(features, 1)
+        self.policy = nn.Linear(features, config.spec.num_actions)
+        privileged = row_width(self.critic_leaves)
+        self.critic = dense_layers(privileged, config.hidden, 1) if privileged else None
+        self.value = nn.Linear(features + (config.hidden if privileged else 0), 1)
         if config.orthogonal:
             self._initialise_orthogonally()
 
@@ -100,22 +104,24 @@ class PolicyNetwork(FrameNetwork):
         """The state of ``count`` episodes that begin: zeros [count, 2, H]."""
         return torch.zeros(count, 2, self.config.lstm)
 
-    def forward(self, observation: Tensor, state: Tensor | None = None) -> PolicyOutput:
+    def forward(self, observation: Observation, state: Tensor | None = None) -> PolicyOutput:
         """One step: observation uint8|float32 [N, S, *F]; ``state`` may be left out where episodes begin."""
         hidden = self.features(observation)
         if state is None:
-            state = self.initial_state(len(observation)).to(hidden.device)
+            state = self.initial_state(len(hidden)).to(hidden.device)
         if self.memory is not None:
             hidden, state = self._remember(hidden, state)
-        return PolicyOutput(self.policy(hidden), self.value(hidden).squeeze(1), state)
+        logits = self.masked(self.policy(hidden), observation)
+        return PolicyOutput(logits, self._value(hidden, observation).squeeze(1), state)
 
-    def unroll(self, observation: Tensor, state: Tensor, discount: Tensor) -> tuple[Tensor, Tensor]:
+    def unroll(self, observation: Observation, state: Tensor, discount: Tensor) -> tuple[Tensor, Tensor]:
         """Whole unrolls: observation [B, T + 1, S, *F], ``state`` [B, 2, H] before the first, ``discount`` [T, B].
 
         Returns (logits [T, B, A], values [T + 1, B]). A discount of 0 ends an episode: the memory begins anew behind it.
         """
-        batch, length = observation.shape[:2]
-        hidden = self.features(observation.flatten(0, 1)).view(batch, length, -1).transpose(0, 1)
+        batch, length = arrays_of(observation)[0].shape[:2]
+        flat = each(lambda of: of.flatten(0, 1), observation)
+        hidden = self.features(flat).view(batch, length, -1).transpose(0, 1)
         if self.memory is not None:
             outputs = []
             for t in range(length):
@@ -124,7 +130,25 @@ class PolicyNetwork(FrameNetwork):
                 output, state = self._remember(hidden[t], state)
                 outputs.append(output)
             hidden = torch.stack(outputs)
-        return self.policy(hidden[:-1]), self.value(hidden).squeeze(2)
+        logits: Tensor = self.policy(hidden[:-1])
+        if self.mask is not None:
+            logits = self.masked(logits, each(lambda of: of[:, :-1].transpose(0, 1), observation))
+        if self.critic is None:
+            return logits, self.value(hidden).squeeze(2)
+        privileged = self.critic(self.critic_row(flat)).view(batch, length, -1).transpose(0, 1)
+        return logits, self.value(torch.cat([hidden, privileged], dim=2)).squeeze(2)
+
+    def _value(self, hidden: Tensor, observation: Observation) -> Tensor:
+        if self.critic is not None:
+            hidden = torch.cat([hidden, self.critic(self.critic_row(observation))], dim=1)
+        value: Tensor = self.value(hidden)
+        return value
+
+    def _layers(self, stack: int, shape: tuple[int, ...]) -> tuple[nn.Sequential, int]:
+        kind = resolved_networks("IMPALA", self.config.kind, [shape])[0]
+        if kind == "Deep":
+            return _deep(stack, shape, layer_norm=self.config.layer_norm)
+        return convolution_layers(stack, shape, _CONVOLUTIONS[kind], layer_norm=self.config.layer_norm)
 
     def _remember(self, hidden: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         assert self.memory is not None, "only a recurrent network remembers"
@@ -153,13 +177,13 @@ class _Residual(nn.Module):
         return x + inner
 
 
-def _deep(config: PolicyConfig) -> tuple[nn.Sequential, int]:
+def _deep(stack: int, shape: tuple[int, ...], *, layer_norm: bool) -> tuple[nn.Sequential, int]:
     """Three times: a convolution, a pooling of stride 2, two residual blocks. ``layer_norm`` normalises after the pooling."""
     layers: list[nn.Module] = []
-    channels, height, width = seen_by_convolutions(config.stack, config.frame_shape)
+    channels, height, width = seen_by_convolutions(stack, shape)
     for out in _DEEP_CHANNELS:
         layers += [nn.Conv2d(channels, out, 3, padding=1), nn.MaxPool2d(3, stride=2, padding=1)]
-        if config.layer_norm:
+        if layer_norm:
             layers.append(nn.GroupNorm(1, out))
         layers += [_Residual(out), _Residual(out)]
         channels, height, width = out, (height + 1) // 2, (width + 1) // 2

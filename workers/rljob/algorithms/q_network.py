@@ -11,43 +11,35 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from rljob.algorithms import convolutions
+from rljob.algorithms.batches import Observation
 from rljob.algorithms.own_network import own_layers
 from rljob.algorithms.trunk import FrameNetwork, convolution_layers, dense_layers
-from rljob.api.networks import resolved_network
+from rljob.api import EnvironmentParameters
+from rljob.api.networks import resolved_networks
+from rljob.envs.spec import EnvironmentSpec
 
 
 @dataclass(frozen=True, slots=True)
 class QNetworkConfig:
     """What a Q-network is built from.
 
-    ``kind``: Nature, Compact, Small or MLP, or Auto, which chooses by ``frame_shape``.
+    ``kind``: Nature, Compact, Small or MLP, or Auto, which chooses for each picture by its shape. ``env_params``: how it is seen.
     ``hidden_units``: width of the dense layers, 0 for the kind's own (Nature 512, all others 128).
     ``layer_norm``: normalise before every ReLU (GroupNorm with one group after convolutions, LayerNorm after dense layers).
-    ``scale``: network input is ``(frame - mean) * scale``. ``centred``: a mean frame will be set; without it, nothing is
-    subtracted. ``own``: parameters of a network of the user's own, whose name ``kind`` then is.
+    ``own``: parameters of a network of the user's own, whose name ``kind`` then is.
     """
 
     kind: str
-    frame_shape: tuple[int, ...]
-    stack: int
-    num_actions: int
+    spec: EnvironmentSpec
+    env_params: EnvironmentParameters = field(default_factory=EnvironmentParameters)
     dueling: bool = True
     hidden_units: int = 0
     layer_norm: bool = False
-    scale: float = 1.0
-    centred: bool = False
     own: Mapping[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if min((self.stack, self.num_actions, *self.frame_shape), default=0) < 1:
-            raise ValueError(f"a network needs a frame shape, a stack and actions of at least 1, not {self}")
-
-    def resolved_kind(self) -> str:
-        """``kind`` with ``Auto`` decided by the frame shape. Raises NetworkProblem where no such network sees these frames."""
-        return resolved_network("ApeXDQN", self.kind, self.frame_shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,33 +64,42 @@ _BEHIND_OWN = _Geometry(convolutions.NONE, dense=1, hidden=512, own_streams=True
 
 
 class QNetwork(FrameNetwork):
-    """``forward(observation uint8|float32 [B, S, *F]) -> float32 [B, A]``; precision and layout as in ``FrameNetwork``."""
+    """``forward(observation uint8|float32 [B, S, *F]) -> float32 [B, K]``; precision and layout as in ``FrameNetwork``.
+
+    K is the number of actions, or of the values of all choices; each choice has an advantage of its own and the value is shared.
+    Raises NetworkProblem where no such network sees these observations.
+    """
 
     def __init__(self, config: QNetworkConfig) -> None:
-        super().__init__(config.frame_shape, config.scale, centred=config.centred, stack=config.stack)
+        super().__init__(config.spec, config.env_params)
         self.config = config
-        self.kind = config.resolved_kind()
+        self.kind = resolved_networks("ApeXDQN", config.kind, config.spec.seen_shapes)[0]
         geometry = _GEOMETRY.get(self.kind, _BEHIND_OWN)
         streams = 2 if config.dueling and geometry.own_streams else 1
         hidden = config.hidden_units or geometry.hidden
         if ":" in self.kind:
-            self.convolutions, width = own_layers(self.kind, config.own, config.stack, config.frame_shape)
+            self.convolutions, width = own_layers(self.kind, config.own, self)
+            self.named = True
         else:
-            self.convolutions, width = convolution_layers(
-                config.stack, config.frame_shape, geometry.convolutions, layer_norm=config.layer_norm
-            )
+            width = self.encode(self._layers)
         self.dense = dense_layers(width, hidden, geometry.dense, streams=streams, layer_norm=config.layer_norm)
-        self.advantage = nn.Linear(hidden, config.num_actions)
+        self.advantage = nn.Linear(hidden, config.spec.num_actions)
         self.value = nn.Linear(hidden, 1) if config.dueling else None
         self.streams = streams
 
-    def forward(self, observation: Tensor) -> Tensor:
+    def forward(self, observation: Observation) -> Tensor:
         hidden = self.features(observation)
         for_advantage, for_value = hidden.chunk(2, dim=1) if self.streams == 2 else (hidden, hidden)
-        advantage: Tensor = self.advantage(for_advantage)
-        if self.value is None:
-            return advantage
-        return dueling(self.value(for_value), advantage)
+        values: Tensor = self.advantage(for_advantage)
+        if self.value is not None:
+            value: Tensor = self.value(for_value)
+            streams = [dueling(value, part) for part in self.choices.parts(values)]
+            values = streams[0] if len(streams) == 1 else torch.cat(streams, dim=1)
+        return self.masked(values, observation)
+
+    def _layers(self, stack: int, shape: tuple[int, ...]) -> tuple[nn.Sequential, int]:
+        kind = resolved_networks("ApeXDQN", self.config.kind, [shape])[0]
+        return convolution_layers(stack, shape, _GEOMETRY[kind].convolutions, layer_norm=self.config.layer_norm)
 
 
 def dueling(value: Tensor, advantage: Tensor) -> Tensor:

@@ -1,44 +1,69 @@
-"""What all networks share: how raw frames become features, and in which precision and layout that is computed."""
+"""What all networks share: how observations become features, and in which precision and layout that is computed."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from rljob.algorithms.choices import TensorChoices, masked
 from rljob.algorithms.compute import Arithmetic, Compute, candidates
 from rljob.algorithms.layout import channels_last, planes, space_to_depth
 from rljob.api.networks import Image
+from rljob.observation import by_column
+
+if TYPE_CHECKING:
+    from rljob.algorithms.batches import Observation
+    from rljob.api import EnvironmentParameters
+    from rljob.envs.spec import EnvironmentSpec, Leaf
 
 
 class FrameNetwork(nn.Module):
     """Base of every network: ``features`` of raw observations by ``convolutions`` and ``dense``, which the subclass builds.
 
+    A picture goes through convolutions (``convolutions`` the first one, ``more_convolutions`` any others), vectors are scaled,
+    indices become one-hot, and all of that side by side is what ``dense`` sees; ``encode`` builds it. A mask is seen by
+    ``masked`` alone, and leaves of the role critic by ``critic_row``.
+
     ``plan`` is how the trunk is computed in the running process, in 16 bits under autocast (see ``compute``; it is no part of
     the weights). Heads are always float32: a value rounded to 8 bits would put a floor under the temporal-difference error.
-    ``stack``: frames of an observation; 0 where the first layer, a ``Conv2d``, says it.
+    ``choices``: what can be chosen among its numbers.
     """
 
     mean: Tensor
 
-    def __init__(self, frame_shape: Sequence[int], scale: float, *, centred: bool, stack: int = 0) -> None:
+    def __init__(self, spec: EnvironmentSpec, env_params: EnvironmentParameters) -> None:
         super().__init__()
-        if not isinstance(scale, int | float):  # the manifest's inputScale, which may be left open
-            raise TypeError(f"scale: expected a number, such as spec.input_scale(env_params), got {scale}")
         self.convolutions: nn.Sequential = nn.Sequential()
+        self.more_convolutions: nn.ModuleList = nn.ModuleList()
         self.dense: nn.Sequential = nn.Sequential()
-        self.register_buffer("mean", torch.zeros(tuple(frame_shape)))
-        self.frame_shape = tuple(frame_shape)
-        self.image = Image.of(frame_shape)
-        self.scale = scale
-        self.stack = stack
-        self.centred = centred
+        self.choices = TensorChoices(spec.action_sizes)
+        self.columns = spec.columns
+        self.register_buffer("mean", torch.zeros(self.columns[0].shape))
+        self.pictures = tuple(leaf for leaf in spec.observation if leaf.role == "image")
+        self.vectors = tuple(leaf for leaf in spec.observation if leaf.role in ("vector", "index"))
+        self.critic_leaves = tuple(leaf for leaf in spec.observation if leaf.role == "critic")
+        self.mask = spec.mask
+        self.stack = spec.stack
+        self.image = Image.of(self.pictures[0].shape) if self.pictures else None
+        self.centred = env_params.centre_input
+        self.input_scale = env_params.input_scale
+        self.named = False
         self.plan = Compute()
+
+    def encode(self, layers: Callable[[int, tuple[int, ...]], tuple[nn.Sequential, int]]) -> int:
+        """Build the convolutions of each picture with ``layers(stack, shape)``, which also gives the number of features they
+        leave; returns how many there are of an observation, vectors and one-hots included."""
+        built = [layers(self.stack, picture.shape) for picture in self.pictures]
+        if built:
+            self.convolutions = built[0][0]
+            self.more_convolutions.extend(layers for layers, _ in built[1:])
+        return sum(width for _, width in built) + row_width(self.vectors)
 
     @property
     def block(self) -> int:
@@ -87,40 +112,96 @@ class FrameNetwork(nn.Module):
             raise ValueError("this network does not centre its input; set the environment's centreInput")
         self.mean.copy_(mean)
 
-    def laid_out(self, observation: Tensor) -> Tensor:
+    def laid_out(self, observation: Observation) -> Observation:
         """``observation`` [B, S, *F] in the memory layout that ``features`` computes in; at no cost where it is already.
 
         Convolutions see the S frames' values of a pixel as channels, [B, S * C, H, W]. Reordering bytes is four times cheaper
-        than reordering the floats made from them.
+        than reordering the floats made from them. Of several columns this is about the first picture.
         """
-        if self.image is not None and self.convolutions and len(self.frame_shape) == 3 and observation.dim() == 5:
-            observation = planes(observation, channels_first=self.image.channels_first)
-        if self.plan.space_to_depth:
-            as_blocks = observation.shape[1] != self._first.in_channels
-            return observation if as_blocks else space_to_depth(observation, self.block)
-        return channels_last(observation) if self.plan.channels_last else observation
+        if isinstance(observation, Mapping):
+            frames = observation.get("frames")
+            return observation if frames is None else {**observation, "frames": self._laid_out(frames)}
+        return self._laid_out(observation) if self.pictures else observation
 
-    def features(self, observation: Tensor) -> Tensor:
+    def _laid_out(self, frames: Tensor) -> Tensor:
+        if self.convolutions:
+            frames = _planes(frames, self.pictures[0])
+        if self.plan.space_to_depth:
+            as_blocks = frames.shape[1] != self._first.in_channels
+            return frames if as_blocks else space_to_depth(frames, self.block)
+        return channels_last(frames) if self.plan.channels_last else frames
+
+    def features(self, observation: Observation) -> Tensor:
         """Dense features float32 [B, width] of raw observations [B, S, *F], or of ``laid_out`` ones."""
-        frames = self.laid_out(observation)
+        arrays = by_column(self.columns, self.laid_out(observation))
+        pixels = [self._numbers(arrays[leaf.column], leaf) for leaf in self.pictures]
+        row = self._row(arrays, self.vectors) if self.vectors else None
+        first = pixels[0] if row is None else row
         half = self.plan.half
+        with torch.autocast(first.device.type, half or torch.bfloat16, enabled=half is not None):
+            if self.named:
+                return self.dense(self._own(pixels, arrays).flatten(1)).float()  # type: ignore[no-any-return]
+            parts = [self._convolved(pixels[0]).flatten(1)] if pixels else []
+            parts += [more(x).flatten(1) for more, x in zip(self.more_convolutions, pixels[1:], strict=True)]
+            if row is not None:
+                parts.append(row)
+            return self.dense(parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)).float()  # type: ignore[no-any-return]
+
+    def critic_row(self, observation: Observation) -> Tensor:
+        """Leaves of the role critic, float32 [B, width]: those of a learner's losses, which acting never needs."""
+        return self._row(by_column(self.columns, observation), self.critic_leaves)
+
+    def masked(self, numbers: Tensor, observation: Observation) -> Tensor:
+        """``numbers`` [B, K], one for each value of each choice, where those of what a mask forbids are ``FORBIDDEN``."""
+        if self.mask is None:
+            return numbers
+        column = by_column(self.columns, observation)[self.mask.column]
+        return masked(numbers, column[..., -1, self.mask.span] != 0)
+
+    def _numbers(self, frames: Tensor, leaf: Leaf) -> Tensor:
+        """A picture's frames, laid out, as numbers for its first layer."""
+        half = self.plan.half
+        frames = _planes(frames, leaf) if self.convolutions else frames
         if half is not None and not self.centred and frames.dtype == torch.uint8:
             x = frames.to(half)  # exact for bytes, so that scaling rounds once, as autocast would
         else:
             x = frames.to(torch.float32, copy=True)
         if self.centred:
             x.sub_(self._laid_out_mean())
-        x.mul_(self.scale)
-        with torch.autocast(x.device.type, half or torch.bfloat16, enabled=half is not None):
-            return self.dense(self._convolved(x).flatten(1)).float()  # type: ignore[no-any-return]
+        return x.mul_(self._scale(leaf))
+
+    def _row(self, arrays: Mapping[str, Tensor], leaves: Sequence[Leaf]) -> Tensor:
+        """Vectors, scaled, and indices, one-hot, side by side [B, width]."""
+        parts = [self._part(arrays[leaf.column][:, -1, leaf.span], leaf) for leaf in leaves]
+        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+
+    def _part(self, row: Tensor, leaf: Leaf) -> Tensor:
+        if leaf.sizes:
+            starts = [sum(leaf.sizes[:index]) for index in range(len(leaf.sizes))]
+            ones = torch.zeros(row.shape[0], sum(leaf.sizes), device=row.device)  # no len: a trace keeps it
+            return ones.scatter_(1, row.long() + torch.tensor(starts, device=row.device), 1.0)
+        x = row.to(torch.float32, copy=True)
+        if self.centred:
+            x.sub_(self.mean)
+        return x.mul_(self._scale(leaf))
+
+    def _scale(self, leaf: Leaf) -> float:
+        return self.input_scale or leaf.scale
+
+    def _own(self, pixels: Sequence[Tensor], arrays: Mapping[str, Tensor]) -> Tensor:
+        """Features of a network of the user's own: of what it sees alone, or of the leaves by their paths."""
+        seen = {leaf.path: x for leaf, x in zip(self.pictures, pixels, strict=True)}
+        seen |= {leaf.path: self._part(arrays[leaf.column][:, -1, leaf.span], leaf) for leaf in self.vectors}
+        found: Tensor = self.convolutions(seen if len(seen) > 1 else next(iter(seen.values())))
+        return found
 
     def _laid_out_mean(self) -> Tensor:
         """The mean frame, to be subtracted from frames that are laid out."""
-        if self.image is None or not self.convolutions or (len(self.frame_shape) == 2 and not self.plan.space_to_depth):
+        shape = self.columns[0].shape
+        if self.image is None or not self.convolutions or (len(shape) == 2 and not self.plan.space_to_depth):
             return self.mean
-        stack = self.stack or self._first.in_channels // self.image.channels
-        mean = self.mean.expand(1, stack, *self.frame_shape)
-        if len(self.frame_shape) == 3:
+        mean = self.mean.expand(1, self.stack, *shape)
+        if len(shape) == 3:
             mean = planes(mean, channels_first=self.image.channels_first)
         return space_to_depth(mean, self.block) if self.plan.space_to_depth else mean
 
@@ -140,6 +221,17 @@ class FrameNetwork(nn.Module):
         if not isinstance(first, nn.Conv2d):
             raise AttributeError("the first layer of this network is no convolution")
         return first
+
+
+def _planes(frames: Tensor, leaf: Leaf) -> Tensor:
+    """Frames of a picture with a colour's values as planes of their own, if they are not yet."""
+    image = Image.of(leaf.shape)
+    return planes(frames, channels_first=image.channels_first) if image is not None and frames.dim() == 5 else frames
+
+
+def row_width(leaves: Sequence[Leaf]) -> int:
+    """Numbers of ``leaves`` beside each other, indices one-hot."""
+    return sum(sum(leaf.sizes) or leaf.size for leaf in leaves)
 
 
 def seen_by_convolutions(stack: int, frame_shape: Sequence[int]) -> tuple[int, int, int]:

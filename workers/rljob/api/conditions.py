@@ -60,6 +60,7 @@ class Reason(StrEnum):
     KEYS_LOST = "KeysLost"
     LEARNER_ADVANCING = "LearnerAdvancing"
     LEARNER_STALLED = "LearnerStalled"
+    METRIC_REACHED = "MetricReached"
     MISSING = "Missing"
     NAME_CONFLICT = "NameConflict"
     NAMESPACE_TERMINATING = "NamespaceTerminating"
@@ -166,7 +167,7 @@ def _entries() -> tuple[Entry, ...]:
         (
             "True",
             r.BACKOFF_LIMIT_EXCEEDED,
-            "learner, replay, inference servers and the evaluator of a `targetReturn` failed more than `backoffLimit` times",
+            "learner, replay, inference servers and an evaluator that success waits for failed more than `backoffLimit` times",
         ),
         ("True", r.FAILURE_POLICY_RULE, "a rule of `failurePolicy`, or exit code 78, says that no restart would help"),
         ("True", r.ACTORS_CRASH_LOOPING, "more than `maxActorCrashLoopPercent` of the actors end before they work"),
@@ -313,6 +314,7 @@ def _entries() -> tuple[Entry, ...]:
         t.COMPLETE: (
             ("True", r.STEP_BUDGET_REACHED, "`successPolicy.rawFrames` raw frames were played"),
             ("True", r.TARGET_RETURN_REACHED, "`successPolicy.targetReturn` was reached"),
+            ("True", r.METRIC_REACHED, "`successPolicy.metric` was reached"),
             ("True", r.EARLY_STOPPED, "`earlyStopping.plateau`: the evaluations no longer improve"),
         ),
     }

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from rljob.api.parameters import ParameterSet
-from rljob.api.types import FACTORY_PATTERN, Flag, Integer, JSONObject, Real, Text
+from rljob.api.types import FACTORY_PATTERN, APIModel, Flag, Integer, JSONObject, Real, Text
 
 
 class AtariParameters(ParameterSet):
@@ -54,18 +54,28 @@ class EnvironmentParameters(ParameterSet):
     actions: list[Annotated[int, Integer(0, 1023)]] = Field(default_factory=list, max_length=256)
     """Numbers of the actions the agent may take, out of the environment's minimal set; empty means all."""
 
+    action_masks: Literal["Auto", "Ignored"] = "Auto"
+    """Auto: what info["action_mask"] forbids is never taken. Ignored: infos are not looked at."""
+
+    leaves: Annotated[dict[str, Any], JSONObject()] = Field(default_factory=dict)
+    """What leaves of the observation are: image, vector, index, mask, critic or ignored, by their path, such as {camera.left:
+    image}; an observation that is no Dict or Tuple is the leaf "observation"."""
     frame_stack: Annotated[int, Integer(1, 16)] = 4
-    """Newest frames an observation holds; only images of bytes are stacked."""
+    """Newest frames an observation holds of each image; nothing else is stacked."""
     centre_input: Flag = False
-    """Subtract the mean frame, measured from the first stored frames, before the network."""
+    """Subtract the mean frame, measured from the first stored frames, before the network; of one leaf."""
     input_scale: Annotated[float, Real(0, above=True)] | None = None
-    """Factor on the (centred) input; 1/255 for bytes and 1 for floats unless given."""
+    """Factor on the (centred) images and vectors; unless given, 1 over the largest whole number of a space, 1 for floats."""
 
     reward_clipping: Literal["Auto", "Enabled", "Disabled"] = "Auto"
     """Train on rewards clipped to [-1, 1]; for whole points that is their sign. Auto: Enabled for Atari games, Disabled
     for everything else. Scores shown to people are never clipped."""
     max_episode_raw_frames: Annotated[int, Integer(1)] = 108_000
     """Raw frames after which a game is truncated (108,000 = 30 minutes)."""
+
+    max_episode_steps: Annotated[int, Integer(1)] | None = None
+    """Steps after which an episode is truncated, where it has not ended before; unset: as the environment itself does. With it
+    environments are stepped one by one, as none of a vector class ends its episodes by it."""
 
     atari: AtariParameters = Field(default_factory=AtariParameters)
     """Parameters of Atari games alone."""
@@ -75,18 +85,38 @@ class EnvironmentParameters(ParameterSet):
         """Whether code of others than Gymnasium and ALE runs, whatever the id."""
         return bool(self.register_functions) or self.backend == "EnvPool"
 
+    @property
+    def most_raw_frames(self) -> int:
+        """Raw frames after which a game of Atari is truncated."""
+        return min(self.max_episode_raw_frames, (self.max_episode_steps or 1 << 62) * self.atari.frame_skip)
+
+
+EnvironmentId = Annotated[
+    str,
+    Text(
+        253,
+        'a Gymnasium id ("ALE/Pong-v5", "CartPole-v1") or "module:factory"',
+        r"^([^:\n]+[.]py:|[A-Za-z_][A-Za-z0-9_./-]*:)?[A-Za-z_][A-Za-z0-9_./-]*$",
+    ),
+]
+
+
+class EvaluatorEnvironment(APIModel):
+    """What is different in the environment that is judged in. What is not given is as in spec.environment, whose observations and
+    actions it has to have."""
+
+    id: EnvironmentId | None = None
+    """Another Gymnasium id or factory."""
+    kwargs: Annotated[dict[str, Any], JSONObject()] | None = None
+    """Its keyword arguments, in the place of all that spec.environment has."""
+    max_episode_steps: Annotated[int, Integer(1)] | None = None
+    """Steps after which a game is truncated, say where the best action of a policy may lead nowhere for ever."""
+
 
 class EnvironmentSource(EnvironmentParameters):
     """The environment that actors step and the evaluator scores, and how it is stepped and seen."""
 
-    id: Annotated[
-        str,
-        Text(
-            253,
-            'a Gymnasium id ("ALE/Pong-v5", "CartPole-v1") or "module:factory"',
-            r"^([^:\n]+[.]py:|[A-Za-z_][A-Za-z0-9_./-]*:)?[A-Za-z_][A-Za-z0-9_./-]*$",
-        ),
-    ]
+    id: EnvironmentId
     """Unless a preset names it: a Gymnasium id, or ``module:factory`` or ``file.py:factory``, where factory(**kwargs) returns a
     gymnasium.Env, as such a class itself does."""
 

@@ -97,8 +97,8 @@ class RLJobSpec(APIModel):
     early_stopping: EarlyStopping = Field(default_factory=EarlyStopping)
     """When to give up."""
     backoff_limit: Annotated[int, Integer(0, 10_000), ANY_TIME] = 4
-    """Failures of learner, replay, inference servers and the evaluator of a targetReturn, in all, before the job fails; actors
-    do not count."""
+    """Failures of learner, replay, inference servers and an evaluator that success waits for, in all, before the job fails;
+    actors do not count."""
     failure_policy: Annotated[FailurePolicy, ANY_TIME] = Field(default_factory=FailurePolicy)
     """How failures of members count, and what they lead to."""
     active_deadline_seconds: Annotated[Seconds | None, ANY_TIME] = None
@@ -117,6 +117,13 @@ class RLJobSpec(APIModel):
     """Who may talk to the pods."""
     monitoring: Annotated[MonitoringSpec, WHILE_SUSPENDED] = Field(default_factory=MonitoringSpec)
     """How figures are scraped."""
+
+    @property
+    def judged_environment(self) -> EnvironmentSource:
+        """``environment`` with what ``evaluator.environment`` has of its own."""
+        return self.environment.model_copy(
+            update={name: value for name, value in self.evaluator.environment or () if value is not None}
+        )
 
     @property
     def required_replay(self) -> ReplaySpec:

@@ -95,6 +95,8 @@ class Verdict(Document):
     """How long it took."""
     finished: bool = wire(flag, default=True)
     """False where it was given up early, which makes it no verdict."""
+    metrics: Mapping[str, float] = wire(numbers, default=dict, write=dict)
+    """What the environment itself reports of its games: the mean of each number over those that have it."""
     time: float = wire(number, default=0.0)
     """When the learner heard of it, Unix seconds by its clock."""
 
@@ -207,6 +209,8 @@ class LearnerStatus(Document):
     mean_return: float | None = wire(_score, default=None)
     """Mean over the last ``games`` games of the greedier half of the actors."""
     games: int | None = wire(_count, default=None)
+    episode: Mapping[str, float] = wire(numbers, default=dict, write=dict)
+    """What the environment itself reports of its episodes: the mean of each number over the last of these games that have it."""
     queue_depth_batches: float | None = wire(_amount, default=None)
     """Batches that the learner may still draw, or that wait for it; None where nothing limits it."""
     queue_bound_batches: float | None = wire(_amount, default=None)
@@ -268,6 +272,7 @@ class LearnerStatus(Document):
     mirror: str | None = wire(text, default=None)
     """Where the mirror of the replay is, and why."""
     rewards: str | None = wire(text, default=None)
+    environment: str | None = wire(text, default=None)
     """What training sees of them."""
     started_unix: float | None = wire(number, default=None)
 

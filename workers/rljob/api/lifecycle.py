@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field
 
+from rljob.api.episode_metrics import NAME_PATTERN
 from rljob.api.mutability import ANY_TIME, WHILE_SUSPENDED, never
 from rljob.api.pods import SecretRef
 from rljob.api.types import APIModel, Integer, Name, Real, Seconds, SecondsOrZero, Text
@@ -88,6 +90,28 @@ class TargetReturn(APIModel):
     """Evaluations in a row that the mean is taken over."""
 
 
+class TargetMetric(APIModel):
+    """Stop when evaluations are good enough by what the environment itself reports."""
+
+    name: Annotated[str, Text(64, "printable ASCII that does not begin with _, such as is_success", NAME_PATTERN)]
+    """Name of a number that the environment reports in info at an episode's end."""
+    value: Annotated[float, Real()]
+    """Mean of it to reach over the evaluator.episodes games of a whole evaluation: a share of them where it is true or false."""
+    window_evaluations: Annotated[int, Integer(1, 100)] = 1
+    """Evaluations in a row that the mean is taken over."""
+
+    def unreported(self, reported: Mapping[str, float]) -> str:
+        """That it is not among the numbers of an evaluation, in words; empty where it is."""
+        return (
+            ""
+            if self.name in reported
+            else (
+                f"successPolicy.metric waits for {self.name!r}, which the environment does not report at an episode's end: it "
+                f"reports {', '.join(reported) or 'nothing'}"
+            )
+        )
+
+
 class SuccessPolicy(APIModel):
     """When the job is complete; the first criterion met wins. No member's end is one."""
 
@@ -95,6 +119,8 @@ class SuccessPolicy(APIModel):
     """Raw frames played by all actors."""
     target_return: Annotated[TargetReturn | None, WHILE_SUSPENDED] = None
     """The job is complete once evaluations have reached this return."""
+    metric: Annotated[TargetMetric | None, WHILE_SUSPENDED] = None
+    """The job is complete once evaluations have reached this mean of a number that the environment reports."""
 
 
 class Plateau(APIModel):

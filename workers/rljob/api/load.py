@@ -174,6 +174,7 @@ def _fill(node: dict[str, Any], skeleton: Mapping[str, Any]) -> None:
 _PLACES = (
     ("environment", "id"),
     ("environment", "register"),
+    ("evaluator", "environment", "id"),
     ("algorithm", "custom", "factory"),
     ("algorithm", "custom", "parameters", "network"),
     ("algorithm", "apeXDQN", "network"),

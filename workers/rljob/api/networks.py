@@ -14,6 +14,12 @@ SMALLEST_SIDE_PIXELS: Mapping[str, Mapping[str, int]] = MappingProxyType(
 )
 """Algorithm -> its networks, and the least height and width of which their convolutions leave something."""
 
+TAKES: Mapping[str, frozenset[str]] = MappingProxyType(
+    {"ApeXDQN": frozenset({"choices", "masks"}), "IMPALA": frozenset({"choices", "masks", "critic"})}
+)
+"""Algorithm -> what it learns from beyond one Discrete action with all its values allowed: actions of several choices, masks,
+and leaves of the role critic."""
+
 NATURE_FROM_PIXELS = 64
 """Auto takes Nature from this side on. From 36 on its strides leave something, but of so little that Compact sees more."""
 LARGEST_AUTO_PIXELS = 256
@@ -82,6 +88,11 @@ def resolved_network(algorithm: str, network: str, frame_shape: Sequence[int]) -
             "network Auto finds one that sees it, or says why there is none"
         )
     return network
+
+
+def resolved_networks(algorithm: str, network: str, shapes: Sequence[Sequence[int]]) -> list[str]:
+    """``resolved_network`` of each picture's shape, or of the one of all numbers in a row where there is no picture."""
+    return [resolved_network(algorithm, network, shape) for shape in shapes]
 
 
 def _long_side(image: Image) -> int:

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from rljob.api.environment import EvaluatorEnvironment
 from rljob.api.mutability import ANY_TIME, WHILE_SUSPENDED
 from rljob.api.pods import ResourceName, Resources, RoleSpec
 from rljob.api.types import APIModel, Flag, Integer, Real, Seconds, quantity
@@ -75,6 +76,8 @@ class EvaluatorSpec(RoleSpec):
     """Time between the starts of two evaluations; from the end of one for which training stood still."""
     trigger_return: Annotated[Annotated[float, Real()] | None, WHILE_SUSPENDED] = None
     """Evaluate only once the mean training return of ten games or more has reached this; unset evaluates from the start."""
+    environment: Annotated[EvaluatorEnvironment | None, WHILE_SUSPENDED] = None
+    """What it plays in, where that is not the environment of the training."""
 
 
 class InferenceSpec(RoleSpec):

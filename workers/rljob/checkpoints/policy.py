@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from rljob.algorithms import algorithm
 from rljob.api import EnvironmentParameters
+from rljob.api.environment import EnvironmentSource
 from rljob.api.parameters import ParameterSet
 from rljob.checkpoints import store as checkpoint
 from rljob.checkpoints.files import directory_in, is_checkpoint
@@ -29,12 +30,21 @@ class Policy(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PolicyIdentity:
-    """The algorithm, the environment and the parameters of a policy; part of every checkpoint."""
+    """The algorithm, the environment and the parameters of a policy; part of every checkpoint. ``judged_in``: the environment
+    that its run judges it in, None where that is not known."""
 
     algorithm: str
     spec: EnvironmentSpec
     params: ParameterSet
     env_params: EnvironmentParameters
+    judged_in: EnvironmentSource | None = None
+
+    @property
+    def judged(self) -> PolicyIdentity:
+        """The same policy, in the environment that it is judged in."""
+        if (place := self.judged_in) is None:
+            return self
+        return dataclasses.replace(self, spec=dataclasses.replace(self.spec, id=place.id), env_params=place.parameters)
 
     def document(self) -> dict[str, Any]:
         return {
@@ -42,6 +52,7 @@ class PolicyIdentity:
             "environment": dataclasses.asdict(self.spec),
             "parameters": self.params.model_dump(mode="json"),
             "environmentParameters": self.env_params.model_dump(mode="json"),
+            "judgedIn": None if self.judged_in is None else self.judged_in.model_dump(mode="json"),
         }
 
     @classmethod
@@ -54,6 +65,7 @@ class PolicyIdentity:
                 spec=EnvironmentSpec.of(manifest["environment"]),
                 params=algorithm(name).parameters.model_validate(manifest["parameters"]),
                 env_params=EnvironmentParameters.model_validate(manifest["environmentParameters"]),
+                judged_in=EnvironmentSource.model_validate(place) if (place := manifest.get("judgedIn")) else None,
             )
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointProblem(f"the checkpoint does not say what it is a policy of: {error}") from None

@@ -74,26 +74,14 @@ def _found(source: Location) -> VerifiedFiles:
 
 
 def _check_fits(found: VerifiedFiles, algorithm: str, environment: EnvironmentSpec) -> None:
-    expected = _words(algorithm, environment.frame_shape, environment.stack, environment.num_actions)
-    came = _described(found.manifest)
-    if came != expected:
-        raise CheckpointProblem(
-            f"{_FIELD}: {found.path} does not fit this job: expected is a policy of {expected}, what came is one of {came}"
-        )
-
-
-def _described(manifest: Mapping[str, Any]) -> str:
     try:
-        environment = manifest["environment"]
-        return _words(
-            str(manifest["algorithm"]),
-            tuple(environment["frame_shape"]),
-            int(environment["stack"]),
-            int(environment["num_actions"]),
-        )
-    except (KeyError, TypeError, ValueError):
-        return "an unknown kind: its manifest does not say"
-
-
-def _words(algorithm: str, frame_shape: tuple[int, ...], stack: int, actions: int) -> str:
-    return f"{short(algorithm)} for {stack} frames of shape {frame_shape} and {actions} actions"
+        came, trained_in = str(found.manifest["algorithm"]), EnvironmentSpec.of(found.manifest["environment"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointProblem(f"{_FIELD}: {found.path} does not say what it was trained in: {error}") from None
+    problem = (
+        None if came == algorithm else f"expected is a policy of {short(algorithm)}, what came is one of {short(came)}"
+    )
+    if problem is None and (differs := environment.difference(trained_in)) is not None:
+        problem = f"what it was trained in has other leaves: {differs}"
+    if problem is not None:
+        raise CheckpointProblem(f"{_FIELD}: {found.path} does not fit this job: {problem}")

@@ -39,7 +39,8 @@ def explain(
     """Explain a field of the manifest: its type, its default, when it may change, what it does, and which presets set it.
 
     A section is explained with its fields. spec. may be left out, and so may sections: learningRate is found wherever it is.
-    status. and metadata. are explained too, and the parameters of an algorithm or a network of your own, by its factory.
+    status. and metadata. are explained too, and the parameters of an algorithm or a network of your own, by its factory. With
+    environment.id=ID the environment is made and looked at: what it shows, what it takes, and what each part is taken for.
 
     Examples:
 
@@ -52,10 +53,16 @@ def explain(
         rljob explain learningRate
 
         rljob explain examples/plugins/qr_dqn.py:QRDQN kappa
+
+        rljob explain environment.id=Taxi-v4
     """
     with one_line_errors():
         from rljob.api.catalogue import UnknownField, wherever
 
+        name, equals, value = field.partition("=")
+        if equals and name.removeprefix("spec.") == "environment.id":
+            typer.echo("\n".join(_environment(value)))
+            return
         try:
             found = [_own(field, parameter)] if ":" in field else wherever(field)
         except UnknownField as error:
@@ -92,6 +99,19 @@ def _own(factory: str, parameter: str) -> Explanation:
     from rljob.api.catalogue import explained_own
 
     return explained_own(declared_parameters(factory), factory, parameter)
+
+
+def _environment(environment_id: str) -> Iterator[str]:
+    """What an environment shows and takes, a line a leaf."""
+    require_data_plane("looking at an environment")
+    from rljob.api import EnvironmentParameters
+    from rljob.envs import describe_environment_apart
+
+    spec = describe_environment_apart(environment_id, EnvironmentParameters())
+    yield environment_id
+    yield from (f"  {line}" for line in spec.lines)
+    yield ""
+    yield "environment.leaves says otherwise where a part is taken for what it is not (rljob explain environment.leaves)."
 
 
 def _facts(facts: Mapping[str, str], width: int) -> Iterator[str]:

@@ -59,10 +59,9 @@ def export(
         policy = load(source)
         folder = to or _folder_of_run(source)
         written = write(policy, form, folder)
-        shape = ", ".join(map(str, policy.observation_shape))
         typer.echo(
             f"{written.file}: {form}, {written.file.stat().st_size / 1024:,.0f} KiB, of {policy.algorithm} on "
-            f"{policy.environment_id}: {policy.observation_dtype} [N, {shape}] -> {policy.num_actions} actions"
+            f"{policy.environment_id}: {policy.seen_and_chosen}"
         )
         typer.echo(f"{written.about}: what goes in, what comes out, and how observations are made")
         typer.echo(

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from rljob.api import EnvironmentParameters, RLJob
+from rljob.api import RLJob
 from rljob.data_plane import require_data_plane
 from rljob.errors import UsageError
 from rljob.loading import NotBesideManifest, NotHere, PluginProblem
@@ -14,10 +14,11 @@ from rljob.loading import NotBesideManifest, NotHere, PluginProblem
 T = TypeVar("T")
 
 
-def with_own_parts_checked(job: RLJob, *, made: bool) -> tuple[RLJob, str]:
+def with_own_parts_checked(job: RLJob, *, made: bool) -> tuple[RLJob, str, tuple[str, ...]]:
     """The job with its algorithm's own parameters checked and filled in, and its environment found and the kwargs of a factory
-    compared with what it takes; and a note on what could not be checked here. ``made``: the environment is made as well, in a
-    process of its own where that is its user's code, for what it shows, what it takes and what it needs to have installed.
+    compared with what it takes; a note on what could not be checked here; and what the environment shows and takes, line by line.
+    ``made``: the environment is made as well and played for a few steps, in a process of its own where that is its user's code,
+    and the algorithm asked whether it can be trained in it.
 
     A module may be installed where the job runs, and a file, or what registers an id, be in the image that the job names; without
     an image both are looked for here and nowhere else. Raises PluginProblem and ManifestError.
@@ -29,12 +30,13 @@ def with_own_parts_checked(job: RLJob, *, made: bool) -> tuple[RLJob, str]:
     except UsageError:
         what = "its own parameters were" if of_algorithm else "its environment was"
         is_own = of_algorithm or ":" in job.spec.environment.id or job.spec.environment.runs_foreign_code
-        return job, f"; {what} not checked: this install has no data plane" if is_own else ""
+        return job, f"; {what} not checked: this install has no data plane" if is_own else "", ()
     bound, of_parameters = job, ""
     if of_algorithm:
         bound, of_parameters = _where_it_is(job, job, lambda: _with_parameters(job), "its own parameters were")
-    _, of_environment = _where_it_is(job, None, lambda: _found_environment(job, made), "its environment was")
-    return bound, of_parameters + of_environment
+    nothing: tuple[str, ...] = ()
+    lines, of_environment = _where_it_is(job, nothing, lambda: _found_environment(bound, made), "its environment was")
+    return bound, of_parameters + of_environment, lines
 
 
 def _where_it_is(job: RLJob, otherwise: T, check: Callable[[], T], what: str) -> tuple[T, str]:
@@ -52,32 +54,41 @@ def _with_parameters(job: RLJob) -> RLJob:
     return with_own_parts(job)
 
 
-def _found_environment(job: RLJob, made: bool) -> None:
+def _found_environment(job: RLJob, made: bool) -> tuple[str, ...]:
     from rljob.envs.apart import apart
     from rljob.envs.base import EnvironmentProblem
 
-    source = job.spec.environment
-    look = partial(_look, source.id, source.parameters, made)
+    training, judged = job.spec.environment, job.spec.judged_environment
+    look = partial(_look, job, made)
     if not made:
-        look()
-        return
+        return look()
     try:
-        apart(source.id, look, own=source.runs_foreign_code)
+        return apart(training.id, look, own=training.runs_foreign_code or judged != training)
     except EnvironmentProblem as problem:  # of the process itself; what it has found is no longer one
         raise PluginProblem(str(problem)) from problem
 
 
-def _look(environment_id: str, parameters: EnvironmentParameters, made: bool) -> None:
+def _look(job: RLJob, made: bool) -> tuple[str, ...]:
+    from rljob.api.networks import NetworkProblem
     from rljob.envs.base import EnvironmentProblem, UnknownEnvironment
     from rljob.envs.target import resolve
 
+    training, judged = job.spec.environment, job.spec.judged_environment
     try:
-        if made:
-            from rljob.envs.factory import describe_environment
+        if not made:
+            for source in (training, judged):
+                resolve(source.id, source.parameters)
+            return ()
+        from rljob.algorithms.suits import check_suits
+        from rljob.envs.factory import describe_both
+        from rljob.envs.trial import try_environment
 
-            describe_environment(environment_id, parameters)
-        else:
-            resolve(environment_id, parameters)
+        spec = describe_both(training, judged)
+        try_environment(training.id, training.parameters, spec)
+        check_suits(job, spec)
+        return spec.lines
+    except NetworkProblem as problem:
+        raise PluginProblem(str(problem)) from problem
     except UnknownEnvironment as problem:
         raise NotBesideManifest(str(problem)) from problem
     except EnvironmentProblem as problem:

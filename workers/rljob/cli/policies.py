@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import time
 from collections.abc import Iterable, Iterator
@@ -78,14 +79,14 @@ def evaluate(
         name, params = str(policy.manifest["algorithm"]), tempered(policy.params, temperature)
         share = algorithm(name).evaluation_epsilon(params) if epsilon is None else epsilon
         sampled_at = getattr(params, "evaluation_temperature", None)  # of a policy that has probabilities
-        judged = PolicyIdentity(name, policy.spec, params, policy.env_params)
+        judged = dataclasses.replace(PolicyIdentity.of(policy.manifest).judged, params=params)
         with printing_aside(), closing(Players(judged, usable_cores(), episodes, share)) as players:
             weights = snapshot(policy.module, 0, 0, {})
             with closing(players.play(weights, range(episodes), seed, lambda: None)) as games:
                 result = tally(_shown(games, episodes), episodes)
         if as_json:
             figures = {
-                "environment": policy.spec.id,
+                "environment": judged.spec.id,
                 "mean": result.mean,
                 "standard_error": result.standard_error if episodes > 1 else None,
                 "episodes": len(result.returns),
@@ -93,6 +94,7 @@ def evaluate(
                 "temperature": sampled_at,
                 "seed": seed,
                 "returns": [float(value) for value in result.returns],
+                "metrics": dict(result.metrics),
                 "lengths_steps": [int(value) for value in result.lengths],
             }
             typer.echo(json.dumps(figures))
@@ -101,8 +103,9 @@ def evaluate(
             error = f" +- {result.standard_error:.2f} (standard error)" if episodes > 1 else ""
             how = f"epsilon {share:g}" if sampled_at is None else f"temperature {sampled_at:g}, epsilon {share:g}"
             typer.echo(
-                f"{policy.spec.id}: mean return {result.mean:.2f}{error} "
+                f"{judged.spec.id}: mean return {result.mean:.2f}{error} "
                 f"over {len(result.returns)} episodes, {low:g} to {high:g}, {how}, seed {seed}"
+                + "".join(f", {name} {mean:.3g}" for name, mean in result.metrics.items())
             )
 
 
@@ -131,7 +134,7 @@ def play(
             raise UsageError(f"--video {video}: there is no folder {video.parent}; create it first")
         _can_write_video()
         from rljob.algorithms import algorithm
-        from rljob.checkpoints.policy import load_policy
+        from rljob.checkpoints.policy import PolicyIdentity, load_policy
         from rljob.evaluation.player import judged_policy
         from rljob.evaluation.video import record_game
 
@@ -139,7 +142,8 @@ def play(
         method, params = algorithm(str(policy.manifest["algorithm"])), tempered(policy.params, temperature)
         act = judged_policy(method, policy.module, params)
         share = method.evaluation_epsilon(params) if epsilon is None else epsilon
-        game = record_game(act, policy.spec.id, policy.env_params, video, seed=seed, epsilon=share)
+        judged = PolicyIdentity.of(policy.manifest).judged
+        game = record_game(act, judged.spec.id, judged.env_params, video, seed=seed, epsilon=share)
         typer.echo(f"{video}: return {game.returns[0]:g} in {game.lengths[0]:,} steps")
 
 

@@ -62,7 +62,7 @@ def validate(
         try:
             written = with_files_beside(read_document(file, overrides or ()), file.parent)
             with printing_aside():
-                job, note = with_own_parts_checked(parse_job(written), made=not no_environment)
+                job, note, lines = with_own_parts_checked(parse_job(written), made=not no_environment)
         except PluginProblem as error:
             typer.echo(f"{file}: {error}", err=True)
         except ManifestError as error:
@@ -74,6 +74,8 @@ def validate(
             valid.append(job)
             if not effective:
                 typer.echo(f"{file}: ok, {short(job.spec.algorithm.name)} on {short(job.spec.environment.id)}{note}")
+                for line in lines:
+                    typer.echo(f"  {line}")
             nulls = (
                 f"spec.{path}: null takes nothing away; presetWithout: [{path}] does"
                 for path, value in leaves(written["spec"])

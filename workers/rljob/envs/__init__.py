@@ -3,6 +3,7 @@
 from rljob.envs.apart import apart, describe_environment_apart, environment_of
 from rljob.envs.base import EnvironmentProblem, EpisodeRecord, StepResult, VectorEnvironment
 from rljob.envs.factory import (
+    describe_both,
     describe_environment,
     describe_rewards,
     make_restarting_environment,
@@ -23,6 +24,7 @@ __all__ = [
     "StepResult",
     "VectorEnvironment",
     "apart",
+    "describe_both",
     "describe_environment",
     "describe_environment_apart",
     "describe_rewards",

@@ -146,7 +146,7 @@ def that_travels(error: Exception) -> Exception:
 def _described(environment_id: str, parameters: EnvironmentParameters, tried: bool) -> EnvironmentSpec:
     spec = describe_environment(environment_id, parameters)
     if tried:
-        try_environment(environment_id, parameters)
+        try_environment(environment_id, parameters, spec)
     return spec
 
 

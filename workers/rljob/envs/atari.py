@@ -63,8 +63,8 @@ class NativeAtari:
             repeat_action_probability=sticky_action_probability,
             full_action_space=full_action_space,
             autoreset_mode=AutoresetMode.SAME_STEP,
-            img_height=spec.frame_shape[0],
-            img_width=spec.frame_shape[1],
+            img_height=spec.columns[0].shape[0],
+            img_width=spec.columns[0].shape[1],
             grayscale=True,
             stack_num=spec.stack,
             frameskip=frame_skip,
@@ -83,8 +83,8 @@ class NativeAtari:
         self._meter.begin(self._counters.begin(info))
         return observation
 
-    def step(self, actions: NDArray[np.int64]) -> StepResult:
-        checked_actions(actions, self.num_envs, len(self._actions))
+    def step(self, actions: NDArray[np.int64], controls: NDArray[np.float32] | None = None) -> StepResult:
+        checked_actions(actions, self.num_envs, (len(self._actions),))
         observation, reward, terminated, truncated, info = self._running().step(self._actions[actions])
         # ALE reports either flag; that it is time, and not the game, is decided by the frames we count ourselves.
         ended = terminated | truncated

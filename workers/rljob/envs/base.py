@@ -7,15 +7,17 @@ environment is therefore a real transition; there are no dummy steps that a call
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rljob.envs.spec import EnvironmentSpec
 
-Observation = NDArray[Any]
+Observation: TypeAlias = Any
+"""Of N environments: [N, S, *F*], or a dict of such arrays by column (``rljob.observation``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,7 @@ class EpisodeRecord:
 
     A game ends when the environment says so or when its time limit is reached, never because a life was lost.
     ``raw_frames`` is the game's own frame count, no-operation frames of its start included; steps where it has none.
+    ``metrics``: what the environment itself reports of it, by name.
     """
 
     environment: int
@@ -31,17 +34,18 @@ class EpisodeRecord:
     length_steps: int
     raw_frames: int
     truncated: bool
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
     """The outcome of one step of N environments; the arrays belong to the caller and are never written again.
 
-    observation: [N, S, *F*], oldest frame first; after an end, the first observation of the next episode.
+    observation: [N, S, *F*], oldest frame first, or a dict of such by column; after an end, the first of the next episode.
     reward: f4[N], clipped to [-1, 1] if so configured.
     terminated, truncated: bool[N], never both in one row; truncated: time ran out, and bootstrapping is right.
     life_lost: bool[N]: a life went and the game goes on; never set on a row that ended.
-    final_observation: [N, S, *F*], valid only in rows where terminated or truncated; None when no row ended.
+    final_observation: as ``observation``, valid only in rows where terminated or truncated; None when no row ended.
     raw_frames: frames emulated in this step by all N environments, those of resets included.
     episodes: the games that ended in this step, in order of environment.
     cut: bool[N], environments that failed instead of stepping and were begun anew: of their row only ``observation`` means
@@ -83,8 +87,9 @@ class VectorEnvironment(Protocol):
         """
         ...
 
-    def step(self, actions: NDArray[np.int64]) -> StepResult:
-        """Act in every environment. Raises ValueError on a wrong shape or an action outside [0, num_actions)."""
+    def step(self, actions: NDArray[np.int64], controls: NDArray[np.float32] | None = None) -> StepResult:
+        """Act in every environment: ``actions`` [N], or [N, choices] where there are several or none, and, where the
+        environment has any, ``controls`` [N, controls]. Raises ValueError on a wrong shape or an action outside its range."""
         ...
 
     def close(self) -> None: ...

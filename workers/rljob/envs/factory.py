@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import gymnasium
@@ -24,18 +24,19 @@ from rljob.cores import usable_cores
 from rljob.envs import single, wrappers
 from rljob.envs.atari import NativeAtari
 from rljob.envs.base import EnvironmentProblem, VectorEnvironment
+from rljob.envs.encoding import any_action
 from rljob.envs.gymnasium_vector import GymnasiumVector
 from rljob.envs.processes import ProcessVector
 from rljob.envs.received import close
 from rljob.envs.restarting import RestartingEnv, RestartingVector, RestartLimit
-from rljob.envs.spaces import FrameFormat, checked_subset, frame_format, num_actions
-from rljob.envs.spec import EnvironmentSpec, fingerprint
+from rljob.envs.spec import EnvironmentSpec
 from rljob.envs.target import (
     AtariGame,
     RegisteredEnvironment,
     Target,
     UserFactory,
     clips_rewards,
+    named_authors,
     resolve,
 )
 from rljob.envs.user_vector import user_vector
@@ -43,16 +44,32 @@ from rljob.loading import PLUGIN_FAILURES, short, told
 
 if TYPE_CHECKING:
     from rljob.api import EnvironmentParameters
+    from rljob.api.environment import EnvironmentSource
 
 
 _EXCHANGE_SECONDS: Final = 0.3e-3
 """What a process of its own adds to a step: two context switches and an observation through shared memory."""
 _TRIED_STEPS: Final = 31
+_LEAST_TRIED_STEPS: Final = 3
+_TRIED_SECONDS: Final = 1.0
+"""A simulator that takes so long is slow; another 31 of its steps would say no more."""
 
 
 def describe_environment(environment_id: str, parameters: EnvironmentParameters) -> EnvironmentSpec:
     """Shapes, actions and fingerprint of an environment; builds one copy to inspect. Raises EnvironmentProblem."""
     return _describe(resolve(environment_id, parameters), parameters)
+
+
+def describe_both(training: EnvironmentSource, judged: EnvironmentSource) -> EnvironmentSpec:
+    """What ``training`` is. Raises EnvironmentProblem, also where ``judged`` is not the same to a network."""
+    spec = describe_environment(training.id, training.parameters)
+    other = spec if judged == training else describe_environment(judged.id, judged.parameters)
+    if (differs := spec.difference(other)) is not None:
+        raise EnvironmentProblem(
+            f"environment {short(judged.id)!r} of spec.evaluator.environment has to show and take what {short(training.id)!r} "
+            f"does, but there is {differs}"
+        )
+    return spec
 
 
 def describe_rewards(environment_id: str, parameters: EnvironmentParameters) -> str:
@@ -69,14 +86,16 @@ def make_single_environment(
     for_scoring: bool,
     render_mode: str | None = None,
     restarting: bool = False,
+    spec: EnvironmentSpec | None = None,
 ) -> gymnasium.Env[Any, Any]:
     """One plain Gymnasium environment with observations [S, *F*], made of Gymnasium's own wrappers.
 
     ``for_scoring``: rewards are the game's own; otherwise they are clipped if the parameters say so. Lives never end an
-    episode in either. ``restarting``: made anew when it fails, as ``RestartingEnv`` tells. Raises EnvironmentProblem.
+    episode in either. ``restarting``: made anew when it fails, as ``RestartingEnv`` tells. ``spec``: what it was described as;
+    else it is looked at. Raises EnvironmentProblem.
     """
     target = resolve(environment_id, parameters)
-    make = functools.partial(single.build, target, parameters, render_mode=render_mode)
+    make = functools.partial(single.build, target, parameters, 0, spec, render_mode=render_mode)
     env = RestartingEnv(make) if restarting else make()
     return env if for_scoring or not clips_rewards(target.id, parameters) else wrappers.ClippedReward(env)
 
@@ -88,12 +107,15 @@ def make_restarting_environment(
     seed: int,
     limit: RestartLimit,
     threads: int = 1,
+    alive: Callable[[], None] = lambda: None,
 ) -> VectorEnvironment:
     """As ``make_vector_environment``, of the environment that was described as ``spec``; what fails while it is stepped is made
-    anew, as far as ``limit`` allows."""
+    anew, as far as ``limit`` allows. ``alive`` is called between environments that are stepped one after the other."""
 
     def make(seed: int) -> VectorEnvironment:
-        return make_vector_environment(spec.id, parameters, num_envs, seed, threads=threads, restarting=True, spec=spec)
+        return make_vector_environment(
+            spec.id, parameters, num_envs, seed, threads=threads, restarting=True, spec=spec, alive=alive
+        )
 
     return RestartingVector(make, seed, limit)
 
@@ -107,23 +129,25 @@ def make_vector_environment(
     threads: int = 1,
     restarting: bool = False,
     spec: EnvironmentSpec | None = None,
+    alive: Callable[[], None] = lambda: None,
 ) -> VectorEnvironment:
     """``num_envs`` copies behind the backend that the parameters choose (Auto: see above). Raises EnvironmentProblem.
 
     ``threads``: how many ALE's vector environment steps its games with; what happens in them is the same with any number.
     ``restarting``: environments that are stepped one by one are made anew when they fail (``StepResult.cut``).
-    ``spec``: what it was described as; else one more copy is made to look at.
+    ``spec``: what it was described as; else one more copy is made to look at. ``alive``: as above, of ``restarting`` ones.
     """
     if num_envs < 1:
         raise ValueError(f"num_envs must be at least 1, got {num_envs}")
     target = resolve(environment_id, parameters)
     spec = spec or _describe(target, parameters)
-    if parameters.backend in ("Auto", "Native") and (reason := _why_not_native(target, spec, parameters)):
-        if parameters.backend == "Native":
+    own_vector = parameters.backend in ("Auto", "Native", "EnvPool")
+    if own_vector and (reason := _why_not_native(target, spec, parameters)):
+        if parameters.backend != "Auto":
             raise EnvironmentProblem(
-                f"environment {short(environment_id)!r} has no Native backend: {reason}; set backend: Auto"
+                f"environment {short(environment_id)!r} has no {parameters.backend} backend: {reason}; set backend: Auto"
             )
-    elif parameters.backend in ("Auto", "Native", "EnvPool"):
+    elif own_vector:
         try:
             return _native(target, spec, parameters, num_envs, seed, threads)
         except EnvironmentProblem:
@@ -131,36 +155,27 @@ def make_vector_environment(
             if parameters.backend != "Auto" or must_be_native or isinstance(target, AtariGame):
                 raise
     # An emulator does not raise; its worker process may die, which ends the whole vector.
-    makers = _makers(target, parameters, num_envs, restarting=restarting and not isinstance(target, AtariGame))
-    if parameters.backend == "Async" or (parameters.backend == "Auto" and _worth_processes(makers, spec.num_actions)):
+    restarts = restarting and not isinstance(target, AtariGame)
+    makers = _makers(target, parameters, spec, num_envs, restarting=restarts)
+    if parameters.backend == "Async" or (parameters.backend == "Auto" and _worth_processes(makers, spec)):
         return _wrapped(ProcessVector(target.id, makers, seed), target, spec, parameters, seed)
-    sync: VectorEnv[Any, Any, Any] = SyncVectorEnv(makers, copy=False, autoreset_mode=AutoresetMode.SAME_STEP)
+    in_turn = [functools.partial(make, alive) if restarts else make for make in makers]
+    sync: VectorEnv[Any, Any, Any] = SyncVectorEnv(in_turn, copy=False, autoreset_mode=AutoresetMode.SAME_STEP)
     return _wrapped(sync, target, spec, parameters, seed)
 
 
 def _describe(target: Target, parameters: EnvironmentParameters) -> EnvironmentSpec:
     if isinstance(target, UserFactory) and target.vector_only:
-        vector = user_vector(target, 1)
-        frame, stack = frame_format(target.id, vector.single_observation_space), 1
-        actions = num_actions(target.id, vector.single_action_space)
-        close(vector, target.id)
-        if parameters.actions:
-            actions = len(checked_subset(target.id, parameters.actions, actions))
+        env: Any = user_vector(target, 1)
+    elif isinstance(target, AtariGame):
+        return single.described_game(target, parameters)
     else:
-        env = single.build(target, parameters)
-        stacked = frame_format(target.id, env.observation_space)
-        frame, stack = FrameFormat(stacked.shape[1:], stacked.dtype), stacked.shape[0]
-        actions = num_actions(target.id, env.action_space)
-        env.close()
-    return EnvironmentSpec(
-        id=target.id,
-        frame_shape=frame.shape,
-        frame_dtype=frame.dtype,
-        stack=stack,
-        num_actions=actions,
-        raw_frames_per_step=parameters.atari.frame_skip if isinstance(target, AtariGame) else 1,
-        fingerprint=fingerprint(target.id, parameters, reward_clipping=clips_rewards(target.id, parameters)),
-    )
+        named_authors(target)
+        env = single.as_written(target)
+    try:
+        return single.described(target, env, parameters)
+    finally:
+        close(env, target.id)
 
 
 def _why_not_native(target: Target, spec: EnvironmentSpec, parameters: EnvironmentParameters) -> str | None:
@@ -172,6 +187,12 @@ def _why_not_native(target: Target, spec: EnvironmentSpec, parameters: Environme
         return "its factory takes no num_envs"
     if isinstance(target, UserFactory) and target.on_device:
         return "its factory takes a device: its arrays stay there, where only actors with inference: Local use them"
+    if len(spec.observation) > 1 or spec.observation[0].keys or spec.observation[0].sizes:
+        return "observations of a vector class have to be one Box"
+    if len(spec.action) > 1 or spec.action[0].keys or len(spec.action_sizes) > 1 or any(spec.action[0].start):
+        return "actions of a vector class have to be one Box, or one Discrete that starts at 0"
+    if parameters.max_episode_steps:
+        return "a vector class ends its episodes itself, not after maxEpisodeSteps"
     return "frames of a vector class are not stacked, and frameStack is above 1" if spec.stack > 1 else None
 
 
@@ -191,7 +212,7 @@ def _native(
             fire_reset=parameters.atari.fire_reset,
             sticky_action_probability=parameters.atari.sticky_action_probability,
             full_action_space=parameters.atari.full_action_space,
-            max_episode_raw_frames=parameters.max_episode_raw_frames,
+            max_episode_raw_frames=parameters.most_raw_frames,
             reward_clipping=clips_rewards(target.id, parameters),
             threads=threads,
         )
@@ -216,30 +237,41 @@ def _native(
     )
 
 
-def _worth_processes(makers: Sequence[Callable[[], gymnasium.Env[Any, Any]]], num_actions: int) -> bool:
+def _worth_processes(makers: Sequence[Callable[[], gymnasium.Env[Any, Any]]], spec: EnvironmentSpec) -> bool:
     """Whether copies in processes of their own are faster than copies in this one."""
     if len(makers) <= 2 or usable_cores() < 2:
         return False
     env = makers[0]()
     try:
-        env.reset()  # without a seed: one would be that of this process's generators, and the same in every actor
-        took = sorted(_step_seconds(env, step % num_actions) for step in range(_TRIED_STEPS))
+        took = sorted(_step_seconds(env, spec))
     finally:
         env.close()
-    return took[_TRIED_STEPS // 2] > _EXCHANGE_SECONDS
+    return took[len(took) // 2] > _EXCHANGE_SECONDS
 
 
-def _step_seconds(env: gymnasium.Env[Any, Any], action: int) -> float:
-    began = time.perf_counter()
-    _, _, terminated, truncated, _ = env.step(np.int64(action))
-    seconds = time.perf_counter() - began
-    if terminated or truncated:
+def _step_seconds(env: gymnasium.Env[Any, Any], spec: EnvironmentSpec) -> Iterator[float]:
+    """What its steps take: 31 of them, or as many as fit into a second, three at least."""
+    generator = np.random.default_rng(0)
+    env.action_space.seed(0)
+    observation, _ = (
         env.reset()
-    return seconds
+    )  # without a seed: one would be that of this process's generators, the same in every actor
+    enough = time.perf_counter() + _TRIED_SECONDS
+    for step in range(_TRIED_STEPS):
+        if step >= _LEAST_TRIED_STEPS and time.perf_counter() > enough:
+            return
+        action = any_action(spec, env.action_space, observation, generator)
+        began = time.perf_counter()
+        observation, _, terminated, truncated, _ = env.step(action)
+        yield time.perf_counter() - began
+        if terminated or truncated:
+            observation, _ = env.reset()
 
 
-def _makers(target: Target, parameters: EnvironmentParameters, num_envs: int, *, restarting: bool) -> list[Any]:
-    each = [functools.partial(single.build, target, parameters, index) for index in range(num_envs)]
+def _makers(
+    target: Target, parameters: EnvironmentParameters, spec: EnvironmentSpec, num_envs: int, *, restarting: bool
+) -> list[Any]:
+    each = [functools.partial(single.build, target, parameters, index, spec) for index in range(num_envs)]
     return [functools.partial(RestartingEnv, make) for make in each] if restarting else each
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from rljob.envs.base import Observation, StepResult, VectorEnvironment
 from rljob.envs.spec import EnvironmentSpec
+from rljob.observation import each
 
 
 class GroupedEnvironment:
@@ -40,14 +41,18 @@ class GroupedEnvironment:
     def reset(self, seed: int | None = None) -> Observation:
         size = self.group_size
         seeds = [None if seed is None else seed + size * index for index in range(len(self.groups))]
-        return np.concatenate([group.reset(one) for group, one in zip(self.groups, seeds, strict=True)])
+        return _joined([group.reset(one) for group, one in zip(self.groups, seeds, strict=True)])
 
-    def step(self, actions: NDArray[np.int64]) -> StepResult:
-        return merged([self.step_group(index, actions[self.rows(index)]) for index in range(len(self.groups))])
+    def step(self, actions: NDArray[np.int64], controls: NDArray[np.float32] | None = None) -> StepResult:
+        each_rows = [self.rows(group) for group in range(len(self.groups))]
+        parts = [(actions[rows], None if controls is None else controls[rows]) for rows in each_rows]
+        return merged([self.step_group(group, *part) for group, part in enumerate(parts)])
 
-    def step_group(self, group: int, actions: NDArray[np.int64]) -> StepResult:
+    def step_group(
+        self, group: int, actions: NDArray[np.int64], controls: NDArray[np.float32] | None = None
+    ) -> StepResult:
         """Act in the environments of one group; the result has its rows only, episodes carry the number among all."""
-        result = self.groups[group].step(actions)
+        result = self.groups[group].step(actions, controls)
         if not group or not result.episodes:
             return result
         first = group * self.group_size
@@ -59,6 +64,10 @@ class GroupedEnvironment:
             group.close()
 
 
+def _joined(observations: Sequence[Observation]) -> Observation:
+    return each(lambda *arrays: np.concatenate(arrays), *observations)
+
+
 def merged(results: Sequence[StepResult]) -> StepResult:
     """One step of all groups, from a step of each, in their order."""
     finals = [result.final_observation for result in results]
@@ -66,12 +75,12 @@ def merged(results: Sequence[StepResult]) -> StepResult:
     if any(one is not None for one in finals):
         # Rows that did not end hold whatever there is, as in a single environment.
         pairs = zip(finals, results, strict=True)
-        final = np.concatenate([result.observation if one is None else one for one, result in pairs])
+        final = _joined([result.observation if one is None else one for one, result in pairs])
     cut = None
     if any(result.cut is not None for result in results):
         cut = np.concatenate([np.zeros(len(r.reward), np.bool_) if r.cut is None else r.cut for r in results])
     return StepResult(
-        observation=np.concatenate([result.observation for result in results]),
+        observation=_joined([result.observation for result in results]),
         reward=np.concatenate([result.reward for result in results]),
         terminated=np.concatenate([result.terminated for result in results]),
         truncated=np.concatenate([result.truncated for result in results]),

@@ -20,12 +20,14 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from numpy.typing import NDArray
 
 from rljob.envs.base import EnvironmentProblem, Observation, StepResult
+from rljob.envs.episode_metrics import with_metrics
 from rljob.envs.meter import AtariCounters, EpisodeMeter
 from rljob.envs.received import close, expect_finite
 from rljob.envs.restarting import FAILURE
 from rljob.envs.spaces import checked_actions
 from rljob.envs.spec import EnvironmentSpec
 from rljob.loading import PLUGIN_FAILURES, short, told
+from rljob.observation import each
 
 # (env, rows to reset bool[N], observation [N, ...] after the step) -> observation [N, ...] with those rows begun anew
 RowReset = Callable[[VectorEnv[Any, Any, Any], NDArray[np.bool_], Any], Any]
@@ -87,7 +89,6 @@ class GymnasiumVector:
         self._stacked = stacked
         self._reward_clipping = reward_clipping
         self._actions = np.asarray(actions, np.int64) if actions else None
-        self._dtype = np.dtype(spec.frame_dtype)
         self._meter = EpisodeMeter(self.num_envs)
         self._counters = AtariCounters() if atari else None
         self._closed = False
@@ -105,9 +106,14 @@ class GymnasiumVector:
         self._meter.begin(self._counters.begin(info) if self._counters else 0)
         return frames
 
-    def step(self, actions: NDArray[np.int64]) -> StepResult:
-        checked_actions(actions, self.num_envs, self.spec.num_actions)
-        taken = actions if self._actions is None else self._actions[actions]
+    def step(self, actions: NDArray[np.int64], controls: NDArray[np.float32] | None = None) -> StepResult:
+        checked_actions(actions, self.num_envs, self.spec.action_sizes)
+        taken: Any = actions if self._actions is None else self._actions[actions]
+        if controls is not None and not self._stacked:
+            (leaf,) = self.spec.action
+            taken = controls.astype(leaf.dtype).reshape(self.num_envs, *leaf.shape)
+        elif controls is not None:
+            taken = {"choices": taken, "controls": controls} if self.spec.action_sizes else controls
         final: Observation | None = None
         with self._labelled("step"):
             observation, reward, terminated, truncated, info = self._env.step(taken)
@@ -133,6 +139,8 @@ class GymnasiumVector:
             counts = self._counters.step(info, ended)
             of_step, of_reset, life_lost = counts.of_step, counts.of_reset, counts.life_lost
         episodes = self._meter.step(reward, of_step, terminated, truncated, of_reset)
+        # Where rows are reset here, infos are those of the step itself.
+        episodes = with_metrics(episodes, info if self._row_reset is not None else info.get("final_info"))
         if cut is not None:
             self._meter.forget(cut)
         stepped = self.num_envs if cut is None else self.num_envs - int(cut.sum())
@@ -180,11 +188,14 @@ class GymnasiumVector:
     def _frames(self, observation: Any) -> Observation:
         """[N, S, *F*] in the dtype of the spec, in memory that ``env`` will not write again. What is stacked already was checked
         where it was made."""
-        frames = np.array(observation, dtype=self._dtype, copy=True)
         if self._stacked:
-            return frames
+            return each(np.array, observation)
+        (column,) = self.spec.columns
+        frames = np.array(observation, dtype=column.dtype)
+        if frames.shape != (expected := (self.num_envs, *self.spec.observation[0].shape)):
+            raise ValueError(f"expected observations of shape {expected}, got {frames.shape}")
         expect_finite("observations [environment, ...]", frames)
-        return frames[:, None]
+        return frames.reshape(self.num_envs, *column.observed)
 
 
 def _failures(info: dict[str, Any]) -> tuple[NDArray[np.bool_] | None, tuple[str, ...]]:
@@ -207,7 +218,7 @@ def _final_observations(like: Any, info: dict[str, Any], ended: NDArray[np.bool_
             "an episode has ended, and info has no 'final_obs', the observations [N, ...] before the reset, as SAME_STEP asks "
             "(Gymnasium 1.0; before it the name was 'final_observation')"
         )
-    rows = np.zeros_like(like)
+    rows = each(np.zeros_like, like)
     for i in np.flatnonzero(ended):
-        rows[i] = info["final_obs"][i]
+        each(lambda into, final, row=i: into.__setitem__(row, final), rows, info["final_obs"][i])
     return rows

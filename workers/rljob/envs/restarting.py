@@ -68,11 +68,13 @@ class RestartingEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     The step that failed comes back as a truncation without a meaning, with ``FAILURE`` in its info; the reset that follows
     begins an episode of the new environment, with a seed of its own. A reset that fails is tried once on a new environment.
-    Raises what ``make`` and a second failing reset raise.
+    Raises what ``make`` and a second failing reset raise. ``alive`` is called after every step and reset, which may be one of
+    many in a turn of the loop that steps it, and raises nothing.
     """
 
-    def __init__(self, make: Callable[[], Env]) -> None:
+    def __init__(self, make: Callable[[], Env], alive: Callable[[], None] = lambda: None) -> None:
         super().__init__(make())
+        self._alive = alive
         self._make = make
         self._seed = 0
         self._lives = 0
@@ -83,8 +85,9 @@ class RestartingEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
             return self.env.step(action)
         except Exception as error:  # noqa: BLE001 (a user's code: whatever it raises ends this life and no more)
             self._begin_anew()
-            space = self.observation_space
-            return np.zeros(space.shape or (), space.dtype), 0.0, False, True, {FAILURE: str(error)}
+            return _nothing(self.observation_space), 0.0, False, True, {FAILURE: str(error)}
+        finally:
+            self._alive()
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         if seed is not None:
@@ -93,6 +96,8 @@ class RestartingEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
             return self.env.reset(seed=self._due_seed() if self._unseeded else seed, options=options)
         except Exception as error:  # noqa: BLE001 (as above)
             reason = str(error)
+        finally:
+            self._alive()
         self._begin_anew()
         observation, info = self.env.reset(seed=self._due_seed(), options=options)
         return observation, {**info, FAILURE: reason}
@@ -106,6 +111,13 @@ class RestartingEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
     def _due_seed(self) -> int:
         self._unseeded = False
         return seed_of(self._seed, "life", self._lives)
+
+
+def _nothing(space: Any) -> Any:
+    """An observation of zeros."""
+    if isinstance(space, gymnasium.spaces.Dict):
+        return {name: _nothing(one) for name, one in space.spaces.items()}
+    return np.zeros(space.shape, space.dtype)
 
 
 class RestartingVector:
@@ -127,9 +139,9 @@ class RestartingVector:
     def reset(self, seed: int | None = None) -> Observation:
         return self._env.reset(seed)
 
-    def step(self, actions: NDArray[np.int64]) -> StepResult:
+    def step(self, actions: NDArray[np.int64], controls: NDArray[np.float32] | None = None) -> StepResult:
         try:
-            result = self._env.step(actions)
+            result = self._env.step(actions, controls)
         except EnvironmentProblem as problem:
             return self._begin_anew(str(problem))
         self._limit.played(self.num_envs)

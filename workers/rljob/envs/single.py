@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import gymnasium
-from gymnasium.wrappers import FrameStackObservation
+from gymnasium.wrappers import FrameStackObservation, TimeLimit
 
 from rljob.envs import wrappers
 from rljob.envs.base import EnvironmentProblem
+from rljob.envs.encoding import Encoding
 from rljob.envs.received import Received
-from rljob.envs.spaces import frame_format
+from rljob.envs.spaces import MASK, action_leaves, checked_subset, observation_leaves
+from rljob.envs.spec import ActionLeaf, EnvironmentSpec, Leaf, fingerprint
 from rljob.envs.target import (
     AtariGame,
     RegisteredEnvironment,
     Target,
     UserFactory,
+    clips_rewards,
     named_authors,
     register,
     what_it_lacks,
@@ -28,21 +33,87 @@ if TYPE_CHECKING:
 Env = gymnasium.Env[Any, Any]
 
 
-def build(target: Target, parameters: EnvironmentParameters, index: int = 0, *, render_mode: str | None = None) -> Env:
+def build(
+    target: Target,
+    parameters: EnvironmentParameters,
+    index: int = 0,
+    spec: EnvironmentSpec | None = None,
+    *,
+    render_mode: str | None = None,
+) -> Env:
     """Copy ``index`` of the environment that ``target`` names, with observations [S, *F*] and the game's own rewards.
 
-    Raises EnvironmentProblem when it cannot be made or has spaces that are not supported.
+    ``spec``: what it was described as; else it is looked at. Raises EnvironmentProblem when it cannot be made or has spaces that
+    are not supported.
     """
     if isinstance(target, AtariGame):
         return _atari(target, parameters, render_mode)
     register(parameters)  # this may be another process than the one in which it was resolved
     named_authors(target)
     env = as_written(target, render_mode=render_mode)
-    frame = frame_format(target.id, env.observation_space)
-    env = Received(env, frame, target.id, index)
-    stacked = frame.is_image and parameters.frame_stack > 1 and parameters.backend != "EnvPool"  # it stacks by itself
-    env = FrameStackObservation(env, parameters.frame_stack, padding_type="zero") if stacked else wrappers.OneFrame(env)
-    return wrappers.ActionSubset(env, parameters.actions, target.id) if parameters.actions else env
+    spec = spec or described(target, env, parameters)
+    # Below what takes infos over, so that an end by time has the numbers that the environment reports, too.
+    limited = TimeLimit(env, parameters.max_episode_steps) if parameters.max_episode_steps else env
+    env = Received(limited, Encoding(spec, parameters.actions), target.id, index)
+    return wrappers.Stacked(env, spec.columns)
+
+
+def described(target: Target, env: Any, parameters: EnvironmentParameters) -> EnvironmentSpec:
+    """What ``env`` is, as ``as_written`` gives it, or a vector environment; one that is no vector is reset, and stepped once, to
+    see whether its infos have masks."""
+    vector = isinstance(env, gymnasium.vector.VectorEnv)
+    actions = action_leaves(target.id, env.single_action_space if vector else env.action_space)
+    if parameters.actions:
+        subset = checked_subset(target.id, parameters.actions, actions)
+        actions = (replace(actions[0], sizes=(len(subset),)),)
+    space = env.single_observation_space if vector else env.observation_space
+    choices = sum(size for leaf in actions for size in leaf.sizes)
+    ignored = vector or not choices or parameters.action_masks == "Ignored"
+    masked = not ignored and _gives_masks(env)
+    leaves = observation_leaves(target.id, space, parameters.leaves, choices, masked_by_info=masked)
+    return _spec(target, parameters, leaves, actions, masked_by_info=leaves[-1].keys == ("info", MASK) and masked)
+
+
+def described_game(game: AtariGame, parameters: EnvironmentParameters) -> EnvironmentSpec:
+    """What a game of Atari is."""
+    env = _atari(game, parameters, None)
+    count = int(env.action_space.n)  # type: ignore[attr-defined]
+    env.close()
+    side = parameters.atari.frame_size
+    screen = Leaf((), "image", (side, side), "uint8", 1.0 / 255.0, column="frames")
+    return _spec(game, parameters, (screen,), (ActionLeaf((), "Discrete", (), "int64", (count,), (0,)),))
+
+
+def _spec(
+    target: Target,
+    parameters: EnvironmentParameters,
+    leaves: tuple[Leaf, ...],
+    actions: tuple[ActionLeaf, ...],
+    *,
+    masked_by_info: bool = False,
+) -> EnvironmentSpec:
+    clipped = clips_rewards(target.id, parameters)
+    # EnvPool stacks by itself.
+    stacked = any(leaf.role == "image" for leaf in leaves) and parameters.backend != "EnvPool"
+    return EnvironmentSpec(
+        id=target.id,
+        observation=leaves,
+        action=actions,
+        stack=parameters.frame_stack if stacked else 1,
+        raw_frames_per_step=parameters.atari.frame_skip if isinstance(target, AtariGame) else 1,
+        fingerprint=fingerprint(target.id, parameters, (*leaves, *actions), reward_clipping=clipped),
+        masked_by_info=masked_by_info,
+    )
+
+
+def _gives_masks(env: Env) -> bool:
+    """Whether infos of ``env`` say which actions are allowed. One that fails once is asked again; where it goes on to fail, the
+    trial says so, and where."""
+    for _ in range(2):
+        with contextlib.suppress(*PLUGIN_FAILURES):
+            _, info = env.reset()
+            return MASK in info or MASK in env.step(env.action_space.sample())[4]
+    return False
 
 
 def as_written(target: RegisteredEnvironment | UserFactory, *, render_mode: str | None = None) -> Env:
@@ -67,7 +138,7 @@ def _atari(game: AtariGame, parameters: EnvironmentParameters, render_mode: str 
             frameskip=1,
             repeat_action_probability=parameters.atari.sticky_action_probability,
             full_action_space=parameters.atari.full_action_space,
-            max_num_frames_per_episode=parameters.max_episode_raw_frames,
+            max_num_frames_per_episode=parameters.most_raw_frames,
             obs_type="grayscale",
             **game.kwargs,
         )
@@ -84,7 +155,9 @@ def _atari(game: AtariGame, parameters: EnvironmentParameters, render_mode: str 
         terminal_on_life_loss=False,
     )
     if parameters.actions:
-        env = wrappers.ActionSubset(env, parameters.actions, game.id)
+        count = int(env.action_space.n)  # type: ignore[attr-defined]
+        own = ActionLeaf((), "Discrete", (), "int64", (count,), (0,))
+        env = wrappers.AtariActions(env, checked_subset(game.id, parameters.actions, (own,)))
     # ALE starts an episode with zero frames, and so must this for the two to agree.
     return FrameStackObservation(env, parameters.frame_stack, padding_type="zero")
 

@@ -1,80 +1,235 @@
-"""What observation and action spaces the data plane can carry, and the form in which it carries them."""
+"""Which spaces there are, and what their leaves are taken for: the roles that a manifest gives them, or those that fit them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from math import prod
+from typing import Any, Final
 
 import gymnasium
 import numpy as np
+from gymnasium import spaces
 from numpy.typing import NDArray
 
 from rljob.envs.base import EnvironmentProblem
+from rljob.envs.spec import ActionLeaf, Keys, Leaf, Role, path_of
 from rljob.loading import short
+from rljob.observation import MAX_PICTURES, PICTURES
+
+IGNORED: Final = "ignored"
+ROLES: Final = ("image", "vector", "index", "mask", "critic", IGNORED)
+"""What a manifest may call a leaf; one that is ignored goes nowhere, whatever its space."""
+MASK: Final = "action_mask"
+"""The key under which environments give the actions that are allowed, in an observation or in an info."""
+SMALLEST_IMAGE_SIDE: Final = 16
+"""Bytes of fewer rows or columns are taken for a grid of symbols, unless the manifest says that they are an image."""
+_MOST_ONE_HOT: Final = 65_536
+_LARGEST_SCALED: Final = 65_535
 
 
-@dataclass(frozen=True, slots=True)
-class FrameFormat:
-    """shape F* and dtype ("uint8" or "float32") of one frame."""
-
-    shape: tuple[int, ...]
-    dtype: str
-
-    @property
-    def is_image(self) -> bool:
-        """Two or three dimensions of bytes: what is worth stacking to see motion."""
-        return self.dtype == "uint8" and len(self.shape) >= 2
+class _Unsupported(ValueError):
+    """A leaf that can't be taken; the text says why."""
 
 
-def frame_format(environment_id: str, space: gymnasium.Space[Any]) -> FrameFormat:
-    """Bytes stay bytes, every other number becomes float32. Raises EnvironmentProblem for a space that is not a Box."""
-    if not isinstance(space, gymnasium.spaces.Box):
-        raise EnvironmentProblem(
-            f"environment {short(environment_id)!r} has observations of {type(space).__name__}; only Box is supported: wrap "
-            "it with gymnasium.wrappers.FlattenObservation in a module:factory of your own"
-        )
-    if not space.shape:
-        raise EnvironmentProblem(f"environment {short(environment_id)!r} has scalar observations; reshape them to (1,)")
-    return FrameFormat(tuple(space.shape), "uint8" if space.dtype == np.uint8 else "float32")
+def observation_leaves(
+    environment_id: str, space: gymnasium.Space[Any], roles: Mapping[str, Any], choices: int, *, masked_by_info: bool
+) -> tuple[Leaf, ...]:
+    """The leaves of an observation space, in its order, the mask of infos behind them.
+
+    ``roles``: those that the manifest gives, by the path of a leaf. ``choices``: how many values a mask is of.
+    Raises EnvironmentProblem, which names the leaf and the reason, for what is not supported.
+    """
+    problem = f"environment {short(environment_id)!r}: "
+    found = list(_walk(space, (), problem + "observation "))
+    unknown = [path for path in roles if path not in {path_of(keys, "observation") for keys, _ in found}]
+    if unknown:
+        has = ", ".join(path_of(keys, "observation") for keys, _ in found)
+        raise EnvironmentProblem(f"{problem}environment.leaves names {short(unknown[0])!r}; its observation has {has}")
+    leaves = []
+    for keys, leaf_space in found:
+        path = path_of(keys, "observation")
+        if roles.get(path) == IGNORED:
+            continue
+        try:
+            leaves.append(_leaf(keys, leaf_space, roles.get(path), choices))
+        except _Unsupported as why:
+            raise EnvironmentProblem(f"{problem}observation leaf {short(path)!r} {why}") from None
+    if not leaves:
+        raise EnvironmentProblem(f"{problem}environment.leaves ignores all that it shows")
+    if masked_by_info and not any(leaf.role == "mask" for leaf in leaves):
+        leaves.append(Leaf(("info", MASK), "mask", (choices,), "int8", column="octets"))
+    return _laid_out(leaves, problem)
 
 
-def num_actions(environment_id: str, space: gymnasium.Space[Any]) -> int:
-    """Size of a Discrete space that starts at 0. Raises EnvironmentProblem for everything else."""
-    if not isinstance(space, gymnasium.spaces.Discrete):
-        raise EnvironmentProblem(
-            f"environment {short(environment_id)!r} has actions of {type(space).__name__}; only Discrete is supported: wrap it "
-            "in a module:factory of your own that offers a finite set of actions"
-        )
-    if int(space.start) != 0:
-        raise EnvironmentProblem(
-            f"environment {short(environment_id)!r} numbers its actions from {space.start}; they must start at 0"
-        )
-    return int(space.n)
+def action_leaves(environment_id: str, space: gymnasium.Space[Any]) -> tuple[ActionLeaf, ...]:
+    """The leaves of an action space, in its order. Raises EnvironmentProblem as ``observation_leaves`` does."""
+    problem = f"environment {short(environment_id)!r}: action "
+    leaves = []
+    for keys, leaf_space in _walk(space, (), problem):
+        try:
+            leaves.append(_action(keys, leaf_space))
+        except _Unsupported as why:
+            raise EnvironmentProblem(f"{problem}leaf {short(path_of(keys, 'action'))!r} {why}") from None
+    return tuple(leaves)
 
 
-def checked_subset(environment_id: str, actions: Sequence[int], num_actions: int) -> Sequence[int]:
-    """``actions`` if they are distinct indices into an environment's own ``num_actions``, else EnvironmentProblem."""
-    if outside := [a for a in actions if not 0 <= a < num_actions]:
-        raise EnvironmentProblem(
-            f"environment {short(environment_id)!r}: actions {outside} do not exist; it has {num_actions}, numbered from 0"
-        )
+def checked_subset(environment_id: str, actions: Sequence[int], leaves: Sequence[ActionLeaf]) -> Sequence[int]:
+    """``actions`` if they are distinct actions of an environment with one Discrete, else EnvironmentProblem."""
+    problem = f"environment {short(environment_id)!r}: actions"
+    sizes = [size for leaf in leaves for size in leaf.sizes]
+    if len(sizes) != 1 or any(leaf.low for leaf in leaves):
+        kinds = ", ".join(str(leaf) for leaf in leaves)
+        raise EnvironmentProblem(f"{problem} can name some of one Discrete; this environment has {kinds}")
+    if outside := [a for a in actions if not 0 <= a < sizes[0]]:
+        raise EnvironmentProblem(f"{problem} {outside} do not exist; it has {sizes[0]}, numbered from 0")
     if len(set(actions)) != len(actions):
-        raise EnvironmentProblem(
-            f"environment {short(environment_id)!r}: actions {list(actions)} repeat themselves; name each once"
-        )
+        raise EnvironmentProblem(f"{problem} {list(actions)} repeat themselves; name each once")
     return actions
 
 
-def checked_actions(actions: NDArray[Any], num_envs: int, num_actions: int) -> NDArray[Any]:
-    """``actions`` if they are N integers in [0, num_actions), else ValueError.
+def checked_actions(actions: NDArray[Any], num_envs: int, sizes: Sequence[int]) -> NDArray[Any]:
+    """``actions`` if they are integers in their ranges, [N] of a single choice and [N, choices] of others, else ValueError.
 
     Not a courtesy: ALE's worker thread throws on a bad index, and the process then waits for ever.
     """
-    if actions.shape != (num_envs,) or actions.dtype.kind not in "iu":
-        raise ValueError(
-            f"actions must be integers of shape ({num_envs},), got {actions.dtype} of shape {actions.shape}"
-        )
-    if actions.min() < 0 or actions.max() >= num_actions:
-        raise ValueError(f"actions must lie in [0, {num_actions}), got {actions.min()} to {actions.max()}")
+    shape = (num_envs,) if len(sizes) == 1 else (num_envs, len(sizes))
+    if actions.shape != shape or actions.dtype.kind not in "iu":
+        raise ValueError(f"actions must be integers of shape {shape}, got {actions.dtype} of shape {actions.shape}")
+    if not sizes:
+        return actions
+    if actions.min() < 0 or (actions >= (sizes[0] if len(sizes) == 1 else np.asarray(sizes))).any():
+        limits = f"[0, {sizes[0]})" if len(set(sizes)) == 1 else f"[0, n) with n {list(sizes)}"
+        raise ValueError(f"actions must lie in {limits}, got {actions.min()} to {actions.max()}")
     return actions
+
+
+def _walk(space: gymnasium.Space[Any], keys: Keys, problem: str) -> Iterator[tuple[Keys, gymnasium.Space[Any]]]:
+    """The leaves of a space with the keys that lead to them."""
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        inner = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
+        for key, one in inner:
+            if not isinstance(key, str | int):
+                raise EnvironmentProblem(f"{problem}has the key {key!r}; keys have to be texts or whole numbers")
+            yield from _walk(one, (*keys, key), problem)
+        if not keys and not space.spaces:
+            raise EnvironmentProblem(f"{problem}space is an empty {type(space).__name__}")
+    else:
+        yield keys, space
+
+
+def _leaf(keys: Keys, space: gymnasium.Space[Any], role: object, choices: int) -> Leaf:
+    if role is not None and role not in ROLES:
+        raise _Unsupported(f"can't have the role {role!r}; environment.leaves takes {', '.join(ROLES)}")
+    sizes, start = _choices(space)
+    if not sizes and not isinstance(space, spaces.Box | spaces.MultiBinary):
+        raise _Unsupported(f"is a {type(space).__name__}, which can't be learned from; {_ADVICE}")
+    shape = tuple(space.shape or ())
+    dtype = str(np.dtype(space.dtype))
+    if not prod(shape):
+        raise _Unsupported(f"is empty: its shape is {shape}")
+    if np.dtype(dtype).kind not in "biuf":
+        raise _Unsupported(f"has numbers of the type {dtype}, which are neither real nor whole")
+    if role is None:
+        named = bool(keys) and keys[-1] == MASK and prod(shape) == choices and dtype in ("bool", "int8", "uint8")
+        role = "mask" if named else "index" if sizes else "image" if _is_image(space) else "vector"
+    if role == "index" and not sizes:
+        sizes, start = _symbols(space)
+    if role in ("vector", "mask", "image"):
+        sizes, start = (), ()
+    if role == "mask" and prod(shape) != choices:
+        raise _Unsupported(f"is a mask of {prod(shape)}, but there are {choices} actions to allow")
+    if role == "image" and len(shape) not in (2, 3):
+        raise _Unsupported(f"can't be an image: its shape is {shape}, an image has two or three dimensions")
+    if sum(sizes) > _MOST_ONE_HOT:
+        raise _Unsupported(f"has {sum(sizes):,} values, too many to be one-hot (at most {_MOST_ONE_HOT:,}); {_ADVICE}")
+    of_bytes = dtype in ("bool", "uint8") or role == "mask" or isinstance(space, spaces.MultiBinary)
+    column = "index" if sizes else "octets" if of_bytes else "vector"
+    taken: Role = role  # type: ignore[assignment]
+    return Leaf(keys, taken, shape, dtype, _scale(space), sizes, start, column)
+
+
+_ADVICE: Final = (
+    "leave it out (role ignored in environment.leaves), or turn it into a Box in a module:factory of your own"
+)
+
+
+def _choices(space: gymnasium.Space[Any]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """How many values each element of a Discrete or MultiDiscrete has, and its first one."""
+    if isinstance(space, spaces.Discrete):
+        return (int(space.n),), (int(space.start),)
+    if isinstance(space, spaces.MultiDiscrete):
+        starts = getattr(space, "start", np.zeros_like(space.nvec))
+        return tuple(space.nvec.ravel().tolist()), tuple(starts.ravel().tolist())
+    return (), ()
+
+
+def _symbols(space: gymnasium.Space[Any]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """As ``_choices``, of a space of whole numbers with bounds, which a manifest calls an index."""
+    if isinstance(space, spaces.MultiBinary):
+        return (2,) * prod(space.shape), (0,) * prod(space.shape)
+    assert isinstance(space, spaces.Box)
+    if space.dtype is None or space.dtype.kind not in "biu":
+        raise _Unsupported(f"can't be an index: its numbers are {space.dtype}, and an index has whole ones")
+    pairs = [(int(low), int(high)) for low, high in zip(space.low.ravel(), space.high.ravel(), strict=True)]
+    return tuple(high - low + 1 for low, high in pairs), tuple(low for low, _ in pairs)
+
+
+def _is_image(space: gymnasium.Space[Any]) -> bool:
+    """Bytes from 0 to 255, or floats from 0 to 1 or to 255, of two or three dimensions and not the size of a board game."""
+    if not isinstance(space, spaces.Box) or len(space.shape) not in (2, 3) or space.dtype is None:
+        return False
+    sides = sorted(space.shape)[-2:]
+    bounds = float(space.low.min()), float(space.high.max())
+    pixels = bounds == (0, 255) if space.dtype == np.uint8 else space.dtype.kind == "f" and bounds in ((0, 1), (0, 255))
+    return pixels and min(sides) >= SMALLEST_IMAGE_SIDE
+
+
+def _scale(space: gymnasium.Space[Any]) -> float:
+    """One over the largest whole number that there can be; 1 of floats, and where that is anything."""
+    if not isinstance(space, spaces.Box) or space.dtype is None or space.dtype.kind not in "iu":
+        return 1.0
+    largest = max(abs(int(space.low.min())), abs(int(space.high.max())))
+    return 1.0 / largest if 0 < largest <= _LARGEST_SCALED else 1.0
+
+
+def _action(keys: Keys, space: gymnasium.Space[Any]) -> ActionLeaf:
+    kind, shape = type(space).__name__, tuple(space.shape or ())
+    sizes, start = _choices(space)
+    if isinstance(space, spaces.MultiBinary):
+        sizes, start = (2,) * prod(shape), (0,) * prod(shape)
+    if sum(sizes) > _MOST_ONE_HOT:
+        raise _Unsupported(f"has {sum(sizes):,} values, too many for a network's outputs (at most {_MOST_ONE_HOT:,})")
+    if sizes:
+        return ActionLeaf(keys, kind, shape, str(np.dtype(space.dtype)), sizes, start)
+    if not isinstance(space, spaces.Box) or space.dtype is None:
+        raise _Unsupported(
+            f"is a {kind}; actions can be Discrete, MultiDiscrete, MultiBinary, Box, and Dict or Tuple of these"
+        )
+    if space.dtype.kind != "f":
+        raise _Unsupported(f"is a Box of {space.dtype}; whole numbers to choose from are a MultiDiscrete")
+    if not prod(shape):
+        raise _Unsupported(f"is empty: its shape is {shape}")
+    low, high = (tuple(bound.astype(np.float64).ravel().tolist()) for bound in (space.low, space.high))
+    return ActionLeaf(keys, kind, shape, str(space.dtype), (), (), low, high)
+
+
+def _laid_out(leaves: Sequence[Leaf], problem: str) -> tuple[Leaf, ...]:
+    """``leaves`` with their places in the columns of experience."""
+    pictures = iter(PICTURES)
+    used: dict[str, int] = {}
+    placed = []
+    for leaf in leaves:
+        if leaf.role == "image":
+            column = next(pictures, None)
+            if column is None:
+                raise EnvironmentProblem(
+                    f"{problem}observation leaf {short(leaf.path)!r} is image number {MAX_PICTURES + 1}; {MAX_PICTURES} are "
+                    "supported, and environment.leaves can make it a vector"
+                )
+            placed.append(replace(leaf, column=column))
+        else:
+            offset = used.get(leaf.column, 0)
+            used[leaf.column] = offset + leaf.size
+            placed.append(replace(leaf, offset=offset))
+    return tuple(placed)

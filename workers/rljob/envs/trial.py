@@ -4,6 +4,7 @@ which function, what was expected, what came."""
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +13,13 @@ import numpy as np
 
 from rljob.envs import single
 from rljob.envs.base import EnvironmentProblem
-from rljob.envs.received import close, observed, rewarded
-from rljob.envs.spaces import frame_format, num_actions
+from rljob.envs.encoding import Encoding, any_action
+from rljob.envs.factory import describe_environment
+from rljob.envs.received import close, rewarded
+from rljob.envs.spec import EnvironmentSpec
 from rljob.envs.target import AtariGame, RegisteredEnvironment, UserFactory, resolve
 from rljob.loading import PLUGIN_FAILURES, authors_line, short, shown, told
+from rljob.observation import each
 
 if TYPE_CHECKING:
     from rljob.api import EnvironmentParameters
@@ -23,6 +27,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _LEAST_STEPS, _MOST_STEPS = 8, 64
+_ENOUGH_SECONDS = 10.0
+"""After this no more than the least steps are tried: 64 of a slow simulator would keep its user waiting for minutes."""
 _SEED = 1_234_567_890
 _SEED_ADVICE = (
     "with seed=0 it does not fail: a seed may be any whole number below 2**31; where it is the number of one of n scenarios, "
@@ -34,56 +40,86 @@ _GIVES = {
 }
 
 
-def try_environment(environment_id: str, parameters: EnvironmentParameters) -> None:
-    """Reset it once and step it with its actions in turn. Atari games, and what gives vector environments alone, are not tried.
+def try_environment(
+    environment_id: str, parameters: EnvironmentParameters, spec: EnvironmentSpec | None = None
+) -> None:
+    """Reset it once and step it with its actions in turn, eight times at least, and no more where it is slow. Atari games, and
+    what gives vector environments alone, are not tried.
 
     An environment may fail now and then, and a job says how often (``maxFailuresPer10000Steps``): so an exception counts only
     where a second trial, of a new environment, does not pass either. What is given wrongly is given wrongly each time.
 
-    Raises EnvironmentProblem, with the author's own line where an exception was raised.
+    ``spec``: what it was described as; else it is described. Raises EnvironmentProblem, with the author's own line where an
+    exception was raised.
     """
     target = resolve(environment_id, parameters)
     if isinstance(target, AtariGame) or (isinstance(target, UserFactory) and target.vector_only):
         return
+    spec = spec or describe_environment(environment_id, parameters)
     try:
-        _try_once(environment_id, target, parameters)
+        _try_once(environment_id, target, parameters, spec)
     except EnvironmentProblem as problem:
         if problem.__cause__ is None:
             raise
-        _try_once(environment_id, target, parameters)
+        _try_once(environment_id, target, parameters, spec)
         log.warning(
             "%s; a second trial went well, so it is one of those that maxFailuresPer10000Steps may allow", problem
         )
 
 
 def _try_once(
-    environment_id: str, target: RegisteredEnvironment | UserFactory, parameters: EnvironmentParameters
+    environment_id: str,
+    target: RegisteredEnvironment | UserFactory,
+    parameters: EnvironmentParameters,
+    spec: EnvironmentSpec,
 ) -> None:
     env = single.as_written(target)
     try:
-        _Trial(environment_id, env, parameters).run()
+        _Trial(environment_id, env, parameters, spec).run()
     finally:
         close(env, environment_id)
 
 
 class _Trial:
-    def __init__(self, environment_id: str, env: gymnasium.Env[Any, Any], parameters: EnvironmentParameters) -> None:
+    def __init__(
+        self,
+        environment_id: str,
+        env: gymnasium.Env[Any, Any],
+        parameters: EnvironmentParameters,
+        spec: EnvironmentSpec,
+    ) -> None:
         self._id, self._env = environment_id, env
-        self._frame = frame_format(environment_id, env.observation_space)
-        self._actions = parameters.actions or range(num_actions(environment_id, env.action_space))
-        if "frame_stack" in parameters.model_fields_set and parameters.frame_stack > 1 and not self._frame.is_image:
+        self._spec, self._encoding = spec, Encoding(spec, parameters.actions)
+        self._actions = self._encoding.action_space
+        self._actions.seed(_SEED)
+        self._generator = np.random.default_rng(_SEED)
+        self._observation: Any = None
+        if "frame_stack" in parameters.model_fields_set and parameters.frame_stack > 1 and spec.stack == 1:
             log.warning(
-                "%s; frameStack %d changes nothing: only images of bytes are stacked, so put what was seen before into the "
+                "%s; frameStack %d changes nothing: only images are stacked, so put what was seen before into the "
                 "observation itself (gymnasium.wrappers.FrameStackObservation in a module:factory of your own)",
-                self._problem(f"observations are {self._frame.dtype} {list(self._frame.shape)}"),
+                self._problem(f"its observation has {', '.join(map(str, spec.observation))}"),
                 parameters.frame_stack,
             )
 
     def run(self) -> None:
         self._reset()
-        for step in range(min(max(_LEAST_STEPS, len(self._actions)), _MOST_STEPS)):
-            if self._step(self._actions[step % len(self._actions)]):
+        enough = time.monotonic() + _ENOUGH_SECONDS
+        for step in range(min(max(_LEAST_STEPS, *self._spec.action_sizes, 0), _MOST_STEPS)):
+            if step >= _LEAST_STEPS and time.monotonic() > enough:
+                break
+            if self._step(self._action(step)):
                 self._reset()
+
+    def _action(self, step: int) -> Any:
+        """The actions of one Discrete in turn; of other spaces, and where a mask says which are allowed, any."""
+        if isinstance(self._actions, gymnasium.spaces.Discrete) and self._spec.mask is None:
+            return step % int(self._actions.n)
+        seen = each(lambda of: of[None], self._observation)
+        return any_action(self._spec, self._actions, seen, self._generator)
+
+    def _see(self, observation: Any, info: Any) -> None:
+        self._observation = self._encoding.observation(observation, info)
 
     def _reset(self) -> None:
         try:
@@ -94,15 +130,15 @@ class _Trial:
             except PLUGIN_FAILURES:
                 raise problem from problem.__cause__
             raise EnvironmentProblem(f"{problem}; {_SEED_ADVICE}") from problem.__cause__
-        self._taken("reset", lambda: observed(observation, self._frame))
         self._expect("reset: info", isinstance(info, dict), "a dict", info)
+        self._taken("reset", lambda: self._see(observation, info))
 
-    def _step(self, action: int) -> bool:
+    def _step(self, action: Any) -> bool:
         """Whether the episode has ended."""
-        observation, reward, terminated, truncated, info = self._call(
-            "step", 5, lambda: self._env.step(np.int64(action))
-        )
-        self._taken("step", lambda: (observed(observation, self._frame), rewarded(reward)))
+        taken = self._encoding.action(action)
+        observation, reward, terminated, truncated, info = self._call("step", 5, lambda: self._env.step(taken))
+        self._taken("step", lambda: self._see(observation, info))
+        self._taken("step", lambda: rewarded(reward))
         for name, value in (("terminated", terminated), ("truncated", truncated)):
             flag = np.asarray(value)
             self._expect(f"step: {name}", flag.shape == () and flag.dtype.kind in "biu", "True or False", value)

@@ -51,14 +51,25 @@ class DeviceVector:
 
 def make_device_vector(spec: EnvironmentSpec, parameters: EnvironmentParameters, num_envs: int) -> DeviceVector | None:
     """``num_envs`` copies of the environment of ``spec`` on the device that its factory chooses; None for every other kind,
-    and where ``backend`` asks for plain environments. Raises EnvironmentProblem where it cannot be used as it is."""
-    target = resolve(spec.id, parameters)
-    if not isinstance(target, UserFactory) or not target.on_device or parameters.backend not in ("Auto", "Native"):
+    and where ``backend`` or ``maxEpisodeSteps`` asks for plain environments. Raises EnvironmentProblem where it cannot be used as
+    it is."""
+    target, limited = resolve(spec.id, parameters), parameters.max_episode_steps
+    if (
+        not isinstance(target, UserFactory)
+        or not target.on_device
+        or parameters.backend not in ("Auto", "Native")
+        or limited
+    ):
         return None
     if spec.stack > 1:
         raise EnvironmentProblem(
             f"environment {short(spec.id)!r}: frames are not stacked on a device; write frameStack: 1, and put what was "
             "seen before into the observation itself"
+        )
+    if len(spec.observation) > 1 or spec.observation[0].sizes or len(spec.action_sizes) != 1 or spec.controls:
+        raise EnvironmentProblem(
+            f"environment {short(spec.id)!r}: on a device its observations have to be one Box, and its actions one Discrete; "
+            "backend: Sync steps plain environments of any spaces"
         )
     env = user_vector(target, num_envs)
     mode = env.metadata.get("autoreset_mode")

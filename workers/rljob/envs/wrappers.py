@@ -9,7 +9,7 @@ import gymnasium
 import numpy as np
 from gymnasium.wrappers import AtariPreprocessing
 
-from rljob.envs.spaces import checked_subset, num_actions
+from rljob.observation import Columns, arrays_of, each, of_columns, zeros
 
 Env = gymnasium.Env[Any, Any]
 
@@ -61,15 +61,11 @@ class NewestFrameOnly(DirectSteps):
         return super()._get_obs()  # type: ignore[no-untyped-call]
 
 
-class ActionSubset(gymnasium.ActionWrapper[Any, Any, Any]):
-    """Offer only some actions: action i of ours is ``actions[i]`` of the wrapped environment.
+class AtariActions(gymnasium.ActionWrapper[Any, Any, Any]):
+    """Offer only some of a game's actions: action i of ours is ``actions[i]`` of the wrapped environment."""
 
-    Raises EnvironmentProblem unless ``actions`` are distinct actions of that environment.
-    """
-
-    def __init__(self, env: Env, actions: Sequence[int], environment_id: str) -> None:
+    def __init__(self, env: Env, actions: Sequence[int]) -> None:
         super().__init__(env)
-        checked_subset(environment_id, actions, num_actions(environment_id, env.action_space))
         self._actions = actions
         self.action_space = gymnasium.spaces.Discrete(len(actions))
 
@@ -77,17 +73,40 @@ class ActionSubset(gymnasium.ActionWrapper[Any, Any, Any]):
         return self._actions[int(action)]
 
 
-class OneFrame(gymnasium.ObservationWrapper[Any, Any, Any]):
-    """A stack of one: observations [*F*] become [1, *F*], the shape that networks expect."""
+class Stacked(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Observations of ``columns`` with the newest rows of each: [*F*] become [S, *F*], zeros before the first of an episode."""
 
-    def __init__(self, env: Env) -> None:
+    def __init__(self, env: Env, columns: Columns) -> None:
         super().__init__(env)
-        space = env.observation_space
-        assert isinstance(space, gymnasium.spaces.Box)
-        self.observation_space = gymnasium.spaces.Box(space.low[None], space.high[None], dtype=space.dtype.type)
+        self._columns = columns
+        boxes = []
+        for column, box in zip(columns, arrays_of(_spaces(env.observation_space)), strict=True):
+            shape = column.observed
+            low, high = (np.broadcast_to(bound, shape) for bound in (box.low, box.high))
+            boxes.append(gymnasium.spaces.Box(low, high, dtype=box.dtype.type))
+        found = of_columns(columns, boxes)
+        self.observation_space = gymnasium.spaces.Dict(found) if isinstance(found, dict) else found
 
-    def observation(self, observation: Any) -> Any:
-        return np.asarray(observation)[None]
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        observation, info = self.env.reset(seed=seed, options=options)
+        self._stacks = zeros(self._columns)
+        return self._pushed(observation), info
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        observation, *rest = self.env.step(action)
+        return self._pushed(observation), *rest
+
+    def _pushed(self, observation: Any) -> Any:
+        self._stacks = each(_pushed, self._stacks, observation)
+        return self._stacks
+
+
+def _pushed(stack: Any, newest: Any) -> Any:
+    return newest[None] if len(stack) == 1 else np.concatenate([stack[1:], newest[None]])
+
+
+def _spaces(space: Any) -> Any:
+    return space.spaces if isinstance(space, gymnasium.spaces.Dict) else space
 
 
 class ClippedReward(gymnasium.RewardWrapper[Any, Any]):

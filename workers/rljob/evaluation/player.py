@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from multiprocessing import current_process
 from typing import Any, Final
 
@@ -18,8 +18,10 @@ from rljob.algorithms.decision import Game
 from rljob.algorithms.shapes import shapes_of
 from rljob.checkpoints.policy import PolicyIdentity
 from rljob.envs import EnvironmentProblem, RestartLimit, make_single_environment
+from rljob.envs.base import Observation
 from rljob.envs.seeds import seed_generators, seed_of
 from rljob.evaluation.score import JudgedPolicy, Played, Sitting
+from rljob.observation import each
 from rljob.weights.flat import Weights
 
 log = logging.getLogger(__name__)
@@ -45,17 +47,23 @@ def judged_policy(algorithm: AnyAlgorithm, module: nn.Module, parameters: Any) -
     """
     nobody = [_Nobody() for _ in range(ROWS)]
 
-    def act(observation: NDArray[Any], games: Sequence[Game]) -> NDArray[np.int64]:
-        actions = np.empty(len(games), np.int64)
+    def act(observation: Observation, games: Sequence[Game]) -> NDArray[np.int64]:
+        actions = []
         for first in range(0, len(games), ROWS):
             some = list(games[first : first + ROWS])
-            shown = np.zeros((ROWS, *observation.shape[1:]), observation.dtype)
-            shown[: len(some)] = observation[first : first + ROWS]
+            shown = each(lambda of, first=first: _filled(of[first : first + ROWS]), observation)
             chosen = algorithm.evaluation_action(parameters, module, shown, [*some, *nobody[len(some) :]])
-            actions[first : first + ROWS] = chosen[: len(some)]
-        return actions
+            actions.append(chosen[: len(some)])
+        return np.concatenate(actions)
 
     return act
+
+
+def _filled(some: NDArray[Any]) -> NDArray[Any]:
+    """``some`` rows, and zeros up to ``ROWS``."""
+    rows = np.zeros((ROWS, *some.shape[1:]), some.dtype)
+    rows[: len(some)] = some
+    return rows
 
 
 # Pong ends when one side has 21 points; each point of ours counts 1.
@@ -102,7 +110,8 @@ class Player:
         self.best_possible = best_possible_return(policy.spec.id, self._envs[0])
         self.failures = RestartLimit(policy.env_params.max_failures_per_10000_steps)
         share = chosen.evaluation_epsilon(policy.params) if epsilon is None else epsilon
-        self._sitting = Sitting(judged_policy(chosen, self._module, policy.params), self._envs, share, self.failures)
+        judged = judged_policy(chosen, self._module, policy.params)
+        self._sitting = Sitting(judged, self._envs, share, self.failures, policy.spec)
 
     def begin(self, weights: Weights, seed: int) -> None:
         """Play with ``weights`` the games of ``seed`` from now on; any in play are abandoned."""
@@ -132,9 +141,9 @@ class Player:
         """Begin game ``game``."""
         self._sitting.deal(game)
 
-    def step(self) -> Sequence[Played]:
-        """One step of every game in play; those that ended with it. Raises ``KeepsFailing``."""
-        return self._sitting.step()
+    def step(self, each_game: Callable[[], None] = lambda: None) -> Sequence[Played]:
+        """As ``Sitting`` says."""
+        return self._sitting.step(each_game)
 
     @property
     def longest(self) -> int:
@@ -150,7 +159,11 @@ def _copies(policy: PolicyIdentity, places: int) -> list[gymnasium.Env[Any, Any]
     envs: list[gymnasium.Env[Any, Any]] = []
     try:
         while len(envs) < places:
-            envs.append(make_single_environment(policy.spec.id, policy.env_params, for_scoring=True, restarting=True))
+            envs.append(
+                make_single_environment(
+                    policy.spec.id, policy.env_params, for_scoring=True, restarting=True, spec=policy.spec
+                )
+            )
     except EnvironmentProblem as problem:
         if not envs:
             raise

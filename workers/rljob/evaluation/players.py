@@ -37,7 +37,7 @@ _LOOK_SECONDS = 0.05
 LONG_SECONDS = 60.0
 _LONG = (
     "no game has ended for %g s; the longest has %s steps so far. Where a good policy never ends a game, nothing is judged: end "
-    "it after so many steps, with environment.kwargs: {max_episode_steps: ...} of a Gymnasium id, or gymnasium.wrappers.TimeLimit"
+    "it after so many steps, with evaluator.environment: {maxEpisodeSteps: ...} or, in training too, environment.maxEpisodeSteps"
 )
 
 
@@ -105,7 +105,7 @@ class Players:
             while to_come or self._own.playing or any(self._playing):
                 self._deal(to_come, each_step)
                 each_step()
-                ended = [*self._own.step(), *self._heard(0.0 if self._own.playing else _LOOK_SECONDS)]
+                ended = [*self._own.step(each_step), *self._heard(0.0 if self._own.playing else _LOOK_SECONDS)]
                 if ended or time.monotonic() - last_end > LONG_SECONDS:
                     if not ended:
                         log.warning(_LONG, LONG_SECONDS, f"{self._own.longest:,}")

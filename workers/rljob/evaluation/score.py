@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import gymnasium
@@ -19,34 +19,44 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rljob.algorithms.decision import Game
+from rljob.api.episode_metrics import means
+from rljob.choices import Choices
+from rljob.envs.base import Observation
+from rljob.envs.episode_metrics import EPISODE_METRICS
 from rljob.envs.restarting import FAILURE, RestartLimit
+from rljob.envs.spec import EnvironmentSpec
+from rljob.observation import each
 
 Env = gymnasium.Env[Any, Any]
 
-JudgedPolicy = Callable[[NDArray[Any], Sequence[Game]], NDArray[np.int64]]
-"""Observations [B, S, *F*] of B games, and the games themselves -> the action in each, int64 [B]. A policy that draws or
-remembers does so with the game's own random numbers and memory."""
+JudgedPolicy = Callable[[Observation, Sequence[Game]], NDArray[np.int64]]
+"""Observations [B, S, *F*] of B games, and the games themselves -> the action in each, int64 [B] or [B, choices]. A policy that
+draws or remembers does so with the game's own random numbers and memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
     """What a policy reached. ``returns`` and ``lengths`` (steps) of games in the order of their numbers. ``finished``: all games
-    that were asked for; else those by which the evaluation was given up early."""
+    that were asked for; else those by which the evaluation was given up early. ``metrics``: what the environment itself
+    reports, the mean of each number over the games that have it."""
 
     mean: float
     standard_error: float
     returns: tuple[float, ...]
     lengths: tuple[int, ...]
     finished: bool
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """A game that was played to its end: its number in the evaluation, the points of its player, its steps."""
+    """A game that was played to its end: its number in the evaluation, the points of its player, its steps, and what the
+    environment itself reports of it."""
 
     index: int
     points: float
     length: int
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
 
 def score(
@@ -105,14 +115,20 @@ def play(
 class Sitting:
     """Games that are played side by side in ``envs``, equal plain environments, and share the policy's forward passes.
 
-    With probability ``epsilon`` a move is uniformly random. The caller closes the environments. failures: counts games in
+    With probability ``epsilon`` a move is uniformly random, of those that are allowed, as ``spec`` says; without it the action is
+    one Discrete. The caller closes the environments. failures: counts games in
     which a restarting environment failed; such a game is no score and is played again from its start.
     """
 
     def __init__(
-        self, policy: JudgedPolicy, envs: Sequence[Env], epsilon: float = 0.0, failures: RestartLimit | None = None
+        self,
+        policy: JudgedPolicy,
+        envs: Sequence[Env],
+        epsilon: float = 0.0,
+        failures: RestartLimit | None = None,
+        spec: EnvironmentSpec | None = None,
     ) -> None:
-        self._policy, self._epsilon = policy, epsilon
+        self._policy, self._epsilon, self._spec = policy, epsilon, spec
         self._failures = failures or RestartLimit(0)
         self._envs = tuple(envs)
         self.begin(0)
@@ -140,24 +156,27 @@ class Sitting:
 
     def deal(self, index: int) -> None:
         """Begin game ``index`` in a free environment."""
-        self._games.append(_Game(self._idle.pop(), index, self._seed))
+        self._games.append(_Game(self._idle.pop(), index, self._seed, self._spec))
 
-    def step(self) -> list[Played]:
-        """One step of every game in play; the games that ended with it. Raises ``KeepsFailing``."""
+    def step(self, each_game: Callable[[], None] = lambda: None) -> list[Played]:
+        """One step of every game in play; the games that ended with it. Raises ``KeepsFailing``. each_game: called before the
+        step of each; may raise to leave, and the games have to begin anew then."""
         if not self._games:
             return []
         self._failures.played(len(self._games))
-        actions = self._policy(np.stack([game.observation for game in self._games]), self._games)
+        seen = each(lambda *arrays: np.stack(arrays), *(game.observation for game in self._games))
+        actions = self._policy(seen, self._games)
         going_on, ended = [], []
         for game, action in zip(self._games, actions, strict=True):
-            if game.step(int(action), self._epsilon):
+            each_game()
+            if game.step(action, self._epsilon):
                 going_on.append(game)
             elif game.failure is not None:
                 self._failures.note(game.failure)
-                going_on.append(_Game(game.env, game.index, self._seed))
+                going_on.append(_Game(game.env, game.index, self._seed, self._spec))
             else:
                 self._idle.append(game.env)
-                ended.append(Played(game.index, game.points, game.length))
+                ended.append(Played(game.index, game.points, game.length, game.metrics))
         self._games = going_on
         return ended
 
@@ -165,7 +184,7 @@ class Sitting:
 class _Game:
     """One game in progress, with its own random numbers: for the scorer's random actions, and for the policy."""
 
-    def __init__(self, env: Env, index: int, seed: int) -> None:
+    def __init__(self, env: Env, index: int, seed: int, spec: EnvironmentSpec | None) -> None:
         self.env = env
         self.index = index
         self.points = 0.0
@@ -174,18 +193,27 @@ class _Game:
         self.random = np.random.default_rng([seed, index, 1])
         self.memory: Any = None
         self.failure: str | None = None
-        self._num_actions = int(env.action_space.n)  # type: ignore[attr-defined]
+        self.metrics: Mapping[str, float] = {}
+        self._spec = spec
+        self._any = Choices((int(env.action_space.n),)) if spec is None else None  # type: ignore[attr-defined]
         self.observation, _ = env.reset(seed=seed + index)
 
-    def step(self, action: int, epsilon: float) -> bool:
+    def step(self, action: Any, epsilon: float) -> bool:
         """Take ``action`` or a random one; False when the game is over, or the environment has failed."""
         # Two draws a step whatever happens, so that games with different epsilons see the same randomness.
-        explore, other = self._random.random() < epsilon, int(self._random.integers(self._num_actions))
+        explore, other = self._random.random() < epsilon, self._choices().uniform(1, self._random)[0]
         self.observation, reward, terminated, truncated, info = self.env.step(other if explore else action)
         self.failure = info.get(FAILURE)
+        self.metrics = info.get(EPISODE_METRICS, {})
         self.points += float(reward)
         self.length += 1
         return not (terminated or truncated)
+
+    def _choices(self) -> Choices:
+        if self._spec is None:
+            assert self._any is not None, "without a spec it is one Discrete"
+            return self._any
+        return self._spec.choices(each(lambda of: of[None], self.observation))
 
 
 def _summary(played: Iterable[Played], finished: bool) -> Score:
@@ -198,4 +226,5 @@ def _summary(played: Iterable[Played], finished: bool) -> Score:
         returns=tuple(returns.tolist()),
         lengths=tuple(game.length for game in games),
         finished=finished,
+        metrics=means(game.metrics for game in games),
     )

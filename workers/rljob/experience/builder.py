@@ -12,6 +12,7 @@ from rljob.experience.columns import LIFE_LOST, TERMINATED, TRUNCATED
 from rljob.experience.decision import Decision
 from rljob.experience.layout import SegmentLayout
 from rljob.experience.segment import Segment
+from rljob.observation import by_column
 
 if TYPE_CHECKING:
     from rljob.envs.base import StepResult
@@ -72,8 +73,11 @@ class SegmentBuilder(ABC):
         self._most_frames_a_step = layout.stack + 1
         capacity = layout.max_frames + (layout.n_step + 2) * self._most_frames_a_step
         rows = layout.length + layout.n_step + 1
-        self._frames: Array = np.zeros((num_envs, capacity, *layout.frame_shape), layout.frame_dtype)
-        self._flat_frames = self._frames.reshape(num_envs * capacity, *layout.frame_shape)
+        self._capacity = capacity
+        self._observed: dict[str, Array] = {
+            column.name: np.zeros((num_envs, capacity, *column.shape), column.dtype) for column in layout.observation
+        }
+        self._rows = [(values.reshape(-1, *values.shape[2:]), name) for name, values in self._observed.items()]
         self._frame_base = np.arange(num_envs) * capacity
         self._used = np.zeros(num_envs, np.int64)
         self._row_base = np.arange(num_envs) * rows
@@ -95,21 +99,22 @@ class SegmentBuilder(ABC):
         """Steps of each stream since the current unroll began; 0 between unrolls, and always where there are none."""
         return 0
 
-    def begin(self, observation: Array) -> int:
-        """Start every stream at ``observation`` ``[N, S, *F*]``, the result of a reset.
+    def begin(self, observation: Any) -> int:
+        """Start every stream at ``observation`` ``[N, S, *F*]``, or such of each column, the result of a reset.
 
         Steps still pending are cut off: their bootstrap states will never be seen. Returns how many were.
         """
         layout = self.layout
-        expected = (self.num_envs, layout.stack, *layout.frame_shape)
-        if observation.shape != expected or observation.dtype != layout.frame_dtype:
-            raise ValueError(
-                f"observation is {observation.dtype}{list(observation.shape)}, "
-                f"the layout needs {layout.frame_dtype}{list(expected)}"
-            )
+        given = by_column(layout.observation, observation)
+        for column in layout.observation:
+            array, expected = given[column.name], (self.num_envs, *column.observed)
+            if array.shape != expected or array.dtype != column.dtype:
+                raise ValueError(
+                    f"observation is {array.dtype}{list(array.shape)}, the layout needs {column.dtype}{list(expected)}"
+                )
         cut = self.pending
         self._count[:] = 0
-        self._frames[:, : layout.stack] = observation
+        self._begin_at(slice(None), given)
         self._used[:] = layout.stack
         self._started = True
         return cut
@@ -140,7 +145,12 @@ class SegmentBuilder(ABC):
         self._count += 1
 
         slots = self._frame_base + self._used
-        self._flat_frames[slots] = result.observation[:, -1]
+        observation = result.observation
+        if len(self._rows) == 1:
+            self._rows[0][0][slots] = observation[:, -1]
+        else:
+            for values, name in self._rows:
+                values[slots] = observation[name][:, -1]
         self._used += 1
         ended = terminated | truncated
         if ended.any():
@@ -148,8 +158,8 @@ class SegmentBuilder(ABC):
             flat["final_value"][rows[which]] = np.nan if final_values is None else final_values[which]
             if self.keeps_final_frames:
                 self._keep_final_frames(which, slots, result.final_observation)
-            self._begin_episodes(which, result.observation)
-        segments = [] if result.cut is None else self._cut(np.flatnonzero(result.cut), rows, result.observation)
+            self._begin_episodes(which, observation)
+        segments = [] if result.cut is None else self._cut(np.flatnonzero(result.cut), rows, observation)
         segments += self._close(decision)
         return segments
 
@@ -169,7 +179,7 @@ class SegmentBuilder(ABC):
         """Emit the segments that are full with the step just recorded."""
 
     @abstractmethod
-    def _cut(self, which: Array, rows: Array, observation: Array) -> list[Segment]:
+    def _cut(self, which: Array, rows: Array, observation: Any) -> list[Segment]:
         """The step just recorded into ``rows`` did not happen in the streams ``which``; they begin anew at ``observation``."""
 
     def _segment(
@@ -191,18 +201,37 @@ class SegmentBuilder(ABC):
         self.produced += steps
         return segment
 
-    def _keep_final_frames(self, ended: Array, slots: Array, final_observation: Array | None) -> None:
+    def _keep_final_frames(self, ended: Array, slots: Array, final_observation: Any) -> None:
         """The final frame in place of the one that was just appended, and that one behind it."""
         if final_observation is None:
             raise ValueError(
                 "experience builder: an episode ended without final_observation; truncation could not bootstrap"
             )
-        self._flat_frames[slots[ended]] = final_observation[ended, -1]
+        given = by_column(self.layout.observation, final_observation)
+        for values, name in self._rows:
+            values[slots[ended]] = given[name][ended, -1]
         self._used[ended] += 1
 
-    def _begin_episodes(self, which: Array, observation: Array) -> None:
+    def _begin_episodes(self, which: Array, observation: Any) -> None:
         """All S frames of a first observation, in place of the newest one alone."""
         stack = self.layout.stack
         first = self._frame_base[which] + self._used[which] - 1
-        self._flat_frames[first[:, None] + np.arange(stack)] = observation[which]
+        given = by_column(self.layout.observation, observation)
+        for values, name in self._rows:
+            # A column without a stack has its one row S times.
+            values[first[:, None] + np.arange(stack)] = given[name][which]
         self._used[which] += stack - 1
+
+    def _begin_at(self, which: Array | slice, observation: dict[str, Array]) -> None:
+        """The streams ``which`` begin with their rows of ``observation``, at the front of the buffers."""
+        for name, values in self._observed.items():
+            values[which, : self.layout.stack] = observation[name][which]
+
+    def _shift(self, environment: int, begin: int, end: int) -> None:
+        """Move the rows from ``begin`` to ``end`` of a stream to the front of the buffers."""
+        for values in self._observed.values():
+            values[environment, : end - begin] = values[environment, begin:end]
+
+    def _taken(self, environment: int, begin: int, end: int) -> dict[str, Array]:
+        """A copy of those rows, by column."""
+        return {name: values[environment, begin:end].copy() for name, values in self._observed.items()}

@@ -42,7 +42,7 @@ class Role(StrEnum):
     """What becomes of a column behind the wire."""
 
     STACK = "stack"
-    """Positions of newest frames: a batch has the stacks that end there."""
+    """Positions of newest rows of observations: a batch has the observations that end there."""
     LEARNED = "learned"
     """Goes into batches as it is."""
     VERSION = "version"
@@ -58,11 +58,12 @@ class Column:
     """One column of a segment.
 
     Attributes:
-        name: in code and in batches (``TransitionBatch``, ``UnrollBatch``); of a ``STACK`` that of the stacks.
+        name: in code and in batches (``TransitionBatch``, ``UnrollBatch``); of a ``STACK`` that of the observations.
         wire: in messages and in the log of a replay shard.
         dtype: of an element.
         shape: of a row.
         low, high: the smallest and the largest value that is allowed; of floats every finite number unless they are given.
+        most: the largest in each place of a row, where that is not everywhere the same.
         source: what a builder records, [N, *shape] or one number for all streams. None for what it computes.
         limits: the smallest and the largest value; None where every value of the type is allowed. NaN lies in no limits.
     """
@@ -75,6 +76,7 @@ class Column:
     shape: tuple[int, ...] = ()
     low: float | None = None
     high: float | None = None
+    most: tuple[int, ...] = ()
     source: Callable[[Decision, StepResult], Any] | None = field(default=None, compare=False)
     limits: tuple[float, float] | None = field(init=False, compare=False)
 
@@ -101,13 +103,32 @@ def _column(name: str, wire: str, dtype: str, *args: Any, **options: Any) -> Col
     return Column(name, wire, np.dtype(dtype), *args, **options)
 
 
-def _action(num_actions: int | None) -> Column:
+@dataclass(frozen=True, slots=True)
+class ActionSpace:
+    """What actions are made of: choices of ``sizes`` values each, and ``controls`` continuous numbers. None: a single choice that
+    is not bounded, for a table that no network learns from."""
+
+    sizes: tuple[int, ...] | None = None
+    controls: int = 0
+
+
+def _action_columns(actions: ActionSpace) -> tuple[Column, ...]:
+    """``action``: the number of each choice, [] of a single one and else [choices]. ``control``, where there are any: numbers."""
+    sizes = actions.sizes or ()
     # A learner would look the value of an action beyond these up beyond the network's outputs.
-    high = None if num_actions is None else num_actions - 1
-    return _column("action", "action", "i4", low=0, high=high, source=lambda decision, result: decision.action)
+    high = max(sizes) - 1 if sizes else None
+    shape = () if actions.sizes is None or len(sizes) == 1 else (len(sizes),)
+    most = tuple(size - 1 for size in sizes) if len(set(sizes)) > 1 else ()
+    choices = _column(
+        "action", "action", "i4", low=0, high=high, most=most, shape=shape, source=lambda decision, _: decision.action
+    )
+    if not actions.controls:
+        return (choices,)
+    shape = (actions.controls,)
+    return choices, _column("control", "control", "f4", shape=shape, source=lambda decision, _: decision.control)
 
 
-def transition_columns(num_actions: int | None) -> tuple[Column, ...]:
+def transition_columns(actions: ActionSpace) -> tuple[Column, ...]:
     """The columns of n-step transitions, one row a transition.
 
     ``n_step_return``: the discounted rewards up to the state that it bootstraps from, which ``next_observation`` shows.
@@ -117,7 +138,7 @@ def transition_columns(num_actions: int | None) -> tuple[Column, ...]:
     return (
         _column("observation", "obs_at", "u2", role=Role.STACK),
         _column("next_observation", "boot_at", "u2", role=Role.STACK),
-        _action(num_actions),
+        *_action_columns(actions),
         _column("n_step_return", "ret", "f4"),
         _column("discount", "disc", "f4", low=0.0, high=1.0),
         # A transition of priority 0 could never be drawn.
@@ -126,7 +147,7 @@ def transition_columns(num_actions: int | None) -> tuple[Column, ...]:
     )
 
 
-def unroll_columns(num_actions: int | None, memory: int) -> tuple[Column, ...]:
+def unroll_columns(actions: ActionSpace, memory: int) -> tuple[Column, ...]:
     """The columns of unrolls, one row a step; ``memory``: units H of a recurrent state, 0 for none.
 
     ``state``: the recurrent state before the first observation. ``discount``: gamma, or 0 where the step ended an episode.
@@ -137,7 +158,7 @@ def unroll_columns(num_actions: int | None, memory: int) -> tuple[Column, ...]:
     return (
         _column("state", "state", "f4", Rows.SEGMENT, shape=(2, memory)),
         _column("observation", "obs_at", "u2", Rows.OBSERVATIONS, Role.STACK),
-        _action(num_actions),
+        *_action_columns(actions),
         _column("reward", "reward", "f4", source=lambda decision, result: result.reward),
         _column("discount", "disc", "f4", low=0.0, high=1.0),
         _column("log_prob", "logp", "f4", high=1e-4, source=lambda decision, result: decision.taken),

@@ -2,56 +2,63 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import zip_longest
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from rljob.experience.columns import Column, Role, transition_columns, unroll_columns
+from rljob.experience.columns import ActionSpace, Column, Role, transition_columns, unroll_columns
+from rljob.observation import Columns
 
 # Positions inside a segment travel as unsigned 16-bit numbers.
 MAX_POSITION = np.iinfo(np.uint16).max
+_UNBOUNDED = ActionSpace()
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentLayout:
     """Bounds shared by the producer and every consumer of segments.
 
-    ``length`` is the number of steps of a segment (T), the largest one unless it is ``exact``; ``frame_shape`` the shape of one
-    frame (``F*``), ``stack`` the number of frames in an observation (S), ``n_step`` how many steps at most lie between an
-    observation and the one that it bootstraps from (n), and ``columns`` all but the frames.
+    ``length`` is the number of steps of a segment (T), the largest one unless it is ``exact``; ``observation`` the columns of
+    observations, ``n_step`` how many steps at most lie between an observation and the one that it bootstraps from (n), and
+    ``columns`` all others. ``stack`` (S): rows that the first observation of an episode brings. ``row_bytes``: of all columns of
+    an observation, uncompressed. ``leaves``: what the environment shows and takes, a line each, for those who meet over it.
     ``transition_layout`` and ``unroll_layout`` make them.
     Raises ``ValueError`` when a bound is not positive or when positions would not fit their 16-bit columns.
     """
 
     length: int
-    frame_shape: tuple[int, ...]
-    frame_dtype: np.dtype[np.generic]
-    stack: int
+    observation: Columns
     n_step: int
     exact: bool
     columns: tuple[Column, ...]
-    frame_bytes: int = field(init=False)
+    leaves: tuple[str, ...] = ()
+    stack: int = field(init=False)
+    row_bytes: int = field(init=False)
     max_frames: int = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "frame_dtype", np.dtype(self.frame_dtype))
-        object.__setattr__(self, "frame_shape", tuple(int(size) for size in self.frame_shape))
-        for name, value in (("length", self.length), ("stack", self.stack), ("n_step", self.n_step)):
+        stack = max(column.stack for column in self.observation)
+        object.__setattr__(self, "stack", stack)
+        object.__setattr__(self, "row_bytes", sum(column.row_bytes for column in self.observation))
+        for name, value in (("length", self.length), ("stack", stack), ("n_step", self.n_step)):
             if value < 1:
                 raise ValueError(f"{self.kind} layout: {name} is {value}, it must be at least 1")
-        if any(size < 1 for size in self.frame_shape):
-            raise ValueError(f"{self.kind} layout: frame_shape is {self.frame_shape}, every side must be at least 1")
-        if self.frame_dtype.hasobject:
-            raise ValueError(
-                f"{self.kind} layout: frames of dtype {self.frame_dtype} cannot be sent, use a numeric dtype"
-            )
-        elements = int(np.prod(self.frame_shape, dtype=np.int64))
-        object.__setattr__(self, "frame_bytes", elements * self.frame_dtype.itemsize)
-        if self.exact:
-            # Every step may end an episode, and each episode brings the S frames of its first observation.
-            frames = self.stack * (self.length + 1)
-        else:
-            frames = self.stack - 1 + self.length + self.n_step + self.boundary_slack
+        for column in self.observation:
+            if any(size < 1 for size in column.shape):
+                raise ValueError(
+                    f"{self.kind} layout: {column.name} have the shape {column.shape}, every side must be at least 1"
+                )
+            if column.dtype.hasobject:
+                raise ValueError(
+                    f"{self.kind} layout: {column.name} of dtype {column.dtype} cannot be sent, use a numeric dtype"
+                )
+        # Every step of an exact one may end an episode, and each episode brings the S frames of its first observation.
+        of_ends = stack * (self.length + 1)
+        frames = of_ends if self.exact else stack - 1 + self.length + self.n_step + self.boundary_slack
         if frames > MAX_POSITION:
             raise ValueError(
                 f"{self.kind} layout: up to {frames} frames, positions hold at most {MAX_POSITION}; lower "
@@ -75,10 +82,26 @@ class SegmentLayout:
 
     @property
     def compressed_columns(self) -> tuple[str, ...]:
-        """Columns worth an LZ4 pass, as the wire calls them: repetitive integer frames, and versions that hardly change.
-        Floating-point frames hardly shrink."""
-        versions = tuple(column.wire for column in self.columns if column.role is Role.VERSION)
-        return ("frames", *versions) if self.frame_dtype.kind in "ub" else versions
+        """Columns worth an LZ4 pass, as the wire calls them: repetitive integers, and versions that hardly change.
+        Floating-point numbers hardly shrink."""
+        observed = tuple(column.name for column in self.observation if column.dtype.kind in "iub")
+        return (*observed, *(column.wire for column in self.columns if column.role is Role.VERSION))
+
+    @property
+    def leaves_column(self) -> dict[str, NDArray[np.uint8]]:
+        """``leaves`` as a column of a message; none where they are not known."""
+        return {"leaves": np.frombuffer("\n".join(self.leaves).encode(), np.uint8)} if self.leaves else {}
+
+    def other_leaves(self, columns: Mapping[str, NDArray[Any]]) -> str | None:
+        """The first leaf in which the sender of a message with these ``columns`` differs, in words; None where none does, and
+        where either does not say."""
+        if "leaves" not in columns or not self.leaves:
+            return None
+        theirs = columns["leaves"].tobytes().decode(errors="replace").split("\n")
+        for ours, other in zip_longest(self.leaves, theirs, fillvalue="nothing"):
+            if ours != other:
+                return f"its environment has {other} where this one has {ours}"
+        return None
 
     def with_role(self, role: Role) -> tuple[Column, ...]:
         """The columns of this role."""
@@ -86,27 +109,20 @@ class SegmentLayout:
 
 
 def transition_layout(
-    length: int,
-    frame_shape: tuple[int, ...],
-    frame_dtype: np.dtype[np.generic],
-    stack: int,
-    n_step: int,
-    num_actions: int | None = None,
+    length: int, observation: Columns, n_step: int, actions: ActionSpace = _UNBOUNDED, leaves: tuple[str, ...] = ()
 ) -> SegmentLayout:
-    """The layout of chunks of at most ``length`` n-step transitions. Actions must lie below ``num_actions``; None does not bound
-    them, for a table that no network learns from."""
-    return SegmentLayout(length, frame_shape, frame_dtype, stack, n_step, False, transition_columns(num_actions))
+    """The layout of chunks of at most ``length`` n-step transitions."""
+    return SegmentLayout(length, observation, n_step, False, transition_columns(actions), leaves)
 
 
 def unroll_layout(
     length: int,
-    frame_shape: tuple[int, ...],
-    frame_dtype: np.dtype[np.generic],
-    stack: int,
+    observation: Columns,
     memory: int = 0,
-    num_actions: int | None = None,
+    actions: ActionSpace = _UNBOUNDED,
+    leaves: tuple[str, ...] = (),
 ) -> SegmentLayout:
     """The layout of unrolls of exactly ``length`` steps; ``memory``: units of a recurrent state (H, 0 for none)."""
     if memory < 0:
         raise ValueError(f"unroll layout: memory is {memory}, it must be at least 0")
-    return SegmentLayout(length, frame_shape, frame_dtype, stack, 1, True, unroll_columns(num_actions, memory))
+    return SegmentLayout(length, observation, 1, True, unroll_columns(actions, memory), leaves)

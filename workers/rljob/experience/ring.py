@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rljob.experience.batch_arrays import Batch
+from rljob.experience.batch_arrays import Batch, batch_key, take_stacks
 from rljob.experience.columns import Role
 from rljob.experience.layout import SegmentLayout
 from rljob.experience.segment import Segment
+from rljob.observation import ObservationColumn
 
 Array = NDArray[Any]
 _LARGEST_SLOT_ID = 2**32
@@ -95,8 +97,11 @@ class SegmentRing(Slots):
         self._store, self._first_row = store, first_row
         steps = self.capacity_steps
         if store is None:
-            elements = int(np.prod(layout.frame_shape, dtype=np.int64))
-            self._frames: Array = np.zeros((capacity * layout.max_frames, elements), layout.frame_dtype)
+            # One row a frame: gathering whole rows is a copy of memory, whatever the shape of a frame is.
+            self._observed: list[tuple[ObservationColumn, Array]] = [
+                (column, np.zeros((capacity * layout.max_frames, prod(column.shape)), column.dtype))
+                for column in layout.observation
+            ]
         # Rows of the frames, not positions inside a segment: one lookup per transition less in every gather.
         self._newest: dict[str, Array] = {
             column.name: np.zeros(steps, np.intp) for column in layout.with_role(Role.STACK)
@@ -105,16 +110,17 @@ class SegmentRing(Slots):
             column.name: np.zeros((steps, *column.shape), column.dtype) for column in layout.with_role(Role.LEARNED)
         }
         self._version: Array = np.zeros(capacity, np.int64)
-        self._window: Array = np.arange(1 - layout.stack, 1, dtype=np.intp)
 
     def insert(self, slot: int, generation: int, segment: Segment) -> None:
         """Store a checked segment in a slot. Its arrays are copied; raises as ``fill`` does."""
         self.fill(slot, generation, segment.steps)
-        frames, row = segment["frames"], self._first_row + slot * self.layout.max_frames
+        row = self._first_row + slot * self.layout.max_frames
         if self._store is None:
-            self._frames[row : row + len(frames)] = frames.reshape(len(frames), -1)
+            for column, rows in self._observed:
+                values = segment[column.name]
+                rows[row : row + len(values)] = values.reshape(len(values), -1)
         else:
-            self._store.write(row, frames)
+            self._store.write(row, segment[self.layout.observation[0].name])
         first = slot * self.layout.length
         span = slice(first, first + segment.steps)
         for name, rows in self._newest.items():
@@ -140,6 +146,7 @@ class SegmentRing(Slots):
         for name, rows in self._newest.items():
             if self._store is not None:
                 np.take(rows, ids, out=out[name], mode="clip")
-            else:
-                wanted = (rows[ids][:, None] + self._window).ravel()
-                np.take(self._frames, wanted, axis=0, out=out[name].reshape(len(wanted), -1), mode="clip")
+                continue
+            newest = rows[ids]
+            for column, values in self._observed:
+                take_stacks(values, newest, column.stack, out[batch_key(self.layout, name, column)])

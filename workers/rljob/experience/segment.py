@@ -36,10 +36,10 @@ _ORIGIN: tuple[tuple[str, str], ...] = (
 class Segment:
     """Up to T steps of one stream, exactly T of an unroll. It owns its arrays; receivers must not write to them.
 
-    ``columns``: ``frames`` and those of the layout, by name. ``frames`` is ``[P, *F*]``: consecutive frames of the stream, each
-    once. The first observation of an episode contributes all of its S frames, any later one its newest frame, and, of
-    transitions, the final observation of an episode one more. What ends with frame p is ``frames[p - S + 1 : p + 1]``, oldest
-    first; columns of the role ``STACK`` hold such p.
+    ``columns``: those of observations and the others of the layout, by name. Of an observation, such as ``frames``, they are
+    ``[P, *F*]``: consecutive frames, or rows, of the stream, each once. The first observation of an episode contributes all of
+    its S frames, any later one its newest frame, and, of transitions, the final observation of an episode one more. What ends
+    with frame p is ``frames[p - S + 1 : p + 1]``, oldest first; columns of the role ``STACK`` hold such p.
 
     ``policy_version`` is the version that chose the first action, the oldest one. ``sequence`` counts the segments of one
     incarnation of one actor. ``epoch``: the life of the learner that the weights came from.
@@ -62,8 +62,9 @@ class Segment:
     def to_message(self) -> wire.Message:
         """The ``chunk`` or ``unroll`` message; its columns share memory with the segment."""
         fields = {field: getattr(self, attribute) for attribute, field in _ORIGIN}
+        observed = {column.name: self.columns[column.name] for column in self.layout.observation}
         columns = {column.wire: self.columns[column.name] for column in self.layout.columns}
-        return wire.Message(kind=self.layout.kind, fields=fields, columns={"frames": self.columns["frames"], **columns})
+        return wire.Message(kind=self.layout.kind, fields=fields, columns=observed | columns)
 
     @classmethod
     def from_message(cls, message: wire.Message, layout: SegmentLayout) -> Segment:
@@ -78,7 +79,7 @@ class Segment:
     def from_parts(cls, fields: Mapping[str, Any], columns: Mapping[str, Array], layout: SegmentLayout) -> Segment:
         """A segment of what a message has; raises as ``from_message`` does."""
         try:
-            found = {"frames": columns["frames"]}
+            found = {column.name: columns[column.name] for column in layout.observation}
             for column in layout.columns:
                 found[column.name] = columns[column.wire]
             origin = {attribute: fields[field] for attribute, field in _ORIGIN}
@@ -93,29 +94,28 @@ class Segment:
 
         After this, gathering any step reads inside ``frames``, and no value can poison a priority or a target.
         """
-        layout, frames = self.layout, self.columns["frames"]
+        layout = self.layout
         least = layout.length if layout.exact else 1
         if not least <= self.steps <= layout.length:
             raise InvalidSegment(f"{layout.kind} of {self.steps} steps, the layout allows {least} to {layout.length}")
-        if frames.dtype != layout.frame_dtype or frames.shape[1:] != layout.frame_shape:
-            raise InvalidSegment(
-                f"frames are {frames.dtype}{list(frames.shape)}, "
-                f"expected {layout.frame_dtype}[P, {', '.join(map(str, layout.frame_shape))}]"
-            )
-        if not layout.stack <= len(frames) <= layout.max_frames:
-            raise InvalidSegment(f"{len(frames)} frames, the layout allows {layout.stack} to {layout.max_frames}")
+        count = len(self.columns[layout.observation[0].name])
+        for observed in layout.observation:
+            problem = observed.problem(self.columns[observed.name], (count, *observed.shape))
+            if problem is not None:
+                raise InvalidSegment(problem)
+        if not layout.stack <= count <= layout.max_frames:
+            raise InvalidSegment(f"{count} frames, the layout allows {layout.stack} to {layout.max_frames}")
         rows = {Rows.STEPS: (self.steps,), Rows.OBSERVATIONS: (self.steps + 1,), Rows.SEGMENT: ()}
         for column in layout.columns:
-            self._check(column, rows[column.rows] + column.shape)
+            self._check(column, rows[column.rows] + column.shape, count)
 
-    def _check(self, column: Column, expected: tuple[int, ...]) -> None:
+    def _check(self, column: Column, expected: tuple[int, ...], frames: int) -> None:
         array = self.columns[column.name]
         if array.dtype != column.dtype or array.shape != expected:
             raise InvalidSegment(
                 f"column {column.wire} is {array.dtype}{list(array.shape)}, expected {column.dtype}{list(expected)}"
             )
         if column.role is Role.STACK:
-            frames = len(self.columns["frames"])
             if int(array.min()) < self.layout.stack - 1 or int(array.max()) >= frames:
                 raise InvalidSegment(f"{column.wire} leaves the {frames} frames of the {self.layout.kind}")
             return
@@ -123,7 +123,8 @@ class Segment:
         if limits is None or not array.size:
             return
         smallest, largest = array.min(), array.max()
-        if not (limits[0] <= smallest and largest <= limits[1]):  # not so where one of them is NaN
+        inside = limits[0] <= smallest and largest <= limits[1]  # not so where one of them is NaN
+        if not inside or (column.most and (array > np.array(column.most)).any()):
             if not np.isfinite([smallest, largest]).all():
                 raise InvalidSegment(f"{column.name} is not finite")
             allowed = f"{_bound(column.low)} to {_bound(column.high)}"

@@ -12,6 +12,7 @@ from rljob.experience.columns import TRUNCATED
 from rljob.experience.decision import Decision
 from rljob.experience.layout import SegmentLayout
 from rljob.experience.segment import Segment
+from rljob.observation import by_column
 
 Array = NDArray[Any]
 
@@ -37,7 +38,7 @@ class TransitionBuilder(SegmentBuilder):
         super().__init__(layout, num_envs, gamma, *args, **named)
         self._powers = gamma ** np.arange(layout.n_step + 1, dtype=np.float64)
         self._length = layout.length - np.arange(num_envs) * layout.length // num_envs
-        self._close_at_frames = self._frames.shape[1] - self._most_frames_a_step
+        self._close_at_frames = self._capacity - self._most_frames_a_step
 
     def flush(self) -> list[Segment]:
         """As of ``SegmentBuilder``. What stays pending is up to n steps a stream, which never bootstraps from a state that was
@@ -57,13 +58,13 @@ class TransitionBuilder(SegmentBuilder):
                 chunks.append(chunk)
         return chunks
 
-    def _cut(self, which: Array, rows: Array, observation: Array) -> list[Segment]:
+    def _cut(self, which: Array, rows: Array, observation: Any) -> list[Segment]:
         """Take the row back, emit what is complete, and start over."""
         self._count[which] -= 1
         chunks = [chunk for environment in which.tolist() for chunk in self._complete(environment)]
         self.cut_steps += int(self._count[which].sum())
         self._count[which] = 0
-        self._frames[which, : self.layout.stack] = observation[which]
+        self._begin_at(which, by_column(self.layout.observation, observation))
         self._used[which] = self.layout.stack
         return chunks
 
@@ -104,7 +105,7 @@ class TransitionBuilder(SegmentBuilder):
         priority = np.abs(returns[take] + future - column["taken"][take]) + PRIORITY_FLOOR
         end = int(bootstrap_at[steps - 1]) + 1
         computed = {
-            "frames": self._frames[environment, first:end].copy(),
+            **self._taken(environment, first, end),
             "observation": (position[take] - first).astype(np.uint16),
             "next_observation": (bootstrap_at[take] - first).astype(np.uint16),
             "n_step_return": returns[take].astype(np.float32),
@@ -127,7 +128,7 @@ class TransitionBuilder(SegmentBuilder):
         for column in self._columns.values():
             column[environment, : count - steps] = column[environment, steps:count]
         positions[: count - steps] -= shift
-        self._frames[environment, : used - shift] = self._frames[environment, shift:used]
+        self._shift(environment, shift, used)
         self._count[environment] = count - steps
         self._used[environment] = used - shift
 

@@ -43,7 +43,7 @@ class UnrollBuilder(SegmentBuilder):
     def steps_into_unroll(self) -> int:
         return int(self._count[0]) % self.layout.length
 
-    def begin(self, observation: Array) -> int:
+    def begin(self, observation: Any) -> int:
         cut = super().begin(observation)
         self._no_steps = 0
         return cut
@@ -52,7 +52,7 @@ class UnrollBuilder(SegmentBuilder):
         """Nothing: an unroll is whole or lost. An actor that leaves loses at most T steps a stream."""
         return []
 
-    def _cut(self, which: Array, rows: Array, observation: Array) -> list[Segment]:
+    def _cut(self, which: Array, rows: Array, observation: Any) -> list[Segment]:
         self._flat["flags"][rows[which]] |= _NO_STEP
         self._no_steps += len(which)
         self._begin_episodes(which, observation)
@@ -92,7 +92,7 @@ class UnrollBuilder(SegmentBuilder):
                 self.cut_steps += steps - int(missing[environment])
                 continue
             of_stream = {name: values[environment] for name, values in computed.items()}
-            of_stream["frames"] = self._frames[environment, :end].copy()
+            of_stream |= self._taken(environment, 0, end)
             version = int(columns["version"][environment, 0])
             unrolls.append(self._segment(environment, version, self._began_in_epoch, steps, of_stream))
         self._no_steps -= int(missing.sum())
@@ -107,6 +107,6 @@ class UnrollBuilder(SegmentBuilder):
             column[:, 0] = column[:, steps]
         self._columns["position"][:, 0] = context
         for environment, (start, used) in enumerate(zip(shift.tolist(), self._used.tolist(), strict=True)):
-            self._frames[environment, : used - start] = self._frames[environment, start:used]
+            self._shift(environment, start, used)
         self._used -= shift
         self._count[:] = 1

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rljob.observation import rows_of
+
 SMALLEST_BUCKET = 4
 """Libraries multiply one or two rows with other kernels, which round differently: from four rows on, an observation's
 result does not depend on the batch that it came in."""
@@ -19,21 +21,21 @@ ACTIVE_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Request:
-    """Observations ``[n, S, *F*]`` of one group of one actor's environments, the memory ``state`` ``[n, 2, H]`` before them,
-    and when they arrived (seconds)."""
+    """Observations ``[n, S, *F*]`` (or a dict of such) of one group of one actor's environments, the memory ``state``
+    ``[n, 2, H]`` before them, and when they arrived (seconds)."""
 
     actor: str
     incarnation: str
     group: int
     number: int
-    observation: NDArray[Any]
+    observation: Any
     state: NDArray[np.float32]
     arrived: float
 
     @property
     def rows(self) -> int:
         """Observations in it."""
-        return len(self.observation)
+        return rows_of(self.observation)
 
 
 def bucket_sizes(max_batch: int) -> tuple[int, ...]:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rljob.acting.identity import ActorIdentity
+from rljob.observation import Columns, by_column, rows_of
 from rljob.wire import Client, MalformedMessage, Message, encode
 
 log = logging.getLogger(__name__)
@@ -54,9 +55,9 @@ class _Asked:
 class InferenceClient:
     """One actor, one server. Single-threaded; nothing blocks but ``poll``, for as long as it is told.
 
-    ``lanes`` requests may be in flight, one each. ``outputs`` (K) is how many the network has for an observation, None where
-    no decision is made on them; an answer of another shape, or with weights of an earlier epoch than the one before, is none, is
-    counted in ``unusable``, and its request is sent again.
+    ``columns``: those of observations. ``lanes`` requests may be in flight, one each. ``outputs`` (K) is how
+    many the network has for an observation, None where no decision is made on them; an answer of another shape, or with
+    weights of an earlier epoch than the one before, is none, is counted in ``unusable``, and its request is sent again.
     Counts beside it: ``requests``, ``resent``, ``refused``.
     """
 
@@ -64,6 +65,7 @@ class InferenceClient:
         self,
         client: Client,
         identity: ActorIdentity,
+        columns: Columns,
         lanes: int,
         *,
         compress: bool,
@@ -72,7 +74,8 @@ class InferenceClient:
     ) -> None:
         self._client = client
         self._identity = identity
-        self._compress = ("obs",) if compress else ()
+        self._columns = columns
+        self._compress = tuple(column.name for column in columns) if compress else ()
         self._asked: list[_Asked | None] = [None] * lanes
         self._outputs = outputs
         self._clock = clock
@@ -86,9 +89,10 @@ class InferenceClient:
         """The server's address."""
         return self._client.endpoint
 
-    def submit(self, lane: int, observation: NDArray[Any], state: NDArray[np.float32]) -> None:
-        """Ask for the outputs for ``observation`` ``[n, S, *F*]``, with the memory ``state`` ``[n, 2, H]`` before it. The lane
-        must be free: its last answer taken. ``observation`` must not be written again; ``state`` is copied."""
+    def submit(self, lane: int, observation: Any, state: NDArray[np.float32]) -> None:
+        """Ask for the outputs for ``observation`` ``[n, S, *F*]``, or a dict of such, with the memory ``state``
+        ``[n, 2, H]`` before it. The lane must be free: its last answer taken. ``observation`` must not be written again;
+        ``state`` is copied."""
         if self._asked[lane] is not None:
             raise RuntimeError(f"lane {lane} has a request in flight; its answer must be taken first")
         fields: dict[str, int | float | str | bool] = {
@@ -97,9 +101,10 @@ class InferenceClient:
             "group": lane,
             "req": self._numbers,
         }
-        parts = encode(Message("infer", fields, {"obs": observation, "state": state.copy()}), compress=self._compress)
+        columns = by_column(self._columns, observation) | {"state": state.copy()}
+        parts = encode(Message("infer", fields, columns), compress=self._compress)
         now = self._clock()
-        self._asked[lane] = asked = _Asked(self._numbers, len(observation), state.shape[1:], parts, now, now)
+        self._asked[lane] = asked = _Asked(self._numbers, rows_of(observation), state.shape[1:], parts, now, now)
         self._numbers += 1
         self.requests += 1
         self._send(asked, now)

@@ -20,6 +20,7 @@ from rljob.algorithms.trunk import FrameNetwork
 from rljob.api import RLJob
 from rljob.envs.spec import EnvironmentSpec
 from rljob.inference.batching import Request, bucket_sizes
+from rljob.observation import arrays_of, each, of_columns, zeros
 from rljob.weights.flat import Weights
 
 
@@ -36,14 +37,13 @@ class ServedModel:
         self,
         network: FrameNetwork,
         spec: EnvironmentSpec,
-        infer: Callable[[nn.Module, Tensor, Tensor], Inference],
+        infer: Callable[[nn.Module, Any, Tensor], Inference],
         memory: int,
         compute: Compute,
         max_batch: int,
         device: torch.device,
     ) -> None:
-        self.shape = tuple(spec.observation_shape)
-        self.dtype = np.dtype(spec.frame_dtype)
+        self.columns = spec.columns
         self.state_shape = (2, memory)
         self.max_batch = max_batch
         self.buckets = bucket_sizes(max_batch)
@@ -53,7 +53,8 @@ class ServedModel:
         self._infer = infer
         self._device = device
         size = self.buckets[-1]
-        self._observations = self._staging((size, *self.shape), getattr(torch, spec.frame_dtype))
+        staged = [self._staging((size, *column.observed), getattr(torch, str(column.dtype))) for column in self.columns]
+        self._observations = of_columns(self.columns, staged)
         self._states = self._staging((size, *self.state_shape), torch.float32)
         self._acting = acting_copy(network.to(device), compute)
         self._stream: Any = None
@@ -82,20 +83,21 @@ class ServedModel:
 
         What pads the bucket is left over from earlier batches; no row of a result depends on another.
         """
-        observations, states = self._observations.numpy(), self._states.numpy()
+        staged, states = [part.numpy() for part in arrays_of(self._observations)], self._states.numpy()
         end = 0
         for request in requests:
             begin, end = end, end + request.rows
-            observations[begin:end] = request.observation
+            for buffer, given in zip(staged, arrays_of(request.observation), strict=True):
+                buffer[begin:end] = given
             states[begin:end] = request.state
         size, device = self.bucket(end), self._device
         with self._on_stream():
             outputs, after = self._infer(
                 self._acting,
-                self._observations[:size].to(device, non_blocking=True),
+                each(lambda part: part[:size].to(device, non_blocking=True), self._observations),
                 self._states[:size].to(device, non_blocking=True),
             )
-            outputs, after = (each[:end].float().to("cpu", non_blocking=True) for each in (outputs, after))
+            outputs, after = (part[:end].float().to("cpu", non_blocking=True) for part in (outputs, after))
         if self._stream is not None:
             self._stream.synchronize()  # the one wait of a batch: both copies, into pinned memory, are done
         # Copied out of the buffers: a network without a memory hands back the one that it was given.
@@ -121,6 +123,6 @@ def served_model(
     memory = method.memory_units(parameters)
     if compute is None:
         size = min(job.spec.inference.max_batch_size, job.spec.actors.envs_per_actor)
-        sample = torch.zeros((size, *spec.observation_shape), dtype=getattr(torch, spec.frame_dtype))
+        sample = each(torch.from_numpy, zeros(spec.columns, size))
         compute = choose_compute(network, method.infer, sample, memory, parameters.precision)
     return ServedModel(network, spec, method.infer, memory, compute, job.spec.inference.max_batch_size, device)

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from rljob.acting.draws import GroupedDraws
 from rljob.algorithms.base import AnyAlgorithm
+from rljob.choices import Choices
+from rljob.envs.base import Observation
 from rljob.envs.spec import EnvironmentSpec
 from rljob.experience import Decision
 from rljob.inference.client import Answer, InferenceClient
@@ -41,7 +43,8 @@ class RemotePolicy:
     ) -> None:
         self._algorithm = algorithm
         self._parameters = parameters
-        self._num_actions = spec.num_actions
+        self._spec = spec
+        self._choices = [Choices(spec.action_sizes)] * groups
         self._num_envs = num_envs
         self._size = num_envs // groups
         self._draws = GroupedDraws(generator, groups)
@@ -59,8 +62,9 @@ class RemotePolicy:
         self.epsilon = self._algorithm.exploration(self._parameters, slot, slots, self._num_envs)
         log.info("slot %d of %d, epsilon %.3g to %.3g", slot, slots, self.epsilon.max(), self.epsilon.min())
 
-    def submit(self, group: int, observation: Array) -> None:
+    def submit(self, group: int, observation: Observation) -> None:
         """Ask what to do in the environments of ``group``, which show ``observation`` ``[N / groups, S, *F*]``."""
+        self._choices[group] = self._spec.choices(observation)
         self.client.submit(group, observation, self._memory[self._rows(group)])
 
     def collect(self, group: int) -> Decision | None:
@@ -73,9 +77,9 @@ class RemotePolicy:
         rows = self._rows(group)
         before = self._memory[rows].copy() if self._memory.size else None
         if answer.outputs is None or answer.state is None:
-            decision = self._algorithm.random_decision(self._size, self._num_actions, self._draws)
+            decision = self._algorithm.random_decision(self._size, self._choices[group], self._draws)
         else:
-            decision = self._algorithm.decide(answer.outputs, self.epsilon[rows], self._draws)
+            decision = self._algorithm.decide(answer.outputs, self.epsilon[rows], self._draws, self._choices[group])
             self._memory[rows] = answer.state
         self._memory_at_end[rows] = self._memory[rows]
         return replace(decision, version=np.full(self._size, answer.version, np.int64), state=before)
@@ -84,7 +88,7 @@ class RemotePolicy:
         """Forget what was seen in the environments of ``group`` (bool[N / groups]) whose episode has ended."""
         self._memory[self._rows(group)][ends] = 0.0
 
-    def submit_final(self, observation: Array) -> None:
+    def submit_final(self, observation: Observation) -> None:
         """Ask for the values of final observations ``[N, S, *F*]`` of the step just taken."""
         self.client.submit(self._final_lane, observation, self._memory_at_end)
 
@@ -97,7 +101,8 @@ class RemotePolicy:
         self._note(answer)
         values = np.full(self._num_envs, np.nan, np.float32)
         if answer.outputs is not None:
-            values[truncated] = self._algorithm.state_values(answer.outputs)[truncated]
+            choices = Choices(self._spec.action_sizes)  # what is not allowed has no value already
+            values[truncated] = self._algorithm.state_values(answer.outputs, choices)[truncated]
         return values
 
     def _rows(self, group: int) -> slice:

@@ -18,6 +18,7 @@ import numpy as np
 
 from rljob.inference.batching import Batcher, Request
 from rljob.inference.model import ServedModel
+from rljob.observation import of_columns
 from rljob.telemetry.clock import StageClock
 from rljob.weights.flat import WeightSource
 from rljob.wire import MalformedMessage, Message, Server, ServerSecurity, encode
@@ -197,20 +198,22 @@ class InferenceServer:
         """The request in a message; raises `MalformedMessage` for one that this network cannot answer."""
         if message.kind != "infer":
             raise MalformedMessage("kind", f"an inference server does not answer {message.kind}")
-        observation, state = message.columns["obs"], message.columns["state"]
         model = self._model
-        if observation.shape[1:] != model.shape or observation.dtype != model.dtype:
-            raise MalformedMessage(
-                "shape",
-                f"obs is {observation.dtype}{list(observation.shape)}; this network sees {model.dtype}{['n', *model.shape]}",
-            )
+        state, names = message.columns["state"], [column.name for column in model.columns]
+        if message.columns.keys() != {*names, "state"}:
+            sent = ", ".join(name for name in message.columns if name != "state")
+            raise MalformedMessage("shape", f"{sent or 'no observation'}; this network sees {', '.join(names)}")
+        arrays = [message.columns[name] for name in names]
+        for column, array in zip(model.columns, arrays, strict=True):
+            if (wrong := column.problem(array, (len(state), *column.observed))) is not None:
+                raise MalformedMessage("shape", f"{wrong}, as this network sees it")
         if state.shape[1:] != model.state_shape:
             raise MalformedMessage(
                 "shape", f"state is {list(state.shape)}; this network remembers {['n', *model.state_shape]}"
             )
-        if not 1 <= len(observation) <= model.max_batch:
+        if not 1 <= len(state) <= model.max_batch:
             raise MalformedMessage(
-                "size", f"{len(observation)} observations in a request; 1..{model.max_batch} are allowed (maxBatchSize)"
+                "size", f"{len(state)} observations in a request; 1..{model.max_batch} are allowed (maxBatchSize)"
             )
         fields = message.fields
         return Request(
@@ -218,7 +221,7 @@ class InferenceServer:
             incarnation=str(fields["inc"]),
             group=int(fields["group"]),
             number=int(fields["req"]),
-            observation=observation,
+            observation=of_columns(model.columns, arrays),
             state=state.astype(np.float32, copy=False),
             arrived=self._now(),
         )

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from rljob.ingest.shard_status import ActorStatus, Episode
 from rljob.wire import MalformedMessage, Message
+from rljob.wire.named_numbers import unpacked
 
 EPISODES_SHOWN = 256
 _INCARNATIONS_REMEMBERED = 1024
@@ -200,8 +201,12 @@ class Roster:
                 "contents", "a return is no number to reckon with, an epsilon is outside [0, 1], or a count is negative"
             )
         entries = []
-        rows = zip(*(columns[name].tolist() for name in ("ret", "length", "raw", "epsilon", "cut", "pv")), strict=True)
-        for game_return, length, raw_frames, epsilon, cut, version in rows:
+        rows = zip(
+            *(columns[name].tolist() for name in ("ret", "length", "raw", "epsilon", "cut", "pv")),
+            unpacked(message, len(epsilons)),
+            strict=True,
+        )
+        for game_return, length, raw_frames, epsilon, cut, version, reported in rows:
             self.episodes_total += 1
             entries.append(
                 Episode(
@@ -216,6 +221,7 @@ class Roster:
                     actor=str(message.fields["actor"]),
                     time=unix_seconds,
                     shard=self._shard,
+                    metrics=reported,
                 )
             )
         self.episodes.extend(entries)
@@ -248,5 +254,10 @@ class Roster:
 
 
 def episode_fields(episode: Episode) -> dict[str, Any]:
-    """A finished game as the fields of a Redis stream entry."""
-    return {name: int(value) if isinstance(value, bool) else value for name, value in episode.to_document().items()}
+    """A finished game as the fields of a Redis stream entry, without what the environment reports of it: the next games bring
+    that again."""
+    return {
+        name: int(value) if isinstance(value, bool) else value
+        for name, value in episode.to_document().items()
+        if name != "metrics"
+    }

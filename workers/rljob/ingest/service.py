@@ -196,6 +196,10 @@ class Ingest:
         fields: Any = message.fields
         session = self._sessions.get(peer)
         if message.kind == "hello":
+            if (differs := self._table.layout.other_leaves(message.columns)) is not None:
+                self.rejected["leaves"] += 1
+                self._server.send(peer, Message("refused", {"reason": _reason(differs)}, {}))
+                return
             self._hello(peer, fields, now)
         elif message.kind == "heartbeat":
             known = session is not None and (session.actor, session.incarnation) == (fields["actor"], fields["inc"])
@@ -297,5 +301,5 @@ class Ingest:
         )
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: object) -> str:
     return str(error).encode("ascii", "replace")[:200].decode()

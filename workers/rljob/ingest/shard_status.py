@@ -50,6 +50,8 @@ class Episode(Document):
     time: float = wire(number, default=0.0)
     """Unix seconds at which the shard heard of it."""
     shard: int = wire(whole, default=0)
+    metrics: Mapping[str, float] = wire(numbers, default=dict, write=dict)
+    """What the environment itself reports of it, by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

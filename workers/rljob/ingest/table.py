@@ -10,6 +10,7 @@ import numpy as np
 
 from rljob.experience import InvalidSegment, Segment, SegmentLayout
 from rljob.ingest.leases import Lease
+from rljob.observation import PICTURES
 from rljob.wire import RawMessage
 
 
@@ -104,19 +105,22 @@ class NoLog:
 def read_segment(raw: RawMessage, layout: SegmentLayout, *, with_frames: bool = True) -> Segment:
     """Decode and check a message that brings a segment; raises ``InvalidSegment`` or ``MalformedMessage``.
 
-    Without frames only the other columns are decoded. The frames' checksum, shape and type are checked all the same, so
-    that a segment is refused here, where its sender can be told, and not by a learner that it is forwarded to; the array
-    in ``frames`` is then a placeholder of the right shape that holds zeros and no memory.
+    Without frames only the other columns are decoded. The pictures' checksums, shapes and types are checked all the same, so
+    that a segment is refused here, where its sender can be told, and not by a learner that it is forwarded to; their arrays are
+    then placeholders of the right shape that hold zeros and no memory.
     """
-    wanted = [column.wire for column in layout.columns]
-    missing = [name for name in ("frames", *wanted) if not raw.has(name)]
+    wanted = [*(column.name for column in layout.observation), *(column.wire for column in layout.columns)]
+    missing = [name for name in wanted if not raw.has(name)]
     if missing:
         raise InvalidSegment(f"{layout.kind} lacks {', '.join(missing)}")
-    columns = {name: raw.column(name) for name in wanted}
-    if with_frames:
-        columns["frames"] = raw.column("frames")
-    else:
-        stored = raw.header.columns["frames"]
-        dtype = np.dtype({"u1": np.uint8, "f4": np.float32}.get(stored.dtype, np.void))
-        columns["frames"] = np.broadcast_to(np.zeros((), dtype), stored.shape)
+    if extra := [name for name in raw.header.columns if name not in wanted]:
+        raise InvalidSegment(f"{layout.kind} has {', '.join(extra)}, which this environment lacks")
+    columns = {}
+    for name in wanted:
+        if with_frames or name not in PICTURES:
+            columns[name] = raw.column(name)
+        else:
+            stored = raw.header.columns[name]
+            dtype = np.dtype({"u1": np.uint8, "f4": np.float32}.get(stored.dtype, np.void))
+            columns[name] = np.broadcast_to(np.zeros((), dtype), stored.shape)
     return Segment.from_parts(raw.fields, columns, layout)

@@ -89,8 +89,9 @@ class ReadyBatch:
         return batch
 
     def newest_frames(self) -> Tensor:
-        """The newest frame of every observation, [B, *F*]."""
-        return self.wait().observation[:, -1]
+        """The newest frame of every observation, [B, *F*]; of observations of one column."""
+        frames: Tensor = self.wait().observation[:, -1]
+        return frames
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,8 @@ class _ChunkStaging:
 
 
 class DeviceMirror:
-    """The frames of all shards, ``slots`` chunks of each, on ``device``. All memory is taken when it is made.
+    """The frames of all shards, ``slots`` chunks of each, on ``device``. All memory is taken when it is made. Of layouts whose
+    observations are one column.
 
     It is the ``FrameStore`` of the rings that ``ring`` makes; everything but the frames stays with those, on the host. Frames are
     held as words of up to 8 bytes, so that a gather moves few of them. What belongs to the prefetch thread is not thread-safe.
@@ -49,8 +50,9 @@ class DeviceMirror:
         self.layout, self.device = layout, device
         self.stream: SideStream | AtOnce = stream_beside(device)
         self._slots = slots
-        self._word = next(word for word in _WORDS if layout.frame_bytes % word.itemsize == 0)
-        self._words = layout.frame_bytes // self._word.itemsize
+        (self.column,) = layout.observation
+        self._word = next(word for word in _WORDS if layout.row_bytes % word.itemsize == 0)
+        self._words = layout.row_bytes // self._word.itemsize
         rows = shards * slots * layout.max_frames
         self._frames, _ = self.stream.run(lambda: self.room_for(rows))
         self._window, _ = self.stream.run(lambda: torch.arange(1 - layout.stack, 1, device=device))
@@ -91,12 +93,11 @@ class DeviceMirror:
 
     def observation(self, stacks: Tensor) -> Tensor:
         """[B * S, words] as what it is, [B, S, *F*] in the frames' dtype."""
-        frames = stacks.view(getattr(torch, str(self.layout.frame_dtype)))
-        return frames.view(-1, self.layout.stack, *self.layout.frame_shape)
+        return stacks.view(getattr(torch, str(self.column.dtype))).view(-1, *self.column.observed)
 
     def _chunk_staging(self) -> _ChunkStaging:
         host = torch.empty(self.layout.max_frames, self._words, dtype=self._word, pin_memory=self.device.type == "cuda")
-        return _ChunkStaging({"frames": host}, host.numpy().view(self.layout.frame_dtype))
+        return _ChunkStaging({"frames": host}, host.numpy().view(self.column.dtype))
 
 
 class MirrorStaging:

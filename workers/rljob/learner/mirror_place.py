@@ -34,7 +34,7 @@ class MirrorSize:
     @property
     def nbytes(self) -> int:
         """Bytes of all frames."""
-        return self.shards * self.slots * self.layout.max_frames * self.layout.frame_bytes
+        return self.shards * self.slots * self.layout.max_frames * self.layout.row_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ def margin_bytes(layout: SegmentLayout, batch_size: int, prefetch: int, total_by
     """What a mirror leaves free on a device of ``total_bytes``, once torch holds what the gradient of an update needs: a tenth,
     1 GiB at least, for the optimiser and for others on the device; and the batches that may lie there at once."""
     batches = prefetch + 2 + readback.DEPTH
-    stacks = 2 * batch_size * layout.stack * layout.frame_bytes
+    stacks = 2 * batch_size * layout.stack * layout.row_bytes
     return max(_SMALLEST_MARGIN_BYTES, int(total_bytes * _MARGIN_SHARE)) + batches * stacks
 
 
@@ -71,6 +71,8 @@ def mirror_for(
     gradient of an update needs (``precision.choose`` has tried one)."""
     if device.type == "cpu":
         return None, MirrorPlace(False, "in RAM, as the learner computes on the CPU")
+    if len(size.layout.observation) > 1:
+        return None, MirrorPlace(False, "in RAM, as observations have more than one column")
     torch.cuda.synchronize(device)
     free, total = torch.cuda.mem_get_info(device)
     chosen = place(size, free, margin_bytes(size.layout, batch_size, prefetch, total))

@@ -20,6 +20,7 @@ from rljob.experience.ring import SegmentRing
 from rljob.ingest.shard_status import ShardStatus
 from rljob.learner.shard_report import ShardReport
 from rljob.wire import Client, MalformedMessage, Message
+from rljob.wire.schema import Scalar
 
 log = logging.getLogger(__name__)
 
@@ -83,7 +84,8 @@ class ShardSession:
         """Send what is due: a subscription, a question for statistics, priorities that could not be sent before."""
         if self.subscribed and self._silent_seconds(now) > SILENCE_SECONDS:
             self._start_over(f"it has been silent for {self._silent_seconds(now):.0f} s", now)
-        subscribe = Message("subscribe", {"inc": self._inc, "epoch": self.epoch}, {})
+        fields: dict[str, Scalar] = {"inc": self._inc, "epoch": self.epoch}
+        subscribe = Message("subscribe", fields, self._layout.leaves_column)
         # One that had no connection to leave by was never sent: it is tried again in the next turn.
         if not self.subscribed and now >= self._next_subscribe and self.connection.send(subscribe):
             self._next_subscribe = now + SUBSCRIBE_AGAIN_SECONDS

@@ -17,10 +17,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
 from rljob.algorithms.batches import TransitionBatch, UnrollBatch, as_batch
 from rljob.experience import Role, Segment, SegmentLayout
-from rljob.experience.batch_arrays import part_of, transition_arrays, unroll_arrays
+from rljob.experience.batch_arrays import batch_key, part_of, take_stacks, transition_arrays, unroll_arrays
 from rljob.experience.columns import Rows
 from rljob.experience.ring import SegmentRing
 
@@ -69,19 +70,23 @@ class UnrollStaging(Staging):
     def fill(self, unrolls: Sequence[Segment]) -> None:
         """Copy B checked unrolls in, unroll b into column b. Frames that came once become stacks here."""
         layout = unrolls[0].layout
-        window = np.arange(1 - layout.stack, 1)
         for column in layout.columns:
+            if column.role is Role.STACK:
+                self._stack(column.name, unrolls)
+                continue
             into = self.arrays[column.name]
             for b, unroll in enumerate(unrolls):
-                values = unroll[column.name]
-                if column.role is Role.STACK:
-                    rows = (values.astype(np.intp)[:, None] + window).ravel()
-                    out = into[b].reshape(len(rows), *layout.frame_shape)
-                    np.take(unroll["frames"], rows, axis=0, out=out, mode="clip")
-                elif column.rows is Rows.SEGMENT:
-                    into[b] = values
+                if column.rows is Rows.SEGMENT:
+                    into[b] = unroll[column.name]
                 else:
-                    into[:, b] = values
+                    into[:, b] = unroll[column.name]
+
+    def _stack(self, name: str, unrolls: Sequence[Segment]) -> None:
+        layout = unrolls[0].layout
+        for observed in layout.observation:
+            into = self.arrays[batch_key(layout, name, observed)]
+            for b, unroll in enumerate(unrolls):
+                take_stacks(unroll[observed.name], unroll[name].astype(np.intp), observed.stack, into[b])
 
 
 class TransitionBuffers(Buffers, Protocol):
@@ -99,7 +104,7 @@ def on_current_stream(batch: Any, ready: Any) -> Any:
     if ready is not None:
         stream = torch.cuda.current_stream()
         stream.wait_event(ready)
-        for tensor in batch:
+        for tensor in tree_leaves(batch):
             if tensor is not None:
                 tensor.record_stream(stream)
     return batch

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from rljob.api.episode_metrics import means
 from rljob.api.learner_status import ReplaySummary
-from rljob.ingest.shard_status import ActorStatus, ShardStatus
+from rljob.ingest.shard_status import ActorStatus, Episode, ShardStatus
 from rljob.telemetry.figures import GAMES_TO_GO_BY
 
 GAMES_IN_MEAN = 20
@@ -77,10 +78,20 @@ def mean_return(shards: Sequence[ShardStatus], games: int = GAMES_IN_MEAN) -> tu
     Each finished game is reported to one shard. Which one, changes when a shard goes or comes back, so the newest are told by the
     time at which their shard heard of them.
     """
-    finished = [episode for shard in shards for episode in shard.episodes if episode.greedy_half]
-    finished.sort(key=lambda episode: episode.time)
-    newest = [episode.game_return for episode in finished[-games:]]
+    newest = [episode.game_return for episode in _finished(shards)[-games:]]
     return (sum(newest) / len(newest), len(newest)) if newest else (None, 0)
+
+
+def episode_metrics(shards: Sequence[ShardStatus]) -> dict[str, float]:
+    """What environments report of episodes: of each number the mean over the last ``GAMES_IN_MEAN`` that have it, of those games
+    that ``mean_return`` is told of."""
+    return means((episode.metrics for episode in reversed(_finished(shards))), GAMES_IN_MEAN)
+
+
+def _finished(shards: Sequence[ShardStatus]) -> list[Episode]:
+    """The games of the greedier half of the ladder, oldest first."""
+    finished = [episode for shard in shards for episode in shard.episodes if episode.greedy_half]
+    return sorted(finished, key=lambda episode: episode.time)
 
 
 def return_to_go_by(shards: Sequence[ShardStatus]) -> float | None:

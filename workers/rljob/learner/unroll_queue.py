@@ -91,8 +91,10 @@ class ReadyUnrolls:
         return batch
 
     def newest_frames(self) -> Tensor:
-        """The newest frame of every observation but the last of each unroll, which the next unroll shows again: [B * T, *F*]."""
-        return self.wait().observation[:, :-1, -1].flatten(0, 1)
+        """The newest frame of every observation but the last of each unroll, which the next unroll shows again: [B * T, *F*]. Of
+        observations of one column."""
+        frames: Tensor = self.wait().observation[:, :-1, -1].flatten(0, 1)
+        return frames
 
 
 class UnrollQueue:

@@ -39,6 +39,7 @@ class Verdicts:
             seed=evaluation.seed,
             seconds=evaluation.seconds,
             finished=evaluation.finished,
+            metrics=evaluation.metrics,
             time=time.time(),
         )
         self.newest = (*self.newest[-KEPT + 1 :], verdict)

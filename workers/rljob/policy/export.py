@@ -1,12 +1,14 @@
 """A trained policy as one file for programs that have no rljob: written, read back, and compared with the policy it is of.
 
-TorchScript and ONNX are the whole way from observations to actions: ``observations`` [N, S, *F] (and ``memory`` float32
-[N, 2, H] of a recurrent policy) to ``actions`` int64 [N], ``preferences`` float32 [N, A] (and ``memory``). safetensors holds
-the weights alone, under the names that the network of ``rljob`` gives them.
+TorchScript and ONNX are the whole way from observations to actions: ``observations`` [N, S, *F], or one input for each column
+where an environment shows several kinds of numbers (and ``memory`` float32 [N, 2, H] of a recurrent policy), to ``actions`` int64
+[N], ``preferences`` float32 [N, A] (and ``memory``). safetensors holds the weights alone, under the names that the network of
+``rljob`` gives them.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import logging
@@ -28,9 +30,12 @@ from torch import Tensor, nn
 
 from rljob.algorithms import algorithm
 from rljob.algorithms.base import AnyAlgorithm
+from rljob.algorithms.trunk import FrameNetwork
+from rljob.choices import Choices
 from rljob.envs import EnvironmentProblem
 from rljob.errors import UsageError, named
 from rljob.loading import short
+from rljob.observation import arrays_of, each, of_columns
 from rljob.policy.trained import Policy
 
 COUNT = 64
@@ -38,9 +43,9 @@ _STEPS_APART = 4
 
 
 class Samples(NamedTuple):
-    """``observations`` [N, S, *F], ``memory`` float32 [N, 2, H], and where they are from, in words."""
+    """``observations`` [N, S, *F], or a dict of such, ``memory`` float32 [N, 2, H], and where they are from, in words."""
 
-    observations: NDArray[Any]
+    observations: Any
     memory: NDArray[np.float32]
     origin: str
 
@@ -53,23 +58,24 @@ def sample(policy: Policy) -> Samples:
     try:
         return Samples(_played(policy, random), memory, policy.environment_id)
     except EnvironmentProblem as problem:
-        shape = (COUNT, *policy.observation_shape)
-        drawn = random.integers(0, 256, shape) if policy.observation_dtype == "uint8" else random.normal(size=shape)
-        return Samples(drawn.astype(policy.observation_dtype), memory, f"random numbers, as {problem}")
+        columns = policy.stored.spec.columns
+        drawn = of_columns(columns, [column.drawn(random, COUNT) for column in columns])
+        return Samples(drawn, memory, f"random numbers, as {problem}")
 
 
-def _played(policy: Policy, random: np.random.Generator) -> NDArray[Any]:
-    env = policy.environment()
+def _played(policy: Policy, random: np.random.Generator) -> Any:
+    env, spec = policy.environment(), policy.stored.spec
     try:
         observation, _ = env.reset(seed=0)
         seen = []
         for step in range(COUNT * _STEPS_APART):
             if step % _STEPS_APART == 0:
-                seen.append(np.array(observation))
-            observation, _, terminated, truncated, _ = env.step(int(random.integers(policy.num_actions)))
+                seen.append(each(np.array, observation))
+            choices = spec.choices(each(lambda of: of[None], observation))
+            observation, _, terminated, truncated, _ = env.step(choices.uniform(1, random)[0])
             if terminated or truncated:
                 observation, _ = env.reset()
-        return np.stack(seen)
+        return each(lambda *arrays: np.stack(arrays), *seen)
     except EnvironmentProblem:
         raise
     except Exception as error:
@@ -90,13 +96,19 @@ def document(policy: Policy, form: str) -> dict[str, Any]:
         "form": form,
         "algorithm": policy.algorithm,
         "observations": {
-            "shape": ["N", *spec.observation_shape],
-            "dtype": spec.frame_dtype,
+            "inputs": [
+                {"name": name, "shape": ["N", *column.observed], "dtype": str(column.dtype)}
+                for name, column in zip(_names(policy), spec.columns, strict=True)
+            ],
+            "leaves": [{"path": leaf.path, **dataclasses.asdict(leaf)} for leaf in spec.observation],
             "stack": spec.stack,
             "order": "oldest frame first",
             "scaling": "inside the network: frames go in as they are",
         },
-        "actions": {"count": spec.num_actions, "ofTheEnvironment": list(env_params.actions) or "all, in its own order"},
+        "actions": {
+            "choices": list(spec.action_sizes),
+            "ofTheEnvironment": list(env_params.actions) or "all, in its own order",
+        },
         "memory": memory,
         "environment": {"id": spec.id, **env_params.model_dump(mode="json", by_alias=True)},
         "algorithmParameters": policy.stored.params.model_dump(mode="json", by_alias=True),
@@ -148,31 +160,33 @@ def export(policy: Policy, form: str, folder: Path) -> Export:
         exported = _WRITERS[form](policy, partial, samples)
         difference = _checked(policy, exported, samples)
         about = file.with_name(f"{file.name}.json")
-        checked = {"observations": len(samples.observations), "of": samples.origin, "largestDifference": difference}
+        checked = {"observations": len(samples.memory), "of": samples.origin, "largestDifference": difference}
         digest = hashlib.sha256(partial.read_bytes()).hexdigest()
         facts = document(policy, form) | {"sha256": digest, "checked": checked}
         about.write_text(json.dumps(facts, indent=1) + "\n")
         os.replace(partial, file)
     finally:
         partial.unlink(missing_ok=True)
-    return Export(file, about, samples.origin, len(samples.observations), difference)
+    return Export(file, about, samples.origin, len(samples.memory), difference)
 
 
 class Acting(nn.Module):
-    """From observations to actions, as one graph of tensors: ``(observations, memory) -> (actions, preferences, memory)``,
-    without ``memory`` where the policy has none."""
+    """From observations to actions, as one graph of tensors: ``(*observations, memory) -> (actions, preferences, memory)``,
+    one array of each column, and without ``memory`` where the policy has none."""
 
-    def __init__(self, method: AnyAlgorithm, network: nn.Module, memory_units: int) -> None:
+    def __init__(self, method: AnyAlgorithm, network: FrameNetwork, memory_units: int) -> None:
         super().__init__()
         self.network = network
         self._method, self._units = method, memory_units
 
-    def forward(self, observations: Tensor, memory: Tensor | None = None) -> tuple[Tensor, ...]:
-        state = torch.zeros(observations.shape[0], 2, self._units) if memory is None else memory
+    def forward(self, *given: Tensor) -> tuple[Tensor, ...]:
+        columns = self.network.columns
+        observations, *memory = of_columns(columns, given[: len(columns)]), *given[len(columns) :]
+        state = memory[0] if memory else torch.zeros(given[0].shape[0], 2, self._units)
         outputs, after = self._method.infer(self.network, observations, state)
         preferences = self._method.preferences(outputs)
-        answer = (preferences.argmax(dim=1), preferences)
-        return answer if memory is None else (*answer, after)
+        answer = (self.network.choices.best(preferences), preferences)
+        return (*answer, after) if memory else answer
 
 
 def _torchscript(policy: Policy, file: Path, samples: Samples) -> Exported:
@@ -182,10 +196,9 @@ def _torchscript(policy: Policy, file: Path, samples: Samples) -> Exported:
         jit.save(traced, str(file))
         loaded = jit.load(str(file))
 
-    def answer(observations: NDArray[Any], memory: NDArray[np.float32]) -> Answer:
-        given = [torch.from_numpy(observations), torch.from_numpy(memory)]
+    def answer(observations: Any, memory: NDArray[np.float32]) -> Answer:
         with torch.inference_mode():
-            actions, preferences, *_ = loaded(*given[: 2 if policy.memory_units else 1])
+            actions, preferences, *_ = loaded(*map(torch.from_numpy, _given(policy, observations, memory)))
         return actions.numpy(), preferences.numpy()
 
     return answer
@@ -194,23 +207,25 @@ def _torchscript(policy: Policy, file: Path, samples: Samples) -> Exported:
 def _onnx(policy: Policy, file: Path, samples: Samples) -> Exported:
     import onnxruntime  # type: ignore[import-not-found]
 
-    names = ("observations", "memory") if policy.memory_units else ("observations",)
+    names = [*_names(policy), *(["memory"] if policy.memory_units else [])]
     games = torch.export.Dim("N")
     with _quietly():
         torch.onnx.export(
             _acting(policy),
             _inputs(policy, samples),
             str(file),
-            input_names=list(names),
+            input_names=names,
             output_names=["actions", "preferences", *(["memory_after"] if policy.memory_units else [])],
-            dynamic_shapes=tuple({0: games} for _ in names),
+            dynamic_shapes=(tuple({0: games} for _ in names),),
             external_data=False,
             verbose=False,
         )
     session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
 
-    def answer(observations: NDArray[Any], memory: NDArray[np.float32]) -> Answer:
-        actions, preferences, *_ = session.run(None, dict(zip(names, (observations, memory), strict=False)))
+    def answer(observations: Any, memory: NDArray[np.float32]) -> Answer:
+        actions, preferences, *_ = session.run(
+            None, dict(zip(names, _given(policy, observations, memory), strict=True))
+        )
         return actions, preferences
 
     return answer
@@ -225,8 +240,8 @@ def _safetensors(policy: Policy, file: Path, samples: Samples) -> Exported:
     built.load_state_dict(safetensors.torch.load_file(str(file)))
     acting = Acting(method, built.eval(), policy.memory_units)
 
-    def answer(observations: NDArray[Any], memory: NDArray[np.float32]) -> Answer:
-        actions, preferences, *_ = acting(torch.from_numpy(observations), torch.from_numpy(memory))
+    def answer(observations: Any, memory: NDArray[np.float32]) -> Answer:
+        actions, preferences, *_ = acting(*map(torch.from_numpy, _given(policy, observations, memory)))
         return actions.numpy(), preferences.numpy()
 
     return answer
@@ -236,23 +251,36 @@ _WRITERS: Final = {"torchscript": _torchscript, "onnx": _onnx, "safetensors": _s
 
 
 def _acting(policy: Policy) -> Acting:
-    return Acting(algorithm(policy.algorithm), policy.stored.module, policy.memory_units).eval()
+    network: Any = policy.stored.module
+    return Acting(algorithm(policy.algorithm), network, policy.memory_units).eval()
 
 
 def _inputs(policy: Policy, samples: Samples) -> tuple[Tensor, ...]:
     """A few samples to follow the graph with; not one, which would be taken for the only size of a batch."""
-    both = (torch.from_numpy(samples.observations[:3]), torch.from_numpy(samples.memory[:3]))
-    return both if policy.memory_units else both[:1]
+    some = each(lambda of: of[:3], samples.observations)
+    return tuple(map(torch.from_numpy, _given(policy, some, samples.memory[:3])))
+
+
+def _given(policy: Policy, observations: Any, memory: NDArray[np.float32]) -> list[NDArray[Any]]:
+    """The inputs of a file, in their order."""
+    return [*arrays_of(observations), *([memory] if policy.memory_units else [])]
+
+
+def _names(policy: Policy) -> list[str]:
+    """What a file calls its inputs of an observation."""
+    columns = policy.stored.spec.columns
+    return ["observations"] if len(columns) == 1 else [column.name for column in columns]
 
 
 def _checked(policy: Policy, exported: Exported, samples: Samples) -> float:
     """The largest difference between preferences. Raises ExportProblem where an action differs, in a batch of all or of one."""
     largest = 0.0
-    for count in (len(samples.observations), 1):
-        observations, memory = samples.observations[:count], samples.memory[:count]
+    choices = Choices(policy.stored.spec.action_sizes)
+    for count in (len(samples.memory), 1):
+        observations, memory = each(lambda of, count=count: of[:count], samples.observations), samples.memory[:count]
         wanted, _ = policy.preferences(observations, memory)
         actions, preferences = exported(observations, memory)
-        if different := int((actions != wanted.argmax(axis=1)).sum()):
+        if different := int((actions != choices.best(wanted)).sum()):
             raise ExportProblem(
                 f"nothing was kept: for {different} of {count} observations of {samples.origin} the file gives another action"
             )

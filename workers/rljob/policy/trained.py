@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ from rljob.algorithms import algorithm
 from rljob.checkpoints import policy as stored
 from rljob.checkpoints.location import location
 from rljob.checkpoints.names import CheckpointProblem
+from rljob.choices import Choices
 from rljob.envs import make_single_environment
+from rljob.observation import ObservationColumn, by_column, of_columns, rows_of
 
 
 class Policy:
@@ -25,6 +28,8 @@ class Policy:
 
     algorithm: its name, as in ``spec.algorithm.type``. environment_id: what it was trained in. observation_shape: ``(S, *F)``.
     observation_dtype: "uint8" or "float32". num_actions: actions are 0 to this - 1. memory_units: H of a recurrent policy, or 0.
+    Where an environment shows several kinds of numbers, an observation is a dict of arrays by column, as ``environment()`` gives
+    it, and so are observation_shape and observation_dtype. Where an action has several choices it is int64 [N, choices].
     manifest: what its checkpoint says of itself, such as ``manifest["verdict"]`` of a judged one.
     """
 
@@ -35,14 +40,15 @@ class Policy:
         self.algorithm = str(policy.manifest["algorithm"])
         self.environment_id = policy.spec.id
         self.observation_shape = policy.spec.observation_shape
-        self.observation_dtype = policy.spec.frame_dtype
+        self.observation_dtype = policy.spec.observation_dtype
         self.num_actions = policy.spec.num_actions
         self._method = algorithm(self.algorithm)
+        self._choices = Choices(policy.spec.action_sizes)
         self.memory_units = self._method.memory_units(policy.params)
 
     def act(
         self,
-        observations: NDArray[Any],
+        observations: Any,
         deterministic: bool = True,
         *,
         memory: NDArray[np.float32] | None = None,
@@ -58,11 +64,11 @@ class Policy:
         Raises ValueError for observations, or a memory, of another shape or type.
         """
         shown = self._checked(observations)
-        state = self._checked_memory(memory, len(shown))
+        state = self._checked_memory(memory, rows_of(shown))
         actions: NDArray[np.int64]
         if deterministic:
             preferences, after = self.preferences(shown, state)
-            actions = preferences.argmax(axis=1)
+            actions = self._choices.best(preferences)
         else:
             actions, after = self._as_judged(shown, state, generator or np.random.default_rng())
         if memory is not None:
@@ -81,10 +87,10 @@ class Policy:
         made here, for instance because the module of the user's own factory can't be imported.
         """
         spec, params = self.stored.spec, self.stored.env_params
-        return make_single_environment(spec.id, params, for_scoring=True, render_mode=render_mode)
+        return make_single_environment(spec.id, params, for_scoring=True, render_mode=render_mode, spec=spec)
 
     def preferences(
-        self, observations: NDArray[Any], state: NDArray[np.float32]
+        self, observations: Any, state: NDArray[np.float32]
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """How much it prefers each action (its value, or its logit), float32 [N, A], and the memory afterwards; nothing is
         checked."""
@@ -92,31 +98,25 @@ class Policy:
         return self._method.preferences(outputs).numpy(), after.numpy()
 
     def _as_judged(
-        self, observations: NDArray[Any], state: NDArray[np.float32], generator: np.random.Generator
+        self, observations: Any, state: NDArray[np.float32], generator: np.random.Generator
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        params, count = self.stored.params, len(observations)
-        games = [_Game(generator, each) for each in state]
+        params, count = self.stored.params, rows_of(observations)
+        games = [_Game(generator, memory) for memory in state]
         chosen = self._method.evaluation_action(params, self.stored.module, observations, games)
         explores = generator.random(count) < self._method.evaluation_epsilon(params)
-        actions = np.where(explores, generator.integers(0, self.num_actions, count), chosen)
+        anything = self.stored.spec.choices(observations).uniform(count, generator)
+        actions = np.where(explores.reshape(-1, *(1,) * (chosen.ndim - 1)), anything, chosen)
         return actions, np.stack([game.memory for game in games]) if games else state
 
-    def _checked(self, observations: NDArray[Any]) -> NDArray[Any]:
-        shown = np.asarray(observations)
-        wanted = ", ".join(map(str, self.observation_shape))
-        if shown.shape[1:] != self.observation_shape or shown.ndim == 0:
-            alone = "; a batch of this one alone is observation[None]" if shown.shape == self.observation_shape else ""
+    def _checked(self, observations: Any) -> Any:
+        columns = self.stored.spec.columns
+        if len(columns) > 1 and not isinstance(observations, Mapping):
+            names = ", ".join(column.name for column in columns)
             raise ValueError(
-                f"observations have the shape {shown.shape}, but this policy takes [N, {wanted}], as policy.environment() "
-                f"gives them{alone}"
+                f"observations are no dict, but this policy takes one of {names}, as policy.environment() gives it"
             )
-        if str(shown.dtype) != self.observation_dtype:
-            raise ValueError(
-                f"observations are {shown.dtype}, but this policy takes {self.observation_dtype}, as policy.environment() "
-                "gives them"
-            )
-        shown = np.ascontiguousarray(shown)
-        return shown if shown.flags.writeable else shown.copy()  # torch warns of memory that it could write to
+        given = by_column(columns, observations)
+        return of_columns(columns, [_checked_column(column, given[column.name]) for column in columns])
 
     def _checked_memory(self, memory: NDArray[np.float32] | None, count: int) -> NDArray[np.float32]:
         if memory is None and self.memory_units:
@@ -134,11 +134,36 @@ class Policy:
         return memory
 
     def __repr__(self) -> str:
-        shape = ", ".join(map(str, self.observation_shape))
-        return (
-            f"<rljob policy: {self.algorithm} on {self.environment_id}, {self.observation_dtype} [N, {shape}] -> "
-            f"{self.num_actions} actions, from {self.source}>"
+        return f"<rljob policy: {self.algorithm} on {self.environment_id}, {self.seen_and_chosen}, from {self.source}>"
+
+    @property
+    def seen_and_chosen(self) -> str:
+        """What goes in and comes out, for people: ``uint8 [N, 4, 42, 42] -> 6 actions``."""
+        several = len(self.stored.spec.columns) > 1
+        seen = [
+            f"{column.name + ' ' if several else ''}{column.dtype} [{', '.join(map(str, ('N', *column.observed)))}]"
+            for column in self.stored.spec.columns
+        ]
+        sizes = self.stored.spec.action_sizes
+        chosen = f"{sizes[0]} actions" if len(sizes) == 1 else f"{len(sizes)} choices of {', '.join(map(str, sizes))}"
+        return f"{', '.join(seen)} -> {chosen}"
+
+
+def _checked_column(column: ObservationColumn, observations: Any) -> NDArray[Any]:
+    shown = np.asarray(observations)
+    wanted = ", ".join(map(str, column.observed))
+    if shown.shape[1:] != column.observed or shown.ndim == 0:
+        alone = "; a batch of this one alone is observation[None]" if shown.shape == column.observed else ""
+        raise ValueError(
+            f"observations have the shape {shown.shape}, but this policy takes [N, {wanted}], as policy.environment() "
+            f"gives them{alone}"
         )
+    if shown.dtype != column.dtype:
+        raise ValueError(
+            f"observations are {shown.dtype}, but this policy takes {column.dtype}, as policy.environment() gives them"
+        )
+    shown = np.ascontiguousarray(shown)
+    return shown if shown.flags.writeable else shown.copy()  # torch warns of memory that it could write to
 
 
 def load(source: str | os.PathLike[str]) -> Policy:

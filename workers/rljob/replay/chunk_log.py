@@ -287,7 +287,8 @@ class ChunkLog:
         return sorted(entries, key=lambda entry: entry.generation)
 
     def chunks(self, entries: Sequence[LogEntry]) -> list[RawMessage | None]:
-        """The messages of these entries; None for one that is missing or damaged. Keep to a few hundred (F48)."""
+        """The messages of these entries; None for one that is missing or damaged. Keep to a few hundred (F48). Raises
+        ``DamagedLog`` where they are of another release's protocol."""
         values = cast(list[bytes | None], self.client.mget([self._shard + f"chunk:{e.generation}" for e in entries]))
         return [None if value is None else _readable(value) for value in values]
 
@@ -355,6 +356,8 @@ def _readable(value: bytes) -> RawMessage | None:
     try:
         raw = decode_header(unpack_parts(value))
         raw.verify()
-    except (ValueError, MalformedMessage):
+    except (ValueError, MalformedMessage) as problem:
+        if isinstance(problem, MalformedMessage) and problem.reason == "version":
+            raise DamagedLog(f"its chunks are of another release's protocol, {problem.detail}") from None
         return None
     return raw

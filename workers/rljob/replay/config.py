@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from rljob.algorithms.parameters import TransitionParameters
 from rljob.api import RLJob, credits_per_actor
 from rljob.api.replay import ReplayParameters
+from rljob.envs.spec import EnvironmentSpec
 from rljob.experience import SegmentLayout, transition_layout
+from rljob.experience.columns import ActionSpace
 from rljob.replay.limiter import LimiterConfig
 from rljob.replay.redis_client import Login
 from rljob.replay.table import Capacity
@@ -70,13 +70,10 @@ def config_of(
     redis_keys: str = "",
     redis_login: Login = Login(),  # noqa: B008 - it is frozen
     redis_keep_seconds: int = 0,
-    frame_shape: tuple[int, ...],
-    frame_dtype: str,
-    stack: int,
-    num_actions: int | None = None,
+    environment: EnvironmentSpec,
     security: ServerSecurity | None = None,
 ) -> ReplayConfig:
-    """This shard's part of a job. Frame shape, dtype, stack and number of actions are those of the environment.
+    """This shard's part of a job.
 
     Raises ``ValueError`` (see ``ReplayConfig`` and ``LimiterConfig``).
     """
@@ -86,12 +83,11 @@ def config_of(
             f"the algorithm {job.spec.algorithm.name} learns from no transitions: it needs no replay service"
         )
     layout = transition_layout(
-        length=algorithm.chunk_length,
-        frame_shape=frame_shape,
-        frame_dtype=np.dtype(frame_dtype),
-        stack=stack,
-        n_step=algorithm.n_step,
-        num_actions=num_actions,
+        algorithm.chunk_length,
+        environment.columns,
+        algorithm.n_step,
+        ActionSpace(environment.action_sizes, environment.controls),
+        environment.lines,
     )
     shards = replay.shards
     return ReplayConfig(

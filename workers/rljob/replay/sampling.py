@@ -106,7 +106,10 @@ class Sampling:
             document = np.frombuffer(stats(), np.uint8)
             self._server.send(peer, Message("stats", {}, {"json": document}))
         elif message.kind == "subscribe":
-            self._subscribe(peer, fields["inc"], fields.get("epoch", 0), state)
+            if (differs := self._table.layout.other_leaves(message.columns)) is not None:
+                self._refuse(peer, "leaves", differs.encode("ascii", "replace")[:200].decode())
+            else:
+                self._subscribe(peer, fields["inc"], fields.get("epoch", 0), state)
         elif message.kind not in ("sample", "priorities"):
             self._refuse(peer, "kind", f"{message.kind} is no message for sampling")
         elif peer not in self._subscribers:

@@ -6,6 +6,8 @@ import logging
 import threading
 import time
 import uuid
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import torch
@@ -109,12 +111,13 @@ def run_actor(options: RoleOptions, stop: threading.Event) -> None:
                 identity.incarnation,
                 welcome.epoch,
             )
-            # Each copy may take as long to make as a turn.
+            # Each copy may take as long to make as a turn, and as long again to step, where they are stepped in turn.
             telemetry.beat(_LONGEST_TURN_SECONDS * (1 + num_envs))
+            alive = partial(telemetry.go_on, _LONGEST_TURN_SECONDS)
             loop: Loop
             environment: VectorEnvironment | DeviceEnvironment
             if not isinstance(actions, WeightClient):
-                environment = grouped = _in_groups(options.job, spec, seed, failures)
+                environment = grouped = _in_groups(options.job, spec, seed, failures, alive)
                 remote = RemotePolicy(chosen, spec, parameters, num_envs, len(grouped.groups), generator, actions)
                 figures.inference = actions
                 timeout_seconds = float(spec_of_job.inference.timeout_seconds)
@@ -136,6 +139,7 @@ def run_actor(options: RoleOptions, stop: threading.Event) -> None:
                     seed,
                     failures,
                     spec_of_job.actors.resources.cores(),
+                    alive,
                 )
                 refresh_steps = chosen.refresh_steps(parameters) if isinstance(chosen, UnrollAlgorithm) else 1
                 loop = ActorLoop(environment, policy, builder, sink, actions, figures, refresh_steps)
@@ -184,6 +188,7 @@ def _connect(
             identity,
             figures.heartbeat,
             compress=layout.compressed_columns,
+            about=layout.leaves_column,
             receiver="learner" if taker == "learner" else "replay shard",
         )
         for endpoint in options.replay_ingest
@@ -197,7 +202,12 @@ def _connect(
     # One lane a group, and one for the values of final observations.
     outputs = algorithm(spec.algorithm.name).output_size(spec.algorithm.parameters, num_actions)
     return sink, InferenceClient(
-        client, identity, GROUPS + 1, compress=bool(layout.compressed_columns), outputs=outputs
+        client,
+        identity,
+        layout.observation,
+        GROUPS + 1,
+        compress=bool(layout.compressed_columns),
+        outputs=outputs,
     )
 
 
@@ -207,7 +217,9 @@ def server_of(actor: str, servers: int) -> int:
     return int(digits or 0) % servers
 
 
-def _in_groups(job: RLJob, spec: EnvironmentSpec, seed: int, failures: RestartLimit) -> GroupedEnvironment:
+def _in_groups(
+    job: RLJob, spec: EnvironmentSpec, seed: int, failures: RestartLimit, alive: Callable[[], None]
+) -> GroupedEnvironment:
     """The actor's environments in two groups, or in one where their number is odd; seeded as if they were one vector."""
     count = job.spec.actors.envs_per_actor
     groups = GROUPS if count % GROUPS == 0 else 1
@@ -215,7 +227,7 @@ def _in_groups(job: RLJob, spec: EnvironmentSpec, seed: int, failures: RestartLi
     parameters, threads = job.spec.environment.parameters, job.spec.actors.resources.cores()
     return GroupedEnvironment(
         [
-            make_restarting_environment(spec, parameters, size, seed + size * group, failures, threads)
+            make_restarting_environment(spec, parameters, size, seed + size * group, failures, threads, alive)
             for group in range(groups)
         ]
     )

@@ -18,7 +18,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 from rljob.checkpoints.policy import PolicyIdentity
-from rljob.envs import environment_of
+from rljob.envs import describe_both, environment_of
 from rljob.evaluation.players import Players
 from rljob.evaluation.score import Played, Score, tally
 from rljob.evaluation.screen import SCREEN_GAMES, hopeless
@@ -50,9 +50,11 @@ def run_evaluator(options: RoleOptions, stop: threading.Event) -> None:
     torch.set_num_threads(1)
     job = options.job.spec
     parameters, environment = job.algorithm.parameters, job.environment.parameters
-    spec = environment_of(options.run_dir, job.environment)
-    policy = PolicyIdentity(job.algorithm.name, spec, parameters, environment)
-    players = Players(policy, job.evaluator.resources.cores(), job.evaluator.episodes)
+    spec, judged = environment_of(options.run_dir, job.environment), job.judged_environment
+    if judged != job.environment:
+        describe_both(job.environment, judged)
+    policy = PolicyIdentity(job.algorithm.name, spec, parameters, environment, judged)
+    players = Players(policy.judged, job.evaluator.resources.cores(), job.evaluator.episodes)
     security = load_keys(options.keys, "evaluator").client("learner") if options.keys else None
     client = WeightClient(options.weights, options.notice, security, evaluation=True)
     client.shapes = players.shapes
@@ -73,8 +75,11 @@ class Evaluator:
         self._seed = job.algorithm.parameters.seed
         self._shares_cores = not options.on_cluster
         target = job.success_policy.target_return
-        # A mean over several evaluations can be saved by a later one, and a plateau counts whole evaluations.
-        alone = target is not None and target.window_evaluations == 1 and job.early_stopping.plateau is None
+        self._metric = job.success_policy.metric
+        # A mean over several evaluations can be saved by a later one, a plateau counts whole evaluations, and so does a metric.
+        alone = (
+            target is not None and target.window_evaluations == 1 and not (job.early_stopping.plateau or self._metric)
+        )
         self._target = target.value if target is not None and alone else None
         self._best_possible = players.best_possible
         self._verdicts = Verdicts()
@@ -144,6 +149,7 @@ class Evaluator:
                 "seed": last.seed,
                 "episodes": len(last.returns),
                 "finished": last.finished,
+                "metrics": dict(last.metrics),
             },
             "stages": self._clock.seconds(),
         }
@@ -183,15 +189,18 @@ class Evaluator:
         self._verdicts.add(_evaluation(weights, result, seed, seconds))
         self._verdicts.deliver(self._client, time.monotonic())
         log.info(
-            "version %d: mean return %.2f +- %.2f over %d games%s in %.1f s, seed %d",
+            "version %d: mean return %.2f +- %.2f%s over %d games%s in %.1f s, seed %d",
             weights.version,
             result.mean,
             result.standard_error,
+            "".join(f", {name} {mean:.3g}" for name, mean in result.metrics.items()),
             len(result.returns),
             "" if result.finished else f" of {episodes}, given up because {self._target:g} is out of reach,",
             seconds,
             seed,
         )
+        if self._metric is not None and self._verdicts.total == 1 and (said := self._metric.unreported(result.metrics)):
+            log.warning("%s", said)
         return len(result.returns) > SCREEN_GAMES
 
     def _games(self, weights: Weights, episodes: int, seed: int) -> Generator[Played, None, None]:
@@ -222,6 +231,7 @@ def _evaluation(weights: Weights, result: Score, seed: int, seconds: float) -> E
         seed=seed,
         seconds=seconds,
         finished=result.finished,
+        metrics=result.metrics,
         returns=np.asarray(result.returns, np.float32),
         lengths=np.asarray(result.lengths, np.int32),
         weights=weights,

@@ -17,6 +17,7 @@ from rljob.algorithms import algorithm
 from rljob.algorithms.base import AnyAlgorithm, TransitionAlgorithm, UnrollAlgorithm
 from rljob.algorithms.compute import Compute, denormals_as_zero
 from rljob.algorithms.conformance import check_own_parts
+from rljob.algorithms.suits import check_suits
 from rljob.algorithms.trunk import FrameNetwork
 from rljob.api import RLJob, credits_per_actor, quantity
 from rljob.api.learner_status import LearnerStatus
@@ -90,6 +91,8 @@ def _run(options: RoleOptions, stop: threading.Event, device: torch.device, memo
         found, named = None, named_checkpoint(options.job, environment)
     memory.sufficed = found is not None and int(found.manifest["counters"]["updates"]) > 0
     method = algorithm(spec.algorithm.name)
+    log.info("%s shows and takes: %s", environment.id, "; ".join(environment.lines))
+    check_suits(options.job, environment)
     check_own_parts(options.job, environment)
     threads = _threads(options.job, params, device)
     if device.type == "cpu":
@@ -166,6 +169,7 @@ def _run(options: RoleOptions, stop: threading.Event, device: torch.device, memo
             "precision": str(plan),
             "mirror": place.told if place is not None else None,
             "rewards": describe_rewards(spec.environment.id, env_params),
+            "environment": "; ".join(environment.lines),
             "started_unix": time.time(),
         }
         config = LoopConfig(
@@ -177,7 +181,7 @@ def _run(options: RoleOptions, stop: threading.Event, device: torch.device, memo
             on_non_finite=spec.early_stopping.on_non_finite_loss,
             started_from=started_from(options.job),
         )
-        identity = PolicyIdentity(spec.algorithm.name, environment, params, env_params)
+        identity = PolicyIdentity(spec.algorithm.name, environment, params, env_params, spec.judged_environment)
         learner = Learner(
             config, identity, updater, source, server, saver, record, surroundings, versions, gpu, clock, epoch
         )

@@ -54,10 +54,7 @@ def run_replay(options: RoleOptions, stop: threading.Event) -> None:
             # A private server knows no users: variables that are meant for another one are not for it.
             redis_login=Login.of(os.environ) if server is None else Login(),
             redis_keep_seconds=options.redis_keep_seconds if external is not None else 0,
-            frame_shape=spec.frame_shape,
-            frame_dtype=spec.frame_dtype,
-            stack=spec.stack,
-            num_actions=spec.num_actions,
+            environment=spec,
             security=load_keys(options.keys, "replay").server() if options.keys is not None else None,
         )
         service = ReplayService(config)

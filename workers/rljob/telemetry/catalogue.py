@@ -186,6 +186,14 @@ LEARNER: Final = (
         "mean_return",
     ),
     Metric(
+        "episode_metric",
+        "gauge",
+        "What the environment reports in `info` at an episode's end, such as `is_success`: mean of the last 20 of these games "
+        "that have it, which is a share of them where it is true or false.",
+        "episode",
+        "name",
+    ),
+    Metric(
         "learner_queue_depth_batches",
         "gauge",
         "Batches the learner may still draw before it must wait for new experience (see the page's note).",
@@ -327,6 +335,14 @@ EVALUATOR: Final = (
     ),
     Metric("evaluation_mean_return", "gauge", "Mean game score of the last evaluation.", "last/mean"),
     Metric("evaluation_standard_error", "gauge", "Standard error of that mean.", "last/standard_error"),
+    Metric(
+        "evaluation_metric",
+        "gauge",
+        "What the environment reports in `info` at the end of the last evaluation's games, such as `is_success`: mean of those "
+        "that have it.",
+        "last/metrics",
+        "name",
+    ),
     Metric("evaluation_seconds", "gauge", "Time the last evaluation took.", "last/seconds"),
     Metric("evaluation_policy_version", "gauge", "Version of the weights that were judged.", "last/version"),
     Metric("stage_seconds_total", "counter", "Time a stage of the evaluator's loop.", "stages", "stage"),

@@ -3,8 +3,9 @@ they come to over a whole run.
 
 The names are the contract between a run folder and everything that reads it (the report, a notebook, the live view):
 a top-level number keeps its name, a number of the replay becomes ``replay/<name>``, one of the queue of unrolls
-``queue/<name>``, one of an inference server in the learner ``inference/<name>``, one of the learner's GPU ``gpu/<name>``, the
-share of a stage ``stage/<role>/<stage>``, where that GPU stands as a role of its own.
+``queue/<name>``, one of an inference server in the learner ``inference/<name>``, one of the learner's GPU ``gpu/<name>``, what
+the environment reports of its episodes ``episode/<name>``, the share of a stage ``stage/<role>/<stage>``, where that GPU
+stands as a role of its own.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def flatten_status(status: Mapping[str, Any], previous_stages: Stages | None = N
         finite = number(value)
         if finite is not None and name not in _NOT_FIGURES:
             figures[name] = finite
-    for part in ("replay", "queue", "inference", "gpu"):
+    for part in ("replay", "queue", "inference", "gpu", "episode"):
         document = status.get(part)
         if isinstance(document, Mapping):
             for name, value in document.items():

@@ -43,9 +43,10 @@ _TAIL: Final = """
 TensorBoard and `metrics.jsonl` hold the same numbers under the same names, taken from the learner's `/status`: a top-level
 number keeps its name (`mean_return`, `queue_depth_batches`, `steps_per_second`, ...), a number of the replay becomes
 `replay/<name>`, one of the queue of unrolls `queue/<name>` (`queue/dropped/<reason>`), one of an inference server in the
-learner `inference/<name>`, the share of a stage in the time since the record before `stage/<role>/<stage>`, the number of
+learner `inference/<name>`, what the environment reports of its episodes `episode/<name>`, the share of a stage in the time
+since the record before `stage/<role>/<stage>`, the number of
 actors at work `actors_running`, and an evaluation `evaluation/mean`,
-`/standard_error`, `/episodes`, `/seconds`. TensorBoard's step is raw frames.
+`/standard_error`, `/episodes`, `/seconds`, `/episode/<name>`. TensorBoard's step is raw frames.
 
 A line of `metrics.jsonl` without `kind` is a point in time: `time_unix`, `elapsed_seconds` (time that the run was going,
 pauses left out), `updates`, `raw_frames`, `state`, and the figures. A line with `kind` is an event: `evaluation`,

@@ -48,6 +48,7 @@ _LEARNER_FACTS = (
     "compiled",
     "captured",
     "rewards",
+    "environment",
     "epoch",
 )
 
@@ -130,7 +131,8 @@ class Recorder:
 
         Args:
             evaluation: ``version``, ``updates``, ``raw_frames``, ``mean``, ``standard_error``, ``episodes`` and
-                ``seconds``, the time that the evaluation took.
+                ``seconds``, the time that the evaluation took; ``metrics``, what the environment reports, which becomes
+                ``episode/<name>`` as in other records.
         """
         identity = _identity(evaluation)
         with self._lock:
@@ -144,7 +146,10 @@ class Recorder:
             }
             raw_frames = int(number(evaluation.get("raw_frames")) or 0)
             updates = int(number(evaluation.get("updates")) or 0)
-            self._point(raw_frames, updates, {**evaluation, "kind": EVALUATION}, scalars)
+            line = dict(evaluation)
+            means = {f"episode/{name}": mean for name, mean in (line.pop("metrics", None) or {}).items()}
+            scalars |= {f"{EVALUATION}/{name}": mean for name, mean in means.items()}
+            self._point(raw_frames, updates, {**line, **means, "kind": EVALUATION}, scalars)
 
     def close(self) -> None:
         """Closes both files. Recording afterwards is an error."""

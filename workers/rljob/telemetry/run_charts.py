@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from rljob.telemetry.charts import NO_BANDS, Bands, Chart, Series, line_chart
-from rljob.telemetry.figures import Points, number, with_returns_to_go_by
+from rljob.telemetry.figures import Points, number, numbers, with_returns_to_go_by
 from rljob.telemetry.run_folder import RunFolder
 
 
@@ -48,6 +48,25 @@ def learning_charts(run: RunFolder) -> list[Chart]:
         )
         charts.append(chart)
     return [chart for chart in charts if chart.svg]
+
+
+def reported_charts(run: RunFolder) -> list[Chart]:
+    """A chart for each number that the environment reports, over wall time."""
+    unit, scale = time_unit(max((number(point.get("elapsed_seconds")) or 0.0 for point in run.points), default=0.0))
+    judged = evaluations(run)
+    names = {name for record in (*run.points, *judged) for name in numbers(record) if name.startswith("episode/")}
+    return [
+        line_chart(
+            f"{name.removeprefix('episode/')}, as the environment reports it",
+            [
+                Series("training, last 20 games", _line(run.points, name, "elapsed_seconds", scale)),
+                Series("evaluation", _line(judged, name, "elapsed_seconds", scale), colour=1, marks=True),
+            ],
+            x_label=f"wall time ({unit})",
+            y_label="mean of games",
+        )
+        for name in sorted(names)
+    ]
 
 
 def evaluation_bands(evaluations: Points, scale: float) -> Bands:

@@ -109,6 +109,10 @@ class TelemetryServer:
         Raises ``ThreadEnded`` where one of them has ended, which the loop must not catch.
         """
         check_threads()
+        self.go_on(within_seconds)
+
+    def go_on(self, within_seconds: float = 60.0) -> None:
+        """As `beat`, in the middle of a turn: nothing is raised."""
         self._due = (time.monotonic() + within_seconds, within_seconds, threading.get_ident())
 
     def close(self) -> None:

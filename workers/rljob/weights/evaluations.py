@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from rljob.weights.flat import Weights, WeightsProblem
 from rljob.wire import MalformedMessage, Message
+from rljob.wire.named_numbers import packed, unpacked
 
 _EMPTY = np.zeros(0, np.uint8)
 
@@ -23,6 +24,7 @@ class Evaluation:
 
     ``seed``: of the games; the same weights play the same ones with it again. ``finished`` is false where the evaluator gave up
     because the target was out of reach. ``weights`` are the ones judged, or None where the evaluator did not send them.
+    ``metrics``: what the environment itself reports, by name.
     """
 
     version: int
@@ -34,6 +36,7 @@ class Evaluation:
     lengths: NDArray[np.int32]
     weights: Weights | None = None
     seed: int = 0
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def rank(self) -> tuple[bool, float]:
@@ -42,7 +45,7 @@ class Evaluation:
         return self.finished, self.mean
 
     def to_message(self) -> Message:
-        weights = self.weights
+        weights, (names, metrics) = self.weights, packed([self.metrics])
         return Message(
             "evaluation",
             {
@@ -53,8 +56,10 @@ class Evaluation:
                 "seed": int(self.seed),
                 "seconds": float(self.seconds),
                 "finished": bool(self.finished),
+                **names,
             },
             {
+                **metrics,
                 "returns": np.asarray(self.returns, np.float32),
                 "lengths": np.asarray(self.lengths, np.int32),
                 "buffer": weights.buffer if weights else _EMPTY,
@@ -86,6 +91,7 @@ class Evaluation:
             lengths=columns["lengths"].astype(np.int32),
             weights=weights,
             seed=int(fields["seed"]),
+            metrics=unpacked(message, 1)[0],
         )
         evaluation._check(shapes)
         return evaluation

@@ -20,6 +20,7 @@ Buffer = bytes | memoryview
 
 PLAIN: Final = 0
 LZ4: Final = 1
+# 2 is kept for differences to the frame before, as LZ4; nothing sends it yet.
 
 # A byte of an LZ4 block extends a match by at most 255 bytes, so no honest block expands further than this. The bound
 # makes a sender pay for every byte it wants allocated.

@@ -1,6 +1,6 @@
 """Messages as multipart buffers: `[header, buffer, buffer, ...]`, checked in full before anything is allocated.
 
-The header is msgpack, at most 512 bytes: `[version, kind, {field: value}, [[name, dtype, shape, codec, raw_bytes,
+The header is msgpack, at most 1,024 bytes: `[version, kind, {field: value}, [[name, dtype, shape, codec, raw_bytes,
 crc32], ...]]`; buffer *i* holds column *i*. Element type, shape, raw size, received size and codec of each column must
 agree with one another, with the schema and with the limits. The CRC-32 covers the buffer as sent, so that a compressed
 buffer can be stored and forwarded as it came.
@@ -22,7 +22,7 @@ from rljob.wire.errors import MalformedMessage, quoted
 from rljob.wire.schema import CODES, KINDS, Kind, Scalar
 from rljob.wire.version import WIRE_VERSION
 
-HEADER_BYTES: Final = 512
+HEADER_BYTES: Final = 1024
 
 Array = npt.NDArray[np.generic]
 Part = zmq.Frame | bytes | bytearray | memoryview
@@ -32,7 +32,7 @@ Part = zmq.Frame | bytes | bytearray | memoryview
 class MessageLimits:
     """Bounds of one received message, beside those of the schema."""
 
-    max_parts: int = 16
+    max_parts: int = 24
     """Parts, the header included."""
     max_header_bytes: int = HEADER_BYTES
     max_message_bytes: int = 1 << 29

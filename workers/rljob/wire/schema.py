@@ -7,12 +7,13 @@ elements unless the name says `_bytes`; counts and sequence numbers are signed 6
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final
 
 import numpy as np
 
+from rljob.observation import PICTURES
 from rljob.wire.errors import MalformedMessage, quoted
 
 Scalar = int | float | str | bool
@@ -72,7 +73,7 @@ class Column:
     """One array: allowed element types, dimensions and size.
 
     `rows` labels the leading dimension: columns with the same label must have the same number of rows, and where the
-    label is the name of a field, that many. The optional columns of a kind come all together or not at all.
+    label is the name of a field, that many. Columns with the same ``optional`` come all together or not at all; "" is required.
     """
 
     dtypes: frozenset[str]
@@ -80,7 +81,7 @@ class Column:
     max_ndim: int = 1
     max_bytes: int = MiB
     rows: str = ""
-    optional: bool = False
+    optional: str = ""
 
     def check(self, name: str, code: str, shape: tuple[int, ...]) -> int:
         """The size in bytes of this column with that type and shape; raises `MalformedMessage`. Allocates nothing."""
@@ -107,13 +108,22 @@ class Kind:
 
     fields: Mapping[str, Field]
     columns: Mapping[str, Column]
+    required: frozenset[str] = field(init=False)
+    together: tuple[frozenset[str], ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        groups: dict[str, set[str]] = {}
+        for name, column in self.columns.items():
+            groups.setdefault(column.optional, set()).add(name)
+        object.__setattr__(self, "required", frozenset(groups.pop("", ())))
+        object.__setattr__(self, "together", tuple(frozenset(group) for group in groups.values() if len(group) > 1))
 
     def check_fields(self, fields: Mapping[str, object]) -> None:
         """Raises `MalformedMessage("field")` unless `fields` are exactly the declared ones."""
-        for name, field in self.fields.items():
+        for name, expected in self.fields.items():
             if name in fields:
-                field.check(name, fields[name])
-            elif not field.optional:
+                expected.check(name, fields[name])
+            elif not expected.optional:
                 raise MalformedMessage("field", f"{name} is missing")
         if not fields.keys() <= self.fields.keys():
             extra = next(name for name in fields if name not in self.fields)
@@ -133,13 +143,13 @@ class Kind:
                 raise MalformedMessage("shape", f"{name} has {shape[0]} rows; {label!r} says {expected}")
 
     def _check_presence(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
-        absent = [name for name in self.columns if name not in shapes]
-        optional = {name for name, column in self.columns.items() if column.optional}
-        required = [name for name in absent if name not in optional]
-        if required:
-            raise MalformedMessage("column", f"{required[0]} is missing")
-        if absent and set(absent) != optional:
-            raise MalformedMessage("column", f"{absent[0]} is missing: {sorted(optional)} come together or not at all")
+        if not self.required <= shapes.keys():
+            raise MalformedMessage("column", f"{min(self.required - shapes.keys())} is missing")
+        for group in self.together:
+            if absent := group - shapes.keys() if not group.isdisjoint(shapes) else None:
+                raise MalformedMessage(
+                    "column", f"{min(absent)} is missing: {sorted(group)} come together or not at all"
+                )
 
 
 _COUNT = Field(int, low=0)
@@ -162,7 +172,12 @@ def _kind(fields: Mapping[str, Field] | None = None, columns: Mapping[str, Colum
 
 
 def _optional(columns: Mapping[str, Column]) -> dict[str, Column]:
-    return {name: replace(column, optional=True) for name, column in columns.items()}
+    """All of these or none."""
+    return {name: replace(column, optional="together") for name, column in columns.items()}
+
+
+def _each_optional(columns: Mapping[str, Column]) -> dict[str, Column]:
+    return {name: replace(column, optional=name) for name, column in columns.items()}
 
 
 def _rows(label: str, columns: Iterable[tuple[str, str]]) -> dict[str, Column]:
@@ -178,31 +193,51 @@ _CHUNK_FIELDS: Final = {
     "pv": _NUMBER,
     "steps": _SMALL,
 }
+# One of each kind of numbers that an environment shows (`rljob.observation`); the layout of a run says which there are.
+_OBSERVED: Final = _each_optional(
+    {
+        **{name: _column("u1 f4", ndim=(1, 6), max_bytes=64 * MiB) for name in PICTURES},
+        "index": _column("i4", ndim=(2, 2), max_bytes=64 * MiB),
+        "octets": _column("u1", ndim=(2, 2), max_bytes=64 * MiB),
+        "vector": _column("f4", ndim=(2, 2), max_bytes=64 * MiB),
+    }
+)
+_ACTIONS: Final = {
+    "action": _column("i4", ndim=(1, 2), rows="steps"),
+    **_each_optional({"control": _column("f4", ndim=(2, 2), rows="steps")}),
+}
 _CHUNK_COLUMNS: Final = {
-    "frames": _column("u1 f4", ndim=(1, 6), max_bytes=64 * MiB),
-    **_rows(
-        "steps",
-        [("obs_at", "u2"), ("boot_at", "u2"), ("action", "i4"), ("ret", "f4"), ("disc", "f4"), ("prio", "f4")],
-    ),
+    **_OBSERVED,
+    **_ACTIONS,
+    **_rows("steps", [("obs_at", "u2"), ("boot_at", "u2"), ("ret", "f4"), ("disc", "f4"), ("prio", "f4")]),
     "flags": _column("u1", rows="steps"),
 }
 _UNROLL_COLUMNS: Final = {
-    "frames": _CHUNK_COLUMNS["frames"],
+    **_OBSERVED,
+    **_ACTIONS,
     **_rows("steps", [(name, "f4") for name in ("reward", "disc", "logp", "final")]),
-    **_rows("steps", [("action", "i4"), ("pvs", "i8")]),
+    **_rows("steps", [("pvs", "i8")]),
     # one row more than there are steps: they say something of the observation behind the last one as well
     **_rows("steps_and_one", [("obs_at", "u2"), ("value", "f4")]),
     "state": _column("f4", ndim=(2, 2)),
 }
-_OBSERVATIONS: Final = _column("u1 f4", ndim=(2, 7), max_bytes=256 * MiB, rows="n")
+_OBSERVATIONS: Final = _each_optional(
+    {
+        name: replace(column, min_ndim=2, max_ndim=column.max_ndim + 1, max_bytes=256 * MiB, rows="n")
+        for name, column in _OBSERVED.items()
+    }
+)
 _MEMORY: Final = _column("f4", ndim=(3, 3), max_bytes=64 * MiB, rows="n")
 _BLOB: Final = _column("u1", max_bytes=512 * MiB)
 _TEXT: Final = _column("u1", max_bytes=4 * MiB)
+_NAMES: Final = Field(str, max_bytes=2048, optional=True)
+_NUMBERS: Final = replace(_column("f8", ndim=(2, 2)), optional="metrics")
 
 KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
     {
         # actor <-> replay
-        "hello": _kind({**_WHO, "envs": _SMALL, "session": _SESSION}),
+        # `leaves`: what the actor's environment shows and takes, a line each, so that one of another is told where it differs
+        "hello": _kind({**_WHO, "envs": _SMALL, "session": _SESSION}, _optional({"leaves": _TEXT})),
         "welcome": _kind(
             {
                 "service": _NAME,
@@ -235,32 +270,35 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
         ),
         "pulse": _kind({"service": _NAME, "known": _TRUTH}),
         "episodes": _kind(
-            _WHO,
-            _rows(
-                "n",
-                [
-                    ("ret", "f4"),
-                    ("length", "i4"),
-                    ("raw", "i4"),
-                    ("env", "i4"),
-                    ("epsilon", "f4"),
-                    ("cut", "u1"),
-                    ("pv", "i8"),
-                ],
-            ),
+            {**_WHO, "names": _NAMES},
+            {
+                **_rows(
+                    "n",
+                    [
+                        ("ret", "f4"),
+                        ("length", "i4"),
+                        ("raw", "i4"),
+                        ("env", "i4"),
+                        ("epsilon", "f4"),
+                        ("cut", "u1"),
+                        ("pv", "i8"),
+                    ],
+                ),
+                "metrics": replace(_NUMBERS, rows="n"),
+            },
         ),
         "goodbye": _kind(_WHO),
         # `kind` is that of the message refused, where it could be read
         "refused": _kind({"reason": _REASON, "kind": Field(str, max_bytes=64, optional=True)}),
         # actor <-> inference; `group` is a part of the actor's environments, which has one request at a time in flight;
         # `state` is a recurrent network's memory [n, 2, H], H = 0 for a network without
-        "infer": _kind({**_WHO, "group": _SMALL, "req": _COUNT}, {"obs": _OBSERVATIONS, "state": _MEMORY}),
+        "infer": _kind({**_WHO, "group": _SMALL, "req": _COUNT}, {**_OBSERVATIONS, "state": _MEMORY}),
         "inferred": _kind(
             {"group": _SMALL, "req": _COUNT, "pv": _COUNT, "epoch": _NUMBER},
             _optional({"out": _column("f4", ndim=(2, 2), max_bytes=16 * MiB, rows="n"), "state": _MEMORY}),
         ),
         # learner <-> replay
-        "subscribe": _kind({"inc": _NAME, "epoch": replace(_COUNT, optional=True)}),
+        "subscribe": _kind({"inc": _NAME, "epoch": replace(_COUNT, optional=True)}, _optional({"leaves": _TEXT})),
         "subscribed": _kind(
             {
                 "service": _NAME,
@@ -294,12 +332,19 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
                 "seed": _COUNT,
                 "seconds": _REAL,
                 "finished": _TRUTH,
+                "names": _NAMES,
             },
-            {**_rows("n", [("returns", "f4"), ("lengths", "i4")]), "buffer": _BLOB, "manifest": _TEXT},
+            {
+                **_rows("n", [("returns", "f4"), ("lengths", "i4")]),
+                "metrics": _NUMBERS,
+                "buffer": _BLOB,
+                "manifest": _TEXT,
+            },
         ),
         "evaluating": _kind({"version": _COUNT, "games": _COUNT, "episodes": _COUNT, "mean": _REAL, "alone": _TRUTH}),
         "noted": _kind({"version": _COUNT}),
     }
 )
 """Kinds by name. `inc` is the text of a random incarnation id; `shard` is an index; `finished` is false for an
-evaluation that was given up early; `mean` is no number where no game has ended yet."""
+evaluation that was given up early; `mean` is no number where no game has ended yet. `names` and `metrics`: what environments
+report (`named_numbers`)."""

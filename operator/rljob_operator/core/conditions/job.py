@@ -10,7 +10,7 @@ from rljob_operator.core.conditions.update import ConditionUpdate, false, true
 from rljob_operator.core.context import Mode, ReconcileContext, session_end, some
 from rljob_operator.core.member import Member, Role
 from rljob_operator.core.observed import CheckpointState
-from rljob_operator.core.rules import actors, hangs, progress, suspension, waiting
+from rljob_operator.core.rules import actors, hangs, progress, success, suspension, waiting
 
 STARVED_FRACTION = 0.9
 """A learner that makes no update and waits for so much of its time is starved, not stalled."""
@@ -137,6 +137,7 @@ def _lacking(context: ReconcileContext) -> list[str]:
     if context.spec.evaluator.enabled:
         stopped = (m for m in context.of(Role.EVALUATOR) if m.failed or m.waiting)
         found += [f"the evaluator is not ready{about_roles.because(m)}" for m in stopped]
+        found += success.unreported(context.spec.success_policy, context.observed.learner)
     return found
 
 

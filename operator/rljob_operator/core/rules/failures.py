@@ -269,7 +269,8 @@ def backoff_limit(context: ReconcileContext) -> OutcomeMemory | None:
 
 def _counts(context: ReconcileContext, role: Role) -> bool:
     """Whether failures of ``role`` count: those of the core, and of an evaluator that the job's success waits for."""
-    return role in CORE or (role is Role.EVALUATOR and context.spec.success_policy.target_return is not None)
+    success = context.spec.success_policy
+    return role in CORE or (role is Role.EVALUATOR and (success.target_return or success.metric) is not None)
 
 
 def _counting_in_words(context: ReconcileContext) -> str:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rljob.api.conditions import Reason
 from rljob.api.controller_memory import OutcomeMemory, PlateauMemory
+from rljob.api.learner_status import LearnerStatus, Verdict
+from rljob.api.lifecycle import SuccessPolicy, TargetMetric, TargetReturn
 
 from rljob_operator.core.context import ReconcileContext
 from rljob_operator.core.rules.outcomes import complete
@@ -12,26 +16,48 @@ from rljob_operator.core.rules.outcomes import complete
 def target_return(context: ReconcileContext) -> OutcomeMemory | None:
     """The mean of the last ``windowEvaluations`` full evaluations has reached ``targetReturn.value``."""
     target = context.spec.success_policy.target_return
-    if target is None or context.observed.learner is None:
+    window = _window(context.observed.learner, target)
+    if target is None or not window or (mean := sum(e.mean for e in window) / len(window)) < target.value:
         return None
-    full = [e for e in context.observed.learner.evaluations if e.finished]
-    window = full[-target.window_evaluations :]
-    if len(window) < target.window_evaluations:
-        return None
-    mean = sum(e.mean for e in window) / len(window)
-    if mean < target.value:
-        return None
-    last = window[-1]
-    over = f"{last.episodes} games"
-    if len(window) > 1:
-        over += f" in each of {len(window)} evaluations"
-    elif last.seed is not None:
-        over += f" of seed {last.seed}"
     return complete(
         context,
         Reason.TARGET_RETURN_REACHED,
-        f"mean return {mean:.2f} (standard error {last.standard_error or 0.0:.2f}) over {over}; target {target.value:g}",
+        f"mean return {mean:.2f} (standard error {window[-1].standard_error or 0.0:.2f}) over {_games(window)}; target "
+        f"{target.value:g}",
     )
+
+
+def metric(context: ReconcileContext) -> OutcomeMemory | None:
+    """The same of a number that the environment reports, which all of these evaluations have."""
+    target = context.spec.success_policy.metric
+    window = _window(context.observed.learner, target)
+    told = [e.metrics[target.name] for e in window if target is not None and target.name in e.metrics]
+    if target is None or not told or len(told) < len(window) or (mean := sum(told) / len(told)) < target.value:
+        return None
+    return complete(
+        context,
+        Reason.METRIC_REACHED,
+        f"{target.name} {mean:.3g}, as the environment reports it, over {_games(window)}; target {target.value:g}",
+    )
+
+
+def unreported(policy: SuccessPolicy, learner: LearnerStatus | None) -> list[str]:
+    """That the newest full evaluation lacks the metric which the job waits for; empty where it has it, or before there is one."""
+    newest = [e for e in learner.evaluations if e.finished][-1:] if learner is not None else []
+    return [said for e in newest if policy.metric is not None and (said := policy.metric.unreported(e.metrics))]
+
+
+def _window(learner: LearnerStatus | None, target: TargetReturn | TargetMetric | None) -> list[Verdict]:
+    """The newest full evaluations, as many as ``target`` is about; empty where there are fewer."""
+    full = [e for e in learner.evaluations if e.finished] if learner is not None else []
+    return full[-target.window_evaluations :] if target is not None and len(full) >= target.window_evaluations else []
+
+
+def _games(window: Sequence[Verdict]) -> str:
+    """Which games a verdict rests on, in words."""
+    last = window[-1]
+    of_seed = "" if last.seed is None else f" of seed {last.seed}"
+    return f"{last.episodes} games" + (f" in each of {len(window)} evaluations" if len(window) > 1 else of_seed)
 
 
 def raw_frames(context: ReconcileContext) -> OutcomeMemory | None:

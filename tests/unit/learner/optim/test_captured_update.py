@@ -11,15 +11,18 @@ from typing import Any
 
 import pytest
 import torch
+from rljob.algorithms import algorithm
 from rljob.algorithms.batches import LossResult, TransitionBatch
 from rljob.algorithms.compute import Arithmetic
-from rljob.api import ImpalaParameters
+from rljob.api import EnvironmentParameters, ImpalaParameters
 from rljob.checkpoints import store as checkpoint
+from rljob.envs import describe_environment
 from rljob.learner import state
 from rljob.learner.optim.captured_update import Capturer, cuda_graph
 from rljob.learner.optim.cuda_graphs import captured_and_checked
 from rljob.learner.optim.update_trial import tensors_of
-from rljob.learner.optim.updater import AnyUpdater, TransitionUpdater
+from rljob.learner.optim.updater import AnyUpdater, TransitionUpdater, make_updater
+from torch.utils._pytree import tree_map_only
 
 from tests.support.devices import DEVICES, needs_cuda
 from tests.support.replays import ByCalling
@@ -222,3 +225,24 @@ def test_on_a_gpu_a_compiled_update_is_captured_too() -> None:
     learn(compiled, data), learn(plain, data)
     assert compiled.recompiles == 0
     assert_same(plain, compiled, rtol=1e-2, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["ApeXDQN", "IMPALA"])
+def test_observations_of_several_columns_are_replayed_too(kind: str) -> None:
+    env_params = EnvironmentParameters(kwargs={"observation": "nested", "action": "tuple", "masked": True})
+    spec = describe_environment("tests.support.every_space:EverySpace", env_params)
+    method = algorithm(kind)
+    values: dict[str, Any] = {"ApeXDQN": {"batch_size": 8}, "IMPALA": {"batch_size": 4, "unroll_length": 3}}[kind]
+    params = method.parameters.model_validate({"hidden_units": 8, **values})
+
+    def made_anew() -> AnyUpdater:
+        torch.manual_seed(0)
+        return _ready(make_updater(method, params, method.build(spec, params, env_params), CPU))
+
+    batch = method.example(spec, params, CPU)
+    again = tree_map_only(torch.Tensor, torch.clone, batch)
+    again.observation["vector"].mul_(0.5)
+    learner, other = replaying(made_anew(), [batch]), made_anew()
+    learn(learner, [batch, again])
+    learn(other, [batch, again])
+    assert_same(learner, other, **CLOSE)

@@ -29,6 +29,7 @@ from rljob.learner.optim.updater import AnyUpdater, make_updater
 from rljob.learner.saver import Saver
 from rljob.learner.staging import unroll_buffers
 from rljob.learner.unroll_queue import ReadyUnrolls, UnrollQueue, UnrollQueueConfig
+from rljob.observation import frames
 from rljob.weights.exchange import WeightServer
 from rljob.weights.versions import VersionLog
 
@@ -195,7 +196,7 @@ def learner(directory: Path, policy: str, params: ImpalaParameters) -> Iterator[
     name = f"inproc://unroll-learner-{next(_names)}"
     server = WeightServer(f"{name}-weights", f"{name}-notice")
     versions = VersionLog(params.publish_interval)
-    layout = unroll_layout(params.unroll_length, (4,), np.dtype(np.float32), 1)
+    layout = unroll_layout(params.unroll_length, frames((4,), np.float32))
     queue = UnrollQueue(UnrollQueueConfig(f"{name}-ingest", layout, params.batch_size, 8), versions, CPU)
     saver = Saver(directory, keep=3)
     config = LoopConfig(20, params.publish_interval, 60.0, directory, on_non_finite=policy)
@@ -207,7 +208,7 @@ def learner(directory: Path, policy: str, params: ImpalaParameters) -> Iterator[
 
 
 def ready(params: ImpalaParameters, reward: float) -> ReadyUnrolls:
-    layout = unroll_layout(params.unroll_length, (4,), np.dtype(np.float32), 1)
+    layout = unroll_layout(params.unroll_length, frames((4,), np.float32))
     staging = unroll_buffers(layout, params.batch_size, 1, CPU).take()
     assert staging is not None
     (batch,) = unroll_batches(params, 1)

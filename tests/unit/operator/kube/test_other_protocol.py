@@ -21,7 +21,8 @@ from tests.unit.api.bad_manifests import BASE
 from tests.unit.api.written import document
 
 SETTINGS = Settings(image="rl:1")
-SAID = "something before\nrljob: this image is of release 0.2.0 and speaks protocol 2; the job speaks protocol 1"
+OTHER = f"this image is of release 0.2.0 and speaks protocol {OF_MESSAGES + 1}; the job speaks protocol {OF_MESSAGES}"
+SAID = f"something before\nrljob: {OTHER}"
 
 
 def stored(**spec: Any) -> StoredJob:
@@ -46,10 +47,7 @@ def test_the_condition_names_the_image_the_two_protocols_and_what_to_use() -> No
     refusal = another_protocol(job, [ended(job, "actor-0", 1), ended(job)], SETTINGS)
     assert refusal is not None
     assert (refusal.reason, refusal.blocking) == (Reason.IMAGE_SCHEMA_MISMATCH, True)
-    assert refusal.message.startswith(
-        "image rl:1 of learner: this image is of release 0.2.0 and speaks protocol 2; the job speaks protocol 1; "
-        "use an image of release "
-    )
+    assert refusal.message.startswith(f"image rl:1 of learner: {OTHER}; use an image of release ")
 
 
 @pytest.mark.parametrize("code", [0, 1, 78])
@@ -62,7 +60,9 @@ def test_it_is_tried_again_where_something_has_changed() -> None:
     job = stored()
     pods = [ended(job)]
     assert another_protocol(stored(image="rl:2"), pods, SETTINGS) is None
-    assert another_protocol(job, pods, replace(SETTINGS, protocol=2)) is None, "another release of the operator"
+    assert another_protocol(job, pods, replace(SETTINGS, protocol=OF_MESSAGES + 1)) is None, (
+        "another release of the operator"
+    )
     deleted = ended(job)
     deleted["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:02Z"
     assert another_protocol(job, [deleted], SETTINGS) is None

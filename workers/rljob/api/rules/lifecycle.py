@@ -22,7 +22,9 @@ _WHOLE = (
     + "}[self.preset])"
 )
 """CEL: whether all that the preset says counts (`Preset.is_whole_for`)."""
-_NO_END = "required: targetReturn or rawFrames, or else earlyStopping.plateau or activeDeadlineSeconds; {} of {}"
+_NO_END = (
+    "required: targetReturn, metric or rawFrames, or else earlyStopping.plateau or activeDeadlineSeconds; {} of {}"
+)
 _ONE_STORAGE = "allowed: exactly one of persistentVolumeClaim and objectStore"
 _LEARNER_ALWAYS = "allowed: Learner always, Replay optionally; nothing could be resumed without it"
 _ONE_MATCH = "allowed: exactly one of onExitCodes and onPodConditions"
@@ -37,6 +39,17 @@ _ONE_MATCH = "allowed: exactly one of onExitCodes and onPodConditions"
 def target_that_is_seen(spec: RLJobSpec) -> Outcome:
     target = spec.success_policy.target_return
     return None if target is None or spec.evaluator.enabled else Broken(_NO_TARGET, target.value)
+
+
+@rule(
+    RLJobSpec,
+    "successPolicy.metric",
+    cel="!has(self.successPolicy) || !has(self.successPolicy.metric) || self.evaluator.enabled",
+    message=_NO_TARGET,
+)
+def metric_that_is_seen(spec: RLJobSpec) -> Outcome:
+    metric = spec.success_policy.metric
+    return None if metric is None or spec.evaluator.enabled else Broken(_NO_TARGET, metric.value)
 
 
 @rule(
@@ -57,14 +70,15 @@ def a_target_has_a_value(spec: RLJobSpec) -> Outcome:
     RLJobSpec,
     "successPolicy",
     reason="FieldValueRequired",
-    cel=f"{_WHOLE} || has(self.successPolicy) && (has(self.successPolicy.rawFrames) || has(self.successPolicy.targetReturn)) || "
+    cel=f"{_WHOLE} || has(self.successPolicy) && (has(self.successPolicy.rawFrames) || has(self.successPolicy.targetReturn) || "
+    "has(self.successPolicy.metric)) || "
     "has(self.activeDeadlineSeconds) || has(self.earlyStopping) && has(self.earlyStopping.plateau)",
     message=_NO_END.format("those of the preset are", "its own environment"),
 )
 def an_end_where_the_presets_does_not_count(spec: RLJobSpec) -> Outcome:
     preset = None if spec.preset is None else PRESETS[spec.preset]
     policy, deadline = spec.success_policy, spec.active_deadline_seconds
-    ends = (policy.raw_frames, policy.target_return, spec.early_stopping.plateau, deadline)
+    ends = (policy.raw_frames, policy.target_return, policy.metric, spec.early_stopping.plateau, deadline)
     if preset is None or preset.is_whole_for(spec.environment.id) or any(end is not None for end in ends):
         return None
     return Broken(_NO_END.format(f"those of preset {preset.name} are", preset.environment_id), ABSENT)

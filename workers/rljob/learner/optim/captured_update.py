@@ -13,6 +13,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from rljob.algorithms.batches import TransitionBatch, UnrollBatch
 
@@ -64,7 +65,7 @@ class CapturedUpdate(Generic[Batch]):
 
     def __init__(self, compute: Callable[[Batch, Tensor, Tensor], Learned], like: Batch, capture: Capturer) -> None:
         self._forms = _forms(like)
-        self.inputs: Batch = type(like)(*(None if tensor is None else tensor.clone() for tensor in like))  # type: ignore[arg-type]
+        self.inputs: Batch = tree_map_only(Tensor, torch.clone, like)
         self.rate = torch.zeros((), device=like.action.device)
         self.steps = torch.zeros((), device=like.action.device)
         self._learned, self._replay = capture(lambda: compute(self.inputs, self.rate, self.steps))
@@ -75,8 +76,8 @@ class CapturedUpdate(Generic[Batch]):
 
     def __call__(self, minibatch: Batch, rate: float, steps: int) -> Learned:
         """One update; the host does not wait for it."""
-        for own, given in zip(self.inputs, minibatch, strict=True):
-            if own is not None and given is not None:
+        for own, given in zip(tree_leaves(self.inputs), tree_leaves(minibatch), strict=True):
+            if own is not None:
                 own.copy_(given, non_blocking=True)
         self.rate.fill_(rate)
         self.steps.fill_(steps)
@@ -85,4 +86,4 @@ class CapturedUpdate(Generic[Batch]):
 
 
 def _forms(minibatch: TransitionBatch | UnrollBatch) -> list[Any]:
-    return [None if tensor is None else (tensor.shape, tensor.dtype) for tensor in minibatch]
+    return [None if tensor is None else (tensor.shape, tensor.dtype) for tensor in tree_leaves(minibatch)]

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_map, tree_map_only
 
 from rljob.learner.optim.updater import AnyUpdater
 
@@ -83,7 +84,7 @@ def unlike(minibatch: Any) -> Any:
             return tensor
         return tensor.bitwise_not() if tensor.dtype == torch.uint8 else tensor - 0.1
 
-    return type(minibatch)(*map(changed, minibatch))
+    return tree_map(changed, minibatch)
 
 
 def first_minibatch(updater: AnyUpdater, batch: Sequence[Any]) -> Any:
@@ -91,7 +92,7 @@ def first_minibatch(updater: AnyUpdater, batch: Sequence[Any]) -> Any:
     state = torch.get_rng_state()
     minibatch: Any = next(updater.minibatches(batch))  # type: ignore[arg-type]
     torch.set_rng_state(state)
-    return type(minibatch)(*(None if tensor is None else tensor.clone() for tensor in minibatch))
+    return tree_map_only(Tensor, torch.clone, minibatch)
 
 
 def tensors_of(updater: AnyUpdater) -> dict[str, Tensor]:

@@ -16,6 +16,7 @@ from rljob.algorithms.trunk import FrameNetwork
 from rljob.learner.optim.base_updater import Updater
 from rljob.learner.optim.data_parallel_threads import DataParallelThreads
 from rljob.learner.optim.half_weights_copy import HalfWeightsCopy
+from rljob.observation import arrays_of, each
 
 
 class TransitionUpdater(Updater[TransitionBatch]):
@@ -91,8 +92,9 @@ class UnrollUpdater(Updater[UnrollBatch]):
 
     def minibatches(self, batch: UnrollBatch) -> Iterator[UnrollBatch]:
         if self._several_passes:  # so that not every pass lays them out anew
-            frames = self.online.laid_out(batch.observation.flatten(0, 1))
-            batch = batch._replace(observation=frames.view(*batch.observation.shape[:2], *frames.shape[1:]))
+            rows = arrays_of(batch.observation)[0].shape[:2]
+            laid_out = self.online.laid_out(each(lambda of: of.flatten(0, 1), batch.observation))
+            batch = batch._replace(observation=each(lambda of: of.view(*rows, *of.shape[1:]), laid_out))
         yield from self._minibatches(self.params, batch)
 
     def _loss_of(self, network: FrameNetwork, batch: UnrollBatch) -> LossResult:

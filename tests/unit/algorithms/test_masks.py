@@ -1,0 +1,130 @@
+"""What a mask forbids is never taken, bootstrapped from or learned, however much the network prefers it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from rljob.actor.policy import Policy
+from rljob.algorithms import algorithm
+from rljob.algorithms.apex_dqn import targets
+from rljob.algorithms.batches import TransitionBatch
+from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters
+from rljob.choices import FORBIDDEN, Choices
+from rljob.envs import describe_environment, make_vector_environment
+from rljob.evaluation.player import judged_policy
+from rljob.evaluation.score import Sitting
+from rljob.observation import each, zeros
+from rljob.policy.export import Acting
+from rljob.weights.flat import snapshot
+from torch import Tensor, nn
+
+from tests.support.every_space import ACTIONS, LENGTH
+
+ID = "tests.support.every_space:EverySpace"
+APEX = ApeXDQNParameters(hidden_units=8, evaluation_epsilon=0.5, epsilon_base=0.9, epsilon_exponent=0.0)
+PARAMETERS = {"ApeXDQN": APEX, "IMPALA": ImpalaParameters(hidden_units=8, evaluation_temperature=1.0)}
+
+
+def preferring_the_first(kind: str, action: str) -> tuple[Any, Any, EnvironmentParameters, nn.Module]:
+    """An algorithm, and a network that gives the first value of each choice, which the mask forbids, the largest number."""
+    env_params = EnvironmentParameters(kwargs={"action": action, "masked": True})
+    spec = describe_environment(ID, env_params)
+    method = algorithm(kind)
+    net = method.build(spec, PARAMETERS[kind], env_params)
+    head = net.advantage if kind == "ApeXDQN" else net.policy
+    begin = 0
+    with torch.no_grad():
+        for size in spec.action_sizes:
+            head.bias[begin] += 1e6
+            begin += size
+    return method, spec, env_params, net
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+@pytest.mark.parametrize("kind", PARAMETERS)
+def test_no_actor_takes_it(kind: str, action: str) -> None:
+    method, spec, env_params, net = preferring_the_first(kind, action)
+    policy = Policy(method, spec, PARAMETERS[kind], env_params, 4, np.random.default_rng(0))
+    policy.take_slot(0, 1)
+    env = make_vector_environment(ID, env_params, 4, 1)
+    seen = env.reset()
+    for step in range(60):  # the environment asserts it
+        if step == 20:
+            policy.load(snapshot(net, 1, 1, {}))
+        decision = policy.act(seen)
+        assert np.isfinite(decision.taken).all() or step < 20
+        seen = env.step(decision.action).observation
+    env.close()
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+@pytest.mark.parametrize("kind", PARAMETERS)
+def test_no_scorer_and_no_exported_policy_takes_it(kind: str, action: str) -> None:
+    method, spec, env_params, net = preferring_the_first(kind, action)
+    from rljob.envs import make_single_environment
+
+    envs = [make_single_environment(ID, env_params, for_scoring=True) for _ in range(2)]
+    sitting = Sitting(judged_policy(method, net, PARAMETERS[kind]), envs, epsilon=0.5, spec=spec)
+    sitting.deal(0)
+    sitting.deal(1)
+    for _ in range(LENGTH):
+        sitting.step()
+    acting = Acting(method, net, 0).eval()  # type: ignore[arg-type]
+    seen, _ = envs[0].reset(seed=3)
+    inputs = tuple(torch.from_numpy(array[None]) for array in seen.values())
+    traced = torch.jit.trace(acting, inputs, check_trace=False)  # type: ignore[no-untyped-call]
+    envs[0].step(traced(*inputs)[0].numpy()[0])
+    for env in envs:
+        env.close()
+
+
+def test_no_bootstrap_is_taken_from_it_and_no_gradient_goes_there() -> None:
+    method, spec, _, net = preferring_the_first("ApeXDQN", "discrete")
+    seen = each(torch.from_numpy, zeros(spec.columns, 2))
+    seen["octets"][..., spec.mask.span] = torch.tensor([0, 1, 1], dtype=torch.uint8)
+    one: Tensor = torch.ones(2)
+    batch = TransitionBatch(seen, seen, torch.tensor([1, 2]), 0 * one, one, one)
+    for double in (True, False):
+        assert (targets(net, net, batch, double=double).abs() < 1e6).all()
+    result = method.loss(APEX, net, net, batch)
+    result.value.backward()
+    assert torch.isfinite(result.value)
+    assert net.advantage.bias.grad is not None
+    assert torch.isfinite(net.advantage.bias.grad).all()
+
+
+def test_the_policy_gradient_leaves_it_alone() -> None:
+    method, spec, _, net = preferring_the_first("IMPALA", "discrete")
+    params = PARAMETERS["IMPALA"]
+    batch = method.example(spec, params, torch.device("cpu"))
+    batch.observation["octets"][..., spec.mask.span] = torch.tensor([0, 1, 1], dtype=torch.uint8)
+    batch = batch._replace(action=torch.ones_like(batch.action), log_prob=torch.full_like(batch.log_prob, -np.log(2)))
+    result = method.loss(params, net, batch)
+    result.value.backward()
+    assert torch.isfinite(result.value)
+    assert result.metrics["entropy"] <= np.log(2) + 1e-6
+    assert net.policy.bias.grad[0] == 0.0
+    assert net.policy.bias.grad[1:].abs().sum() > 0.0
+
+
+def test_every_allowed_action_is_drawn_as_often_as_any_other() -> None:
+    allowed = np.tile(np.array([False, True, True, False, True, True, False]), (30_000, 1))
+    choices = Choices((4, 3), allowed)
+    drawn = choices.uniform(30_000, np.random.default_rng(0))
+    for choice, values in ((0, [1, 2]), (1, [0, 1])):
+        counts = np.bincount(drawn[:, choice], minlength=4)
+        assert counts[values].sum() == 30_000
+        assert abs(counts[values[0]] - 15_000) < 5 * np.sqrt(30_000 / 4)
+    assert choices.log_uniform(1)[0] == pytest.approx(-np.log(4))
+
+
+def test_what_is_forbidden_has_no_chance() -> None:
+    choices = Choices((3,), np.array([[False, True, True]]))
+    logits = np.array([[FORBIDDEN, 1.0, 1.0]], np.float32)
+    log_policy = choices.log_policy(logits)
+    assert log_policy[0, 1:] == pytest.approx(np.log(0.5))
+    samples = choices.sample(np.repeat(log_policy, 10_000, 0), np.random.default_rng(0).random((10_000, 3)))
+    assert set(samples.tolist()) == {1, 2}

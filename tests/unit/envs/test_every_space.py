@@ -1,0 +1,182 @@
+"""Every space: what an environment shows is what a learner's batch holds, and what a policy chooses is what it gets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from rljob.actor.policy import Policy
+from rljob.algorithms import algorithm
+from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters
+from rljob.envs import EnvironmentProblem, describe_environment, make_vector_environment, try_environment
+from rljob.experience import Decision, make_builder
+from rljob.experience.ring import SegmentRing
+from rljob.ingest.table import read_segment
+from rljob.learner.optim.updater import make_updater
+from rljob.learner.staging import transition_buffers, unroll_buffers
+from rljob.observation import by_column, each
+from rljob.weights.flat import snapshot
+from rljob.wire import decode_header, encode
+
+from tests.support.every_space import ACTIONS, OBSERVATIONS
+
+ID = "tests.support.every_space:EverySpace"
+CPU = torch.device("cpu")
+APEX = ApeXDQNParameters(batch_size=8, n_step=2, chunk_length=5, hidden_units=8)
+IMPALA = ImpalaParameters(batch_size=4, unroll_length=6, hidden_units=8)
+OTHERWISE: dict[str, dict[str, Any]] = {
+    "LSTM": {"recurrent": "LSTM", "lstm_units": 4},
+    "Surrogate": {"loss": "ClippedSurrogate", "epochs": 2, "minibatches": 2},
+}
+PAIRS = [
+    *((name, "discrete") for name in OBSERVATIONS),
+    *(("vector", name) for name in ACTIONS),
+    ("nested", "tuple"),
+    ("nested", "dict"),
+]
+
+
+def parameters(observation: str, action: str, *, masked: bool = False, **more: Any) -> EnvironmentParameters:
+    kwargs = {"observation": observation, "action": action, "masked": masked}
+    if observation == "nested":
+        more = {"leaves": {"hidden": "critic"}, **more}
+    return EnvironmentParameters(kwargs=kwargs, frame_stack=2, **more)
+
+
+@pytest.mark.parametrize("backend", ["Sync", "Async"])
+@pytest.mark.parametrize(("observation", "action"), PAIRS)
+def test_a_batch_holds_what_the_environment_showed(observation: str, action: str, backend: str) -> None:
+    env_params = parameters(observation, action, backend=backend)
+    try_environment(ID, env_params)
+    spec = describe_environment(ID, env_params)
+    for method, params in ((algorithm("ApeXDQN"), APEX), (algorithm("IMPALA"), IMPALA)):
+        layout = method.layout(spec, params)
+        builder = make_builder(layout, 2, 0.9, False, "a", "i", 1)
+        env = make_vector_environment(ID, env_params, 2, 1)
+        generator = np.random.default_rng(0)
+        seen, segments = [env.reset()], []
+        builder.begin(seen[0])
+        nothing = np.zeros(2, np.float32)
+        for _ in range(30):
+            chosen = spec.choices(seen[-1]).uniform(2, generator)
+            result = env.step(chosen)
+            segments += builder.record(Decision(chosen, nothing, nothing, 1), result, nothing)
+            seen.append(result.observation)
+        env.close()
+        segments = [
+            read_segment(decode_header(encode(s.to_message(), compress=layout.compressed_columns)), layout)
+            for s in segments
+        ]
+        assert len(segments) > 4
+        shown = {_bytes(each(lambda of, row=row: of[row], step), spec) for step in seen for row in range(2)}
+        if layout.exact:
+            buffer = unroll_buffers(layout, 4, 1, CPU)
+            staging = buffer.take()
+            staging.fill(segments[:4])
+            rows = each(lambda of: of.flatten(0, 1), buffer.upload(staging)[0].observation)
+        else:
+            ring = SegmentRing(layout, 8)
+            for slot, segment in enumerate(segments[:8]):
+                ring.insert(slot, 1, segment)
+            ids = [slot * layout.length + step for slot, s in enumerate(segments[:8]) for step in range(s.steps)]
+            buffer = transition_buffers(layout, len(ids), 1, CPU)
+            staging = buffer.take()
+            staging.fill(slice(0, len(ids)), np.array(ids), ring)
+            rows = buffer.upload(staging)[0].observation
+        found = each(lambda of: of.numpy(), rows)
+        count = len(next(iter(by_column(spec.columns, found).values())))
+        for row in range(count):
+            assert _bytes(each(lambda of, row=row: of[row], found), spec) in shown
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("kind", ["ApeXDQN", "IMPALA", "Surrogate", "LSTM"])
+@pytest.mark.parametrize(("observation", "action"), PAIRS)
+def test_an_algorithm_acts_and_learns(observation: str, action: str, kind: str, masked: bool) -> None:
+    env_params = parameters(observation, action, masked=masked)
+    spec = describe_environment(ID, env_params)
+    assert (spec.mask is not None) == masked
+    if kind == "ApeXDQN":
+        if observation == "nested":
+            env_params = env_params.model_copy(update={"leaves": {}})
+            spec = describe_environment(ID, env_params)
+        params: Any = APEX
+    else:
+        params = IMPALA.model_copy(update=OTHERWISE.get(kind, {}))
+    method = algorithm("ApeXDQN" if kind == "ApeXDQN" else "IMPALA")
+    torch.manual_seed(0)
+    updater = make_updater(method, params, method.build(spec, params, env_params), CPU)
+    policy = Policy(method, spec, params, env_params, 3, np.random.default_rng(0))
+    env = make_vector_environment(ID, env_params, 3, 1)
+    observation_now = env.reset()
+    for step in range(24):  # the environment asserts what it is given
+        if step == 8:
+            policy.load(snapshot(updater.online, 1, 1, {}))
+        result = env.step(policy.act(observation_now).action)
+        observation_now = result.observation
+    env.close()
+    batch = method.example(spec, params, CPU) if kind == "ApeXDQN" else method.example_batch(spec, params, CPU)
+    for _, figures in updater.updates_from(batch, 1):
+        assert torch.isfinite(figures).all()
+
+
+@pytest.mark.parametrize(
+    ("space", "why"),
+    [
+        (spaces.Text(5), "is a Text"),
+        (spaces.Sequence(spaces.Discrete(2)), "is a Sequence"),
+        (spaces.Graph(spaces.Discrete(2), None), "is a Graph"),
+        (spaces.OneOf((spaces.Discrete(2), spaces.Discrete(3))), "is a OneOf"),
+        (spaces.Box(0, 1, (3, 0)), "is empty"),
+        (spaces.Discrete(100_000), "too many to be one-hot"),
+    ],
+)
+def test_an_observation_that_is_not_taken_is_named(space: spaces.Space[Any], why: str, monkeypatch: Any) -> None:
+    monkeypatch.setitem(OBSERVATIONS, "bad", spaces.Dict({"good": spaces.Discrete(2), "bad": space}))
+    with pytest.raises(EnvironmentProblem, match=f"observation leaf 'bad' .*{why}"):
+        describe_environment(ID, parameters("bad", "discrete"))
+
+
+@pytest.mark.parametrize(
+    ("space", "why"),
+    [
+        (spaces.Box(0, 5, (2,), np.int64), "a Box of int64; whole numbers to choose from are a MultiDiscrete"),
+        (spaces.Text(3), "is a Text"),
+        (spaces.Discrete(100_000), "too many for a network's outputs"),
+    ],
+)
+def test_an_action_that_is_not_taken_is_named(space: spaces.Space[Any], why: str, monkeypatch: Any) -> None:
+    monkeypatch.setitem(ACTIONS, "bad", spaces.Tuple((spaces.Discrete(2), space)))
+    with pytest.raises(EnvironmentProblem, match=f"action leaf '1' .*{why}"):
+        describe_environment(ID, parameters("vector", "bad"))
+
+
+def _bytes(observation: Any, spec: Any) -> bytes:
+    return b"".join(np.ascontiguousarray(array).tobytes() for array in by_column(spec.columns, observation).values())
+
+
+def test_a_mask_that_allows_nothing_allows_all_and_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.support.every_space._mask", lambda space, first_allowed: np.zeros(3, np.int8))
+    monkeypatch.setattr("tests.support.every_space.forbidden_nowhere", lambda action, space: True)
+    env_params = parameters("vector", "discrete", masked=True, backend="Sync")
+    env = make_vector_environment(ID, env_params, 1, 1)
+    assert env.spec.choices(env.reset()).allowed.all()
+    episodes = [episode for _ in range(10) for episode in env.step(np.zeros(1, np.int64)).episodes]
+    env.close()
+    assert [episode.metrics for episode in episodes] == [{"empty_action_masks": 8.0}]
+
+
+def test_a_leaf_that_is_ignored_goes_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    space = spaces.Dict({"mission": spaces.Text(5), "view": spaces.Box(0, 1, (2,), np.float32)})
+    monkeypatch.setitem(OBSERVATIONS, "told", space)
+    env_params = parameters("told", "discrete", backend="Sync", leaves={"mission": "ignored"})
+    try_environment(ID, env_params)
+    env = make_vector_environment(ID, env_params, 2, 1)
+    assert env.spec.lines[0] == "observation view: vector float32 [2]"
+    assert env.reset().shape == (2, 1, 2)
+    env.close()
+    with pytest.raises(EnvironmentProblem, match="ignores all that it shows"):
+        describe_environment(ID, parameters("vector", "discrete", leaves={"observation": "ignored"}))

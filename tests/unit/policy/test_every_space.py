@@ -1,0 +1,148 @@
+"""Every space behind training: scored, played with, exported, seen by a network of one's own, and rewarded by a critic."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import rljob
+import torch
+from rljob.algorithms import algorithm
+from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters
+from rljob.api.networks import NetworkProblem
+from rljob.checkpoints import store as checkpoint
+from rljob.checkpoints.policy import PolicyIdentity
+from rljob.envs import describe_environment
+from rljob.evaluation.player import judged_policy
+from rljob.evaluation.score import Sitting
+from rljob.observation import each, rows_of
+from rljob.policy.export import export
+from rljob.policy.trained import Policy
+from torch import Tensor, nn
+
+from tests.support.every_space import LENGTH
+
+ID = "tests.support.every_space:EverySpace"
+PAIRS = [
+    ("picture", "discrete"),
+    ("discrete", "from_one"),
+    ("vector", "several"),
+    ("nested", "dict"),
+    ("tuple", "bits"),
+]
+KINDS: dict[str, tuple[str, Any]] = {
+    "ApeXDQN": ("ApeXDQN", ApeXDQNParameters(hidden_units=8, evaluation_epsilon=0.3)),
+    "IMPALA": ("IMPALA", ImpalaParameters(hidden_units=8)),
+    "LSTM": ("IMPALA", ImpalaParameters(hidden_units=8, recurrent="LSTM", lstm_units=4)),
+}
+
+
+def trained(folder: Path, observation: str, action: str, kind: str, **more: Any) -> Policy:
+    """A policy that has learned nothing, whose environment allows only some actions and asserts that it is given no others."""
+    name, params = KINDS[kind]
+    params = params.model_copy(update=more)
+    kwargs = {"observation": observation, "action": action, "masked": True}
+    env_params = EnvironmentParameters(kwargs=kwargs, frame_stack=2)
+    spec = describe_environment(ID, env_params)
+    torch.manual_seed(3)
+    network = algorithm(name).build(spec, params, env_params)
+    tensors = {f"online.{key}": tensor for key, tensor in network.state_dict().items()}
+    document = PolicyIdentity(name, spec, params, env_params).document()
+    checkpoint.write(folder / "checkpoints", checkpoint.checkpoint_name(1, 100), tensors, document)
+    return rljob.load_policy(folder)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("observation", "action"), PAIRS)
+def test_it_is_scored_with_random_moves_too(observation: str, action: str, kind: str, tmp_path: Path) -> None:
+    policy = trained(tmp_path, observation, action, kind)
+    stored = policy.stored
+    judged = judged_policy(algorithm(policy.algorithm), stored.module, stored.params)
+    envs = [policy.environment() for _ in range(2)]
+    sitting = Sitting(judged, envs, epsilon=0.5, spec=stored.spec)
+    sitting.deal(0)
+    sitting.deal(1)
+    ended = [game for _ in range(LENGTH) for game in sitting.step()]
+    assert [game.length for game in ended] == [LENGTH, LENGTH]
+    for env in envs:
+        env.close()
+
+
+@pytest.mark.parametrize("deterministic", [True, False])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("observation", "action"), PAIRS)
+def test_it_is_played_with(observation: str, action: str, kind: str, deterministic: bool, tmp_path: Path) -> None:
+    policy = trained(tmp_path, observation, action, kind)
+    env = policy.environment()
+    memory = policy.new_memory(1) if policy.memory_units else None
+    seen, _ = env.reset(seed=1)
+    for _ in range(LENGTH):
+        chosen = policy.act(each(lambda of: of[None], seen), deterministic, memory=memory)
+        seen, *_ = env.step(chosen[0])
+    env.close()
+
+
+@pytest.mark.parametrize("form", ["torchscript", "safetensors"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("observation", "action"), PAIRS)
+def test_it_is_exported(observation: str, action: str, kind: str, form: str, tmp_path: Path) -> None:
+    written = export(trained(tmp_path / "run", observation, action, kind), form, tmp_path / "out")
+    assert written.origin == ID
+    assert written.difference < 1e-4
+
+
+class OwnLayers(nn.Module):
+    """Sees each leaf by its path."""
+
+    def __init__(self, inputs: dict[str, tuple[int, ...]]) -> None:
+        super().__init__()
+        assert inputs["cameras.0"] == (6, 16, 16)
+        assert inputs["body.mode"] == (3,)
+        assert "info.action_mask" not in inputs
+        self.joints = nn.Linear(inputs["body.joints"][0], 5)
+        self.camera = nn.Conv2d(6, 2, 16)
+
+    def forward(self, seen: dict[str, Tensor]) -> Tensor:
+        return torch.cat([self.joints(seen["body.joints"]), self.camera(seen["cameras.0"]).flatten(1)], dim=1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_network_of_ones_own_sees_the_leaves_by_name(kind: str, tmp_path: Path) -> None:
+    policy = trained(tmp_path, "nested", "tuple", kind, network=f"{__name__}:OwnLayers")
+    assert type(policy.stored.module.convolutions[0]).__name__ == "OwnLayers"
+    env = policy.environment()
+    seen, _ = env.reset(seed=1)
+    memory = policy.new_memory(1) if policy.memory_units else None
+    assert policy.act(each(lambda of: of[None], seen), memory=memory).shape == (1, 3)
+    env.close()
+
+
+def test_a_critic_leaf_moves_values_and_no_action() -> None:
+    env_params = EnvironmentParameters(kwargs={"observation": "nested"}, leaves={"hidden": "critic"})
+    spec = describe_environment(ID, env_params)
+    params = ImpalaParameters(hidden_units=8)
+    net = algorithm("IMPALA").build(spec, params, env_params)
+    generator = np.random.default_rng(0)
+    seen = {column.name: torch.from_numpy(column.drawn(generator, 4)) for column in spec.columns}
+    leaf = next(leaf for leaf in spec.observation if leaf.role == "critic")
+    other = {name: array.clone() for name, array in seen.items()}
+    other[leaf.column][..., leaf.span] += 1.0
+    first, second = net(seen), net(other)
+    assert torch.equal(first.logits, second.logits)
+    assert not torch.equal(first.value, second.value)
+    assert rows_of(seen) == 4
+    problem = spec.untaken("ApeXDQN", algorithm("ApeXDQN").takes)
+    assert problem is not None
+    assert "hidden" in problem
+
+
+def test_what_an_algorithm_does_not_take_is_refused_in_a_sentence() -> None:
+    env_params = EnvironmentParameters(kwargs={"masked": True})
+    spec = describe_environment(ID, env_params)
+    problem = spec.untaken("Own", frozenset())
+    assert problem == "Own does not know masks, but info.action_mask has one (actionMasks: Ignored does without)"
+    several = describe_environment(ID, EnvironmentParameters(kwargs={"action": "several"}))
+    assert several.untaken("Own", frozenset()) == "Own takes one Discrete action, but there are 2 choices"
+    assert issubclass(NetworkProblem, ValueError)

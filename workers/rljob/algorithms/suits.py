@@ -1,0 +1,24 @@
+"""Whether an algorithm can be trained in an environment, and has a network for it. Of those of this package it needs no torch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rljob.algorithms.registry import algorithm
+from rljob.api.networks import TAKES, NetworkProblem, resolved_networks
+from rljob.loading import short
+
+if TYPE_CHECKING:
+    from rljob.api import RLJob
+    from rljob.envs.spec import EnvironmentSpec
+
+
+def check_suits(job: RLJob, spec: EnvironmentSpec) -> None:
+    """Raise NetworkProblem, in a sentence, where it can't, and PluginProblem where the user's own can't be loaded."""
+    chosen, centred = job.spec.algorithm, job.spec.environment.centre_input
+    own = chosen.type == "Custom"
+    takes = algorithm(chosen.name).takes if own else TAKES[chosen.type]
+    if (problem := spec.untaken(short(chosen.name), takes, centred=centred)) is not None:
+        raise NetworkProblem(f"environment {short(spec.id)!r}: {problem}")
+    if not own:
+        resolved_networks(chosen.type, chosen.parameters.network, spec.seen_shapes)

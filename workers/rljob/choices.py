@@ -1,0 +1,102 @@
+"""What can be chosen, and how, for N environments at once, in numpy: the best, a sample, or anything that is allowed.
+
+An action is one choice, int64 [N], or several that are made independently, int64 [N, choices]. A network has a number for each
+value of each choice, float32 [N, K], the first choice's first; those of values that are not allowed are ``FORBIDDEN`` already,
+since the network sees the mask. The same for learners, in torch, is ``rljob.algorithms.choices``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+FORBIDDEN: Final = float(np.finfo(np.float32).min)
+"""A network's number for what is not allowed. Finite, so that no product of it with 0 is NaN."""
+
+
+class RandomNumbers(Protocol):
+    """What acting may draw from: these calls of ``numpy.random.Generator``, of which environments in groups have shares."""
+
+    def random(self, size: int | tuple[int, ...], /) -> NDArray[np.float64]:
+        """Uniform in [0, 1); the first extent of ``size`` is the number of environments."""
+        ...
+
+    def integers(self, low: int, high: int, size: int | tuple[int, ...], /) -> NDArray[np.int64]:
+        """Uniform from ``low`` to ``high - 1``."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Choices:
+    """``sizes``: how many values each choice has. ``allowed`` bool [N, K], at least one of each choice; None: all are."""
+
+    sizes: tuple[int, ...]
+    allowed: NDArray[np.bool_] | None = None
+
+    def best(self, values: Array) -> NDArray[np.int64]:
+        """The value of each choice with the largest number."""
+        return _action([part.argmax(axis=1) for part in self._parts(values)])
+
+    def uniform(self, count: int, generator: RandomNumbers) -> NDArray[np.int64]:
+        """Anything that is allowed, each with the same chance, for ``count`` environments."""
+        if len(self.sizes) == 1 and self.allowed is None:
+            drawn: NDArray[np.int64] = generator.integers(0, self.sizes[0], count)
+            return drawn
+        draws = generator.random((count, len(self.sizes)))
+        if self.allowed is None:
+            action: NDArray[np.int64] = (draws * np.array(self.sizes)).astype(np.int64)
+            return action
+        parts = self._parts(self.allowed)
+        nth = [(draws[:, i] * part.sum(axis=1)).astype(np.int64) for i, part in enumerate(parts)]
+        # The first value up to which more than n are allowed.
+        return _action([(part.cumsum(axis=1) > n[:, None]).argmax(axis=1) for part, n in zip(parts, nth, strict=True)])
+
+    def sample(self, log_policy: Array, uniform: NDArray[np.float64]) -> NDArray[np.int64]:
+        """By the Gumbel-max trick: the largest of log-probabilities [N, K] with Gumbel noise is a sample of each choice."""
+        noise = -np.log(-np.log(np.maximum(uniform, np.finfo(np.float64).tiny)))
+        return self.best(log_policy + noise)
+
+    def log_policy(self, logits: Array) -> NDArray[np.float64]:
+        """Log-probabilities [N, K] within each choice."""
+        return np.concatenate([_log_softmax(part) for part in self._parts(logits)], axis=1)
+
+    def taken(self, values: Array, action: NDArray[np.int64]) -> Array:
+        """The numbers [N, choices] of what an action chose."""
+        if len(self.sizes) == 1:
+            return values[np.arange(len(values)), action][:, None]
+        return np.take_along_axis(values, action + self._starts(), axis=1)
+
+    def largest(self, values: Array) -> Array:
+        """The largest number [N, choices] of each choice."""
+        return np.stack([part.max(axis=1) for part in self._parts(values)], axis=1)
+
+    def log_uniform(self, count: int) -> NDArray[np.float32]:
+        """The log-probability [N] of what ``uniform`` gives."""
+        if self.allowed is None:
+            return np.full(count, -np.log(self.sizes).sum(), np.float32)
+        found: NDArray[np.float32] = -sum(np.log(part.sum(axis=1)) for part in self._parts(self.allowed))
+        return found.astype(np.float32)
+
+    def _parts(self, values: Array) -> list[Array]:
+        if len(self.sizes) == 1:
+            return [values]
+        return np.split(values, np.cumsum(self.sizes)[:-1], axis=1)
+
+    def _starts(self) -> Array:
+        return np.concatenate([[0], np.cumsum(self.sizes)[:-1]]).astype(np.int64)
+
+
+def _action(chosen: list[Array]) -> NDArray[np.int64]:
+    action: NDArray[np.int64] = chosen[0] if len(chosen) == 1 else np.stack(chosen, axis=1)
+    return action
+
+
+def _log_softmax(logits: Array) -> NDArray[np.float64]:
+    shifted = logits.astype(np.float64) - logits.max(axis=1, keepdims=True)
+    log_policy: NDArray[np.float64] = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+    return log_policy

@@ -1,0 +1,217 @@
+"""Between what an environment takes and gives, in its own spaces, and what is recorded and learned from: both edges, once."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from rljob.envs.spaces import MASK
+from rljob.envs.spec import ActionLeaf, EnvironmentSpec, Keys, Leaf
+from rljob.loading import short, shown
+from rljob.observation import each, of_columns
+
+log = logging.getLogger(__name__)
+
+Array = NDArray[Any]
+
+
+class Encoding:
+    """Of one environment of ``spec``. ``subset``: which of its own actions ours are, empty for all of one Discrete or choice.
+
+    An observation is a copy, for authors write into one buffer; it has no stack yet.
+    """
+
+    def __init__(self, spec: EnvironmentSpec, subset: Sequence[int] = ()) -> None:
+        self._spec, self._columns = spec, spec.columns
+        self._subset = np.asarray(subset, np.int64) if subset else None
+        self._observation = [(leaf, np.asarray(leaf.sizes), np.asarray(leaf.start)) for leaf in spec.observation]
+        (first, *more), (column, *_) = spec.observation, self._columns
+        # Most environments give one array, which needs no rows to be put together.
+        self._alone = (first, column) if not more and not first.keys and not first.sizes else None
+        self.empty_masks = 0
+        """Masks since it was set to 0 that allowed nothing of a choice."""
+        self._warned = False
+
+    @property
+    def observation_space(self) -> gymnasium.Space[Any]:
+        """A space of what ``observation`` gives, without any meaning but shapes and types."""
+        boxes = [_box(column.shape, column.dtype) for column in self._columns]
+        found = of_columns(self._columns, boxes)
+        return spaces.Dict(found) if isinstance(found, dict) else found
+
+    @property
+    def action_space(self) -> gymnasium.Space[Any]:
+        """The space of what ``action`` takes."""
+        sizes, controls = self._spec.action_sizes, self._spec.controls
+        choices = spaces.Discrete(sizes[0]) if len(sizes) == 1 else spaces.MultiDiscrete(list(sizes)) if sizes else None
+        if not controls:
+            assert choices is not None
+            return choices
+        low, high = (np.concatenate([getattr(leaf, side) for leaf in self._spec.action]) for side in ("low", "high"))
+        box = spaces.Box(low.astype(np.float32), high.astype(np.float32))
+        return box if choices is None else spaces.Dict({"choices": choices, "controls": box})
+
+    # ---------------------------------------------------------------------------------------------------------- observed
+
+    def observation(self, given: Any, info: Any) -> Any:
+        """What an environment gave, as one array or a dict of columns; ``info`` is read for a mask.
+
+        Raises ValueError, which names the leaf, what was expected and what came.
+        """
+        if self._alone is not None:
+            leaf, column = self._alone
+            return np.array(_checked(given, leaf), column.dtype).reshape(column.shape)
+        arrays = {column.name: np.zeros(column.shape, column.dtype) for column in self._columns}
+        for leaf, sizes, start in self._observation:
+            if leaf.role == "mask":
+                arrays[leaf.column][leaf.span] = self._mask(leaf, given, info)
+                continue
+            value = _checked(_at(given, leaf), leaf)
+            if leaf.role == "image":
+                arrays[leaf.column][...] = value
+                continue
+            row = value.ravel()
+            if leaf.sizes:
+                row = row - start
+                if (row < 0).any() or (row >= sizes).any():
+                    raise ValueError(f"expected {leaf.path} within its space ({leaf}), got {shown(given)}")
+            arrays[leaf.column][leaf.span] = row
+        return of_columns(self._columns, list(arrays.values()))
+
+    def _mask(self, leaf: Leaf, given: Any, info: Any) -> Array:
+        """Which actions are allowed, bool; all where none is, and where an info says nothing."""
+        if leaf.keys[:1] == ("info",) and self._spec.masked_by_info:
+            given = info.get(MASK) if isinstance(info, Mapping) else None
+            if given is None:
+                return np.ones(leaf.size, np.bool_)
+        else:
+            given = _at(given, leaf)
+        mask = _flat(given) != 0
+        if self._subset is not None and len(mask) > self._subset.max():
+            mask = mask[self._subset]
+        if mask.shape != (leaf.size,):
+            raise ValueError(f"expected {leaf.path} of {leaf.size} actions, got {shown(given)}")
+        begin = 0
+        for size in self._spec.action_sizes:
+            if not mask[begin : begin + size].any():
+                if not self._warned:
+                    self._warned = True
+                    log.warning(
+                        "environment %r: its mask allows no action; all are allowed then, and such masks are counted",
+                        short(self._spec.id),
+                    )
+                self.empty_masks += 1
+                mask[begin : begin + size] = True
+            begin += size
+        return np.asarray(mask)
+
+    # ------------------------------------------------------------------------------------------------------------- taken
+
+    def action(self, taken: Any) -> Any:
+        """What the environment takes for ``taken``, an element of ``action_space``: values of its own space's kinds."""
+        if isinstance(taken, Mapping):
+            choices, controls = taken["choices"], taken["controls"]
+        else:
+            choices, controls = (taken, ()) if self._spec.action_sizes else ((), taken)
+        if self._subset is not None:
+            choices = self._subset[int(choices)]
+        choices, controls = np.atleast_1d(choices), np.asarray(controls)
+        found: dict[Keys, Any] = {}
+        for leaf in self._spec.action:
+            if leaf.low:
+                count = len(leaf.low)
+                found[leaf.keys] = controls[:count].astype(leaf.dtype).reshape(leaf.shape)
+                controls = controls[count:]
+            else:
+                count = len(leaf.sizes)
+                found[leaf.keys] = _native(leaf, choices[:count])
+                choices = choices[count:]
+        return _nested(found)
+
+
+def any_action(
+    spec: EnvironmentSpec, space: gymnasium.Space[Any], observation: Any, generator: np.random.Generator
+) -> Any:
+    """An action at random in an environment that shows ``observation`` [S, *F*], as ``space`` has it: one that is allowed."""
+    if not spec.action_sizes:
+        return space.sample()
+    choices = spec.choices(each(lambda of: of[None], observation)).uniform(1, generator)[0]
+    return {**space.sample(), "choices": choices} if spec.controls else choices
+
+
+def _box(shape: tuple[int, ...], dtype: np.dtype[Any]) -> spaces.Box:
+    low, high = (0, 255) if dtype == np.uint8 else (-np.inf, np.inf)
+    if dtype == np.int32:
+        low, high = 0, int(np.iinfo(np.int32).max)
+    return spaces.Box(low, high, shape, dtype.type)
+
+
+def _at(given: Any, leaf: Leaf) -> Any:
+    for key in leaf.keys:
+        try:
+            given = given[key]
+        except (KeyError, IndexError, TypeError):
+            raise ValueError(f"expected an observation with {leaf.path}, got {shown(given)}") from None
+    return given
+
+
+def _checked(given: Any, leaf: Leaf) -> Array:
+    """``given`` as an array. Raises ValueError unless it has the leaf's shape and kind of numbers, all finite."""
+    try:
+        seen = np.asarray(given)
+    except ValueError:  # lists of different lengths
+        seen = np.asarray(None)
+    kinds = {"uint8": "u", "bool": "b"}.get(leaf.dtype, "biu" if leaf.sizes else "biuf")
+    if seen.shape != leaf.shape or seen.dtype.kind not in kinds or (kinds == "u" and seen.dtype != np.uint8):
+        raise ValueError(
+            f"expected {_named(leaf)} {leaf.dtype} {list(leaf.shape)}, as observation_space says, got {shown(given)}"
+        )
+    if seen.dtype.kind == "f":
+        with np.errstate(over="ignore"):
+            seen = seen.astype(np.float32)
+        if not np.isfinite(seen).all():
+            raise ValueError(f"expected {_named(leaf)} of finite numbers, got {first_odd(seen)}")
+    return seen
+
+
+def _named(leaf: Leaf) -> str:
+    return f"observation leaf {leaf.path}" if leaf.keys else "an observation"
+
+
+def first_odd(numbers: Any) -> str:
+    """The first of ``numbers`` that is not finite, and where it is: ``nan at [0, 3]``."""
+    at = np.argwhere(~np.isfinite(numbers))[0]
+    return f"{numbers[tuple(at)]} at {at.tolist()}"
+
+
+def _flat(mask: Any) -> Array:
+    """A mask of one or of several choices, in whatever it is put together, as one row."""
+    if isinstance(mask, Mapping):
+        mask = tuple(mask.values())
+    if isinstance(mask, tuple | list) and any(not np.isscalar(part) for part in mask):
+        return np.concatenate([_flat(part) for part in mask])
+    return np.asarray(mask).ravel()
+
+
+def _native(leaf: ActionLeaf, choices: Array) -> Any:
+    """Choices as the space has them: Python's int of a Discrete, for authors ask for one."""
+    if leaf.kind == "Discrete" or (not leaf.shape and len(leaf.sizes) == 1):
+        return int(choices[0]) + leaf.start[0]
+    return (choices + np.asarray(leaf.start)).astype(leaf.dtype).reshape(leaf.shape)
+
+
+def _nested(found: Mapping[Keys, Any]) -> Any:
+    """Leaves by their keys as a Dict or Tuple space has them: whole numbers count a tuple's places."""
+    if list(found) == [()]:
+        return found[()]
+    inner: dict[str | int, dict[Keys, Any]] = {}
+    for keys, value in found.items():
+        inner.setdefault(keys[0], {})[keys[1:]] = value
+    values = {key: _nested(part) for key, part in inner.items()}
+    return tuple(values.values()) if all(isinstance(key, int) for key in values) else values

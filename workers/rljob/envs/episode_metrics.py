@@ -1,0 +1,67 @@
+"""What an environment reports of an episode that ends: the numbers in its ``info``, such as ``is_success``."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import re
+from typing import Any, Final
+
+import numpy as np
+
+from rljob.api.episode_metrics import MOST_NAMES, NAME_PATTERN
+from rljob.envs.base import EpisodeRecord
+from rljob.envs.restarting import FAILURE
+from rljob.loading import shown
+
+log = logging.getLogger(__name__)
+
+EPISODE_METRICS: Final = "rljob_episode_metrics"
+"""Key of the info of an episode's last step: the numbers that it reports, by name."""
+
+# What Gymnasium, ALE and we ourselves put there.
+_NOT_ITS_OWN: Final = frozenset({"TimeLimit.truncated", "lives", "frame_number", "episode_frame_number", FAILURE})
+_left_out: list[object] = []
+
+
+def reported(info: Any) -> dict[str, float]:
+    """The finite numbers in the ``info`` of an episode's last step, by name, True as 1 and False as 0; 16 at most. One that has
+    no name to be shown, or is one too many, is left out, which the log says once in this process."""
+    found: dict[str, float] = {}
+    for name, value in info.items() if isinstance(info, dict) else ():
+        number = np.asarray(value if isinstance(value, bool | int | float | np.generic | np.ndarray) else None)
+        # A sum over thousands of them is finite, too.
+        counts = number.shape == () and number.dtype.kind in "biuf" and abs(float(number)) <= 1e15
+        if counts and isinstance(name, str) and re.fullmatch(NAME_PATTERN, name) and len(found) < MOST_NAMES:
+            found |= {} if name in _NOT_ITS_OWN else {name: float(number)}
+        elif counts and not _left_out:
+            _left_out.append(name)
+            log.warning(
+                "info[%s] at an episode's end is not reported: an environment may report %d numbers, with names of 1 to 64 "
+                "printable ASCII characters that do not begin with '_'",
+                shown(name),
+                MOST_NAMES,
+            )
+    return found
+
+
+def with_metrics(episodes: tuple[EpisodeRecord, ...], info: Any) -> tuple[EpisodeRecord, ...]:
+    """The episodes with what their environments reported. ``info``: of their last steps, as Gymnasium's vectors give it: of each
+    key an array with a value for each environment, and under ``_key`` which of them have one."""
+    given = info.get(EPISODE_METRICS, info) if isinstance(info, dict) else {}
+    masks = {
+        name: has
+        for name, values in given.items()
+        if isinstance(values, np.ndarray)
+        and isinstance(has := given.get(f"_{name}"), np.ndarray)
+        and (has.shape, has.dtype) == (values.shape[:1], np.bool_)
+    }
+    return tuple(
+        dataclasses.replace(
+            each,
+            metrics=reported(
+                {name: given[name][each.environment] for name, has in masks.items() if has[each.environment]}
+            ),
+        )
+        for each in episodes
+    )
