@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 from rljob.actor.policy import Policy
 from rljob.algorithms import algorithm
 from rljob.algorithms.apex_dqn import targets
@@ -128,3 +129,40 @@ def test_what_is_forbidden_has_no_chance() -> None:
     assert log_policy[0, 1:] == pytest.approx(np.log(0.5))
     samples = choices.sample(np.repeat(log_policy, 10_000, 0), np.random.default_rng(0).random((10_000, 3)))
     assert set(samples.tolist()) == {1, 2}
+
+
+@pytest.mark.parametrize(
+    ("space", "given", "allowed"),
+    [
+        (spaces.Discrete(3), np.array([0, 1, 1]), [0, 1, 1]),
+        (spaces.MultiDiscrete([2, 3]), (np.array([0, 1]), np.array([1, 0, 1])), [0, 1, 1, 0, 1]),
+        (spaces.MultiDiscrete([2, 3]), [0, 1, 1, 0, 1], [0, 1, 1, 0, 1]),
+        (
+            spaces.MultiDiscrete([[2, 2], [3, 2]]),
+            ((np.array([1, 0]), np.array([0, 0])), (np.array([0, 0, 1]), np.array([1, 1]))),
+            [1, 0, 1, 1, 0, 0, 1, 1, 1],
+        ),
+        (spaces.MultiBinary(3), np.array([0, 1, 2]), [1, 0, 0, 1, 1, 1]),
+        (
+            spaces.Dict({"a": spaces.Discrete(2), "b": spaces.MultiBinary(2)}),
+            {"a": np.array([0, 1]), "b": np.array([0, 2])},
+            [0, 1, 1, 0, 1, 1],
+        ),
+        (
+            spaces.Tuple((spaces.Discrete(2), spaces.MultiDiscrete([2, 2]))),
+            (np.array([1, 0]), (np.array([1, 1]), np.array([0, 1]))),
+            [1, 0, 1, 1, 0, 1],
+        ),
+        (spaces.Tuple((spaces.Discrete(2), spaces.Discrete(2))), np.array([1, 0, 0, 1]), [1, 0, 0, 1]),
+    ],
+)
+def test_a_mask_may_have_the_form_of_its_space(
+    space: spaces.Space[Any], given: Any, allowed: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Gymnasium's ``sample(mask=...)`` takes it, or flat; where nothing of a choice is allowed, all is."""
+    monkeypatch.setitem(ACTIONS, "formed", space)
+    monkeypatch.setattr("tests.support.every_space._mask", lambda _, first_allowed: given)
+    env_params = EnvironmentParameters(kwargs={"action": "formed", "masked": True}, backend="Sync")
+    env = make_vector_environment(ID, env_params, 1, 1)
+    assert env.spec.choices(env.reset()).allowed.astype(int).tolist() == [allowed]
+    env.close()

@@ -92,7 +92,7 @@ class Encoding:
                 return np.ones(leaf.size, np.bool_)
         else:
             given = _at(given, leaf)
-        mask = _flat(given) != 0
+        mask = _allowed(given, self._spec.action)
         if self._subset is not None and len(mask) > self._subset.max():
             mask = mask[self._subset]
         if mask.shape != (leaf.size,):
@@ -152,12 +152,12 @@ def _box(shape: tuple[int, ...], dtype: np.dtype[Any]) -> spaces.Box:
     return spaces.Box(low, high, shape, dtype.type)
 
 
-def _at(given: Any, leaf: Leaf) -> Any:
+def _at(given: Any, leaf: Leaf | ActionLeaf) -> Any:
     for key in leaf.keys:
         try:
             given = given[key]
         except (KeyError, IndexError, TypeError):
-            raise ValueError(f"expected an observation with {leaf.path}, got {shown(given)}") from None
+            raise ValueError(f"expected {leaf.path} in what the environment gives, got {shown(given)}") from None
     return given
 
 
@@ -167,7 +167,7 @@ def _checked(given: Any, leaf: Leaf) -> Array:
         seen = np.asarray(given)
     except ValueError:  # lists of different lengths
         seen = np.asarray(None)
-    kinds = {"uint8": "u", "bool": "b"}.get(leaf.dtype, "biu" if leaf.sizes else "biuf")
+    kinds = {"uint8": "u", "bool": "biu"}.get(leaf.dtype, "biu" if leaf.sizes else "biuf")
     if seen.shape != leaf.shape or seen.dtype.kind not in kinds or (kinds == "u" and seen.dtype != np.uint8):
         raise ValueError(
             f"expected {_named(leaf)} {leaf.dtype} {list(leaf.shape)}, as observation_space says, got {shown(given)}"
@@ -190,11 +190,25 @@ def first_odd(numbers: Any) -> str:
     return f"{numbers[tuple(at)]} at {at.tolist()}"
 
 
+def _allowed(mask: Any, leaves: Sequence[ActionLeaf]) -> Array:
+    """A mask as one row of bool: flat, or in the form of an action space, as Gymnasium's ``sample`` takes it."""
+    if not leaves[0].keys:
+        return _of_leaf(mask, leaves[0])
+    if isinstance(mask, Mapping) or (isinstance(mask, tuple | list) and not all(map(np.isscalar, mask))):
+        return np.concatenate([_of_leaf(_at(mask, leaf), leaf) for leaf in leaves])
+    return np.asarray(np.asarray(mask).ravel() != 0)
+
+
+def _of_leaf(mask: Any, leaf: ActionLeaf) -> Array:
+    row = _flat(mask)
+    if leaf.kind == "MultiBinary" and row.shape == (len(leaf.sizes),):  # a number a bit: 0 or 1 alone, or 2, either
+        return np.stack([row != 1, row != 0], axis=1).ravel()
+    return np.asarray(row != 0)
+
+
 def _flat(mask: Any) -> Array:
-    """A mask of one or of several choices, in whatever it is put together, as one row."""
-    if isinstance(mask, Mapping):
-        mask = tuple(mask.values())
-    if isinstance(mask, tuple | list) and any(not np.isscalar(part) for part in mask):
+    """Numbers in tuples and arrays, as one row."""
+    if isinstance(mask, tuple | list) and not all(map(np.isscalar, mask)):
         return np.concatenate([_flat(part) for part in mask])
     return np.asarray(mask).ravel()
 

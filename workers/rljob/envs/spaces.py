@@ -109,8 +109,8 @@ def _walk(space: gymnasium.Space[Any], keys: Keys, problem: str) -> Iterator[tup
     if isinstance(space, spaces.Dict | spaces.Tuple):
         inner = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
         for key, one in inner:
-            if not isinstance(key, str | int):
-                raise EnvironmentProblem(f"{problem}has the key {key!r}; keys have to be texts or whole numbers")
+            if isinstance(space, spaces.Dict) and not isinstance(key, str):
+                raise EnvironmentProblem(f"{problem}has the key {key!r}; keys of a Dict have to be texts")
             yield from _walk(one, (*keys, key), problem)
         if not keys and not space.spaces:
             raise EnvironmentProblem(f"{problem}space is an empty {type(space).__name__}")
