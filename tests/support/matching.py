@@ -9,7 +9,6 @@ import numpy as np
 from gymnasium import spaces
 
 LENGTH = 8
-BEST_RETURN = 4.0 * LENGTH
 
 
 class Matching(gymnasium.Env[Any, Any]):
