@@ -20,10 +20,13 @@ from multiprocessing.connection import Connection
 
 import envpool
 from envpool.registration import registry
-from rljob.api import EnvironmentParameters
+from rljob.algorithms.suits import check_suits
+from rljob.api import parse_job
+from rljob.api.networks import NetworkProblem
 from rljob.envs import EnvironmentProblem, describe_environment
 
 from benchmarks.common import machine, report
+from benchmarks.gymnasium_environments import MANIFEST
 
 PATIENCE_SECONDS = 120.0
 
@@ -44,8 +47,14 @@ def briefly(space: object) -> str:
 
 def answer(environment_id: str) -> str:
     """``ok``, or the problem without the name of the environment."""
+    environment = {"id": environment_id, "backend": "EnvPool"}
+    job = parse_job(
+        {**MANIFEST, "spec": {**MANIFEST["spec"], "environment": environment, "successPolicy": {"rawFrames": 1}}}
+    )
     try:
-        describe_environment(environment_id, EnvironmentParameters(backend="EnvPool"))
+        check_suits(job, describe_environment(environment_id, job.spec.environment.parameters))
+    except NetworkProblem as problem:
+        return str(problem).partition(": ")[2].partition(": ")[0]
     except EnvironmentProblem as problem:
         return str(problem).splitlines()[0].replace(repr(environment_id), "...").removeprefix("environment ... ")
     return "ok"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 LENGTH = 7
 
@@ -86,6 +88,19 @@ class EverySpace(gymnasium.Env[Any, Any]):
         if not self._masked:
             return {}
         return {"action_mask": _mask(self.action_space, first_allowed=self._step % 2 == 1)}
+
+
+class _OfVector(EverySpace):
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        return super().step(int(action) if isinstance(action, np.int64) else action)  # as Gymnasium's vectors give it
+
+
+def vector(num_envs: int | None = None, **kwargs: Any) -> Any:
+    """The same behind a vector class, with arrays of each leaf."""
+    if num_envs is None:
+        return EverySpace(**kwargs)
+    makers = [functools.partial(_OfVector, **kwargs) for _ in range(num_envs)]
+    return SyncVectorEnv(makers, autoreset_mode=AutoresetMode.SAME_STEP)
 
 
 def forbidden_nowhere(action: Any, space: spaces.Space[Any]) -> bool:

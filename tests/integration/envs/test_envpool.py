@@ -31,10 +31,12 @@ def of_envpool(**settings: Any) -> EnvironmentParameters:
 
 SHORT_PONG: dict[str, Any] = {"kwargs": {"max_episode_steps": 25, "noop_max": 5}}
 CASES = [("CartPole-v1", {}, 20), ("MountainCar-v0", {}, 3), ("LunarLander-v3", {}, 6), ("Pong-v5", SHORT_PONG, 24)]
+OF_SEVERAL_LEAVES = ("MiniGrid-DoorKey-5x5-v0", {"leaves": {"mission": "ignored"}}, 0)
 
 
 @pytest.mark.parametrize(
-    ("environment_id", "settings", "ends"), [*CASES, ("Pong-v5", {**SHORT_PONG, "actions": (0, 2, 3)}, 24)]
+    ("environment_id", "settings", "ends"),
+    [*CASES, OF_SEVERAL_LEAVES, ("Taxi-v3", {}, 3), ("Pong-v5", {**SHORT_PONG, "actions": (0, 2, 3)}, 24)],
 )
 def test_it_keeps_the_rules(environment_id: str, settings: dict[str, Any], ends: int) -> None:
     parameters = of_envpool(**settings)

@@ -23,7 +23,7 @@ from rljob.wire import decode_header, encode
 
 from tests.support.every_space import ACTIONS, OBSERVATIONS
 
-ID = "tests.support.every_space:EverySpace"
+ID, VECTOR = "tests.support.every_space:EverySpace", "tests.support.every_space:vector"
 CPU = torch.device("cpu")
 APEX = ApeXDQNParameters(batch_size=8, n_step=2, chunk_length=5, hidden_units=8)
 IMPALA = ImpalaParameters(batch_size=4, unroll_length=6, hidden_units=8)
@@ -43,19 +43,21 @@ def parameters(observation: str, action: str, *, masked: bool = False, **more: A
     kwargs = {"observation": observation, "action": action, "masked": masked}
     if observation == "nested":
         more = {"leaves": {"hidden": "critic"}, **more}
-    return EnvironmentParameters(kwargs=kwargs, frame_stack=2, **more)
+    return EnvironmentParameters(**{"kwargs": kwargs, "frame_stack": 2, **more})
 
 
-@pytest.mark.parametrize("backend", ["Sync", "Async"])
+@pytest.mark.parametrize("backend", ["Sync", "Async", "Native"])
 @pytest.mark.parametrize(("observation", "action"), PAIRS)
 def test_a_batch_holds_what_the_environment_showed(observation: str, action: str, backend: str) -> None:
-    env_params = parameters(observation, action, backend=backend)
-    try_environment(ID, env_params)
-    spec = describe_environment(ID, env_params)
+    native = backend == "Native"
+    env_id = VECTOR if native else ID
+    env_params = parameters(observation, action, backend=backend, frame_stack=1 if native else 2)
+    try_environment(env_id, env_params)
+    spec = describe_environment(env_id, env_params)
     for method, params in ((algorithm("ApeXDQN"), APEX), (algorithm("IMPALA"), IMPALA)):
         layout = method.layout(spec, params)
         builder = make_builder(layout, 2, 0.9, False, "a", "i", 1)
-        env = make_vector_environment(ID, env_params, 2, 1)
+        env = make_vector_environment(env_id, env_params, 2, 1)
         generator = np.random.default_rng(0)
         seen, segments = [env.reset()], []
         builder.begin(seen[0])
@@ -121,6 +123,13 @@ def test_an_algorithm_acts_and_learns(observation: str, action: str, kind: str, 
     batch = method.example(spec, params, CPU) if kind == "ApeXDQN" else method.example_batch(spec, params, CPU)
     for _, figures in updater.updates_from(batch, 1):
         assert torch.isfinite(figures).all()
+
+
+def test_leaves_of_the_same_path_are_told_apart_from_none(monkeypatch: Any) -> None:
+    nested = spaces.Dict({"a": spaces.Dict({"b": spaces.Discrete(2)}), "a.b": spaces.Discrete(2)})
+    monkeypatch.setitem(OBSERVATIONS, "twice", nested)
+    with pytest.raises(EnvironmentProblem, match=r"two leaves called 'a\.b'"):
+        describe_environment(ID, parameters("twice", "discrete"))
 
 
 @pytest.mark.parametrize(

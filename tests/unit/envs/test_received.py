@@ -74,7 +74,7 @@ def test_what_is_no_number_begins_the_copy_anew_and_is_told(backend: str) -> Non
     ("kind", "said"),
     [
         ("old", "info has no 'final_obs', the observations .* before it the name was 'final_observation'"),
-        ("not numbers", r"expected finite observations \[environment, ...\], got inf at \[1, 2\]$"),
+        ("not numbers", r"expected an observation of finite numbers, got inf at \[1, 2\]$"),
     ],
 )
 def test_a_vector_class_that_gives_something_else_is_told_what(kind: str, said: str) -> None:

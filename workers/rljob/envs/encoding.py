@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import gymnasium
@@ -22,9 +23,10 @@ Array = NDArray[Any]
 
 
 class Encoding:
-    """Of one environment of ``spec``. ``subset``: which of its own actions ours are, empty for all of one Discrete or choice.
+    """Of environments of ``spec``. ``subset``: which of its own actions ours are, empty for all of one Discrete or choice.
 
-    An observation is a copy, for authors write into one buffer; it has no stack yet.
+    An observation is a copy, for authors write into one buffer; it has no stack yet. ``rows`` of a vector environment: how many
+    observations or actions each array holds, its first extent; None of one environment.
     """
 
     def __init__(self, spec: EnvironmentSpec, subset: Sequence[int] = ()) -> None:
@@ -59,30 +61,35 @@ class Encoding:
 
     # ---------------------------------------------------------------------------------------------------------- observed
 
-    def observation(self, given: Any, info: Any) -> Any:
-        """What an environment gave, as one array or a dict of columns; ``info`` is read for a mask.
+    def observation(self, given: Any, info: Any, rows: int | None = None) -> Any:
+        """What an environment gave, as one array or a dict of columns; ``info`` of one environment is read for a mask.
 
         Raises ValueError, which names the leaf, what was expected and what came.
         """
+        lead = () if rows is None else (rows,)
         if self._alone is not None:
             leaf, column = self._alone
-            return np.array(_checked(given, leaf), column.dtype).reshape(column.shape)
-        arrays = {column.name: np.zeros(column.shape, column.dtype) for column in self._columns}
+            return np.array(_checked(given, leaf, lead), column.dtype).reshape(*lead, *column.shape)
+        arrays = {column.name: np.zeros((*lead, *column.shape), column.dtype) for column in self._columns}
         for leaf, sizes, start in self._observation:
+            into = arrays[leaf.column]
             if leaf.role == "mask":
-                arrays[leaf.column][leaf.span] = self._mask(leaf, given, info)
+                into[..., leaf.span] = self._mask(leaf, given, info) if rows is None else self._masks(leaf, given, rows)
                 continue
-            value = _checked(_at(given, leaf), leaf)
+            value = _checked(_at(given, leaf), leaf, lead)
             if leaf.role == "image":
-                arrays[leaf.column][...] = value
+                into[...] = value
                 continue
-            row = value.ravel()
+            row = value.reshape(*lead, leaf.size)
             if leaf.sizes:
                 row = row - start
                 if (row < 0).any() or (row >= sizes).any():
                     raise ValueError(f"expected {leaf.path} within its space ({leaf}), got {shown(given)}")
-            arrays[leaf.column][leaf.span] = row
+            into[..., leaf.span] = row
         return of_columns(self._columns, list(arrays.values()))
+
+    def _masks(self, leaf: Leaf, given: Any, rows: int) -> list[Array]:
+        return [self._mask(replace(leaf, keys=()), _row(_at(given, leaf), row), None) for row in range(rows)]
 
     def _mask(self, leaf: Leaf, given: Any, info: Any) -> Array:
         """Which actions are allowed, bool; all where none is, and where an info says nothing."""
@@ -113,25 +120,29 @@ class Encoding:
 
     # ------------------------------------------------------------------------------------------------------------- taken
 
-    def action(self, taken: Any) -> Any:
-        """What the environment takes for ``taken``, an element of ``action_space``: values of its own space's kinds."""
+    def action(self, taken: Any, rows: int | None = None) -> Any:
+        """What the environment takes for ``taken``, an element of ``action_space`` or ``rows`` of them: values of its own space's
+        kinds."""
         if isinstance(taken, Mapping):
             choices, controls = taken["choices"], taken["controls"]
         else:
             choices, controls = (taken, ()) if self._spec.action_sizes else ((), taken)
+        choices, controls = np.asarray(choices), np.asarray(controls)
         if self._subset is not None:
-            choices = self._subset[int(choices)]
-        choices, controls = np.atleast_1d(choices), np.asarray(controls)
+            choices = self._subset[choices]
+        lead = () if rows is None else (rows,)
+        if len(self._spec.action_sizes) == 1:
+            choices = choices[..., None]
         found: dict[Keys, Any] = {}
         for leaf in self._spec.action:
             if leaf.low:
                 count = len(leaf.low)
-                found[leaf.keys] = controls[:count].astype(leaf.dtype).reshape(leaf.shape)
-                controls = controls[count:]
+                found[leaf.keys] = controls[..., :count].astype(leaf.dtype).reshape(*lead, *leaf.shape)
+                controls = controls[..., count:]
             else:
                 count = len(leaf.sizes)
-                found[leaf.keys] = _native(leaf, choices[:count])
-                choices = choices[count:]
+                found[leaf.keys] = _native(leaf, choices[..., :count], lead)
+                choices = choices[..., count:]
         return _nested(found)
 
 
@@ -161,16 +172,25 @@ def _at(given: Any, leaf: Leaf | ActionLeaf) -> Any:
     return given
 
 
-def _checked(given: Any, leaf: Leaf) -> Array:
-    """``given`` as an array. Raises ValueError unless it has the leaf's shape and kind of numbers, all finite."""
+def _row(given: Any, row: int) -> Any:
+    """Row ``row`` of every array in tuples and dicts."""
+    if isinstance(given, Mapping):
+        return {key: _row(part, row) for key, part in given.items()}
+    return tuple(_row(part, row) for part in given) if isinstance(given, tuple) else given[row]
+
+
+def _checked(given: Any, leaf: Leaf, lead: tuple[int, ...]) -> Array:
+    """``given`` as an array. Raises ValueError unless it has the leaf's shape behind ``lead``, and its kind of numbers, all
+    finite."""
     try:
         seen = np.asarray(given)
     except ValueError:  # lists of different lengths
         seen = np.asarray(None)
     kinds = {"uint8": "u", "bool": "biu"}.get(leaf.dtype, "biu" if leaf.sizes else "biuf")
-    if seen.shape != leaf.shape or seen.dtype.kind not in kinds or (kinds == "u" and seen.dtype != np.uint8):
+    shape = (*lead, *leaf.shape)
+    if seen.shape != shape or seen.dtype.kind not in kinds or (kinds == "u" and seen.dtype != np.uint8):
         raise ValueError(
-            f"expected {_named(leaf)} {leaf.dtype} {list(leaf.shape)}, as observation_space says, got {shown(given)}"
+            f"expected {_named(leaf)} {leaf.dtype} {list(shape)}, as observation_space says, got {shown(given)}"
         )
     if seen.dtype.kind == "f":
         with np.errstate(over="ignore"):
@@ -213,11 +233,11 @@ def _flat(mask: Any) -> Array:
     return np.asarray(mask).ravel()
 
 
-def _native(leaf: ActionLeaf, choices: Array) -> Any:
+def _native(leaf: ActionLeaf, choices: Array, lead: tuple[int, ...]) -> Any:
     """Choices as the space has them: Python's int of a Discrete, for authors ask for one."""
-    if leaf.kind == "Discrete" or (not leaf.shape and len(leaf.sizes) == 1):
+    if not lead and (leaf.kind == "Discrete" or (not leaf.shape and len(leaf.sizes) == 1)):
         return int(choices[0]) + leaf.start[0]
-    return (choices + np.asarray(leaf.start)).astype(leaf.dtype).reshape(leaf.shape)
+    return (choices + np.asarray(leaf.start)).astype(leaf.dtype).reshape(*lead, *leaf.shape)
 
 
 def _nested(found: Mapping[Keys, Any]) -> Any:

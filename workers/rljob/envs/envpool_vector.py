@@ -84,7 +84,7 @@ class PoolVector(VectorEnv[Any, Any, Any]):
         self._pool: Any = None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Observations [N, ...]; with ``reset_mask`` in ``options``, zeros in rows that go on."""
+        """Observations [N, ...]; with ``reset_mask`` in ``options``, those of a row that began anew in rows that go on."""
         if seed is not None or self._pool is None:
             first = int(np.random.default_rng().integers(2**31)) if seed is None else seed
             self._pool = None  # its threads and memory go before those of the next
@@ -138,7 +138,7 @@ def _each(change: Callable[[Any], Any], observation: Any) -> Any:
 
 
 def _spread(num_envs: int, rows: Any, fresh: Any) -> Any:
-    whole = np.zeros((num_envs, *fresh.shape[1:]), fresh.dtype)
+    whole = np.repeat(fresh[:1], num_envs, axis=0)
     whole[rows] = fresh
     return whole
 

@@ -24,7 +24,7 @@ from rljob.cores import usable_cores
 from rljob.envs import single, wrappers
 from rljob.envs.atari import NativeAtari
 from rljob.envs.base import EnvironmentProblem, VectorEnvironment
-from rljob.envs.encoding import any_action
+from rljob.envs.encoding import Encoding, any_action
 from rljob.envs.gymnasium_vector import GymnasiumVector
 from rljob.envs.processes import ProcessVector
 from rljob.envs.received import close
@@ -187,10 +187,8 @@ def _why_not_native(target: Target, spec: EnvironmentSpec, parameters: Environme
         return "its factory takes no num_envs"
     if isinstance(target, UserFactory) and target.on_device:
         return "its factory takes a device: its arrays stay there, where only actors with inference: Local use them"
-    if len(spec.observation) > 1 or spec.observation[0].keys or spec.observation[0].sizes:
-        return "observations of a vector class have to be one Box"
-    if len(spec.action) > 1 or spec.action[0].keys or len(spec.action_sizes) > 1 or any(spec.action[0].start):
-        return "actions of a vector class have to be one Box, or one Discrete that starts at 0"
+    if spec.masked_by_info:
+        return "masks of infos are not read from a vector class (actionMasks: Ignored does without them)"
     if parameters.max_episode_steps:
         return "a vector class ends its episodes itself, not after maxEpisodeSteps"
     return "frames of a vector class are not stacked, and frameStack is above 1" if spec.stack > 1 else None
@@ -231,9 +229,8 @@ def _native(
         spec,
         vector,
         seed,
-        stacked=False,
+        encoding=Encoding(spec, parameters.actions),
         reward_clipping=clips_rewards(target.id, parameters),
-        actions=parameters.actions,
     )
 
 
@@ -286,7 +283,7 @@ def _wrapped(
         spec,
         vector,
         seed,
-        stacked=True,
+        encoding=None,
         reward_clipping=clips_rewards(target.id, parameters),
         atari=isinstance(target, AtariGame),
     )

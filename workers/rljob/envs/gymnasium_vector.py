@@ -11,7 +11,8 @@ step handed out as a transition would poison the replay. Such an environment is 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from numpy.typing import NDArray
 
 from rljob.envs.base import EnvironmentProblem, Observation, StepResult
+from rljob.envs.encoding import Encoding
 from rljob.envs.episode_metrics import with_metrics
 from rljob.envs.meter import AtariCounters, EpisodeMeter
 from rljob.envs.received import close, expect_finite
@@ -29,8 +31,8 @@ from rljob.envs.spec import EnvironmentSpec
 from rljob.loading import PLUGIN_FAILURES, short, told
 from rljob.observation import each
 
-# (env, rows to reset bool[N], observation [N, ...] after the step) -> observation [N, ...] with those rows begun anew
-RowReset = Callable[[VectorEnv[Any, Any, Any], NDArray[np.bool_], Any], Any]
+# (env, rows to reset bool[N]) -> observation [N, ...] in which those rows have begun anew; what the others show does not matter
+RowReset = Callable[[VectorEnv[Any, Any, Any], NDArray[np.bool_]], Any]
 
 
 def row_reset(env: VectorEnv[Any, Any, Any]) -> RowReset | None:
@@ -42,14 +44,11 @@ def row_reset(env: VectorEnv[Any, Any, Any]) -> RowReset | None:
     return None
 
 
-def _by_mask(env: VectorEnv[Any, Any, Any], ended: NDArray[np.bool_], observation: Any) -> Any:
-    fresh, _ = env.reset(options={"reset_mask": ended})
-    rows = np.array(observation, copy=True)
-    rows[ended] = np.asarray(fresh)[ended]
-    return rows
+def _by_mask(env: VectorEnv[Any, Any, Any], ended: NDArray[np.bool_]) -> Any:
+    return env.reset(options={"reset_mask": ended})[0]
 
 
-def _cart_pole(env: VectorEnv[Any, Any, Any], ended: NDArray[np.bool_], observation: Any) -> Any:
+def _cart_pole(env: VectorEnv[Any, Any, Any], ended: NDArray[np.bool_]) -> Any:
     """Gymnasium's CartPole resets at the next step and drops that row's action. Its state is public, so the same reset
     (uniform in [low, high] from its own generator) is done one step earlier, and its note to do it later is erased."""
     cart_pole = env.unwrapped
@@ -58,17 +57,15 @@ def _cart_pole(env: VectorEnv[Any, Any, Any], ended: NDArray[np.bool_], observat
     state[:, ended] = cart_pole.np_random.uniform(cart_pole.low, cart_pole.high, size=(4, int(ended.sum())))
     cart_pole.steps[ended] = 0
     cart_pole.prev_done[:] = False
-    rows = np.array(observation, copy=True)
-    rows[ended] = state.T[ended]
-    return rows
+    return state.T
 
 
 class GymnasiumVector:
     """N rows of ``env``; owns it and closes it.
 
-    ``stacked``: observations come as [N, S, *F*] already, else as [N, *F*] with S = 1. ``actions``: for each of our
-    actions the one of ``env``, empty for the same. ``atari``: infos carry ALE's counters. Raises EnvironmentProblem if
-    ``env`` cannot follow the SAME_STEP rule; ``env`` is then closed.
+    ``encoding``: between its own spaces and ours, S = 1; None where observations come as [N, S, *F*] already, and actions
+    are taken as they are. ``atari``: infos carry ALE's counters. Raises EnvironmentProblem if ``env`` cannot follow the SAME_STEP
+    rule; ``env`` is then closed.
     """
 
     def __init__(
@@ -77,18 +74,16 @@ class GymnasiumVector:
         env: VectorEnv[Any, Any, Any],
         seed: int,
         *,
-        stacked: bool,
+        encoding: Encoding | None,
         reward_clipping: bool,
-        actions: Sequence[int] = (),
         atari: bool = False,
     ) -> None:
         self.spec = spec
         self.num_envs = int(env.num_envs)
         self._env = env
         self._seed: int | None = seed
-        self._stacked = stacked
+        self._encoding = encoding
         self._reward_clipping = reward_clipping
-        self._actions = np.asarray(actions, np.int64) if actions else None
         self._meter = EpisodeMeter(self.num_envs)
         self._counters = AtariCounters() if atari else None
         self._closed = False
@@ -108,12 +103,11 @@ class GymnasiumVector:
 
     def step(self, actions: NDArray[np.int64], controls: NDArray[np.float32] | None = None) -> StepResult:
         checked_actions(actions, self.num_envs, self.spec.action_sizes)
-        taken: Any = actions if self._actions is None else self._actions[actions]
-        if controls is not None and not self._stacked:
-            (leaf,) = self.spec.action
-            taken = controls.astype(leaf.dtype).reshape(self.num_envs, *leaf.shape)
-        elif controls is not None:
+        taken: Any = actions
+        if controls is not None:
             taken = {"choices": taken, "controls": controls} if self.spec.action_sizes else controls
+        if self._encoding is not None:
+            taken = self._encoding.action(taken, self.num_envs)
         final: Observation | None = None
         with self._labelled("step"):
             observation, reward, terminated, truncated, info = self._env.step(taken)
@@ -127,11 +121,12 @@ class GymnasiumVector:
                 truncated &= ~cut
             ended = terminated | truncated
             if ended.any() and self._row_reset is None:
-                final = self._frames(_final_observations(observation, info, ended))
+                final = self._final_observations(frames, info, ended)
         if ended.any() and self._row_reset is not None:
             final = frames
             with self._labelled("reset"):
-                frames = self._frames(self._row_reset(self._env, ended, observation))
+                fresh = self._frames(self._row_reset(self._env, ended))
+            frames = each(partial(_with_rows, ended), frames, fresh)
         of_step: NDArray[np.int64] | int = 1
         of_reset: NDArray[np.int64] | int = 0
         life_lost = np.zeros(self.num_envs, np.bool_)
@@ -188,14 +183,30 @@ class GymnasiumVector:
     def _frames(self, observation: Any) -> Observation:
         """[N, S, *F*] in the dtype of the spec, in memory that ``env`` will not write again. What is stacked already was checked
         where it was made."""
-        if self._stacked:
+        if self._encoding is None:
             return each(np.array, observation)
-        (column,) = self.spec.columns
-        frames = np.array(observation, dtype=column.dtype)
-        if frames.shape != (expected := (self.num_envs, *self.spec.observation[0].shape)):
-            raise ValueError(f"expected observations of shape {expected}, got {frames.shape}")
-        expect_finite("observations [environment, ...]", frames)
-        return frames.reshape(self.num_envs, *column.observed)
+        return each(lambda of: of[:, None], self._encoding.observation(observation, None, self.num_envs))
+
+    def _final_observations(self, like: Observation, info: dict[str, Any], ended: NDArray[np.bool_]) -> Observation:
+        """[N, S, *F*], zeros in live rows, whether the info holds one array or an object array with holes."""
+        if "final_obs" not in info:
+            raise ValueError(
+                "an episode has ended, and info has no 'final_obs', the observations [N, ...] before the reset, as SAME_STEP "
+                "asks (Gymnasium 1.0; before it the name was 'final_observation')"
+            )
+        found = each(np.zeros_like, like)
+        for row in np.flatnonzero(ended):
+            given = info["final_obs"][row]
+            shown = given if self._encoding is None else self._encoding.observation(given, None)
+            each(lambda into, final, row=row: into.__setitem__(row, final), found, shown)
+        return found
+
+
+def _with_rows(which: NDArray[np.bool_], old: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
+    """``old`` with ``new`` in the rows ``which``."""
+    found = old.copy()
+    found[which] = new[which]
+    return found
 
 
 def _failures(info: dict[str, Any]) -> tuple[NDArray[np.bool_] | None, tuple[str, ...]]:
@@ -209,16 +220,3 @@ def _failures(info: dict[str, Any]) -> tuple[NDArray[np.bool_] | None, tuple[str
     if FAILURE in info:
         reasons += info[FAILURE][info[f"_{FAILURE}"]].tolist()
     return cut, tuple(reasons)
-
-
-def _final_observations(like: Any, info: dict[str, Any], ended: NDArray[np.bool_]) -> Any:
-    """Final observations [N, ...], zeros in live rows, whether the info holds one array or an object array with holes."""
-    if "final_obs" not in info:
-        raise ValueError(
-            "an episode has ended, and info has no 'final_obs', the observations [N, ...] before the reset, as SAME_STEP asks "
-            "(Gymnasium 1.0; before it the name was 'final_observation')"
-        )
-    rows = each(np.zeros_like, like)
-    for i in np.flatnonzero(ended):
-        each(lambda into, final, row=i: into.__setitem__(row, final), rows, info["final_obs"][i])
-    return rows

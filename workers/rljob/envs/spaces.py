@@ -42,10 +42,15 @@ def observation_leaves(
     """
     problem = f"environment {short(environment_id)!r}: "
     found = list(_walk(space, (), problem + "observation "))
-    unknown = [path for path in roles if path not in {path_of(keys, "observation") for keys, _ in found}]
-    if unknown:
-        has = ", ".join(path_of(keys, "observation") for keys, _ in found)
-        raise EnvironmentProblem(f"{problem}environment.leaves names {short(unknown[0])!r}; its observation has {has}")
+    paths = [path_of(keys, "observation") for keys, _ in found]
+    if twice := next((path for path in paths if paths.count(path) > 1), None):
+        raise EnvironmentProblem(
+            f"{problem}observation has two leaves called {short(twice)!r}; keys with dots in them do that"
+        )
+    if unknown := next((path for path in roles if path not in paths), None):
+        raise EnvironmentProblem(
+            f"{problem}environment.leaves names {short(unknown)!r}; its observation has {', '.join(paths)}"
+        )
     leaves = []
     for keys, leaf_space in found:
         path = path_of(keys, "observation")
