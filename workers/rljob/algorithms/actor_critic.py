@@ -1,0 +1,141 @@
+"""Acting by a policy with a value beside it: what IMPALA and PPO have in common, which differ in their losses.
+
+Shapes: T steps of an unroll, B unrolls, M single steps, N environments, A actions, H units of memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rljob.algorithms.base import UnrollAlgorithm
+from rljob.algorithms.batches import Observation, UnrollBatch
+from rljob.algorithms.decision import Game, Inference
+from rljob.algorithms.parameters import UnrollParameters
+from rljob.algorithms.policy_network import PolicyConfig, PolicyNetwork
+from rljob.choices import Choices, RandomNumbers
+from rljob.experience import Decision
+from rljob.observation import each
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from rljob.api import EnvironmentParameters
+    from rljob.envs.spec import EnvironmentSpec
+
+
+class ActorCriticParameters(UnrollParameters, Protocol):
+    """What is read where an algorithm acts by a policy."""
+
+    @property
+    def network(self) -> str: ...
+    @property
+    def network_parameters(self) -> Mapping[str, Any]: ...
+    @property
+    def hidden_units(self) -> int: ...
+    @property
+    def layer_norm(self) -> bool: ...
+    @property
+    def orthogonal_init(self) -> bool: ...
+    @property
+    def recurrent(self) -> str: ...
+    @property
+    def lstm_units(self) -> int: ...
+    @property
+    def evaluation_temperature(self) -> float: ...
+
+
+P = TypeVar("P", bound=ActorCriticParameters)
+
+
+class ActorCritic(UnrollAlgorithm[P, PolicyNetwork]):
+    """What each method has to do is written in ``base``."""
+
+    def build(self, spec: EnvironmentSpec, params: P, env_params: EnvironmentParameters) -> PolicyNetwork:
+        return PolicyNetwork(
+            PolicyConfig(
+                kind=str(params.network),
+                spec=spec,
+                env_params=env_params,
+                hidden=params.hidden_units,
+                lstm=self.memory_units(params),
+                layer_norm=params.layer_norm,
+                orthogonal=params.orthogonal_init,
+                own=params.network_parameters,
+            )
+        )
+
+    def memory_units(self, params: P) -> int:
+        return params.lstm_units if params.recurrent == "LSTM" else 0
+
+    # ------------------------------------------------------------------------------------------------------------ acting
+
+    def output_size(self, params: P, num_actions: int) -> int:
+        """Logits, and the value of the state."""
+        return num_actions + 1
+
+    def infer(self, net: PolicyNetwork, observation: Observation, state: Tensor | NDArray[Any]) -> Inference:
+        """Logits and value of each observation as one tensor float32 [N, A + 1], and the memory afterwards."""
+        with torch.inference_mode():
+            logits, value, after = net(each(torch.as_tensor, observation), torch.as_tensor(state))
+            return Inference(torch.cat([logits, value.unsqueeze(1)], dim=1), after)
+
+    def decide(
+        self,
+        outputs: NDArray[np.float32],
+        epsilon: NDArray[np.floating[Any]] | float,
+        generator: RandomNumbers,
+        choices: Choices,
+    ) -> Decision:
+        """Sample an action for each of N environments from its logits; ``epsilon`` is not used, the policy explores by itself.
+
+        The generator advances by N * A numbers whatever the outcome, so that a run replays from its seed.
+        """
+        logits, value = outputs[:, :-1], outputs[:, -1]
+        log_policy = choices.log_policy(logits)
+        action = choices.sample(log_policy, generator.random(logits.shape))
+        return Decision(action, choices.taken(log_policy, action).sum(axis=1).astype(np.float32), value)
+
+    def random_decision(self, num_envs: int, choices: Choices, generator: RandomNumbers) -> Decision:
+        """What an actor without weights does: anything, which is a policy too; its values are not known."""
+        unknown = np.full(num_envs, np.nan, np.float32)
+        return Decision(choices.uniform(num_envs, generator), choices.log_uniform(num_envs), unknown)
+
+    def state_values(self, outputs: NDArray[np.float32], choices: Choices) -> NDArray[np.float32]:
+        """V(s), float32 [N]."""
+        return outputs[:, -1]
+
+    def preferences(self, outputs: Tensor) -> Tensor:
+        """The logits, without the value behind them."""
+        return outputs[:, :-1]
+
+    # -------------------------------------------------------------------------------------------------------- evaluation
+
+    def evaluation_action(
+        self, params: P, net: PolicyNetwork, observation: Observation, games: Sequence[Game]
+    ) -> NDArray[np.int64]:
+        """Sampled from logits / evaluationTemperature, or the best action where that is 0."""
+        memory = net.config.lstm
+        states = [np.zeros((2, memory), np.float32) if game.memory is None else game.memory for game in games]
+        outputs, after = self.infer(net, observation, np.stack(states))
+        for game, state in zip(games, after.cpu().numpy(), strict=True):
+            game.memory = state
+        logits = outputs[:, :-1].cpu().numpy()
+        draws = np.stack([game.random.random(logits.shape[1]) for game in games])
+        choices = Choices(net.choices.sizes)  # what is not allowed has no chance by its logit
+        if params.evaluation_temperature == 0.0:
+            return choices.best(logits)
+        return choices.sample(choices.log_policy(logits.astype(np.float64) / params.evaluation_temperature), draws)
+
+
+def forward(net: PolicyNetwork, batch: UnrollBatch) -> tuple[Tensor, Tensor, Tensor]:
+    """(logits [T, B, A], values [T, B], the value behind the last step [B]); of single steps [M, A], [M] and nothing."""
+    if batch.single_steps:
+        output = net(batch.observation)
+        return output.logits, output.value, output.value[:0]
+    logits, values = net.unroll(batch.observation, batch.state, batch.discount)
+    return logits, values[:-1], values[-1]
