@@ -54,6 +54,7 @@ class Dropped:
     """A sink that encodes what it is given as it would be sent, and forgets it."""
 
     waiting = 0
+    least_version = None
     durable = True
     welcome = Welcome(0, 1, 1, 1)
 

@@ -79,7 +79,7 @@ def learning_alone(seconds: float) -> float:
     spec = describe_environment(job.environment.id, environment_params)
     device = torch.device("cpu")
     network = method.build(spec, params, environment_params)
-    batch, example = method.example_batch(spec, params, device), method.example(spec, params, device)
+    batch, example = method.example_batch(spec, params, device), method.example(spec, params, network, device)
     plan = precision.choose(params.precision, network, partial(trial_update, method, params), example)
     updater = make_updater(method, params, network.compute(plan), device)
     for _ in updater.updates_from(batch, 0):

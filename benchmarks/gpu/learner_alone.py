@@ -65,7 +65,8 @@ def learner(name: str, frames: EnvironmentSpec, params: Any, plan: Compute, devi
 
 def batch_of(name: str, frames: EnvironmentSpec, params: Any, device: torch.device) -> Any:
     """A batch of the job's shape, on the device, with rewards that teach something."""
-    batch = algorithm(name).example(frames, params, device)
+    online = learner(name, frames, params, Compute(), device).online
+    batch = algorithm(name).example(frames, params, online, device)
     generator = torch.Generator().manual_seed(1)
     field = "n_step_return" if hasattr(batch, "n_step_return") else "reward"
     old = getattr(batch, field)

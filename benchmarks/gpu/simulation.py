@@ -35,6 +35,7 @@ class Nowhere:
 
     welcome = None
     waiting = 0
+    least_version = None
 
     def encode(self, chunk: object) -> None: ...
     def episodes(self, message: object) -> None: ...

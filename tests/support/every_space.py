@@ -54,6 +54,25 @@ ACTIONS: dict[str, spaces.Space[Any]] = {
     "tuple": spaces.Tuple((spaces.Discrete(2), spaces.MultiDiscrete([3, 4]))),
     "dict": spaces.Dict({"turn": spaces.Discrete(3), "tools": spaces.Dict({"use": spaces.MultiBinary(2)})}),
 }
+CONTINUOUS: dict[str, spaces.Space[Any]] = {
+    "number": spaces.Box(-2, 2, (1,), np.float32),
+    "scalar": spaces.Box(0, 0.1, (), np.float32),
+    "table": spaces.Box(np.array([[-1, 0, 3], [-5, 1e-3, 7]]), np.array([[1, 2, 4], [5, 2e-3, 7]]), dtype=np.float64),
+    "halves": spaces.Box(-60_000, 60_000, (2,), np.float16),
+    "with_choices": spaces.Tuple((spaces.Discrete(3, start=1), spaces.Box(-1, 1, (2,), np.float32))),
+    "mixed": spaces.Dict(
+        {
+            "grip": spaces.MultiBinary(2),
+            "arm": spaces.Tuple((spaces.Box(-3, 1, (2, 1), np.float64), spaces.Discrete(2))),
+        }
+    ),
+}
+"""Of two finite bounds each, so that they can be squashed to."""
+OPEN: dict[str, spaces.Space[Any]] = {
+    "unbounded": spaces.Box(-np.inf, np.inf, (2,), np.float32),
+    "one_sided": spaces.Box(np.array([0, -np.inf, -1]), np.array([np.inf, 0.5, 1]), dtype=np.float32),
+}
+ACTIONS |= CONTINUOUS | OPEN
 
 
 class EverySpace(gymnasium.Env[Any, Any]):
@@ -109,6 +128,8 @@ def forbidden_nowhere(action: Any, space: spaces.Space[Any]) -> bool:
         return all(forbidden_nowhere(*pair) for pair in zip(action, space.spaces, strict=True))
     if isinstance(space, spaces.Dict):
         return all(forbidden_nowhere(action[key], one) for key, one in space.spaces.items())
+    if isinstance(space, spaces.Box):
+        return True
     start = getattr(space, "start", 0)
     return bool((np.asarray(action) != start).all())
 
@@ -119,6 +140,8 @@ def _mask(space: spaces.Space[Any], *, first_allowed: bool) -> Any:
         return tuple(_mask(one, first_allowed=first_allowed) for one in space.spaces)
     if isinstance(space, spaces.Dict):
         return {key: _mask(one, first_allowed=first_allowed) for key, one in space.spaces.items()}
+    if isinstance(space, spaces.Box):
+        return ()
     if isinstance(space, spaces.Discrete):
         sizes = [int(space.n)]
     elif isinstance(space, spaces.MultiDiscrete):

@@ -19,9 +19,9 @@ from rljob.actor.loop import ActorLoop, Loop
 from rljob.actor.policy import Policy
 from rljob.actor.session import Welcome
 from rljob.algorithms import algorithm
-from rljob.algorithms.base import AnyAlgorithm
+from rljob.algorithms.base import AnyAlgorithm, UnrollAlgorithm
 from rljob.algorithms.compute import Compute
-from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters
+from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters, PPOParameters
 from rljob.envs import EnvironmentSpec, describe_environment, make_vector_environment
 from rljob.envs.base import VectorEnvironment
 from rljob.envs.grouped import GroupedEnvironment
@@ -75,15 +75,22 @@ def apex(environment_id: str = "CartPole-v1", parameters: EnvironmentParameters 
 def impala(
     environment_id: str = "CartPole-v1", parameters: EnvironmentParameters | None = None, recurrent: str = "None"
 ) -> Setup:
-    network = "MLP" if environment_id == "CartPole-v1" else "Nature"
+    network = "Nature" if environment_id.startswith("ALE") else "MLP"
     own = ImpalaParameters(precision="FP32", network=network, recurrent=recurrent, lstm_units=16, unroll_length=10)
     return Setup(algorithm("IMPALA"), own, environment_id, parameters or EnvironmentParameters())
 
 
+def ppo() -> Setup:
+    own = PPOParameters(precision="FP32", network="MLP", unroll_length=10, orthogonal_init=False)
+    return Setup(algorithm("PPO"), own, "CartPole-v1", EnvironmentParameters())
+
+
 class Kept:
-    """A sink that takes everything at once."""
+    """A sink that takes everything at once; with a ``least_version``, unrolls are asked for as iterations ask for them."""
 
     waiting = 0
+    credits = 1000
+    least_version: int | None = None
     durable = True
 
     def __init__(self) -> None:
@@ -115,11 +122,14 @@ def answer_of(client: InferenceClient, lane: int = 0) -> Answer:
 class Player:
     """A loop with everything around it; ``play`` steps it. ``address`` None: with a network of its own."""
 
-    def __init__(self, setup: Setup, num_envs: int, address: str | None, weights: Given) -> None:
+    def __init__(
+        self, setup: Setup, num_envs: int, address: str | None, weights: Given, least_version: int | None = None
+    ) -> None:
         method, spec, parameters = setup.method, setup.spec, setup.parameters
         environment_id, environment_parameters = setup.environment_id, setup.environment_parameters
         identity = ActorIdentity("actor-0", uuid.uuid4().hex[:12], num_envs)
         self.sink, self.figures = Kept(), ActorFigures(identity)
+        self.sink.least_version = least_version
         layout = method.layout(spec, parameters)
         recorder = make_builder(layout, num_envs, 0.99, False, "actor-0", "life", 0)
         generator = np.random.default_rng(SEED)
@@ -139,9 +149,10 @@ class Player:
         if address is None:
             policy = Policy(method, spec, parameters, environment_parameters, num_envs, generator)
             policy._acting.compute(Compute())  # type: ignore[operator]
-            self.loop = ActorLoop(self.environment, policy, recorder, sink, weights, self.figures)
+            refresh = method.refresh_steps(parameters) if isinstance(method, UnrollAlgorithm) else 1
+            self.loop = ActorLoop(self.environment, policy, recorder, sink, weights, self.figures, refresh)
         else:
-            outputs = method.output_size(parameters, spec.num_actions)
+            outputs = method.output_size(parameters, spec.policy_numbers)
             self.client = InferenceClient(
                 Client(address), identity, spec.columns, GROUPS + 1, compress=True, outputs=outputs
             )

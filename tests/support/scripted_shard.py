@@ -9,7 +9,8 @@ from rljob.wire import CreditLedger, Message, Server, Verdict
 
 
 class ScriptedShard:
-    """Accepts chunks as the replay service does; ``grant`` limits the credits, ``restart`` forgets all sessions."""
+    """Accepts chunks as the replay service does; ``grant`` limits the credits, ``restart`` forgets all sessions. Where it has a
+    ``least_version``, it asks for unrolls of such weights, as a learner does in iterations."""
 
     def __init__(self, endpoint: str, layout: SegmentLayout, window: int = 4) -> None:
         self.server = Server(endpoint)
@@ -19,6 +20,7 @@ class ScriptedShard:
         self.received: list[Message] = []
         self.grant = True
         self.mute = False
+        self.least_version: int | None = None
         self.restart(keep_log=False)
 
     def restart(self, keep_log: bool) -> None:
@@ -43,7 +45,6 @@ class ScriptedShard:
     def _answer(self, peer: bytes, message: Message) -> None:
         if message.kind == "hello":
             sequence = self.ledger.hello(peer, message.fields["actor"], message.fields["inc"])
-            credits = self._credits(peer)
             fields = {
                 "service": self.service,
                 "slot": 2,
@@ -51,7 +52,7 @@ class ScriptedShard:
                 "life": 1,
                 "epoch": 9,
                 "seq": sequence,
-                "credits": credits,
+                **self._asked(peer),
             }
             fields["session"] = message.fields["session"]
             self.server.send(peer, Message("welcome", fields, {}))
@@ -60,7 +61,7 @@ class ScriptedShard:
             if verdict is Verdict.NEW:
                 self.stored.append(Segment.from_message(message, self.layout))
             if verdict in (Verdict.NEW, Verdict.DUPLICATE):
-                fields = {"seq": self.ledger.accepted(peer), "credits": self._credits(peer), "durable": True}
+                fields = {"seq": self.ledger.accepted(peer), **self._asked(peer), "durable": True}
                 self.server.send(peer, Message("ack", fields, {}))
             else:
                 self.server.send(peer, Message("pulse", {"service": self.service, "known": False}, {}))
@@ -72,8 +73,12 @@ class ScriptedShard:
         self.ledger.granted(peer, credits)
         return credits
 
+    def _asked(self, peer: bytes) -> dict[str, int]:
+        credits = {"credits": self._credits(peer)}
+        return credits if self.least_version is None else {**credits, "pv": self.least_version}
+
     def grant_now(self) -> None:
         """The limiter lets go: hand every peer its credits."""
         self.grant = True
         for peer in self.ledger.peers():
-            self.server.send(peer, Message("credit", {"credits": self._credits(peer)}, {}))
+            self.server.send(peer, Message("credit", self._asked(peer), {}))

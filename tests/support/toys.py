@@ -100,3 +100,10 @@ class Colours(Countdown):
 
     def _observation(self) -> Any:
         return np.full(self.observation_space.shape or (), 10 * self._step, np.uint8)
+
+
+def shifted_cartpole() -> gymnasium.Env[Any, Any]:
+    """CartPole whose numbers are a thousand times as large, and far from zero."""
+    env = gymnasium.make("CartPole-v1")
+    box = gymnasium.spaces.Box(-np.inf, np.inf, (4,), np.float32)
+    return gymnasium.wrappers.TransformObservation(env, lambda seen: np.float32(1e3) * seen + np.float32(5e3), box)

@@ -2,7 +2,8 @@
 
 An action is one choice, int64 [N], or several that are made independently, int64 [N, choices]. A network has a number for each
 value of each choice, float32 [N, K], the first choice's first; those of values that are not allowed are ``FORBIDDEN`` already,
-since the network sees the mask. The same for learners, in torch, is ``rljob.algorithms.choices``.
+since the network sees the mask. Continuous numbers may stand beside the choices, or alone: what a network has for them stands
+behind the others and is told in ``rljob.controls``. The same for learners, in torch, is ``rljob.algorithms.choices``.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from rljob.controls import Gaussians
 
 Array = NDArray[Any]
 
@@ -33,14 +36,48 @@ class RandomNumbers(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Choices:
-    """``sizes``: how many values each choice has. ``allowed`` bool [N, K], at least one of each choice; None: all are."""
+    """``sizes``: how many values each choice has. ``allowed`` bool [N, K], at least one of each choice; None: all are.
+    ``controls``: how many continuous numbers an action has beside them."""
 
     sizes: tuple[int, ...]
     allowed: NDArray[np.bool_] | None = None
+    controls: int = 0
+
+    def action(self, chosen: NDArray[np.int64], control: NDArray[np.float32] | None) -> Any:
+        """Choices and continuous numbers of N actions in one, as environments take them: the only one of the two that there is,
+        or a dict of both."""
+        if control is None:
+            return chosen
+        return {"choices": chosen, "controls": control} if self.sizes else control
+
+    def anything(self, count: int, generator: RandomNumbers) -> Any:
+        """Actions for ``count`` environments: any choices that are allowed, and standard normal numbers."""
+        chosen = self.uniform(count, generator)
+        return self.action(chosen, self.standard(count).sample(self.draws(count, generator)) if self.controls else None)
+
+    def mode(self, numbers: Array) -> Any:
+        """The most probable actions by a policy's ``numbers`` [N, K + 2 * controls]."""
+        logits, gaussians = self.split(numbers)
+        return self.action(self.best(logits), None if gaussians is None else gaussians.mean.astype(np.float32))
+
+    def split(self, numbers: Array) -> tuple[Array, Gaussians | None]:
+        """A policy's ``numbers`` as those of the choices [N, K] and of the continuous ones."""
+        if not self.controls:
+            return numbers, None
+        size = sum(self.sizes)
+        return numbers[:, :size], Gaussians.of(numbers[:, size:])
+
+    def standard(self, count: int) -> Gaussians:
+        """Of the continuous numbers, where nothing is known."""
+        return Gaussians.standard(count, self.controls)
+
+    def draws(self, count: int, generator: RandomNumbers) -> NDArray[np.float64]:
+        """What ``Gaussians.sample`` needs for ``count`` environments."""
+        return generator.random((count, 2, self.controls))
 
     def best(self, values: Array) -> NDArray[np.int64]:
         """The value of each choice with the largest number."""
-        return _action([part.argmax(axis=1) for part in self._parts(values)])
+        return _action([part.argmax(axis=1) for part in self._parts(values)], len(values))
 
     def uniform(self, count: int, generator: RandomNumbers) -> NDArray[np.int64]:
         """Anything that is allowed, each with the same chance, for ``count`` environments."""
@@ -54,7 +91,8 @@ class Choices:
         parts = self._parts(self.allowed)
         nth = [(draws[:, i] * part.sum(axis=1)).astype(np.int64) for i, part in enumerate(parts)]
         # The first value up to which more than n are allowed.
-        return _action([(part.cumsum(axis=1) > n[:, None]).argmax(axis=1) for part, n in zip(parts, nth, strict=True)])
+        chosen = [(part.cumsum(axis=1) > n[:, None]).argmax(axis=1) for part, n in zip(parts, nth, strict=True)]
+        return _action(chosen, count)
 
     def sample(self, log_policy: Array, uniform: NDArray[np.float64]) -> NDArray[np.int64]:
         """By the Gumbel-max trick: the largest of log-probabilities [N, K] with Gumbel noise is a sample of each choice."""
@@ -63,7 +101,8 @@ class Choices:
 
     def log_policy(self, logits: Array) -> NDArray[np.float64]:
         """Log-probabilities [N, K] within each choice."""
-        return np.concatenate([_log_softmax(part) for part in self._parts(logits)], axis=1)
+        parts = [_log_softmax(part) for part in self._parts(logits)]
+        return np.concatenate(parts, axis=1) if parts else np.zeros((len(logits), 0))
 
     def taken(self, values: Array, action: NDArray[np.int64]) -> Array:
         """The numbers [N, choices] of what an action chose."""
@@ -85,13 +124,17 @@ class Choices:
     def _parts(self, values: Array) -> list[Array]:
         if len(self.sizes) == 1:
             return [values]
+        if not self.sizes:
+            return []
         return np.split(values, np.cumsum(self.sizes)[:-1], axis=1)
 
     def _starts(self) -> Array:
         return np.concatenate([[0], np.cumsum(self.sizes)[:-1]]).astype(np.int64)
 
 
-def _action(chosen: list[Array]) -> NDArray[np.int64]:
+def _action(chosen: list[Array], count: int) -> NDArray[np.int64]:
+    if not chosen:
+        return np.zeros((count, 0), np.int64)
     action: NDArray[np.int64] = chosen[0] if len(chosen) == 1 else np.stack(chosen, axis=1)
     return action
 

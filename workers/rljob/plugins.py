@@ -14,9 +14,10 @@ from rljob.algorithms.epsilon_greedy import ActionValueAlgorithm, epsilon_ladder
 from rljob.algorithms.impala import IMPALA
 from rljob.algorithms.minibatches import minibatches_of_steps, minibatches_of_unrolls
 from rljob.algorithms.policy_network import PolicyConfig, PolicyNetwork
+from rljob.algorithms.ppo import PPO
 from rljob.algorithms.trunk import FrameNetwork, convolution_layers, dense_layers, seen_by_convolutions
 from rljob.algorithms.vtrace import gae, vtrace
-from rljob.api import EnvironmentParameters, ImpalaParameters, UnrollQueue
+from rljob.api import EnvironmentParameters, ImpalaParameters, PPOParameters, UnrollQueue
 from rljob.api.own_parameters import ActionValueParameterSet, TransitionParameterSet, UnrollParameterSet
 from rljob.api.parameters import ParameterSet
 from rljob.api.types import Flag, Integer, Real, Text
@@ -28,6 +29,7 @@ from rljob.loading import PluginProblem
 __all__ = [
     "FORBIDDEN",
     "IMPALA",
+    "PPO",
     "ActionValueAlgorithm",
     "ActionValueParameterSet",
     "Choices",
@@ -43,6 +45,7 @@ __all__ = [
     "Integer",
     "LossResult",
     "Observation",
+    "PPOParameters",
     "ParameterSet",
     "PluginProblem",
     "PolicyConfig",

@@ -19,6 +19,8 @@ from typing import Any
 
 import pytest
 import yaml
+from rljob.checkpoints import store as checkpoint
+from rljob.checkpoints.policy import load_policy
 
 from tests.support.waiting import eventually
 
@@ -29,7 +31,9 @@ LEFT = 128 + signal.SIGTERM
 class Roles:
     """Real processes of one job; each can be ended and started again by itself."""
 
-    def __init__(self, directory: Path, parameters: dict[str, Any], limits: dict[str, Any], inference: str) -> None:
+    def __init__(
+        self, directory: Path, parameters: dict[str, Any], limits: dict[str, Any], inference: str, environment: str
+    ) -> None:
         self._sockets = tempfile.TemporaryDirectory(prefix="rljob-")
         self.directory = directory
         spec = {
@@ -48,6 +52,8 @@ class Roles:
             "checkpoint": {"intervalSeconds": 1},
             "inference": {"timeoutSeconds": 120},  # a busy machine needs a while to start a learner
         }
+        if environment:
+            spec |= {"environment": {"id": environment}, "successPolicy": {"rawFrames": 100_000_000}}
         head = {"apiVersion": "rljob.dev/v1alpha1", "kind": "RLJob", "metadata": {"name": "cartpole-impala"}}
         self.job = directory / "job.yaml"
         self.job.write_text(yaml.safe_dump({**head, "spec": spec}))
@@ -103,8 +109,10 @@ class Roles:
 def roles(tmp_path: Path) -> Iterator[Callable[..., Roles]]:
     made: list[Roles] = []
 
-    def make(parameters: dict[str, Any] | None = None, inference: str = "Local", **queue: Any) -> Roles:
-        made.append(Roles(tmp_path, parameters or {}, queue, inference))
+    def make(
+        parameters: dict[str, Any] | None = None, inference: str = "Local", environment: str = "", **queue: Any
+    ) -> Roles:
+        made.append(Roles(tmp_path, parameters or {}, queue, inference, environment))
         return made[-1]
 
     yield make
@@ -149,6 +157,30 @@ def test_a_killed_learner_comes_back_and_takes_nothing_of_its_former_life(roles:
     queue = job.until("learner", lambda s: s["queue"]["waiting"] < 16)["queue"]
     assert queue["received"] == queue["learned"] + sum(queue["dropped"].values()) + queue["in_flight"]
     assert job.end("learner") == LEFT
+
+
+@pytest.mark.timeout(300)
+def test_observations_far_from_zero_are_learned_from_and_each_batch_counts_once_whatever_is_killed(
+    roles: Callable[..., Roles],
+) -> None:
+    """Without normalisation the return of this job stays below 10."""
+    both = {"normalizeObservations": True, "normalizeReturns": True}
+    job = roles(both, environment="tests.support.toys:shifted_cartpole")
+    job.start("learner", "learner", "--resume", "latest")
+    job.start("actor", "actor-0")
+    before = job.until("learner", lambda s: s["updates"] > 20 and s["checkpoint"]["state"] == "Valid")
+    job.end("learner", signal.SIGKILL)
+    job.start("learner", "learner", "--resume", "latest")
+    after = job.until("learner", lambda s: s["updates"] > before["updates"] and (s["mean_return"] or 0) > 80, 200)
+    assert after["left_out_batches"] == 0
+    assert job.end("actor-0") == LEFT
+    assert job.end("learner") == LEFT
+    saved = checkpoint.latest_valid(job.directory / "checkpoints")
+    assert saved is not None
+    assert float(saved.tensors["statistics.count"]) == saved.manifest["counters"]["updates"] * 16 * 20
+    network: Any = load_policy(job.directory).module
+    assert ((network.observation_mean - 5e3).abs() < 500).all()
+    assert network.return_scale > 5
 
 
 @pytest.mark.timeout(300)

@@ -11,6 +11,7 @@ from rljob.acting.device_rule import EpsilonGreedy, OnHost, SampledPolicy, rule_
 from rljob.algorithms import algorithm
 from rljob.algorithms.apex_dqn import ApeXDQN
 from rljob.algorithms.impala import IMPALA
+from rljob.algorithms.ppo import PPO
 from rljob.choices import Choices
 from rljob.experience import Decision
 
@@ -68,7 +69,7 @@ def test_draws_follow_from_the_seed() -> None:
     assert not torch.equal(first.action, other.action)
 
 
-@pytest.mark.parametrize("name", ["ApeXDQN", "IMPALA"])
+@pytest.mark.parametrize("name", ["ApeXDQN", "IMPALA", "PPO"])
 def test_values_of_states_are_those_of_the_algorithm(name: str) -> None:
     method = algorithm(name)
     outputs = torch.randn(50, ACTIONS + 1, generator=torch.Generator().manual_seed(2))
@@ -80,6 +81,7 @@ def test_only_who_decides_in_the_built_in_way_is_decided_for_on_the_device() -> 
     cpu = torch.device("cpu")
     assert isinstance(rule_of(ApeXDQN(), CHOICES, cpu, 0), EpsilonGreedy)
     assert isinstance(rule_of(IMPALA(), CHOICES, cpu, 0), SampledPolicy)
+    assert isinstance(rule_of(PPO(), CHOICES, cpu, 0), SampledPolicy)
     rule = rule_of(OwnWay(), CHOICES, cpu, 4)
     assert isinstance(rule, OnHost)
     outputs = torch.randn(20, ACTIONS + 1, generator=torch.Generator().manual_seed(2))

@@ -46,6 +46,21 @@ def test_without_credit_nothing_is_sent_and_a_grant_resumes(pair: Pair) -> None:
     assert pair.numbers() == [0]
 
 
+def test_it_knows_the_oldest_weights_that_are_asked_for(pair: Pair) -> None:
+    assert pair.session.least_version is None
+    pair.shard.least_version = 3
+    pair.until(lambda: pair.session.connected)
+    assert pair.session.least_version == 3, "a welcome says so"
+    pair.shard.least_version = 4
+    pair.session.encode(a_chunk(0))
+    pair.until(lambda: pair.session.unacknowledged == 0)
+    assert pair.session.least_version == 4, "and an acknowledgement"
+    pair.shard.least_version = 2
+    pair.shard.grant_now()
+    pair.turn()
+    assert pair.session.least_version == 2, "and a credit; a learner may go back"
+
+
 @pytest.mark.parametrize("keep_log", [True, False])
 def test_restarted_shard_gets_what_it_did_not_acknowledge(pair: Pair, keep_log: bool) -> None:
     pair.until(lambda: pair.session.connected)

@@ -117,6 +117,21 @@ def test_credit_of_every_shard_is_used_before_the_actor_waits() -> None:
         assert both.sink.total("acknowledged_transitions") == 21
 
 
+def test_what_may_be_sent_now_is_what_does_not_wait() -> None:
+    with shards(1, window=3) as one:
+        (pair,) = one.pairs
+        pair.shard.least_version = 5
+        assert (one.sink.credits, one.sink.least_version) == (0, None)
+        one.connect()
+        assert (one.sink.credits, one.sink.least_version) == (3, 5)
+        pair.shard.grant = False
+        for left in (2, 1, 0, -1):
+            one.sink.encode(a_chunk(0))
+            assert one.sink.credits == left
+        one.turn()
+        assert one.sink.credits == -1, "what was sent has used its credit"
+
+
 def test_a_full_shard_takes_nothing_and_holds_nobody_back() -> None:
     with shards(2) as both:
         both.connect()

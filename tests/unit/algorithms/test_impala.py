@@ -1,4 +1,4 @@
-"""The actor-critic: acting, memory, both losses against slow references, and the parts of a batch."""
+"""The actor-critic: acting, memory, and its loss against a slow reference."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import torch
 from rljob.algorithms import algorithm
 from rljob.algorithms.batches import UnrollBatch
-from rljob.algorithms.impala import IMPALA, surrogate_targets
+from rljob.algorithms.impala import IMPALA
 from rljob.algorithms.policy_network import PolicyNetwork
 from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters
 from rljob.choices import Choices
@@ -54,7 +54,6 @@ def batch(params: ImpalaParameters, seed: int = 1) -> UnrollBatch:
         discount=discount,
         log_prob=-normal(steps, unrolls).abs() - 0.1,
         final_value=normal(steps, unrolls) * (discount == 0),
-        value=normal(steps + 1, unrolls),
         state=normal(unrolls, 2, units),
     )
 
@@ -159,76 +158,6 @@ def test_the_vtrace_loss_is_written_out_step_by_step(reduction: str, corrected: 
         torch.testing.assert_close(mine, its, rtol=1e-3, atol=1e-5)
 
 
-@pytest.mark.parametrize("recurrent", ["None", "LSTM"])
-def test_the_clipped_surrogate_is_written_out_step_by_step(recurrent: str) -> None:
-    params = parameters(
-        loss="ClippedSurrogate",
-        loss_reduction="Mean",
-        recurrent=recurrent,
-        lstm_units=6,
-        normalize_advantages=False,
-        policy_kl_cost=0.2,
-    )
-    net, given = network(params), batch(params)
-    (part,) = METHOD.minibatches(params, given)
-    found = METHOD.loss(params, net, part)
-    targets = surrogate_targets(given, params)
-    logits, values = net.unroll(given.observation, given.state, given.discount)
-    total, clipped = 0.0, 0
-    steps, unrolls = given.action.shape
-    for t in range(steps):
-        for b in range(unrolls):
-            policy = torch.log_softmax(logits[t, b], 0)
-            ratio = (policy[given.action[t, b]] - given.log_prob[t, b]).exp().item()
-            advantage = targets.advantage[t, b].item()
-            total -= min(ratio * advantage, min(max(ratio, 0.8), 1.2) * advantage)
-            total += 0.5 * 0.5 * (targets.value[t, b] - values[t, b]).item() ** 2
-            total += 0.01 * (policy.exp() * policy).sum().item() + 0.2 * 0.5 * math.log(ratio) ** 2
-            clipped += abs(ratio - 1.0) > 0.2
-    assert found.value.item() == pytest.approx(total / (steps * unrolls), rel=1e-4)
-    assert found.metrics["clip_share"].item() == pytest.approx(clipped / (steps * unrolls))
-
-
-def test_truncation_bootstraps_and_termination_does_not() -> None:
-    params = parameters(loss="ClippedSurrogate", normalize_advantages=False, gae_lambda=1.0)
-    flat = torch.zeros(5, 4)
-    quiet = batch(params)._replace(reward=flat, value=torch.zeros(6, 4), discount=flat, final_value=flat)
-    truncated = quiet._replace(final_value=flat + 10.0)
-    assert surrogate_targets(quiet, params).value.abs().max() == 0
-    torch.testing.assert_close(surrogate_targets(truncated, params).value, flat + 10.0 * params.gamma)
-
-
-def test_passes_over_single_steps_visit_each_once_with_its_own_target() -> None:
-    params = parameters(loss="ClippedSurrogate", epochs=2, minibatches=4)
-    given = batch(params)
-    given = given._replace(action=torch.arange(20).view(5, 4))  # names every step
-    targets = surrogate_targets(given, params)
-    torch.manual_seed(0)
-    found = list(METHOD.minibatches(params, given))
-    assert [len(part.action) for part in found] == [5] * 8
-    for epoch in (found[:4], found[4:]):
-        assert sorted(int(a) for part in epoch for a in part.action) == list(range(20))
-    assert found[0].action.tolist() != found[4].action.tolist()
-    for part in found:
-        assert part.advantage is not None
-        for row, name in enumerate(part.action.tolist()):
-            t, b = divmod(name, 4)
-            assert torch.equal(part.observation[row], given.observation[b, t])
-            assert part.advantage[row] == targets.advantage[t, b]
-
-
-def test_passes_over_unrolls_keep_time_together() -> None:
-    params = parameters(epochs=2, minibatches=2)
-    given = batch(params)
-    found = list(METHOD.minibatches(params, given))
-    assert len(found) == 4
-    for part in found:
-        for column in range(2):
-            match = [b for b in range(4) if torch.equal(part.reward[:, column], given.reward[:, b])]
-            assert len(match) == 1
-            assert torch.equal(part.observation[column], given.observation[match[0]])
-
-
 @pytest.mark.parametrize("kind", ["Nature", "Deep", "Compact"])
 def test_image_networks_act_and_judge_unrolls_alike(kind: str) -> None:
     params = parameters(network=kind, hidden_units=16, layer_norm=True, orthogonal_init=True)
@@ -249,7 +178,8 @@ def test_the_registry_says_what_the_loops_need() -> None:
     params = parameters(recurrent="LSTM", lstm_units=6)
     assert method.memory_units(params) == 6
     assert algorithm("ApeXDQN").memory_units(ApeXDQNParameters()) == 0
+    net = network(params)
     before = torch.get_rng_state()
-    part = method.example(VECTORS, params, torch.device("cpu"))
+    part = method.example(VECTORS, params, net, torch.device("cpu"))
     assert torch.equal(torch.get_rng_state(), before)
-    trial_update(method, params, network(params), part)
+    trial_update(method, params, net, part)

@@ -423,7 +423,7 @@ def test_a_file_that_is_named_as_a_module(tmp_path: Path, monkeypatch: pytest.Mo
 )  # fmt: skip
 def test_minibatches_that_are_none(tmp_path: Path, body: str, said: str) -> None:
     with pytest.raises(PluginProblem, match=said):
-        tried(unrolls(tmp_path, f"    def minibatches(self, params, batch):\n        {body}\n"))
+        tried(unrolls(tmp_path, f"    def minibatches(self, params, online, batch):\n        {body}\n"))
 
 
 @pytest.mark.parametrize(
@@ -435,7 +435,51 @@ def test_minibatches_that_are_none(tmp_path: Path, body: str, said: str) -> None
     ],
 )
 def test_minibatches_that_are_some(tmp_path: Path, body: str) -> None:
-    tried(unrolls(tmp_path, f"    def minibatches(self, params, batch):\n        {body}\n"))
+    tried(unrolls(tmp_path, f"    def minibatches(self, params, online, batch):\n        {body}\n"))
+
+
+@pytest.mark.parametrize(
+    ("methods", "said"),
+    [
+        ({"iteration_lag": "2"}, "iteration_lag: expected None, 0 or 1, got 2"),
+        (
+            {"iteration_lag": "0", "refresh_steps": "4"},
+            r"refresh_steps: expected 0, since iteration_lag\(\) is 0: .* are of one version each, got 4",
+        ),
+        ({"refresh_steps": "-1"}, "refresh_steps: expected an integer of 0 or more, got -1"),
+        ({"largest_divergence": "-0.1"}, "largest_divergence: expected a number of 0 or more, got -0.1"),
+        (
+            {"largest_divergence": "0.1", "loss": "super().loss(params, online, batch)._replace(divergence=None)"},
+            r"loss: divergence: expected a divergence, since largest_divergence\(\) is 0.1, got None",
+        ),
+    ],
+)
+def test_iterations_that_are_none(tmp_path: Path, methods: dict[str, str], said: str) -> None:
+    with pytest.raises(PluginProblem, match=said):
+        tried(unrolls(tmp_path, "\n".join(method(name, body) for name, body in methods.items())))
+
+
+def test_iterations_that_are_some(tmp_path: Path) -> None:
+    methods = {"iteration_lag": "1", "refresh_steps": "0", "largest_divergence": "0.1"}
+    tried(unrolls(tmp_path, "\n".join(method(name, body) for name, body in methods.items())))
+
+
+def method(name: str, body: str) -> str:
+    """A method of an algorithm of unrolls that gives ``body``."""
+    arguments = "self, params, online, batch" if name == "loss" else "self, params"
+    return f"    def {name}({arguments}):\n        return {body}\n"
+
+
+def test_targets_that_carry_a_gradient_of_the_network(tmp_path: Path) -> None:
+    body = (
+        "    def minibatches(self, params, online, batch):\n"
+        "        _, values = online.unroll(batch.observation, batch.state, batch.discount)\n"
+        "        yield batch._replace(advantage=batch.reward, value_target=values[:-1]{})\n"
+    )
+    tried(unrolls(tmp_path, body.format(".detach()")))
+    said = r"minibatches: value_target: expected a detached tensor, got one with a gradient; torch.no_grad\(\) where online"
+    with pytest.raises(PluginProblem, match=said):
+        tried(unrolls(tmp_path, body.format("")))
 
 
 @pytest.mark.parametrize(
@@ -467,6 +511,31 @@ def test_an_algorithm_of_unrolls_has_no_replay(tmp_path: Path) -> None:
         with_own_parts(job(tmp_path, change, parameters={"network": "MLP"}))
     with pytest.raises(ManifestError, match=r"unrollQueue\.capacity: got 8; allowed: at least batchSize"):
         with_own_parts(job(tmp_path, change, replay=None, parameters={"unrollQueue": {"capacity": 8}}))
+
+
+def test_a_subclass_of_ppo_has_neither_replay_nor_queue(tmp_path: Path) -> None:
+    change = (
+        "def make():\n    return Own()",
+        "from rljob.plugins import PPO, PPOParameters\n\nclass Of(PPOParameters):\n    batch_size: int = 8\n\n"
+        "class Mine(PPO):\n    parameters = Of\n\ndef make():\n    return Mine()",
+    )
+    bound = tried(job(tmp_path, change, replay=None, parameters={"network": "MLP", "hiddenUnits": 16}))
+    assert memory_estimate(bound, frame_bytes=16).stored.path == f"{PARAMETERS}.batchSize"
+    with pytest.raises(ManifestError, match=r"spec.replay: not allowed: .* learns from unrolls"):
+        with_own_parts(job(tmp_path, change, parameters={"network": "MLP"}))
+    with pytest.raises(ManifestError, match=r"minibatches: got 3; allowed: a divisor of 1,024"):
+        with_own_parts(job(tmp_path, change, replay=None, parameters={"minibatches": 3}))
+
+
+def test_an_algorithm_without_iterations_needs_a_queue(tmp_path: Path) -> None:
+    change = (
+        "def make():\n    return Own()",
+        "from rljob.plugins import PPO\n\nclass Mine(PPO):\n    def iteration_lag(self, params):\n        return None\n\n"
+        "def make():\n    return Mine()",
+    )
+    said = "iteration_lag: expected 0 or 1, since its parameters have no unroll_queue, got None"
+    with pytest.raises(PluginProblem, match=said):
+        tried(job(tmp_path, change, replay=None, parameters={"network": "MLP"}))
 
 
 def test_a_checkpoint_names_it_by_its_factory(tmp_path: Path) -> None:

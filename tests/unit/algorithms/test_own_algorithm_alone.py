@@ -55,8 +55,8 @@ IMPORTS = ("import torch\n", "import numpy as np\nimport torch\nfrom rljob.plugi
         ("ApeXDQN", {}),
         ("IMPALA", {}),
         ("IMPALA", {"recurrent": "LSTM", "epochs": 2, "minibatches": 4}),
-        ("IMPALA", {"loss": "ClippedSurrogate", "epochs": 3, "minibatches": 5}),
-        ("IMPALA", {"loss": "ClippedSurrogate", "recurrent": "LSTM"}),
+        ("PPO", {"epochs": 3, "minibatches": 5, "batch_size": 5}),
+        ("PPO", {"recurrent": "LSTM", "recompute_advantages": True}),
     ],
 )
 @pytest.mark.parametrize("spec", [CARTPOLE, PONG], ids=["vector", "image"])
@@ -217,7 +217,7 @@ def test_what_it_was_made_with_is_no_state(tmp_path: Path) -> None:
     ],
 )
 def test_passes_are_those_that_minibatches_make(tmp_path: Path, body: str, passes: int, wanted: int, got: int) -> None:
-    methods = f"    def minibatches(self, params, batch):\n        {body}\n\n"
+    methods = f"    def minibatches(self, params, online, batch):\n        {body}\n\n"
     with pytest.raises(PluginProblem) as caught:
         tried(unrolls(tmp_path, f"{methods}    def passes(self, params):\n        return {passes}\n"))
     assert str(caught.value).endswith(

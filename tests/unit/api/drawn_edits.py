@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 from typing import Any
 
 from hypothesis import strategies as st
@@ -11,6 +12,7 @@ from rljob.api.apex_dqn import ApeXDQNParameters
 from rljob.api.environment import EnvironmentParameters
 from rljob.api.impala import ImpalaParameters
 from rljob.api.parameters import ParameterSet
+from rljob.api.ppo import PPOParameters
 
 from tests.unit.api.bad_manifests import (
     BASE,
@@ -19,23 +21,32 @@ from tests.unit.api.bad_manifests import (
 )
 from tests.unit.api.written import CLUSTER, document, effective
 
-START = [document(file) for file in (BASE, IMPALA, PRESET, CLUSTER)]
-IN_FORCE = [effective(file) for file in (BASE, IMPALA, PRESET, CLUSTER)]
+_JOBS: tuple[tuple[Path, list[str]], ...] = (
+    (BASE, []),
+    (IMPALA, []),
+    (IMPALA, ["spec.algorithm={type: PPO, ppo: {minibatches: 8}}"]),
+    (PRESET, []),
+    (CLUSTER, []),
+)
+START = [document(*job) for job in _JOBS]
+IN_FORCE = [effective(*job) for job in _JOBS]
 NUMBERS_AND_MORE = (
     0, 1, 2, 3, 7, 8, 20, 31, 32, 33, 100, 128, 640, 1.0, 2e6, 1e-5, 0.5, 0.999, 1.5, -1, 10**16, 1e300,
-    float("nan"), float("inf"), "0.5", "1", "", True, False, "true", "None", "LSTM", "VTrace", "ClippedSurrogate", "Adam",
+    float("nan"), float("inf"), "0.5", "1", "", True, False, "true", "None", "LSTM", "PPO", "Adam",
     "RMSProp", "CentredRMSProp", "MLP", "Nature", "my_pkg.nets:make", "Auto", "Enabled", [], {}, [1], {"a": 1}, None,
 )  # fmt: skip
 PARAMETERS: dict[str, type[ParameterSet]] = {
     "algorithm.apeXDQN": ApeXDQNParameters,
     "algorithm.impala": ImpalaParameters,
+    "algorithm.ppo": PPOParameters,
     "environment": EnvironmentParameters,
 }
 SETTINGS: dict[str, tuple[Any, ...]] = {
-    "preset": ("PongVTrace", "PongApeX", "ImpalaAtari", "ApeXAtari", "Best", None),
+    "preset": ("PongVTrace", "PongPPO", "PongApeX", "ImpalaAtari", "ApeXAtari", "Best", None),
     "presetWithout": ([], ["successPolicy.targetReturn.value"], ["evaluator", "successPolicy"], ["environment.id"], "a", None),
-    "algorithm.type": ("ApeXDQN", "IMPALA", "DQN", None),
+    "algorithm.type": ("ApeXDQN", "IMPALA", "PPO", "DQN", None),
     "algorithm.impala": ({}, {"gamma": 0.9}, None, 3),
+    "algorithm.ppo": ({}, {"batchSize": 12}, None, []),
     "algorithm.apeXDQN": ({}, {"gamma": 0.9}, None, []),
     "algorithm.custom": ({"factory": "m:f"}, {"factory": "m"}, {}, None),
     "replay": (None, {}, {"capacity": 100}, {"shards": 2}),
@@ -101,10 +112,10 @@ SETTINGS: dict[str, tuple[Any, ...]] = {
     "actors.replcas": (2, None),
     "imagePullSecrets": ([{"name": "a"}, {"name": "a"}], [{}], [None], [{"name": None}], [{"name": "a", "nmae": None}], []),
     "environment.id": ("CartPole-v1", "ale_py:ALE/Pong-v5", "a b", "", 5, "m:f\n", None),
-    "environment.actions": ([], [0, 1], [0, 0], [1024], ["0"], "0,1", None),
+    "environment.actions": ([], "Clipped", "Squashed", "squashed", "0,1", 3, 0.5, True, {}, {"a": 1}, [0] * 257, None),
     "environment.kwargs": ({}, {"a": {"b": [1, None]}}, [], "{}", None),
     "environment.register": ([], ["m:f"], ["a"], "m:f", [None], None),
-    "environment.atari.fullActionSpace": (True, False),
+    "environment.atari.fullActionSpace": (False, "true"),
     "unknown": (1, None),
     **{f"algorithm.{block}.wings": (1, None) for block in BLOCKS.values()},
     **{

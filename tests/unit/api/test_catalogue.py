@@ -89,7 +89,7 @@ def test_the_default_is_what_a_job_without_the_field_has(kind: str) -> None:
                 "0.0006",
                 "while the job is suspended",
                 ("Step size of the optimiser at the start.",),
-                {"PongVTrace": 0.001, "PongClippedSurrogate": 0.001, "CartPoleIMPALA": 0.001, "ImpalaAtari": 0.0006},
+                {"PongVTrace": 0.001, "CartPoleIMPALA": 0.001, "ImpalaAtari": 0.0006},
                 {},
                 (),
             ),
@@ -102,7 +102,7 @@ def test_the_default_is_what_a_job_without_the_field_has(kind: str) -> None:
                 "computed: 2 * batchSize",
                 "while the job is suspended",
                 ("Unrolls that may wait; at least one batch.",),
-                {"PongVTrace": 16, "PongClippedSurrogate": 16},
+                {"PongVTrace": 16},
                 {},
                 (),
             ),
@@ -130,7 +130,6 @@ def test_what_presets_set_is_shown_with_every_value() -> None:
 def test_a_section_names_the_presets_that_set_something_in_it() -> None:
     assert explained("algorithm.impala.unrollQueue").presets_below == {
         "PongVTrace": ["capacity"],
-        "PongClippedSurrogate": ["capacity"],
     }
     assert explained("environment").presets_below["ImpalaAtari"] == ["id", "atari"]
     assert explained("learner.resources.requests").presets_below["PongVTrace"] == ["cpu", "memory"]
@@ -167,11 +166,14 @@ def test_ways_to_name_a_field(given: str, path: str) -> None:
     ("given", "words"),
     [
         ("actors.replica", "spec.actors has no field 'replica'; did you mean spec.actors.replicas?"),
-        ("learningRate", "did you mean spec.algorithm.apeXDQN.learningRate or spec.algorithm.impala.learningRate?"),
-        ("learning_rate", "did you mean spec.algorithm.apeXDQN.learningRate or"),
+        (
+            "learningRate",
+            "did you mean spec.algorithm.apeXDQN.learningRate, spec.algorithm.impala.learningRate or spec.algorithm.ppo.learn",
+        ),
+        ("learning_rate", "did you mean spec.algorithm.apeXDQN.learningRate,"),
         ("queue.capacity", "spec has no field 'queue'; did you mean spec.algorithm.impala.unrollQueue?"),
         ("imapla", "spec has no field 'imapla'; did you mean spec.algorithm.impala?"),
-        ("learnigRate", "did you mean spec.algorithm.apeXDQN.learningRate or spec.algorithm.impala.learningRate?"),
+        ("learnigRate", "spec.algorithm.impala.learningRate or spec.algorithm.ppo.learningRate?"),
         ("PongVTrace", "it is a preset, which rljob presets PongVTrace shows"),
         ("nothing", "known here: activeDeadlineSeconds, actors"),
         ("environment.id.x", "spec.environment.id (text: a Gymnasium id"),

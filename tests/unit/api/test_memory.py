@@ -58,3 +58,26 @@ def test_a_queue_that_does_not_fit() -> None:
     text = memory_estimate(job, frame_bytes=7056).problem(4 << 30)
     assert text.startswith(f"{QUEUE}.capacity: got 100000; allowed on this machine: about 1")
     assert "100,000 unrolls * (24 frames * 7,056 B + 20 steps * 64 B)" in text
+
+
+PPO = ["spec.algorithm={type: PPO, ppo: {batchSize: 64, unrollLength: 20}}", "spec.actors.replicas=2"]
+
+
+def test_iterations_by_hand() -> None:
+    """One of 64 unrolls waits, one for each of 2 * 8 environments travels, 2 batches of 64 * 21 stacks of 4 frames."""
+    estimate = memory_estimate(load_manifest(IMPALA, PPO), frame_bytes=7056)
+    unroll = 24 * 7056 + 20 * 64
+    processes = (900 + 2 * 450 + 500) * MIB
+    assert estimate.total_bytes == (64 + 16) * unroll + 2 * 64 * 21 * 4 * 7056 + processes
+
+
+def test_an_iteration_that_does_not_fit_and_one_that_does() -> None:
+    job = load_manifest(IMPALA, [*PPO, "spec.algorithm.ppo.batchSize=4096"])
+    available = 4 << 30
+    text = memory_estimate(job, frame_bytes=7056).problem(available)
+    assert text.startswith("spec.algorithm.ppo.batchSize: got 4096; allowed on this machine: about ")
+    fits = int(text.split("about ")[1].split(" unrolls")[0].replace(",", ""))
+    assert 16 < fits < 4096
+    smaller = load_manifest(IMPALA, [*PPO, f"spec.algorithm.ppo.batchSize={fits}"])
+    assert not memory_estimate(smaller, frame_bytes=7056).problem(available)
+    assert "not even one of each environment (16) would fit" in memory_estimate(job, frame_bytes=7056).problem(2 << 30)

@@ -30,7 +30,7 @@ VALUES: tuple[Any, ...] = (
     [{"name": "a", "mountPath": "/a"}], [{"name": "b", "mountPath": "/a"}],
     [{"name": "a", "action": "Ignore", "onExitCodes": {"values": [3]}}],
     [{"name": "a", "action": "Ignore", "onExitCodes": {"values": [4]}}],
-    [{"type": "Pods", "value": 7, "periodSeconds": 7}], [{"type": "Pods", "value": 8, "periodSeconds": 7}],
+    [{"type": "Pods", "value": 7, "periodSeconds": 7}], [{"type": "Pods", "value": 8, "periodSeconds": 7}], 0, 1,
 )  # fmt: skip
 """Two of them are allowed for each field that is no choice of words."""
 ABSENT: Any = object()
@@ -58,11 +58,12 @@ def complete(base: dict[str, Any]) -> dict[str, Any]:
 
 
 APEX, UNROLLS = complete(document(BASE)), complete(document(IMPALA))
+PPO = complete(document(IMPALA, ["spec.algorithm={type: PPO, ppo: {}}"]))
 CUSTOM = complete(document(BASE, ["spec.algorithm={type: Custom, custom: {factory: 'my_pkg:make'}}"]))
 
 
 def base_of(place: Place) -> dict[str, Any]:
-    blocks = {"algorithm.impala.": UNROLLS, "algorithm.custom.": CUSTOM}
+    blocks = {"algorithm.impala.": UNROLLS, "algorithm.ppo.": PPO, "algorithm.custom.": CUSTOM}
     return next((base for prefix, base in blocks.items() if place.path.startswith(prefix)), APEX)
 
 

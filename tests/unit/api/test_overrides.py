@@ -52,15 +52,15 @@ def test_parameters_are_fields_like_others() -> None:
     job = job_with(
         QUEUE,
         "spec.algorithm.impala.learningRate=3e-4",
-        "spec.algorithm.impala.normalizeAdvantages=false",
+        "spec.algorithm.impala.correctOffPolicy=false",
         "spec.algorithm.impala.batchSize=1_6",
-        "spec.algorithm.impala.loss=ClippedSurrogate",
+        "spec.algorithm.impala.lossReduction=Mean",
         "spec.algorithm.impala.unrollQueue.capacity=96",
     )
     parameters = job.spec.algorithm.impala
     assert parameters is not None
-    assert (parameters.learning_rate, parameters.normalize_advantages, parameters.batch_size) == (3e-4, False, 16)
-    assert (parameters.loss, parameters.unroll_queue.capacity) == ("ClippedSurrogate", 96)
+    assert (parameters.learning_rate, parameters.correct_off_policy, parameters.batch_size) == (3e-4, False, 16)
+    assert (parameters.loss_reduction, parameters.unroll_queue.capacity) == ("Mean", 96)
 
 
 @pytest.mark.parametrize(

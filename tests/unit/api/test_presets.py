@@ -20,7 +20,9 @@ from tests.unit.api.written import EXAMPLES, in_force
 
 
 def manifest(preset: str) -> dict[str, Any]:
-    return manifest_of({"preset": preset}, "job")
+    """The preset alone, with an environment where it names none."""
+    example = PRESETS[preset].example
+    return manifest_of({"preset": preset, **({"environment": {"id": example}} if example else {})}, "job")
 
 
 def leaves(value: Any, path: str = "") -> dict[str, Any]:
@@ -44,7 +46,7 @@ def at(node: Any, path: str) -> Any:
 def test_a_preset_alone_is_a_whole_job(name: str) -> None:
     job = parse_job(manifest(name))
     assert api_server.refusals(manifest(name)) == []
-    assert job.spec.model_fields_set == {"preset"}, "nothing else was written"
+    assert job.spec.model_fields_set == set(manifest(name)["spec"]), "nothing else was written"
     assert job.spec.algorithm.type == PRESETS[name].algorithm_type
     for path, value in leaves(PRESETS[name].spec).items():
         assert at(job.spec, path) == value, path
@@ -52,7 +54,10 @@ def test_a_preset_alone_is_a_whole_job(name: str) -> None:
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_preset_written_out_is_a_manifest_and_the_same_job(name: str) -> None:
-    out = {**manifest(name), "spec": copy.deepcopy(dict(PRESETS[name].spec))}
+    spec = copy.deepcopy(dict(PRESETS[name].spec))
+    if example := PRESETS[name].example:
+        spec["environment"] = {**spec.get("environment", {}), "id": example}
+    out = {**manifest(name), "spec": spec}
     assert api_server.refusals(out) == []
     assert parse_job(out).spec.model_copy(update={"preset": name}) == parse_job(manifest(name)).spec
 
@@ -67,7 +72,7 @@ def test_what_a_preset_is() -> None:
             "scale subresource and autoscalers read the stored number"
         )
         assert set(preset.spec["algorithm"]) == {"type", BLOCKS[preset.algorithm_type]}
-        assert preset.spec["environment"]["id"]
+        assert bool(preset.environment_id) != bool(preset.example)
 
 
 def test_every_preset_has_an_example() -> None:

@@ -119,7 +119,7 @@ def test_each_rule_has_a_name_of_its_own() -> None:
 def test_every_rule_is_broken_by_the_table() -> None:
     documents = [make(*case[:2]) for case in OF_THE_MANIFEST for make in (document, effective)]
     said = "\n".join(refusal for given in documents for refusal in api_server.refusals(given))
-    assert [rule.name for rule in RULES if rule.message not in said] == []
+    assert [rule.name for rule in RULES if rule.cel and rule.message not in said] == []
 
 
 @pytest.mark.parametrize(("base", "edge", "beyond"), EDGES, ids=[f"{case[0].stem} {case[2]}" for case in EDGES])
@@ -251,7 +251,7 @@ def test_each_rule_says_the_same_in_python_and_in_cel(start: dict[str, Any], edi
         job = RLJob.model_validate(given, by_alias=True, by_name=False)
     except ValidationError:
         return
-    python = {(path, rule_validations(rule)["rule"]) for rule, path, _ in broken_rules(job)}
+    python = {(path, rule_validations(rule)["rule"]) for rule, path, _ in broken_rules(job) if rule.cel}
     cluster = {
         (path, validation["rule"])
         for path, validation, _ in api_server.broken(api_server.admitted(given), None, api_server.ROOT, "")

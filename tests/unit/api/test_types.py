@@ -80,7 +80,7 @@ def test_defaults_are_the_documented_ones() -> None:
     assert (environment.atari.frame_size, environment.frame_stack, environment.actions, environment.input_scale) == (
         84,
         4,
-        [],
+        "Clipped",
         None,
     )
 

@@ -51,7 +51,7 @@ def test_it_prints_yaml_alone_with_presets_and_defaults_filled_in(file: Path) ->
     parameters = document["spec"]["algorithm"]["impala"]
     assert parameters["learningRate"] == 3e-4
     assert parameters["unrollLength"] == 128, "of the preset"
-    assert parameters["gaeLambda"] == 0.95, "a default"
+    assert parameters["correctOffPolicy"] is True, "a default"
     assert parameters["unrollQueue"]["maxPolicyLagUpdates"] > 0, "a computed default"
 
 
@@ -105,7 +105,7 @@ def test_what_of_a_preset_is_about_another_environment_is_named(file: Path) -> N
     assert "frameSize" not in said, "it was written again"
     effective = invoke(file, *ends, "--effective")
     assert effective.stderr.strip() == said.strip()
-    assert parse_document(effective.stdout.encode(), "stdout")["spec"]["environment"]["actions"] == []
+    assert parse_document(effective.stdout.encode(), "stdout")["spec"]["environment"]["actions"] == "Clipped"
 
 
 def test_a_null_in_the_place_of_what_a_preset_says_is_named(file: Path) -> None:

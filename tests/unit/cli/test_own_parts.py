@@ -63,7 +63,7 @@ def test_a_manifest_whose_environment_is_right(tmp_path: Path) -> None:
         ("import rocket_engine", "No module named 'rocket_engine'"),
         (
             "return gymnasium.make('Pendulum-v1')",
-            "ApeXDQN learns discrete actions alone, but there are continuous ones",
+            "ApeXDQN learns choices alone, but there are continuous actions",
         ),
     ],
 )

@@ -10,7 +10,9 @@ import torch
 from gymnasium import spaces
 from rljob.actor.policy import Policy
 from rljob.algorithms import algorithm
-from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters
+from rljob.algorithms.conformance import check
+from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters, PPOParameters
+from rljob.api.networks import NetworkProblem
 from rljob.envs import EnvironmentProblem, describe_environment, make_vector_environment, try_environment
 from rljob.experience import Decision, make_builder
 from rljob.experience.ring import SegmentRing
@@ -27,15 +29,16 @@ ID, VECTOR = "tests.support.every_space:EverySpace", "tests.support.every_space:
 CPU = torch.device("cpu")
 APEX = ApeXDQNParameters(batch_size=8, n_step=2, chunk_length=5, hidden_units=8)
 IMPALA = ImpalaParameters(batch_size=4, unroll_length=6, hidden_units=8)
+PPO = PPOParameters(batch_size=4, unroll_length=6, hidden_units=8, epochs=2, minibatches=2)
 OTHERWISE: dict[str, dict[str, Any]] = {
     "LSTM": {"recurrent": "LSTM", "lstm_units": 4},
-    "Surrogate": {"loss": "ClippedSurrogate", "epochs": 2, "minibatches": 2},
 }
 PAIRS = [
     *((name, "discrete") for name in OBSERVATIONS),
     *(("vector", name) for name in ACTIONS),
     ("nested", "tuple"),
     ("nested", "dict"),
+    ("nested", "mixed"),
 ]
 
 
@@ -59,13 +62,17 @@ def test_a_batch_holds_what_the_environment_showed(observation: str, action: str
         builder = make_builder(layout, 2, 0.9, False, "a", "i", 1)
         env = make_vector_environment(env_id, env_params, 2, 1)
         generator = np.random.default_rng(0)
-        seen, segments = [env.reset()], []
+        seen, segments, controls = [env.reset()], [], []
         builder.begin(seen[0])
         nothing = np.zeros(2, np.float32)
         for _ in range(30):
-            chosen = spec.choices(seen[-1]).uniform(2, generator)
-            result = env.step(chosen)
-            segments += builder.record(Decision(chosen, nothing, nothing, 1), result, nothing)
+            choices = spec.choices(seen[-1])
+            chosen, control = choices.uniform(2, generator), None
+            if spec.controls:
+                control = choices.standard(2).sample(choices.draws(2, generator))
+                controls.append(control)
+            result = env.step(chosen, control)
+            segments += builder.record(Decision(chosen, nothing, nothing, 1, control=control), result, nothing)
             seen.append(result.observation)
         env.close()
         segments = [
@@ -74,6 +81,9 @@ def test_a_batch_holds_what_the_environment_showed(observation: str, action: str
         ]
         assert len(segments) > 4
         shown = {_bytes(each(lambda of, row=row: of[row], step), spec) for step in seen for row in range(2)}
+        if spec.controls:  # what travels is what was drawn, whatever the environment was given
+            drawn = {row.tobytes() for control in controls for row in control}
+            assert {row.tobytes() for segment in segments for row in segment.columns["control"]} <= drawn
         if layout.exact:
             buffer = unroll_buffers(layout, 4, 1, CPU)
             staging = buffer.take()
@@ -95,20 +105,24 @@ def test_a_batch_holds_what_the_environment_showed(observation: str, action: str
 
 
 @pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("kind", ["ApeXDQN", "IMPALA", "Surrogate", "LSTM"])
+@pytest.mark.parametrize("kind", ["ApeXDQN", "IMPALA", "PPO", "LSTM"])
 @pytest.mark.parametrize(("observation", "action"), PAIRS)
 def test_an_algorithm_acts_and_learns(observation: str, action: str, kind: str, masked: bool) -> None:
     env_params = parameters(observation, action, masked=masked)
     spec = describe_environment(ID, env_params)
-    assert (spec.mask is not None) == masked
+    assert (spec.mask is not None) == (masked and bool(spec.action_sizes))
     if kind == "ApeXDQN":
+        if spec.controls:
+            with pytest.raises(NetworkProblem, match=r"ApeXDQN learns choices alone, .* Box .*; IMPALA takes both"):
+                check("ApeXDQN", algorithm(kind), APEX, spec, env_params)
+            return
         if observation == "nested":
             env_params = env_params.model_copy(update={"leaves": {}})
             spec = describe_environment(ID, env_params)
         params: Any = APEX
     else:
-        params = IMPALA.model_copy(update=OTHERWISE.get(kind, {}))
-    method = algorithm("ApeXDQN" if kind == "ApeXDQN" else "IMPALA")
+        params = PPO if kind == "PPO" else IMPALA.model_copy(update=OTHERWISE.get(kind, {}))
+    method = algorithm("IMPALA" if kind == "LSTM" else kind)
     torch.manual_seed(0)
     updater = make_updater(method, params, method.build(spec, params, env_params), CPU)
     policy = Policy(method, spec, params, env_params, 3, np.random.default_rng(0))
@@ -117,10 +131,15 @@ def test_an_algorithm_acts_and_learns(observation: str, action: str, kind: str, 
     for step in range(24):  # the environment asserts what it is given
         if step == 8:
             policy.load(snapshot(updater.online, 1, 1, {}))
-        result = env.step(policy.act(observation_now).action)
+        decision = policy.act(observation_now)
+        result = env.step(decision.action, decision.control)
         observation_now = result.observation
     env.close()
-    batch = method.example(spec, params, CPU) if kind == "ApeXDQN" else method.example_batch(spec, params, CPU)
+    batch = (
+        method.example(spec, params, updater.online, CPU)
+        if kind == "ApeXDQN"
+        else method.example_batch(spec, params, CPU)
+    )
     for _, figures in updater.updates_from(batch, 1):
         assert torch.isfinite(figures).all()
 

@@ -82,7 +82,7 @@ def trained(environment: dict[str, Any], **algorithm: Any) -> None:
     [
         (
             {"id": "Pendulum-v1"},
-            "learns discrete actions alone, but there are continuous ones: action: Box float32 [1] from",
+            "ApeXDQN learns choices alone, but there are continuous actions: action: Box float32 [1] from -2 to 2; IMPALA takes",
         ),
         ({"id": "tests.support.toys:countdown", "kwargs": {"bad": "continuous"}}, "from -1 to 1"),
         (

@@ -57,9 +57,10 @@ def test_an_unroll_with_a_failure_in_it_is_lost_and_all_others_are_whole(
     builder = make_builder(layout, 3, 0.9, False, "a", "i", 1)
     builder.begin(streams.observation)
     found = []
-    for _ in range(6 * length + 1):
+    for _ in range(6 * length):
         found += streams.step(builder)
         assert builder.produced + builder.cut_steps + builder.pending == streams.steps
+        assert builder.pending == 0 or builder.steps_into_unroll
     expected = [
         (env, rows[first : first + length])
         for first in range(0, 6 * length, length)

@@ -28,7 +28,6 @@ class Seen:
     reward: float
     ends: str
     taken: float
-    value: float
     final_value: float
     version: int
     state: np.ndarray
@@ -49,7 +48,7 @@ class Streams:
     def step(self, builder: SegmentBuilder, version: int) -> list[Segment]:
         count, random = self.num_envs, self.random
         action = random.integers(0, 4, count)
-        reward, taken, value = (random.normal(size=count).astype(np.float32) for _ in range(3))
+        reward, taken = (random.normal(size=count).astype(np.float32) for _ in range(2))
         taken = -np.abs(taken)
         final_value = random.normal(size=count).astype(np.float32)
         state = random.normal(size=(count, 2, self.memory)).astype(np.float32)
@@ -62,11 +61,11 @@ class Streams:
             self.seen[env].append(
                 Seen(
                     self.observation[env].copy(), int(action[env]), float(reward[env]), str(kind[env]), float(taken[env]),
-                    float(value[env]), float(final_value[env]), version, state[env].copy(),
+                    float(final_value[env]), version, state[env].copy(),
                 )
             )  # fmt: skip
         unrolls = recorded(
-            builder, action, reward, terminated, truncated, life_lost, following, taken=taken, value=value,
+            builder, action, reward, terminated, truncated, life_lost, following, taken=taken, value=np.zeros(count, np.float32),
             final_value=final_value if truncated.any() else None, version=version, state=state,
         )  # fmt: skip
         self.observation = following
@@ -99,17 +98,21 @@ def test_unrolls_are_what_was_seen(
     builder = make_builder(layout, num_envs, GAMMA, life_loss_ends, "actor-0", "i1", epoch=3)
     builder.begin(streams.observation)
     found: list[Segment] = []
-    for step in range(3 * length + 1):
+    shown = []
+    for step in range(1, 3 * length + 1):
         found += streams.step(builder, version=step // 2)
-    assert len(found) == 3 * num_envs
-    assert builder.produced == 3 * length * num_envs
-    assert builder.pending == num_envs
+        # All streams' unrolls come with their last step, and nothing of them stays.
+        unrolls, into = divmod(step, length)
+        assert len(found) == unrolls * num_envs
+        assert builder.steps_into_unroll == into
+        assert (builder.produced, builder.pending) == (unrolls * length * num_envs, into * num_envs)
+        if not into:
+            shown.append(streams.observation.copy())
     assert [unroll.sequence for unroll in found] == list(range(len(found)))
     for index, unroll in enumerate(found):
         unroll.check()
         part, env = divmod(index, num_envs)
         seen = streams.seen[env][part * length : (part + 1) * length]
-        after = streams.seen[env][(part + 1) * length]
         assert (unroll.environment, unroll.epoch, unroll.policy_version) == (env, 3, seen[0].version)
         np.testing.assert_array_equal(unroll["state"], seen[0].state)
         for t, step in enumerate(seen):
@@ -117,10 +120,9 @@ def test_unrolls_are_what_was_seen(
             ends_here = step.ends in ("terminated", "truncated") or (life_loss_ends and step.ends == "life lost")
             assert unroll["discount"][t] == (0.0 if ends_here else np.float32(GAMMA))
             assert unroll["final_value"][t] == np.float32(step.final_value if step.ends == "truncated" else 0.0)
-            row = [unroll[name][t] for name in ("action", "reward", "log_prob", "value", "policy_version")]
-            assert row == [step.action, step.reward, step.taken, step.value, step.version]
-        np.testing.assert_array_equal(stack_at(unroll, length, stack), after.observation)
-        assert unroll["value"][length] == np.float32(after.value)
+            row = [unroll[name][t] for name in ("action", "reward", "log_prob", "policy_version")]
+            assert row == [step.action, step.reward, step.taken, step.version]
+        np.testing.assert_array_equal(stack_at(unroll, length, stack), shown[part][env])
 
 
 def one_unroll(layout: SegmentLayout) -> Segment:
@@ -149,7 +151,7 @@ def test_an_unroll_survives_the_wire() -> None:
     ("change", "message"),
     [
         ({"reward": np.full(4, np.nan, np.float32)}, "reward is not finite"),
-        ({"value": np.zeros(4, np.float32)}, r"column value is float32\[4\]"),
+        ({"reward": np.zeros(5, np.float32)}, r"column reward is float32\[5\]"),
         ({"log_prob": np.full(4, 0.5, np.float32)}, "log_prob holds 0.5 to 0.5; allowed: any to 0.0001"),
         ({"discount": np.full(4, 1.5, np.float32)}, "discount holds 1.5 to 1.5; allowed: 0 to 1"),
         ({"observation": np.full(5, 60_000, np.uint16)}, "obs_at leaves"),
@@ -164,15 +166,30 @@ def test_a_contradictory_unroll_is_refused(change: dict[str, Any], message: str)
 
 def test_unknown_values_are_recorded_as_zero_and_steps_need_a_beginning() -> None:
     builder = make_builder(LAYOUT, 1, GAMMA, False, "actor-0", "i1", 0)
+    never, unknown = np.zeros(1, bool), np.full(1, np.nan, np.float32)
     step = partial(
-        recorded, builder, np.zeros(1, np.int64), np.zeros(1, np.float32), *(np.zeros(1, bool) for _ in range(3)),
-        np.zeros((1, 2, 2, 3), np.uint8), taken=np.full(1, -1.0, np.float32), value=np.full(1, np.nan, np.float32), version=0,
+        recorded, builder, np.zeros(1, np.int64), np.zeros(1, np.float32), never, ~never, never,
+        np.zeros((1, 2, 2, 3), np.uint8), taken=np.full(1, -1.0, np.float32), value=unknown, final_value=unknown, version=0,
     )  # fmt: skip
     with pytest.raises(RuntimeError, match="before begin"):
         step()
     builder.begin(np.zeros((1, 2, 2, 3), np.uint8))
     found: list[Segment] = []
-    for _ in range(5):
+    for _ in range(4):
         found += step()
     found[0].check()
-    assert not found[0]["value"].any()
+    assert not found[0]["final_value"].any()
+
+
+def test_streams_that_begin_anew_lose_the_unroll_that_was_under_way() -> None:
+    streams = Streams(LAYOUT, 2, 0, 0.0)
+    builder = make_builder(LAYOUT, 2, GAMMA, False, "actor-0", "i1", 0)
+    assert builder.begin(streams.observation) == 0
+    for _ in range(7):
+        streams.step(builder, 1)
+    assert builder.begin(streams.observation) == builder.num_envs * 3
+    assert (builder.pending, builder.steps_into_unroll) == (0, 0)
+    begins = streams.observation
+    (first, _) = [unroll for _ in range(4) for unroll in streams.step(builder, 1)]
+    np.testing.assert_array_equal(stack_at(first, 0, LAYOUT.stack), begins[0])
+    assert builder.begin(streams.observation) == 0, "between unrolls nothing is under way"

@@ -18,7 +18,7 @@ from rljob.api import EnvironmentParameters, ImpalaParameters
 from rljob.inference.server import InferenceServer
 from rljob.observation import each, of_columns
 
-from tests.support.inference import Kept, Player, Setup, apex, impala, serving
+from tests.support.inference import Kept, Player, Setup, apex, impala, ppo, serving
 from tests.support.weights import Given
 
 # So short that games are truncated: the values of final observations are asked for too.
@@ -26,15 +26,19 @@ PONG = ("ALE/Pong-v5", EnvironmentParameters(max_episode_raw_frames=100))
 # An environment that asserts that only what it allows is done.
 EVERYTHING = EnvironmentParameters(kwargs={"observation": "nested", "action": "dict", "masked": True}, frame_stack=2)
 NESTED = ("tests.support.every_space:EverySpace", EVERYTHING)
+MIXED = (NESTED[0], EnvironmentParameters(kwargs={"observation": "dict", "action": "mixed", "masked": True}))
 RECURRENT = ImpalaParameters(precision="FP32", hidden_units=16, recurrent="LSTM", lstm_units=8, unroll_length=10)
 SETUPS = {
     "apex-nested": (apex(*NESTED), 60),
     "impala-lstm-nested": (Setup(algorithm("IMPALA"), RECURRENT, *NESTED), 60),
+    "impala-lstm-mixed": (Setup(algorithm("IMPALA"), RECURRENT, *MIXED), 60),
+    "impala-pendulum": (impala("Pendulum-v1", EnvironmentParameters(actions="Squashed")), 300),
     "apex-pong": (apex(*PONG), 45),
     "apex-cartpole": (apex(), 400),
     "impala-lstm-pong": (impala(*PONG, recurrent="LSTM"), 45),
     "impala-cartpole": (impala(), 300),
     "impala-lstm-cartpole": (impala(recurrent="LSTM"), 300),
+    "ppo-cartpole": (ppo(), 300),
 }
 
 
@@ -50,11 +54,12 @@ def _one_thread() -> Iterator[None]:
 def played(setup: Setup, turns: int, version: int) -> tuple[Player, Player]:
     """A local and a central player after so many turns, with the weights of ``version`` (0 for none)."""
     weights = setup.weights(version) if version else None
-    local = Player(setup, 8, None, Given(weights))
+    least = version if setup.method.name == "PPO" else None
+    local = Player(setup, 8, None, Given(weights), least)
     local.play(turns)
     server = InferenceServer(f"inproc://{uuid.uuid4().hex}", setup.model(), Given(weights), 0.002)
     with serving(server):
-        central = Player(setup, 8, server.endpoint, Given())
+        central = Player(setup, 8, server.endpoint, Given(), least)
         central.play(turns)
     return local, central
 
@@ -105,7 +110,7 @@ def test_central_equals_local(name: str) -> None:
         assert any(chunk["state"].any() for chunk in central.sink.chunks), "no memory was ever recorded"
 
 
-@pytest.mark.parametrize("name", ["apex-cartpole", "impala-lstm-cartpole"])
+@pytest.mark.parametrize("name", ["apex-cartpole", "impala-lstm-cartpole", "ppo-cartpole"])
 def test_without_weights_both_play_the_same_random_games(name: str) -> None:
     setup, turns = SETUPS[name]
     local, central = played(setup, turns, version=0)

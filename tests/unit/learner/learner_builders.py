@@ -8,7 +8,7 @@ import torch
 from rljob.algorithms import algorithm
 from rljob.algorithms.batches import TransitionBatch, UnrollBatch
 from rljob.algorithms.compute import Compute
-from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters
+from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters, PPOParameters
 from rljob.checkpoints.policy import PolicyIdentity
 from rljob.envs import EnvironmentSpec
 from rljob.learner.optim.data_parallel_threads import DataParallelThreads
@@ -45,7 +45,15 @@ def updater(
     return make_updater(method, params, online, torch.device("cpu"), threads)
 
 
-def unroll_batches(params: ImpalaParameters, count: int, spec: EnvironmentSpec = SPEC) -> list[UnrollBatch]:
+UnrollParameters = ImpalaParameters | PPOParameters
+
+
+def unroll_algorithm(params: UnrollParameters) -> str:
+    """The algorithm that these are the parameters of."""
+    return "PPO" if isinstance(params, PPOParameters) else "IMPALA"
+
+
+def unroll_batches(params: UnrollParameters, count: int, spec: EnvironmentSpec = SPEC) -> list[UnrollBatch]:
     """Batches of the job's shape: random numbers or bytes as observations, a uniform policy that acted, no episode's end."""
     random = torch.Generator().manual_seed(1)
     steps, unrolls = params.unroll_length, params.batch_size
@@ -61,7 +69,6 @@ def unroll_batches(params: ImpalaParameters, count: int, spec: EnvironmentSpec =
             discount=torch.full((steps, unrolls), 0.9),
             log_prob=torch.full((steps, unrolls), -math.log(spec.num_actions)),
             final_value=torch.zeros(steps, unrolls),
-            value=torch.randn(steps + 1, unrolls, generator=random),
             state=torch.zeros(unrolls, 2, units),
         )
         for _ in range(count)

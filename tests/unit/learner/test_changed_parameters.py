@@ -9,7 +9,7 @@ import pytest
 import torch
 from pydantic import BaseModel
 from rljob.algorithms import algorithm
-from rljob.api import ApeXDQNParameters, ImpalaParameters
+from rljob.api import ApeXDQNParameters, ImpalaParameters, PPOParameters
 from rljob.api.fields import literal_values, marker_of
 from rljob.api.mutability import mark_of
 from rljob.api.parameters import OF_THIS_NETWORK, ParameterSet
@@ -22,17 +22,19 @@ from rljob.learner.optim.updater import AnyUpdater, make_updater
 
 from tests.unit.learner.learner_builders import ENV_PARAMS, IMAGES, SPEC, batches, unroll_batches
 
-MODELS: dict[str, type[ParameterSet]] = {"ApeXDQN": ApeXDQNParameters, "IMPALA": ImpalaParameters}
+MODELS: dict[str, type[ParameterSet]] = {"ApeXDQN": ApeXDQNParameters, "IMPALA": ImpalaParameters, "PPO": PPOParameters}
 BASE: dict[str, dict[str, Any]] = {
     "ApeXDQN": {"batch_size": 16, "hidden_units": 16, "network": "MLP", "optimizer": "RMSProp"},
     "IMPALA": {"batch_size": 4, "unroll_length": 4, "hidden_units": 16, "network": "MLP", "recurrent": "LSTM", "lstm_units": 4,
-               "minibatches": 2, "loss": "ClippedSurrogate", "optimizer": "RMSProp"},
+               "minibatches": 2, "optimizer": "RMSProp"},
+    "PPO": {"batch_size": 4, "unroll_length": 4, "hidden_units": 16, "network": "MLP", "recurrent": "LSTM", "lstm_units": 4,
+            "minibatches": 2, "optimizer": "RMSProp"},
 }  # fmt: skip
 BESIDE: dict[str, dict[str, Any]] = {
     "learning_rate": {"learning_rate_final": 1e-6, "learning_rate_decay_steps": 100},
     "learning_rate_final": {"learning_rate_decay_steps": 100},
     "rho_clip": {"c_clip": 0.25},
-    "correct_off_policy": {"loss": "VTrace"},
+    "separate_critic": {"recurrent": "None"},
 }
 """What a value needs beside it to be allowed."""
 
@@ -47,10 +49,11 @@ def other(model: type[BaseModel], name: str, value: Any) -> Any:
     words = marker.words if isinstance(marker, WordOrFactory) else literal_values(field)
     if words:
         return next(word for word in words if word not in (value, "Nature", "Deep"))  # those are for 84x84
-    if isinstance(value, bool | None):
+    if isinstance(value, bool) or (value is None and not isinstance(marker, Real)):
         return not value
     if isinstance(marker, Integer):
-        return value + 1 if value < 2 else value * 2
+        larger = value + 1 if value < 2 else value * 2
+        return larger if larger <= marker.high else value - 1
     assert isinstance(marker, Real), name
     return value / 2 if value else 0.25
 

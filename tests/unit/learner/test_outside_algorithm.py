@@ -201,7 +201,7 @@ class FallingEntropy(PolicyGradient):
 
     metrics = ("entropy_cost",)
 
-    def minibatches(self, params: Any, batch: UnrollBatch) -> Iterator[UnrollBatch]:
+    def minibatches(self, params: Any, online: QuantileNetwork, batch: UnrollBatch) -> Iterator[UnrollBatch]:
         flat = torch.zeros_like(batch.reward)
         yield from minibatches_of_steps(batch._replace(advantage=flat, value_target=flat), 1, 2)
 
@@ -223,7 +223,7 @@ def test_a_loss_knows_how_far_the_run_is(cores: int, two_threads: DataParallelTh
         [round(float(figures[2]), 4) for _, figures in learner.updates_from(batch, steps)] for steps in (0, 500, 2000)
     ]
     assert costs == [[0.1, 0.1], [0.05, 0.05], [0.0, 0.0]]
-    trial_update(method, params, network, method.example(SPEC, params, CPU))
+    trial_update(method, params, network, method.example(SPEC, params, network, CPU))
 
 
 def test_a_summed_loss_on_unrolls_and_its_divergence(two_threads: DataParallelThreads) -> None:
@@ -249,7 +249,7 @@ def test_it_is_timed_acts_is_served_and_is_evaluated(method: Any) -> None:
     params: Any = OwnParameters() if isinstance(method, QuantileRegression) else ImpalaParameters(batch_size=2)
     torch.manual_seed(0)
     network = method.build(SPEC, params, ENV_PARAMS)
-    example = method.example(SPEC, params, CPU)
+    example = method.example(SPEC, params, network, CPU)
     chosen = precision.choose("FP32", network, lambda net, batch: trial_update(method, params, net, batch), example)
     assert chosen == Compute()
     weights = snapshot(network, 3, 1, {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,58 +10,70 @@ import numpy as np
 import pytest
 import rljob
 import torch
+from gymnasium.vector.utils import batch_space, iterate
 from rljob.algorithms import algorithm
 from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters
 from rljob.api.networks import NetworkProblem
 from rljob.checkpoints import store as checkpoint
 from rljob.checkpoints.policy import PolicyIdentity
-from rljob.envs import describe_environment
+from rljob.envs import describe_environment, make_single_environment
 from rljob.evaluation.player import judged_policy
-from rljob.evaluation.score import Sitting
+from rljob.evaluation.score import Sitting, score
 from rljob.observation import each, rows_of
 from rljob.policy.export import export
 from rljob.policy.trained import Policy
 from torch import Tensor, nn
 
-from tests.support.every_space import LENGTH
+from tests.support.every_space import ACTIONS, CONTINUOUS, LENGTH, OPEN
 
 ID = "tests.support.every_space:EverySpace"
-PAIRS = [
+CHOICES = [
     ("picture", "discrete"),
     ("discrete", "from_one"),
     ("vector", "several"),
     ("nested", "dict"),
     ("tuple", "bits"),
 ]
+PAIRS = [*CHOICES, *(("vector", name) for name in (*CONTINUOUS, *OPEN)), ("nested", "mixed")]
 KINDS: dict[str, tuple[str, Any]] = {
     "ApeXDQN": ("ApeXDQN", ApeXDQNParameters(hidden_units=8, evaluation_epsilon=0.3)),
     "IMPALA": ("IMPALA", ImpalaParameters(hidden_units=8)),
     "LSTM": ("IMPALA", ImpalaParameters(hidden_units=8, recurrent="LSTM", lstm_units=4)),
 }
+CASES = [
+    (*pair, kind, how)
+    for pair in PAIRS
+    for kind in KINDS
+    for how in ("Clipped", "Squashed")
+    if (kind != "ApeXDQN" or pair in CHOICES) and (how == "Clipped" or pair[1] in CONTINUOUS)
+]
 
 
-def trained(folder: Path, observation: str, action: str, kind: str, **more: Any) -> Policy:
+def trained(folder: Path, observation: str, action: str, kind: str, *, actions: Any = "Clipped", **more: Any) -> Policy:
     """A policy that has learned nothing, whose environment allows only some actions and asserts that it is given no others."""
     name, params = KINDS[kind]
     params = params.model_copy(update=more)
     kwargs = {"observation": observation, "action": action, "masked": True}
-    env_params = EnvironmentParameters(kwargs=kwargs, frame_stack=2)
+    env_params = EnvironmentParameters(kwargs=kwargs, frame_stack=2, actions=actions)
     spec = describe_environment(ID, env_params)
     torch.manual_seed(3)
     network = algorithm(name).build(spec, params, env_params)
+    if spec.controls:  # means far beyond the bounds, too
+        with torch.no_grad():
+            network.policy.weight *= 30
     tensors = {f"online.{key}": tensor for key, tensor in network.state_dict().items()}
     document = PolicyIdentity(name, spec, params, env_params).document()
     checkpoint.write(folder / "checkpoints", checkpoint.checkpoint_name(1, 100), tensors, document)
     return rljob.load_policy(folder)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("observation", "action"), PAIRS)
-def test_it_is_scored_with_random_moves_too(observation: str, action: str, kind: str, tmp_path: Path) -> None:
-    policy = trained(tmp_path, observation, action, kind)
+@pytest.mark.parametrize(("observation", "action", "kind", "how"), CASES)
+def test_it_is_scored_with_random_moves_too(observation: str, action: str, kind: str, how: str, tmp_path: Path) -> None:
+    policy = trained(tmp_path, observation, action, kind, actions=how)
     stored = policy.stored
     judged = judged_policy(algorithm(policy.algorithm), stored.module, stored.params)
-    envs = [policy.environment() for _ in range(2)]
+    env_params = stored.env_params
+    envs = [make_single_environment(ID, env_params, for_scoring=True, spec=stored.spec) for _ in range(2)]
     sitting = Sitting(judged, envs, epsilon=0.5, spec=stored.spec)
     sitting.deal(0)
     sitting.deal(1)
@@ -70,27 +83,62 @@ def test_it_is_scored_with_random_moves_too(observation: str, action: str, kind:
         env.close()
 
 
+@pytest.mark.parametrize("action", ["several", "number", "mixed"])
+def test_a_single_game_is_scored_as_for_a_video(action: str, tmp_path: Path) -> None:
+    """With random moves of its space, which is not one Discrete."""
+    policy = trained(tmp_path, "vector", action, "IMPALA")
+    stored = policy.stored
+    env = make_single_environment(ID, stored.env_params, for_scoring=True, spec=stored.spec)
+    judged = judged_policy(algorithm(policy.algorithm), stored.module, stored.params)
+    assert score(judged, env, 2, seed=1, epsilon=0.5, spec=stored.spec).lengths == (LENGTH, LENGTH)
+    env.close()
+
+
+@pytest.mark.parametrize("action", ["number", "mixed"])
+def test_it_is_exported_to_onnx(action: str, tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    written = export(trained(tmp_path / "run", "vector", action, "LSTM", actions="Squashed"), "onnx", tmp_path / "out")
+    assert written.difference < 1e-4
+
+
 @pytest.mark.parametrize("deterministic", [True, False])
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("observation", "action"), PAIRS)
-def test_it_is_played_with(observation: str, action: str, kind: str, deterministic: bool, tmp_path: Path) -> None:
-    policy = trained(tmp_path, observation, action, kind)
+@pytest.mark.parametrize(("observation", "action", "kind", "how"), CASES)
+def test_it_is_played_with(
+    observation: str, action: str, kind: str, how: str, deterministic: bool, tmp_path: Path
+) -> None:
+    policy = trained(tmp_path, observation, action, kind, actions=how)
     env = policy.environment()
     memory = policy.new_memory(1) if policy.memory_units else None
     seen, _ = env.reset(seed=1)
     for _ in range(LENGTH):
         chosen = policy.act(each(lambda of: of[None], seen), deterministic, memory=memory)
-        seen, *_ = env.step(chosen[0])
+        if policy.stored.spec.controls:
+            assert env.action_space == ACTIONS[action]
+            chosen = next(iterate(batch_space(env.action_space, 1), chosen))
+            seen, *_ = env.step(as_int(chosen))
+        else:
+            seen, *_ = env.step(chosen[0])
     env.close()
 
 
 @pytest.mark.parametrize("form", ["torchscript", "safetensors"])
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("observation", "action"), PAIRS)
-def test_it_is_exported(observation: str, action: str, kind: str, form: str, tmp_path: Path) -> None:
-    written = export(trained(tmp_path / "run", observation, action, kind), form, tmp_path / "out")
+@pytest.mark.parametrize(("observation", "action", "kind", "how"), CASES)
+def test_it_is_exported(observation: str, action: str, kind: str, how: str, form: str, tmp_path: Path) -> None:
+    written = export(trained(tmp_path / "run", observation, action, kind, actions=how), form, tmp_path / "out")
     assert written.origin == ID
     assert written.difference < 1e-4
+    about = json.loads(written.about.read_text(), parse_constant=pytest.fail)
+    assert ("leaves" in about["actions"]) == (action in {**CONTINUOUS, **OPEN})
+
+
+def as_int(action: Any) -> Any:
+    """``action`` with numpy's whole numbers as Python's, which Gymnasium's own vectors do not do."""
+    if isinstance(action, tuple):
+        return tuple(map(as_int, action))
+    if isinstance(action, dict):
+        return {key: as_int(part) for key, part in action.items()}
+    return int(action) if isinstance(action, np.integer) else action
 
 
 class OwnLayers(nn.Module):

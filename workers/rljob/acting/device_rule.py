@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rljob.algorithms.actor_critic import ActorCritic
 from rljob.algorithms.base import AnyAlgorithm
 from rljob.algorithms.epsilon_greedy import ActionValueAlgorithm
-from rljob.algorithms.impala import IMPALA
 from rljob.choices import Choices
 from rljob.experience import Decision
 
@@ -63,7 +63,7 @@ class EpsilonGreedy:
 
 
 class SampledPolicy:
-    """As ``IMPALA`` decides: a sample of the policy, by the largest log-probability with Gumbel noise."""
+    """As ``ActorCritic`` decides: a sample of the policy, by the largest log-probability with Gumbel noise."""
 
     def __init__(self, generator: torch.Generator) -> None:
         self._generator = generator
@@ -101,7 +101,7 @@ def rule_of(algorithm: AnyAlgorithm, choices: Choices, device: torch.device, see
     # Only where no subclass overrides these methods: it may decide otherwise on the same outputs.
     if (own.decide, own.state_values) == (ActionValueAlgorithm.decide, ActionValueAlgorithm.state_values):
         return EpsilonGreedy(generator)
-    if (own.decide, own.state_values) == (IMPALA.decide, IMPALA.state_values):
+    if (own.decide, own.state_values) == (ActorCritic.decide, ActorCritic.state_values):
         return SampledPolicy(generator)
     log.warning("%s decides on the host: the device is waited for at every step", own.__name__)
     return OnHost(algorithm, choices, np.random.default_rng(seed))

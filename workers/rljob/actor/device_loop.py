@@ -50,7 +50,7 @@ class DeviceLoop(LocalLoop):
         clock.enter("send")
         self._between_blocks, self._next_exchange = True, 0.0
         self._exchange()
-        if self._sink.waiting and not self._credit_came(stop):
+        if not self._may_go_on(stop):
             return
         self._between_blocks = False
         try:

@@ -17,7 +17,6 @@ from rljob.algorithms.compute import Compute, let_round_to_tf32, native_arithmet
 from rljob.algorithms.shapes import shapes_of
 from rljob.algorithms.trunk import FrameNetwork
 from rljob.api import EnvironmentParameters
-from rljob.choices import Choices
 from rljob.envs.spec import EnvironmentSpec
 from rljob.observation import each, zeros
 from rljob.weights.flat import Weights
@@ -43,7 +42,7 @@ class DevicePolicy:
     ) -> None:
         self._algorithm = algorithm
         self._parameters = parameters
-        self._choices = Choices(spec.action_sizes)
+        self._choices = spec.all_choices
         self._num_envs = num_envs
         self._device = device
         self._generator = np.random.default_rng(seed)

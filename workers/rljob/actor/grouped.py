@@ -53,6 +53,7 @@ class GroupedLoop(Loop):
         self._remote = policy
         self._timeout_seconds = timeout_seconds
         self._answered = False
+        self._not_asked: list[tuple[int, Observation]] = []
 
     def _reset(self) -> Observation:
         """As of ``Loop``; and ask for the first actions."""
@@ -67,8 +68,14 @@ class GroupedLoop(Loop):
         clock, remote = self._figures.clock, self._remote
         clock.enter("send")
         self._exchange()
-        if self._sink.waiting and not self._credit_came(stop):
+        if not self._may_go_on(stop):
             return
+        if not self._builder.steps_into_unroll:  # one that has begun goes on with what it began with
+            remote.least_version = self._sink.least_version or 0
+        for group, observation in self._not_asked:
+            remote.submit(group, observation)
+        self._not_asked = []
+        last = self._builder.steps_into_unroll == self._builder.layout.length - 1
         decisions: list[Decision] = []
         results: list[StepResult] = []
         for group in range(len(self._groups.groups)):
@@ -79,7 +86,10 @@ class GroupedLoop(Loop):
             result = self._groups.step_group(group, decision.action, decision.control)
             clock.enter("infer")
             remote.ended(group, self._builder.episode_ends(result))
-            remote.submit(group, result.observation)
+            if last and self._sink.least_version is not None:  # the next unroll may have to wait for newer weights
+                self._not_asked.append((group, result.observation))
+            else:
+                remote.submit(group, result.observation)
             decisions.append(decision)
             results.append(result)
         clock.enter("encode")
@@ -94,8 +104,14 @@ class GroupedLoop(Loop):
         clock.enter("encode")
         self._record(decision, result, final_values)
 
+    def _is_as_new_as(self, version: int) -> bool:
+        """The server may be: it is asked until it answers with such."""
+        return True
+
     def _take_weights(self, now: float) -> None:
-        """The server has the weights; note which version it answers with."""
+        """The server has the weights; note which version it answers with. A learner that goes back to earlier weights asks for
+        older ones than those that are waited for."""
+        self._remote.least_version = min(self._remote.least_version, self._sink.least_version or 0)
         # The epoch too: a learner that came back may answer with a version that its former life has used.
         if (self._remote.version, self._remote.epoch) != (self._figures.policy_version, self._builder.epoch):
             if self._remote.version:

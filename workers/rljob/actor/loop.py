@@ -33,6 +33,8 @@ Array = NDArray[Any]
 _EXCHANGE_INTERVAL_SECONDS = 0.002
 # While blocked, the longest wait before looking at the stop event and the weights again; a message from a shard wakes at once.
 BLOCKED_WAIT_SECONDS = 0.25
+# While only weights are missing, which do not wake it.
+WEIGHTS_WAIT_SECONDS = 0.001
 
 
 class ExploringPolicy(Protocol):
@@ -189,15 +191,33 @@ class Loop(ABC):
             self._figures.slot = welcome.slot
             self._policy.take_slot(welcome.slot, welcome.slots)
 
-    def _credit_came(self, stop: threading.Event) -> bool:
-        """Stand still until every chunk is on its way; heartbeats and weights go on. False when ``stop`` came first."""
+    def _may_go_on(self, stop: threading.Event) -> bool:
+        """Stand still until every chunk is on its way, and, in iterations, the next unroll was asked for; heartbeats and weights
+        go on. False when ``stop`` came first."""
+        if not self._has_to_wait():
+            return True
         with self._figures.clock.stage("blocked"):
             self._figures.state = "Blocked"
-            while self._sink.waiting and not stop.is_set():
+            while (wait_seconds := self._has_to_wait()) and not stop.is_set():
                 self._next_exchange = 0.0
-                self._exchange(BLOCKED_WAIT_SECONDS)
+                self._exchange(wait_seconds)
             self._figures.state = "Running"
         return not stop.is_set()
+
+    def _has_to_wait(self) -> float:
+        """For how long at most before it looks again; 0 where it may go on."""
+        if self._sink.waiting:
+            return BLOCKED_WAIT_SECONDS
+        least = self._sink.least_version
+        if least is None or self._builder.steps_into_unroll:
+            return 0.0
+        if self._sink.credits < self._builder.num_envs:
+            return BLOCKED_WAIT_SECONDS
+        return 0.0 if self._is_as_new_as(least) else WEIGHTS_WAIT_SECONDS
+
+    def _is_as_new_as(self, version: int) -> bool:
+        """Whether it acts with weights of ``version``, or newer ones."""
+        return self._policy.version >= version
 
 
 class LocalLoop(Loop):
@@ -259,7 +279,7 @@ class ActorLoop(LocalLoop):
         clock = self._figures.clock
         clock.enter("send")
         self._exchange()
-        if self._sink.waiting and not self._credit_came(stop):
+        if not self._may_go_on(stop):
             return
         clock.enter("infer")
         decision = self._acting.act(self._observation)

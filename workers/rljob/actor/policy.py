@@ -14,7 +14,6 @@ from rljob.acting.compute import acting_copy, choose_compute, copy_weights
 from rljob.algorithms.base import AnyAlgorithm
 from rljob.algorithms.shapes import shapes_of
 from rljob.api import EnvironmentParameters
-from rljob.choices import Choices
 from rljob.envs.base import Observation
 from rljob.envs.spec import EnvironmentSpec
 from rljob.experience import Decision
@@ -98,7 +97,7 @@ class Policy:
         if self.version > 0:
             # All N rows, though few were truncated: another batch size would round differently.
             outputs, _ = self._algorithm.infer(self._acting, observation, self._memory)
-            choices = Choices(self._spec.action_sizes)  # what is not allowed has no value already
+            choices = self._spec.all_choices  # what is not allowed has no value already
             values[truncated] = self._algorithm.state_values(outputs.numpy(), choices)[truncated]
         return values
 

@@ -94,6 +94,8 @@ class ReplaySession:
         self._next_hello = self._next_heartbeat = self._heard_at = self._progress_at = clock()
         self.welcome: Welcome | None = None
         self.durable = False
+        self.least_version: int | None = None
+        """The oldest weights that the credits it has are for; None where that does not matter."""
         self.produced_transitions = self.acknowledged_transitions = 0
         self.chunks_sent = self.chunks_resent = self.chunks_acknowledged = 0
         self.bytes_encoded = 0
@@ -189,6 +191,8 @@ class ReplaySession:
 
     def _handle(self, message: Message) -> None:
         fields = message.fields
+        if "pv" in fields and message.kind in ("welcome", "ack", "credit"):
+            self.least_version = int(fields["pv"])
         if message.kind == "welcome":
             asked = fields.get("session")
             session = None if asked is None else int(asked)

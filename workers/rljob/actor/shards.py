@@ -50,6 +50,16 @@ class MultiShard:
         return len(self._unbound)
 
     @property
+    def credits(self) -> int:
+        """Chunks that may be sent now, beyond those that wait."""
+        return sum(session.credits - session.waiting for session in self.sessions) - len(self._unbound)
+
+    @property
+    def least_version(self) -> int | None:
+        """The oldest weights that an unroll may be played with; None where that does not matter, and none has to be asked for."""
+        return self.sessions[0].least_version
+
+    @property
     def unacknowledged(self) -> int:
         """Chunks that no shard has acknowledged yet, the waiting ones included."""
         return self.total("unacknowledged") + len(self._unbound)

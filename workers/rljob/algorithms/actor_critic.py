@@ -1,6 +1,7 @@
 """Acting by a policy with a value beside it: what IMPALA and PPO have in common, which differ in their losses.
 
-Shapes: T steps of an unroll, B unrolls, M single steps, N environments, A actions, H units of memory.
+Shapes: T steps of an unroll, B unrolls, M single steps, N environments, A numbers of the policy (``ActionDistribution``), H units
+of memory.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import torch
 from torch import Tensor
 
 from rljob.algorithms.base import UnrollAlgorithm
-from rljob.algorithms.batches import Observation, UnrollBatch
+from rljob.algorithms.batches import Observation
 from rljob.algorithms.decision import Game, Inference
 from rljob.algorithms.parameters import UnrollParameters
 from rljob.algorithms.policy_network import PolicyConfig, PolicyNetwork
@@ -42,9 +43,17 @@ class ActorCriticParameters(UnrollParameters, Protocol):
     @property
     def orthogonal_init(self) -> bool: ...
     @property
+    def activation(self) -> str: ...
+    @property
+    def separate_critic(self) -> bool: ...
+    @property
     def recurrent(self) -> str: ...
     @property
     def lstm_units(self) -> int: ...
+    @property
+    def normalize_observations(self) -> bool: ...
+    @property
+    def normalize_returns(self) -> bool: ...
     @property
     def evaluation_temperature(self) -> float: ...
 
@@ -65,7 +74,11 @@ class ActorCritic(UnrollAlgorithm[P, PolicyNetwork]):
                 lstm=self.memory_units(params),
                 layer_norm=params.layer_norm,
                 orthogonal=params.orthogonal_init,
+                tanh=params.activation == "Tanh",
+                separate_critic=params.separate_critic,
                 own=params.network_parameters,
+                normalize_observations=params.normalize_observations,
+                normalize_returns=params.normalize_returns,
             )
         )
 
@@ -75,11 +88,11 @@ class ActorCritic(UnrollAlgorithm[P, PolicyNetwork]):
     # ------------------------------------------------------------------------------------------------------------ acting
 
     def output_size(self, params: P, num_actions: int) -> int:
-        """Logits, and the value of the state."""
+        """The numbers of the policy, and the value of the state."""
         return num_actions + 1
 
     def infer(self, net: PolicyNetwork, observation: Observation, state: Tensor | NDArray[Any]) -> Inference:
-        """Logits and value of each observation as one tensor float32 [N, A + 1], and the memory afterwards."""
+        """The policy's numbers and the value for each observation, one tensor float32 [N, A + 1], and the memory afterwards."""
         with torch.inference_mode():
             logits, value, after = net(each(torch.as_tensor, observation), torch.as_tensor(state))
             return Inference(torch.cat([logits, value.unsqueeze(1)], dim=1), after)
@@ -91,51 +104,60 @@ class ActorCritic(UnrollAlgorithm[P, PolicyNetwork]):
         generator: RandomNumbers,
         choices: Choices,
     ) -> Decision:
-        """Sample an action for each of N environments from its logits; ``epsilon`` is not used, the policy explores by itself.
+        """Sample an action for each of N environments from its policy; ``epsilon`` is not used, the policy explores by itself.
 
         The generator advances by N * A numbers whatever the outcome, so that a run replays from its seed.
         """
-        logits, value = outputs[:, :-1], outputs[:, -1]
+        numbers, value = outputs[:, :-1], outputs[:, -1]
+        logits, gaussians = choices.split(numbers)
         log_policy = choices.log_policy(logits)
         action = choices.sample(log_policy, generator.random(logits.shape))
-        return Decision(action, choices.taken(log_policy, action).sum(axis=1).astype(np.float32), value)
+        taken = choices.taken(log_policy, action).sum(axis=1)
+        if gaussians is None:
+            return Decision(action, taken.astype(np.float32), value)
+        control = gaussians.sample(choices.draws(len(outputs), generator))
+        return Decision(action, (taken + gaussians.log_prob(control)).astype(np.float32), value, control=control)
 
     def random_decision(self, num_envs: int, choices: Choices, generator: RandomNumbers) -> Decision:
-        """What an actor without weights does: anything, which is a policy too; its values are not known."""
+        """What an actor without weights does: anything, which is a policy too; its values are not known.
+
+        Continuous numbers are standard normal: the same whether the edge clips or squashes them, with a density that both can
+        be learned from, and what a new network's policy does.
+        """
         unknown = np.full(num_envs, np.nan, np.float32)
-        return Decision(choices.uniform(num_envs, generator), choices.log_uniform(num_envs), unknown)
+        action, taken = choices.uniform(num_envs, generator), choices.log_uniform(num_envs)
+        if not choices.controls:
+            return Decision(action, taken, unknown)
+        gaussians = choices.standard(num_envs)
+        control = gaussians.sample(choices.draws(num_envs, generator))
+        return Decision(action, (taken + gaussians.log_prob(control)).astype(np.float32), unknown, control=control)
 
     def state_values(self, outputs: NDArray[np.float32], choices: Choices) -> NDArray[np.float32]:
         """V(s), float32 [N]."""
         return outputs[:, -1]
 
     def preferences(self, outputs: Tensor) -> Tensor:
-        """The logits, without the value behind them."""
+        """The policy's numbers, without the value behind them."""
         return outputs[:, :-1]
 
     # -------------------------------------------------------------------------------------------------------- evaluation
 
-    def evaluation_action(
-        self, params: P, net: PolicyNetwork, observation: Observation, games: Sequence[Game]
-    ) -> NDArray[np.int64]:
-        """Sampled from logits / evaluationTemperature, or the best action where that is 0."""
+    def evaluation_action(self, params: P, net: PolicyNetwork, observation: Observation, games: Sequence[Game]) -> Any:
+        """Sampled from logits / evaluationTemperature and with deviations times it, or the most probable action where it is 0."""
         memory = net.config.lstm
         states = [np.zeros((2, memory), np.float32) if game.memory is None else game.memory for game in games]
         outputs, after = self.infer(net, observation, np.stack(states))
         for game, state in zip(games, after.cpu().numpy(), strict=True):
             game.memory = state
-        logits = outputs[:, :-1].cpu().numpy()
+        # What is not allowed has no chance by its logit.
+        choices = Choices(net.distribution.sizes, controls=net.distribution.controls)
+        numbers, temperature = outputs[:, :-1].cpu().numpy(), params.evaluation_temperature
+        logits, gaussians = choices.split(numbers)
         draws = np.stack([game.random.random(logits.shape[1]) for game in games])
-        choices = Choices(net.choices.sizes)  # what is not allowed has no chance by its logit
-        if params.evaluation_temperature == 0.0:
-            return choices.best(logits)
-        return choices.sample(choices.log_policy(logits.astype(np.float64) / params.evaluation_temperature), draws)
-
-
-def forward(net: PolicyNetwork, batch: UnrollBatch) -> tuple[Tensor, Tensor, Tensor]:
-    """(logits [T, B, A], values [T, B], the value behind the last step [B]); of single steps [M, A], [M] and nothing."""
-    if batch.single_steps:
-        output = net(batch.observation)
-        return output.logits, output.value, output.value[:0]
-    logits, values = net.unroll(batch.observation, batch.state, batch.discount)
-    return logits, values[:-1], values[-1]
+        control = None
+        if gaussians is not None:
+            control = gaussians.sample(np.stack([choices.draws(1, game.random)[0] for game in games]), temperature)
+        if temperature == 0.0:
+            return choices.action(choices.best(logits), control)
+        log_policy = choices.log_policy(logits.astype(np.float64) / temperature)
+        return choices.action(choices.sample(log_policy, draws), control)

@@ -24,6 +24,7 @@ from rljob.algorithms.decision import Game, Inference
 from rljob.algorithms.parameters import LearnerParameters, TransitionParameters, UnrollParameters
 from rljob.algorithms.trunk import FrameNetwork
 from rljob.choices import Choices, RandomNumbers
+from rljob.controls import HALF_LOG_2PI
 from rljob.experience import Decision, Role, SegmentLayout, transition_layout, unroll_layout
 from rljob.experience.batch_arrays import batch_key, transition_arrays, unroll_arrays
 from rljob.experience.columns import ActionSpace
@@ -49,8 +50,8 @@ class Algorithm(ABC, Generic[P, Network]):
     """Its parameter set, a ``rljob.api.parameters.ParameterSet``."""
     takes: frozenset[str] = frozenset()
     """What it can be trained on beyond one Discrete action of which all values are allowed: "choices" (actions of several
-    choices, ``action`` is then [N, choices]), "masks" (its network gives ``FrameNetwork.masked`` numbers), "critic" (its loss
-    sees ``FrameNetwork.critic_row``)."""
+    choices, ``action`` is then [N, choices]), "controls" (continuous numbers beside choices or alone, ``control`` [N, C]),
+    "masks" (its network gives ``FrameNetwork.masked`` numbers), "critic" (its loss sees ``FrameNetwork.critic_row``)."""
     metrics: tuple[str, ...] = ()
     """Names of the ``LossResult.metrics`` that are reported, in this order, behind ``loss`` and ``gradient_norm``."""
 
@@ -71,7 +72,8 @@ class Algorithm(ABC, Generic[P, Network]):
 
     @abstractmethod
     def output_size(self, params: P, num_actions: int) -> int:
-        """K: how many numbers ``infer`` gives for each observation. They may travel from an inference server to an actor."""
+        """K: how many numbers ``infer`` gives for each observation. They may travel from an inference server to an actor.
+        ``num_actions``: A, one for each value of each choice, and two for each continuous number, its mean and its deviation."""
 
     @abstractmethod
     def infer(self, net: Network, observation: Observation, state: Tensor | NDArray[Any]) -> Inference:
@@ -123,10 +125,9 @@ class Algorithm(ABC, Generic[P, Network]):
     # -------------------------------------------------------------------------------------------------------- evaluation
 
     @abstractmethod
-    def evaluation_action(
-        self, params: P, net: Network, observation: Observation, games: Sequence[Game]
-    ) -> NDArray[np.int64]:
-        """The action of each game that is being evaluated, int64 [N] (or [N, choices]); ``observation`` [N, S, *F].
+    def evaluation_action(self, params: P, net: Network, observation: Observation, games: Sequence[Game]) -> Any:
+        """The action of each game that is being evaluated, int64 [N] (or [N, choices]); ``observation`` [N, S, *F]. With
+        continuous numbers it is what ``Choices.action`` gives.
 
         Each game draws from its own random numbers and keeps its own memory, so that it does not matter which are played
         together.
@@ -147,8 +148,9 @@ class Algorithm(ABC, Generic[P, Network]):
         """The columns that actors record, with their shapes."""
 
     @abstractmethod
-    def example(self, spec: EnvironmentSpec, params: P, device: torch.device) -> Any:
-        """What one update of the job's own shape learns from, to time updates with. Leaves torch's global generator alone."""
+    def example(self, spec: EnvironmentSpec, params: P, online: Network, device: torch.device) -> Any:
+        """What one update of the job's own shape learns from, to time updates of ``online`` with, which is on ``device``. Leaves
+        torch's global generator alone."""
 
     @abstractmethod
     def steps_per_batch(self, params: P) -> int:
@@ -183,7 +185,9 @@ class TransitionAlgorithm(Algorithm[TransitionP, Network]):
             spec.lines,
         )
 
-    def example(self, spec: EnvironmentSpec, params: TransitionP, device: torch.device) -> TransitionBatch:
+    def example(
+        self, spec: EnvironmentSpec, params: TransitionP, online: Network, device: torch.device
+    ) -> TransitionBatch:
         layout = self.layout(spec, params)
         arrays = transition_arrays(layout, params.batch_size) | {"weight": np.ones(params.batch_size, np.float32)}
         return as_batch(TransitionBatch, _example(layout, arrays, params.seed, device))
@@ -203,8 +207,9 @@ class UnrollAlgorithm(Algorithm[UnrollP, Network]):
         static shape and nothing may be read back to the host, so that the loss can be compiled.
         """
 
-    def minibatches(self, params: UnrollP, batch: UnrollBatch) -> Iterator[UnrollBatch]:
-        """What to learn from a batch, update for update; the whole batch, once, unless it is overridden."""
+    def minibatches(self, params: UnrollP, online: Network, batch: UnrollBatch) -> Iterator[UnrollBatch]:
+        """What to learn from a batch, update for update; the whole batch, once, unless it is overridden. ``online`` is as it is
+        whenever the next one is asked for."""
         yield batch
 
     def passes(self, params: UnrollP) -> int:
@@ -212,8 +217,18 @@ class UnrollAlgorithm(Algorithm[UnrollP, Network]):
         return 1
 
     def refresh_steps(self, params: UnrollP) -> int:
-        """Steps between two looks for newer weights inside an unroll; 0 looks only between unrolls."""
-        return 1
+        """Steps between two looks for newer weights inside an unroll; 0 looks only between unrolls, as iterations need it."""
+        return 1 if self.iteration_lag(params) is None else 0
+
+    def iteration_lag(self, params: UnrollP) -> int | None:
+        """Where it learns in iterations, each from a batch of unrolls of one version of the weights and followed by the next
+        version: how many versions the unrolls may be old, 0 or 1. None: from whatever comes."""
+        return None
+
+    def largest_divergence(self, params: UnrollP) -> float:
+        """Where above 0: a batch is left early once the ``LossResult.divergence`` of an update is above this, in nats. On a GPU
+        it arrives a few updates late."""
+        return 0.0
 
     def layout(self, spec: EnvironmentSpec, params: UnrollP) -> SegmentLayout:
         return unroll_layout(
@@ -229,12 +244,12 @@ class UnrollAlgorithm(Algorithm[UnrollP, Network]):
         layout = self.layout(spec, params)
         arrays = unroll_arrays(layout, params.batch_size)
         arrays["discount"] += np.float32(params.gamma)
-        arrays["log_prob"] -= np.float32(np.log(spec.action_sizes).sum())
+        arrays["log_prob"] -= np.float32(np.log(spec.action_sizes).sum() + HALF_LOG_2PI * spec.controls)
         return as_batch(UnrollBatch, _example(layout, arrays, params.seed, device))
 
-    def example(self, spec: EnvironmentSpec, params: UnrollP, device: torch.device) -> UnrollBatch:
+    def example(self, spec: EnvironmentSpec, params: UnrollP, online: Network, device: torch.device) -> UnrollBatch:
         state = torch.get_rng_state()  # shuffles of the real training must not depend on this one
-        minibatch = next(iter(self.minibatches(params, self.example_batch(spec, params, device))), None)
+        minibatch = next(iter(self.minibatches(params, online, self.example_batch(spec, params, device))), None)
         torch.set_rng_state(state)
         if minibatch is None:
             raise ValueError("it has to yield at least one batch, and yielded none")

@@ -66,7 +66,7 @@ class UnrollBatch(NamedTuple):
     observation: uint8|float32 [B, T + 1, S, *F], or a dict of such by column, the last one behind the last step.
     action: int64 [T, B], or [T, B, choices]. control: float32 [T, B, controls] or None.
     reward, discount, log_prob (log mu(a|s) of the policy that acted), final_value: float32 [T, B].
-    value: float32 [T + 1, B], what the acting policy expected. state: float32 [B, 2, H] before the first step.
+    state: float32 [B, 2, H] before the first step.
     ``discount`` is gamma, and 0 where an episode ended, whichever way; ``final_value`` is what the acting policy expected of the
     final observation of an episode that was truncated, else 0.
 
@@ -85,7 +85,6 @@ class UnrollBatch(NamedTuple):
     discount: Tensor
     log_prob: Tensor
     final_value: Tensor
-    value: Tensor
     state: Tensor
     advantage: Tensor | None = None
     value_target: Tensor | None = None

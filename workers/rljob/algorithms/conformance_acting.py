@@ -15,7 +15,7 @@ from rljob.algorithms.decision import Inference
 from rljob.algorithms.epsilon_greedy import ActionValueAlgorithm
 from rljob.algorithms.trial import Trial
 from rljob.algorithms.trunk import FrameNetwork
-from rljob.choices import FORBIDDEN, Choices
+from rljob.choices import FORBIDDEN
 from rljob.experience import Decision
 from rljob.loading import PLUGIN_FAILURES
 from rljob.observation import ObservationColumn, by_column, each, of_columns
@@ -107,20 +107,20 @@ def check_acting(trial: Trial, acting: FrameNetwork) -> None:
     _chance_of_its_generator(trial, numbers)
     trial.array("state_values", call("state_values", lambda: method.state_values(numbers, choices)), (_N,))
     preferred = call("preferences", lambda: method.preferences(outputs))
-    trial.tensor("preferences", preferred, (_N, spec.num_actions))
+    trial.tensor("preferences", preferred, (_N, spec.policy_numbers))
     if choices.allowed is not None:
-        masked = bool((preferred.numpy()[~choices.allowed] == FORBIDDEN).all())
+        masked = bool((preferred.numpy()[:, : spec.num_actions][~choices.allowed] == FORBIDDEN).all())
         expected = "numbers of FrameNetwork.masked, since its takes has masks"
         trial.expect("preferences", masked, expected, "others for what is not allowed")
     games: Sequence[Any] = [_Game() for _ in range(_N)]
     actions = call("evaluation_action", lambda: method.evaluation_action(params, acting, seen, games))
-    _actions(trial, "evaluation_action", actions, _N)
+    _judged_actions(trial, actions)
 
 
 def _outputs(trial: Trial, acting: FrameNetwork, seen: Any) -> torch.Tensor:
     """What ``infer`` gives for a few observations, each row by itself."""
     method, call, expect = trial.method, trial.call, trial.expect
-    memory, size = method.memory_units(trial.params), method.output_size(trial.params, trial.spec.num_actions)
+    memory, size = method.memory_units(trial.params), method.output_size(trial.params, trial.spec.policy_numbers)
     function, outputs = _written(trial)
     before = np.zeros((_N, 2, memory), np.float32)
     found = call(function, lambda: method.infer(acting, seen, before))
@@ -186,7 +186,7 @@ def _tells_apart(trial: Trial, net: FrameNetwork, seen: Any) -> bool:
 
 def _chance_of_its_generator(trial: Trial, numbers: NDArray[np.float32]) -> None:
     """Whether the same generator gives the same decisions: a run replays from its seed."""
-    method, choices = trial.method, Choices(trial.spec.action_sizes)
+    method, choices = trial.method, trial.spec.all_choices
     rungs = trial.call("exploration", lambda: method.exploration(trial.params, 0, 1, _MANY))
     trial.array("exploration", rungs, (_MANY,))
     epsilon = np.where(rungs > 0, np.maximum(rungs, np.float32(_OFTEN)), rungs)
@@ -199,7 +199,7 @@ def _chance_of_its_generator(trial: Trial, numbers: NDArray[np.float32]) -> None
         first, second = (_decision(trial, function, _MANY, decision) for _ in range(2))
         differ = [
             name
-            for name in ("action", "taken", "value")
+            for name in ("action", "taken", "value", *(["control"] if choices.controls else []))
             if not np.array_equal(getattr(first, name), getattr(second, name), equal_nan=name != "action")
         ]
         expected = "the same decision from a generator in the same state, which all that it draws comes from"
@@ -213,11 +213,33 @@ def _decision(trial: Trial, function: str, rows: int, decide: Callable[[Restrict
     _actions(trial, f"{function}: action", found.action, rows)
     trial.array(f"{function}: taken", found.taken, (rows,))
     trial.array(f"{function}: value", found.value, (rows,))
+    _controls(trial, f"{function}: control", found.control, rows)
     if isinstance(trial.method, UnrollAlgorithm):
-        wrong = found.taken[~(np.isfinite(found.taken) & (found.taken <= _ROUNDING))]
-        expected = "log mu(a|s) of each action, a finite number of 0 or less"
+        density = trial.spec.controls > 0
+        wrong = found.taken[~(np.isfinite(found.taken) & (density | (found.taken <= _ROUNDING)))]
+        expected = f"log mu(a|s) of each action, a finite number{'' if density else ' of 0 or less'}"
         trial.expect(f"{function}: taken", not wrong.size, expected, str(wrong[0]) if wrong.size else "")
     return found
+
+
+def _judged_actions(trial: Trial, found: Any) -> None:
+    """What ``Choices.action`` makes of both parts, or of the one that there is."""
+    spec, function = trial.spec, "evaluation_action"
+    if not spec.controls:
+        return _actions(trial, function, found, _N)
+    if spec.action_sizes:
+        both = isinstance(found, dict) and set(found) == {"choices", "controls"}
+        trial.expect(function, both, "a dict of choices and controls, as choices.action makes it", found)
+        _actions(trial, f"{function}: choices", found["choices"], _N)
+        found = found["controls"]
+    return _controls(trial, function, found, _N)
+
+
+def _controls(trial: Trial, function: str, found: Any, rows: int) -> None:
+    if not trial.spec.controls:
+        return
+    trial.array(function, found, (rows, trial.spec.controls))
+    trial.expect(function, bool(np.isfinite(found).all()), "finite numbers", found.tolist())
 
 
 def _actions(trial: Trial, function: str, found: Any, rows: int) -> None:

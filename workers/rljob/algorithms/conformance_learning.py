@@ -23,7 +23,9 @@ _END = object()
 def check_learning(trial: Trial, net: FrameNetwork) -> None:
     """Differentiate the loss of a few rows. Raises PluginProblem."""
     method, params, call, expect, tensor = trial.method, trial.params, trial.call, trial.expect, trial.tensor
-    batch = _minibatch(trial) if isinstance(method, UnrollAlgorithm) else method.example(trial.spec, params, _CPU)
+    batch = (
+        _minibatch(trial, net) if isinstance(method, UnrollAlgorithm) else method.example(trial.spec, params, net, _CPU)
+    )
     batch = _random_actions(batch.split(max(1, _rows(batch) // _ROWS))[0].batch, trial.spec.action_sizes)
     rows = _rows(batch)
     if isinstance(method, TransitionAlgorithm):
@@ -35,6 +37,8 @@ def check_learning(trial: Trial, net: FrameNetwork) -> None:
     expect("loss: value", bool(torch.isfinite(result.value)), "a finite number", float(result.value.detach()))
     expect("loss: value", result.value.requires_grad, "a number to differentiate", "one without a gradient")
     _metrics(trial, result.metrics)
+    if isinstance(method, UnrollAlgorithm):
+        _looks(trial, result)
     if isinstance(method, TransitionAlgorithm):
         errors: Any = result.td_abs
         tensor("loss: td_abs", errors, (rows,), detached=True)
@@ -59,12 +63,30 @@ def _metrics(trial: Trial, found: Any) -> None:
         trial.tensor(f"loss: metrics[{name!r}]", found[name], (), detached=True)
 
 
-def _minibatch(trial: Trial) -> UnrollBatch:
+def _looks(trial: Trial, result: LossResult) -> None:
+    """How old unrolls may be, of how many versions one is, and when a batch is left early."""
+    method: Any = trial.method
+    params, call, expect = trial.params, trial.call, trial.expect
+    lag = call("iteration_lag", lambda: method.iteration_lag(params))
+    expect("iteration_lag", lag is None or (isinstance(lag, int) and lag in (0, 1)), "None, 0 or 1", lag)
+    queued = hasattr(params, "unroll_queue")
+    expect("iteration_lag", lag is not None or queued, "0 or 1, since its parameters have no unroll_queue", lag)
+    steps = call("refresh_steps", lambda: method.refresh_steps(params))
+    expect("refresh_steps", isinstance(steps, int) and steps >= 0, "an integer of 0 or more", steps)
+    expected = f"0, since iteration_lag() is {lag}: the unrolls of an iteration are of one version each"
+    expect("refresh_steps", lag is None or steps == 0, expected, steps)
+    limit = call("largest_divergence", lambda: method.largest_divergence(params))
+    expect("largest_divergence", isinstance(limit, int | float) and limit >= 0, "a number of 0 or more", limit)
+    expected = f"a divergence, since largest_divergence() is {limit}"
+    expect("loss: divergence", limit == 0 or result.divergence is not None, expected, result.divergence)
+
+
+def _minibatch(trial: Trial, net: FrameNetwork) -> UnrollBatch:
     """The first of those that an algorithm of unrolls learns from, all of which are counted."""
     method: Any = trial.method
     call, expect = trial.call, trial.expect
     whole: UnrollBatch = method.example_batch(trial.spec, trial.params, _CPU)
-    found = call("minibatches", lambda: method.minibatches(trial.params, whole), whole)
+    found = call("minibatches", lambda: method.minibatches(trial.params, net, whole), whole)
     fits = isinstance(found, Iterable) and not isinstance(found, tuple | Tensor)
     came = "one that is returned" if isinstance(found, UnrollBatch) else found
     expect("minibatches", fits, "batches that are yielded", came)
@@ -80,6 +102,11 @@ def _minibatch(trial: Trial) -> UnrollBatch:
         expect("minibatches", isinstance(each, UnrollBatch), "each to be an UnrollBatch", each)
         came = f"an empty one of a batch of {unrolls} unrolls of {steps} steps"
         expect("minibatches", each.log_prob.numel() > 0, "batches with something in them", came)
+        for name in ("advantage", "value_target"):
+            target = getattr(each, name)
+            with_one = isinstance(target, Tensor) and target.requires_grad
+            came = "one with a gradient; torch.no_grad() where online is asked leaves it out"
+            expect(f"minibatches: {name}", not with_one, "a detached tensor", came)
         counted, first = counted + each.log_prob.numel(), each if first is None else first
     expect("minibatches", first is not None, "each to be an UnrollBatch", "none at all")
     # What does not divide evenly is left out, and that may add up to less than one pass.
@@ -99,5 +126,6 @@ def _rows(batch: Any) -> int:
 def _random_actions(batch: Any, sizes: tuple[int, ...]) -> Any:
     if isinstance(batch, TransitionBatch | UnrollBatch):
         drawn = torch.rand((*batch.action.shape, 1) if len(sizes) == 1 else batch.action.shape)
-        return batch._replace(action=(drawn * torch.tensor(sizes)).long().reshape(batch.action.shape))
+        control = None if batch.control is None else torch.randn(batch.control.shape)
+        return batch._replace(action=(drawn * torch.tensor(sizes)).long().reshape(batch.action.shape), control=control)
     return batch

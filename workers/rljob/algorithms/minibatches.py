@@ -56,7 +56,6 @@ def minibatches_of_steps(batch: UnrollBatch, epochs: int, count: int) -> Iterato
                 discount=nothing,
                 log_prob=log_prob,
                 final_value=nothing,
-                value=nothing,
                 state=nothing,
                 advantage=advantage,
                 value_target=value_target,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from math import sqrt
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ from torch import Tensor, nn
 
 from rljob.algorithms import convolutions
 from rljob.algorithms.batches import Observation
+from rljob.algorithms.distributions import LARGEST_LOG_STD, SMALLEST_LOG_STD, ActionDistribution
 from rljob.algorithms.own_network import own_layers
 from rljob.algorithms.trunk import (
     FrameNetwork,
@@ -42,7 +44,8 @@ _MLP_DEPTH = 2
 
 
 class PolicyOutput(NamedTuple):
-    """``logits`` float32 [N, A], ``value`` float32 [N], ``state`` float32 [N, 2, H] after this observation (H 0: no memory)."""
+    """``logits`` float32 [N, K], with means and logarithms of deviations behind them where actions have continuous numbers
+    (``ActionDistribution``), ``value`` float32 [N], ``state`` float32 [N, 2, H] after this observation (H 0: no memory)."""
 
     logits: Tensor
     value: Tensor
@@ -55,8 +58,10 @@ class PolicyConfig:
 
     ``kind`` Nature, Deep, Compact, Small or MLP, or Auto, which chooses for each picture by its shape; ``hidden`` the width of
     its dense layer(s); ``lstm`` the units of an LSTM behind them, 0 for none. ``orthogonal``: orthogonal weights (gain sqrt 2,
-    policy head 0.01, value head 1) and zero biases. ``env_params``: how an observation is seen. ``own``: parameters of a
-    network of the user's own, whose name ``kind`` then is.
+    policy head 0.01, value head 1) and zero biases. ``tanh``: in the place of ReLU behind dense layers. ``separate_critic``:
+    dense layers of its own for the value (without a memory). ``env_params``: how an observation is seen. ``own``: parameters of a
+    network of the user's own, whose name ``kind`` then is. ``normalize_observations``, ``normalize_returns``: see
+    ``FrameNetwork``.
     """
 
     kind: str
@@ -66,7 +71,11 @@ class PolicyConfig:
     lstm: int = 0
     layer_norm: bool = False
     orthogonal: bool = False
+    tanh: bool = False
+    separate_critic: bool = False
     own: Mapping[str, Any] = field(default_factory=dict)
+    normalize_observations: bool = False
+    normalize_returns: bool = False
 
     def __post_init__(self) -> None:
         if self.hidden < 1 or self.lstm < 0:
@@ -74,14 +83,21 @@ class PolicyConfig:
 
 
 class PolicyNetwork(FrameNetwork):
-    """``forward`` acts on one observation of each of N environments, ``unroll`` judges unrolls of B streams.
+    """``forward`` acts on one observation of each of N environments, ``unroll`` judges unrolls of B streams. ``distribution``:
+    the policy that its numbers are.
 
+    Means of continuous numbers come from the policy's head, their deviations are weights that no observation changes.
     Leaves of the role critic are seen by the value alone, through a dense layer of their own.
     Raises NetworkProblem where no such network sees these observations.
     """
 
     def __init__(self, config: PolicyConfig) -> None:
-        super().__init__(config.spec, config.env_params)
+        super().__init__(
+            config.spec,
+            config.env_params,
+            normalize_observations=config.normalize_observations,
+            normalize_returns=config.normalize_returns,
+        )
         self.config = config
         self.kind = resolved_networks("IMPALA", config.kind, config.spec.seen_shapes)[0]
         if ":" in self.kind:
@@ -90,10 +106,15 @@ class PolicyNetwork(FrameNetwork):
         else:
             width = self.encode(self._layers)
         depth = _MLP_DEPTH if self.kind == "MLP" else 1
-        self.dense = dense_layers(width, config.hidden, depth, layer_norm=config.layer_norm)
+        dense = partial(dense_layers, width, config.hidden, depth, layer_norm=config.layer_norm, tanh=config.tanh)
+        self.dense = dense()
+        self.critic_dense = dense() if config.separate_critic else None
         self.memory = nn.LSTMCell(config.hidden, config.lstm) if config.lstm else None
         features = config.lstm or config.hidden
-        self.policy = nn.Linear(features, config.spec.num_actions)
+        self.distribution = ActionDistribution(config.spec.action_sizes, config.spec.controls)
+        self.policy = nn.Linear(features, config.spec.num_actions + config.spec.controls)
+        if config.spec.controls:
+            self.log_std = nn.Parameter(torch.zeros(config.spec.controls))
         privileged = row_width(self.critic_leaves)
         self.critic = dense_layers(privileged, config.hidden, 1) if privileged else None
         self.value = nn.Linear(features + (config.hidden if privileged else 0), 1)
@@ -106,22 +127,25 @@ class PolicyNetwork(FrameNetwork):
 
     def forward(self, observation: Observation, state: Tensor | None = None) -> PolicyOutput:
         """One step: observation uint8|float32 [N, S, *F]; ``state`` may be left out where episodes begin."""
-        hidden = self.features(observation)
+        seen = self.seen(observation)
+        hidden = self.computed(self.dense, seen)
         if state is None:
             state = self.initial_state(len(hidden)).to(hidden.device)
         if self.memory is not None:
             hidden, state = self._remember(hidden, state)
-        logits = self.masked(self.policy(hidden), observation)
-        return PolicyOutput(logits, self._value(hidden, observation).squeeze(1), state)
+        logits = self._policy_numbers(self.policy(hidden), observation)
+        judged = hidden if self.critic_dense is None else self.computed(self.critic_dense, seen)
+        return PolicyOutput(logits, self._value(judged, observation).squeeze(1), state)
 
     def unroll(self, observation: Observation, state: Tensor, discount: Tensor) -> tuple[Tensor, Tensor]:
         """Whole unrolls: observation [B, T + 1, S, *F], ``state`` [B, 2, H] before the first, ``discount`` [T, B].
 
-        Returns (logits [T, B, A], values [T + 1, B]). A discount of 0 ends an episode: the memory begins anew behind it.
+        Returns (logits [T, B, K], values [T + 1, B]). A discount of 0 ends an episode: the memory begins anew behind it.
         """
         batch, length = arrays_of(observation)[0].shape[:2]
         flat = each(lambda of: of.flatten(0, 1), observation)
-        hidden = self.features(flat).view(batch, length, -1).transpose(0, 1)
+        seen = self.seen(flat)
+        hidden = self.computed(self.dense, seen).view(batch, length, -1).transpose(0, 1)
         if self.memory is not None:
             outputs = []
             for t in range(length):
@@ -130,19 +154,27 @@ class PolicyNetwork(FrameNetwork):
                 output, state = self._remember(hidden[t], state)
                 outputs.append(output)
             hidden = torch.stack(outputs)
-        logits: Tensor = self.policy(hidden[:-1])
-        if self.mask is not None:
-            logits = self.masked(logits, each(lambda of: of[:, :-1].transpose(0, 1), observation))
+        acted_on = observation if self.mask is None else each(lambda of: of[:, :-1].transpose(0, 1), observation)
+        logits = self._policy_numbers(self.policy(hidden[:-1]), acted_on)
+        if self.critic_dense is not None:
+            hidden = self.computed(self.critic_dense, seen).view(batch, length, -1).transpose(0, 1)
         if self.critic is None:
-            return logits, self.value(hidden).squeeze(2)
+            return logits, self.in_reward_units(self.value(hidden).squeeze(2))
         privileged = self.critic(self.critic_row(flat)).view(batch, length, -1).transpose(0, 1)
-        return logits, self.value(torch.cat([hidden, privileged], dim=2)).squeeze(2)
+        return logits, self.in_reward_units(self.value(torch.cat([hidden, privileged], dim=2)).squeeze(2))
+
+    def _policy_numbers(self, head: Tensor, observation: Observation) -> Tensor:
+        """The numbers of the policy, from its head's and the mask in ``observation``."""
+        if not self.distribution.controls:
+            return self.masked(head, observation)
+        logits, mean = torch.split(head, [sum(self.distribution.sizes), self.distribution.controls], dim=-1)
+        log_std = self.log_std.clamp(SMALLEST_LOG_STD, LARGEST_LOG_STD).expand_as(mean)
+        return torch.cat([self.masked(logits, observation), mean, log_std], dim=-1)
 
     def _value(self, hidden: Tensor, observation: Observation) -> Tensor:
         if self.critic is not None:
             hidden = torch.cat([hidden, self.critic(self.critic_row(observation))], dim=1)
-        value: Tensor = self.value(hidden)
-        return value
+        return self.in_reward_units(self.value(hidden))
 
     def _layers(self, stack: int, shape: tuple[int, ...]) -> tuple[nn.Sequential, int]:
         kind = resolved_networks("IMPALA", self.config.kind, [shape])[0]

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 BUILT_IN = {
     "ApeXDQN": "rljob.algorithms.apex_dqn:ApeXDQN",
     "IMPALA": "rljob.algorithms.impala:IMPALA",
+    "PPO": "rljob.algorithms.ppo:PPO",
 }
 _OWN = "spec.algorithm.custom.parameters"
 
@@ -151,7 +152,7 @@ def _own(name: str) -> AnyAlgorithm:
 
 def _check_declarations(name: str, made: AnyAlgorithm) -> None:
     """``parameters`` and ``metrics``, which every algorithm declares."""
-    from rljob.algorithms.base import TransitionAlgorithm
+    from rljob.algorithms.base import TransitionAlgorithm, UnrollAlgorithm
 
     kind: Any = getattr(made, "parameters", None)
     transitions = isinstance(made, TransitionAlgorithm)
@@ -162,8 +163,8 @@ def _check_declarations(name: str, made: AnyAlgorithm) -> None:
         )
     needed = seam.TransitionParameters if transitions else seam.UnrollParameters
     names = [key for each in needed.__mro__ for key, value in vars(each).items() if isinstance(value, property)]
-    if not transitions:
-        names.append("unroll_queue")
+    if isinstance(made, UnrollAlgorithm) and type(made).iteration_lag is UnrollAlgorithm.iteration_lag:
+        names.append("unroll_queue")  # iterations need none
     missing = [each for each in names if each not in kind.model_fields and not hasattr(kind, each)]
     if missing:
         raise PluginProblem(

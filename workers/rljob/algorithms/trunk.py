@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Self
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -16,6 +17,11 @@ from rljob.algorithms.compute import Arithmetic, Compute, candidates
 from rljob.algorithms.layout import channels_last, planes, space_to_depth
 from rljob.api.networks import Image
 from rljob.observation import by_column
+
+NORMALIZED_AT_MOST = 10.0
+"""Standard deviations from its mean beyond which a normalised number is cut off."""
+STATISTICS = ("observation_mean", "observation_scale", "return_scale")
+"""The buffers of running statistics. Those of them that a network has are set by its learner alone."""
 
 if TYPE_CHECKING:
     from rljob.algorithms.batches import Observation
@@ -33,11 +39,25 @@ class FrameNetwork(nn.Module):
     ``plan`` is how the trunk is computed in the running process, in 16 bits under autocast (see ``compute``; it is no part of
     the weights). Heads are always float32: a value rounded to 8 bits would put a floor under the temporal-difference error.
     ``choices``: what can be chosen among its numbers.
+
+    ``normalize_observations``: the floats among the vectors (``normalized``) become ``(x - observation_mean) *
+    observation_scale``, cut off at ``NORMALIZED_AT_MOST``. ``normalize_returns``: the value head speaks in units of
+    ``return_scale``, and the network in those of the reward. Without them there are no such buffers.
     """
 
     mean: Tensor
+    observation_mean: Tensor | None
+    observation_scale: Tensor | None
+    return_scale: Tensor | None
 
-    def __init__(self, spec: EnvironmentSpec, env_params: EnvironmentParameters) -> None:
+    def __init__(
+        self,
+        spec: EnvironmentSpec,
+        env_params: EnvironmentParameters,
+        *,
+        normalize_observations: bool = False,
+        normalize_returns: bool = False,
+    ) -> None:
         super().__init__()
         self.convolutions: nn.Sequential = nn.Sequential()
         self.more_convolutions: nn.ModuleList = nn.ModuleList()
@@ -48,6 +68,12 @@ class FrameNetwork(nn.Module):
         self.pictures = tuple(leaf for leaf in spec.observation if leaf.role == "image")
         self.vectors = tuple(leaf for leaf in spec.observation if leaf.role in ("vector", "index"))
         self.critic_leaves = tuple(leaf for leaf in spec.observation if leaf.role == "critic")
+        floats = tuple(leaf for leaf in (*self.vectors, *self.critic_leaves) if _is_float(leaf))
+        self.normalized = floats if normalize_observations else ()
+        width = next((column.shape[0] for column in self.columns if column.name == "vector"), 0)
+        self.register_buffer("observation_mean", torch.zeros(width) if self.normalized else None)
+        self.register_buffer("observation_scale", torch.ones(width) if self.normalized else None)
+        self.register_buffer("return_scale", torch.ones(()) if normalize_returns else None)
         self.mask = spec.mask
         self.stack = spec.stack
         self.image = Image.of(self.pictures[0].shape) if self.pictures else None
@@ -112,6 +138,14 @@ class FrameNetwork(nn.Module):
             raise ValueError("this network does not centre its input; set the environment's centreInput")
         self.mean.copy_(mean)
 
+    def in_reward_units(self, value: Tensor) -> Tensor:
+        """What the value head says, as the rewards' own units have it."""
+        return value if self.return_scale is None else value * self.return_scale
+
+    def in_units_of_returns(self, reward: Tensor) -> Tensor:
+        """Numbers in units of the reward as the value head has them: only scaled, for a shift would change the task."""
+        return reward if self.return_scale is None else reward / self.return_scale
+
     def laid_out(self, observation: Observation) -> Observation:
         """``observation`` [B, S, *F] in the memory layout that ``features`` computes in; at no cost where it is already.
 
@@ -133,6 +167,16 @@ class FrameNetwork(nn.Module):
 
     def features(self, observation: Observation) -> Tensor:
         """Dense features float32 [B, width] of raw observations [B, S, *F], or of ``laid_out`` ones."""
+        return self.computed(self.dense, self.seen(observation))
+
+    def computed(self, layers: nn.Sequential, seen: Tensor) -> Tensor:
+        """Float32 [B, width]: ``layers`` of what ``seen`` gives, in the arithmetic of the trunk."""
+        half = self.plan.half
+        with torch.autocast(seen.device.type, half or torch.bfloat16, enabled=half is not None):
+            return layers(seen).float()  # type: ignore[no-any-return]
+
+    def seen(self, observation: Observation) -> Tensor:
+        """What dense layers see [B, width]: features of pictures, vectors and one-hots side by side."""
         arrays = by_column(self.columns, self.laid_out(observation))
         pixels = [self._numbers(arrays[leaf.column], leaf) for leaf in self.pictures]
         row = self._row(arrays, self.vectors) if self.vectors else None
@@ -140,12 +184,12 @@ class FrameNetwork(nn.Module):
         half = self.plan.half
         with torch.autocast(first.device.type, half or torch.bfloat16, enabled=half is not None):
             if self.named:
-                return self.dense(self._own(pixels, arrays).flatten(1)).float()  # type: ignore[no-any-return]
+                return self._own(pixels, arrays).flatten(1)
             parts = [self._convolved(pixels[0]).flatten(1)] if pixels else []
             parts += [more(x).flatten(1) for more, x in zip(self.more_convolutions, pixels[1:], strict=True)]
             if row is not None:
                 parts.append(row)
-            return self.dense(parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)).float()  # type: ignore[no-any-return]
+            return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
     def critic_row(self, observation: Observation) -> Tensor:
         """Leaves of the role critic, float32 [B, width]: those of a learner's losses, which acting never needs."""
@@ -171,7 +215,7 @@ class FrameNetwork(nn.Module):
         return x.mul_(self._scale(leaf))
 
     def _row(self, arrays: Mapping[str, Tensor], leaves: Sequence[Leaf]) -> Tensor:
-        """Vectors, scaled, and indices, one-hot, side by side [B, width]."""
+        """Vectors, normalised or scaled, and indices, one-hot, side by side [B, width]."""
         parts = [self._part(arrays[leaf.column][:, -1, leaf.span], leaf) for leaf in leaves]
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
@@ -181,6 +225,11 @@ class FrameNetwork(nn.Module):
             ones = torch.zeros(row.shape[0], sum(leaf.sizes), device=row.device)  # no len: a trace keeps it
             return ones.scatter_(1, row.long() + torch.tensor(starts, device=row.device), 1.0)
         x = row.to(torch.float32, copy=True)
+        if leaf in self.normalized:
+            assert self.observation_mean is not None
+            assert self.observation_scale is not None
+            x.sub_(self.observation_mean[leaf.span]).mul_(self.observation_scale[leaf.span])
+            return x.clamp_(-NORMALIZED_AT_MOST, NORMALIZED_AT_MOST)
         if self.centred:
             x.sub_(self.mean)
         return x.mul_(self._scale(leaf))
@@ -229,6 +278,11 @@ def _planes(frames: Tensor, leaf: Leaf) -> Tensor:
     return planes(frames, channels_first=image.channels_first) if image is not None and frames.dim() == 5 else frames
 
 
+def _is_float(leaf: Leaf) -> bool:
+    """Whether it lies among the vectors, and its space has floats."""
+    return leaf.column == "vector" and np.dtype(leaf.dtype).kind == "f"
+
+
 def row_width(leaves: Sequence[Leaf]) -> int:
     """Numbers of ``leaves`` beside each other, indices one-hot."""
     return sum(sum(leaf.sizes) or leaf.size for leaf in leaves)
@@ -259,13 +313,16 @@ def convolution_layers(
     return nn.Sequential(*modules), channels * prod(sides)
 
 
-def dense_layers(width: int, hidden: int, depth: int, *, streams: int = 1, layer_norm: bool = False) -> nn.Sequential:
-    """Hidden dense layers; ``streams`` independent ones of width ``hidden`` are computed as one matrix product."""
+def dense_layers(
+    width: int, hidden: int, depth: int, *, streams: int = 1, layer_norm: bool = False, tanh: bool = False
+) -> nn.Sequential:
+    """Hidden dense layers; ``streams`` independent ones of width ``hidden`` are computed as one matrix product. ``tanh``: in the
+    place of ReLU."""
     layers: list[nn.Module] = []
     for _ in range(depth):
         layers.append(nn.Linear(width, streams * hidden))
         if layer_norm:  # over each stream by itself; for one stream this is LayerNorm
             layers.append(nn.LayerNorm(hidden) if streams == 1 else nn.GroupNorm(streams, streams * hidden))
-        layers.append(nn.ReLU(inplace=True))
+        layers.append(nn.Tanh() if tanh else nn.ReLU(inplace=True))
         width = streams * hidden
     return nn.Sequential(*layers)

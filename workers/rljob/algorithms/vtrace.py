@@ -21,6 +21,15 @@ class Targets(NamedTuple):
     ratio: Tensor
 
 
+_LARGEST_LOG_RATIO = 20.0
+
+
+def bounded_log_ratio(log_ratio: Tensor) -> Tensor:
+    """``log_ratio`` within what ``exp`` makes a finite number of, far beyond any clip: densities of several continuous numbers
+    can differ by more, and infinity times 0 is NaN."""
+    return log_ratio.clamp(-_LARGEST_LOG_RATIO, _LARGEST_LOG_RATIO)
+
+
 @torch.no_grad()
 def vtrace(
     log_ratio: Tensor,
@@ -43,7 +52,7 @@ def vtrace(
     log_ratio, discount, reward, value, bootstrap = (
         each.float() for each in (log_ratio, discount, reward, value, bootstrap)
     )
-    ratio = log_ratio.exp()
+    ratio = bounded_log_ratio(log_ratio).exp()
     rho = ratio.clamp(max=rho_clip)
     trace = discount * trace_decay * ratio.clamp(max=c_clip)
     following = torch.cat([value[1:], bootstrap.unsqueeze(0)])
@@ -66,11 +75,17 @@ def gae(discount: Tensor, reward: Tensor, value: Tensor, bootstrap: Tensor, *, t
     return Targets(advantage + value, advantage, torch.ones_like(advantage))
 
 
+@torch.no_grad()
+def discounted(reward: Tensor, discount: Tensor, bootstrap: Tensor) -> Tensor:
+    """What follows each step [T, B]: its reward and the discounted ones after it, with ``bootstrap`` [B] behind the last."""
+    return _accumulate(torch.cat([reward[:-1], (reward[-1] + discount[-1] * bootstrap).unsqueeze(0)]), discount)
+
+
 def _accumulate(delta: Tensor, trace: Tensor) -> Tensor:
     """``x_t = delta_t + trace_t x_{t+1}`` over [T, B], beginning with 0 behind the last step."""
-    result = torch.empty_like(delta)
     ahead = torch.zeros_like(delta[0])
-    for t in range(len(delta) - 1, -1, -1):
-        ahead = torch.addcmul(delta[t], trace[t], ahead)
-        result[t] = ahead
-    return result
+    backwards = []
+    for now, carried in zip(reversed(delta.unbind()), reversed(trace.unbind()), strict=True):
+        ahead = torch.addcmul(now, carried, ahead)
+        backwards.append(ahead)
+    return torch.stack(backwards[::-1])

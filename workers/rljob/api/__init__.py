@@ -10,6 +10,7 @@ from rljob.api.job import API_VERSION, KIND, RLJob, RLJobSpec
 from rljob.api.load import dump_manifest, load_manifest, parse_job, read_manifest, with_files_beside
 from rljob.api.local import not_applied_locally
 from rljob.api.memory_estimate import memory_estimate
+from rljob.api.ppo import PPOParameters
 from rljob.api.presets import PRESETS, Preset
 from rljob.api.problems import ManifestError, Problem, nearest
 from rljob.api.rules import transition_problems
@@ -24,6 +25,7 @@ __all__ = [
     "EnvironmentParameters",
     "ImpalaParameters",
     "ManifestError",
+    "PPOParameters",
     "Preset",
     "Problem",
     "RLJob",

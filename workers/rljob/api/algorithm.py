@@ -13,13 +13,16 @@ from rljob.api.apex_dqn import ApeXDQNParameters
 from rljob.api.impala import ImpalaParameters
 from rljob.api.mutability import WHILE_SUSPENDED, never
 from rljob.api.parameters import ParameterSet
+from rljob.api.ppo import PPOParameters
 from rljob.api.types import FACTORY_PATTERN, APIModel, JSONObject, Text
 
-AlgorithmType = Literal["ApeXDQN", "IMPALA", "Custom"]
-AlgorithmParameters = ApeXDQNParameters | ImpalaParameters
+AlgorithmType = Literal["ApeXDQN", "IMPALA", "PPO", "Custom"]
+AlgorithmParameters = ApeXDQNParameters | ImpalaParameters | PPOParameters
 P = TypeVar("P", bound=ParameterSet)
 
-BLOCKS: Mapping[str, str] = MappingProxyType({"ApeXDQN": "apeXDQN", "IMPALA": "impala", "Custom": "custom"})
+BLOCKS: Mapping[str, str] = MappingProxyType(
+    {"ApeXDQN": "apeXDQN", "IMPALA": "impala", "PPO": "ppo", "Custom": "custom"}
+)
 """Type of an algorithm -> the field that holds its parameters."""
 
 
@@ -38,11 +41,13 @@ class AlgorithmSpec(APIModel):
 
     type: Annotated[AlgorithmType, never("checkpoints of one algorithm mean nothing to another")]
     """The algorithm, unless a preset names it. ApeXDQN learns from a store of experience, spec.replay; IMPALA from a queue of
-    unrolls, algorithm.impala.unrollQueue."""
+    unrolls, algorithm.impala.unrollQueue; PPO from unrolls that its actors play for each iteration."""
     apex_dqn: Annotated[ApeXDQNParameters | None, WHILE_SUSPENDED] = Field(default=None, alias="apeXDQN")
     """Hyper-parameters of ApeXDQN (Horgan et al., 2018, https://arxiv.org/abs/1803.00933)."""
     impala: Annotated[ImpalaParameters | None, WHILE_SUSPENDED] = None
     """Hyper-parameters of IMPALA (Espeholt et al., 2018, https://arxiv.org/abs/1802.01561)."""
+    ppo: Annotated[PPOParameters | None, WHILE_SUSPENDED] = None
+    """Hyper-parameters of PPO (Schulman et al., 2017, https://arxiv.org/abs/1707.06347)."""
     custom: Annotated[CustomAlgorithm | None, never("checkpoints of one algorithm mean nothing to another")] = None
     """The algorithm of type Custom."""
     _own: Any = PrivateAttr(None)
@@ -68,6 +73,8 @@ class AlgorithmSpec(APIModel):
             return self.apex_dqn or ApeXDQNParameters()
         if self.type == "IMPALA":
             return self.impala or ImpalaParameters()
+        if self.type == "PPO":
+            return self.ppo or PPOParameters()
         raise TypeError(f"the parameters of {self.name} are its own; they are known where it is loaded")
 
     def parameters_as(self, kind: builtins.type[P]) -> P:

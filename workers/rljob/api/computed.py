@@ -17,6 +17,7 @@ from rljob.api.apex_dqn import ApeXDQNParameters
 from rljob.api.autoscaling import AutoscalingSpec, ScalingGuards
 from rljob.api.impala import ImpalaParameters, UnrollQueue
 from rljob.api.job import RLJobSpec
+from rljob.api.ppo import PPOParameters
 from rljob.api.replay import RateLimiter
 from rljob.api.roles import InferenceSpec
 from rljob.api.staleness import in_flight
@@ -47,6 +48,10 @@ def _impala(spec: RLJobSpec) -> ImpalaParameters:
     return spec.algorithm.parameters_as(ImpalaParameters)
 
 
+def _ppo(spec: RLJobSpec) -> PPOParameters:
+    return spec.algorithm.parameters_as(PPOParameters)
+
+
 def _apex(spec: RLJobSpec) -> ApeXDQNParameters:
     return spec.algorithm.parameters_as(ApeXDQNParameters)
 
@@ -57,9 +62,16 @@ def _lag_limit(spec: RLJobSpec) -> int:
 
 
 def _guard(spec: RLJobSpec) -> int:
+    if spec.algorithm.type == "PPO":
+        return 2 * _ppo(spec).updates_per_batch
     if spec.algorithm.type != "IMPALA":
         return APEX_GUARD_UPDATES
     return max(1, _impala(spec).unroll_queue.max_policy_lag_updates * GUARD_PERCENT // 100)
+
+
+def _most_actors(spec: RLJobSpec) -> int:
+    most = _ppo(spec).batch_size // spec.actors.envs_per_actor if spec.algorithm.type == "PPO" else 100
+    return max(1, most, spec.actors.replicas, spec.autoscaling.min_replicas)
 
 
 def _min_size(spec: RLJobSpec) -> int:
@@ -93,6 +105,9 @@ COMPUTED: Mapping[tuple[type[BaseModel], str], Computed] = MappingProxyType(
         (ImpalaParameters, "learning_rate_final"): Computed(
             "learningRate, so that it does not decay", lambda spec: _impala(spec).learning_rate, "IMPALA"
         ),
+        (PPOParameters, "learning_rate_final"): Computed(
+            "learningRate, so that it does not decay", lambda spec: _ppo(spec).learning_rate, "PPO"
+        ),
         (ApeXDQNParameters, "target_update_interval"): Computed(
             "2500; 0 with targetUpdateTau", lambda spec: 0 if _apex(spec).target_update_tau > 0 else 2500, "ApeXDQN"
         ),
@@ -112,12 +127,12 @@ COMPUTED: Mapping[tuple[type[BaseModel], str], Computed] = MappingProxyType(
             "64, or actors.envsPerActor where that is more", lambda spec: max(64, spec.actors.envs_per_actor)
         ),
         (AutoscalingSpec, "max_replicas"): Computed(
-            "100, or actors.replicas or minReplicas where that is more",
-            lambda spec: max(100, spec.actors.replicas, spec.autoscaling.min_replicas),
+            "100, for PPO as many as batchSize / envsPerActor, or actors.replicas or minReplicas where that is more",
+            _most_actors,
         ),
         (ScalingGuards, "max_policy_lag_updates"): Computed(
             f"{APEX_GUARD_UPDATES} for ApeXDQN; for IMPALA {GUARD_PERCENT} % of unrollQueue.maxPolicyLagUpdates, as older "
-            "unrolls are discarded before their lag is seen",
+            "unrolls are discarded before their lag is seen; for PPO the updates of two iterations",
             _guard,
         ),
     }

@@ -16,6 +16,7 @@ from rljob.api.apex_dqn import ApeXDQNParameters
 from rljob.api.computed import COMPUTED
 from rljob.api.impala import ImpalaParameters
 from rljob.api.job import RLJob, RLJobSpec
+from rljob.api.ppo import PPOParameters
 from rljob.api.replay import ReplaySpec
 
 M = TypeVar("M", bound=BaseModel)
@@ -35,6 +36,8 @@ def _with_sections(spec: RLJobSpec) -> RLJobSpec:
     algorithm = spec.algorithm
     if algorithm.type == "IMPALA" and algorithm.impala is None:
         algorithm = algorithm.model_copy(update={"impala": ImpalaParameters()})
+    if algorithm.type == "PPO" and algorithm.ppo is None:
+        algorithm = algorithm.model_copy(update={"ppo": PPOParameters()})
     if algorithm.type == "ApeXDQN" and algorithm.apex_dqn is None:
         algorithm = algorithm.model_copy(update={"apex_dqn": ApeXDQNParameters()})
     replay = ReplaySpec() if algorithm.type == "ApeXDQN" and spec.replay is None else spec.replay

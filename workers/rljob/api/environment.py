@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from rljob.api.parameters import ParameterSet
-from rljob.api.types import FACTORY_PATTERN, APIModel, Flag, Integer, JSONObject, Real, Text
+from rljob.api.types import FACTORY_PATTERN, APIModel, Flag, Integer, JSONObject, ListOrWord, Real, Text
 
 
 class AtariParameters(ParameterSet):
@@ -51,8 +51,13 @@ class EnvironmentParameters(ParameterSet):
     Each time the environment is made anew and its episode dropped; once more, and the process ends with the reason. 0:
     the first failure ends it."""
 
-    actions: list[Annotated[int, Integer(0, 1023)]] = Field(default_factory=list, max_length=256)
-    """Numbers of the actions the agent may take, out of the environment's minimal set; empty means all."""
+    actions: Annotated[
+        list[Annotated[int, Integer(0, 1023)]] | Literal["Clipped", "Squashed"],
+        ListOrWord(256, ("Clipped", "Squashed")),
+    ] = "Clipped"
+    """A list: numbers of the actions the agent may take, out of the environment's minimal set; empty means all. A word: how the
+    number that a policy draws for a continuous action comes into the bounds of its space. Clipped: at -1 and 1, which are
+    the bounds. Squashed: by its tanh, between them."""
 
     action_masks: Literal["Auto", "Ignored"] = "Auto"
     """Auto: what info["action_mask"] forbids is never taken. Ignored: infos are not looked at."""
@@ -79,6 +84,16 @@ class EnvironmentParameters(ParameterSet):
 
     atari: AtariParameters = Field(default_factory=AtariParameters)
     """Parameters of Atari games alone."""
+
+    @property
+    def action_subset(self) -> tuple[int, ...]:
+        """Numbers of the actions that are taken, empty for all."""
+        return () if isinstance(self.actions, str) else tuple(self.actions)
+
+    @property
+    def squashes(self) -> bool:
+        """Whether continuous actions come into their bounds by a tanh; else they are clipped."""
+        return self.actions == "Squashed"
 
     @property
     def runs_foreign_code(self) -> bool:

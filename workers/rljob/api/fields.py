@@ -10,17 +10,17 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from rljob.api.types import Integer, JSONObject, QuantityText, Real, Text, WordOrFactory, plain_number
+from rljob.api.types import Integer, JSONObject, ListOrWord, QuantityText, Real, Text, WordOrFactory, plain_number
 
-Marker = Integer | Real | Text | QuantityText | JSONObject | WordOrFactory
-_MARKERS = (Integer, Real, Text, QuantityText, JSONObject, WordOrFactory)
+Marker = Integer | Real | Text | QuantityText | JSONObject | WordOrFactory | ListOrWord
+_MARKERS = (Integer, Real, Text, QuantityText, JSONObject, WordOrFactory, ListOrWord)
 
 
 def _without_none(annotation: Any) -> Any:
     if get_origin(annotation) in (Union, types.UnionType):
         rest = [part for part in get_args(annotation) if part is not type(None)]
-        assert len(rest) == 1, annotation
-        return rest[0]
+        assert len(rest) == 1 or get_origin(rest[0]) is list, annotation
+        return rest[0]  # of a list or a word the list, beside which its marker (`ListOrWord`) has the words
     return annotation
 
 

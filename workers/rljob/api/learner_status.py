@@ -201,6 +201,8 @@ class LearnerStatus(Document):
     ready_batches: int | None = wire(_count, default=None)
     skipped_updates: int | None = wire(_count, default=None)
     """Updates of this life whose loss was not finite."""
+    left_out_batches: int | None = wire(_count, default=None)
+    """Batches of this life that running statistics have left out, as a number in them was not finite."""
     recompiles: int | None = wire(_count, default=None)
     resubscriptions: int | None = wire(_count, default=None)
     learning_rate: float | None = wire(_amount, default=None)

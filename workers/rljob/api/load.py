@@ -179,6 +179,7 @@ _PLACES = (
     ("algorithm", "custom", "parameters", "network"),
     ("algorithm", "apeXDQN", "network"),
     ("algorithm", "impala", "network"),
+    ("algorithm", "ppo", "network"),
 )
 
 

@@ -149,13 +149,15 @@ def _of_a_queue(
 ) -> MemoryEstimate:
     """Each unroll holds its frames once. Unrolls wait in the queue and, sent or to be sent, at the actors; the batches that
     are prefetched or learned from have every observation stacked."""
-    queue, length = parameters.unroll_queue, parameters.unroll_length
+    length, queue = parameters.unroll_length, getattr(parameters, "unroll_queue", None)
+    envs, size = spec.actors.envs_per_actor, parameters.batch_size
+    capacity = size if queue is None else queue.capacity  # PPO asks for no more than an iteration
     frames = length + stack
     unroll = frames * frame_bytes + length * _COLUMN_BYTES
-    travelling = spec.requested_actors * credits_per_actor(spec.actors.envs_per_actor)
-    batches, size = parameters.prefetch_batches + 1, parameters.batch_size
+    travelling = spec.requested_actors * (envs if queue is None else credits_per_actor(envs))
+    batches = parameters.prefetch_batches + 1
     each = f"({frames} frames * {frame_bytes:,} B + {length} steps * {_COLUMN_BYTES} B)"
-    waiting = MemoryLine("learner's queue", queue.capacity * unroll, f"{queue.capacity:,} unrolls * {each}")
+    waiting = MemoryLine("learner's queue", capacity * unroll, f"{capacity:,} unrolls * {each}")
     at_actors = MemoryLine("unrolls on the way", travelling * unroll, f"{travelling:,} unrolls * {each}")
     stacked = MemoryLine(
         "batches, observations stacked",
@@ -163,9 +165,17 @@ def _of_a_queue(
         f"{batches} batches * {size} unrolls * {length + 1} observations * {stack} frames * {frame_bytes:,} B",
     )
     block = BLOCKS[spec.algorithm.type] + (".parameters" if spec.algorithm.type == "Custom" else "")
-    path = f"spec.algorithm.{block}.unrollQueue.capacity"
-    stored = Stored(path, queue.capacity, "unrolls", size, "one batch", unroll)
-    fixed = at_actors.size_bytes + stacked.size_bytes + processes.size_bytes
+    fixed = at_actors.size_bytes + processes.size_bytes
+    if queue is None:  # a smaller iteration needs less of both, down to an unroll of each environment
+        each_unroll = unroll + stacked.size_bytes // size
+        least = envs * spec.requested_actors
+        stored = Stored(
+            f"spec.algorithm.{block}.batchSize", size, "unrolls", least, "one of each environment", each_unroll
+        )
+    else:
+        path = f"spec.algorithm.{block}.unrollQueue.capacity"
+        stored = Stored(path, capacity, "unrolls", size, "one batch", unroll)
+        fixed += stacked.size_bytes
     return MemoryEstimate((waiting, at_actors, stacked, processes), stored, fixed)
 
 

@@ -9,6 +9,8 @@ from pydantic import ConfigDict
 from rljob.api.types import APIModel
 
 OF_THIS_NETWORK = "checkpoints hold the tensors of this network"
+OF_THIS_FUNCTION = "a checkpoint's weights mean something between these functions alone"
+OF_THIS_SCALE = "the network was trained on numbers of this scale"
 """Why a parameter never changes (`rljob.api.mutability`)."""
 
 

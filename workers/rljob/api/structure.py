@@ -35,10 +35,10 @@ _CALLED_HERE: Mapping[tuple[Location, str], str] = {
     (place, name): f"; what others call {name} is algorithm: {written} here"
     for place in (("spec", "algorithm"), ("spec", "algorithm", "type"))
     for name, written in {
-        "PPO": "{type: IMPALA, impala: {loss: ClippedSurrogate}}",
         "DQN": "{type: ApeXDQN}",
         "A2C": "{type: IMPALA}",
         "A3C": "{type: IMPALA}",
+        "APPO": "{type: IMPALA}",
     }.items()
 }
 """The place of an algorithm, and its name elsewhere -> what to write."""

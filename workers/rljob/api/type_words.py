@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args, get_origin
 from annotated_types import MaxLen, MinLen
 
 from rljob.api.paths import TypedPlace
-from rljob.api.types import DecimalText, Integer, JSONObject, QuantityText, Real, Text, WordOrFactory
+from rljob.api.types import DecimalText, Integer, JSONObject, ListOrWord, QuantityText, Real, Text, WordOrFactory
 
 SECTION = "section"
 """What has fields of its own."""
@@ -25,7 +25,8 @@ def type_in_words(place: TypedPlace) -> str:
     if place.is_list:
         entry = place.below(0)
         assert entry is not None
-        return f"list of {_plural(type_in_words(entry))}{_size(place.metadata)}"
+        words = next((f", or {' or '.join(m.words)}" for m in place.metadata if isinstance(m, ListOrWord)), "")
+        return f"list of {_plural(type_in_words(entry))}{_size(place.metadata)}{words}"
     if get_origin(place.annotation) is dict:
         value = place.below("")
         return "mapping" if value is None else f"map of texts to {_plural(type_in_words(value))}"
@@ -38,6 +39,8 @@ def type_in_words(place: TypedPlace) -> str:
 
 def _of_marker(marker: Any) -> str:
     """The words of a marker; empty if it is none."""
+    if isinstance(marker, ListOrWord):
+        return ""  # said with the list
     allowed = getattr(marker, "allowed", "").removeprefix("allowed: ").removeprefix("an ").removeprefix("a ")
     if isinstance(marker, DecimalText):
         return f"text of a {allowed}"
@@ -62,6 +65,7 @@ def _one_of(words: list[str]) -> str:
 
 def _size(metadata: tuple[Any, ...]) -> str:
     most = next((item.max_length for item in metadata if isinstance(item, MaxLen)), None)
+    most = next((item.most for item in metadata if isinstance(item, ListOrWord)), most)
     least = next((item.min_length for item in metadata if isinstance(item, MinLen)), 0)
     if most is None:
         return f", at least {least}" if least else ""

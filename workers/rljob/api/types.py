@@ -13,8 +13,9 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
+from annotated_types import Len
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, StrictBool
 from pydantic.alias_generators import to_camel
 from pydantic_core import CoreSchema, PydanticCustomError, ValidationError, core_schema
@@ -196,6 +197,33 @@ class WordOrFactory:
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         """Strict string."""
         return _guarded(core_schema.str_schema(strict=True, max_length=253, pattern=self.pattern), self.allowed)
+
+
+@dataclass(frozen=True, slots=True)
+class ListOrWord:
+    """A list of at most ``most`` entries, or one of a few words: of ``list[...] | Literal[...]``."""
+
+    most: int
+    words: tuple[str, ...]
+
+    @property
+    def allowed(self) -> str:
+        """What is allowed, in words."""
+        return f"allowed: a list, such as [a, b], or {' or '.join(self.words)}"
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """The list, whose entries say themselves what is wrong with them, or a word."""
+
+        def check(value: Any, entries: core_schema.ValidatorFunctionWrapHandler) -> Any:
+            if isinstance(value, list | tuple):
+                return entries(value)
+            if isinstance(value, str) and value in self.words:
+                return value
+            raise refuse(self.allowed)
+
+        listed = handler.generate_schema(Annotated[get_args(source)[0], Len(0, self.most)])
+        as_it_is = core_schema.plain_serializer_function_ser_schema(lambda value: value)
+        return core_schema.no_info_wrap_validator_function(check, listed, serialization=as_it_is)
 
 
 _QUANTITY = re.compile(QUANTITY_PATTERN)

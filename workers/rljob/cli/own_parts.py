@@ -81,12 +81,13 @@ def _look(job: RLJob, made: bool) -> tuple[str, ...]:
             return ()
         from rljob.algorithms.suits import check_suits
         from rljob.envs.factory import describe_both
+        from rljob.envs.spaces import bounds_in_words
         from rljob.envs.trial import try_environment
 
         spec = describe_both(training, judged)
         try_environment(training.id, training.parameters, spec)
         check_suits(job, spec)
-        return spec.lines
+        return (*spec.lines, *bounds_in_words(spec.action, squashed=training.squashes))
     except NetworkProblem as problem:
         raise PluginProblem(str(problem)) from problem
     except UnknownEnvironment as problem:

@@ -143,7 +143,7 @@ def play(
         act = judged_policy(method, policy.module, params)
         share = method.evaluation_epsilon(params) if epsilon is None else epsilon
         judged = PolicyIdentity.of(policy.manifest).judged
-        game = record_game(act, judged.spec.id, judged.env_params, video, seed=seed, epsilon=share)
+        game = record_game(act, judged.spec.id, judged.env_params, video, seed=seed, epsilon=share, spec=judged.spec)
         typer.echo(f"{video}: return {game.returns[0]:g} in {game.lengths[0]:,} steps")
 
 

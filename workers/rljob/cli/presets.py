@@ -66,5 +66,8 @@ def _written_out(name: str) -> Iterator[str]:
     for text in (f"preset {name}", preset.purpose, *map(": ".join, _facts(preset).items())):
         yield from textwrap.wrap(text, 110, initial_indent="# ", subsequent_indent="#   ")
     metadata = {"name": name.lower()}
-    document = {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": preset.spec}
+    spec = dict(preset.spec)
+    if preset.example:
+        spec["environment"] = {"id": preset.example, **spec.get("environment", {})}
+    document = {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec}
     yield dump_document(document).rstrip()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium
 import numpy as np
@@ -17,21 +17,26 @@ from rljob.envs.spec import ActionLeaf, EnvironmentSpec, Keys, Leaf
 from rljob.loading import short, shown
 from rljob.observation import each, of_columns
 
+if TYPE_CHECKING:
+    from rljob.api import EnvironmentParameters
+
 log = logging.getLogger(__name__)
 
 Array = NDArray[Any]
 
 
 class Encoding:
-    """Of environments of ``spec``. ``subset``: which of its own actions ours are, empty for all of one Discrete or choice.
+    """Of environments of ``spec``. ``parameters`` say which of its own actions ours are, and how continuous ones come into their
+    bounds.
 
     An observation is a copy, for authors write into one buffer; it has no stack yet. ``rows`` of a vector environment: how many
     observations or actions each array holds, its first extent; None of one environment.
     """
 
-    def __init__(self, spec: EnvironmentSpec, subset: Sequence[int] = ()) -> None:
+    def __init__(self, spec: EnvironmentSpec, parameters: EnvironmentParameters) -> None:
         self._spec, self._columns = spec, spec.columns
-        self._subset = np.asarray(subset, np.int64) if subset else None
+        self._subset = np.asarray(parameters.action_subset, np.int64) if parameters.action_subset else None
+        self._bounded = {leaf.keys: _Bounded(leaf, parameters.squashes) for leaf in spec.action if leaf.low}
         self._observation = [(leaf, np.asarray(leaf.sizes), np.asarray(leaf.start)) for leaf in spec.observation]
         (first, *more), (column, *_) = spec.observation, self._columns
         # Most environments give one array, which needs no rows to be put together.
@@ -55,8 +60,7 @@ class Encoding:
         if not controls:
             assert choices is not None
             return choices
-        low, high = (np.concatenate([getattr(leaf, side) for leaf in self._spec.action]) for side in ("low", "high"))
-        box = spaces.Box(low.astype(np.float32), high.astype(np.float32))
+        box = _box((controls,), np.dtype(np.float32))
         return box if choices is None else spaces.Dict({"choices": choices, "controls": box})
 
     # ---------------------------------------------------------------------------------------------------------- observed
@@ -76,7 +80,7 @@ class Encoding:
             if leaf.role == "mask":
                 into[..., leaf.span] = self._mask(leaf, given, info) if rows is None else self._masks(leaf, given, rows)
                 continue
-            value = _checked(_at(given, leaf), leaf, lead)
+            value = _checked(at(given, leaf), leaf, lead)
             if leaf.role == "image":
                 into[...] = value
                 continue
@@ -89,7 +93,7 @@ class Encoding:
         return of_columns(self._columns, list(arrays.values()))
 
     def _masks(self, leaf: Leaf, given: Any, rows: int) -> list[Array]:
-        return [self._mask(replace(leaf, keys=()), _row(_at(given, leaf), row), None) for row in range(rows)]
+        return [self._mask(replace(leaf, keys=()), _row(at(given, leaf), row), None) for row in range(rows)]
 
     def _mask(self, leaf: Leaf, given: Any, info: Any) -> Array:
         """Which actions are allowed, bool; all where none is, and where an info says nothing."""
@@ -98,7 +102,7 @@ class Encoding:
             if given is None:
                 return np.ones(leaf.size, np.bool_)
         else:
-            given = _at(given, leaf)
+            given = at(given, leaf)
         mask = _allowed(given, self._spec.action)
         if self._subset is not None and len(mask) > self._subset.max():
             mask = mask[self._subset]
@@ -122,12 +126,14 @@ class Encoding:
 
     def action(self, taken: Any, rows: int | None = None) -> Any:
         """What the environment takes for ``taken``, an element of ``action_space`` or ``rows`` of them: values of its own space's
-        kinds."""
+        kinds, within its bounds. Raises ValueError for continuous numbers that are not finite."""
         if isinstance(taken, Mapping):
             choices, controls = taken["choices"], taken["controls"]
         else:
             choices, controls = (taken, ()) if self._spec.action_sizes else ((), taken)
-        choices, controls = np.asarray(choices), np.asarray(controls)
+        choices, controls = np.asarray(choices), np.asarray(controls, np.float64)
+        if not np.isfinite(controls).all():
+            raise ValueError(f"an action of finite numbers was expected, it has {first_odd(controls)}")
         if self._subset is not None:
             choices = self._subset[choices]
         lead = () if rows is None else (rows,)
@@ -137,7 +143,7 @@ class Encoding:
         for leaf in self._spec.action:
             if leaf.low:
                 count = len(leaf.low)
-                found[leaf.keys] = controls[..., :count].astype(leaf.dtype).reshape(*lead, *leaf.shape)
+                found[leaf.keys] = self._bounded[leaf.keys](controls[..., :count]).reshape((*lead, *leaf.shape))
                 controls = controls[..., count:]
             else:
                 count = len(leaf.sizes)
@@ -146,14 +152,37 @@ class Encoding:
         return _nested(found)
 
 
-def any_action(
-    spec: EnvironmentSpec, space: gymnasium.Space[Any], observation: Any, generator: np.random.Generator
-) -> Any:
-    """An action at random in an environment that shows ``observation`` [S, *F*], as ``space`` has it: one that is allowed."""
-    if not spec.action_sizes:
-        return space.sample()
-    choices = spec.choices(each(lambda of: of[None], observation)).uniform(1, generator)[0]
-    return {**space.sample(), "choices": choices} if spec.controls else choices
+class _Bounded:
+    """From a policy's numbers, float64 [..., n], to those of a Box.
+
+    Where both bounds of a number are finite they are -1 and 1 for a policy, whose number is clipped there, or replaced by its
+    tanh; where not, the number is taken as it is, clipped at the bound that there is.
+    """
+
+    def __init__(self, leaf: ActionLeaf, squashes: bool) -> None:
+        low, high = np.array(leaf.low), np.array(leaf.high)
+        self._dtype, self._squashes = np.dtype(leaf.dtype), squashes
+        scaled = np.isfinite(low) & np.isfinite(high)
+        self._scaled = None if scaled.all() else scaled
+        self._low, self._high = np.where(scaled, low, 0.0), np.where(scaled, high, 0.0)
+        largest = float(np.finfo(self._dtype).max)
+        self._least, self._most = np.maximum(low, -largest), np.minimum(high, largest)
+
+    def __call__(self, numbers: Array) -> Array:
+        share = 0.5 + 0.5 * (np.tanh(numbers) if self._squashes else np.minimum(np.maximum(numbers, -1.0), 1.0))
+        # Not low + share * (high - low), whose difference may be beyond the largest number.
+        taken = (1.0 - share) * self._low + share * self._high
+        if self._scaled is not None:
+            taken = np.where(self._scaled, taken, numbers)
+        # Rounded within the bounds, and so still within them in the type of the space.
+        found: Array = np.minimum(np.maximum(taken, self._least), self._most).astype(self._dtype)
+        return found
+
+
+def any_action(spec: EnvironmentSpec, observation: Any, generator: np.random.Generator) -> Any:
+    """An action at random in an environment that shows ``observation`` [S, *F*], for ``Encoding.action``: one that is allowed."""
+    found = spec.choices(each(lambda of: of[None], observation)).anything(1, generator)
+    return each(lambda of: of[0], found)
 
 
 def _box(shape: tuple[int, ...], dtype: np.dtype[Any]) -> spaces.Box:
@@ -163,7 +192,8 @@ def _box(shape: tuple[int, ...], dtype: np.dtype[Any]) -> spaces.Box:
     return spaces.Box(low, high, shape, dtype.type)
 
 
-def _at(given: Any, leaf: Leaf | ActionLeaf) -> Any:
+def at(given: Any, leaf: Leaf | ActionLeaf) -> Any:
+    """The part of an observation or of an action that is ``leaf``'s. Raises ValueError where there is none."""
     for key in leaf.keys:
         try:
             given = given[key]
@@ -215,7 +245,7 @@ def _allowed(mask: Any, leaves: Sequence[ActionLeaf]) -> Array:
     if not leaves[0].keys:
         return _of_leaf(mask, leaves[0])
     if isinstance(mask, Mapping) or (isinstance(mask, tuple | list) and not all(map(np.isscalar, mask))):
-        return np.concatenate([_of_leaf(_at(mask, leaf), leaf) for leaf in leaves])
+        return np.concatenate([_of_leaf(at(mask, leaf), leaf) for leaf in leaves])
     return np.asarray(np.asarray(mask).ravel() != 0)
 
 

@@ -87,15 +87,18 @@ def make_single_environment(
     render_mode: str | None = None,
     restarting: bool = False,
     spec: EnvironmentSpec | None = None,
+    own_actions: bool = False,
 ) -> gymnasium.Env[Any, Any]:
     """One plain Gymnasium environment with observations [S, *F*], made of Gymnasium's own wrappers.
 
     ``for_scoring``: rewards are the game's own; otherwise they are clipped if the parameters say so. Lives never end an
     episode in either. ``restarting``: made anew when it fails, as ``RestartingEnv`` tells. ``spec``: what it was described as;
-    else it is looked at. Raises EnvironmentProblem.
+    else it is looked at. ``own_actions``: as ``single.build`` says. Raises EnvironmentProblem.
     """
     target = resolve(environment_id, parameters)
-    make = functools.partial(single.build, target, parameters, 0, spec, render_mode=render_mode)
+    make = functools.partial(
+        single.build, target, parameters, 0, spec, render_mode=render_mode, own_actions=own_actions
+    )
     env = RestartingEnv(make) if restarting else make()
     return env if for_scoring or not clips_rewards(target.id, parameters) else wrappers.ClippedReward(env)
 
@@ -203,7 +206,7 @@ def _native(
             target.rom,
             num_envs,
             seed,
-            actions=parameters.actions or tuple(range(spec.num_actions)),
+            actions=parameters.action_subset or tuple(range(spec.num_actions)),
             frame_skip=parameters.atari.frame_skip,
             max_pool=parameters.atari.max_pool,
             noop_max=parameters.atari.noop_max,
@@ -229,7 +232,7 @@ def _native(
         spec,
         vector,
         seed,
-        encoding=Encoding(spec, parameters.actions),
+        encoding=Encoding(spec, parameters),
         reward_clipping=clips_rewards(target.id, parameters),
     )
 
@@ -249,7 +252,6 @@ def _worth_processes(makers: Sequence[Callable[[], gymnasium.Env[Any, Any]]], sp
 def _step_seconds(env: gymnasium.Env[Any, Any], spec: EnvironmentSpec) -> Iterator[float]:
     """What its steps take: 31 of them, or as many as fit into a second, three at least."""
     generator = np.random.default_rng(0)
-    env.action_space.seed(0)
     observation, _ = (
         env.reset()
     )  # without a seed: one would be that of this process's generators, the same in every actor
@@ -257,7 +259,7 @@ def _step_seconds(env: gymnasium.Env[Any, Any], spec: EnvironmentSpec) -> Iterat
     for step in range(_TRIED_STEPS):
         if step >= _LEAST_TRIED_STEPS and time.perf_counter() > enough:
             return
-        action = any_action(spec, env.action_space, observation, generator)
+        action = any_action(spec, observation, generator)
         began = time.perf_counter()
         observation, _, terminated, truncated, _ = env.step(action)
         yield time.perf_counter() - began

@@ -26,7 +26,7 @@ from rljob.envs.episode_metrics import with_metrics
 from rljob.envs.meter import AtariCounters, EpisodeMeter
 from rljob.envs.received import close, expect_finite
 from rljob.envs.restarting import FAILURE
-from rljob.envs.spaces import checked_actions
+from rljob.envs.spaces import checked_actions, checked_controls
 from rljob.envs.spec import EnvironmentSpec
 from rljob.loading import PLUGIN_FAILURES, short, told
 from rljob.observation import each
@@ -103,9 +103,8 @@ class GymnasiumVector:
 
     def step(self, actions: NDArray[np.int64], controls: NDArray[np.float32] | None = None) -> StepResult:
         checked_actions(actions, self.num_envs, self.spec.action_sizes)
-        taken: Any = actions
-        if controls is not None:
-            taken = {"choices": taken, "controls": controls} if self.spec.action_sizes else controls
+        checked_controls(controls, self.num_envs, self.spec.controls)
+        taken = self.spec.all_choices.action(actions, controls)
         if self._encoding is not None:
             taken = self._encoding.action(taken, self.num_envs)
         final: Observation | None = None

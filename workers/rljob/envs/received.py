@@ -19,18 +19,29 @@ log = logging.getLogger(__name__)
 
 
 class Received(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Copy ``index`` of an environment; stands right around it, below every wrapper of ours, and speaks ``encoding``'s spaces.
+    """Copy ``index`` of an environment; stands right around it, below every wrapper of ours, and speaks ``encoding``'s spaces,
+    save that it takes actions as its author does with ``own_actions``.
 
     Infos stay behind, for they are of any type, save the numbers that an episode ends with. A seed is one for this process's
     generators, too, for authors draw from them. Whatever goes wrong, an observation of another shape or with what is no finite
     number included, is an EnvironmentProblem that says in which of the copies.
     """
 
-    def __init__(self, env: gymnasium.Env[Any, Any], encoding: Encoding, environment_id: str, index: int) -> None:
+    def __init__(
+        self,
+        env: gymnasium.Env[Any, Any],
+        encoding: Encoding,
+        environment_id: str,
+        index: int,
+        *,
+        own_actions: bool = False,
+    ) -> None:
         super().__init__(env)
         self._encoding, self._id, self._index = encoding, environment_id, index
         self._steps = 0
-        self.observation_space, self.action_space = encoding.observation_space, encoding.action_space
+        self._own_actions = own_actions
+        self.observation_space = encoding.observation_space
+        self.action_space = env.action_space if own_actions else encoding.action_space
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         self._steps = self._encoding.empty_masks = 0
@@ -45,7 +56,8 @@ class Received(gymnasium.Wrapper[Any, Any, Any, Any]):
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         self._steps += 1
         try:
-            observation, reward, terminated, truncated, info = self.env.step(self._encoding.action(action))
+            taken = action if self._own_actions else self._encoding.action(action)
+            observation, reward, terminated, truncated, info = self.env.step(taken)
             seen = self._encoding.observation(observation, info)
             told = {EPISODE_METRICS: self._reported(info)} if terminated or truncated else {}
             return seen, rewarded(reward), bool(terminated), bool(truncated), told

@@ -13,7 +13,7 @@ from rljob.envs import wrappers
 from rljob.envs.base import EnvironmentProblem
 from rljob.envs.encoding import Encoding
 from rljob.envs.received import Received
-from rljob.envs.spaces import MASK, action_leaves, checked_subset, observation_leaves
+from rljob.envs.spaces import MASK, action_leaves, check_squashed, checked_subset, observation_leaves
 from rljob.envs.spec import ActionLeaf, EnvironmentSpec, Leaf, fingerprint
 from rljob.envs.target import (
     AtariGame,
@@ -40,11 +40,13 @@ def build(
     spec: EnvironmentSpec | None = None,
     *,
     render_mode: str | None = None,
+    own_actions: bool = False,
 ) -> Env:
     """Copy ``index`` of the environment that ``target`` names, with observations [S, *F*] and the game's own rewards.
 
-    ``spec``: what it was described as; else it is looked at. Raises EnvironmentProblem when it cannot be made or has spaces that
-    are not supported.
+    ``spec``: what it was described as; else it is looked at. ``own_actions``: it takes actions of its author's space in place of
+    a policy's numbers; a game of Atari has no such. Raises EnvironmentProblem when it cannot be made or has spaces that are not
+    supported.
     """
     if isinstance(target, AtariGame):
         return _atari(target, parameters, render_mode)
@@ -54,7 +56,7 @@ def build(
     spec = spec or described(target, env, parameters)
     # Below what takes infos over, so that an end by time has the numbers that the environment reports, too.
     limited = TimeLimit(env, parameters.max_episode_steps) if parameters.max_episode_steps else env
-    env = Received(limited, Encoding(spec, parameters.actions), target.id, index)
+    env = Received(limited, Encoding(spec, parameters), target.id, index, own_actions=own_actions)
     return wrappers.Stacked(env, spec.columns)
 
 
@@ -63,9 +65,11 @@ def described(target: Target, env: Any, parameters: EnvironmentParameters) -> En
     see whether its infos have masks."""
     vector = isinstance(env, gymnasium.vector.VectorEnv)
     actions = action_leaves(target.id, env.single_action_space if vector else env.action_space)
-    if parameters.actions:
-        subset = checked_subset(target.id, parameters.actions, actions)
+    if parameters.action_subset:
+        subset = checked_subset(target.id, parameters.action_subset, actions)
         actions = (replace(actions[0], sizes=(len(subset),)),)
+    if parameters.squashes:
+        check_squashed(target.id, actions)
     space = env.single_observation_space if vector else env.observation_space
     choices = sum(size for leaf in actions for size in leaf.sizes)
     ignored = vector or not choices or parameters.action_masks == "Ignored"
@@ -81,7 +85,10 @@ def described_game(game: AtariGame, parameters: EnvironmentParameters) -> Enviro
     env.close()
     side = parameters.atari.frame_size
     screen = Leaf((), "image", (side, side), "uint8", 1.0 / 255.0, column="frames")
-    return _spec(game, parameters, (screen,), (ActionLeaf((), "Discrete", (), "int64", (count,), (0,)),))
+    buttons = (ActionLeaf((), "Discrete", (), "int64", (count,), (0,)),)
+    if parameters.squashes:
+        check_squashed(game.id, buttons)
+    return _spec(game, parameters, (screen,), buttons)
 
 
 def _spec(
@@ -154,10 +161,10 @@ def _atari(game: AtariGame, parameters: EnvironmentParameters, render_mode: str 
         screen_size=parameters.atari.frame_size,
         terminal_on_life_loss=False,
     )
-    if parameters.actions:
+    if parameters.action_subset:
         count = int(env.action_space.n)  # type: ignore[attr-defined]
         own = ActionLeaf((), "Discrete", (), "int64", (count,), (0,))
-        env = wrappers.AtariActions(env, checked_subset(game.id, parameters.actions, (own,)))
+        env = wrappers.AtariActions(env, checked_subset(game.id, parameters.action_subset, (own,)))
     # ALE starts an episode with zero frames, and so must this for the two to agree.
     return FrameStackObservation(env, parameters.frame_stack, padding_type="zero")
 

@@ -26,6 +26,8 @@ SMALLEST_IMAGE_SIDE: Final = 16
 """Bytes of fewer rows or columns are taken for a grid of symbols, unless the manifest says that they are an image."""
 _MOST_ONE_HOT: Final = 65_536
 _LARGEST_SCALED: Final = 65_535
+_FAR: Final = 1e6
+"""A bound beyond this is there because a Box asks for one, and not because the action has it."""
 
 
 class _Unsupported(ValueError):
@@ -91,6 +93,58 @@ def checked_subset(environment_id: str, actions: Sequence[int], leaves: Sequence
     if len(set(actions)) != len(actions):
         raise EnvironmentProblem(f"{problem} {list(actions)} repeat themselves; name each once")
     return actions
+
+
+def check_squashed(environment_id: str, leaves: Sequence[ActionLeaf]) -> None:
+    """Raise EnvironmentProblem where ``actions: Squashed`` says nothing, or there is no bound to squash to."""
+    problem = f"environment {short(environment_id)!r}: "
+    numbers = [leaf for leaf in leaves if leaf.low]
+    if not numbers:
+        kinds = ", ".join(str(leaf) for leaf in leaves)
+        raise EnvironmentProblem(
+            f"{problem}actions: Squashed is about continuous actions; this environment has {kinds}"
+        )
+    for leaf in numbers:
+        if odd := [bound for bound in (*leaf.low, *leaf.high) if not np.isfinite(bound)]:
+            raise EnvironmentProblem(
+                f"{problem}action leaf {short(leaf.path)!r} has the bound {odd[0]:g}, to which a tanh can't be scaled; "
+                "actions: Clipped takes a policy's number as it is there"
+            )
+
+
+def bounds_in_words(leaves: Sequence[ActionLeaf], *, squashed: bool) -> Iterator[str]:
+    """What becomes of a policy's numbers in the bounds of each continuous leaf, a line a leaf."""
+    for leaf in leaves:
+        if not leaf.low:
+            continue
+        bounds = [*leaf.low, *leaf.high]
+        where = f"action leaf {leaf.path}, {leaf.bounds}" if leaf.keys else f"actions {leaf.bounds}"
+        if not np.isfinite(bounds).all():
+            yield (
+                f"{where}: without two finite bounds a policy's number is taken as it is, or clipped at the one there is "
+                "(actions: Clipped); actions: Squashed needs both"
+            )
+            continue
+        clipped, squash = "clipped at -1 and 1", "by its tanh"
+        now, other = (squash, clipped) if squashed else (clipped, squash)
+        word, other_word = ("Squashed", "Clipped") if squashed else ("Clipped", "Squashed")
+        far = max(map(abs, bounds))
+        warning = f"; 0.01 of a policy is up to {0.01 * far:g} there, far from what values do" if far > _FAR else ""
+        yield (
+            f"{where}: a policy's number is scaled to them, {now} (actions: {word}); actions: {other_word} scales it {other}"
+            f"{warning}"
+        )
+
+
+def checked_controls(controls: NDArray[Any] | None, num_envs: int, count: int) -> None:
+    """Raise ValueError unless ``controls`` are ``count`` finite numbers for each environment, None without any."""
+    if controls is None and not count:
+        return
+    if controls is None or controls.shape != (num_envs, count) or controls.dtype.kind != "f":
+        came = None if controls is None else f"{controls.dtype} of shape {controls.shape}"
+        raise ValueError(f"continuous actions must be floats of shape {(num_envs, count)}, got {came}")
+    if not np.isfinite(controls).all():
+        raise ValueError(f"continuous actions must be finite, got {controls[~np.isfinite(controls)][0]}")
 
 
 def checked_actions(actions: NDArray[Any], num_envs: int, sizes: Sequence[int]) -> NDArray[Any]:

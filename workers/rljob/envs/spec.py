@@ -95,8 +95,13 @@ class ActionLeaf:
         return path_of(self.keys, "action")
 
     def __str__(self) -> str:
-        values = f" of {_few(self.sizes)}" if self.sizes else f" from {_few(self.low)} to {_few(self.high)}"
-        return f"{self.path}: {self.kind} {self.dtype} {list(self.shape)}{values}"
+        values = f"of {_few(self.sizes)}" if self.sizes else self.bounds
+        return f"{self.path}: {self.kind} {self.dtype} {list(self.shape)} {values}"
+
+    @property
+    def bounds(self) -> str:
+        """Of continuous numbers, in words."""
+        return f"from {_few(self.low)} to {_few(self.high)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,12 +172,23 @@ class EnvironmentSpec:
         """Continuous numbers of an action."""
         return sum(len(leaf.low) for leaf in self.action)
 
+    @property
+    def policy_numbers(self) -> int:
+        """What a network has for a policy here: a logit for each value of each choice, and for each continuous number its mean
+        and the logarithm of its deviation."""
+        return self.num_actions + 2 * self.controls
+
+    @property
+    def all_choices(self) -> Choices:
+        """All that there is to choose from, whatever a mask says."""
+        return Choices(self.action_sizes, controls=self.controls)
+
     def choices(self, observation: Any) -> Choices:
         """What N environments that show ``observation`` let one choose from."""
         if self.mask is None:
-            return Choices(self.action_sizes)
+            return self.all_choices
         row = by_column(self.columns, observation)[self.mask.column][:, -1]
-        return Choices(self.action_sizes, row[:, self.mask.span] != 0)
+        return Choices(self.action_sizes, row[:, self.mask.span] != 0, self.controls)
 
     @property
     def mask(self) -> Leaf | None:
@@ -180,11 +196,11 @@ class EnvironmentSpec:
         return next((leaf for leaf in self.observation if leaf.role == "mask"), None)
 
     def untaken(self, algorithm: str, takes: frozenset[str], *, centred: bool = False) -> str | None:
-        """Why ``algorithm``, which ``takes`` "choices", "masks" and "critic" or not, can't be trained here; None where it can."""
+        """Why ``algorithm``, which ``takes`` "choices", "controls", "masks", "critic" or not, can't be trained here; or None."""
         critic = next((leaf for leaf in self.observation if leaf.role == "critic"), None)
         number = next((leaf for leaf in self.action if leaf.low), None)
-        if number is not None:
-            return f"{algorithm} learns discrete actions alone, but there are continuous ones: {number}"
+        if number is not None and "controls" not in takes:
+            return f"{algorithm} learns choices alone, but there are continuous actions: {number}; IMPALA takes both"
         if len(self.action_sizes) > 1 and "choices" not in takes:
             return f"{algorithm} takes one Discrete action, but there are {len(self.action_sizes)} choices"
         if self.mask is not None and "masks" not in takes:
@@ -279,6 +295,8 @@ def fingerprint(
         "id": environment_id,
         "parameters": {
             **parameters.model_dump(exclude=left_out),
+            # Clipped is what an empty list was before there were words: such experience is interchangeable.
+            "actions": "Squashed" if parameters.squashes else list(parameters.action_subset),
             "reward_clipping": reward_clipping,
         },
         "leaves": [str(leaf) for leaf in leaves],

@@ -89,9 +89,8 @@ class _Trial:
         spec: EnvironmentSpec,
     ) -> None:
         self._id, self._env = environment_id, env
-        self._spec, self._encoding = spec, Encoding(spec, parameters.actions)
+        self._spec, self._encoding = spec, Encoding(spec, parameters)
         self._actions = self._encoding.action_space
-        self._actions.seed(_SEED)
         self._generator = np.random.default_rng(_SEED)
         self._observation: Any = None
         if "frame_stack" in parameters.model_fields_set and parameters.frame_stack > 1 and spec.stack == 1:
@@ -116,7 +115,7 @@ class _Trial:
         if isinstance(self._actions, gymnasium.spaces.Discrete) and self._spec.mask is None:
             return step % int(self._actions.n)
         seen = each(lambda of: of[None], self._observation)
-        return any_action(self._spec, self._actions, seen, self._generator)
+        return any_action(self._spec, seen, self._generator)
 
     def _see(self, observation: Any, info: Any) -> None:
         self._observation = self._encoding.observation(observation, info)

@@ -79,4 +79,4 @@ def make_device_vector(spec: EnvironmentSpec, parameters: EnvironmentParameters,
             f"environment {short(spec.id)!r}: on a device it must reset with SAME_STEP, as its metadata's autoreset_mode says, "
             f"but that is {getattr(mode, 'value', mode)!r}"
         )
-    return DeviceVector(spec, env, tuple(parameters.actions), clips_rewards(target.id, parameters))
+    return DeviceVector(spec, env, parameters.action_subset, clips_rewards(target.id, parameters))

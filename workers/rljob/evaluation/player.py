@@ -47,14 +47,15 @@ def judged_policy(algorithm: AnyAlgorithm, module: nn.Module, parameters: Any) -
     """
     nobody = [_Nobody() for _ in range(ROWS)]
 
-    def act(observation: Observation, games: Sequence[Game]) -> NDArray[np.int64]:
+    def act(observation: Observation, games: Sequence[Game]) -> Any:
         actions = []
         for first in range(0, len(games), ROWS):
             some = list(games[first : first + ROWS])
             shown = each(lambda of, first=first: _filled(of[first : first + ROWS]), observation)
             chosen = algorithm.evaluation_action(parameters, module, shown, [*some, *nobody[len(some) :]])
-            actions.append(chosen[: len(some)])
-        return np.concatenate(actions)
+            of_games = slice(len(some))
+            actions.append(each(lambda of, of_games=of_games: of[of_games], chosen))
+        return each(lambda *parts: np.concatenate(parts), *actions)
 
     return act
 

@@ -16,7 +16,6 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from numpy.typing import NDArray
 
 from rljob.algorithms.decision import Game
 from rljob.api.episode_metrics import means
@@ -29,9 +28,10 @@ from rljob.observation import each
 
 Env = gymnasium.Env[Any, Any]
 
-JudgedPolicy = Callable[[Observation, Sequence[Game]], NDArray[np.int64]]
-"""Observations [B, S, *F*] of B games, and the games themselves -> the action in each, int64 [B] or [B, choices]. A policy that
-draws or remembers does so with the game's own random numbers and memory."""
+JudgedPolicy = Callable[[Observation, Sequence[Game]], Any]
+"""Observations [B, S, *F*] of B games, and the games themselves -> the action in each, int64 [B] or [B, choices], or what
+``Choices.action`` makes of continuous numbers. A policy that draws or remembers does so with the game's own random numbers and
+memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +67,11 @@ def score(
     epsilon: float = 0.0,
     each_step: Callable[[], None] | None = None,
     failures: RestartLimit | None = None,
+    spec: EnvironmentSpec | None = None,
 ) -> Score:
     """What ``policy`` reaches in ``episodes`` whole games; see ``play``."""
     envs = [env] if isinstance(env, gymnasium.Env) else list(env)
-    return tally(play(policy, envs, range(episodes), seed, epsilon, each_step, failures), episodes)
+    return tally(play(policy, envs, range(episodes), seed, epsilon, each_step, failures, spec), episodes)
 
 
 def tally(
@@ -98,10 +99,11 @@ def play(
     epsilon: float = 0.0,
     each_step: Callable[[], None] | None = None,
     failures: RestartLimit | None = None,
+    spec: EnvironmentSpec | None = None,
 ) -> Iterator[Played]:
     """Play ``games`` (their numbers) in their order, as many at once as there are ``envs``; yields each as it ends. See
     ``Sitting``. each_step: called before every step; may raise to leave."""
-    sitting = Sitting(policy, envs, epsilon, failures)
+    sitting = Sitting(policy, envs, epsilon, failures, spec)
     sitting.begin(seed)
     to_come = deque(games)
     while to_come or sitting.playing:
@@ -167,9 +169,9 @@ class Sitting:
         seen = each(lambda *arrays: np.stack(arrays), *(game.observation for game in self._games))
         actions = self._policy(seen, self._games)
         going_on, ended = [], []
-        for game, action in zip(self._games, actions, strict=True):
+        for row, game in enumerate(self._games):
             each_game()
-            if game.step(action, self._epsilon):
+            if game.step(each(lambda of, row=row: of[row], actions), self._epsilon):
                 going_on.append(game)
             elif game.failure is not None:
                 self._failures.note(game.failure)
@@ -200,8 +202,9 @@ class _Game:
 
     def step(self, action: Any, epsilon: float) -> bool:
         """Take ``action`` or a random one; False when the game is over, or the environment has failed."""
-        # Two draws a step whatever happens, so that games with different epsilons see the same randomness.
-        explore, other = self._random.random() < epsilon, self._choices().uniform(1, self._random)[0]
+        # As many draws a step whatever happens, so that games with different epsilons see the same randomness.
+        explore, other = self._random.random() < epsilon, self._choices().anything(1, self._random)
+        other = each(lambda of: of[0], other)
         self.observation, reward, terminated, truncated, info = self.env.step(other if explore else action)
         self.failure = info.get(FAILURE)
         self.metrics = info.get(EPISODE_METRICS, {})

@@ -18,6 +18,7 @@ from rljob.loading import short
 
 if TYPE_CHECKING:
     from rljob.api import EnvironmentParameters
+    from rljob.envs.spec import EnvironmentSpec
 
 _RAW_FRAMES_PER_SECOND = 60  # of the Atari 2600 (NTSC)
 _SMALLEST_HEIGHT = 400
@@ -31,13 +32,15 @@ def record_game(
     *,
     seed: int = 0,
     epsilon: float = 0.0,
+    spec: EnvironmentSpec | None = None,
 ) -> Score:
     """Play one game as the scorer would and write it to ``path`` (.mp4, H.264); returns its score.
 
-    One picture a step, at the speed at which the game is played by people. ``path`` appears only once it is complete.
+    One picture a step, at the speed at which the game is played by people. ``path`` appears only once it is complete. ``spec``:
+    what the environment was described as; without it its action has to be one Discrete.
     Raises EnvironmentProblem where the environment cannot draw itself.
     """
-    env = make_single_environment(environment_id, parameters, for_scoring=True, render_mode="rgb_array")
+    env = make_single_environment(environment_id, parameters, for_scoring=True, render_mode="rgb_array", spec=spec)
     partial = path.with_name(f".{path.stem}.partial.mp4")
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -45,7 +48,13 @@ def record_game(
         writer = imageio.get_writer(partial, format="FFMPEG", fps=rate, codec="libx264", macro_block_size=2)
         with writer:
             result = score(
-                policy, env, 1, seed, epsilon, each_step=lambda: writer.append_data(_picture(env, environment_id))
+                policy,
+                env,
+                1,
+                seed,
+                epsilon,
+                each_step=lambda: writer.append_data(_picture(env, environment_id)),
+                spec=spec,
             )
             writer.append_data(_picture(env, environment_id))
         os.replace(partial, path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -86,7 +87,9 @@ class SegmentBuilder(ABC):
         sources = [(column, column.source) for column in layout.columns if column.source is not None]
         for column, _ in sources:
             self._columns[column.name] = np.zeros((num_envs, rows, *column.shape), column.dtype)
-        self._flat = {name: values.reshape(-1, *values.shape[2:]) for name, values in self._columns.items()}
+        self._flat = {
+            name: values.reshape(prod(values.shape[:2]), *values.shape[2:]) for name, values in self._columns.items()
+        }
         self._sources = [(self._flat[column.name], source) for column, source in sources]
 
     @property

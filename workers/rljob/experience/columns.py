@@ -151,9 +151,8 @@ def unroll_columns(actions: ActionSpace, memory: int) -> tuple[Column, ...]:
     """The columns of unrolls, one row a step; ``memory``: units H of a recurrent state, 0 for none.
 
     ``state``: the recurrent state before the first observation. ``discount``: gamma, or 0 where the step ended an episode.
-    ``log_prob``: log mu(a|s). ``value``: what the acting policy expected of each observation. ``final_value``: what it expected
-    of the final observation where the step truncated an episode, else 0. ``policy_version``: the version that chose the action,
-    0 for a random one.
+    ``log_prob``: log mu(a|s). ``final_value``: what the acting policy expected of the final observation where the step truncated
+    an episode, else 0. ``policy_version``: the version that chose the action, 0 for a random one.
     """
     return (
         _column("state", "state", "f4", Rows.SEGMENT, shape=(2, memory)),
@@ -161,8 +160,14 @@ def unroll_columns(actions: ActionSpace, memory: int) -> tuple[Column, ...]:
         *_action_columns(actions),
         _column("reward", "reward", "f4", source=lambda decision, result: result.reward),
         _column("discount", "disc", "f4", low=0.0, high=1.0),
-        _column("log_prob", "logp", "f4", high=1e-4, source=lambda decision, result: decision.taken),
-        _column("value", "value", "f4", Rows.OBSERVATIONS),
+        # A probability is 1 at most, but for rounding; a density may be any finite number.
+        _column(
+            "log_prob",
+            "logp",
+            "f4",
+            high=None if actions.controls else 1e-4,
+            source=lambda decision, result: decision.taken,
+        ),
         _column("final_value", "final", "f4"),
         _column(
             "policy_version", "pvs", "i8", role=Role.VERSION, low=0, source=lambda decision, result: decision.version

@@ -20,10 +20,8 @@ _NO_STEP = 128
 
 
 class UnrollBuilder(SegmentBuilder):
-    """Emits N unrolls every T steps, one step late: the value of the observation behind an unroll is known only when that
-    observation is acted on, which is the first step of the next unroll.
-
-    All streams are in step with each other. An unroll with a step in it that did not happen is not emitted.
+    """Emits N unrolls every T steps. All streams are in step with each other. An unroll with a step in it that did not happen is
+    not emitted.
     """
 
     keeps_final_frames = False
@@ -41,7 +39,7 @@ class UnrollBuilder(SegmentBuilder):
 
     @property
     def steps_into_unroll(self) -> int:
-        return int(self._count[0]) % self.layout.length
+        return int(self._count[0])
 
     def begin(self, observation: Any) -> int:
         cut = super().begin(observation)
@@ -59,16 +57,16 @@ class UnrollBuilder(SegmentBuilder):
         return []
 
     def _close(self, decision: Decision) -> list[Segment]:
-        unrolls = self._unrolls() if self._count[0] > self.layout.length else []
         if self._count[0] == 1:
             self._began_in_epoch = self.epoch
             if decision.state is not None:
                 self._state[:] = decision.state
-        return unrolls
+        return self._unrolls() if self._count[0] == self.layout.length else []
 
     def _unrolls(self) -> list[Segment]:
-        """Emit the first T steps of all streams; the row of the next one stays."""
+        """Emit the T steps of all streams; what they show now stays, for the next ones."""
         steps, columns = self.layout.length, self._columns
+        columns["position"][:, steps] = self._used - 1
         position, flags, final_value = (
             columns["position"],
             columns["flags"][:, :steps],
@@ -79,7 +77,6 @@ class UnrollBuilder(SegmentBuilder):
         computed = {
             "observation": position[:, : steps + 1].astype(np.uint16),
             "discount": np.where(stops, np.float32(0.0), np.float32(self._gamma)),
-            "value": np.nan_to_num(columns["value"][:, : steps + 1], nan=0.0),
             "final_value": np.where(truncated, np.nan_to_num(final_value, nan=0.0), np.float32(0.0)),
             "state": self._state.copy(),
         }
@@ -100,13 +97,8 @@ class UnrollBuilder(SegmentBuilder):
         return unrolls
 
     def _carry_over(self) -> None:
-        """Move the row behind the unrolls, with the frames of its observation and those after it, to the front."""
-        steps, context = self.layout.length, self.layout.stack - 1
-        shift = self._columns["position"][:, steps] - context
-        for column in self._columns.values():
-            column[:, 0] = column[:, steps]
-        self._columns["position"][:, 0] = context
-        for environment, (start, used) in enumerate(zip(shift.tolist(), self._used.tolist(), strict=True)):
-            self._shift(environment, start, used)
-        self._used -= shift
-        self._count[:] = 1
+        """Move the frames of the observations behind the unrolls to the front."""
+        for environment, used in enumerate(self._used.tolist()):
+            self._shift(environment, used - self.layout.stack, used)
+        self._used[:] = self.layout.stack
+        self._count[:] = 0

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from rljob.acting.draws import GroupedDraws
 from rljob.algorithms.base import AnyAlgorithm
-from rljob.choices import Choices
 from rljob.envs.base import Observation
 from rljob.envs.spec import EnvironmentSpec
 from rljob.experience import Decision
@@ -44,7 +43,7 @@ class RemotePolicy:
         self._algorithm = algorithm
         self._parameters = parameters
         self._spec = spec
-        self._choices = [Choices(spec.action_sizes)] * groups
+        self._choices = [spec.all_choices] * groups
         self._num_envs = num_envs
         self._size = num_envs // groups
         self._draws = GroupedDraws(generator, groups)
@@ -56,6 +55,9 @@ class RemotePolicy:
         self.epsilon = np.ones(num_envs, np.float32)
         self.version = 0
         self.epoch = 0
+        self.least_version = 0
+        """Answers of older weights are passed over, and asked for again."""
+        self._shown: list[Observation] = [None] * groups
 
     def take_slot(self, slot: int, slots: int) -> None:
         """Explore as the ``slot``-th of ``slots`` actors, in the way of the algorithm."""
@@ -64,13 +66,16 @@ class RemotePolicy:
 
     def submit(self, group: int, observation: Observation) -> None:
         """Ask what to do in the environments of ``group``, which show ``observation`` ``[N / groups, S, *F*]``."""
-        self._choices[group] = self._spec.choices(observation)
+        self._choices[group], self._shown[group] = self._spec.choices(observation), observation
         self.client.submit(group, observation, self._memory[self._rows(group)])
 
     def collect(self, group: int) -> Decision | None:
         """Actions for the observations submitted for ``group``; None while there is no answer."""
         answer = self.client.take(group)
         if answer is None:
+            return None
+        if answer.version < self.least_version:
+            self.client.submit(group, self._shown[group], self._memory[self._rows(group)])
             return None
         self._note(answer)
         self._draws.turn_of(group)
@@ -101,7 +106,7 @@ class RemotePolicy:
         self._note(answer)
         values = np.full(self._num_envs, np.nan, np.float32)
         if answer.outputs is not None:
-            choices = Choices(self._spec.action_sizes)  # what is not allowed has no value already
+            choices = self._spec.all_choices  # what is not allowed has no value already
             values[truncated] = self._algorithm.state_values(answer.outputs, choices)[truncated]
         return values
 

@@ -4,6 +4,34 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from rljob.ingest.table import IngestTable
+
+
+class Grants(Protocol):
+    """Who may send how much now."""
+
+    @property
+    def least_version(self) -> int | None:
+        """The oldest weights with which it may be played; None where that does not matter."""
+
+    def share(self, wanted: Mapping[bytes, int], outstanding: Mapping[bytes, int], turn: int) -> dict[bytes, int]:
+        """Credits by peer, at most what is ``wanted``. ``outstanding``: credits given out before and not used yet."""
+
+
+class ByRoom:
+    """As the limiter of ``table`` allows, to every actor its share."""
+
+    least_version = None
+
+    def __init__(self, table: IngestTable) -> None:
+        self._table = table
+
+    def share(self, wanted: Mapping[bytes, int], outstanding: Mapping[bytes, int], turn: int) -> dict[bytes, int]:
+        """As of ``Grants``."""
+        on_the_way = sum(outstanding.values())
+        return share_credits(wanted, on_the_way, self._table.layout.length, self._table.limiter.can_insert, turn)
 
 
 def share_credits(

@@ -10,7 +10,7 @@ from typing import Any
 
 from rljob.experience import InvalidSegment, Segment
 from rljob.ingest.accepted import Accepted, AcceptedOfActors
-from rljob.ingest.grants import share_credits
+from rljob.ingest.grants import ByRoom, Grants
 from rljob.ingest.leases import LEASE_SECONDS, Lease, SlotLeases
 from rljob.ingest.roster import Roster, episode_fields
 from rljob.ingest.session import Session
@@ -45,6 +45,7 @@ class Ingest:
         epoch: Callable[[], int],
         timeout_seconds: float,
         read: Callable[[RawMessage], Segment],
+        grants: Grants | None = None,
     ) -> None:
         self._server = server
         self._table = table
@@ -55,6 +56,7 @@ class Ingest:
         self._epoch = epoch
         self._timeout = timeout_seconds
         self._read = read
+        self._grants = grants or ByRoom(table)
         self.ledger = CreditLedger(credits)
         self.rejected: Counter[str] = Counter()
         self.duplicates_total = 0
@@ -106,16 +108,16 @@ class Ingest:
             if session is not None:
                 session.waiting = max(0, session.waiting - 1)
                 session.acknowledge = max(sequence, -1 if session.acknowledge is None else session.acknowledge)
-        grants = self._grants()
+        grants = self._shares()
         for peer, session in self._sessions.items():
             credits = grants.get(peer, 0)
             if session.acknowledge is not None:
-                fields = {"seq": session.acknowledge, "credits": credits, "durable": self._log.durable}
+                fields = {"seq": session.acknowledge, "durable": self._log.durable, **self._asked(credits)}
                 if self._server.send(peer, Message("ack", fields, {})):
                     session.acknowledge = None
                     self.ledger.granted(peer, credits)
             elif (
-                credits and not session.waiting and self._server.send(peer, Message("credit", {"credits": credits}, {}))
+                credits and not session.waiting and self._server.send(peer, Message("credit", self._asked(credits), {}))
             ):
                 self.ledger.granted(peer, credits)
 
@@ -238,7 +240,7 @@ class Ingest:
         self._renew(session, now)
         # Nothing may be acknowledged, not even in a welcome, before the log has it.
         last_safe = sequence if self._log.acknowledged == self._table.head else self._safe(actor, sequence)
-        credits = self._grants().get(peer, 0)
+        credits = self._shares().get(peer, 0)
         fields: dict[str, Scalar] = {
             "service": self._service,
             "slot": slot,
@@ -246,7 +248,7 @@ class Ingest:
             "life": self._leases.lives[slot],
             "epoch": self._epoch(),
             "seq": last_safe,
-            "credits": credits,
+            **self._asked(credits),
         }
         if "session" in hello:  # lets the actor tell an answer to its latest hello from one to an earlier hello
             fields["session"] = hello["session"]
@@ -290,15 +292,15 @@ class Ingest:
         self.ledger.forget(peer)
         self._sessions.pop(peer, None)
 
-    def _grants(self) -> dict[bytes, int]:
+    def _shares(self) -> dict[bytes, int]:
         turn, self._turn = self._turn, self._turn + 1
-        return share_credits(
-            {peer: self.ledger.grantable(peer) for peer in self._sessions},
-            sum(self.ledger.outstanding(peer) for peer in self._sessions),
-            self._table.layout.length,
-            self._table.limiter.can_insert,
-            turn,
-        )
+        wanted = {peer: self.ledger.grantable(peer) for peer in self._sessions}
+        outstanding = {peer: self.ledger.outstanding(peer) for peer in self._sessions}
+        return self._grants.share(wanted, outstanding, turn)
+
+    def _asked(self, credits: int) -> dict[str, Scalar]:
+        least = self._grants.least_version
+        return {"credits": credits} if least is None else {"credits": credits, "pv": least}
 
 
 def _reason(error: object) -> str:

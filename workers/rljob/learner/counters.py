@@ -17,6 +17,7 @@ class Counters:
         samples: transitions learned from, repeats included.
         steps, raw_frames: played by all actors.
         skipped_updates: those of this life whose loss was not finite.
+        left_out_batches: those of this life that running statistics have left out, with a number that was not finite.
     """
 
     epoch: int = 1
@@ -25,6 +26,7 @@ class Counters:
     steps: int = 0
     raw_frames: int = 0
     skipped_updates: int = 0
+    left_out_batches: int = 0
 
     def restore(self, stored: Mapping[str, Any]) -> None:
         """Go on from a checkpoint's; versions that were published since are not given out again."""

@@ -155,17 +155,29 @@ class Learner:
         batch = ready.wait()
         self.counters.samples += self._config.batch_size
         self.figures.lag(self._versions.ages(ready.policy_version), ready.policy_version)
-        epoch = self.counters.epoch
+        epoch, interval = self.counters.epoch, self._config.publish_interval
         self.clock.enter("update")
+        normalizer, due = self._updater.normalizer, not interval
+        if normalizer is not None:
+            normalizer.take(batch)
         for priorities, figures in self._updater.updates_from(batch, self.counters.steps):
             self._versions.updates = self._updater.updates
             self._take_in(self._readback.push((ready, self._updater.updates), priorities, figures))
             if self.counters.epoch != epoch:
                 break  # gone back to a checkpoint: the rest of this batch belongs to weights that were given up
-            if self._updater.updates % self._config.publish_interval == 0:
-                self._publish()
+            if interval and self._updater.updates % interval == 0:
+                if normalizer is None:
+                    self._publish()
+                else:
+                    due = True  # all updates from a batch see one normaliser, so that it waits for the last of them
             self._on_turn()
             self.clock.enter("update")
+        if due and self.counters.epoch == epoch:
+            if normalizer is not None:
+                normalizer.apply(self._updater.networks().values())
+            self._publish()
+            if normalizer is not None:  # publishing has waited for the device anyhow
+                self.counters.left_out_batches = int(normalizer.left_out)
         self._source.give_back(ready)
         self.clock.enter("other")
 
@@ -191,9 +203,12 @@ class Learner:
             )
 
     def _prepare(self, stop: threading.Event) -> Ready | None:
-        """Wait for the first data; measure the mean frame where the input is centred; publish the first version. The first batch
-        to learn from, or None where ``stop`` came first."""
+        """Wait for the first data; measure the mean frame where the input is centred, or a batch where it is normalised; publish
+        the first version. The first batch to learn from, or None where ``stop`` came first."""
         wanted = CENTRING_TRANSITIONS if self._config.centred and self.counters.version == 0 else 0
+        normalizer = self._updater.normalizer
+        if normalizer is not None and self.counters.version == 0:
+            wanted = 1
         if self._source.needs_weights_first and not wanted and self.counters.version == 0:
             self._updater.copy_online()
             self._publish()
@@ -204,8 +219,12 @@ class Learner:
                 continue
             if seen < wanted:  # actors without weights give every transition the same priority: a uniform draw
                 self.state = "WarmingUp"
-                newest = ready.newest_frames().double()
-                total, seen = total + newest.sum(dim=0), seen + len(newest)
+                if normalizer is not None:
+                    normalizer.take(ready.wait())
+                    seen = wanted
+                else:
+                    newest = ready.newest_frames().double()
+                    total, seen = total + newest.sum(dim=0), seen + len(newest)
                 self._source.pass_over(ready)
                 if seen >= wanted and self._source.needs_weights_first:
                     self._begin(total / seen)
@@ -217,7 +236,9 @@ class Learner:
 
     def _begin(self, mean: torch.Tensor | None) -> None:
         """Publish the first version, with its mean frame where the input is centred."""
-        if mean is not None:
+        if self._updater.normalizer is not None:
+            self._updater.normalizer.apply([self._updater.online])
+        elif mean is not None:
             self._updater.online.centre(mean.float())
         self._updater.copy_online()
         self._publish()
@@ -331,6 +352,7 @@ class Learner:
             raw_frames_total=self.counters.raw_frames,
             ready_batches=self._source.ready_batches,
             skipped_updates=self.counters.skipped_updates,
+            left_out_batches=self.counters.left_out_batches,
             recompiles=self._updater.recompiles,
             resubscriptions=self._source.resubscriptions,
             learning_rate=self._updater.learning_rate.at(self.counters.steps),
@@ -370,5 +392,5 @@ class Learner:
         self._saver.save(self._updater.updates, state.capture(self._updater), self._manifest(), wait=wait)
 
     def _save_best(self, policy: dict[str, torch.Tensor]) -> None:
-        tensors = {f"policy.{name}": tensor for name, tensor in policy.items()}
+        tensors = {f"policy.{name}": tensor for name, tensor in policy.items()} | state.statistics(self._updater)
         self._saver.save_best(tensors, {**self._manifest(), "verdict": self.verdicts.documents()[-1]})

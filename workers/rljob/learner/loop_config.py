@@ -25,7 +25,8 @@ class Superseded(CommandRefused):
 
 @dataclass(frozen=True, slots=True)
 class LoopConfig:
-    """``batch_size``: transitions that a batch is learned from, repeats included. ``publish_interval`` in updates.
+    """``batch_size``: transitions that a batch is learned from, repeats included. ``publish_interval`` in updates, 0 where each
+    batch is followed by a version.
     ``on_non_finite``: Fail, RestoreAndContinue or Ignore (skip the update). ``started_from``: the other run that the job began
     from, for its checkpoints' manifests."""
 

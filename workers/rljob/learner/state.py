@@ -1,5 +1,5 @@
 """Everything a learner needs to go on as if it had never stopped, as named tensors: networks, optimiser, step
-size, random state."""
+size, running statistics, random state."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
+from rljob.algorithms.trunk import STATISTICS
 from rljob.checkpoints.store import Checkpoint, CheckpointProblem
 from rljob.learner.optim.updater import AnyUpdater
 
@@ -27,9 +28,16 @@ def capture(updater: AnyUpdater) -> dict[str, Tensor]:
         copies |= {
             f"loss_scale.{name}": value.to("cpu", copy=True) for name, value in updater.loss_scale.state().items()
         }
+    copies |= statistics(updater)
     copies["random.torch"] = torch.get_rng_state()
     copies["step_size.share"] = torch.tensor(updater.learning_rate.scale, dtype=torch.float64)
     return copies
+
+
+def statistics(updater: AnyUpdater) -> dict[str, Tensor]:
+    """Copies of the running statistics behind the networks' buffers, on the CPU; none where they normalise nothing."""
+    kept = {} if updater.normalizer is None else updater.normalizer.state()
+    return {f"statistics.{name}": tensor.to("cpu", copy=True) for name, tensor in kept.items()}
 
 
 def restore(updater: AnyUpdater, checkpoint: Checkpoint, updates: int) -> None:
@@ -55,6 +63,8 @@ def start_from(updater: AnyUpdater, checkpoint: Checkpoint) -> None:
     for section, module in updater.networks().items():
         state = checkpoint.section(section) or (section == "evaluation" and checkpoint.section("online")) or only
         own = module.state_dict()
+        # Of before the job normalised: these begin as in a new network.
+        state = {name: own[name] for name in STATISTICS if name in own} | state
         wrong = sorted(name for name in own.keys() | state.keys() if _shape(own, name) != _shape(state, name))
         if wrong:
             differences = ", ".join(
@@ -68,6 +78,8 @@ def start_from(updater: AnyUpdater, checkpoint: Checkpoint) -> None:
     for module, state in loads:
         module.load_state_dict(state)
     _restore_optimizer(updater, checkpoint)
+    if updater.normalizer is not None and not updater.normalizer.load(checkpoint.section("statistics")):
+        log.warning("%s has no running statistics for this job's normalisation: they begin anew", checkpoint.path.name)
     updater.forget_under_way()
     if "step_size.share" in checkpoint.tensors:
         updater.learning_rate.scale = float(checkpoint.tensors["step_size.share"])

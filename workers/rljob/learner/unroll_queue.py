@@ -29,6 +29,7 @@ from rljob.ingest.service import Ingest
 from rljob.ingest.shard_status import ShardStatus
 from rljob.ingest.table import NoLog, read_segment
 from rljob.learner.fifo import FifoTable
+from rljob.learner.iteration import Iterations
 from rljob.learner.lag_limit import LagLimit
 from rljob.learner.staging import UnrollStaging, on_current_stream, unroll_buffers
 from rljob.learner.waker import Waker
@@ -51,11 +52,14 @@ class UnrollQueueConfig:
     endpoint: str
     layout: SegmentLayout
     batch_size: int
-    capacity: int
+    capacity: int = 0
     drops_oldest: bool = False
     max_lag_updates: int = 50
     lag_limit_adapts: bool = False
     """Whether the measured time that weights travel is added to it."""
+    iteration_lag: int | None = None
+    """Where batches are iterations (``rljob.learner.iteration``): how many versions their unrolls may be old. The bounds
+    above then do not matter."""
     prefetch: int = 1
     slots: int = 1
     credits: int = 4
@@ -68,6 +72,10 @@ class UnrollQueueConfig:
     def __post_init__(self) -> None:
         if self.batch_size < 1 or self.prefetch < 1:
             raise ValueError(f"batch size {self.batch_size} and prefetch {self.prefetch} must be at least 1")
+        if (
+            self.iteration_lag is not None
+        ):  # more than may come beside a batch: what was asked of actors in each other's place
+            object.__setattr__(self, "capacity", 2 * self.batch_size + self.slots * self.credits)
         if self.capacity < self.batch_size:
             raise ValueError(
                 f"queue capacity is {self.capacity} unrolls, less than a batch of {self.batch_size}: no batch would ever be "
@@ -122,7 +130,13 @@ class UnrollQueue:
         self._server = Server(config.endpoint, security, high_water_mark=max(64, 4 * config.credits))
         self.endpoint = self._server.endpoint
         self._table = FifoTable(config.layout, config.capacity, drops_oldest=config.drops_oldest)
+        self._bound = config.capacity if config.iteration_lag is None else config.batch_size
         self._limit = LagLimit(config.max_lag_updates, adapts=config.lag_limit_adapts)
+        self._iterations: Iterations | None = None
+        if config.iteration_lag is not None:
+            self._iterations = Iterations(
+                config.iteration_lag, config.batch_size, lambda: versions.version, self._table.__len__
+            )
         self._roster = Roster(greedy_epsilon=1.0)  # the policy explores by itself: every game counts
         self._ingest = Ingest(
             self._server,
@@ -135,6 +149,7 @@ class UnrollQueue:
             lambda: self._epoch,
             config.actor_timeout_seconds,
             self._read,
+            self._iterations,
         )
         if config.resumed_from is not None:  # actors that outlived the learner report again what was counted then
             self._roster.resume(config.resumed_from)
@@ -186,7 +201,10 @@ class UnrollQueue:
     def published(self, epoch: int) -> None:
         """The loop has published a version in ``epoch``: what was acted in an earlier one is given up. Before the first version
         actors have none of this epoch, and what they send is good for measuring the input."""
+        if self._iterations is not None and epoch != self._epoch:
+            self._iterations.begin_anew()
         self._epoch, self._published = epoch, True
+        self._waker.wake()
 
     @property
     def ready_batches(self) -> int:
@@ -270,11 +288,12 @@ class UnrollQueue:
         size = self._config.batch_size
         if len(self._ready) >= self._config.prefetch or len(self._table) < size:
             return False
-        most = self._limit.updates
-        self._table.discard(lambda unroll: self._refusal(unroll, most))
+        self._discard()
         if len(self._table) < size or (staging := self._staging.take()) is None:
             return False
         epoch = self._epoch if self._published else 0
+        if self._iterations is not None:
+            self._iterations.assembled()
         staging.fill(self._table.take(size))
         batch, ready = self._staging.upload(staging)
         with self._changed:
@@ -282,15 +301,23 @@ class UnrollQueue:
             self._changed.notify()
         return True
 
+    def _discard(self) -> None:
+        """Give up the unrolls that may not be learned from any more."""
+        least = None if self._iterations is None else self._iterations.least_version
+        most = self._limit.updates
+        self._table.discard(lambda unroll: self._refusal(unroll, most, least))
+
     def _read(self, raw: RawMessage) -> Segment:
         unroll = read_segment(raw, self._config.layout)
         self.heard_epoch = max(self.heard_epoch, unroll.epoch)
         return unroll
 
-    def _refusal(self, unroll: Segment, most_updates: int) -> str | None:
+    def _refusal(self, unroll: Segment, most_updates: int, least_version: int | None) -> str | None:
         """Why this unroll may not be learned from any more, if so."""
         if unroll.epoch != self._epoch and self._published:
             return "epoch"
+        if least_version is not None:
+            return "stale" if unroll.policy_version < least_version else None
         return "stale" if self._versions.age(unroll.policy_version) > most_updates else None
 
     def _publish(self, now: float) -> None:
@@ -313,7 +340,7 @@ class UnrollQueue:
             dropped=dropped,
             waiting=waiting,
             in_flight=received - learned - sum(dropped.values()),
-            capacity=config.capacity,
+            capacity=self._bound,
             head_age_updates=None if head is None else self._versions.age(head),
             arrival_age_updates=self._limit.arrival_age_updates,
             duplicates=ingest.duplicates_total,
@@ -322,7 +349,7 @@ class UnrollQueue:
         self._status = ShardStatus(
             state="serving",
             queue_depth_batches=waiting / config.batch_size,
-            queue_bound_batches=config.capacity / config.batch_size,
+            queue_bound_batches=self._bound / config.batch_size,
             rejected_total=rejected,
             steps_total=self._roster.steps_total,
             raw_frames_total=self._roster.raw_frames_total,

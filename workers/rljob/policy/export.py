@@ -2,7 +2,8 @@
 
 TorchScript and ONNX are the whole way from observations to actions: ``observations`` [N, S, *F], or one input for each column
 where an environment shows several kinds of numbers (and ``memory`` float32 [N, 2, H] of a recurrent policy), to ``actions`` int64
-[N], ``preferences`` float32 [N, A] (and ``memory``). safetensors holds the weights alone, under the names that the network of
+[N], ``preferences`` float32 [N, A] (and ``memory``). Where actions have continuous numbers, ``actions`` are as the environment's
+own space has them, one output for each of its leaves. safetensors holds the weights alone, under the names that the network of
 ``rljob`` gives them.
 """
 
@@ -14,10 +15,11 @@ import json
 import logging
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
+from math import isfinite
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -31,15 +33,19 @@ from torch import Tensor, nn
 from rljob.algorithms import algorithm
 from rljob.algorithms.base import AnyAlgorithm
 from rljob.algorithms.trunk import FrameNetwork
-from rljob.choices import Choices
-from rljob.envs import EnvironmentProblem
+from rljob.envs import EnvironmentProblem, make_single_environment
+from rljob.envs.encoding import any_action, at
+from rljob.envs.spec import EnvironmentSpec
 from rljob.errors import UsageError, named
 from rljob.loading import short
 from rljob.observation import arrays_of, each, of_columns
+from rljob.policy.edge import TensorEdge
 from rljob.policy.trained import Policy
 
 COUNT = 64
 _STEPS_APART = 4
+_ROUNDING = 1e-3
+"""How far two continuous actions may be apart that the same policy computes in another order of sums."""
 
 
 class Samples(NamedTuple):
@@ -64,15 +70,15 @@ def sample(policy: Policy) -> Samples:
 
 
 def _played(policy: Policy, random: np.random.Generator) -> Any:
-    env, spec = policy.environment(), policy.stored.spec
+    spec = policy.stored.spec
+    env = make_single_environment(spec.id, policy.stored.env_params, for_scoring=True, spec=spec)
     try:
         observation, _ = env.reset(seed=0)
         seen = []
         for step in range(COUNT * _STEPS_APART):
             if step % _STEPS_APART == 0:
                 seen.append(each(np.array, observation))
-            choices = spec.choices(each(lambda of: of[None], observation))
-            observation, _, terminated, truncated, _ = env.step(choices.uniform(1, random)[0])
+            observation, _, terminated, truncated, _ = env.step(any_action(spec, observation, random))
             if terminated or truncated:
                 observation, _ = env.reset()
         return each(lambda *arrays: np.stack(arrays), *seen)
@@ -107,7 +113,8 @@ def document(policy: Policy, form: str) -> dict[str, Any]:
         },
         "actions": {
             "choices": list(spec.action_sizes),
-            "ofTheEnvironment": list(env_params.actions) or "all, in its own order",
+            "ofTheEnvironment": list(env_params.action_subset) or "all, in its own order",
+            **_controls(policy),
         },
         "memory": memory,
         "environment": {"id": spec.id, **env_params.model_dump(mode="json", by_alias=True)},
@@ -118,8 +125,24 @@ def document(policy: Policy, form: str) -> dict[str, Any]:
     }
 
 
-Answer = tuple[NDArray[np.int64], NDArray[np.float32]]
-"""Actions int64 [N] and preferences float32 [N, A]."""
+def _controls(policy: Policy) -> dict[str, Any]:
+    """What there is to say of actions with continuous numbers."""
+    spec = policy.stored.spec
+    if not spec.controls:
+        return {}
+    leaves = [dataclasses.asdict(leaf) for leaf in spec.action]
+    for leaf in leaves:  # JSON has no infinity
+        leaf |= {side: [bound if isfinite(bound) else None for bound in leaf[side]] for side in ("low", "high")}
+    names = _action_names(spec)
+    return {
+        "continuousNumbers": spec.controls,
+        "comeIntoBoundsBy": "their tanh" if policy.stored.env_params.squashes else "clipping",
+        "leaves": [{"output": name, **leaf} for name, leaf in zip(names, leaves, strict=True)],
+    }
+
+
+Answer = tuple[list[NDArray[Any]], NDArray[np.float32]]
+"""Actions int64 [N], or those of each leaf where they have continuous numbers, and preferences float32 [N, A]."""
 Exported = Callable[[NDArray[Any], NDArray[np.float32]], Answer]
 """What a file answers to observations and a memory."""
 
@@ -172,12 +195,15 @@ def export(policy: Policy, form: str, folder: Path) -> Export:
 
 class Acting(nn.Module):
     """From observations to actions, as one graph of tensors: ``(*observations, memory) -> (actions, preferences, memory)``,
-    one array of each column, and without ``memory`` where the policy has none."""
+    one array of each column, and without ``memory`` where the policy has none. ``edge``: between the policy's continuous numbers
+    and the environment's, where there are any."""
 
-    def __init__(self, method: AnyAlgorithm, network: FrameNetwork, memory_units: int) -> None:
+    def __init__(
+        self, method: AnyAlgorithm, network: FrameNetwork, memory_units: int, edge: TensorEdge | None = None
+    ) -> None:
         super().__init__()
         self.network = network
-        self._method, self._units = method, memory_units
+        self._method, self._units, self._edge = method, memory_units, edge
 
     def forward(self, *given: Tensor) -> tuple[Tensor, ...]:
         columns = self.network.columns
@@ -185,7 +211,9 @@ class Acting(nn.Module):
         state = memory[0] if memory else torch.zeros(given[0].shape[0], 2, self._units)
         outputs, after = self._method.infer(self.network, observations, state)
         preferences = self._method.preferences(outputs)
-        answer = (self.network.choices.best(preferences), preferences)
+        best = self.network.choices.best(preferences) if self._edge is None else None
+        actions = (best,) if self._edge is None else self._edge.actions(preferences)
+        answer = (*actions, preferences)
         return (*answer, after) if memory else answer
 
 
@@ -198,8 +226,7 @@ def _torchscript(policy: Policy, file: Path, samples: Samples) -> Exported:
 
     def answer(observations: Any, memory: NDArray[np.float32]) -> Answer:
         with torch.inference_mode():
-            actions, preferences, *_ = loaded(*map(torch.from_numpy, _given(policy, observations, memory)))
-        return actions.numpy(), preferences.numpy()
+            return _answer(policy, [out.numpy() for out in loaded(*_tensors(policy, observations, memory))])
 
     return answer
 
@@ -215,7 +242,11 @@ def _onnx(policy: Policy, file: Path, samples: Samples) -> Exported:
             _inputs(policy, samples),
             str(file),
             input_names=names,
-            output_names=["actions", "preferences", *(["memory_after"] if policy.memory_units else [])],
+            output_names=[
+                *_action_names(policy.stored.spec),
+                "preferences",
+                *(["memory_after"] if policy.memory_units else []),
+            ],
             dynamic_shapes=(tuple({0: games} for _ in names),),
             external_data=False,
             verbose=False,
@@ -223,10 +254,8 @@ def _onnx(policy: Policy, file: Path, samples: Samples) -> Exported:
     session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
 
     def answer(observations: Any, memory: NDArray[np.float32]) -> Answer:
-        actions, preferences, *_ = session.run(
-            None, dict(zip(names, _given(policy, observations, memory), strict=True))
-        )
-        return actions, preferences
+        given = dict(zip(names, _given(policy, observations, memory), strict=True))
+        return _answer(policy, session.run(None, given))
 
     return answer
 
@@ -238,11 +267,11 @@ def _safetensors(policy: Policy, file: Path, samples: Samples) -> Exported:
     method = algorithm(policy.algorithm)
     built = method.build(stored.spec, stored.params, stored.env_params)
     built.load_state_dict(safetensors.torch.load_file(str(file)))
-    acting = Acting(method, built.eval(), policy.memory_units)
+    acting = Acting(method, built.eval(), policy.memory_units, _edge(policy))
 
     def answer(observations: Any, memory: NDArray[np.float32]) -> Answer:
-        actions, preferences, *_ = acting(*map(torch.from_numpy, _given(policy, observations, memory)))
-        return actions.numpy(), preferences.numpy()
+        with torch.inference_mode():
+            return _answer(policy, [out.numpy() for out in acting(*_tensors(policy, observations, memory))])
 
     return answer
 
@@ -252,7 +281,29 @@ _WRITERS: Final = {"torchscript": _torchscript, "onnx": _onnx, "safetensors": _s
 
 def _acting(policy: Policy) -> Acting:
     network: Any = policy.stored.module
-    return Acting(algorithm(policy.algorithm), network, policy.memory_units).eval()
+    return Acting(algorithm(policy.algorithm), network, policy.memory_units, _edge(policy)).eval()
+
+
+def _edge(policy: Policy) -> TensorEdge | None:
+    """None where actions are choices alone, which stay the numbers of choices."""
+    spec = policy.stored.spec
+    return TensorEdge(spec, squashes=policy.stored.env_params.squashes) if spec.controls else None
+
+
+def _tensors(policy: Policy, observations: Any, memory: NDArray[np.float32]) -> Iterator[Tensor]:
+    return map(torch.from_numpy, _given(policy, observations, memory))
+
+
+def _answer(policy: Policy, outputs: Sequence[NDArray[Any]]) -> Answer:
+    """The outputs of a file, without the memory."""
+    count = len(_action_names(policy.stored.spec))
+    return list(outputs[:count]), outputs[count]
+
+
+def _action_names(spec: EnvironmentSpec) -> list[str]:
+    """What a file calls its outputs of an action."""
+    alone = not spec.controls or len(spec.action) == 1
+    return ["actions"] if alone else [f"actions.{leaf.path}" for leaf in spec.action]
 
 
 def _inputs(policy: Policy, samples: Samples) -> tuple[Tensor, ...]:
@@ -275,17 +326,26 @@ def _names(policy: Policy) -> list[str]:
 def _checked(policy: Policy, exported: Exported, samples: Samples) -> float:
     """The largest difference between preferences. Raises ExportProblem where an action differs, in a batch of all or of one."""
     largest = 0.0
-    choices = Choices(policy.stored.spec.action_sizes)
+    spec = policy.stored.spec
     for count in (len(samples.memory), 1):
         observations, memory = each(lambda of, count=count: of[:count], samples.observations), samples.memory[:count]
         wanted, _ = policy.preferences(observations, memory)
+        taken = policy.act(observations, memory=memory.copy() if policy.memory_units else None)
+        own = [at(taken, leaf) for leaf in spec.action] if spec.controls else [taken]
         actions, preferences = exported(observations, memory)
-        if different := int((actions != choices.best(wanted)).sum()):
+        if different := sum(_differing(*pair) for pair in zip(actions, own, strict=True)):
             raise ExportProblem(
                 f"nothing was kept: for {different} of {count} observations of {samples.origin} the file gives another action"
             )
         largest = max(largest, float(np.abs(preferences - wanted).max()))
     return largest
+
+
+def _differing(actions: NDArray[Any], wanted: NDArray[Any]) -> int:
+    """How many actions are others; of continuous ones, other than by rounding."""
+    if actions.dtype.kind != "f":
+        return int((actions != wanted).sum())
+    return int((~np.isclose(actions, wanted, rtol=_ROUNDING, atol=_ROUNDING)).sum())
 
 
 @contextmanager

@@ -15,9 +15,9 @@ from rljob.algorithms import algorithm
 from rljob.checkpoints import policy as stored
 from rljob.checkpoints.location import location
 from rljob.checkpoints.names import CheckpointProblem
-from rljob.choices import Choices
 from rljob.envs import make_single_environment
-from rljob.observation import ObservationColumn, by_column, of_columns, rows_of
+from rljob.envs.encoding import Encoding
+from rljob.observation import ObservationColumn, by_column, each, of_columns, rows_of
 
 
 class Policy:
@@ -30,6 +30,8 @@ class Policy:
     observation_dtype: "uint8" or "float32". num_actions: actions are 0 to this - 1. memory_units: H of a recurrent policy, or 0.
     Where an environment shows several kinds of numbers, an observation is a dict of arrays by column, as ``environment()`` gives
     it, and so are observation_shape and observation_dtype. Where an action has several choices it is int64 [N, choices].
+    Where it has continuous numbers it is as ``environment()`` takes it: of its author's space, with its bounds and types, and as
+    a dict or tuple where that is one; num_actions then counts the values of the choices beside them.
     manifest: what its checkpoint says of itself, such as ``manifest["verdict"]`` of a judged one.
     """
 
@@ -43,7 +45,8 @@ class Policy:
         self.observation_dtype = policy.spec.observation_dtype
         self.num_actions = policy.spec.num_actions
         self._method = algorithm(self.algorithm)
-        self._choices = Choices(policy.spec.action_sizes)
+        self._choices = policy.spec.all_choices
+        self._encoding = Encoding(policy.spec, policy.env_params)
         self.memory_units = self._method.memory_units(policy.params)
 
     def act(
@@ -53,7 +56,7 @@ class Policy:
         *,
         memory: NDArray[np.float32] | None = None,
         generator: np.random.Generator | None = None,
-    ) -> NDArray[np.int64]:
+    ) -> Any:
         """The action for each of N observations ``[N, S, *F]``, int64 [N]. Only reads ``observations``.
 
         deterministic: the action that the policy prefers. Otherwise it acts as its run judges it: IMPALA samples at its
@@ -65,15 +68,14 @@ class Policy:
         """
         shown = self._checked(observations)
         state = self._checked_memory(memory, rows_of(shown))
-        actions: NDArray[np.int64]
         if deterministic:
             preferences, after = self.preferences(shown, state)
-            actions = self._choices.best(preferences)
+            actions = self._choices.mode(preferences)
         else:
             actions, after = self._as_judged(shown, state, generator or np.random.default_rng())
         if memory is not None:
             memory[:] = after
-        return actions
+        return self._encoding.action(actions, rows_of(shown)) if self._choices.controls else actions
 
     def new_memory(self, count: int) -> NDArray[np.float32]:
         """The memory of ``count`` games that begin, float32 [N, 2, H], all zero. Set the rows of games that ended to 0 again."""
@@ -87,25 +89,32 @@ class Policy:
         made here, for instance because the module of the user's own factory can't be imported.
         """
         spec, params = self.stored.spec, self.stored.env_params
-        return make_single_environment(spec.id, params, for_scoring=True, render_mode=render_mode, spec=spec)
+        own_actions = self._choices.controls > 0
+        return make_single_environment(
+            spec.id, params, for_scoring=True, render_mode=render_mode, spec=spec, own_actions=own_actions
+        )
 
     def preferences(
         self, observations: Any, state: NDArray[np.float32]
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """How much it prefers each action (its value, or its logit), float32 [N, A], and the memory afterwards; nothing is
-        checked."""
+        checked. Behind those are the means of continuous numbers and the logarithms of their deviations."""
         outputs, after = self._method.infer(self.stored.module, observations, state)
         return self._method.preferences(outputs).numpy(), after.numpy()
 
     def _as_judged(
         self, observations: Any, state: NDArray[np.float32], generator: np.random.Generator
-    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    ) -> tuple[Any, NDArray[np.float32]]:
         params, count = self.stored.params, rows_of(observations)
         games = [_Game(generator, memory) for memory in state]
         chosen = self._method.evaluation_action(params, self.stored.module, observations, games)
         explores = generator.random(count) < self._method.evaluation_epsilon(params)
-        anything = self.stored.spec.choices(observations).uniform(count, generator)
-        actions = np.where(explores.reshape(-1, *(1,) * (chosen.ndim - 1)), anything, chosen)
+        anything = self.stored.spec.choices(observations).anything(count, generator)
+
+        def either(one: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
+            return np.where(explores.reshape(-1, *(1,) * (one.ndim - 1)), one, other)
+
+        actions = each(either, anything, chosen)
         return actions, np.stack([game.memory for game in games]) if games else state
 
     def _checked(self, observations: Any) -> Any:
@@ -144,9 +153,10 @@ class Policy:
             f"{column.name + ' ' if several else ''}{column.dtype} [{', '.join(map(str, ('N', *column.observed)))}]"
             for column in self.stored.spec.columns
         ]
-        sizes = self.stored.spec.action_sizes
+        sizes, controls = self.stored.spec.action_sizes, self.stored.spec.controls
+        numbers = f"{controls} continuous number{'s' if controls > 1 else ''}" if controls else ""
         chosen = f"{sizes[0]} actions" if len(sizes) == 1 else f"{len(sizes)} choices of {', '.join(map(str, sizes))}"
-        return f"{', '.join(seen)} -> {chosen}"
+        return f"{', '.join(seen)} -> {' and '.join(filter(None, (chosen if sizes else '', numbers)))}"
 
 
 def _checked_column(column: ObservationColumn, observations: Any) -> NDArray[Any]:

@@ -81,7 +81,7 @@ def run_actor(options: RoleOptions, stop: threading.Event) -> None:
     identity = ActorIdentity(options.name, uuid.uuid4().hex[:12], num_envs)
     figures = ActorFigures(identity)
     figures.failures = failures = RestartLimit(environment_parameters.max_failures_per_10000_steps)
-    sink, actions = _connect(options, identity, figures, layout, spec.num_actions)
+    sink, actions = _connect(options, identity, figures, layout, spec.policy_numbers)
     figures.sink = sink
     telemetry = TelemetryServer(
         "actor",
@@ -176,7 +176,7 @@ def _connect(
     identity: ActorIdentity,
     figures: ActorFigures,
     layout: SegmentLayout,
-    num_actions: int,
+    policy_numbers: int,
 ) -> tuple[MultiShard, WeightClient | InferenceClient]:
     """The sink for chunks, and where actions come from: weights for a network of its own, or an inference server."""
     keys = load_keys(options.keys, "actor") if options.keys else None
@@ -200,7 +200,7 @@ def _connect(
     endpoint = options.inference[server_of(options.name, len(options.inference))]
     client = Client(endpoint, keys.client(server) if keys else None)
     # One lane a group, and one for the values of final observations.
-    outputs = algorithm(spec.algorithm.name).output_size(spec.algorithm.parameters, num_actions)
+    outputs = algorithm(spec.algorithm.name).output_size(spec.algorithm.parameters, policy_numbers)
     return sink, InferenceClient(
         client,
         identity,

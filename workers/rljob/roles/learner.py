@@ -105,7 +105,7 @@ def _run(options: RoleOptions, stop: threading.Event, device: torch.device, memo
     if params.compile:
         updater.compile()
     if cuda_graphs.wanted(device, params.compile):
-        cuda_graphs.choose(updater, _example_batch(method, params, environment, device))
+        cuda_graphs.choose(updater, _example_batch(method, params, environment, online, device))
     keys = load_keys(options.keys, "learner") if options.keys is not None else None
     with ExitStack() as closing:
         server = WeightServer(options.weights, options.notice, keys.server() if keys else None)
@@ -117,7 +117,7 @@ def _run(options: RoleOptions, stop: threading.Event, device: torch.device, memo
             max(options.epoch - 1, int(found.manifest["counters"]["epoch"]) if found is not None else 0)
         )
         saver.watch()
-        versions = VersionLog(params.publish_interval)
+        versions = VersionLog(_publish_interval(method, params) or 1)
         mirror, place = _mirror(options.job, method, environment, device)
         memory.mirror_bytes = mirror.nbytes if mirror is not None else 0
         source = _source(options, method, environment, versions, epoch, found, device, mirror)
@@ -174,7 +174,7 @@ def _run(options: RoleOptions, stop: threading.Event, device: torch.device, memo
         }
         config = LoopConfig(
             batch_size=method.steps_per_batch(params),
-            publish_interval=params.publish_interval,
+            publish_interval=_publish_interval(method, params),
             checkpoint_interval_seconds=spec.checkpoint.interval_seconds,
             checkpoint_directory=directory,
             centred=env_params.centre_input,
@@ -231,22 +231,30 @@ def _source(
     params: Any = spec.algorithm.parameters
     keys = load_keys(options.keys, "learner") if options.keys is not None else None
     if isinstance(method, UnrollAlgorithm):
-        queue = params.unroll_queue
+        lag, bounds = method.iteration_lag(params), {}
+        if lag is None:
+            queue = params.unroll_queue
+            bounds = {
+                "capacity": queue.capacity,
+                "drops_oldest": queue.overflow == "DropOldest",
+                "max_lag_updates": queue.max_policy_lag_updates,
+                "lag_limit_adapts": "max_policy_lag_updates" not in queue.model_fields_set,
+            }
+        envs = spec.actors.envs_per_actor
+        config = UnrollQueueConfig(
+            endpoint=options.replay_ingest[0],
+            layout=method.layout(environment, params),
+            batch_size=params.batch_size,
+            iteration_lag=lag,
+            prefetch=params.prefetch_batches if lag is None else 1,
+            slots=max(1, spec.requested_actors),
+            credits=credits_per_actor(envs) if lag is None else envs,
+            epoch=epoch,
+            resumed_from=_counted(found) if found is not None else None,
+            **bounds,
+        )
         return UnrollQueue(
-            UnrollQueueConfig(
-                endpoint=options.replay_ingest[0],
-                layout=method.layout(environment, params),
-                batch_size=params.batch_size,
-                capacity=queue.capacity,
-                drops_oldest=queue.overflow == "DropOldest",
-                max_lag_updates=queue.max_policy_lag_updates,
-                lag_limit_adapts="max_policy_lag_updates" not in queue.model_fields_set,
-                prefetch=params.prefetch_batches,
-                slots=max(1, spec.requested_actors),
-                credits=credits_per_actor(spec.actors.envs_per_actor),
-                epoch=epoch,
-                resumed_from=_counted(found) if found is not None else None,
-            ),
+            config,
             versions,
             device,
             keys.server() if keys else None,
@@ -267,6 +275,12 @@ def _source(
         keys.client("replay") if keys else None,
         mirror,
     )
+
+
+def _publish_interval(method: AnyAlgorithm, params: Any) -> int:
+    """Updates between two versions of the weights; 0 where one follows each batch."""
+    in_iterations = isinstance(method, UnrollAlgorithm) and method.iteration_lag(params) is not None
+    return 0 if in_iterations else int(params.publish_interval)
 
 
 def _mirror(
@@ -301,15 +315,17 @@ def _compute_plan(
     method: AnyAlgorithm, params: Any, environment: EnvironmentSpec, online: FrameNetwork, device: torch.device
 ) -> Compute:
     """Time one update of this job, without the optimiser, by each plan that the job allows."""
-    example = method.example(environment, params, device)
+    example = method.example(environment, params, online, device)
     return precision.choose(params.precision, online, partial(trial_update, method, params), example)
 
 
-def _example_batch(method: AnyAlgorithm, params: Any, environment: EnvironmentSpec, device: torch.device) -> Any:
+def _example_batch(
+    method: AnyAlgorithm, params: Any, environment: EnvironmentSpec, online: FrameNetwork, device: torch.device
+) -> Any:
     """A whole batch of the job's own shape, to try updates on."""
     if isinstance(method, UnrollAlgorithm):
         return method.example_batch(environment, params, device)
-    return method.example(environment, params, device)
+    return method.example(environment, params, online, device)
 
 
 def _checkpoint_to_resume(resume: str | None, directory: Location) -> Checkpoint | None:

@@ -159,6 +159,10 @@ _DRAWS = Field(int, low=0, high=1 << 16)
 _REAL = Field(float)
 _TRUTH = Field(bool)
 _NAME = Field(str, max_bytes=64)
+_CREDITS = {
+    "credits": _SMALL,
+    "pv": Field(int, low=0, optional=True),
+}  # pv: the oldest weights to play with, in iterations
 _SESSION = Field(int, low=0, optional=True)  # counts the hellos of a client; a welcome repeats it
 _REASON = Field(str, max_bytes=200)
 
@@ -218,7 +222,7 @@ _UNROLL_COLUMNS: Final = {
     **_rows("steps", [(name, "f4") for name in ("reward", "disc", "logp", "final")]),
     **_rows("steps", [("pvs", "i8")]),
     # one row more than there are steps: they say something of the observation behind the last one as well
-    **_rows("steps_and_one", [("obs_at", "u2"), ("value", "f4")]),
+    **_rows("steps_and_one", [("obs_at", "u2")]),
     "state": _column("f4", ndim=(2, 2)),
 }
 _OBSERVATIONS: Final = _each_optional(
@@ -246,14 +250,14 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
                 "life": _COUNT,
                 "epoch": _NUMBER,
                 "seq": _NUMBER,
-                "credits": _SMALL,
+                **_CREDITS,
                 "session": _SESSION,
             }
         ),
         "chunk": _kind(_CHUNK_FIELDS, _CHUNK_COLUMNS),
         "unroll": _kind(_CHUNK_FIELDS, _UNROLL_COLUMNS),
-        "ack": _kind({"seq": _NUMBER, "credits": _SMALL, "durable": _TRUTH}),
-        "credit": _kind({"credits": _SMALL}),
+        "ack": _kind({"seq": _NUMBER, "durable": _TRUTH, **_CREDITS}),
+        "credit": _kind(_CREDITS),
         "heartbeat": _kind(
             {
                 **_WHO,

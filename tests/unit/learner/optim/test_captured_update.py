@@ -14,7 +14,7 @@ import torch
 from rljob.algorithms import algorithm
 from rljob.algorithms.batches import LossResult, TransitionBatch
 from rljob.algorithms.compute import Arithmetic
-from rljob.api import EnvironmentParameters, ImpalaParameters
+from rljob.api import EnvironmentParameters
 from rljob.checkpoints import store as checkpoint
 from rljob.envs import describe_environment
 from rljob.learner import state
@@ -36,9 +36,11 @@ TRANSITIONS: list[dict[str, Any]] = [
     {"target_update_tau": 0.1, "target_update_interval": 0, "evaluation_weights_decay": 0.9},
 ]
 UNROLLS: list[dict[str, Any]] = [
-    {"loss": "VTrace", "rmsprop_momentum": 0.5},
-    {"loss": "VTrace", "recurrent": "LSTM", "lstm_units": 6, "minibatches": 2},
-    {"loss": "ClippedSurrogate", "epochs": 2, "minibatches": 4, "target_policy_kl": 0.02},
+    {"rmsprop_momentum": 0.5},
+    {"recurrent": "LSTM", "lstm_units": 6, "minibatches": 2},
+    {"epochs": 2, "minibatches": 4, "target_policy_kl": 0.02},
+    {"kind": "PPO", "epochs": 2, "minibatches": 4},
+    {"kind": "PPO", "epochs": 2, "minibatches": 2, "recurrent": "LSTM", "lstm_units": 6, "recompute_advantages": True},
 ]
 Data = tuple[AnyUpdater, list[Any]]
 
@@ -48,11 +50,13 @@ def transitions(device: torch.device, arithmetic: Arithmetic = "fp32", **changes
     return _ready(made("ApeXDQN", parameters(**values), device, arithmetic)), _on(device, batches(6, IMAGES))
 
 
-def unrolls(device: torch.device, arithmetic: Arithmetic = "fp32", **changes: Any) -> Data:
-    values = {"network": "Compact", "hidden_units": 8, "unroll_length": 4, "batch_size": 4, "loss_reduction": "Mean",
-              "learning_rate": 1e-3, "learning_rate_final": 1e-4, "learning_rate_decay_steps": 100}  # fmt: skip
-    params = ImpalaParameters.model_validate({**values, **changes})
-    return _ready(made("IMPALA", params, device, arithmetic)), _on(device, unroll_batches(params, 6, IMAGES))
+def unrolls(device: torch.device, arithmetic: Arithmetic = "fp32", kind: str = "IMPALA", **changes: Any) -> Data:
+    values = {"network": "Compact", "hidden_units": 8, "unroll_length": 4, "batch_size": 4, "learning_rate": 1e-3,
+              "learning_rate_final": 1e-4, "learning_rate_decay_steps": 100}  # fmt: skip
+    if kind == "IMPALA":
+        values["loss_reduction"] = "Mean"
+    params = algorithm(kind).parameters.model_validate({**values, **changes})
+    return _ready(made(kind, params, device, arithmetic)), _on(device, unroll_batches(params, 6, IMAGES))
 
 
 def _ready(learner: AnyUpdater) -> AnyUpdater:
@@ -239,7 +243,7 @@ def test_observations_of_several_columns_are_replayed_too(kind: str) -> None:
         torch.manual_seed(0)
         return _ready(make_updater(method, params, method.build(spec, params, env_params), CPU))
 
-    batch = method.example(spec, params, CPU)
+    batch = method.example(spec, params, made_anew().online, CPU)
     again = tree_map_only(torch.Tensor, torch.clone, batch)
     again.observation["vector"].mul_(0.5)
     learner, other = replaying(made_anew(), [batch]), made_anew()

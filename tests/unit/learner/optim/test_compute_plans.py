@@ -9,37 +9,43 @@ import pytest
 import torch
 from rljob.algorithms import algorithm
 from rljob.algorithms.compute import Compute
-from rljob.api import ImpalaParameters
 from rljob.checkpoints import store as checkpoint
 from rljob.learner import state
 from rljob.learner.optim import sharded_optimizer
 from rljob.learner.optim.data_parallel_threads import DataParallelThreads
 from rljob.learner.optim.updater import AnyUpdater, make_updater
 
-from tests.unit.learner.learner_builders import ENV_PARAMS, IMAGES, UnrollBatch, unroll_batches
+from tests.unit.learner.learner_builders import (
+    ENV_PARAMS,
+    IMAGES,
+    UnrollBatch,
+    UnrollParameters,
+    unroll_algorithm,
+    unroll_batches,
+)
 
 ORDERED = Compute(channels_last=True)
 BLOCKS = Compute(channels_last=True, space_to_depth=True)
 LOSSES = [
-    {"loss": "VTrace", "minibatches": 2},
-    {"loss": "VTrace", "epochs": 2, "recurrent": "LSTM", "lstm_units": 6},
-    {"loss": "ClippedSurrogate", "epochs": 2, "minibatches": 4},
+    {"loss_reduction": "Mean", "minibatches": 2},
+    {"loss_reduction": "Mean", "epochs": 2, "recurrent": "LSTM", "lstm_units": 6},
+    {"kind": "PPO", "epochs": 2, "minibatches": 4},
 ]
 
 
-def parameters(**changes: Any) -> ImpalaParameters:
+def parameters(kind: str = "IMPALA", **changes: Any) -> UnrollParameters:
     values = {
         "network": "Compact", "hidden_units": 8, "unroll_length": 4, "batch_size": 4, "precision": "FP32",
-        "optimizer_epsilon": 1e-3, "learning_rate": 1e-3, "loss_reduction": "Mean", "optimizer": "Adam",
+        "optimizer_epsilon": 1e-3, "learning_rate": 1e-3, "optimizer": "Adam",
     }  # fmt: skip
-    return ImpalaParameters.model_validate({**values, **changes})
+    return algorithm(kind).parameters.model_validate({**values, **changes})
 
 
 def updater(
-    params: ImpalaParameters, plan: Compute, threads: DataParallelThreads | None = None, seed: int = 0
+    params: UnrollParameters, plan: Compute, threads: DataParallelThreads | None = None, seed: int = 0
 ) -> AnyUpdater:
     torch.manual_seed(seed)
-    method = algorithm("IMPALA")
+    method = algorithm(unroll_algorithm(params))
     network = method.build(IMAGES, params, ENV_PARAMS).compute(plan)
     return make_updater(method, params, network, torch.device("cpu"), threads)
 
@@ -83,7 +89,7 @@ def test_resume_is_exact(
 ) -> None:
     monkeypatch.setattr(sharded_optimizer, "FEW_NUMBERS", 0)
     threads = DataParallelThreads(count)
-    params = parameters(optimizer=optimizer, rmsprop_momentum=0.5, evaluation_weights_decay=0.9)
+    params = parameters(optimizer=optimizer, rmsprop_momentum=0.5, evaluation_weights_decay=0.9, loss_reduction="Mean")
     data = unroll_batches(params, 6, IMAGES)
     straight = updater(params, plan, threads)
     learn(straight, data[:3])

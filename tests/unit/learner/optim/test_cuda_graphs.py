@@ -120,8 +120,8 @@ def test_the_batch_that_a_learner_starts_with_tells_right_from_wrong(
 ) -> None:
     """Before anything has been played its rewards are all the same, and so are its actions."""
     learner, _ = make(CPU, **changes)
-    method = algorithm("ApeXDQN" if make is transitions else "IMPALA")
-    batch = _example_batch(method, learner.params, IMAGES, CPU)
+    method = algorithm("ApeXDQN" if make is transitions else changes.get("kind", "IMPALA"))
+    batch = _example_batch(method, learner.params, IMAGES, learner.online, CPU)
     if wrong is None:
         assert captured_and_checked(learner, batch, ByCalling())[1] < 1e-4
         return
@@ -236,7 +236,7 @@ def test_who_tries_a_graph(device: torch.device, compiled: bool | None, expected
 
 
 def test_minibatches_on_trial_differ_in_every_number_but_the_actions() -> None:
-    (_, transition_data), (learner, unroll_data) = transitions(CPU), unrolls(CPU, loss="ClippedSurrogate")
+    (_, transition_data), (learner, unroll_data) = transitions(CPU), unrolls(CPU, kind="PPO")
     for minibatch in (transition_data[0], unroll_data[0], first_minibatch(learner, unroll_data[0])):
         other = unlike(minibatch)
         for name, before, after in zip(minibatch._fields, minibatch, other, strict=True):

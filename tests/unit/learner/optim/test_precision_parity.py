@@ -73,13 +73,17 @@ def test_transitions(device: torch.device, arithmetic: Arithmetic, optimizer: st
     assert all(value.dtype == torch.float32 for value in other.online.parameters())
 
 
+@pytest.mark.parametrize(
+    ("kind", "changes"),
+    [("IMPALA", {"loss_reduction": "Mean"}), ("PPO", {"epochs": 1, "minibatches": 1})],
+)
 @pytest.mark.parametrize(("device", "arithmetic"), EVERY_ARITHMETIC)
-def test_unrolls(device: torch.device, arithmetic: Arithmetic) -> None:
-    params = ImpalaParameters.model_validate(
-        {"network": "Compact", "hidden_units": 8, "unroll_length": 4, "batch_size": 4, "loss_reduction": "Mean",
-         "optimizer": "Adam", "optimizer_epsilon": 1e-3, "learning_rate": 1e-3, "loss": "VTrace"}
+def test_unrolls(device: torch.device, arithmetic: Arithmetic, kind: str, changes: dict[str, Any]) -> None:
+    params = algorithm(kind).parameters.model_validate(
+        {"network": "Compact", "hidden_units": 8, "unroll_length": 4, "batch_size": 4, "optimizer": "Adam",
+         "optimizer_epsilon": 1e-3, "learning_rate": 1e-3, **changes}
     )  # fmt: skip
-    plain, other = made("IMPALA", params, device), made("IMPALA", params, device, arithmetic)
+    plain, other = made(kind, params, device), made(kind, params, device, arithmetic)
     assert isinstance(plain, UnrollUpdater)
     assert isinstance(other, UnrollUpdater)
     start = {name: value.clone() for name, value in plain.online.state_dict().items()}

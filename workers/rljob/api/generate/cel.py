@@ -26,6 +26,8 @@ NOT_IN_CEL = {
     "keys of resources, labels and annotations": "their patterns are checked by the API server when pods are made; only their "
     "number and length are bounded here, as CEL cannot bound the cost of a pattern on a key; of resources only their number, as "
     "CEL sees no map whose values are a number or a text",
+    "the entries of environment.actions, that none stands there twice and none beside atari.fullActionSpace": "it may be a list "
+    "or a word, and a schema for both has no type for entries",
     "a value in force that is written out, or removed again": "the API server compares what is written, so that it takes this "
     "for a change; rljob compares what is in force",
 }

@@ -31,6 +31,7 @@ from rljob.api.types import (
     DecimalText,
     Integer,
     JSONObject,
+    ListOrWord,
     Opaque,
     QuantityText,
     Real,
@@ -126,7 +127,7 @@ def flowed(words: str | None) -> str:
 
 
 def _validations(model: type[BaseModel]) -> list[Validation]:
-    found = [rule_validations(rule) for rule in RULES if rule.at is model]
+    found = [rule_validations(rule) for rule in RULES if rule.at is model and rule.cel]
     if model is RLJobSpec:
         found += transition_validations(TRANSITIONS)
     return found
@@ -150,6 +151,8 @@ def _value(annotation: Any, metadata: list[Any], path: str) -> Schema:
             return _number(marker)
         if isinstance(marker, WordOrFactory):
             return {"type": "string", "maxLength": 253, "pattern": marker.pattern}
+        if isinstance(marker, ListOrWord):
+            return _list_or_word(marker)
         if isinstance(marker, Opaque):
             return {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
         if isinstance(marker, JSONObject):
@@ -237,6 +240,19 @@ def _decimal(marker: DecimalText) -> Schema:
             {"rule": cel, "message": marker.allowed},
         ]
     return schema
+
+
+def _list_or_word(marker: ListOrWord) -> Schema:
+    """No type says so: a text is one of the words, numbers are shut out by two bounds that no number keeps, all else as above."""
+    return {
+        "x-kubernetes-preserve-unknown-fields": True,
+        "pattern": f"^({'|'.join(marker.words)})$",
+        "maxItems": marker.most,
+        "minimum": 1,
+        "maximum": 0,
+        "maxProperties": 0,
+        "not": {"enum": [True, False, {}]},
+    }
 
 
 def _text(marker: Text) -> Schema:

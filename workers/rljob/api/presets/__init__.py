@@ -8,23 +8,36 @@ from typing import Literal
 
 from rljob.api.presets.atari import APEX_ATARI, IMPALA_ATARI
 from rljob.api.presets.cartpole import CARTPOLE_APEX, CARTPOLE_IMPALA
-from rljob.api.presets.pong import PONG_APEX, PONG_CLIPPED_SURROGATE, PONG_VTRACE
+from rljob.api.presets.pong import PONG_APEX, PONG_PPO, PONG_VTRACE
+from rljob.api.presets.ppo import PPO_ATARI, PPO_MUJOCO, PPO_VECTOR
 from rljob.api.presets.preset import Preset
 
 PresetName = Literal[
-    "PongVTrace", "PongClippedSurrogate", "PongApeX", "CartPoleApeX", "CartPoleIMPALA", "ApeXAtari", "ImpalaAtari"
+    "PongVTrace",
+    "PongPPO",
+    "PongApeX",
+    "CartPoleApeX",
+    "CartPoleIMPALA",
+    "ApeXAtari",
+    "ImpalaAtari",
+    "PPOVector",
+    "PPOAtari",
+    "PPOMuJoCo",
 ]
 PRESETS: Mapping[str, Preset] = MappingProxyType(
     {
         preset.name: preset
         for preset in (
             PONG_VTRACE,
-            PONG_CLIPPED_SURROGATE,
+            PONG_PPO,
             PONG_APEX,
             CARTPOLE_APEX,
             CARTPOLE_IMPALA,
             APEX_ATARI,
             IMPALA_ATARI,
+            PPO_VECTOR,
+            PPO_ATARI,
+            PPO_MUJOCO,
         )
     }
 )

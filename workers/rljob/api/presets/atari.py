@@ -64,7 +64,6 @@ IMPALA_ATARI = Preset(
                 "gamma": 0.99,
                 "unrollLength": 20,
                 "batchSize": 32,
-                "loss": "VTrace",
                 "rhoClip": 1.0,
                 "cClip": 1.0,
                 "valueCost": 0.5,

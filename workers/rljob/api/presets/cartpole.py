@@ -81,7 +81,6 @@ CARTPOLE_IMPALA = Preset(
                 "gamma": 0.99,
                 "unrollLength": 20,
                 "batchSize": 16,
-                "loss": "VTrace",
                 "epochs": 1,
                 "minibatches": 1,
                 "valueCost": 0.5,

@@ -10,6 +10,7 @@ OF_ITS_ENVIRONMENT = (
     "environment",
     "algorithm.apeXDQN.network",
     "algorithm.impala.network",
+    "algorithm.ppo.network",
     "evaluator.triggerReturn",
     "successPolicy.targetReturn",
     "activeDeadlineSeconds",
@@ -40,6 +41,8 @@ class Preset:
     """Part of a manifest's spec; what is written beside the preset wins."""
     raw_frames_to_target: int | None = None
     """About how many of them that was in the median of the runs that were measured; None where none were."""
+    example: str = ""
+    """An environment to try it with, where it names none."""
     of_one_environment: bool = True
     """Whether `OF_ITS_ENVIRONMENT` was found for the one that it names. What was published for many games counts for each."""
 
@@ -50,8 +53,8 @@ class Preset:
 
     @property
     def environment_id(self) -> str:
-        """The environment that it names."""
-        return str(self.spec["environment"]["id"])
+        """The environment that it names; empty where it names none."""
+        return str(self.spec.get("environment", {}).get("id", ""))
 
     def is_whole_for(self, environment_id: Any) -> bool:
         """Whether all of it counts beside the environment that a manifest names: where that is its own, with or without the

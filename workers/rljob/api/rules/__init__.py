@@ -12,6 +12,7 @@ from rljob.api.apex_dqn import ApeXDQNParameters
 from rljob.api.impala import ImpalaParameters
 from rljob.api.job import RLJob
 from rljob.api.keyed import KEYED
+from rljob.api.ppo import PPOParameters
 from rljob.api.problems import ABSENT, Problem
 from rljob.api.rule import Broken, Rule
 from rljob.api.rules import (
@@ -53,7 +54,8 @@ def own_algorithm_problems(job: RLJob) -> list[Problem]:
     """Broken rules of a job whose Custom algorithm has been loaded: those that jobs of the built-in one of its kind are asked,
     too, between its parameters (where it has them) and with the rest of the job."""
     parameters, at = job.spec.algorithm.parameters, "spec.algorithm.custom.parameters"
-    model = ApeXDQNParameters if job.spec.replay is not None else ImpalaParameters
+    of_unrolls = PPOParameters if isinstance(parameters, PPOParameters) else ImpalaParameters
+    model = ApeXDQNParameters if job.spec.replay is not None else of_unrolls
     found = []
     for rule in RULES:
         own = rule.at is model and all(_has(parameters, each) for each in rule.reads)

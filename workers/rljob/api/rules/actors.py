@@ -5,6 +5,7 @@ from __future__ import annotations
 from rljob.api.autoscaling import AutoscalingSpec
 from rljob.api.impala import ImpalaParameters
 from rljob.api.job import RLJobSpec
+from rljob.api.ppo import PPOParameters
 from rljob.api.rule import Outcome, rule
 
 
@@ -109,3 +110,27 @@ _REFRESHED_ANYWAY = (
 def weights_refreshed_by_the_server(spec: RLJobSpec) -> Outcome:
     steps = spec.algorithm.parameters_as(ImpalaParameters).weights_refresh_steps
     return _REFRESHED_ANYWAY if spec.actors.inference == "Central" and steps != 1 else None
+
+
+_NOTHING_TO_PLAY = (
+    "allowed: at least actors.replicas * actors.envsPerActor, or at least envsPerActor with autoscaling; an iteration is "
+    "complete with batchSize unrolls, and the other environments would be played for nothing"
+)
+
+
+@rule(
+    RLJobSpec,
+    "algorithm.ppo.batchSize",
+    algorithm="PPO",
+    cel="$batchSize >= self.actors.envsPerActor * (self.autoscaling.mode == 'Disabled' ? self.actors.replicas : 1)",
+    message=_NOTHING_TO_PLAY,
+)
+def an_unroll_of_each_environment(spec: RLJobSpec) -> Outcome:
+    batch, each = spec.algorithm.parameters_as(PPOParameters).batch_size, spec.actors.envs_per_actor
+    actors = spec.actors.replicas if spec.autoscaling.mode == "Disabled" else 1
+    if batch >= each * actors:
+        return None
+    return (
+        f"allowed: at least {each * actors} (actors {actors} * envsPerActor {each}); an iteration is complete with batchSize "
+        "unrolls, and the other environments would be played for nothing"
+    )

@@ -8,8 +8,14 @@ from rljob.api.presets import PRESETS
 from rljob.api.problems import ABSENT
 from rljob.api.rule import Broken, Outcome, rule
 
-_OF_IMPALA = ", ".join(f"'{name}'" for name, preset in PRESETS.items() if preset.algorithm_type == "IMPALA")
-_OF_PRESET = f"(self.preset in [{_OF_IMPALA}] ? 'IMPALA' : 'ApeXDQN')"
+
+def _presets_of(algorithm: str) -> str:
+    return ", ".join(f"'{name}'" for name, preset in PRESETS.items() if preset.algorithm_type == algorithm)
+
+
+_OF_PRESET = (
+    f"(self.preset in [{_presets_of('IMPALA')}] ? 'IMPALA' : self.preset in [{_presets_of('PPO')}] ? 'PPO' : 'ApeXDQN')"
+)
 _FITS = f"!has(self.preset) || !has(self.algorithm) || !has(self.algorithm.type) || self.algorithm.type == {_OF_PRESET}"
 TYPE = f"(has(self.algorithm) && has(self.algorithm.type) ? self.algorithm.type : has(self.preset) ? {_OF_PRESET} : '')"
 """CEL: the algorithm's type, written or that of the preset; nothing where neither is there."""
@@ -19,10 +25,15 @@ _ALONE = ", ".join(
 )
 """CEL: the entries of a map from a type to whether no other type's block is there."""
 _ANOTHER = (
-    "allowed: only the block of the algorithm's own type, apeXDQN for ApeXDQN, impala for IMPALA, custom for Custom"
+    "allowed: only the block of the algorithm's own type, apeXDQN for ApeXDQN, impala for IMPALA, ppo for PPO, custom for "
+    "Custom"
 )
 _PRESETS_TYPE = "allowed: the type of the preset's algorithm, or nothing, which means the same"
-_REQUIRED = "required: algorithm.type and environment.id, or a preset, which names both"
+_WITHOUT_ENVIRONMENT = [name for name, preset in PRESETS.items() if not preset.environment_id]
+_REQUIRED = (
+    "required: algorithm.type and environment.id, or a preset, which names both "
+    f"({', '.join(_WITHOUT_ENVIRONMENT)} name no environment)"
+)
 _NO_FACTORY = "required with type Custom: its factory"
 
 
@@ -30,8 +41,8 @@ _NO_FACTORY = "required with type Custom: its factory"
     RLJobSpec,
     "",
     reason="FieldValueRequired",
-    cel="has(self.preset) || has(self.algorithm) && has(self.algorithm.type) && has(self.environment) && "
-    "has(self.environment.id)",
+    cel="(has(self.preset) || has(self.algorithm) && has(self.algorithm.type)) && (has(self.environment) && "
+    f"has(self.environment.id) || has(self.preset) && !(self.preset in {_WITHOUT_ENVIRONMENT}))",
     message=_REQUIRED,
 )
 def a_job_or_a_preset(spec: RLJobSpec) -> Outcome:
@@ -62,9 +73,9 @@ def type_of_the_preset(spec: RLJobSpec) -> Outcome:
 def block_of_the_type(spec: RLJobSpec) -> Outcome:
     if spec.preset is not None and spec.algorithm.type != PRESETS[spec.preset].algorithm_type:
         return None
-    blocks = {"apeXDQN": spec.algorithm.apex_dqn, "impala": spec.algorithm.impala, "custom": spec.algorithm.custom}
-    own = BLOCKS[spec.algorithm.type]
-    others = [name for name, block in blocks.items() if block is not None and name != own]
+    own, kinds = BLOCKS[spec.algorithm.type], type(spec.algorithm).model_fields.items()
+    blocks = {field.alias or name: getattr(spec.algorithm, name) for name, field in kinds}
+    others = [name for name in BLOCKS.values() if blocks[name] is not None and name != own]
     if not others:
         return None
     return Broken(f"allowed with type {spec.algorithm.type}: only the block {own}; remove {', '.join(others)}", ABSENT)

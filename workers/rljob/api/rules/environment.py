@@ -13,23 +13,25 @@ _TOO_SHORT = "allowed: at least atari.frameSkip; a game would end before its fir
 @rule(
     EnvironmentSource,
     "actions",
-    cel="self.actions.all(one, self.actions.exists_one(other, one == other))",
+    cel="",  # CEL sees nothing of what may be a list or a word
     message="allowed: each action number once",
     reason="FieldValueDuplicate",
 )
 def different_actions(environment: EnvironmentSource) -> Outcome:
-    actions = environment.actions
-    return None if len(set(actions)) == len(actions) else Broken("allowed: each action number once", actions)
+    actions = environment.action_subset
+    return (
+        None if len(set(actions)) == len(actions) else Broken("allowed: each action number once", environment.actions)
+    )
 
 
 @rule(
     EnvironmentSource,
     "actions",
-    cel="self.actions.size() == 0 || !self.atari.fullActionSpace",
+    cel="",
     message=_ONE_CHOICE,
 )
 def one_choice_of_actions(environment: EnvironmentSource) -> Outcome:
-    both = environment.actions and environment.atari.full_action_space
+    both = environment.action_subset and environment.atari.full_action_space
     return Broken(_ONE_CHOICE, environment.actions) if both else None
 
 
@@ -45,6 +47,23 @@ def a_step_in_a_game(environment: EnvironmentSource) -> Outcome:
     return f"allowed: at least atari.frameSkip ({environment.atari.frame_skip}); a game would end before its first step"
 
 
+_ONE_MEAN = "allowed beside normalizeObservations: false; both would subtract a mean from what is observed"
+
+
+@rule(
+    RLJobSpec,
+    "environment.centreInput",
+    cel="!has(self.environment) || !has(self.environment.centreInput) || !self.environment.centreInput || "
+    "!has(self.algorithm) || !has(self.algorithm.impala) || !has(self.algorithm.impala.normalizeObservations) || "
+    "!self.algorithm.impala.normalizeObservations",
+    message=_ONE_MEAN,
+)
+def one_mean_of_an_observation(spec: RLJobSpec) -> Outcome:
+    impala = spec.algorithm.impala
+    both = impala is not None and impala.normalize_observations and spec.environment.centre_input
+    return _ONE_MEAN if both else None
+
+
 _FORGETS = (
     "allowed with recurrent: LSTM: Ignore; a lost life would clear the memory in training, not where it is judged"
 )
@@ -55,12 +74,14 @@ _FORGETS = (
     "environment.atari.lifeLoss",
     cel="!has(self.environment) || !has(self.environment.atari) || !has(self.environment.atari.lifeLoss) || "
     "self.environment.atari.lifeLoss != 'EndsEpisode' || "
-    "!has(self.algorithm) || !has(self.algorithm.impala) || !has(self.algorithm.impala.recurrent) || "
-    "self.algorithm.impala.recurrent != 'LSTM'",
+    + " && ".join(
+        f"(!has(self.algorithm) || !has(self.algorithm.{block}) || !has(self.algorithm.{block}.recurrent) || "
+        f"self.algorithm.{block}.recurrent != 'LSTM')"
+        for block in ("impala", "ppo")
+    ),
     message=_FORGETS,
 )
 def a_memory_that_lasts_a_game(spec: RLJobSpec) -> Outcome:
-    impala = spec.algorithm.impala
-    if impala is None or impala.recurrent != "LSTM" or spec.environment.atari.life_loss != "EndsEpisode":
-        return None
-    return _FORGETS
+    blocks = (spec.algorithm.impala, spec.algorithm.ppo)
+    remembers = any(block is not None and block.recurrent == "LSTM" for block in blocks)
+    return _FORGETS if remembers and spec.environment.atari.life_loss == "EndsEpisode" else None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from rljob.api.actor_critic import ActorCriticParameters
 from rljob.api.apex_dqn import ApeXDQNParameters
 from rljob.api.impala import ImpalaParameters
+from rljob.api.ppo import PPOParameters
 from rljob.api.rule import Outcome, rule
 
 _NO_GROWTH = "allowed: at most learningRate; it decays, it does not grow"
@@ -12,13 +14,13 @@ _NO_DECAY = "allowed: below learningRate only with learningRateDecaySteps above 
 _DECAY_CEL = "self.learningRateFinal >= self.learningRate || self.learningRateDecaySteps > 0"
 
 
-def _never_grows(it: ApeXDQNParameters | ImpalaParameters) -> Outcome:
+def _never_grows(it: ApeXDQNParameters | ActorCriticParameters) -> Outcome:
     if it.learning_rate_final <= it.learning_rate:
         return None
     return f"allowed: at most learningRate ({it.learning_rate:g}); it decays, it does not grow"
 
 
-def _decays(it: ApeXDQNParameters | ImpalaParameters) -> Outcome:
+def _decays(it: ApeXDQNParameters | ActorCriticParameters) -> Outcome:
     same = it.learning_rate_final >= it.learning_rate
     return None if same or it.learning_rate_decay_steps > 0 else _NO_DECAY
 
@@ -31,6 +33,16 @@ def apex_rate_never_grows(it: ApeXDQNParameters) -> Outcome:
 @rule(ImpalaParameters, "learningRateFinal", cel=_NO_GROWTH_CEL, message=_NO_GROWTH)
 def impala_rate_never_grows(it: ImpalaParameters) -> Outcome:
     return _never_grows(it)
+
+
+@rule(PPOParameters, "learningRateFinal", cel=_NO_GROWTH_CEL, message=_NO_GROWTH)
+def ppo_rate_never_grows(it: PPOParameters) -> Outcome:
+    return _never_grows(it)
+
+
+@rule(PPOParameters, "learningRateFinal", cel=_DECAY_CEL, message=_NO_DECAY)
+def ppo_rate_decays(it: PPOParameters) -> Outcome:
+    return _decays(it)
 
 
 @rule(ApeXDQNParameters, "learningRateFinal", cel=_DECAY_CEL, message=_NO_DECAY)
@@ -97,25 +109,37 @@ def c_clip_below_rho_clip(it: ImpalaParameters) -> Outcome:
     return f"allowed: at most rhoClip ({it.rho_clip:g}); V-trace is defined for cClip <= rhoClip only"
 
 
+_UNEVEN = "a smaller last minibatch would weigh its steps more than the others'"
+
+
 @rule(
     ImpalaParameters,
     "minibatches",
-    cel="self.loss == 'ClippedSurrogate' && self.recurrent == 'None' "
-    "? self.batchSize * self.unrollLength % self.minibatches == 0 : self.batchSize % self.minibatches == 0",
-    message="allowed: a divisor of what is split: batchSize * unrollLength steps for ClippedSurrogate without memory, else "
-    "batchSize unrolls; a smaller last minibatch would weigh its steps more than the others'",
+    cel="self.batchSize % self.minibatches == 0",
+    message=f"allowed: a divisor of batchSize, the unrolls that are split; {_UNEVEN}",
 )
 def even_minibatches(it: ImpalaParameters) -> Outcome:
-    by_steps = it.loss == "ClippedSurrogate" and it.recurrent == "None"
+    if it.batch_size % it.minibatches == 0:
+        return None
+    return f"allowed: a divisor of {it.batch_size:,} (batchSize, the unrolls that are split); {_UNEVEN}"
+
+
+@rule(
+    PPOParameters,
+    "minibatches",
+    cel="self.recurrent == 'None' ? self.batchSize * self.unrollLength % self.minibatches == 0 : "
+    "self.batchSize % self.minibatches == 0",
+    message="allowed: a divisor of what is split: batchSize * unrollLength steps without memory, else batchSize unrolls; "
+    f"{_UNEVEN}",
+)
+def even_minibatches_of_an_iteration(it: PPOParameters) -> Outcome:
+    by_steps = it.recurrent == "None"
     size = it.batch_size * (it.unroll_length if by_steps else 1)
     if size % it.minibatches == 0:
         return None
     terms = f"batchSize {it.batch_size} * unrollLength {it.unroll_length}" if by_steps else "batchSize"
     unit = "steps" if by_steps else "unrolls"
-    return (
-        f"allowed: a divisor of {size:,} ({terms}, the {unit} of a batch); a smaller last minibatch would weigh its steps more "
-        "than the others'"
-    )
+    return f"allowed: a divisor of {size:,} ({terms}, the {unit} of an iteration); {_UNEVEN}"
 
 
 @rule(
@@ -132,18 +156,6 @@ def weights_refreshed_within_an_unroll(it: ImpalaParameters) -> Outcome:
 
 @rule(
     ImpalaParameters,
-    "correctOffPolicy",
-    cel="self.correctOffPolicy || self.loss == 'VTrace'",
-    message="allowed: false only with loss VTrace; ClippedSurrogate has no importance weights to leave out",
-)
-def only_v_trace_corrects(it: ImpalaParameters) -> Outcome:
-    if it.correct_off_policy or it.loss == "VTrace":
-        return None
-    return "allowed: false only with loss VTrace; ClippedSurrogate has no importance weights to leave out"
-
-
-@rule(
-    ImpalaParameters,
     "unrollQueue.capacity",
     cel="self.unrollQueue.capacity >= self.batchSize",
     message="allowed: at least the algorithm's batchSize (unrolls); a smaller queue never holds a whole batch and training "
@@ -156,3 +168,21 @@ def a_batch_in_the_queue(it: ImpalaParameters) -> Outcome:
         f"allowed: at least batchSize ({it.batch_size:,} unrolls); a smaller queue never holds a whole batch and training never "
         "starts"
     )
+
+
+_ONE_MEMORY = "allowed: false with recurrent: LSTM; policy and value share the memory"
+_ONE_MEMORY_CEL = "!self.separateCritic || self.recurrent == 'None'"
+
+
+def _shares_its_memory(it: ActorCriticParameters) -> Outcome:
+    return _ONE_MEMORY if it.separate_critic and it.recurrent != "None" else None
+
+
+@rule(ImpalaParameters, "separateCritic", cel=_ONE_MEMORY_CEL, message=_ONE_MEMORY)
+def impala_shares_its_memory(it: ImpalaParameters) -> Outcome:
+    return _shares_its_memory(it)
+
+
+@rule(PPOParameters, "separateCritic", cel=_ONE_MEMORY_CEL, message=_ONE_MEMORY)
+def ppo_shares_its_memory(it: PPOParameters) -> Outcome:
+    return _shares_its_memory(it)

@@ -40,6 +40,21 @@ def no_replay(spec: RLJobSpec) -> Outcome:
     )
 
 
+_NO_REPLAY = "not allowed with algorithm PPO: it learns from fresh unrolls alone and stores none; remove it"
+
+
+@rule(
+    RLJobSpec,
+    "replay",
+    algorithm="PPO",
+    reason="FieldValueForbidden",
+    cel=f"!has(self.replay) || {TYPE} != 'PPO'",
+    message=_NO_REPLAY,
+)
+def no_replay_of_fresh_unrolls(spec: RLJobSpec) -> Outcome:
+    return None if spec.replay is None else _NO_REPLAY
+
+
 @rule(
     RLJobSpec,
     _LAG,

@@ -28,6 +28,7 @@ from rljob.algorithms.batches import LossResult, MicroBatch, TransitionBatch, Un
 from rljob.algorithms.compute import let_round_to_tf32
 from rljob.algorithms.parameters import LearnerParameters
 from rljob.algorithms.trunk import FrameNetwork
+from rljob.learner.normalizer import Normalizer
 from rljob.learner.optim.adaptive_learning_rate import AdaptiveLearningRate
 from rljob.learner.optim.captured_update import CapturedUpdate, Learned
 from rljob.learner.optim.data_parallel_threads import DataParallelThreads
@@ -64,15 +65,18 @@ class Updater(ABC, Generic[Batch]):
         self.evaluation = (
             copy.deepcopy(self.online).requires_grad_(False) if params.evaluation_weights_decay > 0 else None
         )
+        self.normalizer: Normalizer | None = None
+        """Where set: the statistics that the networks normalise by. The loop has it count batches and set the buffers."""
         self.updates = 0
         self.learning_rate = AdaptiveLearningRate(params, algorithm.target_divergence(params))
         self.loss_scale: LossScale | None = LossScale(device) if self.online.plan.arithmetic == "fp16" else None
         self.figures = _figures(algorithm, scaled=self.loss_scale is not None)
         """Names of the numbers that an update reports."""
         self._metrics = algorithm.metrics
+        self._largest_divergence = 0.0
         if device.type == "cuda":
             let_round_to_tf32(self.online.plan.arithmetic)
-        self._divergence = LateNumber(device)
+        self._divergence, self._early_end = LateNumber(device), LateNumber(device)
         self._computed = HalfWeightsCopy(self.online)
         self._threads = threads or DataParallelThreads()
         self._parameters: list[Tensor] = list(self.online.parameters())
@@ -92,6 +96,7 @@ class Updater(ABC, Generic[Batch]):
     def forget_under_way(self) -> None:
         """The weights have been replaced: figures of earlier batches that are still to arrive are not about these."""
         self._divergence.drain()
+        self._early_end.drain()
 
     @property
     def recompiles(self) -> int:
@@ -113,11 +118,14 @@ class Updater(ABC, Generic[Batch]):
         empty where there are none, and ``figures`` float32[K]), on the device; the next update may overwrite them.
         """
         divergences: list[Tensor] = []
+        self._early_end.drain()  # what is still to arrive is about the batch before
         for minibatch in self.minibatches(batch):
             learned = self.learn(minibatch, steps)
             if learned.divergence is not None and self.learning_rate.target > 0.0:
                 divergences.append(learned.divergence.clone())
             yield learned.priorities, learned.figures
+            if learned.divergence is not None and self._has_diverged(learned.divergence):
+                break
         if divergences:
             self._adapt(torch.stack(divergences).mean())
 
@@ -199,6 +207,11 @@ class Updater(ABC, Generic[Batch]):
     @abstractmethod
     def _priorities_of(self, result: LossResult) -> Tensor:
         """New priorities float32 [B], or an empty tensor."""
+
+    def _has_diverged(self, divergence: Tensor) -> bool:
+        """Whether the rest of a batch is left out: an update, as far as such numbers have arrived, diverged too far."""
+        limit = self._largest_divergence
+        return limit > 0.0 and any(arrived > limit for arrived in self._early_end.push(divergence))
 
     def _adapt(self, divergence: Tensor) -> None:
         """Let the learning rate follow the mean divergence over the updates of a batch."""

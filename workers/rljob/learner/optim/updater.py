@@ -13,6 +13,7 @@ from rljob.algorithms.base import AnyAlgorithm, TransitionAlgorithm, UnrollAlgor
 from rljob.algorithms.batches import LossResult, TransitionBatch, UnrollBatch
 from rljob.algorithms.parameters import TransitionParameters, UnrollParameters
 from rljob.algorithms.trunk import FrameNetwork
+from rljob.learner.normalizer import Normalizer
 from rljob.learner.optim.base_updater import Updater
 from rljob.learner.optim.data_parallel_threads import DataParallelThreads
 from rljob.learner.optim.half_weights_copy import HalfWeightsCopy
@@ -85,9 +86,11 @@ class UnrollUpdater(Updater[UnrollBatch]):
         threads: DataParallelThreads | None = None,
     ) -> None:
         super().__init__(algorithm, params, online, device, threads)
+        self.normalizer = Normalizer.of(self.online, params.gamma)
         self._minibatches = algorithm.minibatches
         self._loss = algorithm.loss
         self._several_passes = algorithm.passes(params) > 1
+        self._largest_divergence = algorithm.largest_divergence(params)
         self._no_priorities = torch.empty(0, device=device)
 
     def minibatches(self, batch: UnrollBatch) -> Iterator[UnrollBatch]:
@@ -95,7 +98,7 @@ class UnrollUpdater(Updater[UnrollBatch]):
             rows = arrays_of(batch.observation)[0].shape[:2]
             laid_out = self.online.laid_out(each(lambda of: of.flatten(0, 1), batch.observation))
             batch = batch._replace(observation=each(lambda of: of.view(*rows, *of.shape[1:]), laid_out))
-        yield from self._minibatches(self.params, batch)
+        yield from self._minibatches(self.params, self.online, batch)
 
     def _loss_of(self, network: FrameNetwork, batch: UnrollBatch) -> LossResult:
         return self._loss(self.params, network, batch)

@@ -1,0 +1,138 @@
+"""Who is asked to play for an iteration, and what is too old for it: bookkeeping, with a clock that is told the time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+from rljob.learner.iteration import Iterations
+
+ENVS = 16
+
+
+@dataclass
+class World:
+    """A queue of batches of ``batch_size`` unrolls and actors of 16 environments, each known by one letter."""
+
+    lag: int
+    batch_size: int = 48
+    version: int = 1
+    waiting: int = 0
+    now: float = 0.0
+    outstanding: dict[bytes, int] = field(default_factory=lambda: {b"a": 0, b"b": 0, b"c": 0})
+
+    def __post_init__(self) -> None:
+        self.iterations = Iterations(
+            self.lag, self.batch_size, lambda: self.version, lambda: self.waiting, lambda: self.now
+        )
+
+    def ask(self, turn: int = 0) -> str:
+        """Who is asked now; all that is asked for is on the way."""
+        wanted = {peer: ENVS - count for peer, count in self.outstanding.items()}
+        grants = self.iterations.share(wanted, self.outstanding, turn)
+        for peer, count in grants.items():
+            assert count == wanted[peer]
+            self.outstanding[peer] += count
+        return "".join(sorted(peer.decode() for peer in grants))
+
+    def come(self, peers: str) -> None:
+        """The unrolls of these have come."""
+        for peer in peers.encode():
+            self.waiting += self.outstanding[bytes([peer])]
+            self.outstanding[bytes([peer])] = 0
+
+    def assemble(self) -> None:
+        assert self.waiting >= self.batch_size
+        self.waiting -= self.batch_size
+        self.iterations.assembled()
+
+
+def test_each_is_asked_once_for_an_iteration() -> None:
+    world = World(lag=1)
+    assert world.ask() == "abc"
+    world.come("ab")
+    assert world.ask() == ""
+    world.come("c")
+    world.assemble()
+    assert world.ask() == "abc"  # while the learner learns from it
+
+
+def test_without_lag_all_wait_for_the_next_weights() -> None:
+    world = World(lag=0)
+    assert (world.ask(), world.iterations.least_version) == ("abc", 1)
+    world.come("abc")
+    world.assemble()
+    assert (world.ask(), world.iterations.least_version) == ("", 2)
+    world.version = 2
+    assert world.ask() == "abc"
+
+
+def test_with_a_lag_of_one_they_are_one_iteration_ahead_and_no_more() -> None:
+    world = World(lag=1)
+    for step in ("abc", "abc", ""):  # being learned from; the next; the one after that would be too old
+        assert world.ask() == step
+        if step:
+            world.come(step)
+            world.assemble()
+    assert world.iterations.least_version == 2
+    world.version = 2
+    assert (world.ask(), world.iterations.least_version) == ("abc", 2)
+
+
+@pytest.mark.parametrize("lag", [0, 1])
+def test_whoever_is_gone_is_not_waited_for_longer_than_an_unroll_takes(lag: int) -> None:
+    world = World(lag)
+    for _ in range(3):
+        assert world.ask() == "abc"
+        world.now += 1.0
+        world.come("abc")
+        world.assemble()
+        world.version += 1
+    assert world.ask() == "abc"
+    world.now += 1.0
+    world.come("ab")  # c has died
+    assert world.ask() == ""
+    world.now += 0.2
+    assert world.ask() == ""
+    world.now += 0.1
+    assert world.ask() == "a"  # what is missing fits into one
+    world.now += 1.0
+    world.come("a")
+    world.assemble()
+    world.version += 1
+
+
+def test_one_that_joins_is_asked_with_the_next_iteration_at_the_latest() -> None:
+    world = World(lag=1)
+    world.ask()
+    world.outstanding[b"d"] = 0
+    assert world.ask() == ""
+    world.come("abc")
+    world.assemble()
+    assert "d" in world.ask(turn=3)
+
+
+def test_an_iteration_of_several_unrolls_of_each_environment() -> None:
+    world = World(lag=1, batch_size=96)
+    assert world.ask() == "abc"
+    world.come("a")
+    assert world.ask() == "a"
+    world.come("ab")
+    assert world.ask() == "ab"
+
+
+def test_after_going_back_to_earlier_weights_it_begins_with_those() -> None:
+    world = World(lag=1, version=9)
+    world.ask()
+    world.come("abc")
+    world.assemble()
+    assert world.iterations.next == 10
+    world.version = 4
+    world.iterations.begin_anew()
+    assert (world.iterations.next, world.iterations.least_version) == (4, 3)
+
+
+def test_before_the_first_weights_whatever_comes_is_good() -> None:
+    world = World(lag=0, version=0)
+    assert world.iterations.least_version == 0
+    assert world.ask() == "abc"

@@ -1,0 +1,436 @@
+"""Running statistics: against numpy, once a batch, one normaliser a version, exactly resumed, and clean whatever comes in."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from rljob.algorithms import algorithm
+from rljob.algorithms.batches import UnrollBatch
+from rljob.algorithms.compute import Compute
+from rljob.algorithms.trunk import STATISTICS
+from rljob.api import ApeXDQNParameters, ImpalaParameters
+from rljob.checkpoints import store as checkpoint
+from rljob.checkpoints.policy import PolicyIdentity, load_policy
+from rljob.envs.spec import ActionLeaf, EnvironmentSpec, Leaf
+from rljob.learner import state
+from rljob.learner.loop import Learner
+from rljob.learner.loop_config import LoopConfig
+from rljob.learner.normalizer import LEAST_DEVIATION, Normalizer, RunningMoments
+from rljob.learner.optim.updater import AnyUpdater, TransitionUpdater, make_updater
+from rljob.learner.saver import Saver
+from rljob.learner.staging import unroll_buffers
+from rljob.learner.unroll_queue import ReadyUnrolls, UnrollQueue, UnrollQueueConfig
+from rljob.policy.export import export
+from rljob.policy.trained import load
+from rljob.weights.evaluations import Evaluation
+from rljob.weights.exchange import WeightServer
+from rljob.weights.versions import VersionLog
+
+from tests.unit.learner.learner_builders import ENV_PARAMS, SPEC, unroll_batches
+from tests.unit.learner.learner_builders import parameters as of_apex
+from tests.unit.learner.optim.test_no_waiting import Waits
+
+CPU = torch.device("cpu")
+BOTH = {"normalize_observations": True, "normalize_returns": True}
+_names = itertools.count()
+
+
+def parameters(**changes: Any) -> ImpalaParameters:
+    values = {
+        "network": "MLP", "hidden_units": 8, "unroll_length": 5, "batch_size": 4, "precision": "FP32", "learning_rate": 1e-3,
+    }  # fmt: skip
+    return ImpalaParameters.model_validate({**values, **BOTH, **changes})
+
+
+def updater(params: ImpalaParameters, spec: EnvironmentSpec = SPEC, plan: Compute | None = None) -> AnyUpdater:
+    torch.manual_seed(0)
+    method = algorithm("IMPALA")
+    return make_updater(method, params, method.build(spec, params, ENV_PARAMS).compute(plan or Compute()), CPU)
+
+
+def normalizer_of(one: AnyUpdater) -> Normalizer:
+    assert one.normalizer is not None
+    return one.normalizer
+
+
+def shifted(params: ImpalaParameters, count: int) -> list[UnrollBatch]:
+    """Batches of odd observations, with some ends of episodes."""
+    place, size = torch.tensor([1e4, -3.0, 0.0, 5e-2]), torch.tensor([1e3, 1.0, 20.0, 0.5])
+    random = torch.Generator().manual_seed(3)
+    found = []
+    for batch in unroll_batches(params, count):
+        ends = torch.rand(batch.discount.shape, generator=random) < 0.1
+        final = torch.randn(batch.discount.shape, generator=random) * ends
+        discount = batch.discount * ~ends
+        moved = batch._replace(observation=place + size * batch.observation, discount=discount, final_value=final)
+        found.append(moved._replace(reward=30.0 * batch.reward))
+    return found
+
+
+def observed(batches: Sequence[UnrollBatch]) -> np.ndarray:
+    """What is counted, as numpy sees it: each observation that was acted in, once."""
+    return np.concatenate([batch.observation.numpy()[:, :-1, 0].reshape(-1, 4) for batch in batches]).astype(np.float64)
+
+
+def returns(batch: UnrollBatch, gamma: float, behind: torch.Tensor) -> np.ndarray:
+    """Discounted rewards from each step of each unroll on, with what is expected ``behind`` it."""
+    reward, discount, final = (
+        each.numpy().astype(np.float64) for each in (batch.reward, batch.discount, batch.final_value)
+    )
+    ahead, found = behind.numpy().astype(np.float64), []
+    for step in reversed(range(len(reward))):
+        ahead = reward[step] + gamma * final[step] + discount[step] * ahead
+        found.append(ahead)
+    return np.concatenate(found)
+
+
+def buffers(network: torch.nn.Module) -> dict[str, torch.Tensor]:
+    return {name: tensor.clone() for name, tensor in network.state_dict().items() if name in STATISTICS}
+
+
+def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(tensor, other[name]) for name, tensor in one.items())
+
+
+# ------------------------------------------------------------------------------------------------------------ the numbers
+
+
+@pytest.mark.parametrize("actors", [1, 4])
+def test_they_are_numpy_s_whoever_sends(actors: int) -> None:
+    """Four actors send the same unrolls in an order of their own, so that other batches are made of them."""
+    params = parameters(batch_size=8)
+    whole = shifted(parameters(batch_size=8 * 40), 1)[0]
+    order = torch.arange(8 * 40).reshape(actors, -1).T.flatten()
+    batches = [whole.unrolls(order[start : start + 8]) for start in range(0, 8 * 40, 8)]
+    one = updater(params)
+    for batch in batches:
+        normalizer_of(one).take(batch)
+    moments = normalizer_of(one).state()
+    with torch.no_grad():
+        behind = [one.online(batch.observation[:, -1]).value for batch in batches]
+    behind[0] = torch.zeros_like(behind[0])
+    each = [returns(batch, params.gamma, expected) for batch, expected in zip(batches, behind, strict=True)]
+    seen, back = observed(batches), np.concatenate(each)
+    assert float(moments["count"]) == len(seen) == len(back)
+    mean, variance = moments["mean"].numpy(), (moments["m2"] / moments["count"]).numpy()
+    np.testing.assert_allclose(mean[:-1], seen.mean(axis=0), rtol=1e-9)
+    np.testing.assert_allclose(variance[:-1], seen.var(axis=0), rtol=1e-9)
+    np.testing.assert_allclose(mean[-1], back.mean(), rtol=1e-5)  # returns are added up in float32
+    np.testing.assert_allclose(variance[-1], back.var(), rtol=1e-5)
+    normalizer_of(one).apply([one.online])
+    found = buffers(one.online)
+    np.testing.assert_allclose(found["observation_mean"].numpy(), seen.mean(axis=0), rtol=1e-6)
+    np.testing.assert_allclose(found["observation_scale"].numpy(), 1.0 / seen.std(axis=0), rtol=1e-6)
+    np.testing.assert_allclose(float(found["return_scale"]), back.std(), rtol=1e-5)
+
+
+def test_what_a_network_then_sees_has_mean_0_and_deviation_1() -> None:
+    one, batches = updater(parameters()), shifted(parameters(), 10)
+    for batch in batches:
+        normalizer_of(one).take(batch)
+    normalizer_of(one).apply([one.online])
+    seen = torch.from_numpy(observed(batches)).float()
+    inputs = one.online._row({"vector": seen[:, None]}, one.online.vectors).double()
+    torch.testing.assert_close(inputs.mean(dim=0), torch.zeros(4).double(), rtol=0, atol=1e-4)
+    torch.testing.assert_close(inputs.std(dim=0, correction=0), torch.ones(4).double(), rtol=1e-4, atol=0)
+
+
+def test_it_goes_on_counting_where_float32_would_stop() -> None:
+    moments = RunningMoments(1, CPU)
+    for mean in (0.0, 1.0):
+        moments.merge(torch.tensor([[mean]]).double().expand(1 << 25, 1))
+    moments.merge(torch.tensor([[0.5]]).double())
+    assert float(moments.count) == 2**26 + 1
+    assert float(moments.mean) == pytest.approx(0.5, abs=1e-12)
+    assert float(moments.deviation) == pytest.approx(0.5, rel=1e-7)
+
+
+@pytest.mark.parametrize("place", ["observation", "reward", "final_value"])
+@pytest.mark.parametrize("odd", [float("nan"), float("inf")])
+def test_a_batch_with_a_number_that_is_not_finite_is_left_out(place: str, odd: float) -> None:
+    params = parameters()
+    one = updater(params)
+    good, bad, more = shifted(params, 3)
+    poisoned = getattr(bad, place).clone()
+    poisoned[(0,) * poisoned.dim()] = odd
+    discount = torch.ones_like(bad.discount)
+    for batch in (good, bad._replace(**{place: poisoned, "discount": discount}), more):
+        normalizer_of(one).take(batch)
+    clean = updater(params)
+    for batch in (good, more):
+        normalizer_of(clean).take(batch)
+    assert int(normalizer_of(one).left_out) == 1
+    assert same(normalizer_of(one).state(), normalizer_of(clean).state())
+
+
+def test_what_never_changes_has_the_least_deviation() -> None:
+    params = parameters()
+    (batch,) = unroll_batches(params, 1)
+    nothing = torch.zeros_like(batch.reward)
+    still = batch._replace(observation=torch.full_like(batch.observation, 5.0), reward=nothing)
+    one = updater(params)
+    for _ in range(3):
+        normalizer_of(one).take(still)
+        normalizer_of(one).apply([one.online])
+        for _, figures in one.updates_from(still, 0):
+            assert figures.isfinite().all()
+    found = buffers(one.online)
+    assert found["observation_mean"].tolist() == [5.0] * 4
+    assert found["observation_scale"].tolist() == [pytest.approx(1 / LEAST_DEVIATION)] * 4
+    assert float(found["return_scale"]) == pytest.approx(LEAST_DEVIATION)
+
+
+def test_before_a_batch_has_counted_nothing_changes() -> None:
+    one = updater(parameters())
+    (batch,) = unroll_batches(parameters(), 1)
+    normalizer_of(one).take(batch._replace(reward=batch.reward * torch.nan))
+    normalizer_of(one).apply([one.online])
+    assert all(tensor.unique().tolist() in ([0.0], [1.0]) for tensor in buffers(one.online).values())
+
+
+def test_whole_numbers_beside_floats_are_not_touched() -> None:
+    leaves = (
+        Leaf(("count",), "vector", (2,), "int64", scale=1 / 9),
+        Leaf(("joints",), "vector", (3,), "float64", offset=2),
+    )
+    spec = EnvironmentSpec("Test", leaves, (ActionLeaf((), "Discrete", (), "int64", (2,), (0,)),), 1, 1, "f")
+    one = updater(parameters(), spec)
+    (batch,) = unroll_batches(parameters(), 1, spec)
+    normalizer_of(one).take(batch)
+    normalizer_of(one).apply([one.online])
+    mean, scale = (buffers(one.online)[name] for name in STATISTICS[:2])
+    assert (mean[:2].tolist(), scale[:2].tolist()) == ([0.0, 0.0], [1.0, 1.0])
+    assert (mean[2:] != 0.0).all()
+    assert (scale[2:] != 1.0).all()
+
+
+def test_a_job_that_normalises_nothing_counts_nothing() -> None:
+    assert updater(parameters(normalize_observations=False, normalize_returns=False)).normalizer is None
+    of_returns = updater(parameters(normalize_observations=False)).normalizer
+    assert of_returns is not None
+    assert of_returns.state()["mean"].shape == (1,)
+
+
+# ------------------------------------------------------------------------------------------------- networks that follow
+
+
+def test_followers_and_copies_of_16_bits_have_the_buffers_and_no_mixture() -> None:
+    params = parameters(evaluation_weights_decay=0.9)
+    one = updater(params, plan=Compute("bf16"))
+    assert one.evaluation is not None
+    for batch in shifted(params, 3):
+        normalizer_of(one).take(batch)
+        normalizer_of(one).apply(one.networks().values())
+        list(one.updates_from(batch, 0))
+        assert same(buffers(one.evaluation), buffers(one.online))
+        assert same(buffers(one._computed.module), buffers(one.online))
+
+
+@pytest.mark.parametrize(
+    "target", [{"target_update_interval": 1000}, {"target_update_tau": 0.01, "target_update_interval": 0}]
+)
+def test_a_target_network_has_them(target: dict[str, Any]) -> None:
+    """No algorithm on transitions normalises yet; its updater leaves the buffers to who owns them."""
+    params: ApeXDQNParameters = of_apex(**target)
+    torch.manual_seed(0)
+    online = algorithm("ApeXDQN").build(SPEC, params, ENV_PARAMS)
+    online.normalized = online.vectors
+    online.register_buffer("observation_mean", torch.zeros(4))
+    online.register_buffer("observation_scale", torch.ones(4))
+    one = make_updater(algorithm("ApeXDQN"), params, online, CPU)
+    assert isinstance(one, TransitionUpdater)
+    normalizer = Normalizer(online, 0.9)
+    normalizer.take(unroll_batches(parameters(), 1)[0])
+    normalizer.apply(one.networks().values())
+    assert (online.observation_scale != 1.0).all()
+    assert same(buffers(one.target), buffers(online))
+
+
+def test_nobody_waits_for_the_device() -> None:
+    one, data = updater(parameters()), shifted(parameters(), 2)
+    with Waits() as waits:
+        for batch in data:
+            normalizer_of(one).take(batch)
+            normalizer_of(one).apply(one.networks().values())
+    assert waits.found == []
+
+
+# --------------------------------------------------------------------------------------------------------------- the loop
+
+
+@contextmanager
+def learner(directory: Path, params: ImpalaParameters) -> Iterator[Learner]:
+    name = f"inproc://normalizer-{next(_names)}"
+    server = WeightServer(f"{name}-weights", f"{name}-notice")
+    versions = VersionLog(params.publish_interval)
+    layout = algorithm("IMPALA").layout(SPEC, params)
+    queue = UnrollQueue(UnrollQueueConfig(f"{name}-ingest", layout, params.batch_size, 8), versions, CPU)
+    saver = Saver(directory, keep=3)
+    config = LoopConfig(20, params.publish_interval, 60.0, directory)
+    identity = PolicyIdentity("IMPALA", SPEC, params, ENV_PARAMS)
+    yield Learner(config, identity, updater(params), queue, server, saver, lambda status: None, {}, versions)
+    queue.close()
+    server.close()
+    saver.close()
+
+
+def ready(params: ImpalaParameters, batch: UnrollBatch) -> ReadyUnrolls:
+    staging = unroll_buffers(algorithm("IMPALA").layout(SPEC, params), params.batch_size, 1, CPU).take()
+    assert staging is not None
+    return ReadyUnrolls(batch, np.ones((5, 4), np.int64), 1, staging)
+
+
+def published(one: Learner) -> dict[str, torch.Tensor]:
+    weights = one._server.latest
+    assert weights is not None
+    return {name: tensor for name, tensor in weights.state().items() if name in STATISTICS}
+
+
+def test_all_updates_from_a_batch_see_one_normaliser_and_a_version_brings_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever acts with a version normalises as the learner does until the next one."""
+    params = parameters(epochs=3, minibatches=2)
+    with learner(tmp_path, params) as one:
+        seen: list[dict[str, torch.Tensor]] = []
+        learn = one._updater.learn
+
+        def watched(*given: Any) -> Any:
+            seen.append(buffers(one._updater.online))
+            return learn(*given)
+
+        monkeypatch.setattr(one._updater, "learn", watched)
+        for number, batch in enumerate(shifted(params, 3)):
+            before = buffers(one._updater.online)
+            seen.clear()
+            one._learn(ready(params, batch))
+            assert len(seen) == 6
+            assert all(same(each, before) for each in seen)
+            after = buffers(one._updater.online)
+            assert not same(after, before)
+            assert same(published(one), after)
+            assert one.counters.version == number + 1
+        counted = normalizer_of(one._updater).state()["count"]
+        assert float(counted) == 3 * 20, "each batch counts once, not once an update"
+
+
+def test_between_versions_the_buffers_stand_still(tmp_path: Path) -> None:
+    params = parameters(publish_interval=2)
+    with learner(tmp_path, params) as one:
+        first, second = shifted(params, 2)
+        new = buffers(one._updater.online)
+        one._learn(ready(params, first))
+        assert same(buffers(one._updater.online), new)
+        one._learn(ready(params, second))
+        np.testing.assert_allclose(
+            published(one)["observation_mean"].numpy(), observed([first, second]).mean(axis=0), rtol=1e-6
+        )
+
+
+def test_a_batch_that_is_left_out_is_told(tmp_path: Path) -> None:
+    params = parameters()
+    with learner(tmp_path, params) as one:
+        one._config = LoopConfig(20, 1, 60.0, tmp_path, on_non_finite="Ignore")
+        good, bad = shifted(params, 2)
+        one._learn(ready(params, good))
+        before = published(one)
+        one._learn(ready(params, bad._replace(reward=bad.reward * torch.nan)))
+        assert one.status().left_out_batches == 1
+        assert same(published(one), before)
+
+
+# ------------------------------------------------------------------------------------------------------------ checkpoints
+
+
+@pytest.mark.parametrize("interval", [1, 2])
+def test_after_a_checkpoint_it_goes_on_to_the_bit(tmp_path: Path, interval: int) -> None:
+    """With an interval of 2 the checkpoint has statistics that no version has yet."""
+    params = parameters(publish_interval=interval, evaluation_weights_decay=0.9)
+    batches = shifted(params, 6)
+    with learner(tmp_path, params) as one:
+        for number, batch in enumerate(batches):
+            one._learn(ready(params, batch))
+            if number == 2:
+                one._save(wait=True)
+        expected, statistics = published(one), state.statistics(one._updater)
+        networks = {name: net.state_dict() for name, net in one._updater.networks().items()}
+        with learner(tmp_path, params) as other:
+            found = checkpoint.latest_valid(tmp_path)
+            assert found is not None
+            assert found.tensors["statistics.m2"].dtype == torch.float64
+            other.resume(found)
+            for batch in batches[3:]:
+                other._learn(ready(params, batch))
+            assert same(published(other), expected)
+            assert same(state.statistics(other._updater), statistics)
+            for name, network in other._updater.networks().items():
+                assert same(dict(network.state_dict()), dict(networks[name]))
+
+
+def test_a_run_from_another_s_checkpoint_takes_them_and_from_its_best_too(tmp_path: Path) -> None:
+    params = parameters()
+    with learner(tmp_path, params) as one:
+        one._learn(ready(params, shifted(params, 1)[0]))
+        one._save(wait=True)
+        newest = checkpoint.latest_valid(tmp_path)
+        weights = one._server.latest
+        assert newest is not None
+        assert weights is not None
+        nothing = np.zeros(0, np.float32)
+        one.verdicts.add(Evaluation(1, 5.0, 0.1, 1.0, True, nothing, nothing.astype(np.int32), weights), 1, 1)
+        one._save_best(weights.state())
+        one._saver.finish()
+        for number, found in enumerate((newest, checkpoint.read(tmp_path / checkpoint.BEST))):
+            with learner(tmp_path / f"other-{number}", params) as other:
+                other.start_from(found)
+                assert same(published(other), published(one))
+                assert same(state.statistics(other._updater), state.statistics(one._updater))
+
+
+def test_a_checkpoint_of_before_goes_on_with_statistics_that_begin_anew(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    plain = updater(parameters(normalize_observations=False, normalize_returns=False))
+    checkpoint.write(tmp_path, checkpoint.checkpoint_name(1, 5), state.capture(plain), {"counters": {}})
+    found = checkpoint.latest_valid(tmp_path)
+    assert found is not None
+    one = updater(parameters())
+    new = buffers(one.online)
+    state.restore(one, found, 5)
+    assert "has no running statistics for this job's normalisation: they begin anew" in caplog.text
+    assert same(buffers(one.online), new)
+    assert torch.equal(one.online.policy.weight, plain.online.policy.weight)  # type: ignore[operator]
+
+
+def test_a_loaded_policy_and_its_export_use_them_and_never_change_them(tmp_path: Path) -> None:
+    """``export`` itself compares what it wrote with the policy, on random numbers: this environment can't be made."""
+    params = parameters(evaluation_weights_decay=0.5)
+    with learner(tmp_path / "run", params) as one:
+        for batch in shifted(params, 2):
+            one._learn(ready(params, batch))
+        one._save(wait=True)
+        expected = published(one)
+    policy = load(os.fspath(tmp_path / "run"))
+    module = load_policy(tmp_path / "run").module
+    plain = copy.deepcopy(module)
+    plain.observation_mean.zero_()  # type: ignore[union-attr,operator]
+    plain.observation_scale.fill_(1.0)  # type: ignore[union-attr,operator]
+    observations = shifted(params, 1)[0].observation[:, 0].numpy()
+    method, memory = algorithm("IMPALA"), np.zeros((4, 2, 0), np.float32)
+    wanted, _ = policy.preferences(observations, memory)
+    assert not np.allclose(wanted, method.infer(plain, observations, memory).outputs[:, :-1])  # type: ignore[arg-type]
+    for _ in range(3):
+        policy.act(observations)
+    assert np.array_equal(policy.preferences(observations, memory)[0], wanted)
+    assert same(buffers(policy.stored.module), expected)
+    for form in ("torchscript", "safetensors"):
+        assert export(policy, form, tmp_path / form).difference < 1e-5

@@ -1,0 +1,101 @@
+"""The policies that a network's numbers are, for learners, in torch: choices and continuous numbers, all independent.
+
+Numbers of a network are [..., K], K = sum(sizes) + 2 * controls: logits of each value of each choice, means, and logarithms of
+deviations. Log-probabilities and entropies add up. What is learned from is the draw of a Gaussian as it was drawn; that the
+environment's edge clips it, or takes its tanh, changes no ratio of two policies. The same for actors is in ``rljob.choices`` and
+``rljob.controls``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import log
+from typing import Final
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from rljob.algorithms.choices import TensorChoices
+from rljob.controls import HALF_LOG_2PI
+
+SMALLEST_LOG_STD: Final = -5.0
+LARGEST_LOG_STD: Final = 2.0
+"""A free deviation drifts: below, where a policy has become sure of itself, until its exponential is 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class ActionDistribution:
+    """``sizes``: how many values each choice has. ``controls``: how many continuous numbers stand beside them.
+
+    Actions are int64 [...], or [..., choices], and float32 [..., controls], None without any.
+    """
+
+    sizes: tuple[int, ...]
+    controls: int = 0
+
+    def normalised(self, numbers: Tensor) -> Tensor:
+        """``numbers`` [..., K] with logits as log-probabilities within each choice; what else there is stays."""
+        if not self.controls:
+            return self._choices.log_policy(numbers)
+        logits, *gaussian = self.split(numbers)
+        return torch.cat([self._choices.log_policy(logits), *gaussian] if self.sizes else gaussian, dim=-1)
+
+    def log_prob(self, normalised: Tensor, action: Tensor, control: Tensor | None) -> Tensor:
+        """log pi(a|s) [...] of what ``normalised`` gives: probabilities of choices, densities of continuous numbers."""
+        if not self.controls:
+            return self._choices.log_prob(normalised, action)
+        assert control is not None, "a policy of continuous numbers is asked about some"
+        log_policy, mean, log_std = self.split(normalised)
+        found = gaussian_log_prob(mean, log_std, control)
+        return found + self._choices.log_prob(log_policy, action) if self.sizes else found
+
+    def entropy(self, normalised: Tensor) -> Tensor:
+        """In nats [...]; that of continuous numbers is of a density and may be negative."""
+        if not self.controls:
+            return self._choices.entropy(normalised)
+        log_policy, _, log_std = self.split(normalised)
+        found = (log_std + (HALF_LOG_2PI + 0.5)).sum(-1)
+        return found + self._choices.entropy(log_policy) if self.sizes else found
+
+    def kl(self, normalised: Tensor, other: Tensor) -> Tensor:
+        """KL(this || other) [...] in nats, of two that ``normalised`` gave."""
+        log_policy, mean, log_std = self.split(normalised)
+        other_policy, other_mean, other_deviation = self.split(other)
+        found = (log_policy.exp() * (log_policy - other_policy)).sum(-1)
+        if self.controls:
+            gap = log_std - other_deviation
+            distance = (mean - other_mean) * torch.exp(-other_deviation)
+            found = found + (0.5 * (torch.exp(2.0 * gap) + distance.square() - 1.0) - gap).sum(-1)
+        return found
+
+    def mode(self, numbers: Tensor) -> tuple[Tensor, Tensor]:
+        """The most probable choices, and the means of continuous numbers [..., controls]."""
+        logits, mean, _ = self.split(numbers)
+        chosen = self._choices.best(logits) if self.sizes else logits.long()
+        return chosen, mean
+
+    def split(self, numbers: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """``numbers`` as logits, means and logarithms of deviations."""
+        logits, mean, log_std = torch.split(numbers, [sum(self.sizes), self.controls, self.controls], dim=-1)
+        return logits, mean, log_std
+
+    @property
+    def _choices(self) -> TensorChoices:
+        return TensorChoices(self.sizes)
+
+
+def gaussian_log_prob(mean: Tensor, log_std: Tensor, control: Tensor) -> Tensor:
+    """The logarithm [...] of the density at ``control`` [..., controls], the sum over its numbers."""
+    distance = (control - mean) * torch.exp(-log_std)
+    return -(0.5 * distance.square() + log_std + HALF_LOG_2PI).sum(-1)
+
+
+def tanh_gaussian_log_prob(mean: Tensor, log_std: Tensor, control: Tensor) -> Tensor:
+    """The same of ``tanh(control)``, in the bounds -1 and 1, from the draw before the tanh.
+
+    The logarithm of its slope is ``2 (log 2 - u - softplus(-2u))``, right for any ``u``; ``log(1 - tanh(u) ** 2)`` is that of 0
+    from 9 on in float32.
+    """
+    slope = 2.0 * (log(2.0) - control - functional.softplus(-2.0 * control))
+    return gaussian_log_prob(mean, log_std, control) - slope.sum(-1)

@@ -1,0 +1,118 @@
+"""PPO (Schulman et al. 2017): an iteration of unrolls of one policy, learned from in several epochs with a clipped ratio.
+
+Advantages are generalised (Schulman et al. 2016), of values that the learner computes when an iteration begins, or before each
+epoch (``recompute_advantages``), so that they are as new as its network, whoever acted and how long ago. Which unrolls make an
+iteration is the queue's business (``rljob.learner.iteration``).
+
+Shapes: T steps of an unroll, B unrolls, M single steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from rljob.algorithms.actor_critic import ActorCritic
+from rljob.algorithms.batches import LossResult, UnrollBatch
+from rljob.algorithms.minibatches import minibatches_of_steps, minibatches_of_unrolls
+from rljob.algorithms.policy_network import PolicyNetwork
+from rljob.algorithms.vtrace import bounded_log_ratio, gae
+from rljob.api.networks import TAKES
+from rljob.api.ppo import PPOParameters
+
+MOST_OBSERVATIONS = 4096
+"""What values are computed of at once, so that the memory of an iteration does not grow with it."""
+
+
+class PPO(ActorCritic[PPOParameters]):
+    """What each method has to do is written in ``base``.
+
+    ``policy_kl``: mean of ``ratio - 1 - log ratio`` between the policy that learns and the one that acted (Schulman 2020).
+    ``clip_share``: share of steps whose ratio was clipped. ``explained_variance``: 1 - Var(target - value) / Var(target).
+    """
+
+    name = "PPO"
+    takes = TAKES["PPO"]
+    parameters = PPOParameters
+    metrics = ("policy_loss", "value_loss", "entropy", "policy_kl", "clip_share", "explained_variance")
+
+    def passes(self, params: PPOParameters) -> int:
+        return params.epochs
+
+    def refresh_steps(self, params: PPOParameters) -> int:
+        return params.weights_refresh_steps
+
+    def iteration_lag(self, params: PPOParameters) -> int:
+        return params.max_policy_lag
+
+    def largest_divergence(self, params: PPOParameters) -> float:
+        return params.target_kl
+
+    def minibatches(self, params: PPOParameters, online: PolicyNetwork, batch: UnrollBatch) -> Iterator[UnrollBatch]:
+        """``epochs`` passes over ``minibatches`` parts of equal size: of single steps, shuffled, or, with a memory, of whole
+        unrolls, so that time stays together."""
+        split = minibatches_of_steps if params.recurrent == "None" else minibatches_of_unrolls
+        for epoch in range(params.epochs):
+            if epoch == 0 or params.recompute_advantages:
+                batch = with_advantages(params, online, batch)
+            for minibatch in split(batch, 1, params.minibatches):
+                # Normalised here, so that it does not matter how many threads share a loss.
+                yield _normalised(minibatch) if params.normalize_advantages else minibatch
+
+    def loss(self, params: PPOParameters, online: PolicyNetwork, batch: UnrollBatch) -> LossResult:
+        """Clipped objective + value_cost * half the squared error - entropy_cost * entropy, the mean over steps."""
+        assert batch.advantage is not None, "minibatches gives advantages"
+        assert batch.value_target is not None, "minibatches gives value targets"
+        if batch.single_steps:
+            logits, values, _ = online(batch.observation)
+        else:
+            logits, values = online.unroll(batch.observation, batch.state, batch.discount)
+            values = values[:-1]
+        policies = online.distribution
+        normalised = policies.normalised(logits)
+        log_ratio = bounded_log_ratio(policies.log_prob(normalised, batch.action, batch.control) - batch.log_prob)
+        ratio = log_ratio.exp()
+        advantage = batch.advantage
+        bounded = ratio.clamp(1.0 - params.clip_range, 1.0 + params.clip_range)
+        policy = -torch.minimum(ratio * advantage, bounded * advantage)
+        error = batch.value_target - values
+        critic = 0.5 * online.in_units_of_returns(error).square()
+        entropy = policies.entropy(normalised)
+        total = policy + params.value_cost * critic - params.entropy_cost * entropy
+        gap = log_ratio.detach()
+        unexplained = error.detach().var(correction=0) / batch.value_target.var(correction=0).clamp(min=1e-8)
+        metrics = {
+            "policy_loss": policy,
+            "value_loss": critic,
+            "entropy": entropy,
+            "policy_kl": gap.exp() - 1.0 - gap,
+            "clip_share": ((ratio.detach() - 1.0).abs() > params.clip_range).float(),
+            "explained_variance": 1.0 - unexplained,
+        }
+        means = {name: each.detach().mean() for name, each in metrics.items()}
+        return LossResult(total.mean(), means, divergence=means["policy_kl"])
+
+
+@torch.no_grad()
+def with_advantages(params: PPOParameters, online: PolicyNetwork, batch: UnrollBatch) -> UnrollBatch:
+    """``batch`` with advantages and value targets [T, B] from the values that ``online`` has of its observations."""
+    steps, unrolls = batch.log_prob.shape
+    size = max(1, MOST_OBSERVATIONS // (steps + 1))
+    parts = [_values(online, batch.unrolls(slice(start, start + size))) for start in range(0, unrolls, size)]
+    value = torch.cat(parts, dim=1)
+    reward = batch.reward + params.gamma * batch.final_value
+    found = gae(batch.discount, reward, value[:-1], value[-1], trace_decay=params.gae_lambda)
+    return batch._replace(advantage=found.advantage, value_target=found.value)
+
+
+def _normalised(batch: UnrollBatch) -> UnrollBatch:
+    advantage = batch.advantage
+    assert advantage is not None, "with_advantages has found them"
+    return batch._replace(advantage=(advantage - advantage.mean()) / (advantage.std(correction=0) + 1e-8))
+
+
+def _values(online: PolicyNetwork, batch: UnrollBatch) -> Tensor:
+    _, values = online.unroll(batch.observation, batch.state, batch.discount)
+    return values

@@ -1,0 +1,96 @@
+"""What the parameters of IMPALA and of PPO have in common: a policy and a value, learned from unrolls."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from rljob.api.mutability import never
+from rljob.api.parameters import OF_THIS_FUNCTION, OF_THIS_NETWORK, OF_THIS_SCALE, ParameterSet
+from rljob.api.types import Flag, Integer, JSONObject, Real, WordOrFactory
+
+
+class ActorCriticParameters(ParameterSet):
+    """A "step" is one action of one environment; an "unroll" is unrollLength steps of one environment; an "update" is one
+    optimiser step, on one minibatch.
+    """
+
+    gamma: Annotated[float, Real(0, 1)] = 0.99
+    """What a reward one step later is worth: the discount per step."""
+    unroll_length: Annotated[int, Integer(1, 4096)] = 20
+    """Steps of one environment that are sent and learned from as one sequence."""
+    batch_size: Annotated[int, Integer(1, 4096)] = 32
+    """Unrolls that make one batch."""
+    epochs: Annotated[int, Integer(1, 100)] = 1
+    """Passes over a batch before the next one."""
+    minibatches: Annotated[int, Integer(1, 4096)] = 1
+    """Updates that a pass is split into, by whole unrolls."""
+    value_cost: Annotated[float, Real(0, 1000)] = 0.5
+    """Weight of the value loss."""
+    entropy_cost: Annotated[float, Real(0, 1000)] = 0.01
+    """Weight of the entropy bonus."""
+    normalize_observations: Annotated[Flag, never(OF_THIS_SCALE)] = False
+    """Give every float of the vectors that are observed mean 0 and deviation 1, by statistics of all batches so far. In place of
+    centreInput."""
+    normalize_returns: Annotated[Flag, never(OF_THIS_SCALE)] = False
+    """Divide the value's errors and the advantages by the deviation of the returns so far. Rewards, values and scores keep their
+    units."""
+    optimizer: Literal["Adam", "RMSProp", "CentredRMSProp"] = "RMSProp"
+    """Which optimiser. CentredRMSProp divides by the gradient's deviation, RMSProp by its root mean square. Changed while a job
+    is suspended, its moments begin anew."""
+    learning_rate: Annotated[float, Real(0, 1, above=True)] = 6e-4
+    """Step size of the optimiser at the start."""
+    learning_rate_final: Annotated[float, Real(0, 1)] = Field(
+        default_factory=lambda known: known.get("learning_rate", 0.0)
+    )
+    """Step size at the end of the linear decay."""
+    learning_rate_decay_steps: Annotated[int, Integer(0)] = 0
+    """Steps (of all environments) over which the learning rate falls; 0 keeps it constant."""
+    rmsprop_decay: Annotated[float, Real(0, 1, below=True)] = 0.99
+    """Decay of RMSProp's running means; Adam does not use it."""
+    rmsprop_momentum: Annotated[float, Real(0, 1, below=True)] = 0.0
+    """Momentum of RMSProp; Adam does not use it."""
+    optimizer_epsilon: Annotated[float, Real(0, 1, above=True)] = 0.01
+    """The number that keeps the optimiser's denominator from zero: beside the root with Adam, under it with RMSProp, as the
+    published numbers mean it."""
+    gradient_clip_norm: Annotated[float, Real(0)] = 40.0
+    """Largest gradient norm; longer gradients are scaled to it. 0 does not clip."""
+    network: Annotated[
+        str, WordOrFactory(("Auto", "Nature", "Deep", "Compact", "Small", "MLP")), never(OF_THIS_NETWORK)
+    ] = "Auto"
+    """Nature: Mnih et al. 2015, for 84x84. Deep: the residual network of Espeholt et al. 2018. Compact: two small
+    convolutions, for 42x42. Small: one of 3x3, for grids of a few cells. MLP: for vectors. Auto chooses by the shape of a
+    frame (docs/algorithms/networks.md)."""
+    network_parameters: Annotated[dict[str, Any], JSONObject()] = Field(default_factory=dict)
+    """Parameters of a network of your own."""
+    hidden_units: Annotated[int, Integer(1, 16_384), never(OF_THIS_NETWORK)] = 256
+    """Width of the hidden layer(s)."""
+    layer_norm: Annotated[Flag, never(OF_THIS_NETWORK)] = False
+    """Normalise each layer's features before its activation."""
+    activation: Annotated[Literal["ReLU", "Tanh"], never(OF_THIS_FUNCTION)] = "ReLU"
+    """Behind each hidden layer. Behind convolutions it is ReLU."""
+    separate_critic: Annotated[Flag, never(OF_THIS_NETWORK)] = False
+    """Hidden layers of its own for the value, beside those of the policy; both see the same convolutions."""
+    orthogonal_init: Flag = False
+    """Start from orthogonal weights: gain sqrt(2) in the layers, 0.01 in the policy's head, 1 in the value's."""
+    recurrent: Annotated[Literal["None", "LSTM"], never(OF_THIS_NETWORK)] = "None"
+    """LSTM: a memory after the hidden layer, whose state travels with the unrolls and starts anew with each episode."""
+    lstm_units: Annotated[int, Integer(1, 16_384), never(OF_THIS_NETWORK)] = 256
+    """Width of the LSTM."""
+    evaluation_temperature: Annotated[float, Real(0, 100)] = 0.5
+    """The logits are divided by it while a policy is judged, and deviations of continuous actions multiplied; 0 takes the most
+    probable action."""
+    evaluation_weights_decay: Annotated[float, Real(0, 1, below=True)] = 0.0
+    """Per-update decay of the moving average of the weights that evaluations use; 0 judges the online weights."""
+    precision: Literal["Auto", "FP32", "TF32", "BF16", "FP16"] = "Auto"
+    """Arithmetic of an update; Auto measures. TF32 and FP16 (loss scaled): on a GPU, else FP32."""
+    compile: Flag | None = None
+    """true: torch.compile an update. Unless false, a GPU replays a CUDA graph if faster."""
+    seed: Annotated[int, Integer(0, 2**31 - 1)] = 1
+    """Seed of networks, exploration, shuffling and environments."""
+
+    @property
+    def updates_per_batch(self) -> int:
+        """Optimiser steps that one batch of unrolls gives."""
+        return self.epochs * self.minibatches

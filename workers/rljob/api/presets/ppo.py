@@ -1,0 +1,103 @@
+"""PPO for three kinds of environments. None names one: ``environment.id`` is written beside it."""
+
+from __future__ import annotations
+
+from rljob.api.presets.preset import Preset
+
+PPO_VECTOR = Preset(
+    name="PPOVector",
+    purpose="PPO for vectors of numbers, with discrete actions or continuous ones",
+    expected="LunarLander-v3: 200 or more, the mean of 100 games",
+    time="about a minute on two cores, LunarLander-v3",
+    frames="200,000 to 400,000, LunarLander-v3; it ends at 1 million",
+    source="found here, from the settings of RL Baselines3 Zoo for LunarLander",
+    example="LunarLander-v3",
+    spec={
+        "algorithm": {
+            "type": "PPO",
+            "ppo": {
+                "gamma": 0.999,
+                "gaeLambda": 0.98,
+                "unrollLength": 128,
+                "batchSize": 32,
+                "epochs": 6,
+                "minibatches": 16,
+                "learningRate": 1e-3,
+                "learningRateFinal": 1e-4,
+                "learningRateDecaySteps": 1_000_000,
+                "entropyCost": 0.01,
+            },
+        },
+        "actors": {"envsPerActor": 32},
+        "evaluator": {"intervalSeconds": 15},
+        "successPolicy": {"rawFrames": 1_000_000},
+    },
+    of_one_environment=False,
+)
+
+# What differs from CleanRL: values are not clipped, which hurts more often than it helps.
+PPO_ATARI = Preset(
+    name="PPOAtari",
+    purpose="PPO as CleanRL has it for Atari games",
+    expected="not measured here",
+    time="hours",
+    frames="40 million, over which the learning rate falls to 0; then it ends",
+    source="CleanRL, ppo_atari.py, after Schulman et al. 2017, table 5",
+    example="ALE/Breakout-v5",
+    spec={
+        "algorithm": {
+            "type": "PPO",
+            "ppo": {
+                "gamma": 0.99,
+                "gaeLambda": 0.95,
+                "unrollLength": 128,
+                "batchSize": 8,
+                "epochs": 4,
+                "minibatches": 4,
+                "learningRate": 2.5e-4,
+                "learningRateFinal": 0.0,
+                "learningRateDecaySteps": 10_000_000,
+                "clipRange": 0.1,
+                "entropyCost": 0.01,
+                "network": "Nature",
+                "hiddenUnits": 512,
+            },
+        },
+        "environment": {"atari": {"lifeLoss": "EndsEpisode"}},
+        "actors": {"envsPerActor": 8},
+        "successPolicy": {"rawFrames": 40_000_000},
+    },
+    of_one_environment=False,
+)
+
+PPO_MUJOCO = Preset(
+    name="PPOMuJoCo",
+    purpose="PPO for robots with continuous actions, such as MuJoCo's: observations and returns normalised, a critic of its own",
+    expected="HalfCheetah-v5: see docs/performance.md",
+    time="some minutes on two cores",
+    frames="1 million, over which the learning rate falls to 0; then it ends",
+    source="found here, from CleanRL's ppo_continuous_action.py",
+    example="HalfCheetah-v5",
+    spec={
+        "algorithm": {
+            "type": "PPO",
+            "ppo": {
+                "gamma": 0.99,
+                "gaeLambda": 0.95,
+                "unrollLength": 128,
+                "batchSize": 16,
+                "epochs": 10,
+                "minibatches": 32,
+                "learningRate": 3e-4,
+                "learningRateFinal": 0.0,
+                "learningRateDecaySteps": 1_000_000,
+                "activation": "Tanh",
+                "separateCritic": True,
+            },
+        },
+        "actors": {"envsPerActor": 16},
+        "evaluator": {"episodes": 20, "intervalSeconds": 60},
+        "successPolicy": {"rawFrames": 1_000_000},
+    },
+    of_one_environment=False,
+)
