@@ -1,6 +1,7 @@
 """Step 2, up to nine minutes: Pong to 18 with the GPU, from the first process to the verdict.
 
-The quickstart's preset, then V-trace at 84x84 with the Nature network, then Ape-X. Each verdict, each new best return and the end
+The quickstart's preset as it is, with an actor on nearly every core, PPO with as many; then V-trace at 84x84 with the Nature network,
+then Ape-X. Each verdict, each new best return and the end
 are lines of their own as soon as they are known; a run that has used its share of the time is ended, and says how far it came.
 """
 
@@ -16,11 +17,21 @@ from benchmarks.gpu.bench import Figures, begin, options
 from tests.support.paths import EXAMPLES
 
 RUNS: dict[str, tuple[str, float, list[str]]] = {
-    "quickstart": ("pong-vtrace.yaml", 0.25, []),
-    "84x84 Nature, V-trace": ("pong-impala-nature.yaml", 0.4, ["spec.actors.replicas=12"]),
+    "quickstart": ("pong-vtrace.yaml", 0.2, []),
+    "quickstart, 14 actors": (
+        "pong-vtrace.yaml",
+        0.15,
+        ["spec.actors={replicas: 14, envsPerActor: 4}", "spec.algorithm.impala.unrollQueue.maxPolicyLagUpdates=400"],
+    ),
+    "PPO, 14 actors": (
+        "pong-ppo.yaml",
+        0.15,
+        ["spec.actors={replicas: 14, envsPerActor: 4}", "spec.algorithm.ppo.batchSize=56"],
+    ),
+    "84x84 Nature, V-trace": ("pong-impala-nature.yaml", 0.25, ["spec.actors.replicas=12"]),
     "84x84 Nature, Ape-X": (
         "pong-apex-nature.yaml",
-        0.35,
+        0.25,
         ["spec.actors.replicas=10", "spec.algorithm.apeXDQN.batchSize=512", "spec.algorithm.apeXDQN.precision=Auto"],
     ),
 }

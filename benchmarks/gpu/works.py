@@ -1,7 +1,7 @@
-"""Step 1, three minutes: does it work at all.
+"""Step 1, four minutes: does it work at all.
 
-The tests that need a GPU; then Pong at 84x84 with Ape-X and with V-trace, each trained for a minute by `rljob run` with the
-learner on the GPU. The figures say how the learner computed, what the GPU did meanwhile, whether the device's account of its time
+The tests that need a GPU; then Pong at 84x84 with Ape-X, with V-trace and with PPO, each trained for three quarters of a minute by
+`rljob run` with the learner on the GPU. The figures say how the learner computed, what the GPU did meanwhile, whether the device's account of its time
 adds up to the wall's (``gpu/stages_of_wall``), and whether the report names the device.
 """
 
@@ -25,6 +25,7 @@ EARLY = [*ENDLESS, "spec.replay.rateLimiter.minSize=5000", "spec.replay.capacity
 JOBS: dict[str, tuple[str, list[str]]] = {
     "Ape-X": ("pong-apex-nature.yaml", [*EARLY, "spec.algorithm.apeXDQN.batchSize=512", "spec.actors.replicas=8"]),
     "V-trace": ("pong-impala-nature.yaml", [*ENDLESS, "spec.actors.replicas=12"]),
+    "PPO": ("atari-ppo.yaml", [*ENDLESS, "spec.actors.replicas=8", "spec.algorithm.ppo.batchSize=64"]),
 }
 TINY: dict[str, tuple[str, list[str]]] = {"Ape-X": ("cartpole-apex.yaml", ENDLESS)}
 
@@ -43,7 +44,7 @@ def main() -> None:
                 f"spec.learner.accelerator.count={count}",
                 *(["spec.learner.accelerator.onMissing=Fail"] if cuda else []),
             ]
-            run_dir, seconds = Path(folder) / "run", arguments.seconds / 3 if cuda else arguments.seconds
+            run_dir, seconds = Path(folder) / "run", arguments.seconds / 4 if cuda else arguments.seconds
             ends, warm_up = (jobs.never, seconds / 6) if cuda else (jobs.measured, jobs.TINY_WARM_UP_SECONDS)
             found = jobs.run(EXAMPLES / job, run_dir, [*overrides, *device], seconds, ends)
             figures.write("run", job=name, **jobs.learner_facts(found), **jobs.steady(found, warm_up))
