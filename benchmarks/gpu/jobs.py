@@ -79,7 +79,7 @@ def learner_facts(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
     for record in found:
         if record.get("kind") == "learner":
             told |= record
-    names = ("device", "device_name", "device_memory_bytes", "driver", "precision", "compiled", "mirror")
+    names = ("device", "device_name", "device_memory_bytes", "driver", "precision", "compiled", "captured", "mirror")
     return {name: told[name] for name in names if name in told}
 
 

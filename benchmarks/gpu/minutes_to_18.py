@@ -1,8 +1,8 @@
 """Step 2, up to nine minutes: Pong to 18 with the GPU, from the first process to the verdict.
 
-The quickstart's preset as it is, with an actor on nearly every core, PPO with as many; then V-trace at 84x84 with the Nature network,
-then Ape-X. Each verdict, each new best return and the end
-are lines of their own as soon as they are known; a run that has used its share of the time is ended, and says how far it came.
+The quickstart's preset as it is, with an actor on nearly every core, and PPO with as many; then V-trace at 84x84 with the Nature
+network, and Ape-X. Each verdict, each new best return and the end are lines of their own as soon as they are known; a run that
+has used its share of the time is ended, and says how far it came.
 """
 
 from __future__ import annotations

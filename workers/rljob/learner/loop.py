@@ -363,7 +363,7 @@ class Learner:
             evaluating=None if evaluating is None else EvaluationUnderWay(**evaluating.document()),
             checkpoint=replace(self._saver.status, interval_seconds=self._config.checkpoint_interval_seconds),
             compiled=self._updater.compiled,
-            captured=self._updater.captured is not None,
+            captured=self._updater.replayed,
             refused_handshakes_total=refused_handshakes_total(),
             gpu=self._gpu_section(),
             **self._surroundings,

@@ -58,34 +58,34 @@ def test_trying_leaves_no_trace(make: Callable[..., Data], device: torch.device)
 class OldMinibatch(CapturedUpdate[Any]):
     """A graph that goes on reading the memory of the minibatch that it was recorded with."""
 
-    def __call__(self, minibatch: Any, rate: float, steps: int) -> Learned:
-        return super().__call__(self.__dict__.setdefault("first", minibatch), rate, steps)
+    def __call__(self, minibatch: Any, rate: float) -> Learned:
+        return super().__call__(self.__dict__.setdefault("first", minibatch), rate)
 
 
 class OldColumn(CapturedUpdate[Any]):
     """One that does so for a single column of it."""
 
-    def __call__(self, minibatch: Any, rate: float, steps: int) -> Learned:
+    def __call__(self, minibatch: Any, rate: float) -> Learned:
         first = self.__dict__.setdefault("first", minibatch)
         column = "discount" if getattr(minibatch, "value_target", None) is None else "value_target"
-        return super().__call__(minibatch._replace(**{column: getattr(first, column)}), rate, steps)
+        return super().__call__(minibatch._replace(**{column: getattr(first, column)}), rate)
 
 
 class OldRate(CapturedUpdate[Any]):
     """One in which the learning rate is a number of the host's."""
 
-    def __call__(self, minibatch: Any, rate: float, steps: int) -> Learned:
-        return super().__call__(minibatch, self.__dict__.setdefault("first", rate), steps)
+    def __call__(self, minibatch: Any, rate: float) -> Learned:
+        return super().__call__(minibatch, self.__dict__.setdefault("first", rate))
 
 
 class OnlyOnce(CapturedUpdate[Any]):
     """One whose second replay does nothing."""
 
-    def __call__(self, minibatch: Any, rate: float, steps: int) -> Learned:
+    def __call__(self, minibatch: Any, rate: float) -> Learned:
         if self.__dict__.setdefault("calls", 0) == 1:
             self._replay = lambda: None
         self.__dict__["calls"] += 1
-        return super().__call__(minibatch, rate, steps)
+        return super().__call__(minibatch, rate)
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)

@@ -87,6 +87,8 @@ class Updater(ABC, Generic[Batch]):
         self.compiled = False
         self.captured: CapturedUpdate[Batch] | None = None
         """Where set: updates from minibatches that fit it are replayed. See ``cuda_graphs``."""
+        self.replayed = False
+        """Whether the last update was."""
 
     def compile(self) -> None:
         """Compile the loss and its gradient from now on. The first update then takes the time a compiler needs."""
@@ -136,11 +138,10 @@ class Updater(ABC, Generic[Batch]):
     def learn(self, minibatch: Batch, steps: int) -> Learned:
         """One update, which the learning rate does not follow."""
         rate = self.learning_rate.at(steps)
+        minibatch = minibatch._replace(steps=torch.full((), float(steps), device=self.device))
         self._refresh_copies()
-        if self.captured is not None and self.captured.fits(minibatch):
-            learned = self.captured(minibatch, rate, steps)
-        else:
-            learned = self.compute(minibatch, rate, torch.full((), float(steps), device=self.device))
+        self.replayed = self.captured is not None and self.captured.fits(minibatch)
+        learned = (self.captured if self.captured is not None and self.replayed else self.compute)(minibatch, rate)
         self.updates += 1
         self._follow_at_intervals()
         if self.compiled and self._graphs_compiled is None:
@@ -159,13 +160,12 @@ class Updater(ABC, Generic[Batch]):
             if follower is not self.online:
                 follower.load_state_dict(self.online.state_dict())
 
-    def compute(self, minibatch: Batch, rate: float | Tensor, steps: Tensor) -> Learned:
+    def compute(self, minibatch: Batch, rate: float | Tensor) -> Learned:
         """What the device does in an update. It depends on tensors alone, and on nothing that the host looks up or counts.
 
-        ``rate``: the learning rate; as a number on the device it is read when the update happens. ``steps``: float32 scalar,
-        which the loss finds in its batch. ``_refresh_copies`` has been called since anything else changed the weights.
+        ``rate``: the learning rate; as a number on the device it is read when the update happens.
+        ``_refresh_copies`` has been called since anything else changed the weights.
         """
-        minibatch = minibatch._replace(steps=steps)
         network, parameters = self._computed.module, self._computed.parameters
         scale = None if self.loss_scale is None else self.loss_scale.factor
 

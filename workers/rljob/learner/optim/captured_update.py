@@ -1,8 +1,7 @@
 """An update that is recorded once and replayed: on CUDA as a graph, all of whose kernels the host starts by one call.
 
-A graph reads and writes the same memory each time. So a minibatch, the learning rate and the count of steps are copied to where
-it was recorded with them, everything else that an update changes keeps its place, and the next replay overwrites the
-results.
+A graph reads and writes the same memory each time. So a minibatch and the learning rate are copied to where it was recorded with
+them, everything else that an update changes keeps its place, and the next replay overwrites the results.
 """
 
 from __future__ import annotations
@@ -58,29 +57,27 @@ def cuda_graph(work: Callable[[], Learned]) -> tuple[Learned, Callable[[], objec
 
 
 class CapturedUpdate(Generic[Batch]):
-    """``compute(minibatch, rate, steps)`` for minibatches of the shapes of ``like``: ``capture`` records it, a call replays it.
+    """``compute(minibatch, rate)`` for minibatches of the shapes of ``like``: ``capture`` records it, a call replays it.
 
     ``inputs``: the minibatch of the last call. What a call gives is overwritten by the next.
     """
 
-    def __init__(self, compute: Callable[[Batch, Tensor, Tensor], Learned], like: Batch, capture: Capturer) -> None:
+    def __init__(self, compute: Callable[[Batch, Tensor], Learned], like: Batch, capture: Capturer) -> None:
         self._forms = _forms(like)
         self.inputs: Batch = tree_map_only(Tensor, torch.clone, like)
         self.rate = torch.zeros((), device=like.action.device)
-        self.steps = torch.zeros((), device=like.action.device)
-        self._learned, self._replay = capture(lambda: compute(self.inputs, self.rate, self.steps))
+        self._learned, self._replay = capture(lambda: compute(self.inputs, self.rate))
 
     def fits(self, minibatch: Batch) -> bool:
         """Whether it can be replayed for this one."""
         return _forms(minibatch) == self._forms
 
-    def __call__(self, minibatch: Batch, rate: float, steps: int) -> Learned:
+    def __call__(self, minibatch: Batch, rate: float) -> Learned:
         """One update; the host does not wait for it."""
         for own, given in zip(tree_leaves(self.inputs), tree_leaves(minibatch), strict=True):
             if own is not None:
                 own.copy_(given, non_blocking=True)
         self.rate.fill_(rate)
-        self.steps.fill_(steps)
         self._replay()
         return self._learned
 

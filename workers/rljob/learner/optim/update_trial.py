@@ -88,11 +88,12 @@ def unlike(minibatch: Any) -> Any:
 
 
 def first_minibatch(updater: AnyUpdater, batch: Sequence[Any]) -> Any:
-    """What the first update from ``batch`` is made from, in memory of its own. The order of later ones does not depend on it."""
+    """What the first update from ``batch`` is made from, in memory of its own, as ``learn`` hands it on. The order of later ones
+    does not depend on it."""
     state = torch.get_rng_state()
     minibatch: Any = next(updater.minibatches(batch))  # type: ignore[arg-type]
     torch.set_rng_state(state)
-    return tree_map_only(Tensor, torch.clone, minibatch)
+    return tree_map_only(Tensor, torch.clone, minibatch._replace(steps=torch.zeros((), device=updater.device)))
 
 
 def tensors_of(updater: AnyUpdater) -> dict[str, Tensor]:
