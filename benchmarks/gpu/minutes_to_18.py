@@ -16,18 +16,22 @@ from benchmarks.gpu import jobs
 from benchmarks.gpu.bench import Figures, begin, options
 from tests.support.paths import EXAMPLES
 
+MANY = [
+    "spec.actors={replicas: 14, envsPerActor: 4}",
+    "spec.evaluator.resources={requests: {cpu: 4}, limits: {cpu: 14}}",
+]
 RUNS: dict[str, tuple[str, float, list[str]]] = {
     "quickstart": ("pong-vtrace.yaml", 0.2, []),
     "quickstart, 14 actors": (
         "pong-vtrace.yaml",
         0.15,
-        ["spec.actors={replicas: 14, envsPerActor: 4}", "spec.algorithm.impala.unrollQueue.maxPolicyLagUpdates=400"],
+        [
+            *MANY,
+            "spec.algorithm.impala.batchSize=32",
+            "spec.algorithm.impala.unrollQueue={capacity: 64, maxPolicyLagUpdates: 300}",
+        ],
     ),
-    "PPO, 14 actors": (
-        "pong-ppo.yaml",
-        0.15,
-        ["spec.actors={replicas: 14, envsPerActor: 4}", "spec.algorithm.ppo.batchSize=56"],
-    ),
+    "PPO, 14 actors": ("pong-ppo.yaml", 0.15, [*MANY, "spec.algorithm.ppo.batchSize=56"]),
     "84x84 Nature, V-trace": ("pong-impala-nature.yaml", 0.25, ["spec.actors.replicas=12"]),
     "84x84 Nature, Ape-X": (
         "pong-apex-nature.yaml",
