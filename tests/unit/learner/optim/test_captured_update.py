@@ -18,6 +18,7 @@ from rljob.api import EnvironmentParameters
 from rljob.checkpoints import store as checkpoint
 from rljob.envs import describe_environment
 from rljob.learner import state
+from rljob.learner.optim import readback
 from rljob.learner.optim.captured_update import Capturer, cuda_graph
 from rljob.learner.optim.cuda_graphs import captured_and_checked
 from rljob.learner.optim.update_trial import tensors_of
@@ -111,9 +112,14 @@ def with_loss(learner: AnyUpdater, change: Callable[[LossResult], torch.Tensor])
     ("make", "changes"), [*((transitions, each) for each in TRANSITIONS), *((unrolls, each) for each in UNROLLS)]
 )
 def test_replayed_updates_learn_what_started_ones_do(
-    make: Callable[..., Data], changes: dict[str, Any], optimizer: str, device: torch.device
+    make: Callable[..., Data],
+    changes: dict[str, Any],
+    optimizer: str,
+    device: torch.device,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Target networks, averages, the falling learning rate and its adaptation included."""
+    monkeypatch.setattr(readback, "DEPTH", 0)  # a rate follows what has arrived: here always all of it
     settings = {"optimizer": optimizer, "optimizer_epsilon": 1e-3, **changes}
     (plain, data), (graphed, _) = (make(device, **settings) for _ in range(2))
     replaying(graphed, data)
