@@ -6,103 +6,21 @@ import json
 import queue
 import signal
 import socket
-import subprocess
-import sys
-import tempfile
 import threading
 import time
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from rljob.checkpoints import store as checkpoint
 from rljob.checkpoints.policy import load_policy
 
-from tests.support.waiting import eventually
+from tests.support.unroll_roles import Roles
 
 LEFT = 128 + signal.SIGTERM
 """The exit code of a role that was told to leave and did so in good order."""
-
-
-class Roles:
-    """Real processes of one job; each can be ended and started again by itself."""
-
-    def __init__(
-        self, directory: Path, parameters: dict[str, Any], limits: dict[str, Any], inference: str, environment: str
-    ) -> None:
-        self._sockets = tempfile.TemporaryDirectory(prefix="rljob-")
-        self.directory = directory
-        spec = {
-            "preset": "CartPoleIMPALA",
-            "algorithm": {
-                "impala": {
-                    **parameters,
-                    "unrollQueue": {
-                        name: value
-                        for name, value in {"capacity": 32, "maxPolicyLagUpdates": 50, **limits}.items()
-                        if value is not None
-                    },
-                }
-            },
-            "actors": {"envsPerActor": 16, "inference": inference},
-            "checkpoint": {"intervalSeconds": 1},
-            "inference": {"timeoutSeconds": 120},  # a busy machine needs a while to start a learner
-        }
-        if environment:
-            spec |= {"environment": {"id": environment}, "successPolicy": {"rawFrames": 100_000_000}}
-        head = {"apiVersion": "rljob.dev/v1alpha1", "kind": "RLJob", "metadata": {"name": "cartpole-impala"}}
-        self.job = directory / "job.yaml"
-        self.job.write_text(yaml.safe_dump({**head, "spec": spec}))
-        self.processes: dict[str, subprocess.Popen[bytes]] = {}
-
-    def start(self, role: str, name: str, *options: str) -> None:
-        announced = self.directory / f"{name}.json"
-        announced.unlink(missing_ok=True)
-        folder = self._sockets.name
-        command = [sys.executable, "-m", "rljob.cli", "worker", role, "--job", str(self.job), "--name", name]
-        command += ["--run-dir", str(self.directory), "--announce", str(announced)]
-        command += ["--weights", f"ipc://{folder}/weights", "--notice", f"ipc://{folder}/notice"]
-        command += ["--replay-ingest", f"ipc://{folder}/ingest", "--inference", f"ipc://{folder}/inference", *options]
-        with (self.directory / f"{name}.log").open("ab") as log:
-            self.processes[name] = subprocess.Popen(command, stdout=log, stderr=log)
-
-    def status(self, name: str) -> dict[str, Any]:
-        try:
-            url = json.loads((self.directory / f"{name}.json").read_text())["metrics_url"]
-            with urllib.request.urlopen(f"{url}/status", timeout=2) as answer:
-                return dict(json.load(answer))
-        except (OSError, ValueError):
-            return {}
-
-    def until(self, name: str, happened: Callable[[dict[str, Any]], object], seconds: float = 60.0) -> dict[str, Any]:
-        def log() -> str:
-            return (self.directory / f"{name}.log").read_text()[-2000:]
-
-        def there() -> dict[str, Any] | None:
-            assert self.processes[name].poll() is None, log()
-            status = self.status(name)
-            return status if status and happened(status) else None
-
-        def last() -> object:
-            status = self.status(name)
-            return status.get("updates"), status.get("queue"), log()
-
-        return eventually(there, last, seconds, between=lambda: time.sleep(0.2))
-
-    def end(self, name: str, how: signal.Signals = signal.SIGTERM) -> int:
-        process = self.processes.pop(name)
-        process.send_signal(how)
-        return process.wait(60)
-
-    def close(self) -> None:
-        for process in self.processes.values():
-            process.kill()
-            process.wait()
-        self._sockets.cleanup()
 
 
 @pytest.fixture
@@ -112,7 +30,18 @@ def roles(tmp_path: Path) -> Iterator[Callable[..., Roles]]:
     def make(
         parameters: dict[str, Any] | None = None, inference: str = "Local", environment: str = "", **queue: Any
     ) -> Roles:
-        made.append(Roles(tmp_path, parameters or {}, queue, inference, environment))
+        limits = {"capacity": 32, "maxPolicyLagUpdates": 50, **queue}
+        bounds = {name: value for name, value in limits.items() if value is not None}
+        spec = {
+            "preset": "CartPoleIMPALA",
+            "algorithm": {"impala": {**(parameters or {}), "unrollQueue": bounds}},
+            "actors": {"envsPerActor": 16, "inference": inference},
+            "checkpoint": {"intervalSeconds": 1},
+            "inference": {"timeoutSeconds": 120},  # a busy machine needs a while to start a learner
+        }
+        if environment:
+            spec |= {"environment": {"id": environment}, "successPolicy": {"rawFrames": 100_000_000}}
+        made.append(Roles(tmp_path, spec))
         return made[-1]
 
     yield make

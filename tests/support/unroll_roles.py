@@ -1,0 +1,80 @@
+"""The roles of a job that learns from unrolls, as processes of their own."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.support.waiting import eventually
+
+
+class Roles:
+    """Real processes of one job; each can be ended and started again by itself."""
+
+    def __init__(self, directory: Path, spec: dict[str, Any]) -> None:
+        self._sockets = tempfile.TemporaryDirectory(prefix="rljob-")
+        self.directory = directory
+        head = {"apiVersion": "rljob.dev/v1alpha1", "kind": "RLJob", "metadata": {"name": "roles"}}
+        self.job = directory / "job.yaml"
+        self.job.write_text(yaml.safe_dump({**head, "spec": spec}))
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    @property
+    def notice(self) -> str:
+        """Where the learner says that there are new weights."""
+        return f"ipc://{self._sockets.name}/notice"
+
+    def start(self, role: str, name: str, *options: str) -> None:
+        announced = self.directory / f"{name}.json"
+        announced.unlink(missing_ok=True)
+        folder = self._sockets.name
+        command = [sys.executable, "-m", "rljob.cli", "worker", role, "--job", str(self.job), "--name", name]
+        command += ["--run-dir", str(self.directory), "--announce", str(announced)]
+        command += ["--weights", f"ipc://{folder}/weights", "--notice", f"ipc://{folder}/notice"]
+        command += ["--replay-ingest", f"ipc://{folder}/ingest", "--inference", f"ipc://{folder}/inference", *options]
+        with (self.directory / f"{name}.log").open("ab") as log:
+            self.processes[name] = subprocess.Popen(command, stdout=log, stderr=log)
+
+    def status(self, name: str) -> dict[str, Any]:
+        try:
+            url = json.loads((self.directory / f"{name}.json").read_text())["metrics_url"]
+            with urllib.request.urlopen(f"{url}/status", timeout=2) as answer:
+                return dict(json.load(answer))
+        except (OSError, ValueError):
+            return {}
+
+    def until(self, name: str, happened: Callable[[dict[str, Any]], object], seconds: float = 60.0) -> dict[str, Any]:
+        def log() -> str:
+            return (self.directory / f"{name}.log").read_text()[-2000:]
+
+        def there() -> dict[str, Any] | None:
+            assert self.processes[name].poll() is None, log()
+            status = self.status(name)
+            return status if status and happened(status) else None
+
+        def last() -> object:
+            status = self.status(name)
+            return status.get("updates"), status.get("queue"), log()
+
+        return eventually(there, last, seconds, between=lambda: time.sleep(0.2))
+
+    def end(self, name: str, how: signal.Signals = signal.SIGTERM) -> int:
+        process = self.processes.pop(name)
+        process.send_signal(how)
+        return process.wait(60)
+
+    def close(self) -> None:
+        for process in self.processes.values():
+            process.kill()
+            process.wait()
+        self._sockets.cleanup()
