@@ -56,14 +56,17 @@ class ObservationColumn:
         """What is wrong with ``array`` as numbers of this column in that shape, whoever sent it."""
         if array.dtype != self.dtype or array.shape != shape:
             return f"{self.name} is {array.dtype}{list(array.shape)}, expected {self.dtype}{list(shape)}"
-        if self.dtype.kind == "f":
-            flat = array.ravel()
-            # One pass over most arrays: a number that is not finite makes the sum of squares none.
-            if not isfinite(flat.dot(flat)) and not np.isfinite(flat).all():
-                return f"{self.name} is not finite"
+        if self.dtype.kind == "f" and not all_finite(array):
+            return f"{self.name} is not finite"
         if self.most and ((array < 0).any() or (array > np.array(self.most)).any()):
             return f"{self.name} holds numbers beyond those of its space"
         return None
+
+
+def all_finite(array: NDArray[Any]) -> bool:
+    """Whether all numbers of a float array are finite. One pass over most: one that is not makes the sum of squares none."""
+    flat = array.ravel()
+    return isfinite(flat.dot(flat)) or bool(np.isfinite(flat).all())
 
 
 Columns = tuple[ObservationColumn, ...]

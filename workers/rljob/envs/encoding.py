@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from rljob.envs.spaces import MASK
 from rljob.envs.spec import ActionLeaf, EnvironmentSpec, Keys, Leaf
 from rljob.loading import short, shown
-from rljob.observation import each, of_columns
+from rljob.observation import all_finite, each, of_columns
 
 if TYPE_CHECKING:
     from rljob.api import EnvironmentParameters
@@ -41,6 +41,10 @@ class Encoding:
         (first, *more), (column, *_) = spec.observation, self._columns
         # Most environments give one array, which needs no rows to be put together.
         self._alone = (first, column) if not more and not first.keys and not first.sizes else None
+        # And many one number of a few, or take one: a table of cells, a button.
+        self._cell = (first, column) if not more and not first.keys and len(first.sizes) == 1 else None
+        button = spec.action[0]
+        self._button = button if len(spec.action) == 1 and button.kind == "Discrete" and not button.keys else None
         self.empty_masks = 0
         """Masks since it was set to 0 that allowed nothing of a choice."""
         self._warned = False
@@ -74,6 +78,10 @@ class Encoding:
         if self._alone is not None:
             leaf, column = self._alone
             return np.array(_checked(given, leaf, lead), column.dtype).reshape(*lead, *column.shape)
+        if self._cell is not None and rows is None and isinstance(given, int | np.integer):
+            leaf, column = self._cell
+            if 0 <= (number := int(given) - leaf.start[0]) < leaf.sizes[0]:
+                return np.full(column.shape, number, column.dtype)
         arrays = {column.name: np.zeros((*lead, *column.shape), column.dtype) for column in self._columns}
         for leaf, sizes, start in self._observation:
             into = arrays[leaf.column]
@@ -127,6 +135,8 @@ class Encoding:
     def action(self, taken: Any, rows: int | None = None) -> Any:
         """What the environment takes for ``taken``, an element of ``action_space`` or ``rows`` of them: values of its own space's
         kinds, within its bounds. Raises ValueError for continuous numbers that are not finite."""
+        if self._button is not None and rows is None:
+            return int(taken if self._subset is None else self._subset[taken]) + self._button.start[0]
         if isinstance(taken, Mapping):
             choices, controls = taken["choices"], taken["controls"]
         else:
@@ -223,9 +233,10 @@ def _checked(given: Any, leaf: Leaf, lead: tuple[int, ...]) -> Array:
             f"expected {_named(leaf)} {leaf.dtype} {list(shape)}, as observation_space says, got {shown(given)}"
         )
     if seen.dtype.kind == "f":
-        with np.errstate(over="ignore"):
-            seen = seen.astype(np.float32)
-        if not np.isfinite(seen).all():
+        if seen.dtype != np.float32:
+            with np.errstate(over="ignore"):
+                seen = seen.astype(np.float32)
+        if not all_finite(seen):
             raise ValueError(f"expected {_named(leaf)} of finite numbers, got {first_odd(seen)}")
     return seen
 

@@ -81,6 +81,8 @@ class Received(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 def rewarded(given: Any) -> float:
     """``given`` as a reward. Raises ValueError unless it is one finite number."""
+    if isinstance(given, int | float) and math.isfinite(given):
+        return float(given)
     number = np.asarray(given)
     if number.shape != () or number.dtype.kind not in "biuf" or not math.isfinite(number):
         raise ValueError(f"reward: expected a finite number, got {shown(given)}")
