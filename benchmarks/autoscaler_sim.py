@@ -59,6 +59,13 @@ LAGGING: dict[str, Scenario] = {
     "too high from 50 on, from 3600 s on from 100": replace(STILL, lag_knee=((0, 40.0), (3600, 80.0))),
 }
 
+ITERATIONS: dict[str, Scenario] = {
+    f"iterations of {items} items, lag {lag}": Scenario(queue_items=items, iteration_lag=lag)
+    for items in (16.0, 64.0, 512.0)
+    for lag in (1, 0)
+}
+"""PPO in the plain scenario: 40 to 117 actors are what the learner's rate asks for."""
+
 FIGURES = (
     "starved_percent",
     "blocked_percent",
@@ -122,6 +129,9 @@ def _tables(runs: Runs) -> None:
     for name, scenario in (CAPPED | LAGGING).items():
         for law in ("shipped", "oracle"):
             report("autoscaler_guard", case=name, law=LAWS[law][0], seeds=seeds, **runs.means(law, scenario))
+    for name, scenario in ITERATIONS.items():
+        for law in ("shipped", "oracle"):
+            report("autoscaler_iterations", case=name, law=LAWS[law][0], seeds=seeds, **runs.means(law, scenario))
     plain = runs.means("shipped", Scenario())
     for name, scenario in FAULTS.items():
         figures = runs.means("shipped", scenario)

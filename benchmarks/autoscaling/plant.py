@@ -1,7 +1,8 @@
 """The simulated job: a learner, its bounded queue, actors that take a while to start. One second a step, no real time.
 
 Actors make items at a rate each; an actor that finds the queue full is blocked. The learner takes items at a rate of its
-own; one that finds the queue empty waits. Figures reach the autoscaler as means over the last fifteen seconds, with noise.
+own; one that finds the queue empty waits. In iterations (PPO) actors play what they are asked for: the next batch, which they may
+begin ``lag`` versions before it is learned from. Figures reach the autoscaler as means over the last fifteen seconds, with noise.
 """
 
 from __future__ import annotations
@@ -65,6 +66,7 @@ class Scenario:
     start_load: float = 0.0
     lag_knee: tuple[tuple[int, float], ...] | None = None
     lag_noise: float = 0.1
+    iteration_lag: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,49 @@ class Trace:
         }
 
 
+_ALMOST = 1e-6
+
+
+@dataclass(slots=True)
+class Flow:
+    """A bounded queue between actors and learner. ``depth``: items that wait."""
+
+    bound: float
+    depth: float = 0.0
+
+    def second(self, offered: float, capacity: float) -> tuple[float, float]:
+        """(items consumed, items that actors could have made and did not)."""
+        consumed = min(capacity, self.depth + offered)
+        over = max(0.0, self.depth + offered - consumed - self.bound)
+        self.depth += offered - over - consumed
+        return consumed, over
+
+
+@dataclass(slots=True)
+class IterationFlow(Flow):
+    """One in which actors make the next batch and no more, half of ``bound``: while the one before it is learned from (lag 1), or
+    once that has been (0). ``depth``: what has come and has not been learned from; ``waiting``: of it, of the next batch."""
+
+    lag: int = 1
+    waiting: float = 0.0
+
+    def second(self, offered: float, capacity: float) -> tuple[float, float]:
+        batch, consumed, over, left = self.bound / 2, 0.0, 0.0, 1.0
+        while left > 0.0:
+            learning = self.depth - self.waiting
+            if learning < _ALMOST and self.waiting > batch - _ALMOST:
+                learning, self.waiting = self.depth, 0.0
+            free = self.waiting < batch - _ALMOST and (self.lag or learning < _ALMOST)
+            makes, learns = offered if free else 0.0, capacity if learning > _ALMOST else 0.0
+            span = left  # or until one side is done with its batch
+            span = min(span, (batch - self.waiting) / makes) if makes else span
+            span = min(span, learning / learns) if learns else span
+            self.waiting += span * makes
+            self.depth = self.waiting + learning - span * learns
+            consumed, over, left = consumed + span * learns, over + span * (offered - makes), left - span
+        return consumed, over
+
+
 def simulate(scenario: Scenario, law: Law, seed: int) -> Trace:
     """Run ``law`` through ``scenario``; the same seed gives every law the same noise and the same delays."""
     delays, errors = random.Random(f"delays {seed}"), random.Random(f"errors {seed}")
@@ -120,7 +165,8 @@ def simulate(scenario: Scenario, law: Law, seed: int) -> Trace:
     trace = Trace(starts=scenario.initial_actors)
     ready_at = [0.0] * scenario.initial_actors
     recent: deque[tuple[float, float, float, float]] = deque(maxlen=FIGURES_SECONDS)
-    depth, offset = 0.0, 0.0
+    lag, offset = scenario.iteration_lag, 0.0
+    flow = Flow(scenario.queue_items) if lag is None else IterationFlow(2 * scenario.queue_items, lag=lag)
     for second in range(scenario.seconds):
         capacity, rate = _at(scenario.capacity, second), _at(scenario.actor_rate, second)
         ready = _ready(ready_at, second)
@@ -129,7 +175,7 @@ def simulate(scenario: Scenario, law: Law, seed: int) -> Trace:
                 del ready_at[: round(share * ready)]
                 ready = _ready(ready_at, second)
         offset += sum(jump for at, jump in scenario.clock_jumps if at == second)
-        sample = _sample(scenario, recent, depth, second, START + second + offset, errors)
+        sample = _sample(scenario, recent, flow.depth, second, START + second + offset, errors)
         if sample is not None and scenario.lag_knee is not None:
             mean_lag = sum(trace.lag[-FIGURES_SECONDS:]) / min(len(trace.lag), FIGURES_SECONDS)
             reported = max(0.0, mean_lag * lags.gauss(1, scenario.lag_noise))
@@ -152,9 +198,7 @@ def simulate(scenario: Scenario, law: Law, seed: int) -> Trace:
 
         shared = max(0.0, _at(scenario.most_produced, second) - scenario.start_load * (len(ready_at) - ready))
         offered = min(ready * rate, shared) * max(0.0, jitters.gauss(1, scenario.jitter))
-        consumed = min(capacity, depth + offered)
-        over = max(0.0, depth + offered - consumed - scenario.queue_items)
-        depth += offered - over - consumed
+        consumed, over = flow.second(offered, capacity)
         starved, blocked = 1 - consumed / capacity, over / offered if offered else 0.0
         recent.append((starved, blocked, consumed, offered - over))
         trace.starved.append(starved)
@@ -163,7 +207,7 @@ def simulate(scenario: Scenario, law: Law, seed: int) -> Trace:
         trace.ready.append(ready)
         trace.existing.append(len(ready_at))
         trace.needed.append(min(capacity, _at(scenario.most_produced, second)) / rate)
-        trace.depth.append(depth)
+        trace.depth.append(flow.depth)
         if scenario.lag_knee is not None:
             over_knee = max(0.0, ready / _at(scenario.lag_knee, second) - 1)
             trace.lag.append(MOST_LAG * (0.5 + 2.0 * over_knee))
@@ -190,6 +234,7 @@ def _sample(
     e_wait, e_blocked, e_consumed, e_produced, e_depth = (scenario.noise * errors.gauss(0, 1) for _ in range(5))
     if not recent or any(first <= second <= last for first, last in scenario.outages):
         return None
+    batch = 1.0 if scenario.iteration_lag is None else scenario.queue_items
     wait, blocked, consumed, produced = (sum(column) / len(recent) for column in zip(*recent, strict=True))
     return ScalingSample(
         taken_seconds=now_seconds,
@@ -197,7 +242,7 @@ def _sample(
         blocked_fraction=blocked + min(blocked, 1 - blocked) * e_blocked,
         consumption_per_second=consumed * (1 + e_consumed),
         production_per_second=produced * scenario.reporting_share * (1 + e_produced),
-        depth_batches=depth * (1 + e_depth),
-        bound_batches=scenario.queue_items,
-        items_per_batch=1.0,
+        depth_batches=depth / batch * (1 + e_depth),
+        bound_batches=scenario.queue_items if scenario.iteration_lag is None else 2.0,
+        items_per_batch=batch,
     )

@@ -130,7 +130,8 @@ class UnrollQueue:
         self._server = Server(config.endpoint, security, high_water_mark=max(64, 4 * config.credits))
         self.endpoint = self._server.endpoint
         self._table = FifoTable(config.layout, config.capacity, drops_oldest=config.drops_oldest)
-        self._bound = config.capacity if config.iteration_lag is None else config.batch_size
+        # In iterations nothing is there to fill but the batch that is learned from and the one behind it.
+        self._bound = config.capacity if config.iteration_lag is None else 2 * config.batch_size
         self._limit = LagLimit(config.max_lag_updates, adapts=config.lag_limit_adapts)
         self._iterations: Iterations | None = None
         if config.iteration_lag is not None:
@@ -328,6 +329,8 @@ class UnrollQueue:
             if count:
                 dropped[reason] = dropped.get(reason, 0) + count
         received, learned, waiting = table.accepted, self._learned, len(table)
+        in_flight = received - learned - sum(dropped.values())
+        depth = waiting if self._iterations is None else in_flight
         head = table.oldest_version
         self._limit.count(table.dropped["stale"], table.taken, now)
         rejected = dict(ingest.rejected)
@@ -339,7 +342,7 @@ class UnrollQueue:
             learned=learned,
             dropped=dropped,
             waiting=waiting,
-            in_flight=received - learned - sum(dropped.values()),
+            in_flight=in_flight,
             capacity=self._bound,
             head_age_updates=None if head is None else self._versions.age(head),
             arrival_age_updates=self._limit.arrival_age_updates,
@@ -348,7 +351,7 @@ class UnrollQueue:
         )
         self._status = ShardStatus(
             state="serving",
-            queue_depth_batches=waiting / config.batch_size,
+            queue_depth_batches=depth / config.batch_size,
             queue_bound_batches=self._bound / config.batch_size,
             rejected_total=rejected,
             steps_total=self._roster.steps_total,

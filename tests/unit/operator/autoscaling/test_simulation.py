@@ -8,7 +8,7 @@ from concurrent.futures import ProcessPoolExecutor
 
 import pytest
 
-from benchmarks.autoscaler_sim import CAPPED, FAULTS, HELD, LAGGING, Runs
+from benchmarks.autoscaler_sim import CAPPED, FAULTS, HELD, ITERATIONS, LAGGING, Runs
 from benchmarks.autoscaling.laws import run_law
 from benchmarks.autoscaling.plant import Scenario, simulate
 
@@ -61,6 +61,23 @@ def test_the_knee_of_the_lag_is_remembered(runs: Runs) -> None:
     assert found["lag_high_percent"] <= 6, "43 where it is not"
     assert found["reversals"] <= 8
     assert found["starts"] <= 180
+
+
+@pytest.mark.parametrize("case", [name for name in ITERATIONS if name.endswith("lag 1")])
+def test_iterations_are_fed_as_they_are_learned_from(runs: Runs, case: str) -> None:
+    """Seen as a queue of what waits alone, iterations of 512 items had 11 actors of the 86 that they need."""
+    best, found = (runs.means(law, ITERATIONS[case]) for law in ("oracle", "shipped"))
+    assert found["starved_percent"] <= best["starved_percent"] + 4
+    assert found["mean_actors"] == pytest.approx(best["mean_actors"], rel=0.05)
+    assert found["reversals"] <= 15
+
+
+@pytest.mark.parametrize("case", [name for name in ITERATIONS if name.endswith("lag 0")])
+def test_actors_that_take_turns_with_the_learner_stay_near_what_is_needed(runs: Runs, case: str) -> None:
+    """Both wait for half of the time, whatever is done."""
+    found = runs.means("shipped", ITERATIONS[case])
+    assert found["starved_percent"] <= 65
+    assert found["blocked_percent"] <= 52
 
 
 def test_the_same_seed_gives_the_same_run() -> None:
