@@ -1,5 +1,5 @@
-"""Every environment that Gymnasium itself ships, by its id alone: what it shows and takes, and, where its actions are discrete,
-what a job makes of it in a few steps beside random play.
+"""Every environment that Gymnasium itself ships, by its id alone: what it shows and takes, and what PPO makes of it in a few
+steps beside random play.
 
     python -m benchmarks.gymnasium_environments [--steps 50000] [--only Taxi-v4 ...]
 
@@ -24,20 +24,15 @@ from rljob.algorithms.suits import check_suits
 from rljob.api import EnvironmentParameters, parse_job
 from rljob.api.networks import NetworkProblem
 from rljob.envs import EnvironmentProblem, describe_environment, make_single_environment
-from rljob.observation import each
+from rljob.envs.encoding import any_action
 
-GAMES = 100
+GAMES = 20
 MANIFEST: dict[str, Any] = {
     "apiVersion": "rljob.dev/v1alpha1",
     "kind": "RLJob",
     "metadata": {"name": "by-its-id"},
     "spec": {
-        "algorithm": {
-            "type": "ApeXDQN",
-            "apeXDQN": {"batchSize": 128, "learningRate": 1e-3, "targetUpdateInterval": 200, "chunkLength": 20},
-        },
-        "replay": {"capacity": 100_000, "rateLimiter": {"samplesPerInsert": 8, "minSize": 1000}},
-        "actors": {"envsPerActor": 8},
+        "preset": "PPOVector",
         "evaluator": {"enabled": False},
     },
 }
@@ -73,8 +68,7 @@ def random_play(environment_id: str, parameters: EnvironmentParameters) -> float
         seen, _ = env.reset(seed=game)
         total, over = 0.0, False
         while not over:
-            action = spec.choices(each(lambda of: of[None], seen)).uniform(1, generator)[0]
-            seen, reward, terminated, truncated, _ = env.step(action)
+            seen, reward, terminated, truncated, _ = env.step(any_action(spec, seen, generator))
             total, over = total + float(reward), terminated or truncated
         returns.append(total)
     env.close()
@@ -119,7 +113,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=50_000)
     parser.add_argument("--only", nargs="*", default=[])
     options = parser.parse_args()
-    print(f"| environment | shows and takes | random play | after {options.steps:,} steps of Ape-X DQN |")
+    print(f"| environment | shows and takes | random play | after {options.steps:,} steps of PPO |")
     print("|---|---|---|---|")
     for environment_id in options.only or newest():
         print(row(environment_id, options.steps), flush=True)
