@@ -39,6 +39,7 @@ def built(action: str, **more: Any) -> tuple[EnvironmentSpec, PolicyNetwork]:
 def test_the_deviation_is_a_weight_of_its_own_and_only_where_there_is_one() -> None:
     spec, net = built("mixed")
     assert dict(net.named_parameters())["log_std"].tolist() == [0.0, 0.0]
+    assert built("mixed", log_std_init=-2.0)[1].log_std.tolist() == [-2.0, -2.0]
     assert net.policy.out_features == sum(spec.action_sizes) + spec.controls
     assert float(torch.linalg.matrix_norm(net.policy.weight.detach(), 2)) == pytest.approx(0.01)
     _, without = built("several")

@@ -43,6 +43,8 @@ class ActorCriticParameters(UnrollParameters, Protocol):
     @property
     def orthogonal_init(self) -> bool: ...
     @property
+    def log_std_init(self) -> float: ...
+    @property
     def activation(self) -> str: ...
     @property
     def separate_critic(self) -> bool: ...
@@ -74,6 +76,7 @@ class ActorCritic(UnrollAlgorithm[P, PolicyNetwork]):
                 lstm=self.memory_units(params),
                 layer_norm=params.layer_norm,
                 orthogonal=params.orthogonal_init,
+                log_std_init=params.log_std_init,
                 tanh=params.activation == "Tanh",
                 separate_critic=params.separate_critic,
                 own=params.network_parameters,

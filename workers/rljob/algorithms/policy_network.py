@@ -59,8 +59,9 @@ class PolicyConfig:
     ``kind`` Nature, Deep, Compact, Small or MLP, or Auto, which chooses for each picture by its shape; ``hidden`` the width of
     its dense layer(s); ``lstm`` the units of an LSTM behind them, 0 for none. ``orthogonal``: orthogonal weights (gain sqrt 2,
     policy head 0.01, value head 1) and zero biases. ``tanh``: in the place of ReLU behind dense layers. ``separate_critic``:
-    dense layers of its own for the value (without a memory). ``env_params``: how an observation is seen. ``own``: parameters of a
-    network of the user's own, whose name ``kind`` then is. ``normalize_observations``, ``normalize_returns``: see
+    dense layers of its own for the value (without a memory). ``log_std_init``: of continuous numbers. ``env_params``: how an
+    observation is seen. ``own``: parameters of a network of the user's own, whose name ``kind`` then is.
+    ``normalize_observations``, ``normalize_returns``: see
     ``FrameNetwork``.
     """
 
@@ -73,6 +74,7 @@ class PolicyConfig:
     orthogonal: bool = False
     tanh: bool = False
     separate_critic: bool = False
+    log_std_init: float = 0.0
     own: Mapping[str, Any] = field(default_factory=dict)
     normalize_observations: bool = False
     normalize_returns: bool = False
@@ -114,7 +116,7 @@ class PolicyNetwork(FrameNetwork):
         self.distribution = ActionDistribution(config.spec.action_sizes, config.spec.controls)
         self.policy = nn.Linear(features, config.spec.num_actions + config.spec.controls)
         if config.spec.controls:
-            self.log_std = nn.Parameter(torch.zeros(config.spec.controls))
+            self.log_std = nn.Parameter(torch.full((config.spec.controls,), config.log_std_init))
         privileged = row_width(self.critic_leaves)
         self.critic = dense_layers(privileged, config.hidden, 1) if privileged else None
         self.value = nn.Linear(features + (config.hidden if privileged else 0), 1)

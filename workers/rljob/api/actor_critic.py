@@ -74,6 +74,8 @@ class ActorCriticParameters(ParameterSet):
     """Hidden layers of its own for the value, beside those of the policy; both see the same convolutions."""
     orthogonal_init: Flag = False
     """Start from orthogonal weights: gain sqrt(2) in the layers, 0.01 in the policy's head, 1 in the value's."""
+    log_std_init: Annotated[float, Real(-5, 2)] = 0.0
+    """Of continuous actions: the logarithm of the deviation that they begin with, where a space reaches from -1 to 1."""
     recurrent: Annotated[Literal["None", "LSTM"], never(OF_THIS_NETWORK)] = "None"
     """LSTM: a memory after the hidden layer, whose state travels with the unrolls and starts anew with each episode."""
     lstm_units: Annotated[int, Integer(1, 16_384), never(OF_THIS_NETWORK)] = 256
