@@ -13,7 +13,7 @@ from rich.console import Console
 from rljob.api import RLJob, not_applied_locally, parse_job
 from rljob.api.exit_codes import EXIT_FAILURE, EXIT_NOT_SAVED
 from rljob.api.learner_status import LearnerStatus
-from rljob.api.presets.merging import left_out
+from rljob.api.presets.merging import note_on
 from rljob.api.status import RLJobStatus
 from rljob.cores import usable_cores
 from rljob.envs import hand_over
@@ -74,7 +74,7 @@ def start(
             ignored = not_applied_locally(job)
             _say(console, f"run folder: {run_dir}")
             passed_over = f"not applied on one machine: {', '.join(ignored)}" if ignored else ""
-            for note in filter(None, (passed_over, left_out(job.spec), _begins(job))):
+            for note in filter(None, (passed_over, note_on(job.spec), _begins(job))):
                 _say(console, note)
             return _control(run_dir, StoredRun(run_dir), Interrupt(), max_seconds, max_actors, launcher, console)
 

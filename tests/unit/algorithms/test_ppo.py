@@ -118,6 +118,18 @@ def test_the_ratio_is_1_where_the_policy_that_learns_is_the_one_that_acted(recur
         assert result.metrics["clip_share"].item() == 0.0
 
 
+def test_the_spread_is_that_of_the_advantages_before_they_are_normalised() -> None:
+    params = parameters(epochs=1, minibatches=1)
+    net = network(params)
+    batch = iteration(params, net)
+    (minibatch,) = METHOD.minibatches(params, net, batch)
+    found = METHOD.loss(params, net, minibatch).metrics
+    advantage = with_advantages(params, net, batch).advantage
+    assert advantage is not None
+    assert found["advantage_spread"].item() == pytest.approx(advantage.abs().mean().item(), rel=1e-4)
+    assert found["log_std"].item() == 0.0
+
+
 def test_values_are_those_of_the_learner_in_pieces_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     params = parameters()
     net, batch = network(params), iteration(params)

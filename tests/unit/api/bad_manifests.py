@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from rljob.api.rules.algorithm import a_job_or_a_preset
+from rljob.api.rules.algorithm import an_environment_or_a_preset
 
 BASE = Path(__file__).parent / "base.yaml"
 IMPALA = Path(__file__).parent / "impala.yaml"
@@ -24,7 +24,7 @@ OF_NO_ENVIRONMENT = {
     "successPolicy.targetReturn": None,
 }
 """What is in force of a preset's fields that are about its environment, where another one is written."""
-NOTHING_TO_START_FROM = a_job_or_a_preset.message
+NOTHING_TO_START_FROM = an_environment_or_a_preset.message
 
 # (overrides that break it, path of the problem, words that its text must contain)
 BROKEN: list[tuple[list[str], str, list[str]]] = [

@@ -72,6 +72,8 @@ def test_the_default_is_what_a_job_without_the_field_has(kind: str) -> None:
             continue
         if said == "unset":
             assert value is None, path
+        elif path == "spec.algorithm.type":
+            assert said == "PPO"
         elif value is not None:  # the section of another algorithm is not there
             assert parse_value(said) == value, path
             compared += 1

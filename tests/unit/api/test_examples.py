@@ -75,7 +75,7 @@ def without_each_field(node: dict[str, Any]) -> Iterator[tuple[str, dict[str, An
     for name, item in node.items():
         if isinstance(item, dict) and item:
             yield from ((f"{name}.{path}", {**node, name: rest}) for path, rest in without_each_field(item))
-        else:
+        elif name != "type":  # PPO learns without it, and a reader looks for it
             yield name, {key: other for key, other in node.items() if key != name}
 
 

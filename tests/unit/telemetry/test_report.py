@@ -150,6 +150,14 @@ def test_evaluations_are_marked_where_the_machine_was_theirs(tmp_path: Path) -> 
     assert over_time.legend[-1][2] == "band"
 
 
+@pytest.mark.parametrize(("log_std", "drawn"), [(-0.7, True), (0.0, False), (None, False)])
+def test_a_deviation_is_drawn_where_actions_are_continuous(log_std: float | None, drawn: bool) -> None:
+    points = [{"elapsed_seconds": float(at), "entropy": 1.0, "log_std": log_std} for at in range(3)]
+    titles = [chart.title for chart in run_charts(points) if chart.svg]
+    assert "Entropy of the policy" in titles
+    assert ("Deviation of the continuous actions" in titles) is drawn
+
+
 def test_an_empty_folder_says_what_is_missing(tmp_path: Path) -> None:
     text = "".join(read(write_report(tmp_path)).text)
     for name in ("job.yaml", "outcome.json", "metrics.jsonl"):

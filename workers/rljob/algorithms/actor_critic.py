@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from rljob.envs.spec import EnvironmentSpec
 
 
+OF_A_POLICY = ("policy_loss", "value_loss", "entropy", "policy_kl", "clip_share", "advantage_spread", "log_std")
+"""Metrics of every loss of a policy and a value; ``log_std`` is 0 where there are no continuous numbers."""
+
+
 class ActorCriticParameters(UnrollParameters, Protocol):
     """What is read where an algorithm acts by a policy."""
 

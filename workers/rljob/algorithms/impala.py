@@ -20,7 +20,7 @@ from collections.abc import Iterator
 
 import torch
 
-from rljob.algorithms.actor_critic import ActorCritic
+from rljob.algorithms.actor_critic import OF_A_POLICY, ActorCritic
 from rljob.algorithms.batches import LossResult, UnrollBatch
 from rljob.algorithms.minibatches import minibatches_of_unrolls
 from rljob.algorithms.policy_network import PolicyNetwork
@@ -42,7 +42,7 @@ class IMPALA(ActorCritic[ImpalaParameters]):
     name = "IMPALA"
     takes = TAKES["IMPALA"]
     parameters = ImpalaParameters
-    metrics = ("policy_loss", "value_loss", "entropy", "policy_kl", "clip_share")
+    metrics = OF_A_POLICY
 
     def target_divergence(self, params: ImpalaParameters) -> float:
         return params.target_policy_kl
@@ -99,6 +99,8 @@ class IMPALA(ActorCritic[ImpalaParameters]):
             "entropy": entropy,
             "policy_kl": gap.exp() - 1.0 - gap,
             "clip_share": (found.ratio > params.rho_clip).float(),
+            "advantage_spread": found.advantage.abs(),
+            "log_std": policies.log_std(normalised),
         }
         means = {name: each.detach().mean() for name, each in metrics.items()}
         return LossResult(reduced, means, divergence=means["policy_kl"], summed=params.loss_reduction == "Sum")

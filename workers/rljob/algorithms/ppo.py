@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from rljob.algorithms.actor_critic import ActorCritic
+from rljob.algorithms.actor_critic import OF_A_POLICY, ActorCritic
 from rljob.algorithms.batches import LossResult, UnrollBatch
 from rljob.algorithms.minibatches import minibatches_of_steps, minibatches_of_unrolls
 from rljob.algorithms.policy_network import PolicyNetwork
@@ -36,7 +36,7 @@ class PPO(ActorCritic[PPOParameters]):
     name = "PPO"
     takes = TAKES["PPO"]
     parameters = PPOParameters
-    metrics = ("policy_loss", "value_loss", "entropy", "policy_kl", "clip_share", "explained_variance")
+    metrics = (*OF_A_POLICY, "explained_variance")
 
     def passes(self, params: PPOParameters) -> int:
         return params.epochs
@@ -89,6 +89,8 @@ class PPO(ActorCritic[PPOParameters]):
             "entropy": entropy,
             "policy_kl": gap.exp() - 1.0 - gap,
             "clip_share": ((ratio.detach() - 1.0).abs() > params.clip_range).float(),
+            "advantage_spread": error.abs(),  # of generalised ones: the error of a value is one
+            "log_std": policies.log_std(normalised),
             "explained_variance": 1.0 - unexplained,
         }
         means = {name: each.detach().mean() for name, each in metrics.items()}

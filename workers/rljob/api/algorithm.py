@@ -39,8 +39,8 @@ class CustomAlgorithm(APIModel):
 class AlgorithmSpec(APIModel):
     """What learns: an algorithm, and its hyper-parameters in the block of its name, of which none has to be written."""
 
-    type: Annotated[AlgorithmType, never("checkpoints of one algorithm mean nothing to another")]
-    """The algorithm, unless a preset names it. ApeXDQN learns from a store of experience, spec.replay; IMPALA from a queue of
+    type: Annotated[AlgorithmType, never("checkpoints of one algorithm mean nothing to another")] = "PPO"
+    """The algorithm; a preset says it, too. ApeXDQN learns from a store of experience, spec.replay; IMPALA from a queue of
     unrolls, algorithm.impala.unrollQueue; PPO from unrolls that its actors play for each iteration."""
     apex_dqn: Annotated[ApeXDQNParameters | None, WHILE_SUSPENDED] = Field(default=None, alias="apeXDQN")
     """Hyper-parameters of ApeXDQN (Horgan et al., 2018, https://arxiv.org/abs/1803.00933)."""

@@ -74,7 +74,7 @@ class RLJobSpec(APIModel):
     ] = Field(default_factory=list, max_length=64)
     """Fields of the preset that do not count, by their paths below spec, such as successPolicy.targetReturn. A null in such a
     field removes nothing."""
-    algorithm: AlgorithmSpec
+    algorithm: AlgorithmSpec = Field(default_factory=AlgorithmSpec)
     """What learns, with which hyper-parameters; a preset says it, too."""
     environment: Annotated[EnvironmentSource, never("what was learned and stored belongs to the environment")]
     """What is played; a preset says it, too."""

@@ -26,7 +26,7 @@ _SKELETON: dict[str, Any] = {
     "apiVersion": API_VERSION,
     "kind": KIND,
     "metadata": {"name": "unnamed"},
-    "spec": {"algorithm": {"type": "ApeXDQN"}, "environment": {"id": "unnamed"}},
+    "spec": {"environment": {"id": "unnamed"}},
 }
 
 

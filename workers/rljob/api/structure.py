@@ -12,7 +12,7 @@ from rljob.api.fields import first_sentence, literal_values
 from rljob.api.job import API_VERSION, KIND, RLJob
 from rljob.api.paths import TypedPlace, typed_place
 from rljob.api.problems import ABSENT, Problem, folded, nearest, unknown_name
-from rljob.api.rules.algorithm import a_job_or_a_preset
+from rljob.api.rules.algorithm import an_environment_or_a_preset
 from rljob.api.types import ALLOWED
 from rljob.api.yaml_dialect import in_one_line
 
@@ -21,8 +21,6 @@ Location = tuple[str | int, ...]
 _OF_A_PRESET: frozenset[Location] = frozenset(
     (
         ("spec",),
-        ("spec", "algorithm"),
-        ("spec", "algorithm", "type"),
         ("spec", "environment"),
         ("spec", "environment", "id"),
     )
@@ -70,7 +68,7 @@ def structural_problems(error: ValidationError, model: type[BaseModel] = RLJob) 
         places.append(location)
         if item["type"] == "missing" and location in _OF_A_PRESET:
             if not said:
-                problems.append(Problem("spec", ABSENT, a_job_or_a_preset.message))
+                problems.append(Problem("spec", ABSENT, an_environment_or_a_preset.message))
                 said = True
             continue
         kind, context, value = item["type"], item.get("ctx", {}), item["input"]

@@ -10,7 +10,7 @@ import typer
 from rljob.api import ManifestError, RLJob, dump_manifest, parse_job, with_files_beside
 from rljob.api.exit_codes import EXIT_INVALID
 from rljob.api.load import read_document
-from rljob.api.presets.merging import left_out, preset_of, value_at
+from rljob.api.presets.merging import note_on, preset_of, value_at
 from rljob.api.presets.values import leaves
 from rljob.cli.own_parts import with_own_parts_checked
 from rljob.loading import PluginProblem, forget_files, printing_aside, short
@@ -81,7 +81,7 @@ def validate(
                 for path, value in leaves(written["spec"])
                 if value is None and value_at(preset_of(written), path) is not None
             )
-            for note in filter(None, (left_out(job.spec), *nulls)):
+            for note in filter(None, (note_on(job.spec), *nulls)):
                 typer.echo(f"  {note}", err=effective)
     if effective:
         typer.echo("---\n".join(dump_manifest(job) for job in valid), nl=False)

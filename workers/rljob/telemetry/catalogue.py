@@ -290,6 +290,18 @@ LEARNER: Final = (
     Metric("value_loss", "gauge", "Recent mean of half the squared error of the values.", "value_loss"),
     Metric("policy_kl", "gauge", "Recent mean KL divergence from the policy that acted.", "policy_kl"),
     Metric("clip_share", "gauge", "Recent share of steps whose importance ratio was clipped.", "clip_share"),
+    Metric(
+        "explained_variance",
+        "gauge",
+        "Recent share of the returns' variance that values explain.",
+        "explained_variance",
+    ),
+    Metric(
+        "advantage_spread", "gauge", "Recent mean absolute advantage, before they are normalised.", "advantage_spread"
+    ),
+    Metric(
+        "log_std", "gauge", "Recent mean logarithm of the deviation of continuous actions; 0 without any.", "log_std"
+    ),
     Metric("q_taken", "gauge", "Recent mean value of the actions learned from.", "q_taken"),
     Metric(
         "refused_handshakes_total",

@@ -126,6 +126,13 @@ def run_charts(points: Points, evaluations: Points = ()) -> list[Chart]:
             "",
             [line("KL divergence", "policy_kl", 3), line("share clipped", "clip_share", 5)],
         ),
+        (
+            "Deviation of the continuous actions",
+            "its logarithm",
+            [line("mean", "log_std", 2)] if any(point.get("log_std") for point in points) else [],
+        ),
+        ("What values explain", "share of the variance", [line("of the returns", "explained_variance", 1)]),
+        ("Spread of the advantages", "return", [line("mean absolute", "advantage_spread", 6)]),
         ("Learning rate", "", [line("of the last update", "learning_rate", 4)]),
         ("Samples per insert", "samples", [line("so far", "samples_per_insert", 4)]),
         (

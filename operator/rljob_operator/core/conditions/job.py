@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rljob.api.conditions import ConditionType, Reason
-from rljob.api.presets.merging import left_out
+from rljob.api.presets.merging import note_on
 
 from rljob_operator.core.conditions import roles as about_roles
 from rljob_operator.core.conditions.update import ConditionUpdate, false, true
@@ -33,7 +33,7 @@ def accepted(context: ReconcileContext, mode: Mode) -> ConditionUpdate:
         return false(ConditionType.ACCEPTED, refusal.reason, refusal.message)
     if rejected and rejected[0].waiting is not None:
         return false(ConditionType.ACCEPTED, rejected[0].waiting, rejected[0].waiting_message)
-    return true(ConditionType.ACCEPTED, Reason.VALID, left_out(context.spec))
+    return true(ConditionType.ACCEPTED, Reason.VALID, note_on(context.spec))
 
 
 def admitted(context: ReconcileContext, mode: Mode) -> ConditionUpdate:

@@ -17,8 +17,10 @@ _OF_PRESET = (
     f"(self.preset in [{_presets_of('IMPALA')}] ? 'IMPALA' : self.preset in [{_presets_of('PPO')}] ? 'PPO' : 'ApeXDQN')"
 )
 _FITS = f"!has(self.preset) || !has(self.algorithm) || !has(self.algorithm.type) || self.algorithm.type == {_OF_PRESET}"
-TYPE = f"(has(self.algorithm) && has(self.algorithm.type) ? self.algorithm.type : has(self.preset) ? {_OF_PRESET} : '')"
-"""CEL: the algorithm's type, written or that of the preset; nothing where neither is there."""
+TYPE = (
+    f"(has(self.algorithm) && has(self.algorithm.type) ? self.algorithm.type : has(self.preset) ? {_OF_PRESET} : 'PPO')"
+)
+"""CEL: the algorithm's type: written, that of the preset, or the default."""
 _ALONE = ", ".join(
     f"'{type}': {' && '.join(f'!has(self.algorithm.{other})' for other in BLOCKS.values() if other != block)}"
     for type, block in BLOCKS.items()
@@ -30,10 +32,7 @@ _ANOTHER = (
 )
 _PRESETS_TYPE = "allowed: the type of the preset's algorithm, or nothing, which means the same"
 _WITHOUT_ENVIRONMENT = [name for name, preset in PRESETS.items() if not preset.environment_id]
-_REQUIRED = (
-    "required: algorithm.type and environment.id, or a preset, which names both "
-    f"({', '.join(_WITHOUT_ENVIRONMENT)} name no environment)"
-)
+_REQUIRED = f"required: environment.id, or a preset that names one ({', '.join(_WITHOUT_ENVIRONMENT)} do not)"
 _NO_FACTORY = "required with type Custom: its factory"
 
 
@@ -41,12 +40,12 @@ _NO_FACTORY = "required with type Custom: its factory"
     RLJobSpec,
     "",
     reason="FieldValueRequired",
-    cel="(has(self.preset) || has(self.algorithm) && has(self.algorithm.type)) && (has(self.environment) && "
-    f"has(self.environment.id) || has(self.preset) && !(self.preset in {_WITHOUT_ENVIRONMENT}))",
+    cel="has(self.environment) && has(self.environment.id) || "
+    f"has(self.preset) && !(self.preset in {_WITHOUT_ENVIRONMENT})",
     message=_REQUIRED,
 )
-def a_job_or_a_preset(spec: RLJobSpec) -> Outcome:
-    """The types require both, and `rljob.api.structure` says this message where one is missing."""
+def an_environment_or_a_preset(spec: RLJobSpec) -> Outcome:
+    """The types require it, and `rljob.api.structure` says this message where one is missing."""
     return None
 
 
@@ -67,7 +66,7 @@ def type_of_the_preset(spec: RLJobSpec) -> Outcome:
     "algorithm",
     reason="FieldValueForbidden",
     cel=f"!has(self.algorithm) || !({_FITS}) || "  # else the type is wrong, and the preset's own block stands beside it
-    + f"{{{_ALONE}, '': true}}[{TYPE}]",
+    + f"{{{_ALONE}}}[{TYPE}]",
     message=_ANOTHER,
 )
 def block_of_the_type(spec: RLJobSpec) -> Outcome:
@@ -78,7 +77,10 @@ def block_of_the_type(spec: RLJobSpec) -> Outcome:
     others = [name for name in BLOCKS.values() if blocks[name] is not None and name != own]
     if not others:
         return None
-    return Broken(f"allowed with type {spec.algorithm.type}: only the block {own}; remove {', '.join(others)}", ABSENT)
+    chosen = "" if "type" in spec.algorithm.model_fields_set else ", which it is unless algorithm.type says another"
+    return Broken(
+        f"allowed with type {spec.algorithm.type}{chosen}: only the block {own}; remove {', '.join(others)}", ABSENT
+    )
 
 
 @rule(
