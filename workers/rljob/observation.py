@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite, prod
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -56,17 +56,11 @@ class ObservationColumn:
         """What is wrong with ``array`` as numbers of this column in that shape, whoever sent it."""
         if array.dtype != self.dtype or array.shape != shape:
             return f"{self.name} is {array.dtype}{list(array.shape)}, expected {self.dtype}{list(shape)}"
-        if self.dtype.kind == "f" and not all_finite(array):
+        if self.dtype.kind == "f" and not np.isfinite(array).all():
             return f"{self.name} is not finite"
         if self.most and ((array < 0).any() or (array > np.array(self.most)).any()):
             return f"{self.name} holds numbers beyond those of its space"
         return None
-
-
-def all_finite(array: NDArray[Any]) -> bool:
-    """Whether all numbers of a float array are finite. One pass over most: one that is not makes the sum of squares none."""
-    flat = array.ravel()
-    return isfinite(flat.dot(flat)) or bool(np.isfinite(flat).all())
 
 
 Columns = tuple[ObservationColumn, ...]

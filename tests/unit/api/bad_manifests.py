@@ -65,7 +65,6 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
     (["spec.successPolicy=18"], "spec.successPolicy", ["got 18; allowed: a mapping of fields"]),
     (["spec.algorithm.type=ApexDQN"], "spec.algorithm.type", ["'ApexDQN'", "ApeXDQN, IMPALA, PPO, Custom"]),
     (["spec.algorithm.name=ApeXDQN"], "spec.algorithm.name", ["unknown field"]),
-    (["spec.algorithm.type="], "spec", [NOTHING_TO_START_FROM]),
     (["spec.algorithm=3"], "spec.algorithm", ["mapping of fields"]),
     (["spec.algorithm.impala={}"], "spec.algorithm", ["ApeXDQN", "remove impala"]),
     (["spec.algorithm.custom={factory: 'm:f'}"], "spec.algorithm", ["ApeXDQN", "remove custom"]),
@@ -391,6 +390,14 @@ BROKEN_IMPALA: list[tuple[list[str], str, list[str]]] = [
         ["a divisor of 16", "unrolls"],
     ),
     (
+        [
+            "spec.algorithm={type: PPO, ppo: {batchSize: 2, unrollLength: 8, minibatches: 16}}",
+            "spec.actors.envsPerActor=1",
+        ],
+        "spec.algorithm.ppo.minibatches",
+        ["two steps or more", "no policy is learned"],
+    ),
+    (
         ["spec.algorithm={type: PPO, ppo: {separateCritic: true, recurrent: LSTM}}"],
         "spec.algorithm.ppo.separateCritic",
         ["false with recurrent: LSTM", "share the memory"],
@@ -435,7 +442,6 @@ BROKEN_IMPALA: list[tuple[list[str], str, list[str]]] = [
 ]
 BROKEN_PRESET: list[tuple[list[str], str, list[str]]] = [
     (["spec.preset="], "spec", [NOTHING_TO_START_FROM]),
-    (["spec.preset=", "spec.environment.id=ALE/Pong-v5"], "spec", [NOTHING_TO_START_FROM]),
     (["spec.preset=", "spec.algorithm.type=IMPALA"], "spec", [NOTHING_TO_START_FROM]),
     (["spec.preset=pongVTrace", f"{IMPALAS}.gamma=0.9"], "spec.preset", ["did you mean 'PongVTrace'"]),
     (["spec.preset=", f"{IMPALAS}.gamma=0.9", f"{ENVIRONMENT}.atari.frameSize=42"], "spec", [NOTHING_TO_START_FROM]),
@@ -606,7 +612,12 @@ EDGES: list[tuple[Path, list[str], str]] = [
         [*_PPO, "spec.actors.envsPerActor=16", "spec.actors.replicas=5", "spec.autoscaling.mode=External"],
         "spec.actors.envsPerActor=17",
     ),
-    (IMPALA, [*_PPO, "spec.algorithm.ppo.minibatches=320"], "spec.algorithm.ppo.minibatches=321"),
+    (
+        IMPALA,
+        [*_PPO, "spec.algorithm.ppo.minibatches=320", "spec.algorithm.ppo.normalizeAdvantages=false"],
+        "spec.algorithm.ppo.minibatches=321",
+    ),
+    (IMPALA, [*_PPO, "spec.algorithm.ppo.minibatches=160"], "spec.algorithm.ppo.minibatches=320"),
     (
         IMPALA,
         [*_PPO, "spec.algorithm.ppo.recurrent=LSTM", "spec.algorithm.ppo.minibatches=16"],

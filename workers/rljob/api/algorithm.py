@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Field, PrivateAttr
+from pydantic import Field, PrivateAttr, model_validator
 
 from rljob.api.apex_dqn import ApeXDQNParameters
 from rljob.api.impala import ImpalaParameters
@@ -40,8 +40,9 @@ class AlgorithmSpec(APIModel):
     """What learns: an algorithm, and its hyper-parameters in the block of its name, of which none has to be written."""
 
     type: Annotated[AlgorithmType, never("checkpoints of one algorithm mean nothing to another")] = "PPO"
-    """The algorithm; a preset says it, too. ApeXDQN learns from a store of experience, spec.replay; IMPALA from a queue of
-    unrolls, algorithm.impala.unrollQueue; PPO from unrolls that its actors play for each iteration."""
+    """The algorithm; a preset says it, too, and the block of its hyper-parameters. ApeXDQN learns from a store of experience,
+    spec.replay; IMPALA from a queue of unrolls, algorithm.impala.unrollQueue; PPO from unrolls that its actors play for each
+    iteration."""
     apex_dqn: Annotated[ApeXDQNParameters | None, WHILE_SUSPENDED] = Field(default=None, alias="apeXDQN")
     """Hyper-parameters of ApeXDQN (Horgan et al., 2018, https://arxiv.org/abs/1803.00933)."""
     impala: Annotated[ImpalaParameters | None, WHILE_SUSPENDED] = None
@@ -51,6 +52,16 @@ class AlgorithmSpec(APIModel):
     custom: Annotated[CustomAlgorithm | None, never("checkpoints of one algorithm mean nothing to another")] = None
     """The algorithm of type Custom."""
     _own: Any = PrivateAttr(None)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_its_block(cls, given: Any) -> Any:
+        """The type is that of the block beside it where none is written."""
+        if not isinstance(given, Mapping) or "type" in given:
+            return given
+        of_block = (type_ for type_, block in BLOCKS.items() if given.get(block) is not None)
+        found = next(of_block, None)
+        return given if found is None else {**given, "type": found}
 
     @property
     def name(self) -> str:

@@ -139,9 +139,10 @@ def _repaired(document: dict[str, Any], wrong: Sequence[Location]) -> RLJob | No
     """The job with its preset's values in the place of the wrong ones, and with something for what is required; None if that
     does not help."""
     repaired = with_preset(_without(document, set(wrong), ()))
-    if ("spec", "algorithm", "type") in wrong:  # which one was meant is seen from the block beside it
-        algorithm = repaired["spec"]["algorithm"]
-        algorithm.setdefault("type", next((each for each, block in BLOCKS.items() if block in algorithm), "ApeXDQN"))
+    if {("spec", "algorithm"), ("spec", "algorithm", "type")} & set(wrong) and "replay" in repaired["spec"]:
+        algorithm = repaired["spec"].setdefault("algorithm", {})  # which one was meant is seen from what is beside it
+        if not any(block in algorithm for block in BLOCKS.values()):
+            algorithm.setdefault("type", "ApeXDQN")
     _fill(repaired, _SKELETON)
     try:
         return RLJob.model_validate(repaired, by_alias=True, by_name=False)

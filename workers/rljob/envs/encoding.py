@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from rljob.envs.spaces import MASK
 from rljob.envs.spec import ActionLeaf, EnvironmentSpec, Keys, Leaf
 from rljob.loading import short, shown
-from rljob.observation import all_finite, each, of_columns
+from rljob.observation import each, of_columns
 
 if TYPE_CHECKING:
     from rljob.api import EnvironmentParameters
@@ -236,7 +236,7 @@ def _checked(given: Any, leaf: Leaf, lead: tuple[int, ...]) -> Array:
         if seen.dtype != np.float32:
             with np.errstate(over="ignore"):
                 seen = seen.astype(np.float32)
-        if not all_finite(seen):
+        if not np.isfinite(seen).all():
             raise ValueError(f"expected {_named(leaf)} of finite numbers, got {first_odd(seen)}")
     return seen
 

@@ -49,7 +49,7 @@ NO_ALGORITHM = (
 def note_on(spec: RLJobSpec) -> str:
     """What the manifest of the job in force does not say, as a sentence: which algorithm was chosen where it names none, and
     what it does not have of its preset because it is about another environment; empty where that is nothing."""
-    if spec.preset is None and "type" not in spec.algorithm.model_fields_set:
+    if spec.preset is None and not spec.algorithm.model_fields_set:
         return NO_ALGORITHM
     preset = PRESETS.get(spec.preset or "")  # a job that another release has started may have one of that
     if preset is None or preset.is_whole_for(spec.environment.id):

@@ -17,10 +17,14 @@ _OF_PRESET = (
     f"(self.preset in [{_presets_of('IMPALA')}] ? 'IMPALA' : self.preset in [{_presets_of('PPO')}] ? 'PPO' : 'ApeXDQN')"
 )
 _FITS = f"!has(self.preset) || !has(self.algorithm) || !has(self.algorithm.type) || self.algorithm.type == {_OF_PRESET}"
-TYPE = (
-    f"(has(self.algorithm) && has(self.algorithm.type) ? self.algorithm.type : has(self.preset) ? {_OF_PRESET} : 'PPO')"
+_OF_BLOCK = " : ".join(
+    [*(f"has(self.algorithm) && has(self.algorithm.{block}) ? '{type}'" for type, block in BLOCKS.items()), "'PPO'"]
 )
-"""CEL: the algorithm's type: written, that of the preset, or the default."""
+TYPE = (
+    "(has(self.algorithm) && has(self.algorithm.type) ? self.algorithm.type : "
+    f"has(self.preset) ? {_OF_PRESET} : {_OF_BLOCK})"
+)
+"""CEL: the algorithm's type: written, that of the preset or of the block, or the default."""
 _ALONE = ", ".join(
     f"'{type}': {' && '.join(f'!has(self.algorithm.{other})' for other in BLOCKS.values() if other != block)}"
     for type, block in BLOCKS.items()
@@ -77,10 +81,7 @@ def block_of_the_type(spec: RLJobSpec) -> Outcome:
     others = [name for name in BLOCKS.values() if blocks[name] is not None and name != own]
     if not others:
         return None
-    chosen = "" if "type" in spec.algorithm.model_fields_set else ", which it is unless algorithm.type says another"
-    return Broken(
-        f"allowed with type {spec.algorithm.type}{chosen}: only the block {own}; remove {', '.join(others)}", ABSENT
-    )
+    return Broken(f"allowed with type {spec.algorithm.type}: only the block {own}; remove {', '.join(others)}", ABSENT)
 
 
 @rule(

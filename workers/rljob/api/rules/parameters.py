@@ -170,6 +170,22 @@ def a_batch_in_the_queue(it: ImpalaParameters) -> Outcome:
     )
 
 
+_ONE_STEP = (
+    "allowed: so few that a minibatch has two steps or more; normalised, the advantage of a single one is 0 and no policy is "
+    "learned. Fewer, or normalizeAdvantages: false"
+)
+
+
+@rule(
+    PPOParameters,
+    "minibatches",
+    cel="!self.normalizeAdvantages || self.batchSize * self.unrollLength >= 2 * self.minibatches",
+    message=_ONE_STEP,
+)
+def advantages_that_differ(it: PPOParameters) -> Outcome:
+    return _ONE_STEP if it.normalize_advantages and it.batch_size * it.unroll_length < 2 * it.minibatches else None
+
+
 _ONE_MEMORY = "allowed: false with recurrent: LSTM; policy and value share the memory"
 _ONE_MEMORY_CEL = "!self.separateCritic || self.recurrent == 'None'"
 
