@@ -73,10 +73,10 @@ PPO_ATARI = Preset(
 PPO_MUJOCO = Preset(
     name="PPOMuJoCo",
     purpose="PPO for robots with continuous actions, such as MuJoCo's: observations and returns normalised, a critic of its own",
-    expected="HalfCheetah-v5: see docs/performance.md",
-    time="some minutes on two cores",
+    expected="HalfCheetah-v5: 6,600, the mean of 20 games; one seed",
+    time="ten minutes on two cores that others used too",
     frames="1 million, over which the learning rate falls to 0; then it ends",
-    source="found here, from CleanRL's ppo_continuous_action.py",
+    source="found here, from CleanRL's ppo_continuous_action.py and Tianshou's recomputed advantages",
     example="HalfCheetah-v5",
     spec={
         "algorithm": {
@@ -93,6 +93,8 @@ PPO_MUJOCO = Preset(
                 "learningRateDecaySteps": 1_000_000,
                 "activation": "Tanh",
                 "separateCritic": True,
+                "recomputeAdvantages": True,
+                "logStdInit": -1.0,  # at 0 most draws of six joints are at their bounds: a quarter of the return
             },
         },
         "actors": {"envsPerActor": 16},
