@@ -82,7 +82,7 @@ def peer(python: str, terms: Terms, seconds: float, *, processes: bool) -> dict[
     command = [python, str(PEER), *(word for name, value in options.items() for word in (f"--{name}", str(value)))]
     command += ["--processes"] if processes else []
     done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + 120, check=False)
-    lines = [line for line in done.stdout.splitlines() if line.startswith('{"system"')]
+    lines = [line for line in done.stdout.splitlines() if line.startswith('{"peer"')]
     if not lines:
         raise RuntimeError(f"{PEER.name} ended with {done.returncode}: {done.stderr[-500:]}")
     found: dict[str, Any] = json.loads(lines[-1])

@@ -49,7 +49,7 @@ def main() -> None:
     model = PPO("MlpPolicy", env, n_steps=arguments.steps, batch_size=size, n_epochs=arguments.epochs, device="cpu")
     model.learn(1_000_000_000, callback=Measured(window))
     versions = {name: version(name) for name in ("stable-baselines3", "torch", "gymnasium")}
-    print(json.dumps({"system": "stable-baselines3 PPO", **window.result, "versions": versions}))
+    print(json.dumps({"peer": "stable-baselines3 PPO", **window.result, "versions": versions}))
 
 
 if __name__ == "__main__":
