@@ -12,6 +12,8 @@ from tests.unit.api.bad_manifests import APEX, BASE, ENVIRONMENT, IMPALA, IMPALA
 from tests.unit.api.written import CLUSTER
 
 _SUSPENDED = ["spec.suspend=true", "spec.checkpoint.onSuspend=Skip"]
+_UNNAMED = ["spec.algorithm=", "spec.replay="]
+"""No algorithm: PPO."""
 _WRITTEN_OUT = ["spec.algorithm.type=IMPALA", f"{ENVIRONMENT}.id=ALE/Pong-v5"]
 
 # (base, overrides of the stored job, overrides of the new one, the field that may not change so; None: allowed)
@@ -26,6 +28,12 @@ CHANGES: list[tuple[Path, list[str], list[str], str | None]] = [
     (PRESET, _SUSPENDED, ["spec.presetWithout=[evaluator.triggerReturn]"], "presetWithout"),
     (BASE, [], ["spec.algorithm={type: IMPALA}", "spec.replay="], "algorithm.type"),
     (BASE, _SUSPENDED, ["spec.algorithm={type: IMPALA}", "spec.replay="], "algorithm.type"),
+    (BASE, [*_UNNAMED, *_SUSPENDED], ["spec.algorithm={type: IMPALA}"], "algorithm.type"),
+    (BASE, [*_UNNAMED, *_SUSPENDED], ["spec.algorithm={impala: {}}"], "algorithm.type"),
+    (BASE, [*_UNNAMED, *_SUSPENDED], ["spec.algorithm={apeXDQN: {}}"], "algorithm.type"),
+    (BASE, [*_UNNAMED, *_SUSPENDED], ["spec.algorithm={type: PPO}"], None),
+    (BASE, [*_UNNAMED, *_SUSPENDED, "spec.algorithm={impala: {}}"], ["spec.algorithm={}"], "algorithm.type"),
+    (BASE, [*_UNNAMED, *_SUSPENDED, "spec.algorithm={impala: {}}"], ["spec.algorithm.type=IMPALA"], None),
     (BASE, [], ["spec.managedBy=example.com/other"], "managedBy"),
     (BASE, [], ["spec.environment.id=ALE/Breakout-v5"], "environment"),
     (BASE, [], ["spec.environment.atari.frameSize=84"], "environment"),
@@ -90,9 +98,10 @@ CHANGES: list[tuple[Path, list[str], list[str], str | None]] = [
 # What is in force stays, but is written out or no more: no change for `rljob`, which compares jobs in force, but one for a
 # cluster, which compares what is written (`NOT_IN_CEL`). (base, overrides of the stored job, overrides of the new one, the field)
 WRITTEN_OUT: list[tuple[Path, list[str], list[str], str]] = [
-    (PRESET, [], ["spec.algorithm.type=IMPALA"], "algorithm.type"),
-    (PRESET, ["spec.algorithm.type=IMPALA"], ["spec.algorithm.type="], "algorithm.type"),
-    (PRESET, ["spec.algorithm.type=IMPALA"], ["spec.algorithm="], "algorithm.type"),
+    (PRESET, [], ["spec.algorithm.type=IMPALA"], "algorithm.impala"),
+    (PRESET, ["spec.algorithm.type=IMPALA"], ["spec.algorithm.type="], "algorithm.impala"),
+    (PRESET, ["spec.algorithm.type=IMPALA"], ["spec.algorithm="], "algorithm.impala"),
+    (BASE, _UNNAMED, ["spec.algorithm={type: PPO}"], "algorithm.ppo"),
     (PRESET, [], [f"{IMPALAS}.learningRate=0.001"], "algorithm.impala.learningRate"),
     (PRESET, _SUSPENDED, [f"{IMPALAS}.hiddenUnits=128"], "algorithm.impala.hiddenUnits"),
     (BASE, [], [f"{APEX}.learningRate=1e-4"], "algorithm.apeXDQN.learningRate"),

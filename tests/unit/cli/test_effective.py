@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from rljob.api import load_manifest, parse_job
 from rljob.api.document import parse_document
+from rljob.api.presets.merging import NO_ALGORITHM
 from rljob.cli.app import app
 from typer.testing import CliRunner, Result
 
@@ -106,6 +107,19 @@ def test_what_of_a_preset_is_about_another_environment_is_named(file: Path) -> N
     effective = invoke(file, *ends, "--effective")
     assert effective.stderr.strip() == said.strip()
     assert parse_document(effective.stdout.encode(), "stdout")["spec"]["environment"]["actions"] == "Clipped"
+
+
+def test_that_ppo_was_chosen_is_said_in_one_sentence(file: Path) -> None:
+    """Beside the verdict, and on stderr where stdout is the job in force; not where the manifest names its algorithm."""
+    file.write_text(PRESET_ONLY.replace("preset: PongVTrace", "environment: {id: Pendulum-v1}"))
+    quick = (file, "--no-environment")
+    assert invoke(*quick).stdout.splitlines() == [f"{file}: ok, PPO on Pendulum-v1", f"  {NO_ALGORITHM}"]
+    effective = invoke(*quick, "--effective")
+    assert effective.stderr == f"  {NO_ALGORITHM}\n"
+    assert parse_document(effective.stdout.encode(), "stdout")["spec"]["algorithm"]["type"] == "PPO"
+    for type_ in ("PPO", "IMPALA", "ApeXDQN"):
+        named = invoke(*quick, "--set", f"spec.algorithm.type={type_}")
+        assert named.stdout.splitlines() == [f"{file}: ok, {type_} on Pendulum-v1"]
 
 
 def test_a_null_in_the_place_of_what_a_preset_says_is_named(file: Path) -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from rljob.api import parse_job
 from rljob.api.conditions import CATALOGUE, MEANING_WHEN_TRUE, ConditionType, Reason
+from rljob.api.presets.merging import NO_ALGORITHM
 from rljob.api.status_model import MAX_MESSAGE
 from rljob.api.timestamps import rfc3339
 from rljob_operator.core.conditions.update import merged, true
@@ -177,6 +178,14 @@ def test_what_of_a_preset_does_not_count_is_said_where_the_job_is_accepted() -> 
             "preset PongVTrace is of ALE/Pong-v5, and for ALE/Breakout-v5 this of it does not"
         )
         assert "environment.actions [0, 2, 3]" in accepted.message
+
+
+def test_that_ppo_was_chosen_is_said_where_the_job_is_accepted() -> None:
+    controller = Controller(job_of({"environment": {"id": "Pendulum-v1"}}))
+    controller.look(1.0, members=())
+    accepted = controller.status.condition(ConditionType.ACCEPTED)
+    assert accepted is not None
+    assert (accepted.status, accepted.message) == ("True", NO_ALGORITHM)
 
 
 def test_a_preset_of_another_release_is_no_trouble() -> None:

@@ -12,6 +12,7 @@ from rljob.api import RLJob, dump_manifest, parse_job, read_manifest
 from rljob.api.conditions import ConditionType, Reason
 from rljob.api.controller_memory import ControllerMemory, RenderingMemory
 from rljob.api.presets import PRESETS
+from rljob.api.presets.merging import NO_ALGORITHM, note_on
 from rljob.api.rules.read_at_start import same
 from rljob.api.status import Condition, RLJobStatus
 from rljob_operator.core.desired import DesiredState
@@ -61,6 +62,19 @@ def test_what_runs_is_read_back_as_it_was(file: Path) -> None:
     found = read(document, running(document)).desired
     assert dump_manifest(found.job) == dump_manifest(parse_job(document))
     assert found.refusal is None
+
+
+@pytest.mark.parametrize(
+    ("written", "note"),
+    [({}, NO_ALGORITHM), ({"algorithm": {}}, NO_ALGORITHM), ({"algorithm": {"type": "PPO"}}, "")],
+)
+def test_that_no_algorithm_is_named_is_said_of_what_runs_too(written: dict[str, Any], note: str) -> None:
+    """An operator that takes over reads the job from its status, which has every field."""
+    document = manifest(environment={"id": "Pendulum-v1"}, **written)
+    del document["spec"]["preset"]
+    for status in (None, running(document)):
+        found = read(document, status).desired.job
+        assert (found.spec.algorithm.type, note_on(found.spec)) == ("PPO", note)
 
 
 def test_another_preset_reaches_a_job_at_its_next_start(request: pytest.FixtureRequest) -> None:

@@ -14,6 +14,7 @@ from rljob.api.keyed import KEYED
 from rljob.api.mutability import Mutability, Place, When, places
 from rljob.api.problems import ABSENT
 from rljob.api.rule import STORED, Difference, TransitionRule
+from rljob.api.rules.algorithm import TYPE
 from rljob.api.types import plain_number
 
 _SUSPEND_FIRST = (
@@ -65,7 +66,10 @@ def _shown(value: Any) -> Any:
 
 
 def _unchanged(place: Place) -> str:
-    """CEL that holds where the place is as it was: written in both and the same, or written in neither."""
+    """CEL that holds where the place is as it was: written in both and the same, or written in neither. The algorithm's type
+    follows from what stands beside it where it is not written: another block would else be another algorithm unseen."""
+    if place.path == "algorithm.type":
+        return f"{TYPE} == {TYPE.replace('self.', 'oldSelf.')}"
     written, before = (_written(side, place) for side in ("self", "oldSelf"))
     same = f"self.{place.path} == oldSelf.{place.path}"
     return f"({written} ? {before} && {same} : !({before}))" if written else same
