@@ -36,9 +36,12 @@ WHERE_KNOWN = {
     "inference", "device_name", "device_memory_bytes", "driver",
 }  # fmt: skip
 OF_THE_ALGORITHMS = {
+    "advantage_std",
     "clip_share",
     "entropy",
+    "explained_variance",
     "gradient_norm",
+    "log_std",
     "loss_scale",
     "policy_kl",
     "policy_loss",

@@ -17,7 +17,7 @@ from rljob.telemetry.charts import Series, compact, line_chart, nice_ticks, stac
 from rljob.telemetry.figures import mean_figures
 from rljob.telemetry.recorder import Recorder
 from rljob.telemetry.report import duration, instant, size, stood_still, tiles, write_report
-from rljob.telemetry.run_charts import learning_charts, run_charts
+from rljob.telemetry.run_charts import POLICY_FIGURES, learning_charts, policy_charts, run_charts
 from rljob.telemetry.run_folder import read_run_folder
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -131,6 +131,20 @@ def test_a_complete_run_is_told_in_full(tmp_path: Path) -> None:
     assert "epoch-000001" not in text, "the mark of an epoch is no checkpoint"
     assert page.tags.count("svg") == len(page.labels) >= 11
     assert all(len(label) > 20 for label in page.labels)
+
+
+def test_what_the_algorithm_reports_of_its_policy_stands_beside_the_return_and_nothing_else(tmp_path: Path) -> None:
+    reported = {"entropy": 1.25, "policy_kl": 0.0125, "log_std": -0.5, "advantage_std": 3.0}
+    records = [{"elapsed_seconds": 1.0 * t, "raw_frames": 100 * t, **reported} for t in range(1, 4)]
+    (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, records)))
+    page = read(write_report(tmp_path))
+    text = "".join(page.text)
+    for title, name, _ in POLICY_FIGURES:
+        assert (title in text) == (name in reported)
+    assert text.index("Learning") < text.index("Log-std of continuous actions") < text.index("Throughput and flow")
+    assert policy_charts(read_run_folder(tmp_path).points)[0].svg.startswith('<svg class="chart" viewBox="0 0 360 180"')
+    (label,) = (label for label in page.labels if label.startswith("Log-std"))
+    assert "from -0.5 to -0.5" in label
 
 
 def test_evaluations_are_marked_where_the_machine_was_theirs(tmp_path: Path) -> None:

@@ -85,6 +85,10 @@ class ActorCritic(UnrollAlgorithm[P, PolicyNetwork]):
     def memory_units(self, params: P) -> int:
         return params.lstm_units if params.recurrent == "LSTM" else 0
 
+    def metrics_of(self, online: PolicyNetwork) -> tuple[str, ...]:
+        """``log_std`` is that of continuous actions."""
+        return tuple(name for name in self.metrics if name != "log_std" or online.distribution.controls)
+
     # ------------------------------------------------------------------------------------------------------------ acting
 
     def output_size(self, params: P, num_actions: int) -> int:

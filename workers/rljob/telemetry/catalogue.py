@@ -290,6 +290,19 @@ LEARNER: Final = (
     Metric("value_loss", "gauge", "Recent mean of half the squared error of the values.", "value_loss"),
     Metric("policy_kl", "gauge", "Recent mean KL divergence from the policy that acted.", "policy_kl"),
     Metric("clip_share", "gauge", "Recent share of steps whose importance ratio was clipped.", "clip_share"),
+    Metric("log_std", "gauge", "Recent mean logarithm of the deviations of continuous actions.", "log_std"),
+    Metric(
+        "explained_variance",
+        "gauge",
+        "Recent share of the variance of the value targets that the values explain, -1..1.",
+        "explained_variance",
+    ),
+    Metric(
+        "advantage_std",
+        "gauge",
+        "Recent standard deviation of the advantages before they are normalised.",
+        "advantage_std",
+    ),
     Metric("q_taken", "gauge", "Recent mean value of the actions learned from.", "q_taken"),
     Metric(
         "refused_handshakes_total",
