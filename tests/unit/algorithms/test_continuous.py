@@ -150,6 +150,20 @@ def test_the_penalty_on_leaving_the_acting_policy_is_there_unless_it_is_written(
     assert losses[0] == losses[1]
 
 
+@pytest.mark.parametrize("kind", ["IMPALA", "PPO"])
+def test_the_logarithm_of_the_deviation_is_a_figure_where_there_is_one(kind: str) -> None:
+    method: Any = algorithm(kind)
+    params = method.parameters(batch_size=4, unroll_length=6, hidden_units=8, minibatches=1)
+    spec, env_params = described("table")
+    net = method.build(spec, params, env_params)
+    net.log_std.data.copy_(torch.linspace(-1.0, 2.0, spec.controls))
+    metrics = method.loss(params, net, method.example(spec, params, net, CPU)).metrics
+    assert tuple(metrics)[-1] == "log_std"
+    assert metrics["log_std"].item() == pytest.approx(0.5)
+    spec, env_params = described("several")
+    assert "log_std" not in method.metrics_of(method.build(spec, params, env_params))
+
+
 @pytest.mark.parametrize("gap", [-500.0, 500.0])
 def test_a_policy_far_from_the_one_that_acted_gives_finite_gradients(gap: float) -> None:
     spec, net = built("table")

@@ -131,6 +131,7 @@ def test_the_vtrace_loss_is_written_out_step_by_step(reduction: str, corrected: 
     found = METHOD.loss(params, net, given)
     steps, unrolls = given.action.shape
     total = torch.zeros(())
+    advantages_of, targets_of, values_of = [], [], []
     for b in range(unrolls):
         outputs = [net(given.observation[b : b + 1, t]) for t in range(steps + 1)]
         policies = [torch.log_softmax(output.logits[0], 0) for output in outputs]
@@ -150,7 +151,14 @@ def test_the_vtrace_loss_is_written_out_step_by_step(reduction: str, corrected: 
             total = total - policies[t][given.action[t, b]] * advantages[t] - 0.02 * entropy
             total = total + 0.7 * 0.5 * (targets[t] - values[t]) ** 2
             total = total + 0.3 * 0.5 * (policies[t][given.action[t, b]] - given.log_prob[t, b]) ** 2
+        advantages_of.append(advantages)
+        targets_of.append(targets)
+        values_of.append(detached[:-1])
     expected = total if reduction == "Sum" else total / (steps * unrolls)
+    error = np.array(targets_of) - np.array(values_of)
+    assert found.metrics["advantage_std"].item() == pytest.approx(np.std(advantages_of), rel=1e-4)
+    explained = max(-1.0, 1.0 - error.var() / np.var(targets_of))
+    assert found.metrics["explained_variance"].item() == pytest.approx(explained, rel=1e-3)
     assert found.value.item() == pytest.approx(expected.item(), rel=1e-4)
     gradient = torch.autograd.grad(found.value, list(net.parameters()))
     reference = torch.autograd.grad(expected, list(net.parameters()))

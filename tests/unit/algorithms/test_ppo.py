@@ -118,18 +118,6 @@ def test_the_ratio_is_1_where_the_policy_that_learns_is_the_one_that_acted(recur
         assert result.metrics["clip_share"].item() == 0.0
 
 
-def test_the_spread_is_that_of_the_advantages_before_they_are_normalised() -> None:
-    params = parameters(epochs=1, minibatches=1)
-    net = network(params)
-    batch = iteration(params, net)
-    (minibatch,) = METHOD.minibatches(params, net, batch)
-    found = METHOD.loss(params, net, minibatch).metrics
-    advantage = with_advantages(params, net, batch).advantage
-    assert advantage is not None
-    assert found["advantage_spread"].item() == pytest.approx(advantage.abs().mean().item(), rel=1e-4)
-    assert found["log_std"].item() == 0.0
-
-
 def test_values_are_those_of_the_learner_in_pieces_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     params = parameters()
     net, batch = network(params), iteration(params)
@@ -179,6 +167,29 @@ def test_an_iteration_is_left_once_the_policy_has_gone_too_far() -> None:
     assert len(made[0.05]) < 15
     assert made[0.05][-1] > 0.05
     assert max(made[0.05][:-1], default=0.0) <= 0.05
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+def test_figures_are_those_of_a_plain_computation(normalize: bool) -> None:
+    params = parameters(normalize_advantages=normalize, epochs=1, minibatches=1)
+    net, batch = network(params), iteration(params)
+    (minibatch,) = METHOD.minibatches(params, net, batch)
+    found = {name: float(each) for name, each in METHOD.loss(params, net, minibatch).metrics.items()}
+    whole = with_advantages(params, net, batch)
+    assert whole.advantage is not None
+    assert whole.value_target is not None
+    assert found.keys() == set(METHOD.metrics_of(net)) == set(METHOD.metrics) - {"log_std"}
+    advantage, target = whole.advantage.numpy(), whole.value_target.numpy()
+    assert found["advantage_std"] == pytest.approx(advantage.std(), rel=1e-5)
+    unexplained = (target - (target - advantage)).var() / target.var()
+    assert found["explained_variance"] == pytest.approx(max(-1.0, 1.0 - unexplained), rel=1e-4)
+    with torch.no_grad():
+        logits, _ = net.unroll(batch.observation, batch.state, batch.discount)
+    policy = torch.distributions.Categorical(logits=logits)
+    log_ratio = policy.log_prob(batch.action) - batch.log_prob
+    assert found["entropy"] == pytest.approx(policy.entropy().mean().item(), rel=1e-5)
+    assert found["policy_kl"] == pytest.approx((log_ratio.exp() - 1 - log_ratio).mean().item(), rel=1e-4)
+    assert found["clip_share"] == pytest.approx(((log_ratio.exp() - 1).abs() > params.clip_range).float().mean().item())
 
 
 def test_rewards_of_nothing_and_constant_advantages_are_finite() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from rljob.algorithms.vtrace import gae, vtrace
+from rljob.algorithms.vtrace import explained_variance, gae, vtrace
 from torch import Tensor
 
 Array = NDArray[np.float64]
@@ -143,3 +143,21 @@ def test_gae_with_a_full_trace_is_on_policy_vtrace() -> None:
     trace = vtrace(**whole)
     del whole["log_ratio"]
     torch.testing.assert_close(gae(**whole, trace_decay=1.0).value, trace.value)
+
+
+@pytest.mark.parametrize(
+    ("target", "value", "expected"),
+    [
+        ([1.0, 2.0, 3.0], [1.0, 2.0, 3.0], 1.0),
+        ([1.0, 2.0, 3.0], [6.0, 7.0, 8.0], 1.0),  # a constant error is no lack of explanation
+        ([1.0, 2.0, 3.0], [0.0, 0.0, 0.0], 0.0),
+        ([0.0, 2.0], [1.0, 2.0], 0.75),
+        ([0.0, 1.0], [9.0, 0.0], -1.0),
+        ([0.0, 0.0], [9.0, 0.0], 0.0),  # rewards of nothing
+        ([3.0], [1.0], 0.0),
+    ],
+)
+def test_explained_variance_is_a_number_from_minus_1_to_1(
+    target: list[float], value: list[float], expected: float
+) -> None:
+    assert explained_variance(torch.tensor(target), torch.tensor(value)).item() == pytest.approx(expected)

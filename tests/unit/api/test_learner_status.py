@@ -36,7 +36,7 @@ WHERE_KNOWN = {
     "inference", "device_name", "device_memory_bytes", "driver",
 }  # fmt: skip
 OF_THE_ALGORITHMS = {
-    "advantage_spread",
+    "advantage_std",
     "clip_share",
     "entropy",
     "explained_variance",

@@ -17,7 +17,7 @@ from rljob.telemetry.charts import Series, compact, line_chart, nice_ticks, stac
 from rljob.telemetry.figures import mean_figures
 from rljob.telemetry.recorder import Recorder
 from rljob.telemetry.report import duration, instant, size, stood_still, tiles, write_report
-from rljob.telemetry.run_charts import learning_charts, run_charts
+from rljob.telemetry.run_charts import POLICY_FIGURES, learning_charts, policy_charts, run_charts
 from rljob.telemetry.run_folder import read_run_folder
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -133,6 +133,20 @@ def test_a_complete_run_is_told_in_full(tmp_path: Path) -> None:
     assert all(len(label) > 20 for label in page.labels)
 
 
+def test_what_the_algorithm_reports_of_its_policy_stands_beside_the_return_and_nothing_else(tmp_path: Path) -> None:
+    reported = {"entropy": 1.25, "policy_kl": 0.0125, "log_std": -0.5, "advantage_std": 3.0}
+    records = [{"elapsed_seconds": 1.0 * t, "raw_frames": 100 * t, **reported} for t in range(1, 4)]
+    (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, records)))
+    page = read(write_report(tmp_path))
+    text = "".join(page.text)
+    for title, name, _ in POLICY_FIGURES:
+        assert (title in text) == (name in reported)
+    assert text.index("Learning") < text.index("Log-std of continuous actions") < text.index("Throughput and flow")
+    assert policy_charts(read_run_folder(tmp_path).points)[0].svg.startswith('<svg class="chart" viewBox="0 0 360 180"')
+    (label,) = (label for label in page.labels if label.startswith("Log-std"))
+    assert "from -0.5 to -0.5" in label
+
+
 def test_evaluations_are_marked_where_the_machine_was_theirs(tmp_path: Path) -> None:
     """One that took 3 s and ended at 10 s, on a run of 20 s: the band covers x from 7 to 10 of the charts over wall time."""
     points = [{"elapsed_seconds": float(t), "steps_per_second": 900.0, "mean_return": 1.0} for t in range(21)]
@@ -148,14 +162,6 @@ def test_evaluations_are_marked_where_the_machine_was_theirs(tmp_path: Path) -> 
     over_frames, over_time = learning_charts(run)
     assert "band" not in [kind for _, _, kind in over_frames.legend]
     assert over_time.legend[-1][2] == "band"
-
-
-@pytest.mark.parametrize(("log_std", "drawn"), [(-0.7, True), (0.0, False), (None, False)])
-def test_a_deviation_is_drawn_where_actions_are_continuous(log_std: float | None, drawn: bool) -> None:
-    points = [{"elapsed_seconds": float(at), "entropy": 1.0, "log_std": log_std} for at in range(3)]
-    titles = [chart.title for chart in run_charts(points) if chart.svg]
-    assert "Entropy of the policy" in titles
-    assert ("Deviation of the continuous actions" in titles) is drawn
 
 
 def test_an_empty_folder_says_what_is_missing(tmp_path: Path) -> None:

@@ -29,10 +29,6 @@ if TYPE_CHECKING:
     from rljob.envs.spec import EnvironmentSpec
 
 
-OF_A_POLICY = ("policy_loss", "value_loss", "entropy", "policy_kl", "clip_share", "advantage_spread", "log_std")
-"""Metrics of every loss of a policy and a value; ``log_std`` is 0 where there are no continuous numbers."""
-
-
 class ActorCriticParameters(UnrollParameters, Protocol):
     """What is read where an algorithm acts by a policy."""
 
@@ -91,6 +87,10 @@ class ActorCritic(UnrollAlgorithm[P, PolicyNetwork]):
 
     def memory_units(self, params: P) -> int:
         return params.lstm_units if params.recurrent == "LSTM" else 0
+
+    def metrics_of(self, online: PolicyNetwork) -> tuple[str, ...]:
+        """``log_std`` is that of continuous actions."""
+        return tuple(name for name in self.metrics if name != "log_std" or online.distribution.controls)
 
     # ------------------------------------------------------------------------------------------------------------ acting
 

@@ -55,6 +55,10 @@ class Algorithm(ABC, Generic[P, Network]):
     metrics: tuple[str, ...] = ()
     """Names of the ``LossResult.metrics`` that are reported, in this order, behind ``loss`` and ``gradient_norm``."""
 
+    def metrics_of(self, online: Network) -> tuple[str, ...]:
+        """Those of ``metrics`` that the losses of this network have; all unless it is overridden."""
+        return self.metrics
+
     # ----------------------------------------------------------------------------------------------------------- network
 
     @abstractmethod

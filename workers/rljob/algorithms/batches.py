@@ -71,7 +71,8 @@ class UnrollBatch(NamedTuple):
     final observation of an episode that was truncated, else 0.
 
     advantage, value_target: float32 [T, B], or None where the loss finds them itself. They are set by an algorithm's
-    ``minibatches``, never by the actors.
+    ``minibatches``, never by the actors. advantage_std: float32 scalar, the deviation that the advantages had before they were
+    normalised; None where they are as they were found.
 
     A minibatch of M single steps (``single_steps``) has observation [M, S, *F], and [M] for action (or [M, choices]), control,
     log_prob, advantage and value_target; all else in it is empty.
@@ -90,6 +91,7 @@ class UnrollBatch(NamedTuple):
     value_target: Tensor | None = None
     steps: Tensor | None = None
     control: Tensor | None = None
+    advantage_std: Tensor | None = None
 
     @property
     def single_steps(self) -> bool:
@@ -105,7 +107,9 @@ class UnrollBatch(NamedTuple):
         """Some of the unrolls, whole; by their numbers (int64 [n]) or as a slice."""
         observation = self.observation
         time_first = {
-            name: getattr(self, name) for name in self._fields if name not in ("observation", "state", "steps")
+            name: getattr(self, name)
+            for name in self._fields
+            if name not in ("observation", "state", "steps", "advantage_std")
         }
         return self._replace(
             observation=each(lambda of: of[chosen] if isinstance(chosen, slice) else select(of, chosen), observation),

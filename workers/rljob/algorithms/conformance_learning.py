@@ -36,7 +36,7 @@ def check_learning(trial: Trial, net: FrameNetwork) -> None:
     tensor("loss: value", result.value, ())
     expect("loss: value", bool(torch.isfinite(result.value)), "a finite number", float(result.value.detach()))
     expect("loss: value", result.value.requires_grad, "a number to differentiate", "one without a gradient")
-    _metrics(trial, result.metrics)
+    _metrics(trial, net, result.metrics)
     if isinstance(method, UnrollAlgorithm):
         _looks(trial, result)
     if isinstance(method, TransitionAlgorithm):
@@ -52,9 +52,9 @@ def check_learning(trial: Trial, net: FrameNetwork) -> None:
     expect("loss", not broken, "finite gradients", f"others for {', '.join(broken)}, with a loss that is finite")
 
 
-def _metrics(trial: Trial, found: Any) -> None:
+def _metrics(trial: Trial, net: FrameNetwork, found: Any) -> None:
     """The metrics that are declared, and no others: those would not be shown."""
-    declared = trial.method.metrics
+    declared = trial.call("metrics_of", lambda: trial.method.metrics_of(net))
     trial.expect("loss: metrics", isinstance(found, Mapping), "a dict of metrics by name", found)
     names = f"metrics {', '.join(declared)}" if declared else "no metrics"
     expected = f"{names}, as the attribute metrics says"

@@ -75,11 +75,6 @@ class ActionDistribution:
         chosen = self._choices.best(logits) if self.sizes else logits.long()
         return chosen, mean
 
-    def log_std(self, normalised: Tensor) -> Tensor:
-        """Logarithms of the deviations; one 0 where nothing is continuous."""
-        found = self.split(normalised)[2]
-        return found if self.controls else found.new_zeros(1)
-
     def split(self, numbers: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """``numbers`` as logits, means and logarithms of deviations."""
         logits, mean, log_std = torch.split(numbers, [sum(self.sizes), self.controls, self.controls], dim=-1)

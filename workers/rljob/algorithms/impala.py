@@ -20,11 +20,11 @@ from collections.abc import Iterator
 
 import torch
 
-from rljob.algorithms.actor_critic import OF_A_POLICY, ActorCritic
+from rljob.algorithms.actor_critic import ActorCritic
 from rljob.algorithms.batches import LossResult, UnrollBatch
 from rljob.algorithms.minibatches import minibatches_of_unrolls
 from rljob.algorithms.policy_network import PolicyNetwork
-from rljob.algorithms.vtrace import bounded_log_ratio, vtrace
+from rljob.algorithms.vtrace import bounded_log_ratio, explained_variance, vtrace
 from rljob.api import ImpalaParameters
 from rljob.api.networks import TAKES
 
@@ -36,13 +36,23 @@ class IMPALA(ActorCritic[ImpalaParameters]):
     """What each method has to do is written in ``base``.
 
     ``policy_kl``: mean of ``ratio - 1 - log ratio`` between the policy that learns and the one that acted. ``clip_share``: share
-    of steps whose ratio was clipped (by rho_clip).
+    of steps whose ratio was clipped (by rho_clip). ``advantage_std``: deviation of the V-trace advantages, in units of rewards.
+    ``log_std``: mean logarithm of the deviations of continuous actions.
     """
 
     name = "IMPALA"
     takes = TAKES["IMPALA"]
     parameters = ImpalaParameters
-    metrics = OF_A_POLICY
+    metrics = (
+        "policy_loss",
+        "value_loss",
+        "entropy",
+        "policy_kl",
+        "clip_share",
+        "log_std",
+        "explained_variance",
+        "advantage_std",
+    )
 
     def target_divergence(self, params: ImpalaParameters) -> float:
         return params.target_policy_kl
@@ -99,8 +109,10 @@ class IMPALA(ActorCritic[ImpalaParameters]):
             "entropy": entropy,
             "policy_kl": gap.exp() - 1.0 - gap,
             "clip_share": (found.ratio > params.rho_clip).float(),
-            "advantage_spread": found.advantage.abs(),
-            "log_std": policies.log_std(normalised),
+            "explained_variance": explained_variance(found.value, values.detach()),
+            "advantage_std": found.advantage.std(correction=0),
         }
+        if policies.controls:
+            metrics["log_std"] = policies.split(normalised)[2]
         means = {name: each.detach().mean() for name, each in metrics.items()}
         return LossResult(reduced, means, divergence=means["policy_kl"], summed=params.loss_reduction == "Sum")

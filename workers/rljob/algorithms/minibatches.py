@@ -61,6 +61,7 @@ def minibatches_of_steps(batch: UnrollBatch, epochs: int, count: int) -> Iterato
                 value_target=value_target,
                 steps=batch.steps,
                 control=None if control is None else control[index],
+                advantage_std=batch.advantage_std,
             )
 
 

@@ -14,11 +14,11 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from rljob.algorithms.actor_critic import OF_A_POLICY, ActorCritic
+from rljob.algorithms.actor_critic import ActorCritic
 from rljob.algorithms.batches import LossResult, UnrollBatch
 from rljob.algorithms.minibatches import minibatches_of_steps, minibatches_of_unrolls
 from rljob.algorithms.policy_network import PolicyNetwork
-from rljob.algorithms.vtrace import bounded_log_ratio, gae
+from rljob.algorithms.vtrace import bounded_log_ratio, explained_variance, gae
 from rljob.api.networks import TAKES
 from rljob.api.ppo import PPOParameters
 
@@ -30,13 +30,23 @@ class PPO(ActorCritic[PPOParameters]):
     """What each method has to do is written in ``base``.
 
     ``policy_kl``: mean of ``ratio - 1 - log ratio`` between the policy that learns and the one that acted (Schulman 2020).
-    ``clip_share``: share of steps whose ratio was clipped. ``explained_variance``: 1 - Var(target - value) / Var(target).
+    ``clip_share``: share of steps whose ratio was clipped. ``advantage_std``: deviation of the advantages before they are
+    normalised. ``log_std``: mean logarithm of the deviations of continuous actions.
     """
 
     name = "PPO"
     takes = TAKES["PPO"]
     parameters = PPOParameters
-    metrics = (*OF_A_POLICY, "explained_variance")
+    metrics = (
+        "policy_loss",
+        "value_loss",
+        "entropy",
+        "policy_kl",
+        "clip_share",
+        "log_std",
+        "explained_variance",
+        "advantage_std",
+    )
 
     def passes(self, params: PPOParameters) -> int:
         return params.epochs
@@ -82,17 +92,18 @@ class PPO(ActorCritic[PPOParameters]):
         entropy = policies.entropy(normalised)
         total = policy + params.value_cost * critic - params.entropy_cost * entropy
         gap = log_ratio.detach()
-        unexplained = error.detach().var(correction=0) / batch.value_target.var(correction=0).clamp(min=1e-8)
+        spread = advantage.std(correction=0) if batch.advantage_std is None else batch.advantage_std
         metrics = {
             "policy_loss": policy,
             "value_loss": critic,
             "entropy": entropy,
             "policy_kl": gap.exp() - 1.0 - gap,
             "clip_share": ((ratio.detach() - 1.0).abs() > params.clip_range).float(),
-            "advantage_spread": error.abs(),  # of generalised ones: the error of a value is one
-            "log_std": policies.log_std(normalised),
-            "explained_variance": 1.0 - unexplained,
+            "explained_variance": explained_variance(batch.value_target, values.detach()),
+            "advantage_std": spread,
         }
+        if policies.controls:
+            metrics["log_std"] = policies.split(normalised)[2]
         means = {name: each.detach().mean() for name, each in metrics.items()}
         return LossResult(total.mean(), means, divergence=means["policy_kl"])
 
@@ -112,7 +123,8 @@ def with_advantages(params: PPOParameters, online: PolicyNetwork, batch: UnrollB
 def _normalised(batch: UnrollBatch) -> UnrollBatch:
     advantage = batch.advantage
     assert advantage is not None, "with_advantages has found them"
-    return batch._replace(advantage=(advantage - advantage.mean()) / (advantage.std(correction=0) + 1e-8))
+    spread = advantage.std(correction=0)
+    return batch._replace(advantage=(advantage - advantage.mean()) / (spread + 1e-8), advantage_std=spread)
 
 
 def _values(online: PolicyNetwork, batch: UnrollBatch) -> Tensor:

@@ -81,6 +81,18 @@ def discounted(reward: Tensor, discount: Tensor, bootstrap: Tensor) -> Tensor:
     return _accumulate(torch.cat([reward[:-1], (reward[-1] + discount[-1] * bootstrap).unsqueeze(0)]), discount)
 
 
+@torch.no_grad()
+def explained_variance(target: Tensor, value: Tensor) -> Tensor:
+    """The share of the variance of ``target`` that ``value`` explains: 1 - Var(target - value) / Var(target), a scalar.
+
+    0 where ``target`` is one number, of which there is nothing to explain; -1 for all that is below, so that a mean over updates
+    is not that of the few whose targets hardly vary.
+    """
+    variance = target.var(correction=0)
+    share = (1.0 - (target - value).var(correction=0) / variance).clamp(min=-1.0)
+    return torch.where(variance > 0.0, share, torch.zeros_like(share))
+
+
 def _accumulate(delta: Tensor, trace: Tensor) -> Tensor:
     """``x_t = delta_t + trace_t x_{t+1}`` over [T, B], beginning with 0 behind the last step."""
     ahead = torch.zeros_like(delta[0])

@@ -290,17 +290,18 @@ LEARNER: Final = (
     Metric("value_loss", "gauge", "Recent mean of half the squared error of the values.", "value_loss"),
     Metric("policy_kl", "gauge", "Recent mean KL divergence from the policy that acted.", "policy_kl"),
     Metric("clip_share", "gauge", "Recent share of steps whose importance ratio was clipped.", "clip_share"),
+    Metric("log_std", "gauge", "Recent mean logarithm of the deviations of continuous actions.", "log_std"),
     Metric(
         "explained_variance",
         "gauge",
-        "Recent share of the returns' variance that values explain.",
+        "Recent share of the variance of the value targets that the values explain, -1..1.",
         "explained_variance",
     ),
     Metric(
-        "advantage_spread", "gauge", "Recent mean absolute advantage, before they are normalised.", "advantage_spread"
-    ),
-    Metric(
-        "log_std", "gauge", "Recent mean logarithm of the deviation of continuous actions; 0 without any.", "log_std"
+        "advantage_std",
+        "gauge",
+        "Recent standard deviation of the advantages before they are normalised.",
+        "advantage_std",
     ),
     Metric("q_taken", "gauge", "Recent mean value of the actions learned from.", "q_taken"),
     Metric(

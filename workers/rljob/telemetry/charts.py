@@ -17,6 +17,8 @@ from markupsafe import Markup
 
 WIDTH: Final = 640
 HEIGHT: Final = 260
+SMALL: Final = 360, 180
+"""Width and height of a drawing that stands three in a row, so that its text is as large as that of the others."""
 WIDE: Final = 1060
 """Width of a drawing that takes the whole page; the others stand two in a row."""
 
@@ -77,23 +79,26 @@ def line_chart(
     from_zero: bool = False,
     whole: bool = False,
     bands: Bands = NO_BANDS,
+    size: tuple[int, int] = (WIDTH, HEIGHT),
 ) -> Chart:
     """Lines over a common x axis.
 
     Args:
         title: what the chart shows; also the start of its alternative text.
         x_label, y_label: names with units.
-        from_zero: let the y axis begin at 0 (rates, counts), so that small changes do not look large.
+        from_zero: let the y axis reach 0 (rates, counts), so that small changes do not look large.
         whole: label whole numbers only (counts of things).
         bands: shaded as far as they lie within the lines' reach.
+        size: width and height of the drawing.
     """
+    width, height = size
     drawn = [one for one in series if any(_is_finite(point) for point in one.points)]
     if not drawn:
         return Chart(title, Markup(""))
     xs = [x for one in drawn for x, y in one.points if _is_finite((x, y))]
     ys = [value for one in drawn for value in _extent(one)]
-    x_ticks = nice_ticks(min(xs), max(xs), 7)
-    y_ticks = nice_ticks(min(0.0, *ys) if from_zero else min(ys), max(ys), 6)
+    x_ticks = nice_ticks(min(xs), max(xs), width // 90)
+    y_ticks = nice_ticks(min(0.0, *ys) if from_zero else min(ys), max(0.0, *ys) if from_zero else max(ys), height // 43)
     labelled = [tick for tick in y_ticks if not whole or tick == round(tick)]
     x_low, x_high = min(xs), max(max(xs), min(xs) + 1e-9)
     y_low, y_high = y_ticks[0], y_ticks[-1]
@@ -101,29 +106,29 @@ def line_chart(
     def at(x: float, y: float) -> tuple[float, float]:
         across = (x - x_low) / (x_high - x_low)
         up = (y - y_low) / (y_high - y_low)
-        return _LEFT + across * (WIDTH - _LEFT - _RIGHT), HEIGHT - _BOTTOM - up * (HEIGHT - _TOP - _BOTTOM)
+        return _LEFT + across * (width - _LEFT - _RIGHT), height - _BOTTOM - up * (height - _TOP - _BOTTOM)
 
-    parts = [_opening(title, _summary(drawn, y_label), WIDTH, HEIGHT)]
+    parts = [_opening(title, _summary(drawn, y_label), width, height)]
     shaded = _within(bands.spans, x_low, x_high)
     for start, end in shaded:
         (left, _), (right, _) = at(start, y_low), at(end, y_low)
         parts.append(
             f'<rect class="band f{bands.colour}" x="{left:.1f}" y="{_TOP}" width="{right - left:.1f}" '
-            f'height="{HEIGHT - _TOP - _BOTTOM}"/>'
+            f'height="{height - _TOP - _BOTTOM}"/>'
         )
     for tick in labelled:
         _, y = at(x_low, tick)
-        parts.append(f'<line class="grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        parts.append(f'<line class="grid" x1="{_LEFT}" x2="{width - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
         parts.append(f'<text class="tick" text-anchor="end" x="{_LEFT - 8}" y="{y + 4:.1f}">{compact(tick)}</text>')
     for tick in x_ticks:
         if x_low <= tick <= x_high:
             x, _ = at(tick, y_low)
             parts.append(
-                f'<text class="tick" text-anchor="middle" x="{x:.1f}" y="{HEIGHT - _BOTTOM + 17}">{compact(tick)}</text>'
+                f'<text class="tick" text-anchor="middle" x="{x:.1f}" y="{height - _BOTTOM + 17}">{compact(tick)}</text>'
             )
-    middle = (HEIGHT - _BOTTOM + _TOP) / 2
+    middle = (height - _BOTTOM + _TOP) / 2
     parts.append(
-        f'<text class="axis" text-anchor="middle" x="{(_LEFT + WIDTH - _RIGHT) / 2}" y="{HEIGHT - 5}">'
+        f'<text class="axis" text-anchor="middle" x="{(_LEFT + width - _RIGHT) / 2}" y="{height - 5}">'
         f"{escape(x_label)}</text>"
         f'<text class="axis" text-anchor="middle" transform="translate(12 {middle}) rotate(-90)">'
         f"{escape(y_label)}</text>"

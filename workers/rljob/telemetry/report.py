@@ -14,7 +14,7 @@ from rljob.telemetry.bottleneck import Kind, Verdict, bottleneck
 from rljob.telemetry.charts import COLOURS, compact, stacked_bars
 from rljob.telemetry.figures import Points, mean_figures, mean_stages, number, numbers, with_returns_to_go_by
 from rljob.telemetry.fill_trend import fill_trend
-from rljob.telemetry.run_charts import evaluations, learning_charts, reported_charts, run_charts
+from rljob.telemetry.run_charts import evaluations, learning_charts, policy_charts, reported_charts, run_charts
 from rljob.telemetry.run_folder import RunFolder, read_run_folder
 
 
@@ -102,6 +102,7 @@ def render(run: RunFolder) -> str:
         tiles=tiles(run),
         resumed=earlier_seconds(run) > 0,
         learning=[*learning_charts(run), *reported_charts(run)],
+        policy=policy_charts(run.points),
         charts=[chart for chart in run_charts(run.points, run.evaluations) if chart.svg],
         stages=shares,
         stage_chart=stacked_bars("Time per stage of each role", shares),

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
-from rljob.telemetry.charts import NO_BANDS, Bands, Chart, Series, line_chart
+from rljob.telemetry.charts import COLOURS, NO_BANDS, SMALL, Bands, Chart, Series, line_chart
 from rljob.telemetry.figures import Points, number, numbers, with_returns_to_go_by
 from rljob.telemetry.run_folder import RunFolder
+
+POLICY_FIGURES: Final = (
+    ("Entropy of the policy", "entropy", "nats"),
+    ("KL from the policy that acted", "policy_kl", "nats"),
+    ("Clip fraction", "clip_share", "share of steps"),
+    ("Log-std of continuous actions", "log_std", "mean"),
+    ("Explained variance of the values", "explained_variance", "share"),
+    ("Advantage spread", "advantage_std", "standard deviation"),
+)
+"""What tells of learning beside the return: title, name of the figure, unit."""
 
 
 def evaluations(run: RunFolder, *, finished: bool = True) -> list[Mapping[str, Any]]:
@@ -47,6 +57,22 @@ def learning_charts(run: RunFolder) -> list[Chart]:
             bands=evaluation_bands(run.evaluations, factor) if key == "elapsed_seconds" else NO_BANDS,
         )
         charts.append(chart)
+    return [chart for chart in charts if chart.svg]
+
+
+def policy_charts(points: Points) -> list[Chart]:
+    """A small chart over raw frames for each of ``POLICY_FIGURES`` that the algorithm reports."""
+    charts = [
+        line_chart(
+            title,
+            [Series(title, _line(points, name, "raw_frames", 1.0), colour=colour % COLOURS)],
+            x_label="raw frames",
+            y_label=unit,
+            from_zero=True,
+            size=SMALL,
+        )
+        for colour, (title, name, unit) in enumerate(POLICY_FIGURES)
+    ]
     return [chart for chart in charts if chart.svg]
 
 
@@ -120,19 +146,6 @@ def run_charts(points: Points, evaluations: Points = ()) -> list[Chart]:
             "updates",
             [line("mean", "policy_lag_updates", 3), line("95th percentile", "policy_lag_updates_p95", 7, dashed=True)],
         ),
-        ("Entropy of the policy", "nats", [line("entropy", "entropy", 4)]),
-        (
-            "From the policy that acted to the one that learns",
-            "",
-            [line("KL divergence", "policy_kl", 3), line("share clipped", "clip_share", 5)],
-        ),
-        (
-            "Deviation of the continuous actions",
-            "its logarithm",
-            [line("mean", "log_std", 2)] if any(point.get("log_std") for point in points) else [],
-        ),
-        ("What values explain", "share of the variance", [line("of the returns", "explained_variance", 1)]),
-        ("Spread of the advantages", "return", [line("mean absolute", "advantage_spread", 6)]),
         ("Learning rate", "", [line("of the last update", "learning_rate", 4)]),
         ("Samples per insert", "samples", [line("so far", "samples_per_insert", 4)]),
         (

@@ -70,9 +70,14 @@ class Updater(ABC, Generic[Batch]):
         self.updates = 0
         self.learning_rate = AdaptiveLearningRate(params, algorithm.target_divergence(params))
         self.loss_scale: LossScale | None = LossScale(device) if self.online.plan.arithmetic == "fp16" else None
-        self.figures = _figures(algorithm, scaled=self.loss_scale is not None)
+        self._metrics = algorithm.metrics_of(self.online)
+        self.figures = (
+            "loss",
+            "gradient_norm",
+            *(["loss_scale"] if self.loss_scale is not None else []),
+            *self._metrics,
+        )
         """Names of the numbers that an update reports."""
-        self._metrics = algorithm.metrics
         self._largest_divergence = 0.0
         if device.type == "cuda":
             let_round_to_tf32(self.online.plan.arithmetic)
@@ -231,10 +236,6 @@ class Updater(ABC, Generic[Batch]):
 
     def _follow_at_intervals(self) -> None:
         """Move the followers that change at some updates, by their number; there are none unless this is overridden."""
-
-
-def _figures(algorithm: AnyAlgorithm, *, scaled: bool) -> tuple[str, ...]:
-    return ("loss", "gradient_norm", *(["loss_scale"] if scaled else []), *algorithm.metrics)
 
 
 def _graphs() -> int:
