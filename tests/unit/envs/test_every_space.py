@@ -113,7 +113,9 @@ def test_an_algorithm_acts_and_learns(observation: str, action: str, kind: str, 
     assert (spec.mask is not None) == (masked and bool(spec.action_sizes))
     if kind == "ApeXDQN":
         if spec.controls:
-            with pytest.raises(NetworkProblem, match=r"ApeXDQN learns choices alone, .* Box .*; IMPALA takes both"):
+            with pytest.raises(
+                NetworkProblem, match=r"ApeXDQN learns choices alone, .* Box .*; IMPALA and PPO take both"
+            ):
                 check("ApeXDQN", algorithm(kind), APEX, spec, env_params)
             return
         if observation == "nested":

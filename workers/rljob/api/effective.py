@@ -28,7 +28,7 @@ def effective(job: RLJob, written: Mapping[str, Any]) -> RLJob:
     for (model, name), default in COMPUTED.items():
         if default.algorithm in ("", spec.algorithm.type):
             spec = _filled(spec, model, name, partial(default.value, spec))
-    return _as_written(job.model_copy(update={"spec": spec}), written)
+    return as_written(job.model_copy(update={"spec": spec}), written)
 
 
 def _with_sections(spec: RLJobSpec) -> RLJobSpec:
@@ -63,7 +63,7 @@ def _filled(node: M, model: type[BaseModel], name: str, value: Callable[[], Any]
     return node.model_copy(update=changed) if changed else node
 
 
-def _as_written(node: M, written: Mapping[str, Any]) -> M:
+def as_written(node: M, written: Mapping[str, Any]) -> M:
     """A copy whose ``model_fields_set``, and those of the sections below, name what ``written`` has."""
     given: set[str] = set()
     sections: dict[str, BaseModel] = {}
@@ -72,7 +72,7 @@ def _as_written(node: M, written: Mapping[str, Any]) -> M:
         if item is not None:
             given.add(name)
         if isinstance(child, BaseModel):
-            sections[name] = _as_written(child, item if isinstance(item, Mapping) else {})
+            sections[name] = as_written(child, item if isinstance(item, Mapping) else {})
     copy = node.model_copy(update=sections)
     copy.model_fields_set.clear()
     copy.model_fields_set.update(given)

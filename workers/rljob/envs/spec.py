@@ -200,7 +200,7 @@ class EnvironmentSpec:
         critic = next((leaf for leaf in self.observation if leaf.role == "critic"), None)
         number = next((leaf for leaf in self.action if leaf.low), None)
         if number is not None and "controls" not in takes:
-            return f"{algorithm} learns choices alone, but there are continuous actions: {number}; IMPALA takes both"
+            return f"{algorithm} learns choices alone, but there are continuous actions: {number}; IMPALA and PPO take both"
         if len(self.action_sizes) > 1 and "choices" not in takes:
             return f"{algorithm} takes one Discrete action, but there are {len(self.action_sizes)} choices"
         if self.mask is not None and "masks" not in takes:

@@ -12,9 +12,9 @@ from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel
 from rljob.api import ManifestError, RLJob, parse_job
+from rljob.api.effective import as_written
 from rljob.api.job import API_VERSION, KIND, RLJobSpec
 from rljob.api.mutability import Step, When, places
-from rljob.api.presets.merging import value_at
 from rljob.api.rules.read_at_start import comparable, same
 from rljob.api.status import RLJobStatus
 
@@ -59,12 +59,9 @@ def stored_spec(document: Mapping[str, Any], status: RLJobStatus, known: RLJob |
     if job is None:
         return None
     preset = status.effective_spec.get("preset")
-    kept: dict[str, Any] = {"preset": preset}
-    if not value_at(document, "spec.algorithm"):
-        # The status has every field. That the user has named no algorithm is still said where the job is accepted (`note_on`).
-        kept["algorithm"] = job.spec.algorithm.model_copy()
-        kept["algorithm"].model_fields_set.clear()
-    return job.model_copy(update={"spec": job.spec.model_copy(update=kept)})
+    # Which fields its user wrote is in the stored object alone: in the status every field stands.
+    written = {"metadata": about(document), "spec": document["spec"]}
+    return as_written(job.model_copy(update={"spec": job.spec.model_copy(update={"preset": preset})}), written)
 
 
 def with_changes(runs: RLJob, newest: RLJob) -> RLJob:
