@@ -8,7 +8,7 @@ import imageio.v2 as imageio
 import numpy as np
 import pytest
 from rljob.api import EnvironmentParameters
-from rljob.envs import EnvironmentProblem
+from rljob.envs import EnvironmentProblem, describe_environment
 from rljob.evaluation.video import record_game
 
 
@@ -34,5 +34,24 @@ def test_an_environment_that_cannot_draw_leaves_no_file(tmp_path: Path) -> None:
             "tests.support.toys:countdown",
             EnvironmentParameters(),
             tmp_path / "no.mp4",
+        )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_mujoco_says_what_it_draws_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its renderer is broken here as it is on a machine without a display, which a machine of tests may have."""
+
+    def render(env: object) -> None:
+        raise RuntimeError("an OpenGL platform library has not been loaded into this process")
+
+    monkeypatch.setattr("gymnasium.envs.mujoco.half_cheetah_v5.HalfCheetahEnv.render", render)
+    parameters = EnvironmentParameters()
+    with pytest.raises(EnvironmentProblem, match=r"cannot be drawn.*OpenGL platform.*MUJOCO_GL=egl"):
+        record_game(
+            lambda o, games: np.zeros((len(o), 6), np.float32),
+            "HalfCheetah-v5",
+            parameters,
+            tmp_path / "no.mp4",
+            spec=describe_environment("HalfCheetah-v5", parameters),
         )
     assert list(tmp_path.iterdir()) == []

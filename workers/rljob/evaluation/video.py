@@ -14,12 +14,16 @@ from numpy.typing import NDArray
 from rljob.envs import EnvironmentProblem, make_single_environment
 from rljob.envs.target import what_it_lacks
 from rljob.evaluation.score import JudgedPolicy, Score, score
-from rljob.loading import short
+from rljob.loading import PLUGIN_FAILURES, short
 
 if TYPE_CHECKING:
     from rljob.api import EnvironmentParameters
     from rljob.envs.spec import EnvironmentSpec
 
+_MUJOCO = (
+    "; MuJoCo draws with OpenGL: where there is no display it needs MUJOCO_GL=egl or MUJOCO_GL=osmesa, and that library of the "
+    "system's (libegl1 or libosmesa6)"
+)
 _RAW_FRAMES_PER_SECOND = 60  # of the Atari 2600 (NTSC)
 _SMALLEST_HEIGHT = 400
 
@@ -74,8 +78,10 @@ def _picture(env: gymnasium.Env[Any, Any], environment_id: str) -> NDArray[np.ui
     """u8[H, W, 3], small screens enlarged by a whole factor so that their pixels stay sharp."""
     try:
         screen = env.render()
-    except (gymnasium.error.DependencyNotInstalled, NotImplementedError) as error:
+    except PLUGIN_FAILURES as error:
         why = what_it_lacks(error) if str(error) else "no render()"
+        if not isinstance(error, gymnasium.error.DependencyNotInstalled) and "mujoco" in type(env.unwrapped).__module__:
+            why += _MUJOCO
         raise EnvironmentProblem(f"environment {short(environment_id)!r} cannot be drawn: {why}") from error
     if not isinstance(screen, np.ndarray):
         raise EnvironmentProblem(f"environment {short(environment_id)!r} draws nothing with render_mode 'rgb_array'")
