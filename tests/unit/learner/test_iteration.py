@@ -102,6 +102,27 @@ def test_whoever_is_gone_is_not_waited_for_longer_than_an_unroll_takes(lag: int)
     world.version += 1
 
 
+def test_an_unroll_that_was_lost_in_the_first_iteration_is_played_again() -> None:
+    """An environment failed, so its credit stays where it is: an actor begins with credits for all of its environments alone."""
+    world = World(lag=1, batch_size=ENVS, outstanding={b"a": 0})
+    for _ in range(3):  # and again with each that is asked for
+        assert world.ask() == "a"
+        world.now += 1.0
+        world.outstanding[b"a"] -= 15
+        world.waiting += 15
+        assert world.ask() == ""
+        world.now += 0.2
+        assert world.ask() == ""
+        world.now += 0.1
+        assert world.ask() == "a"
+        world.outstanding[b"a"] -= 15
+        world.waiting += 15
+        world.assemble()
+        world.version += 1
+        world.now += 10.0
+        world.waiting = 0
+
+
 def test_one_that_joins_is_asked_with_the_next_iteration_at_the_latest() -> None:
     world = World(lag=1)
     world.ask()

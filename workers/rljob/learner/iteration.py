@@ -2,8 +2,8 @@
 
 The batch that is learned from with the weights of version k is made of the first unrolls of version k - lag or newer, whoever
 sends them. An actor begins an unroll only once it is asked to, by credits for all of its environments, and with weights new
-enough for it. So nobody plays what will be too old; an actor that is slow, or gone, is not waited for: when an unroll of its
-takes longer than they usually do, the others are asked in its place.
+enough for it. So nobody plays what will be too old; an actor that is slow, or gone, or lost an unroll with an environment that
+failed, is not waited for: when an unroll of its takes longer than they usually do, all are asked in its place, itself too.
 """
 
 from __future__ import annotations
@@ -35,6 +35,11 @@ class Iterations:
         self._assembled = 0
         self._asked_at: dict[bytes, float] = {}
         self._took: deque[float] = deque(maxlen=_REMEMBERED)
+        self._in_part: deque[float] = deque(maxlen=_REMEMBERED)
+        """What goes for how long they take until an actor has sent all that it was asked for, which it may never do: how long
+        the first ones took."""
+        self._asked_for: dict[bytes, int] = {}
+        """Of each that was asked, and has sent nothing since."""
 
     @property
     def next(self) -> int:
@@ -60,11 +65,16 @@ class Iterations:
         now = self._clock()
         for peer in [peer for peer in self._asked_at if not outstanding.get(peer)]:
             asked_at = self._asked_at.pop(peer)
+            self._asked_for.pop(peer, None)
             if peer in outstanding:
                 self._took.append(now - asked_at)
+        for peer in [peer for peer, count in self._asked_for.items() if outstanding[peer] < count]:
+            del self._asked_for[peer]
+            self._in_part.append(now - self._asked_at[peer])
         if self._version() < self.least_version:  # what began now would be too old when it is learned from
             return {}
-        patience = PATIENCE * statistics.median(self._took) if self._took else float("inf")
+        known = self._took or self._in_part
+        patience = PATIENCE * statistics.median(known) if known else float("inf")
         prompt = (peer for peer, asked_at in self._asked_at.items() if now - asked_at <= patience)
         missing = self._batch_size - self._waiting() - sum(outstanding[peer] for peer in prompt)
         peers = list(wanted)
@@ -73,5 +83,6 @@ class Iterations:
             if missing > 0 and wanted[peer] > 0:
                 grants[peer] = wanted[peer]
                 self._asked_at[peer] = now
+                self._asked_for[peer] = outstanding.get(peer, 0) + wanted[peer]
                 missing -= wanted[peer]
         return grants
