@@ -86,6 +86,19 @@ class NotANumber(Plain):
         return np.where(np.arange(3) == 1, np.nan, super().seen()) if self.time == self.limit else super().seen()
 
 
+class Gives(Plain):
+    """Gives this reward, and this number within its observation, in the last step of a game, which is cut off."""
+
+    def __init__(self, observation: str = "0", reward: str = "1") -> None:
+        super().__init__()
+        self.third, self.reward = float(observation), float(reward)
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        observation, _, terminated, truncated, info = super().step(action)
+        observation[2] = self.third if truncated else 0.0
+        return observation, self.reward if truncated else 1.0, terminated, truncated, info
+
+
 class Drawing(Plain):
     """Draws from NumPy's and Python's own generators while it is made, at a reset and in a step. ``write_to``: a folder for what
     a copy was made and seeded with."""

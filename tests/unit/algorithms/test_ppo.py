@@ -192,6 +192,33 @@ def test_figures_are_those_of_a_plain_computation(normalize: bool) -> None:
     assert found["clip_share"] == pytest.approx(((log_ratio.exp() - 1).abs() > params.clip_range).float().mean().item())
 
 
+@pytest.mark.parametrize(
+    ("observation", "reward"),
+    [
+        (lambda given: given, torch.zeros_like),
+        (lambda given: given, lambda given: 1e6 * given),
+        (lambda given: 1e30 * given, lambda given: given),
+        (lambda given: torch.where(given > 2.0, 3e38, given), lambda given: given),
+        (torch.ones_like, torch.zeros_like),
+    ],
+    ids=["nothing is rewarded", "a million", "huge", "huge now and then", "nothing changes"],
+)
+def test_statistics_and_weights_stay_finite(observation: Any, reward: Any) -> None:
+    params = parameters(batch_size=8, minibatches=4)
+    updater = make_updater(METHOD, params, network(params), CPU)
+    assert updater.normalizer is not None
+    for seed in range(4):
+        batch = iteration(params, seed=seed)
+        batch = batch._replace(observation=observation(batch.observation), reward=reward(batch.reward))
+        updater.normalizer.take(batch)
+        for _, figures in updater.updates_from(batch, 0):
+            assert torch.isfinite(figures).all()
+        updater.normalizer.apply(updater.networks().values())
+    assert int(updater.normalizer.left_out) == 0
+    for tensor in (*updater.normalizer.state().values(), *updater.online.state_dict().values()):
+        assert torch.isfinite(tensor).all()
+
+
 def test_rewards_of_nothing_and_constant_advantages_are_finite() -> None:
     params = parameters()
     updater = make_updater(METHOD, params, network(params), CPU)

@@ -70,6 +70,23 @@ def test_what_is_no_number_begins_the_copy_anew_and_is_told(backend: str) -> Non
     )
 
 
+@pytest.mark.parametrize("odd", ["nan", "inf", "-inf"])
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ("observation", "expected an observation of finite numbers, got {} at [2]"),
+        ("reward", "reward: expected a finite number, got {}"),
+    ],
+)
+def test_no_number_that_is_not_finite_goes_on(backend: str, place: str, said: str, odd: str) -> None:
+    results = list(steps(made("Gives", backend, kwargs={place: odd}), 4))
+    assert results[-1].cut.all()
+    assert results[-1].failures[1].endswith(f"ValueError: {said.format(odd)}, in step 4 of the episode")
+    for result in results:
+        assert np.isfinite(result.reward).all()
+        assert np.isfinite(result.observation).all()
+
+
 @pytest.mark.parametrize(
     ("kind", "said"),
     [
