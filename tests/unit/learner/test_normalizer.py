@@ -172,6 +172,28 @@ def test_a_batch_with_a_number_that_is_not_finite_is_left_out(place: str, odd: f
     assert same(normalizer_of(one).state(), normalizer_of(clean).state())
 
 
+def test_values_that_drift_do_not_drive_the_deviation() -> None:
+    """Behind an end in time lies an observation that no step begins with, and what is expected there is what nothing corrects."""
+    params = parameters(gamma=0.9)
+    one = updater(params)
+    reward = torch.full((params.unroll_length, params.batch_size), -0.5)
+    for value in (-1e3, 1e6, 3e38):
+        (batch,) = unroll_batches(params, 1)
+        ended = torch.full_like(batch.discount, 0.0)
+        normalizer_of(one).take(batch._replace(reward=reward, discount=ended, final_value=torch.full_like(reward, value)))
+        normalizer_of(one).apply([one.online])
+        assert float(buffers(one.online)["return_scale"]) <= 0.5 / (1 - params.gamma) + 1e-4
+    assert float(normalizer_of(one).state()["largest_reward"]) == 0.5
+    right = updater(params)
+    (batch,) = unroll_batches(params, 1)
+    expected = torch.linspace(-5, 5, reward.numel()).reshape(reward.shape)  # all that such rewards can come to
+    batch = batch._replace(reward=reward, discount=torch.zeros_like(reward), final_value=expected)
+    normalizer_of(right).take(batch)
+    normalizer_of(right).apply([right.online])
+    wanted = float((reward + params.gamma * expected).std(correction=0))
+    assert float(buffers(right.online)["return_scale"]) == pytest.approx(wanted, rel=1e-5)
+
+
 def test_what_never_changes_has_the_least_deviation() -> None:
     params = parameters()
     (batch,) = unroll_batches(params, 1)

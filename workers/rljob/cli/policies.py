@@ -34,7 +34,7 @@ _SEED_HELP = (
     "Seed of the first game; the others follow from it. With the seed of a run's verdict, the weights that it judged play "
     "the same games again."
 )
-_TEMPERATURE_HELP = "Of a sampled policy (IMPALA): logits are divided by it, 0 takes the best action."
+_TEMPERATURE_HELP = "Of a sampled policy (IMPALA, PPO): logits are divided by it, 0 takes the best action."
 _TemperatureOption = Annotated[
     float | None, typer.Option(min=0.0, help=_TEMPERATURE_HELP, show_default="the job's evaluationTemperature")
 ]
@@ -175,7 +175,7 @@ def tempered(params: Any, temperature: float | None) -> Any:
         return params
     if not hasattr(params, "evaluation_temperature"):
         raise UsageError(
-            "--temperature: allowed: only for policies that are sampled (IMPALA); this one takes the best action"
+            "--temperature: allowed: only for policies that are sampled (IMPALA, PPO); this one takes the best action"
         )
     return params.updated(evaluation_temperature=temperature)
 

@@ -53,7 +53,9 @@ class Normalizer:
 
     Of observations the numbers that are recorded as vectors, all but the last of each unroll, which the next one shows again. Of
     returns, in the last place, the discounted rewards from each of these steps on, with the value that ``network`` expects behind
-    the unroll (of a memory as it was before it): an update's value targets would need its whole forward pass.
+    the unroll (of a memory as it was before it): an update's value targets would need its whole forward pass. What values say there
+    counts as far as the largest reward so far, for ever, would be: they are in units of the very deviation that is measured, and
+    where they drift, as behind time limits that the observation tells of, each would drive the other beyond all bounds.
     """
 
     def __init__(self, network: FrameNetwork, gamma: float) -> None:
@@ -64,6 +66,7 @@ class Normalizer:
         for leaf in network.normalized:
             self._normalized[leaf.span] = True
         self._moments = RunningMoments(len(self._normalized) + self._of_returns, device)
+        self._largest = torch.zeros((), dtype=torch.float64, device=device)
         self.left_out = torch.zeros((), dtype=torch.int64, device=device)
         """Batches with a number that is not finite, on the device."""
 
@@ -80,12 +83,24 @@ class Normalizer:
             vectors: Tensor = by_column(self._columns, batch.observation)["vector"]
             rows.append(vectors[:, :-1, -1].transpose(0, 1).flatten(0, 1))
         if self._of_returns:
-            reward = batch.reward + self._gamma * batch.final_value
+            self._meet(batch.reward)
+            reward = batch.reward + self._gamma * self._bounded(batch.final_value)
             behind = self._network(each(lambda of: of[:, -1], batch.observation), batch.state).value
             # A network whose input was never normalised may expect anything.
             behind = torch.where(self._moments.count > 0, behind, torch.zeros_like(behind))
-            rows.append(discounted(reward, batch.discount, behind).view(-1, 1))
+            rows.append(discounted(reward, batch.discount, self._bounded(behind)).view(-1, 1))
         self.left_out += self._moments.merge(torch.cat(rows, dim=1).double()).logical_not()
+
+    def _meet(self, reward: Tensor) -> None:
+        largest = torch.maximum(self._largest, reward.abs().max().double())
+        self._largest.copy_(torch.where(largest.isfinite(), largest, self._largest))
+
+    def _bounded(self, value: Tensor) -> Tensor:
+        """``value`` within what any return can be; a number that is not finite stays, which leaves its batch out."""
+        if self._gamma >= 1.0:
+            return value
+        bound = (self._largest / (1.0 - self._gamma)).float()
+        return torch.where(value.isfinite(), value.clamp(-bound, bound), value)
 
     @torch.no_grad()
     def apply(self, networks: Iterable[nn.Module]) -> None:
@@ -107,7 +122,8 @@ class Normalizer:
 
     def state(self) -> dict[str, Tensor]:
         """What a checkpoint keeps: the accumulators themselves."""
-        return {"count": self._moments.count, "mean": self._moments.mean, "m2": self._moments.m2}
+        moments = self._moments
+        return {"count": moments.count, "mean": moments.mean, "m2": moments.m2, "largest_reward": self._largest}
 
     def load(self, state: Mapping[str, Tensor]) -> bool:
         """Go on from what ``state`` gave; False where it was of other numbers, or of none, and counting begins anew."""
