@@ -41,6 +41,7 @@ from tests.unit.learner.optim.test_no_waiting import Waits
 
 CPU = torch.device("cpu")
 BOTH = {"normalize_observations": True, "normalize_returns": True}
+SHARED = ("network", "hidden_units", "unroll_length", "batch_size", "precision", "learning_rate")
 _names = itertools.count()
 
 
@@ -155,7 +156,7 @@ def test_it_goes_on_counting_where_float32_would_stop() -> None:
 
 
 @pytest.mark.parametrize("place", ["observation", "reward", "final_value"])
-@pytest.mark.parametrize("odd", [float("nan"), float("inf")])
+@pytest.mark.parametrize("odd", [float("nan"), float("inf"), float("-inf")])
 def test_a_batch_with_a_number_that_is_not_finite_is_left_out(place: str, odd: float) -> None:
     params = parameters()
     one = updater(params)
@@ -172,6 +173,23 @@ def test_a_batch_with_a_number_that_is_not_finite_is_left_out(place: str, odd: f
     assert same(normalizer_of(one).state(), normalizer_of(clean).state())
 
 
+@pytest.mark.parametrize("kind", ["IMPALA", "PPO"])
+@pytest.mark.parametrize(("place", "size"), [("observation", 1e30), ("reward", 1e6)])
+def test_numbers_of_any_size_are_learned_from(kind: str, place: str, size: float) -> None:
+    method = algorithm(kind)
+    params = method.parameters.model_validate(parameters(**BOTH).model_dump(include={*SHARED, *BOTH}))
+    torch.manual_seed(0)
+    one = make_updater(method, params, method.build(SPEC, params, ENV_PARAMS), CPU)
+    for batch in unroll_batches(params, 4):
+        batch = batch._replace(**{place: size * (getattr(batch, place).float() + 1.0)})
+        normalizer_of(one).take(batch)
+        normalizer_of(one).apply([one.online])
+        for _, figures in one.updates_from(batch, 0):
+            assert figures[:2].isfinite().all(), "the loss and its gradient's norm"
+    assert all(each.isfinite().all() for each in (*normalizer_of(one).state().values(), *one.online.parameters()))
+    assert int(normalizer_of(one).left_out) == 0
+
+
 def test_values_that_drift_do_not_drive_the_deviation() -> None:
     """Behind an end in time lies an observation that no step begins with, and what is expected there is what nothing corrects."""
     params = parameters(gamma=0.9)
@@ -180,7 +198,9 @@ def test_values_that_drift_do_not_drive_the_deviation() -> None:
     for value in (-1e3, 1e6, 3e38):
         (batch,) = unroll_batches(params, 1)
         ended = torch.full_like(batch.discount, 0.0)
-        normalizer_of(one).take(batch._replace(reward=reward, discount=ended, final_value=torch.full_like(reward, value)))
+        normalizer_of(one).take(
+            batch._replace(reward=reward, discount=ended, final_value=torch.full_like(reward, value))
+        )
         normalizer_of(one).apply([one.online])
         assert float(buffers(one.online)["return_scale"]) <= 0.5 / (1 - params.gamma) + 1e-4
     assert float(normalizer_of(one).state()["largest_reward"]) == 0.5

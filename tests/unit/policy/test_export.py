@@ -25,6 +25,8 @@ MANIFESTS = {
     "image": ("pong-vtrace.yaml",),
     "nature": ("pong-apex-nature.yaml",),
     "recurrent": ("cartpole-impala.yaml", "spec.algorithm.impala.recurrent=LSTM"),
+    "recurrent PPO": ("cartpole-ppo.yaml", "spec.algorithm.ppo.recurrent=LSTM"),
+    "continuous": ("pendulum-ppo.yaml", "spec.algorithm.ppo.normalizeObservations=true"),
 }
 FAILS_AT_TEN = """
 import gymnasium
@@ -75,7 +77,7 @@ print(torch.jit.load({str(written.file)!r})(*inputs)[0].tolist())
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     wanted = policy.act(observations, memory=memory)
-    assert json.loads(done.stdout) == wanted.tolist()
+    np.testing.assert_allclose(json.loads(done.stdout), wanted, rtol=1e-5, atol=1e-6)
     assert written.difference < 1e-5
 
 

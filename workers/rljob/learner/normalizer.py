@@ -53,9 +53,10 @@ class Normalizer:
 
     Of observations the numbers that are recorded as vectors, all but the last of each unroll, which the next one shows again. Of
     returns, in the last place, the discounted rewards from each of these steps on, with the value that ``network`` expects behind
-    the unroll (of a memory as it was before it): an update's value targets would need its whole forward pass. What values say there
-    counts as far as the largest reward so far, for ever, would be: they are in units of the very deviation that is measured, and
-    where they drift, as behind time limits that the observation tells of, each would drive the other beyond all bounds.
+    the unroll (of a memory as it was before it): an update's value targets would need its whole forward pass.
+
+    What values expect counts at most as the largest reward so far, for ever. They are in units of the very deviation that is
+    measured: where they drift, as behind time limits that observations tell of, each would drive the other beyond all bounds.
     """
 
     def __init__(self, network: FrameNetwork, gamma: float) -> None:
