@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from rljob.api.presets import PRESETS
+
 from tests.cluster.control_plane import ControlPlane
 
 JOBS = "/apis/rljob.dev/v1alpha1/namespaces/default/rljobs"
@@ -69,3 +71,9 @@ def kept(sent: Any, stored: Any) -> bool:
     if isinstance(sent, list):
         return isinstance(stored, list) and len(sent) == len(stored) and all(map(kept, sent, stored))
     return bool(sent == stored)
+
+
+def of_preset(name: str) -> list[str]:
+    """The overrides that make a manifest the preset's: its name, and an environment where it has none."""
+    example = PRESETS[name].example
+    return [f"spec.preset={name}", *([f"spec.environment.id={example}"] if example else [])]

@@ -14,7 +14,7 @@ from rljob_operator.kube.render.metadata import Owned
 from rljob_operator.kube.render.settings import Settings
 
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.jobs import STRICT, kept
+from tests.cluster.jobs import STRICT, kept, of_preset
 from tests.cluster.kueue import WORKLOADS
 from tests.cluster.test_rendered_objects import EVERYTHING
 from tests.unit.api.bad_manifests import PRESET
@@ -23,7 +23,7 @@ from tests.unit.api.written import EXAMPLES
 SETTINGS = Settings(image="rljob-worker:test", kueue=True)
 JOBS: dict[str, dict[str, Any]] = {
     **{file.stem: read_manifest(file) for file in EXAMPLES},
-    **{name: read_manifest(PRESET, [f"spec.preset={name}"]) for name in PRESETS},
+    **{name: read_manifest(PRESET, of_preset(name)) for name in PRESETS},
     "everything": read_manifest(PRESET, ["spec.preset=PongApeX", *EVERYTHING]),
 }
 TRY = f"{WORKLOADS.path('default')}?{STRICT}&dryRun=All"

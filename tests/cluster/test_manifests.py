@@ -131,26 +131,27 @@ def test_a_change(cluster: ControlPlane, base: Path, before: list[str], after: l
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_preset_is_a_whole_manifest_and_its_values_are_one_too(cluster: ControlPlane, name: str) -> None:
-    alone = document(PRESET, [f"spec.preset={name}"])
+    alone = document(PRESET, jobs.of_preset(name))
     stored = jobs.create(cluster, alone)
     assert stored.accepted, stored.message
     assert stored.document["spec"] == {
-        "preset": name,
+        **alone["spec"],
         "suspend": False,
         "algorithm": {},
         "actors": {"replicas": 1},
         "evaluator": {},
     }
     assert parse_job(stored.document).spec == parse_job(alone).spec
-    written_out = jobs.create(cluster, {**alone, "spec": dict(PRESETS[name].spec)})
+    values = {"environment": alone["spec"]["environment"]} if "environment" in alone["spec"] else {}
+    written_out = jobs.create(cluster, {**alone, "spec": {**PRESETS[name].spec, **values}})
     assert written_out.accepted, written_out.message
 
 
 def test_the_type_of_a_preset_is_known_to_the_server(cluster: ControlPlane) -> None:
     """Nothing else is written that says which algorithm it is."""
     for name, preset in PRESETS.items():
-        other = {"ApeXDQN": "impala", "IMPALA": "apeXDQN"}[preset.algorithm_type]
-        answer = jobs.create(cluster, document(PRESET, [f"spec.preset={name}", f"spec.algorithm.{other}.gamma=0.9"]))
+        other = {"ApeXDQN": "impala", "IMPALA": "apeXDQN", "PPO": "impala"}[preset.algorithm_type]
+        answer = jobs.create(cluster, document(PRESET, [*jobs.of_preset(name), f"spec.algorithm.{other}.gamma=0.9"]))
         assert answer.code == 422
         assert "only the block of the algorithm's own type" in answer.message, answer.message
 

@@ -17,7 +17,7 @@ from rljob_operator.kube.render.workload import GROUP
 from rljob_operator.verbs.render import objects
 
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.jobs import STRICT, Answer
+from tests.cluster.jobs import STRICT, Answer, of_preset
 from tests.support.operator_roles import role_objects
 from tests.unit.api.bad_manifests import PRESET
 from tests.unit.api.written import EXAMPLES
@@ -100,7 +100,7 @@ def test_every_object_of_an_example_is_admitted(cluster: ControlPlane, namespace
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_object_of_a_preset_is_admitted(cluster: ControlPlane, namespace: str, name: str) -> None:
-    all_admitted(cluster, read_manifest(PRESET, [f"spec.preset={name}"]), SETTINGS["the defaults"])
+    all_admitted(cluster, read_manifest(PRESET, of_preset(name)), SETTINGS["the defaults"])
 
 
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
