@@ -66,6 +66,17 @@ P = TypeVar("P", bound=ActorCriticParameters)
 class ActorCritic(UnrollAlgorithm[P, PolicyNetwork]):
     """What each method has to do is written in ``base``."""
 
+    metrics = (
+        "policy_loss",
+        "value_loss",
+        "entropy",
+        "policy_kl",
+        "clip_share",
+        "log_std",
+        "explained_variance",
+        "advantage_std",
+    )
+
     def build(self, spec: EnvironmentSpec, params: P, env_params: EnvironmentParameters) -> PolicyNetwork:
         return PolicyNetwork(
             PolicyConfig(

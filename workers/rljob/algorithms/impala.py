@@ -43,16 +43,6 @@ class IMPALA(ActorCritic[ImpalaParameters]):
     name = "IMPALA"
     takes = TAKES["IMPALA"]
     parameters = ImpalaParameters
-    metrics = (
-        "policy_loss",
-        "value_loss",
-        "entropy",
-        "policy_kl",
-        "clip_share",
-        "log_std",
-        "explained_variance",
-        "advantage_std",
-    )
 
     def target_divergence(self, params: ImpalaParameters) -> float:
         return params.target_policy_kl

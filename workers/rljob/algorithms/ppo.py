@@ -37,16 +37,6 @@ class PPO(ActorCritic[PPOParameters]):
     name = "PPO"
     takes = TAKES["PPO"]
     parameters = PPOParameters
-    metrics = (
-        "policy_loss",
-        "value_loss",
-        "entropy",
-        "policy_kl",
-        "clip_share",
-        "log_std",
-        "explained_variance",
-        "advantage_std",
-    )
 
     def passes(self, params: PPOParameters) -> int:
         return params.epochs
