@@ -85,6 +85,7 @@ def main() -> None:
     parser.add_argument(
         "--ways", nargs="+", choices=WAYS, default=None, help="default: the first three; on a CPU eager alone"
     )
+    parser.add_argument("--plans", nargs="+", help='of the arithmetic, as "bf16 channels-last"; default: all')
     arguments = parser.parse_args()
     figures = begin("learner alone", arguments, packages=["pydantic"])
     device = torch.device(arguments.device)
@@ -92,18 +93,23 @@ def main() -> None:
     ways = arguments.ways or (WAYS[:3] if cuda else WAYS[:1])
     jobs = learners(tiny=not cuda)
     native = native_arithmetic(device)
-    each_seconds = arguments.seconds / (len(jobs) * len(native) * 2 * len(ways) * 1.6)
-    peaks = {arithmetic: peak(figures, arithmetic, device) for arithmetic in native}
+    tried = [
+        (arithmetic, plan)
+        for arithmetic in native
+        for plan in plans(arithmetic, device)
+        if arguments.plans is None or str(plan) in arguments.plans
+    ]
+    each_seconds = arguments.seconds / (len(jobs) * max(1, len(tried)) * len(ways) * 1.6)
+    peaks = {arithmetic: peak(figures, arithmetic, device) for arithmetic, _ in tried}
     for way in ways:
         for name, (frames, params) in jobs.items():
             batch = batch_of(name, frames, params, device)
-            for arithmetic in native:
-                for plan in plans(arithmetic, device):
-                    about = {"learner": name, "plan": str(plan), "way": way, "batch": params.batch_size}
-                    with figures.trying("updates", **about):
-                        measure(
-                            figures, about, name, frames, params, plan, device, batch, peaks[arithmetic], each_seconds
-                        )
+            for arithmetic, plan in tried:
+                about = {"learner": name, "plan": str(plan), "way": way, "batch": params.batch_size}
+                with figures.trying("updates", **about):
+                    measure(
+                        figures, about, name, frames, params, plan, device, batch, peaks[arithmetic], each_seconds
+                    )
 
 
 def measure(figures: Figures, about: dict[str, Any], name: str, frames: EnvironmentSpec, params: Any, plan: Compute,

@@ -26,8 +26,9 @@ from rljob.weights.flat import Weights
 
 log = logging.getLogger(__name__)
 
-ROWS: Final = 16
-"""Observations in every forward pass of a judged policy."""
+ROWS: Final = 8
+"""Observations in every forward pass of a judged policy: as many again cost more than they save where frames are large, and a
+process of many that has few games pays for all of them."""
 
 
 class _Nobody:
@@ -91,8 +92,8 @@ def best_possible_return(environment_id: str, made: gymnasium.Env[Any, Any]) -> 
     return None
 
 
-SIDE_BY_SIDE = ROWS
-"""The most games that a process plays at once: they share a forward pass."""
+SIDE_BY_SIDE: Final = 2 * ROWS
+"""The most games that a process plays at once, which share its forward passes."""
 
 
 class Player:
