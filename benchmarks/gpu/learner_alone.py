@@ -107,9 +107,7 @@ def main() -> None:
             for arithmetic, plan in tried:
                 about = {"learner": name, "plan": str(plan), "way": way, "batch": params.batch_size}
                 with figures.trying("updates", **about):
-                    measure(
-                        figures, about, name, frames, params, plan, device, batch, peaks[arithmetic], each_seconds
-                    )
+                    measure(figures, about, name, frames, params, plan, device, batch, peaks[arithmetic], each_seconds)
 
 
 def measure(figures: Figures, about: dict[str, Any], name: str, frames: EnvironmentSpec, params: Any, plan: Compute,

@@ -20,7 +20,7 @@ def untrained(folder: Path, manifest: str, *overrides: str) -> Path:
     params, env_params = job.spec.algorithm.parameters, job.spec.environment.parameters
     spec = describe_environment(job.spec.environment.id, env_params)
     torch.manual_seed(1)
-    network = algorithm(job.spec.algorithm.type).build(spec, params, env_params)
+    network = algorithm(job.spec.algorithm.type).build_learner(spec, params, env_params)
     tensors = {f"online.{name}": tensor for name, tensor in network.state_dict().items()}
     identity = PolicyIdentity(job.spec.algorithm.type, spec, params, env_params, job.spec.judged_environment)
     document = identity.document()

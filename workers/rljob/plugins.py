@@ -6,11 +6,13 @@ own is a plain ``gymnasium.Env`` and needs nothing of this.
 
 from __future__ import annotations
 
-from rljob.algorithms.base import TransitionAlgorithm, UnrollAlgorithm
+from rljob.algorithms.base import ParameterGroup, TransitionAlgorithm, UnrollAlgorithm
 from rljob.algorithms.batches import LossResult, Observation, TransitionBatch, UnrollBatch
 from rljob.algorithms.conformance import check
 from rljob.algorithms.decision import Game, Inference
+from rljob.algorithms.ensemble import DenseEnsemble
 from rljob.algorithms.epsilon_greedy import ActionValueAlgorithm, epsilon_ladder
+from rljob.algorithms.gaussian_acting import GaussianAlgorithm
 from rljob.algorithms.impala import IMPALA
 from rljob.algorithms.minibatches import minibatches_of_steps, minibatches_of_unrolls
 from rljob.algorithms.policy_network import PolicyConfig, PolicyNetwork
@@ -34,18 +36,21 @@ __all__ = [
     "ActionValueParameterSet",
     "Choices",
     "Decision",
+    "DenseEnsemble",
     "EnvironmentParameters",
     "EnvironmentProblem",
     "EnvironmentSpec",
     "Flag",
     "FrameNetwork",
     "Game",
+    "GaussianAlgorithm",
     "ImpalaParameters",
     "Inference",
     "Integer",
     "LossResult",
     "Observation",
     "PPOParameters",
+    "ParameterGroup",
     "ParameterSet",
     "PluginProblem",
     "PolicyConfig",

@@ -36,6 +36,17 @@ def test_quantile_regression_trains_and_its_checkpoint_is_a_policy(local_run: Ca
     assert "over 2 episodes" in said
 
 
+def test_td3_of_the_examples_learns_pendulum(local_run: Callable[..., LocalRun]) -> None:
+    run = local_run("--set", "spec.evaluator.episodes=20", job=PLUGINS / "td3-pendulum.yaml")
+    assert run.finish(500) == 0, run.output + run.logs()
+    assert json.loads((run.run_dir / "outcome.json").read_text())["reason"] == "TargetReturnReached", run.output
+    names = {path.name for path in (run.run_dir / "checkpoints").iterdir()}
+    assert "best" in names
+    code, said = run.verb("eval", str(run.run_dir), "--episodes", "20", "--json")
+    assert code == 0, said
+    assert json.loads(said.splitlines()[-1])["mean"] > -260.0
+
+
 def test_the_pages_example_trains_as_it_is_written(local_run: Callable[..., LocalRun], tmp_path: Path) -> None:
     run = local_run(*ENDLESS, job=write_example(tmp_path))
     assert run.until_learning(50) >= 50

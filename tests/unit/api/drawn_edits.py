@@ -13,6 +13,7 @@ from rljob.api.environment import EnvironmentParameters
 from rljob.api.impala import ImpalaParameters
 from rljob.api.parameters import ParameterSet
 from rljob.api.ppo import PPOParameters
+from rljob.api.sac import SACParameters
 
 from tests.unit.api.bad_manifests import (
     BASE,
@@ -25,6 +26,7 @@ _JOBS: tuple[tuple[Path, list[str]], ...] = (
     (BASE, []),
     (IMPALA, []),
     (IMPALA, ["spec.algorithm={type: PPO, ppo: {minibatches: 8}}"]),
+    (IMPALA, ["spec.algorithm={type: SAC, sac: {batchSize: 32}}"]),
     (PRESET, []),
     (CLUSTER, []),
 )
@@ -39,14 +41,16 @@ PARAMETERS: dict[str, type[ParameterSet]] = {
     "algorithm.apeXDQN": ApeXDQNParameters,
     "algorithm.impala": ImpalaParameters,
     "algorithm.ppo": PPOParameters,
+    "algorithm.sac": SACParameters,
     "environment": EnvironmentParameters,
 }
 SETTINGS: dict[str, tuple[Any, ...]] = {
     "preset": ("PongVTrace", "PongPPO", "PongApeX", "ImpalaAtari", "ApeXAtari", "Best", None),
     "presetWithout": ([], ["successPolicy.targetReturn.value"], ["evaluator", "successPolicy"], ["environment.id"], "a", None),
-    "algorithm.type": ("ApeXDQN", "IMPALA", "PPO", "DQN", None),
+    "algorithm.type": ("ApeXDQN", "IMPALA", "PPO", "SAC", "DQN", None),
     "algorithm.impala": ({}, {"gamma": 0.9}, None, 3),
     "algorithm.ppo": ({}, {"batchSize": 12}, None, []),
+    "algorithm.sac": ({}, {"batchSize": 12}, None, []),
     "algorithm.apeXDQN": ({}, {"gamma": 0.9}, None, []),
     "algorithm.custom": ({"factory": "m:f"}, {"factory": "m"}, {}, None),
     "replay": (None, {}, {"capacity": 100}, {"shards": 2}),

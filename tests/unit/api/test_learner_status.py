@@ -38,6 +38,7 @@ WHERE_KNOWN = {
 OF_THE_ALGORITHMS = {
     "advantage_std",
     "clip_share",
+    "critic_loss",
     "entropy",
     "explained_variance",
     "gradient_norm",
@@ -46,6 +47,7 @@ OF_THE_ALGORITHMS = {
     "policy_kl",
     "policy_loss",
     "q_taken",
+    "temperature",
     "value_loss",
 }
 ACTORS = (ActorStatus(name="actor-0", policy_version=7, stages={"env": 1.0}), ActorStatus(name="actor-1"))

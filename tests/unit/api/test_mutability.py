@@ -59,11 +59,17 @@ def complete(base: dict[str, Any]) -> dict[str, Any]:
 
 APEX, UNROLLS = complete(document(BASE)), complete(document(IMPALA))
 PPO = complete(document(IMPALA, ["spec.algorithm={type: PPO, ppo: {}}"]))
+SAC = complete(document(IMPALA, ["spec.algorithm={type: SAC, sac: {}}"]))
 CUSTOM = complete(document(BASE, ["spec.algorithm={type: Custom, custom: {factory: 'my_pkg:make'}}"]))
 
 
 def base_of(place: Place) -> dict[str, Any]:
-    blocks = {"algorithm.impala.": UNROLLS, "algorithm.ppo.": PPO, "algorithm.custom.": CUSTOM}
+    blocks = {
+        "algorithm.impala.": UNROLLS,
+        "algorithm.ppo.": PPO,
+        "algorithm.sac.": SAC,
+        "algorithm.custom.": CUSTOM,
+    }
     return next((base for prefix, base in blocks.items() if place.path.startswith(prefix)), APEX)
 
 

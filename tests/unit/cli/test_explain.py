@@ -39,7 +39,7 @@ def test_a_field() -> None:
 def test_a_field_is_found_wherever_it_is(given: str) -> None:
     result = invoke("explain", given)
     assert result.exit_code == 0
-    blocks = ("apeXDQN", "impala", "ppo")
+    blocks = ("apeXDQN", "impala", "ppo", "sac")
     assert result.stdout == "\n\n".join(invoke("explain", f"algorithm.{each}.learningRate").stdout for each in blocks)
     assert invoke("explain", "unrollQueue.capacity").stdout.startswith("spec.algorithm.impala.unrollQueue.capacity\n")
     assert invoke("explain", "name").exit_code == 2, "there are too many"

@@ -74,14 +74,14 @@ def test_an_infinite_bound_leaves_the_number_as_it_is() -> None:
 
 @pytest.mark.parametrize("name", OPEN)
 def test_without_bounds_nothing_is_squashed(name: str) -> None:
-    said = "action leaf 'action' has the bound -?inf, to which a tanh can't be scaled; actions: Clipped takes"
+    said = "action leaf 'action' has the bound -?inf, to which a tanh can't be scaled; with IMPALA or PPO actions: Clipped takes"
     with pytest.raises(EnvironmentProblem, match=said):
         describe_environment(ID, EnvironmentParameters(kwargs={"action": name}, actions="Squashed"))
 
 
 def test_where_there_is_nothing_to_squash_it_is_said() -> None:
     with pytest.raises(
-        EnvironmentProblem, match="Squashed is about continuous actions; this environment has action: Disc"
+        EnvironmentProblem, match="SAC can't learn, is about continuous actions; this environment has action: Disc"
     ):
         describe_environment("CartPole-v1", EnvironmentParameters(actions="Squashed"))
     with pytest.raises(EnvironmentProblem, match="can name some of one Discrete; this environment has action: Box"):

@@ -27,6 +27,7 @@ MANIFESTS = {
     "recurrent": ("cartpole-impala.yaml", "spec.algorithm.impala.recurrent=LSTM"),
     "recurrent PPO": ("cartpole-ppo.yaml", "spec.algorithm.ppo.recurrent=LSTM"),
     "continuous": ("pendulum-ppo.yaml", "spec.algorithm.ppo.normalizeObservations=true"),
+    "squashed": ("pendulum-sac.yaml",),
 }
 FAILS_AT_TEN = """
 import gymnasium

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rljob.replay.selectors import Prioritized
 from rljob.replay.sumtree import SumTree
 
 
@@ -66,6 +67,22 @@ def test_sampled_frequencies(stored: int) -> None:
     assert (counts[stored:] == 0).all()
     chi_square = ((counts[:stored] - expected) ** 2 / expected).sum()
     assert chi_square < stored + 4 * np.sqrt(2 * stored)
+
+
+def test_with_exponent_0_draws_are_uniform_whatever_the_priorities() -> None:
+    """By the measure of ``test_sampled_frequencies``."""
+    rng = np.random.default_rng(5)
+    selector, stored = Prioritized(256, 0.0), 200
+    selector.assign(0, rng.gamma(0.5, size=stored) + 0.01)
+    selector.update(np.arange(50), 1e6 * rng.random(50))
+    counts = np.zeros(256)
+    for _ in range(200):
+        ids, chances = selector.sample(1000, rng)
+        counts += np.bincount(ids, minlength=256)
+        np.testing.assert_allclose(chances, 1 / stored)
+    assert (counts[stored:] == 0).all()
+    expected = 200_000 / stored
+    assert ((counts[:stored] - expected) ** 2 / expected).sum() < stored + 4 * np.sqrt(2 * stored)
 
 
 def test_each_stratum_is_hit_once() -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -41,6 +41,15 @@ UnrollP = TypeVar("UnrollP", bound=UnrollParameters)
 Network = TypeVar("Network", bound=FrameNetwork)
 
 
+class ParameterGroup(NamedTuple):
+    """Parameters that are moved together: by an optimiser of their own, at ``rate`` times the learning rate, along a gradient
+    that is clipped to ``clip_norm`` (0: never) by itself."""
+
+    parameters: Sequence[Tensor]
+    rate: float
+    clip_norm: float
+
+
 class Algorithm(ABC, Generic[P, Network]):
     """Acting and being evaluated, which is the same for both kinds."""
 
@@ -67,6 +76,14 @@ class Algorithm(ABC, Generic[P, Network]):
 
         Raises ValueError when the network asked for cannot see frames of this shape.
         """
+
+    acting: str = ""
+    """The submodule of what ``build_learner`` gives that acts: what ``build`` gives elsewhere, and all that is published. Empty
+    where the same network does both."""
+
+    def build_learner(self, spec: EnvironmentSpec, params: P, env_params: EnvironmentParameters) -> Network:
+        """The network that learns, where it has parts that acting does not need; as ``build`` in all else."""
+        return self.build(spec, params, env_params)
 
     def memory_units(self, params: P) -> int:
         """H of a recurrent state [2, H]; 0 where the network has no memory."""
@@ -143,6 +160,14 @@ class Algorithm(ABC, Generic[P, Network]):
 
     # ---------------------------------------------------------------------------------------------------------- learning
 
+    def groups(self, params: P, online: Network) -> Sequence[ParameterGroup]:
+        """How the parameters of ``online`` are moved, each once; all together unless it is overridden.
+
+        The losses of several groups are added up in one ``LossResult.value``: what one group's loss computes with another's
+        parameters it takes from them detached.
+        """
+        return (ParameterGroup(tuple(online.parameters()), 1.0, params.gradient_clip_norm),)
+
     def target_divergence(self, params: P) -> float:
         """Where above 0: the learning rate is lowered while a batch's mean ``LossResult.divergence``, in nats, is above this."""
         return 0.0
@@ -172,6 +197,11 @@ class TransitionAlgorithm(Algorithm[TransitionP, Network]):
         Tensors are of static shape and nothing may be read back to the host, so that the loss can be compiled.
         """
 
+    def noise(self, params: TransitionP, online: Network) -> tuple[int, ...]:
+        """The shape, for each transition, of ``TransitionBatch.noise``; none unless it is overridden. A loss draws nothing
+        itself: parts of a batch are learned from by several threads, and an update may be replayed."""
+        return ()
+
     def priorities(self, td_abs: Tensor) -> Tensor:
         """New priorities float32 [B] of transitions from the absolute temporal-difference errors of a loss."""
         return prioritized_replay.priorities(td_abs)
@@ -194,6 +224,8 @@ class TransitionAlgorithm(Algorithm[TransitionP, Network]):
     ) -> TransitionBatch:
         layout = self.layout(spec, params)
         arrays = transition_arrays(layout, params.batch_size) | {"weight": np.ones(params.batch_size, np.float32)}
+        if shape := self.noise(params, online):
+            arrays["noise"] = np.zeros((params.batch_size, *shape), np.float32)
         return as_batch(TransitionBatch, _example(layout, arrays, params.seed, device))
 
     def steps_per_batch(self, params: TransitionP) -> int:

@@ -38,6 +38,8 @@ class TransitionBatch(NamedTuple):
     discount: float32 [B], gamma^m, and 0 where the episode terminated inside the window (never where it was truncated).
     weight: float32 [B], importance weights of the prioritized draw, 1 at most.
     steps: float32 scalar, agent steps of all environments when the update began, for schedules. None outside of an update.
+    noise: float32 [B, ...], standard normal numbers for a loss that samples, as many as ``TransitionAlgorithm.noise`` asks for;
+    None where it asks for none.
     """
 
     observation: Observation
@@ -48,6 +50,7 @@ class TransitionBatch(NamedTuple):
     weight: Tensor
     steps: Tensor | None = None
     control: Tensor | None = None
+    noise: Tensor | None = None
 
     def split(self, count: int) -> list[MicroBatch[TransitionBatch]]:
         """At most ``count`` micro-batches of about as many rows each."""

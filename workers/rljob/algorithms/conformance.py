@@ -48,7 +48,7 @@ def check(
         trial = Trial(name, method, params, spec, env_params)
         net = _network(trial)
         check_acting(trial, net.eval())
-        check_learning(trial, net.train())
+        check_learning(trial, _learner(trial) if method.acting else net.train())
     finally:
         torch.set_rng_state(state)
 
@@ -78,6 +78,20 @@ def _network(trial: Trial) -> FrameNetwork:
         expected = "the same network from each call, of its arguments alone"
         expect("build", False, expected, f"{name} {words_of(first)} and then {words_of(second)}")
     return net
+
+
+def _learner(trial: Trial) -> FrameNetwork:
+    """What ``build_learner`` gives, a part of which is what ``build`` gives."""
+    method = trial.method
+    net: FrameNetwork = trial.call(
+        "build_learner", lambda: method.build_learner(trial.spec, trial.params, trial.env_params)
+    )
+    part: Any = trial.call("acting", lambda: net.get_submodule(method.acting))
+    if difference := first_difference(shapes_of(part), shapes_of(_built(trial))):
+        name, first, second = difference
+        expected = f"{method.acting} of the network that learns to be what build gives"
+        trial.expect("build_learner", False, expected, f"{name} {words_of(first)} there and {words_of(second)} here")
+    return net.train()
 
 
 def _drops(module: nn.Module) -> bool:

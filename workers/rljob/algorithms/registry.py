@@ -31,6 +31,7 @@ BUILT_IN = {
     "ApeXDQN": "rljob.algorithms.apex_dqn:ApeXDQN",
     "IMPALA": "rljob.algorithms.impala:IMPALA",
     "PPO": "rljob.algorithms.ppo:PPO",
+    "SAC": "rljob.algorithms.sac:SAC",
 }
 _OWN = "spec.algorithm.custom.parameters"
 

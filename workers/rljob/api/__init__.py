@@ -14,6 +14,7 @@ from rljob.api.ppo import PPOParameters
 from rljob.api.presets import PRESETS, Preset
 from rljob.api.problems import ManifestError, Problem, nearest
 from rljob.api.rules import transition_problems
+from rljob.api.sac import SACParameters
 from rljob.api.staleness import credits_per_actor
 from rljob.api.types import quantity
 
@@ -30,6 +31,7 @@ __all__ = [
     "Problem",
     "RLJob",
     "RLJobSpec",
+    "SACParameters",
     "UnrollQueue",
     "credits_per_actor",
     "dump_manifest",

@@ -14,16 +14,19 @@ from rljob.api.impala import ImpalaParameters
 from rljob.api.mutability import WHILE_SUSPENDED, never
 from rljob.api.parameters import ParameterSet
 from rljob.api.ppo import PPOParameters
+from rljob.api.sac import SACParameters
 from rljob.api.types import FACTORY_PATTERN, APIModel, JSONObject, Text
 
-AlgorithmType = Literal["ApeXDQN", "IMPALA", "PPO", "Custom"]
-AlgorithmParameters = ApeXDQNParameters | ImpalaParameters | PPOParameters
+AlgorithmType = Literal["ApeXDQN", "IMPALA", "PPO", "SAC", "Custom"]
+AlgorithmParameters = ApeXDQNParameters | ImpalaParameters | PPOParameters | SACParameters
 P = TypeVar("P", bound=ParameterSet)
 
 BLOCKS: Mapping[str, str] = MappingProxyType(
-    {"ApeXDQN": "apeXDQN", "IMPALA": "impala", "PPO": "ppo", "Custom": "custom"}
+    {"ApeXDQN": "apeXDQN", "IMPALA": "impala", "PPO": "ppo", "SAC": "sac", "Custom": "custom"}
 )
 """Type of an algorithm -> the field that holds its parameters."""
+FROM_REPLAY = ("ApeXDQN", "SAC")
+"""Those that learn from transitions, which spec.replay holds."""
 
 
 class CustomAlgorithm(APIModel):
@@ -40,15 +43,17 @@ class AlgorithmSpec(APIModel):
     """What learns: an algorithm, and its hyper-parameters in the block of its name, of which none has to be written."""
 
     type: Annotated[AlgorithmType, never("checkpoints of one algorithm mean nothing to another")] = "PPO"
-    """The algorithm; a preset says it, too, and the block of its hyper-parameters. ApeXDQN learns from a store of experience,
-    spec.replay; IMPALA from a queue of unrolls, algorithm.impala.unrollQueue; PPO from unrolls that its actors play for each
-    iteration."""
+    """The algorithm; a preset says it, too, and the block of its hyper-parameters. ApeXDQN and, of continuous actions, SAC learn
+    from a store of experience, spec.replay; IMPALA from a queue of unrolls, algorithm.impala.unrollQueue; PPO from unrolls that
+    its actors play for each iteration."""
     apex_dqn: Annotated[ApeXDQNParameters | None, WHILE_SUSPENDED] = Field(default=None, alias="apeXDQN")
     """Hyper-parameters of ApeXDQN (Horgan et al., 2018, https://arxiv.org/abs/1803.00933)."""
     impala: Annotated[ImpalaParameters | None, WHILE_SUSPENDED] = None
     """Hyper-parameters of IMPALA (Espeholt et al., 2018, https://arxiv.org/abs/1802.01561)."""
     ppo: Annotated[PPOParameters | None, WHILE_SUSPENDED] = None
     """Hyper-parameters of PPO (Schulman et al., 2017, https://arxiv.org/abs/1707.06347)."""
+    sac: Annotated[SACParameters | None, WHILE_SUSPENDED] = None
+    """Hyper-parameters of SAC (Haarnoja et al., 2018, https://arxiv.org/abs/1812.05905)."""
     custom: Annotated[CustomAlgorithm | None, never("checkpoints of one algorithm mean nothing to another")] = None
     """The algorithm of type Custom."""
     _own: Any = PrivateAttr(None)
@@ -86,6 +91,8 @@ class AlgorithmSpec(APIModel):
             return self.impala or ImpalaParameters()
         if self.type == "PPO":
             return self.ppo or PPOParameters()
+        if self.type == "SAC":
+            return self.sac or SACParameters()
         raise TypeError(f"the parameters of {self.name} are its own; they are known where it is loaded")
 
     def parameters_as(self, kind: builtins.type[P]) -> P:

@@ -10,7 +10,7 @@ from rljob.api.mutability import never
 from rljob.api.parameters import OF_THIS_NETWORK, ParameterSet
 from rljob.api.types import Flag, Integer, JSONObject, Real, WordOrFactory
 
-_STORED = "stored experience was made with it"
+STORED = "stored experience was made with it"
 
 
 class ApeXDQNParameters(ParameterSet):
@@ -21,7 +21,7 @@ class ApeXDQNParameters(ParameterSet):
 
     gamma: Annotated[float, Real(0, 1)] = 0.99
     """What a reward one step later is worth: the discount per step."""
-    n_step: Annotated[int, Integer(1, 100), never(_STORED)] = 3
+    n_step: Annotated[int, Integer(1, 100), never(STORED)] = 3
     """Steps of reward before the bootstrap value."""
     batch_size: Annotated[int, Integer(1, 65_536)] = 512
     """Transitions a learner update is computed from."""
@@ -73,7 +73,7 @@ class ApeXDQNParameters(ParameterSet):
     """Share of random actions while a policy is judged."""
     evaluation_weights_decay: Annotated[float, Real(0, 1, below=True)] = 0.0
     """Per-update decay of the moving average of the weights that evaluations use; 0 judges the online weights."""
-    chunk_length: Annotated[int, Integer(1, 1000), never(_STORED)] = 50
+    chunk_length: Annotated[int, Integer(1, 1000), never(STORED)] = 50
     """Steps that an actor sends at once."""
     precision: Literal["Auto", "FP32", "TF32", "BF16", "FP16"] = "Auto"
     """Arithmetic of an update; Auto measures. TF32 and FP16 (loss scaled): on a GPU, else FP32."""

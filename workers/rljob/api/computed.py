@@ -13,13 +13,16 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from rljob.api.algorithm import FROM_REPLAY
 from rljob.api.apex_dqn import ApeXDQNParameters
 from rljob.api.autoscaling import AutoscalingSpec, ScalingGuards
+from rljob.api.environment import EnvironmentSource
 from rljob.api.impala import ImpalaParameters, UnrollQueue
 from rljob.api.job import RLJobSpec
 from rljob.api.ppo import PPOParameters
-from rljob.api.replay import RateLimiter
+from rljob.api.replay import Prioritization, RateLimiter, ReplaySpec
 from rljob.api.roles import InferenceSpec
+from rljob.api.sac import SACParameters
 from rljob.api.staleness import in_flight
 
 GUARD_PERCENT = 80
@@ -56,6 +59,14 @@ def _apex(spec: RLJobSpec) -> ApeXDQNParameters:
     return spec.algorithm.parameters_as(ApeXDQNParameters)
 
 
+def _sac(spec: RLJobSpec) -> SACParameters:
+    return spec.algorithm.parameters_as(SACParameters)
+
+
+def _of_sac(spec: RLJobSpec, its: Any, others: Any) -> Any:
+    return its if spec.algorithm.type == "SAC" else others
+
+
 def _lag_limit(spec: RLJobSpec) -> int:
     travelling = replace(in_flight(spec, _impala(spec)), actors=ACTORS_OF_THE_LAG_LIMIT)
     return max(LEAST_LAG_LIMIT_UPDATES, travelling.updates)
@@ -64,7 +75,7 @@ def _lag_limit(spec: RLJobSpec) -> int:
 def _guard(spec: RLJobSpec) -> int:
     if spec.algorithm.type == "PPO":
         return 2 * _ppo(spec).updates_per_batch
-    if spec.algorithm.type != "IMPALA":
+    if spec.algorithm.type in (*FROM_REPLAY, "Custom"):
         return APEX_GUARD_UPDATES
     return max(1, _impala(spec).unroll_queue.max_policy_lag_updates * GUARD_PERCENT // 100)
 
@@ -75,16 +86,17 @@ def _most_actors(spec: RLJobSpec) -> int:
 
 
 def _min_size(spec: RLJobSpec) -> int:
-    batch, capacity = _drawn(spec)[0], spec.required_replay.capacity
-    return max(min(50_000, capacity), min(batch, capacity))
+    batch, capacity, usual = _drawn(spec)[0], spec.required_replay.capacity, int(_of_sac(spec, 5_000, 50_000))
+    return max(min(usual, capacity), min(batch, capacity))
 
 
 def _drawn(spec: RLJobSpec) -> tuple[int, int]:
     """Transitions of a batch and of a chunk; 0 where they are parameters of a Custom algorithm, which not every program can load.
     Whether the limiter fits those is asked where it is loaded."""
-    if spec.algorithm.type != "ApeXDQN":
+    if spec.algorithm.type not in FROM_REPLAY:
         return 0, 0
-    return _apex(spec).batch_size, _apex(spec).chunk_length
+    parameters: Any = spec.algorithm.parameters
+    return parameters.batch_size, parameters.chunk_length
 
 
 def _error_buffer(spec: RLJobSpec) -> float:
@@ -108,6 +120,16 @@ COMPUTED: Mapping[tuple[type[BaseModel], str], Computed] = MappingProxyType(
         (PPOParameters, "learning_rate_final"): Computed(
             "learningRate, so that it does not decay", lambda spec: _ppo(spec).learning_rate, "PPO"
         ),
+        (SACParameters, "learning_rate_final"): Computed(
+            "learningRate, so that it does not decay", lambda spec: _sac(spec).learning_rate, "SAC"
+        ),
+        (SACParameters, "critic_learning_rate"): Computed("learningRate", lambda spec: _sac(spec).learning_rate, "SAC"),
+        (SACParameters, "temperature_learning_rate"): Computed(
+            "learningRate", lambda spec: _sac(spec).learning_rate, "SAC"
+        ),
+        (EnvironmentSource, "actions"): Computed(
+            "Clipped; Squashed for SAC", lambda spec: _of_sac(spec, "Squashed", "Clipped")
+        ),
         (ApeXDQNParameters, "target_update_interval"): Computed(
             "2500; 0 with targetUpdateTau", lambda spec: 0 if _apex(spec).target_update_tau > 0 else 2500, "ApeXDQN"
         ),
@@ -117,7 +139,16 @@ COMPUTED: Mapping[tuple[type[BaseModel], str], Computed] = MappingProxyType(
             _lag_limit,
             "IMPALA",
         ),
-        (RateLimiter, "min_size"): Computed("50000, or capacity where that is less; at least batchSize", _min_size),
+        (ReplaySpec, "capacity"): Computed(
+            "2000000; 1000000 for SAC", lambda spec: _of_sac(spec, 1_000_000, 2_000_000)
+        ),
+        (Prioritization, "exponent"): Computed("0.6; 0 for SAC", lambda spec: _of_sac(spec, 0.0, 0.6)),
+        (RateLimiter, "samples_per_insert"): Computed(
+            "8; batchSize for SAC, which is an update a step", lambda spec: float(_of_sac(spec, _drawn(spec)[0], 8))
+        ),
+        (RateLimiter, "min_size"): Computed(
+            "50000, 5000 for SAC, or capacity where that is less; at least batchSize", _min_size
+        ),
         (RateLimiter, "error_buffer"): Computed(
             "a tenth of the samples of minSize, at least shards * max(200 * samplesPerInsert, "
             "2 * samplesPerInsert * chunkLength, batchSize)",
@@ -131,8 +162,8 @@ COMPUTED: Mapping[tuple[type[BaseModel], str], Computed] = MappingProxyType(
             _most_actors,
         ),
         (ScalingGuards, "max_policy_lag_updates"): Computed(
-            f"{APEX_GUARD_UPDATES} for ApeXDQN; for IMPALA {GUARD_PERCENT} % of unrollQueue.maxPolicyLagUpdates, as older "
-            "unrolls are discarded before their lag is seen; for PPO the updates of two iterations",
+            f"{APEX_GUARD_UPDATES} for ApeXDQN and SAC; for IMPALA {GUARD_PERCENT} % of unrollQueue.maxPolicyLagUpdates, as "
+            "older unrolls are discarded before their lag is seen; for PPO the updates of two iterations",
             _guard,
         ),
     }

@@ -181,6 +181,7 @@ _PLACES = (
     ("algorithm", "apeXDQN", "network"),
     ("algorithm", "impala", "network"),
     ("algorithm", "ppo", "network"),
+    ("algorithm", "sac", "network"),
 )
 
 

@@ -6,22 +6,29 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
+_OFF_POLICY_NETWORKS = {"Nature": 36, "Compact": 14, "Small": 3, "MLP": 1}
 _POLICY_NETWORKS = {"Nature": 36, "Deep": 8, "Compact": 24, "Small": 3, "MLP": 1}
 SMALLEST_SIDE_PIXELS: Mapping[str, Mapping[str, int]] = MappingProxyType(
     {
-        "ApeXDQN": {"Nature": 36, "Compact": 14, "Small": 3, "MLP": 1},
+        "ApeXDQN": _OFF_POLICY_NETWORKS,
         "IMPALA": _POLICY_NETWORKS,
         "PPO": _POLICY_NETWORKS,
+        "SAC": _OFF_POLICY_NETWORKS,
     }
 )
 """Algorithm -> its networks, and the least height and width of which their convolutions leave something."""
 
 _POLICY_TAKES = frozenset({"choices", "controls", "masks", "critic"})
 TAKES: Mapping[str, frozenset[str]] = MappingProxyType(
-    {"ApeXDQN": frozenset({"choices", "masks"}), "IMPALA": _POLICY_TAKES, "PPO": _POLICY_TAKES}
+    {
+        "ApeXDQN": frozenset({"choices", "masks"}),
+        "IMPALA": _POLICY_TAKES,
+        "PPO": _POLICY_TAKES,
+        "SAC": frozenset({"controls", "controls alone", "critic"}),
+    }
 )
 """Algorithm -> what it learns from beyond one Discrete action with all its values allowed: actions of several choices, continuous
-ones, masks, and leaves of the role critic."""
+ones ("controls alone": without any choice beside them), masks, and leaves of the role critic."""
 
 NATURE_FROM_PIXELS = 64
 """Auto takes Nature from this side on. From 36 on its strides leave something, but of so little that Compact sees more."""

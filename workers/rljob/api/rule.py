@@ -7,7 +7,7 @@ Python's message shows the numbers; the cluster's says the same without them.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar
@@ -115,5 +115,26 @@ def rule(
 
     def made(check: Check) -> Rule:
         return Rule(check.__name__, at, field, cel, message, check, algorithm, reason)
+
+    return made
+
+
+def rule_of_several(
+    at: type[BaseModel] | Sequence[type[BaseModel]],
+    field: str,
+    *,
+    cel: str,
+    message: str,
+    algorithms: Sequence[str | None] = (None,),
+) -> Callable[[Check], tuple[Rule, ...]]:
+    """As `rule`, one for each type that it is about, or for each algorithm."""
+    types = (at,) if isinstance(at, type) else at
+
+    def made(check: Check) -> tuple[Rule, ...]:
+        return tuple(
+            Rule(f"{check.__name__}_{algorithm or each.__name__}", each, field, cel, message, check, algorithm)
+            for each in types
+            for algorithm in algorithms
+        )
 
     return made

@@ -37,6 +37,7 @@ _CALLED_HERE: Mapping[tuple[Location, str], str] = {
         "A2C": "{type: IMPALA}",
         "A3C": "{type: IMPALA}",
         "APPO": "{type: IMPALA}",
+        "SoftActorCritic": "{type: SAC}",
     }.items()
 }
 """The place of an algorithm, and its name elsewhere -> what to write."""

@@ -80,7 +80,7 @@ def load_policy(source: Location) -> Policy:
     found = _find(source)
     identity = PolicyIdentity.of(found.manifest)
     module: nn.Module = algorithm(identity.algorithm).build(identity.spec, identity.params, identity.env_params)
-    state = policy_state(found)
+    state = policy_state(found, identity.algorithm)
     try:
         module.load_state_dict(state)
     except RuntimeError as error:
@@ -90,12 +90,19 @@ def load_policy(source: Location) -> Policy:
     )
 
 
-def policy_state(found: Checkpoint) -> dict[str, Tensor]:
-    """The state of the network to judge: the best verdict's weights, else the evaluation average, else the online ones."""
+def policy_state(found: Checkpoint, name: str) -> dict[str, Tensor]:
+    """The state of the network to judge, of an algorithm's policy: the best verdict's weights, else the evaluation average, else
+    what acts of the online ones."""
     for section in ("policy", "evaluation", "online"):
         if state := found.section(section):
-            return state
+            return acting_state(state, algorithm(name).acting) if section == "online" else state
     raise CheckpointProblem(f"{found.path} holds no policy")
+
+
+def acting_state(state: Mapping[str, Tensor], acting: str) -> dict[str, Tensor]:
+    """What is of the submodule ``acting`` in the state of a network, by its own names; all of it where that is no name."""
+    within = f"{acting}." if acting else ""
+    return {name.removeprefix(within): tensor for name, tensor in state.items() if name.startswith(within)}
 
 
 def _find(source: Location) -> Checkpoint:

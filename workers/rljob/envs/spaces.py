@@ -102,13 +102,14 @@ def check_squashed(environment_id: str, leaves: Sequence[ActionLeaf]) -> None:
     if not numbers:
         kinds = ", ".join(str(leaf) for leaf in leaves)
         raise EnvironmentProblem(
-            f"{problem}actions: Squashed is about continuous actions; this environment has {kinds}"
+            f"{problem}actions: Squashed, without which SAC can't learn, is about continuous actions; this "
+            f"environment has {kinds}"
         )
     for leaf in numbers:
         if odd := [bound for bound in (*leaf.low, *leaf.high) if not np.isfinite(bound)]:
             raise EnvironmentProblem(
                 f"{problem}action leaf {short(leaf.path)!r} has the bound {odd[0]:g}, to which a tanh can't be scaled; "
-                "actions: Clipped takes a policy's number as it is there"
+                "with IMPALA or PPO actions: Clipped takes a policy's number as it is there"
             )
 
 

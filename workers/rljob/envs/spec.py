@@ -196,11 +196,15 @@ class EnvironmentSpec:
         return next((leaf for leaf in self.observation if leaf.role == "mask"), None)
 
     def untaken(self, algorithm: str, takes: frozenset[str], *, centred: bool = False) -> str | None:
-        """Why ``algorithm``, which ``takes`` "choices", "controls", "masks", "critic" or not, can't be trained here; or None."""
+        """Why ``algorithm`` can't be trained here; or None. ``takes``: those of "choices", "controls", "controls alone", "masks"
+        and "critic" that it learns from."""
         critic = next((leaf for leaf in self.observation if leaf.role == "critic"), None)
         number = next((leaf for leaf in self.action if leaf.low), None)
         if number is not None and "controls" not in takes:
             return f"{algorithm} learns choices alone, but there are continuous actions: {number}; IMPALA and PPO take both"
+        choice = next((leaf for leaf in self.action if leaf.sizes), None)
+        if choice is not None and "controls alone" in takes:
+            return f"{algorithm} learns continuous actions alone, but there are choices: {choice}; IMPALA and PPO take both"
         if len(self.action_sizes) > 1 and "choices" not in takes:
             return f"{algorithm} takes one Discrete action, but there are {len(self.action_sizes)} choices"
         if self.mask is not None and "masks" not in takes:

@@ -291,7 +291,7 @@ class Learner:
             **self.counters.document(self._updater.updates),
             "mean_return": self._mean_return,
         }  # an evaluator may wait for a return worth judging
-        self._server.publish(self._updater.online, self.counters.version, self.counters.epoch, meta, evaluation_weights)
+        self._server.publish(self._updater.acting, self.counters.version, self.counters.epoch, meta, evaluation_weights)
         self._versions.note(self.counters.version, self._updater.updates)
         self._source.published(self.counters.epoch)
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from rljob.algorithms.trunk import STATISTICS
+from rljob.checkpoints.policy import acting_state
 from rljob.checkpoints.store import Checkpoint, CheckpointProblem
 from rljob.learner.optim.updater import AnyUpdater
 
@@ -61,8 +62,12 @@ def start_from(updater: AnyUpdater, checkpoint: Checkpoint) -> None:
     loads: list[tuple[nn.Module, dict[str, Tensor]]] = []
     only = checkpoint.section("policy")
     for section, module in updater.networks().items():
-        state = checkpoint.section(section) or (section == "evaluation" and checkpoint.section("online")) or only
+        state = checkpoint.section(section) or only
+        if section == "evaluation" and not checkpoint.section(section):
+            state = acting_state(checkpoint.section("online"), updater.acting_name) or only
         own = module.state_dict()
+        if state is only and section != "evaluation" and updater.acting_name:  # what only learning needs begins anew
+            state = own | {f"{updater.acting_name}.{name}": tensor for name, tensor in only.items()}
         # Of before the job normalised: these begin as in a new network.
         state = {name: own[name] for name in STATISTICS if name in own} | state
         wrong = sorted(name for name in own.keys() | state.keys() if _shape(own, name) != _shape(state, name))

@@ -98,7 +98,7 @@ def _run(options: RoleOptions, stop: threading.Event, device: torch.device, memo
     if device.type == "cpu":
         keep_freed_memory()
     torch.manual_seed(params.seed)
-    online: FrameNetwork = method.build(environment, params, env_params)
+    online: FrameNetwork = method.build_learner(environment, params, env_params)
     plan = _compute_plan(method, params, environment, online.to(device), device)
     online.compute(plan)
     updater = make_updater(method, params, online, device, threads)

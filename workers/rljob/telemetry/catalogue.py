@@ -304,6 +304,8 @@ LEARNER: Final = (
         "advantage_std",
     ),
     Metric("q_taken", "gauge", "Recent mean value of the actions learned from.", "q_taken"),
+    Metric("critic_loss", "gauge", "Recent mean of half the squared errors of both critics.", "critic_loss"),
+    Metric("temperature", "gauge", "Recent worth of a nat of entropy, in units of the reward.", "temperature"),
     Metric(
         "refused_handshakes_total",
         "counter",

@@ -17,6 +17,8 @@ POLICY_FIGURES: Final = (
     ("Log-std of continuous actions", "log_std", "mean"),
     ("Explained variance of the values", "explained_variance", "share"),
     ("Advantage spread", "advantage_std", "standard deviation"),
+    ("Value of what was done", "q_taken", "units of the reward"),
+    ("Temperature", "temperature", "reward a nat"),
 )
 """What tells of learning beside the return: title, name of the figure, unit."""
 

@@ -127,7 +127,10 @@ def flowed(words: str | None) -> str:
 
 
 def _validations(model: type[BaseModel]) -> list[Validation]:
-    found = [rule_validations(rule) for rule in RULES if rule.at is model and rule.cel]
+    found: list[Validation] = []
+    for rule in RULES:  # of several algorithms some are the same
+        if rule.at is model and rule.cel and (validation := rule_validations(rule)) not in found:
+            found.append(validation)
     if model is RLJobSpec:
         found += transition_validations(TRANSITIONS)
     return found

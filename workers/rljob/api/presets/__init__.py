@@ -11,6 +11,7 @@ from rljob.api.presets.cartpole import CARTPOLE_APEX, CARTPOLE_IMPALA
 from rljob.api.presets.pong import PONG_APEX, PONG_PPO, PONG_VTRACE
 from rljob.api.presets.ppo import PPO_ATARI, PPO_MUJOCO, PPO_VECTOR
 from rljob.api.presets.preset import Preset
+from rljob.api.presets.sac import SAC_MUJOCO, SAC_VECTOR
 
 PresetName = Literal[
     "PongVTrace",
@@ -23,6 +24,8 @@ PresetName = Literal[
     "PPOVector",
     "PPOAtari",
     "PPOMuJoCo",
+    "SACVector",
+    "SACMuJoCo",
 ]
 PRESETS: Mapping[str, Preset] = MappingProxyType(
     {
@@ -38,6 +41,8 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             PPO_VECTOR,
             PPO_ATARI,
             PPO_MUJOCO,
+            SAC_VECTOR,
+            SAC_MUJOCO,
         )
     }
 )

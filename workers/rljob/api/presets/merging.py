@@ -42,7 +42,7 @@ def preset_of(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 NO_ALGORITHM = (
     "PPO learns, as the manifest names no algorithm and PPO takes every kind of action; another is chosen with "
-    "algorithm: {type: ApeXDQN}, IMPALA or Custom"
+    "algorithm: {type: ApeXDQN}, IMPALA, SAC (of continuous actions, where steps are expensive) or Custom"
 )
 
 

@@ -11,6 +11,7 @@ OF_ITS_ENVIRONMENT = (
     "algorithm.apeXDQN.network",
     "algorithm.impala.network",
     "algorithm.ppo.network",
+    "algorithm.sac.network",
     "evaluator.triggerReturn",
     "successPolicy.targetReturn",
     "activeDeadlineSeconds",

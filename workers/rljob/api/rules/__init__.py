@@ -30,10 +30,11 @@ from rljob.api.rules.transitions import TRANSITIONS
 from rljob.api.types import plain_number
 
 RULES: tuple[Rule, ...] = tuple(
-    item
+    rule
     for module in (algorithm, environment, parameters, replay, unroll_queue, actors, learner, lifecycle, cluster)
     for item in vars(module).values()
-    if isinstance(item, Rule)
+    for rule in (item if isinstance(item, tuple) else (item,))
+    if isinstance(rule, Rule)
 )
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from rljob.api.algorithm import FROM_REPLAY
 from rljob.api.autoscaling import AutoscalingSpec
 from rljob.api.impala import ImpalaParameters
 from rljob.api.job import RLJobSpec
 from rljob.api.ppo import PPOParameters
-from rljob.api.rule import Outcome, rule
+from rljob.api.rule import Outcome, rule, rule_of_several
 
 
 @rule(
@@ -54,10 +55,10 @@ _NO_EQUILIBRIUM = (
 )
 
 
-@rule(
+@rule_of_several(
     RLJobSpec,
     "autoscaling.mode",
-    algorithm="ApeXDQN",
+    algorithms=FROM_REPLAY,
     cel="self.autoscaling.mode != 'Internal' || self.replay.rateLimiter.samplesPerInsert > 0.0",
     message=_NO_EQUILIBRIUM,
 )

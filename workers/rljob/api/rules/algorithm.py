@@ -13,9 +13,7 @@ def _presets_of(algorithm: str) -> str:
     return ", ".join(f"'{name}'" for name, preset in PRESETS.items() if preset.algorithm_type == algorithm)
 
 
-_OF_PRESET = (
-    f"(self.preset in [{_presets_of('IMPALA')}] ? 'IMPALA' : self.preset in [{_presets_of('PPO')}] ? 'PPO' : 'ApeXDQN')"
-)
+_OF_PRESET = "(" + "".join(f"self.preset in [{_presets_of(each)}] ? '{each}' : " for each in BLOCKS) + "'')"
 _FITS = f"!has(self.preset) || !has(self.algorithm) || !has(self.algorithm.type) || self.algorithm.type == {_OF_PRESET}"
 _OF_BLOCK = " : ".join(
     [*(f"has(self.algorithm) && has(self.algorithm.{block}) ? '{type}'" for type, block in BLOCKS.items()), "'PPO'"]
@@ -31,8 +29,8 @@ _ALONE = ", ".join(
 )
 """CEL: the entries of a map from a type to whether no other type's block is there."""
 _ANOTHER = (
-    "allowed: only the block of the algorithm's own type, apeXDQN for ApeXDQN, impala for IMPALA, ppo for PPO, custom for "
-    "Custom"
+    "allowed: only the block of the algorithm's own type, apeXDQN for ApeXDQN, impala for IMPALA, ppo for PPO, sac for SAC, "
+    "custom for Custom"
 )
 _PRESETS_TYPE = "allowed: the type of the preset's algorithm, or nothing, which means the same"
 _WITHOUT_ENVIRONMENT = [name for name, preset in PRESETS.items() if not preset.environment_id]

@@ -6,62 +6,43 @@ from rljob.api.actor_critic import ActorCriticParameters
 from rljob.api.apex_dqn import ApeXDQNParameters
 from rljob.api.impala import ImpalaParameters
 from rljob.api.ppo import PPOParameters
-from rljob.api.rule import Outcome, rule
+from rljob.api.rule import Outcome, rule, rule_of_several
+from rljob.api.sac import SACParameters
 
-_NO_GROWTH = "allowed: at most learningRate; it decays, it does not grow"
-_NO_GROWTH_CEL = "self.learningRateFinal <= self.learningRate"
 _NO_DECAY = "allowed: below learningRate only with learningRateDecaySteps above 0; without it nothing would decay"
-_DECAY_CEL = "self.learningRateFinal >= self.learningRate || self.learningRateDecaySteps > 0"
+_WITH_A_RATE = (ApeXDQNParameters, ImpalaParameters, PPOParameters, SACParameters)
 
 
-def _never_grows(it: ApeXDQNParameters | ActorCriticParameters) -> Outcome:
+@rule_of_several(
+    _WITH_A_RATE,
+    "learningRateFinal",
+    cel="self.learningRateFinal <= self.learningRate",
+    message="allowed: at most learningRate; it decays, it does not grow",
+)
+def rate_never_grows(it: ApeXDQNParameters | ActorCriticParameters | SACParameters) -> Outcome:
     if it.learning_rate_final <= it.learning_rate:
         return None
     return f"allowed: at most learningRate ({it.learning_rate:g}); it decays, it does not grow"
 
 
-def _decays(it: ApeXDQNParameters | ActorCriticParameters) -> Outcome:
+@rule_of_several(
+    _WITH_A_RATE,
+    "learningRateFinal",
+    cel="self.learningRateFinal >= self.learningRate || self.learningRateDecaySteps > 0",
+    message=_NO_DECAY,
+)
+def rate_decays(it: ApeXDQNParameters | ActorCriticParameters | SACParameters) -> Outcome:
     same = it.learning_rate_final >= it.learning_rate
     return None if same or it.learning_rate_decay_steps > 0 else _NO_DECAY
 
 
-@rule(ApeXDQNParameters, "learningRateFinal", cel=_NO_GROWTH_CEL, message=_NO_GROWTH)
-def apex_rate_never_grows(it: ApeXDQNParameters) -> Outcome:
-    return _never_grows(it)
-
-
-@rule(ImpalaParameters, "learningRateFinal", cel=_NO_GROWTH_CEL, message=_NO_GROWTH)
-def impala_rate_never_grows(it: ImpalaParameters) -> Outcome:
-    return _never_grows(it)
-
-
-@rule(PPOParameters, "learningRateFinal", cel=_NO_GROWTH_CEL, message=_NO_GROWTH)
-def ppo_rate_never_grows(it: PPOParameters) -> Outcome:
-    return _never_grows(it)
-
-
-@rule(PPOParameters, "learningRateFinal", cel=_DECAY_CEL, message=_NO_DECAY)
-def ppo_rate_decays(it: PPOParameters) -> Outcome:
-    return _decays(it)
-
-
-@rule(ApeXDQNParameters, "learningRateFinal", cel=_DECAY_CEL, message=_NO_DECAY)
-def apex_rate_decays(it: ApeXDQNParameters) -> Outcome:
-    return _decays(it)
-
-
-@rule(ImpalaParameters, "learningRateFinal", cel=_DECAY_CEL, message=_NO_DECAY)
-def impala_rate_decays(it: ImpalaParameters) -> Outcome:
-    return _decays(it)
-
-
-@rule(
-    ApeXDQNParameters,
+@rule_of_several(
+    (ApeXDQNParameters, SACParameters),
     "nStep",
     cel="self.nStep <= self.chunkLength",
     message="allowed: at most chunkLength, or no transition would ever be stored",
 )
-def a_window_in_a_chunk(it: ApeXDQNParameters) -> Outcome:
+def a_window_in_a_chunk(it: ApeXDQNParameters | SACParameters) -> Outcome:
     if it.n_step <= it.chunk_length:
         return None
     return (

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
+from rljob.api.algorithm import FROM_REPLAY
 from rljob.api.job import RLJobSpec
-from rljob.api.rule import Outcome, rule
+from rljob.api.rule import Outcome, rule_of_several
 from rljob.api.types import plain_number
 
 
 def _parameters(spec: RLJobSpec) -> Any:
-    """Those of ApeXDQN, or of any other algorithm that learns from transitions."""
+    """Those of whichever algorithm learns from transitions."""
     return spec.algorithm.parameters
 
 
-@rule(
+@rule_of_several(
     RLJobSpec,
     "replay.rateLimiter.minSize",
-    algorithm="ApeXDQN",
+    algorithms=FROM_REPLAY,
     cel="self.replay.rateLimiter.minSize <= self.replay.capacity",
     message="allowed: at most replay.capacity; a full store would still be below it and training never start",
 )
@@ -31,10 +32,10 @@ def min_size_within_capacity(spec: RLJobSpec) -> Outcome:
     )
 
 
-@rule(
+@rule_of_several(
     RLJobSpec,
     "replay.rateLimiter.minSize",
-    algorithm="ApeXDQN",
+    algorithms=FROM_REPLAY,
     cel="self.replay.rateLimiter.minSize >= $batchSize",
     message="allowed: at least the algorithm's batchSize, or a batch would be drawn from fewer transitions than it holds",
 )
@@ -48,10 +49,10 @@ def min_size_of_a_batch(spec: RLJobSpec) -> Outcome:
     )
 
 
-@rule(
+@rule_of_several(
     RLJobSpec,
     "replay.capacity",
-    algorithm="ApeXDQN",
+    algorithms=FROM_REPLAY,
     cel="self.replay.capacity >= self.actors.replicas * self.actors.envsPerActor * $chunkLength",
     message="allowed: at least actors.replicas * actors.envsPerActor * chunkLength, one chunk for each environment; below it "
     "an actor's chunk would push out another's before it is ever drawn",
@@ -70,10 +71,10 @@ def room_for_every_environment(spec: RLJobSpec) -> Outcome:
     )
 
 
-@rule(
+@rule_of_several(
     RLJobSpec,
     "replay.shards",
-    algorithm="ApeXDQN",
+    algorithms=FROM_REPLAY,
     cel="self.replay.shards == 1 || self.replay.capacity / self.replay.shards >= $chunkLength",
     message="allowed: so few that a shard's part of replay.capacity holds a chunk of chunkLength transitions",
 )
@@ -87,10 +88,10 @@ def a_chunk_in_every_shard(spec: RLJobSpec) -> Outcome:
     )
 
 
-@rule(
+@rule_of_several(
     RLJobSpec,
     "replay.rateLimiter.errorBuffer",
-    algorithm="ApeXDQN",
+    algorithms=FROM_REPLAY,
     cel="self.replay.rateLimiter.samplesPerInsert == 0.0 || "
     "self.replay.rateLimiter.errorBuffer >= double(self.replay.shards * 2 * $chunkLength) && "
     "self.replay.rateLimiter.errorBuffer >= "

@@ -43,7 +43,8 @@ Batch = TypeVar("Batch", TransitionBatch, UnrollBatch)
 class Updater(ABC, Generic[Batch]):
     """What every updater is: the network that learns, its optimiser, and followers.
 
-    ``online`` learns, ``evaluation`` is its moving average (or None where the job keeps none). All live on ``device``.
+    ``online`` learns, ``evaluation`` is the moving average of what acts of it (or None where the job keeps none). All live on
+    ``device``.
     ``updates`` counts the updates made. For one thread; with ``threads`` it computes in several, each with a micro-batch.
     How the network computes (see ``FrameNetwork.compute``) is settled before. In bf16 and fp16 the work is done on a copy stored
     so; in fp16 the loss is scaled (``LossScale``), and an update whose gradient overflows is skipped.
@@ -62,8 +63,11 @@ class Updater(ABC, Generic[Batch]):
         self.params = params
         self.device = device
         self.online = online.to(device)
+        self.acting: nn.Module = self.online.get_submodule(algorithm.acting)
+        """What of ``online`` acts: all of it, or the part called ``acting_name``."""
+        self.acting_name = algorithm.acting
         self.evaluation = (
-            copy.deepcopy(self.online).requires_grad_(False) if params.evaluation_weights_decay > 0 else None
+            copy.deepcopy(self.acting).requires_grad_(False) if params.evaluation_weights_decay > 0 else None
         )
         self.normalizer: Normalizer | None = None
         """Where set: the statistics that the networks normalise by. The loop has it count batches and set the buffers."""
@@ -87,7 +91,8 @@ class Updater(ABC, Generic[Batch]):
         self._parameters: list[Tensor] = list(self.online.parameters())
         if any(parameter.dtype != torch.float32 for parameter in self._parameters):
             raise ValueError("the online network must be float32: an update rounded to bf16 would not move its weights")
-        self.optimizer = ShardedOptimizer(params, self._parameters, self._threads)
+        groups = algorithm.groups(params, self.online)
+        self.optimizer = ShardedOptimizer(params, self._parameters, self._threads, groups)
         self._graphs_compiled: int | None = None
         self.compiled = False
         self.captured: CapturedUpdate[Batch] | None = None
@@ -163,7 +168,8 @@ class Updater(ABC, Generic[Batch]):
         """Make every follower equal to the online network (at the start of training)."""
         for follower in self.networks().values():
             if follower is not self.online:
-                follower.load_state_dict(self.online.state_dict())
+                followed = self.acting if follower is self.evaluation else self.online
+                follower.load_state_dict(followed.state_dict())
 
     def compute(self, minibatch: Batch, rate: float | Tensor) -> Learned:
         """What the device does in an update. It depends on tensors alone, and on nothing that the host looks up or counts.
@@ -232,7 +238,7 @@ class Updater(ABC, Generic[Batch]):
         """Move those that follow the online network at every update."""
         if self.evaluation is not None:
             share = 1.0 - self.params.evaluation_weights_decay
-            torch._foreach_lerp_(list(self.evaluation.parameters()), self._parameters, share)
+            torch._foreach_lerp_(list(self.evaluation.parameters()), list(self.acting.parameters()), share)
 
     def _follow_at_intervals(self) -> None:
         """Move the followers that change at some updates, by their number; there are none unless this is overridden."""

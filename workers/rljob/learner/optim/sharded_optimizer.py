@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import torch
 from torch import Tensor
 
+from rljob.algorithms.base import ParameterGroup
 from rljob.algorithms.parameters import LearnerParameters
 from rljob.learner.optim.data_parallel_threads import DataParallelThreads, ParameterSlice, shard_evenly
 from rljob.learner.optim.optimizer import Adam, Optimizer, RMSProp
@@ -16,18 +17,30 @@ FEW_NUMBERS = 200_000
 
 
 class ShardedOptimizer:
-    """Moves ``parameters`` (float32, on one device, which keep their place and order in memory) by ``params``' optimiser.
+    """Moves ``parameters`` (float32, on one device, which keep their place and order in memory) by ``params``' optimiser, each of
+    ``groups`` by one of its own: at its rate, and clipped by itself.
 
     Every thread keeps the moments of its own shard of the weights and moves no other, so that a wide layer is divided as well as
     many small ones. An update whose gradient is not finite moves nothing.
     """
 
-    def __init__(self, params: LearnerParameters, parameters: Sequence[Tensor], threads: DataParallelThreads) -> None:
+    def __init__(
+        self,
+        params: LearnerParameters,
+        parameters: Sequence[Tensor],
+        threads: DataParallelThreads,
+        groups: Sequence[ParameterGroup] = (),
+    ) -> None:
         self._parameters = list(parameters)
         self._threads = threads
-        self._clip_norm = params.gradient_clip_norm  # 0: never clip
-        sizes = [parameter.numel() for parameter in self._parameters]
-        self.shards = shard_evenly(sizes, threads.count if sum(sizes) >= FEW_NUMBERS else 1)
+        self._groups = list(groups) or [ParameterGroup(self._parameters, 1.0, params.gradient_clip_norm)]
+        self.shards: list[list[ParameterSlice]] = []
+        """Slices of parameters of one group, which one optimiser moves."""
+        self._group_of: list[int] = []
+        for number, sizes in enumerate(_sizes(self._parameters, self._groups)):
+            shards = shard_evenly(sizes, threads.count if sum(sizes) >= FEW_NUMBERS else 1)
+            self.shards += shards
+            self._group_of += [number] * len(shards)
         self._weights = [[each.select(self._parameters) for each in shard] for shard in self.shards]
         self._optimizers = [_optimizer(params, weights) for weights in self._weights]
         # Reading a number on a CPU waits for nothing, and an RMSProp that need not check it is faster.
@@ -35,8 +48,9 @@ class ShardedOptimizer:
 
     @property
     def learning_rate(self) -> float:
-        """The learning rate of the last step."""
-        return float(self._optimizers[0].learning_rate)
+        """The learning rate of the last step, of a group whose rate is 1."""
+        own = (number for number, group in enumerate(self._group_of) if self._groups[group].rate == 1.0)
+        return float(self._optimizers[next(own, 0)].learning_rate)
 
     def step(
         self,
@@ -54,24 +68,34 @@ class ShardedOptimizer:
         ordered = [self._in_order(each) for each in gradients]
         numbers = range(len(self.shards))
         norms = self._threads.map(lambda number: self._add_up(number, ordered), numbers)
-        norm = norms[0] if len(norms) == 1 else torch.linalg.vector_norm(torch.stack(norms))
         if scale is not None:
-            norm = norm / scale
-        factor = torch.clamp(self._clip_norm / (norm + 1e-6), max=1.0) if self._clip_norm else None
-        if scale is not None:
-            factor = scale.reciprocal() if factor is None else factor / scale
+            norms = [each / scale for each in norms]
+        norm = _norm(norms)
+        factors = [
+            self._factor(group, [each for each, of in zip(norms, self._group_of, strict=True) if of == number], scale)
+            for number, group in enumerate(self._groups)
+        ]
         blocked = (~torch.isfinite(norm)).float()
         if not self._skips_on_device and bool(blocked):
             return norm
 
         def move(number: int) -> None:
-            self._move(number, factor, blocked, learning_rate)
+            group = self._group_of[number]
+            rate = learning_rate if self._groups[group].rate == 1.0 else learning_rate * self._groups[group].rate
+            self._move(number, factors[group], blocked, rate)
             on_moved(self.shards[number])
 
         self._threads.map(move, numbers)
         if self._skips_on_device:
             torch.autograd.graph.increment_version(self._parameters)  # a fused step changes them without saying so
         return norm
+
+    def _factor(self, group: ParameterGroup, norms: Sequence[Tensor], scale: Tensor | None) -> Tensor | None:
+        """What a group's gradients, of these norms and ``scale`` times too large, are multiplied by; None where by nothing."""
+        factor = torch.clamp(group.clip_norm / (_norm(norms) + 1e-6), max=1.0) if group.clip_norm else None
+        if scale is None:
+            return factor
+        return scale.reciprocal() if factor is None else factor / scale
 
     def _in_order(self, gradients: Sequence[Tensor]) -> list[Tensor]:
         """The gradients in their parameters' order, no two in the same memory: of two biases that are added they may be."""
@@ -151,6 +175,29 @@ class ShardedOptimizer:
             for part, weight in zip(shard, weights, strict=True):
                 if part.index == index:
                     yield optimizer, part, weight
+
+
+def _norm(norms: Sequence[Tensor]) -> Tensor:
+    """That of all that these are norms of."""
+    if len(norms) == 1:
+        return norms[0]
+    norm: Tensor = torch.linalg.vector_norm(torch.stack(list(norms)))
+    return norm
+
+
+def _sizes(parameters: Sequence[Tensor], groups: Sequence[ParameterGroup]) -> list[list[int]]:
+    """How many numbers of each parameter are in each group: all or none. Raises ValueError where one is in none or in several."""
+    places = {id(parameter): index for index, parameter in enumerate(parameters)}
+    sizes = [[0] * len(parameters) for _ in groups]
+    for of_group, group in zip(sizes, groups, strict=True):
+        for parameter in group.parameters:
+            index = places.get(id(parameter))
+            if index is None:
+                raise ValueError("groups: a parameter of one is none of the network that learns")
+            of_group[index] = parameter.numel()
+    if any(sum(1 for size in each if size) != 1 for each in zip(*sizes, strict=True)):
+        raise ValueError("groups: every parameter of the network that learns has to be in one, and in one alone")
+    return sizes
 
 
 def in_order_of(parameter: Tensor, value: Tensor) -> Tensor:

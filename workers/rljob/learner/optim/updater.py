@@ -37,11 +37,15 @@ class TransitionUpdater(Updater[TransitionBatch]):
         self._tau, self._interval = params.target_update_tau, params.target_update_interval
         self._priorities = algorithm.priorities
         self._loss = algorithm.loss
+        self._noise = algorithm.noise(params, online)
 
     def networks(self) -> dict[str, nn.Module]:
         return {"target": self.target, **super().networks()}
 
     def minibatches(self, batch: TransitionBatch) -> Iterator[TransitionBatch]:
+        if self._noise and batch.noise is None:
+            noise = torch.randn(len(batch.action), *self._noise, device=self.device)
+            batch = batch._replace(noise=noise)
         yield batch
 
     def update(self, batch: TransitionBatch, steps: int) -> tuple[Tensor, Tensor]:

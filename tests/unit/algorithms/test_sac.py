@@ -1,0 +1,339 @@
+"""SAC against a plain one in a single function, what each of its losses moves, how it acts, and what of it is published."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from rljob.algorithms import algorithm
+from rljob.algorithms.base import ParameterGroup
+from rljob.algorithms.batches import TransitionBatch
+from rljob.algorithms.conformance import check
+from rljob.algorithms.sac_network import SACNetwork
+from rljob.algorithms.shapes import shapes_of
+from rljob.api import EnvironmentParameters, SACParameters
+from rljob.api.networks import NetworkProblem
+from rljob.checkpoints import store
+from rljob.checkpoints.policy import acting_state
+from rljob.choices import Choices
+from rljob.envs import EnvironmentSpec, describe_environment
+from rljob.learner.optim.data_parallel_threads import DataParallelThreads
+from rljob.learner.optim.sharded_optimizer import ShardedOptimizer
+from rljob.learner.optim.updater import AnyUpdater, make_updater
+from rljob.learner.state import capture, restore, start_from
+from rljob.weights.flat import snapshot
+from torch import Tensor, nn
+from torch.distributions import Independent, Normal, TransformedDistribution
+from torch.distributions.transforms import TanhTransform
+
+CPU = torch.device("cpu")
+METHOD: Any = algorithm("SAC")
+ENV = EnvironmentParameters(actions="Squashed")
+SPEC = describe_environment("Pendulum-v1", ENV)
+SMALL = SACParameters(batch_size=32, hidden_units=16, learning_rate=1e-3, critic_learning_rate=3e-3)
+CLOSE = {"rtol": 1e-5, "atol": 1e-5}
+
+
+EVERY_SPACE = "tests.support.every_space:EverySpace"
+
+
+def every_space(
+    *, action: str, observation: str = "vector", leaves: dict[str, str] | None = None
+) -> tuple[EnvironmentSpec, EnvironmentParameters]:
+    env_params = EnvironmentParameters(
+        kwargs={"action": action, "observation": observation}, actions="Squashed", leaves=leaves or {}
+    )
+    return describe_environment(EVERY_SPACE, env_params), env_params
+
+
+def acting_shapes(spec: EnvironmentSpec, env_params: EnvironmentParameters) -> dict[str, tuple[int, ...]]:
+    return shapes_of(METHOD.build(spec, SMALL, env_params))
+
+
+def updater(params: SACParameters = SMALL, threads: int = 1, spec: EnvironmentSpec = SPEC) -> AnyUpdater:
+    torch.manual_seed(0)
+    online = METHOD.build_learner(spec, params, ENV)
+    return make_updater(METHOD, params, online, CPU, DataParallelThreads(threads))
+
+
+def batch_of(rows: int = 32, spec: EnvironmentSpec = SPEC) -> TransitionBatch:
+    random = torch.Generator().manual_seed(3)
+
+    def drawn(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=random)
+
+    return TransitionBatch(
+        observation=drawn(rows, *spec.observation_shape),
+        next_observation=drawn(rows, *spec.observation_shape),
+        action=torch.zeros(rows, 0, dtype=torch.int64),
+        n_step_return=drawn(rows),
+        discount=torch.where(torch.arange(rows) % 5 == 0, 0.0, 0.99),
+        weight=torch.ones(rows),
+        control=drawn(rows, spec.controls),
+        noise=drawn(rows, 2, spec.controls),
+    )
+
+
+class Plain:
+    """The networks of a ``SACNetwork`` in torch's own layers, and an update as it is written in the paper."""
+
+    def __init__(self, net: SACNetwork, params: SACParameters) -> None:
+        self.params = params
+        self.policy = copy.deepcopy(net.policy.dense), copy.deepcopy(net.policy.head)
+        self.critics = [self._critic(net, member) for member in range(2)]
+        self.targets = copy.deepcopy(self.critics)
+        self.log_temperature = net.log_temperature.detach().clone().requires_grad_()
+        critics = [weight for critic in self.critics for weight in critic.parameters()]
+        policy = [weight for part in self.policy for weight in part.parameters()]
+        self.optimizers = [
+            torch.optim.Adam(critics, lr=params.critic_learning_rate, eps=params.optimizer_epsilon),
+            torch.optim.Adam(policy, lr=params.learning_rate, eps=params.optimizer_epsilon),
+            torch.optim.Adam([self.log_temperature], lr=params.temperature_learning_rate, eps=params.optimizer_epsilon),
+        ]
+
+    @staticmethod
+    def _critic(net: SACNetwork, member: int) -> nn.Sequential:
+        layers: list[nn.Module] = []
+        for weight, bias in zip(net.critics.weights, net.critics.biases, strict=True):
+            layer = nn.Linear(weight.shape[1], weight.shape[2])
+            layer.weight.data.copy_(weight[member].detach().T)
+            layer.bias.data.copy_(bias[member, 0].detach())
+            layers += [layer, nn.ReLU()]
+        return nn.Sequential(*layers[:-1])
+
+    def distribution(self, observation: Tensor) -> TransformedDistribution:
+        dense, head = self.policy
+        mean, spread = head(dense(observation)).chunk(2, dim=1)
+        log_std = -5.0 + 3.5 * (torch.tanh(spread) + 1.0)
+        return Independent(TransformedDistribution(Normal(mean, log_std.exp()), [TanhTransform(cache_size=1)]), 1)
+
+    def sampled(self, observation: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        policy = self.distribution(observation)
+        base = policy.base_dist.base_dist
+        action = policy.base_dist.transforms[0](base.loc + base.scale * noise)
+        return action, policy.log_prob(action)
+
+    def update(self, batch: TransitionBatch) -> dict[str, Tensor]:
+        assert batch.noise is not None
+        assert batch.control is not None
+        observation, following = batch.observation.flatten(1), batch.next_observation.flatten(1)
+        alpha = self.log_temperature.detach().exp()
+        with torch.no_grad():
+            after, log_prob = self.sampled(following, batch.noise[:, 0])
+            pair = torch.cat([following, after], dim=1)
+            least = torch.minimum(*[target(pair).squeeze(1) for target in self.targets])
+            wanted = batch.n_step_return + batch.discount * (least - alpha * log_prob)
+        pair = torch.cat([observation, torch.tanh(batch.control)], dim=1)
+        critic_loss = sum(0.5 * (critic(pair).squeeze(1) - wanted).square().mean() for critic in self.critics)
+        action, log_prob = self.sampled(observation, batch.noise[:, 1])
+        pair = torch.cat([observation, action], dim=1)
+        policy_loss = (alpha * log_prob - torch.minimum(*[critic(pair).squeeze(1) for critic in self.critics])).mean()
+        temperature_loss = -(self.log_temperature * (log_prob - batch.control.shape[1]).detach()).mean()
+        losses = (critic_loss, policy_loss, temperature_loss)
+        gradients = [
+            torch.autograd.grad(loss, optimizer.param_groups[0]["params"], retain_graph=True)
+            for loss, optimizer in zip(losses, self.optimizers, strict=True)
+        ]
+        for optimizer, found in zip(self.optimizers, gradients, strict=True):
+            for weight, gradient in zip(optimizer.param_groups[0]["params"], found, strict=True):
+                weight.grad = gradient
+            optimizer.step()
+        with torch.no_grad():
+            for target, critic in zip(self.targets, self.critics, strict=True):
+                for old, new in zip(target.parameters(), critic.parameters(), strict=True):
+                    old.lerp_(new, self.params.target_update_tau)
+        norm = torch.cat([each.flatten() for found in gradients for each in found]).norm()
+        return {"critic_loss": critic_loss.detach(), "policy_loss": policy_loss.detach(), "gradient_norm": norm}
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_updates_are_those_of_a_plain_sac(threads: int) -> None:
+    own, batch = updater(threads=threads), batch_of()
+    plain = Plain(own.online, SMALL)
+    for _ in range(3):
+        expected = plain.update(batch)
+        _, figures = own.update(batch, 0)  # type: ignore[union-attr]
+        found = dict(zip(own.figures, figures, strict=True))
+        for name, value in expected.items():
+            torch.testing.assert_close(found[name], value, **CLOSE, msg=lambda text, name=name: f"{name}: {text}")
+    online: Any = own.online
+    torch.testing.assert_close(online.log_temperature.detach(), plain.log_temperature.detach(), **CLOSE)
+    for critics, theirs in ((online.critics, plain.critics), (own.target.critics, plain.targets)):  # type: ignore[union-attr]
+        for member in range(2):
+            linear = [layer for layer in theirs[member] if isinstance(layer, nn.Linear)]
+            for weight, bias, layer in zip(critics.weights, critics.biases, linear, strict=True):
+                torch.testing.assert_close(weight[member].T, layer.weight, **CLOSE)
+                torch.testing.assert_close(bias[member, 0], layer.bias, **CLOSE)
+    torch.testing.assert_close(online.policy.head.weight, plain.policy[1].weight, **CLOSE)
+
+
+def gradients_of(term: str) -> dict[str, float]:
+    """The length of the gradient of one term of the loss, by the part of the network: of the others nothing is left."""
+    net: Any = updater().online
+    batch = batch_of()
+    if term == "critics":  # of what was done, in a batch whose policy and temperature have no part
+        state = net.state(batch.observation)
+        loss = net.action_values(state, torch.tanh(batch.control)).square().mean()
+    else:
+        action, log_density = net.policy.sample(batch.observation, batch.noise[:, 1])
+        state = net.state(batch.observation).detach()
+        loss = (net.temperature * log_density - net.action_values(state, action, detached=True).amin(dim=0)).mean()
+    found = torch.autograd.grad(loss, list(net.parameters()), allow_unused=True)
+    lengths: dict[str, float] = {"critics": 0.0, "policy": 0.0, "log_temperature": 0.0}
+    for (name, _), gradient in zip(net.named_parameters(), found, strict=True):
+        lengths[name.split(".")[0]] += 0.0 if gradient is None else float(gradient.norm())
+    return lengths
+
+
+def test_no_term_of_the_loss_moves_what_another_is_about() -> None:
+    of_critics, of_policy = gradients_of("critics"), gradients_of("policy")
+    assert of_critics["critics"] > 0.0 == of_critics["policy"] == of_critics["log_temperature"]
+    assert of_policy["policy"] > 0.0 == of_policy["critics"] == of_policy["log_temperature"]
+
+
+def test_the_loss_gives_the_critics_the_gradient_of_their_own_term_alone() -> None:
+    own, batch = updater(), batch_of()
+    net: Any = own.online
+    result = METHOD.loss(SMALL, net, own.target, batch)  # type: ignore[union-attr]
+    whole = torch.autograd.grad(result.value, list(net.critics.parameters()), retain_graph=True)
+    still = copy.deepcopy(net.policy).requires_grad_(False)
+    net.policy = still  # without a policy that learns the loss has no other term with a gradient by them
+    alone = torch.autograd.grad(METHOD.loss(SMALL, net, own.target, batch).value, list(net.critics.parameters()))  # type: ignore[union-attr]
+    for one, other in zip(whole, alone, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_a_temperature_that_is_given_stays() -> None:
+    own = updater(SMALL.model_copy(update={"temperature": 0.2}))
+    own.update(batch_of(), 0)  # type: ignore[union-attr]
+    assert float(own.online.temperature) == pytest.approx(0.2)  # type: ignore[arg-type]
+    assert "log_temperature" not in dict(own.online.named_parameters())
+
+
+def test_a_learned_temperature_falls_where_there_is_more_entropy_than_asked_for() -> None:
+    for asked, way in ((-50.0, -1.0), (50.0, 1.0)):
+        own = updater(SMALL.model_copy(update={"target_entropy": asked}))
+        own.update(batch_of(), 0)  # type: ignore[union-attr]
+        assert float(own.online.log_temperature) * way > 0.0  # type: ignore[arg-type]
+
+
+def test_it_gives_the_loops_what_they_expect() -> None:
+    for action in ("number", "table", "halves"):
+        spec, env_params = every_space(action=action)
+        check("SAC", METHOD, SMALL, spec, env_params)
+
+
+@pytest.mark.parametrize("observation", ["picture", "dict", "nested"])
+def test_policy_and_critics_see_every_kind_of_observation_each_with_layers_of_their_own(observation: str) -> None:
+    leaves = {"hidden": "critic"} if observation == "nested" else {}
+    spec, env_params = every_space(observation=observation, action="table", leaves=leaves)
+    check("SAC", METHOD, SMALL, spec, env_params)
+    net = METHOD.build_learner(spec, SMALL, env_params)
+    for plan in net.compute_plans("FP32", native=("fp32",)):
+        own = make_updater(METHOD, SMALL, copy.deepcopy(net).compute(plan), CPU)
+        priorities, _ = own.update(METHOD.example(spec, SMALL, net, CPU), 0)  # type: ignore[union-attr]
+        assert torch.isfinite(priorities).all()
+
+
+def test_leaves_of_the_role_critic_reach_the_critics_alone() -> None:
+    with_leaf, env_params = every_space(observation="nested", action="number", leaves={"hidden": "critic"})
+    without, _ = every_space(observation="nested", action="number", leaves={"hidden": "ignored"})
+    assert acting_shapes(with_leaf, env_params) == acting_shapes(without, env_params)
+    own, other = (METHOD.build_learner(spec, SMALL, env_params) for spec in (with_leaf, without))
+    assert own.critics.weights[0].shape[1] == other.critics.weights[0].shape[1] + 2
+
+
+def test_choices_are_refused_in_a_sentence() -> None:
+    for action in ("discrete", "with_choices"):
+        spec = describe_environment(EVERY_SPACE, EnvironmentParameters(kwargs={"action": action}))
+        with pytest.raises(NetworkProblem, match="SAC learns continuous actions alone, but there are choices"):
+            check("SAC", METHOD, SMALL, spec, EnvironmentParameters())
+
+
+def test_a_random_action_is_uniform_between_the_bounds() -> None:
+    decision = METHOD.random_decision(20_000, Choices((), controls=2), np.random.default_rng(0))
+    action = np.tanh(decision.control)
+    assert np.isfinite(decision.control).all()
+    assert np.abs(action).max() <= 1.0
+    shares, _ = np.histogram(action, bins=10, range=(-1.0, 1.0))
+    assert np.abs(shares / 40_000 - 0.1).max() < 0.006  # four standard errors
+    assert np.isnan(decision.taken).all()
+
+
+def test_it_is_judged_by_the_means_and_draws_where_it_learns() -> None:
+    net = METHOD.build(SPEC, SMALL, ENV).eval()
+    observation = np.random.default_rng(0).normal(size=(4, *SPEC.observation_shape)).astype(np.float32)
+    games = [SimpleNamespace(random=np.random.default_rng(k), memory=None) for k in range(4)]
+    outputs = METHOD.infer(net, observation, np.zeros((4, 2, 0), np.float32)).outputs.numpy()
+    judged = METHOD.evaluation_action(SMALL, net, observation, games)
+    np.testing.assert_array_equal(judged, outputs[:, :1])
+    many = np.repeat(outputs[:1], 20_000, axis=0)
+    drawn = METHOD.decide(many, 0.0, np.random.default_rng(0), Choices((), controls=1)).control
+    assert drawn.mean() == pytest.approx(outputs[0, 0], abs=4 * np.exp(outputs[0, 1]) / np.sqrt(20_000))
+    assert drawn.std() == pytest.approx(np.exp(outputs[0, 1]), rel=0.03)
+
+
+def test_the_policy_alone_is_published_and_its_weights_are_those_that_acting_builds() -> None:
+    own = updater()
+    weights = snapshot(own.acting, 1, 1, {})
+    acting = METHOD.build(SPEC, SMALL, ENV)
+    weights.load_into(acting)
+    assert all(torch.equal(tensor, own.acting.state_dict()[name]) for name, tensor in acting.state_dict().items())
+    assert len(weights.shapes) < len(own.online.state_dict()) / 2
+    kept = acting_state(own.online.state_dict(), METHOD.acting)
+    assert kept.keys() == acting.state_dict().keys()
+
+
+def test_a_learner_goes_on_from_a_checkpoint_to_the_bit(tmp_path: Path) -> None:
+    own, batch = updater(), batch_of()
+    own.update(batch, 0)  # type: ignore[union-attr]
+    path, _ = store.write(tmp_path, store.checkpoint_name(1, 1), capture(own), {})
+    other = updater(SMALL.model_copy(update={"initial_temperature": 0.5}))
+    restore(other, store.read(path), 1)
+    for each in (own, other):
+        each.update(batch, 0)  # type: ignore[union-attr]
+    for name, tensor in own.online.state_dict().items():
+        assert torch.equal(tensor, other.online.state_dict()[name]), name
+
+
+def test_from_the_best_policy_alone_critics_begin_anew(tmp_path: Path) -> None:
+    own = updater()
+    own.update(batch_of(), 0)  # type: ignore[union-attr]
+    best = {f"policy.{name}": tensor for name, tensor in own.acting.state_dict().items()}
+    path, _ = store.write(tmp_path, store.BEST, best, {})
+    other: Any = updater()
+    critics = other.online.critics.weights[0].clone()
+    start_from(other, store.read(path))
+    assert torch.equal(other.online.critics.weights[0], critics)
+    for name, tensor in own.acting.state_dict().items():
+        assert torch.equal(tensor, other.acting.state_dict()[name]), name
+        assert torch.equal(tensor, other.target.policy.state_dict()[name]), name
+
+
+def test_groups_hold_every_parameter_once() -> None:
+    own, threads = updater(), DataParallelThreads()
+    weights: Sequence[Tensor] = list(own.online.parameters())
+    groups = METHOD.groups(SMALL, own.online)
+    for wrong in (groups[:-1], [*groups, groups[0]]):
+        with pytest.raises(ValueError, match="in one, and in one alone"):
+            ShardedOptimizer(SMALL, weights, threads, wrong)
+    with pytest.raises(ValueError, match="none of the network that learns"):
+        ShardedOptimizer(SMALL, weights, threads, [*groups, ParameterGroup([torch.zeros(3)], 1.0, 0.0)])
+
+
+def test_each_group_is_clipped_by_itself_and_moves_at_its_own_rate() -> None:
+    one, two = torch.zeros(3), torch.zeros(2)
+    groups = [ParameterGroup([one], 1.0, 1.0), ParameterGroup([two], 10.0, 0.0)]
+    params = SMALL.model_copy(update={"optimizer": "RMSProp", "rmsprop_decay": 0.0, "optimizer_epsilon": 1e6})
+    own = ShardedOptimizer(params, [one, two], DataParallelThreads(), groups)
+    norm = own.step([[torch.full((3,), 100.0), torch.full((2,), 3.0)]], 1.0, lambda shard: None)
+    assert float(norm) == pytest.approx((3 * 100.0**2 + 2 * 9.0) ** 0.5)
+    assert one.tolist() == pytest.approx([-1 / 3**0.5 / 1e3] * 3, rel=1e-4)
+    assert two.tolist() == pytest.approx([-10 * 3.0 / (1e6 + 9.0) ** 0.5] * 2, rel=1e-4)
+    assert own.learning_rate == 1.0
