@@ -17,7 +17,8 @@ from rljob.algorithms.batches import TransitionBatch
 from rljob.algorithms.conformance import check
 from rljob.algorithms.sac_network import SACNetwork
 from rljob.algorithms.shapes import shapes_of
-from rljob.api import EnvironmentParameters, SACParameters
+from rljob.algorithms.suits import check_suits
+from rljob.api import EnvironmentParameters, SACParameters, load_manifest
 from rljob.api.networks import NetworkProblem
 from rljob.checkpoints import store
 from rljob.checkpoints.policy import acting_state
@@ -31,6 +32,8 @@ from rljob.weights.flat import snapshot
 from torch import Tensor, nn
 from torch.distributions import Independent, Normal, TransformedDistribution
 from torch.distributions.transforms import TanhTransform
+
+from tests.support.paths import EXAMPLES
 
 CPU = torch.device("cpu")
 METHOD: Any = algorithm("SAC")
@@ -247,6 +250,24 @@ def test_leaves_of_the_role_critic_reach_the_critics_alone() -> None:
     assert acting_shapes(with_leaf, env_params) == acting_shapes(without, env_params)
     own, other = (METHOD.build_learner(spec, SMALL, env_params) for spec in (with_leaf, without))
     assert own.critics.weights[0].shape[1] == other.critics.weights[0].shape[1] + 2
+
+
+def test_an_entropy_that_no_policy_has_is_refused() -> None:
+    for asked, allowed in ((5.0, False), (0.7, False), (0.69, True), (-3.0, True)):
+        job = load_manifest(EXAMPLES / "pendulum-sac.yaml", [f"spec.algorithm.sac.targetEntropy={asked}"])
+        if allowed:
+            check_suits(job, SPEC)
+            continue
+        with pytest.raises(NetworkProblem, match=r"has at most 0\.693 nats, log 2 for each.*unset it is -1"):
+            check_suits(job, SPEC)
+
+
+def test_draws_far_beyond_the_bounds_leave_losses_and_gradients_finite() -> None:
+    own = updater()
+    batch = batch_of()._replace(control=torch.full((32, 1), 1e4), noise=torch.full((32, 2, 1), -40.0))
+    priorities, figures = own.update(batch, 0)  # type: ignore[union-attr]
+    assert torch.isfinite(figures).all()
+    assert torch.isfinite(priorities).all()
 
 
 def test_choices_are_refused_in_a_sentence() -> None:

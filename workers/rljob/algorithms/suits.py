@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from math import log
 from typing import TYPE_CHECKING
 
 from rljob.algorithms.registry import algorithm
 from rljob.api.networks import TAKES, NetworkProblem, resolved_networks
+from rljob.api.sac import SACParameters
 from rljob.loading import short
 
 if TYPE_CHECKING:
@@ -20,5 +22,16 @@ def check_suits(job: RLJob, spec: EnvironmentSpec) -> None:
     takes = algorithm(chosen.name).takes if own else TAKES[chosen.type]
     if (problem := spec.untaken(short(chosen.name), takes, centred=centred)) is not None:
         raise NetworkProblem(f"environment {short(spec.id)!r}: {problem}")
+    if isinstance(chosen.parameters, SACParameters):
+        _check_target_entropy(chosen.parameters.target_entropy, spec.controls)
     if not own:
         resolved_networks(chosen.type, chosen.parameters.network, spec.seen_shapes)
+
+
+def _check_target_entropy(asked: float | None, controls: int) -> None:
+    most = controls * log(2.0)
+    if asked is not None and asked >= most:
+        raise NetworkProblem(
+            f"targetEntropy is {asked:g}, but an action of {controls} numbers from -1 to 1 has at most {most:.3g} nats, log 2 "
+            f"for each, and the temperature would grow without end; unset it is {-controls}"
+        )
