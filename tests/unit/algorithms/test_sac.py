@@ -28,6 +28,7 @@ from rljob.learner.optim.data_parallel_threads import DataParallelThreads
 from rljob.learner.optim.sharded_optimizer import ShardedOptimizer
 from rljob.learner.optim.updater import AnyUpdater, make_updater
 from rljob.learner.state import capture, restore, start_from
+from rljob.loading import PluginProblem
 from rljob.weights.flat import snapshot
 from torch import Tensor, nn
 from torch.distributions import Independent, Normal, TransformedDistribution
@@ -346,6 +347,39 @@ def test_groups_hold_every_parameter_once() -> None:
             ShardedOptimizer(SMALL, weights, threads, wrong)
     with pytest.raises(ValueError, match="none of the network that learns"):
         ShardedOptimizer(SMALL, weights, threads, [*groups, ParameterGroup([torch.zeros(3)], 1.0, 0.0)])
+
+
+class Forgetful(type(METHOD)):  # type: ignore[misc]
+    """Its temperature is in no group, or its policy in two."""
+
+    twice = False
+
+    def groups(self, params: SACParameters, online: Any) -> Sequence[ParameterGroup]:
+        found = list(super().groups(params, online))
+        return [*found, found[1]] if self.twice else found[:-1]
+
+
+def test_an_author_is_told_of_a_weight_in_no_group_or_in_two() -> None:
+    class Doubled(Forgetful):
+        twice = True
+
+    for method, said in ((Forgetful(), "log_temperature in 0"), (Doubled(), r"policy\.head\.bias in 2")):
+        with pytest.raises(PluginProblem, match=f"groups: expected every weight.*in one group, got .*{said}"):
+            check("own", method, SMALL, SPEC, ENV)
+
+
+class Elsewhere(type(METHOD)):  # type: ignore[misc]
+    """What acts of its learner is another network than actors build."""
+
+    def build(self, spec: EnvironmentSpec, params: SACParameters, env_params: EnvironmentParameters) -> Any:
+        return super().build(spec, params.model_copy(update={"hidden_units": 8}), env_params)
+
+
+def test_an_author_is_told_where_actors_would_build_another_network() -> None:
+    with pytest.raises(
+        PluginProblem, match="build_learner: expected policy of the network that learns to be what build gives"
+    ):
+        check("own", Elsewhere(), SMALL, SPEC, ENV)
 
 
 def test_each_group_is_clipped_by_itself_and_moves_at_its_own_rate() -> None:

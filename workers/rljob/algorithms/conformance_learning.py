@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from rljob.algorithms.base import TransitionAlgorithm, UnrollAlgorithm
+from rljob.algorithms.base import ParameterGroup, TransitionAlgorithm, UnrollAlgorithm
 from rljob.algorithms.batches import LossResult, TransitionBatch, UnrollBatch
 from rljob.algorithms.trial import Trial
 from rljob.algorithms.trunk import FrameNetwork
@@ -44,12 +45,25 @@ def check_learning(trial: Trial, net: FrameNetwork) -> None:
         tensor("loss: td_abs", errors, (rows,), detached=True)
         expect("loss: td_abs", bool((errors >= 0).all()), "errors of 0 or more", errors.tolist())
         tensor("priorities", call("priorities", lambda: method.priorities(errors)), (rows,))
+    _groups(trial, net)
     names, weights = zip(*net.named_parameters(), strict=True)
     gradients = call("loss", lambda: torch.autograd.grad(result.value, weights, allow_unused=True))
     unused = [name for name, each in zip(names, gradients, strict=True) if each is None]
     expect("loss", not unused, "a gradient for every weight", f"none for {', '.join(unused)}")
     broken = [name for name, each in zip(names, gradients, strict=True) if not torch.isfinite(each).all()]
     expect("loss", not broken, "finite gradients", f"others for {', '.join(broken)}, with a loss that is finite")
+
+
+def _groups(trial: Trial, net: FrameNetwork) -> None:
+    """Every weight is in one group."""
+    groups = trial.call("groups", lambda: list(trial.method.groups(trial.params, net)))
+    fits = all(isinstance(each, ParameterGroup) for each in groups)
+    trial.expect("groups", fits, "ParameterGroups", groups)
+    times = Counter(id(weight) for group in groups for weight in group.parameters)
+    odd = [f"{name} in {times[id(weight)]}" for name, weight in net.named_parameters() if times[id(weight)] != 1]
+    trial.expect("groups", not odd, "every weight of the network that learns in one group", ", ".join(odd))
+    own = {id(weight) for weight in net.parameters()}
+    trial.expect("groups", times.keys() <= own, "weights of the network that learns", "others, too")
 
 
 def _metrics(trial: Trial, net: FrameNetwork, found: Any) -> None:
