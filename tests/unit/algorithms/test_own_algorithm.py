@@ -284,6 +284,21 @@ def test_what_is_no_algorithm(tmp_path: Path, old: str, new: str, said: str) -> 
             "super().__init__(spec)",
             r"build failed: plugin_\d+\.py:\d+, in __init__: TypeError: .* missing .*'env_params'",
         ),
+        (
+            "error.square()).mean()",
+            "error.square()).sum()",
+            r"loss: value: expected the mean of the losses of its two halves, \S+, got \S+ for a batch of both",
+        ),
+        (
+            "error = wanted - taken",
+            "error = wanted - taken.mean() + 0.0 * taken",
+            "loss: (value|td_abs): expected (the mean of the losses of its two halves|errors of a row that do not depend)",
+        ),
+        (
+            "error = wanted - taken",
+            "error = (wanted - wanted.mean()) - taken",
+            "loss: value: expected the mean of the losses of its two halves",
+        ),
     ],
 )
 def test_a_mistake_is_told_before_anything_is_trained(tmp_path: Path, old: str, new: str, said: str) -> None:

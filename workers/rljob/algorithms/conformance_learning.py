@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -27,12 +27,14 @@ def check_learning(trial: Trial, net: FrameNetwork) -> None:
     batch = (
         _minibatch(trial, net) if isinstance(method, UnrollAlgorithm) else method.example(trial.spec, params, net, _CPU)
     )
-    batch = _random_actions(batch.split(max(1, _rows(batch) // _ROWS))[0].batch, trial.spec.action_sizes)
+    batch = _drawn(batch.split(max(1, _rows(batch) // _ROWS))[0].batch, trial.spec.action_sizes)
     rows = _rows(batch)
-    if isinstance(method, TransitionAlgorithm):
-        result = call("loss", lambda: method.loss(params, net, net, batch), batch)
-    else:
-        result = call("loss", lambda: method.loss(params, net, batch), batch)  # type: ignore[attr-defined]
+
+    def loss(of: Any) -> Any:
+        networks = (net, net) if isinstance(method, TransitionAlgorithm) else (net,)
+        return call("loss", lambda: method.loss(params, *networks, of), of)  # type: ignore[attr-defined]
+
+    result = loss(batch)
     expect("loss", isinstance(result, LossResult), "a LossResult", result)
     tensor("loss: value", result.value, ())
     expect("loss: value", bool(torch.isfinite(result.value)), "a finite number", float(result.value.detach()))
@@ -45,6 +47,7 @@ def check_learning(trial: Trial, net: FrameNetwork) -> None:
         tensor("loss: td_abs", errors, (rows,), detached=True)
         expect("loss: td_abs", bool((errors >= 0).all()), "errors of 0 or more", errors.tolist())
         tensor("priorities", call("priorities", lambda: method.priorities(errors)), (rows,))
+    _halves(trial, loss, batch, result)
     _groups(trial, net)
     names, weights = zip(*net.named_parameters(), strict=True)
     gradients = call("loss", lambda: torch.autograd.grad(result.value, weights, allow_unused=True))
@@ -52,6 +55,24 @@ def check_learning(trial: Trial, net: FrameNetwork) -> None:
     expect("loss", not unused, "a gradient for every weight", f"none for {', '.join(unused)}")
     broken = [name for name, each in zip(names, gradients, strict=True) if not torch.isfinite(each).all()]
     expect("loss", not broken, "finite gradients", f"others for {', '.join(broken)}, with a loss that is finite")
+
+
+def _halves(trial: Trial, loss: Callable[[Any], LossResult], batch: Any, whole: LossResult) -> None:
+    """Parts of a batch are learned from by several threads: their losses have to add up to that of the whole. A loss that draws
+    numbers of its own is not asked."""
+    again = loss(batch)
+    if not torch.equal(again.value, whole.value):
+        return
+    parts = batch.split(2)
+    joined = LossResult.joined([loss(part.batch) for part in parts], [part.share for part in parts])
+    expected = f"the {'sum' if whole.summed else 'mean'} of the losses of its two halves, {float(joined.value):.6g}"
+    fits = torch.allclose(joined.value, whole.value, rtol=1e-3, atol=1e-5)
+    trial.expect("loss: value", fits, expected, f"{float(whole.value.detach()):.6g} for a batch of both")
+    if whole.td_abs is not None and joined.td_abs is not None:
+        fits = torch.allclose(joined.td_abs, whole.td_abs, rtol=1e-3, atol=1e-5)
+        trial.expect(
+            "loss: td_abs", fits, "errors of a row that do not depend on the other rows", "others in half of the batch"
+        )
 
 
 def _groups(trial: Trial, net: FrameNetwork) -> None:
@@ -137,9 +158,16 @@ def _rows(batch: Any) -> int:
     return one_a_row.shape[-1]
 
 
-def _random_actions(batch: Any, sizes: tuple[int, ...]) -> Any:
-    if isinstance(batch, TransitionBatch | UnrollBatch):
-        drawn = torch.rand((*batch.action.shape, 1) if len(sizes) == 1 else batch.action.shape)
-        control = None if batch.control is None else torch.randn(batch.control.shape)
-        return batch._replace(action=(drawn * torch.tensor(sizes)).long().reshape(batch.action.shape), control=control)
-    return batch
+def _drawn(batch: Any, sizes: tuple[int, ...]) -> Any:
+    """``batch`` with actions, rewards and noise at random, where an example has the same in every row."""
+    if not isinstance(batch, TransitionBatch | UnrollBatch):
+        return batch
+    chosen = torch.rand((*batch.action.shape, 1) if len(sizes) == 1 else batch.action.shape) * torch.tensor(sizes)
+    batch = batch._replace(action=chosen.long().reshape(batch.action.shape))
+    if batch.control is not None:
+        batch = batch._replace(control=torch.randn(batch.control.shape))
+    if isinstance(batch, UnrollBatch):
+        return batch._replace(reward=torch.randn(batch.reward.shape))
+    noise = None if batch.noise is None else torch.randn(batch.noise.shape)
+    returns = torch.randn(batch.n_step_return.shape)
+    return batch._replace(n_step_return=returns, discount=torch.rand(returns.shape), noise=noise)
