@@ -41,7 +41,8 @@ def test_a_job_with_every_field_written_is_accepted(cluster: ControlPlane, file:
     whole = effective(file)
     stored = jobs.create(cluster, whole, dry_run=False)
     assert stored.accepted, stored.message
-    whole["spec"]["actors"]["envsPerActor"] -= 1
+    actors = whole["spec"]["actors"]
+    actors["envsPerActor"] += -1 if actors["envsPerActor"] > 1 else 1
     whole["spec"] |= {"suspend": True, "checkpoint": {**whole["spec"]["checkpoint"], "onSuspend": "Skip"}}
     answer = jobs.replace(cluster, whole)
     assert answer.accepted, answer.message
@@ -150,7 +151,7 @@ def test_a_preset_is_a_whole_manifest_and_its_values_are_one_too(cluster: Contro
 def test_the_type_of_a_preset_is_known_to_the_server(cluster: ControlPlane) -> None:
     """Nothing else is written that says which algorithm it is."""
     for name, preset in PRESETS.items():
-        other = {"ApeXDQN": "impala", "IMPALA": "apeXDQN", "PPO": "impala"}[preset.algorithm_type]
+        other = "apeXDQN" if preset.algorithm_type == "IMPALA" else "impala"
         answer = jobs.create(cluster, document(PRESET, [*jobs.of_preset(name), f"spec.algorithm.{other}.gamma=0.9"]))
         assert answer.code == 422
         assert "only the block of the algorithm's own type" in answer.message, answer.message
