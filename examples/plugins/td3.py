@@ -88,7 +88,6 @@ class Learner(FrameNetwork):
 class TD3(GaussianAlgorithm[TD3Parameters, Any]):
     parameters = TD3Parameters
     metrics = ("q_taken", "critic_loss", "policy_loss")
-    takes = frozenset({"controls", "controls alone"})
     acting = "policy"
 
     def build(self, spec: EnvironmentSpec, params: TD3Parameters, env_params: EnvironmentParameters) -> Policy:

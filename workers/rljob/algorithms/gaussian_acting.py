@@ -35,7 +35,7 @@ class GaussianAlgorithm(TransitionAlgorithm[P, Network]):
     Before the first update actions are uniform between -1 and 1.
     """
 
-    takes = frozenset({"controls", "controls alone", "critic"})
+    takes = frozenset({"controls", "controls alone"})
 
     def output_size(self, params: P, num_actions: int) -> int:
         return num_actions

@@ -35,7 +35,7 @@ class DataParallelThreads:
             torch.set_num_threads(1)
 
     def map(self, work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-        """``work`` of each of at most ``count`` items, at the same time; the results in their order. Raises what it raises."""
+        """``work`` of each item, ``count`` at the same time; the results in their order. Raises what it raises."""
         if self._pool is None:
             return [work(item) for item in items]
         first, *rest = items
