@@ -109,7 +109,7 @@ def resident_bytes(pid: int) -> dict[int, int]:
 
 def seed_override(job: Path, seed: int) -> str:
     """The seed as a ``--set`` of that manifest: it stands among the parameters of the job's algorithm."""
-    block = {"ApeXDQN": "apeXDQN", "IMPALA": "impala", "PPO": "ppo", "Custom": "custom.parameters"}[
+    block = {"ApeXDQN": "apeXDQN", "IMPALA": "impala", "PPO": "ppo", "SAC": "sac", "Custom": "custom.parameters"}[
         load_manifest(job).spec.algorithm.type
     ]
     return f"spec.algorithm.{block}.seed={seed}"
