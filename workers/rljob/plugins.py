@@ -20,9 +20,10 @@ from rljob.algorithms.ppo import PPO
 from rljob.algorithms.trunk import FrameNetwork, convolution_layers, dense_layers, seen_by_convolutions
 from rljob.algorithms.vtrace import gae, vtrace
 from rljob.api import EnvironmentParameters, ImpalaParameters, PPOParameters, UnrollQueue
-from rljob.api.own_parameters import ActionValueParameterSet, TransitionParameterSet, UnrollParameterSet
 from rljob.api.parameters import ParameterSet
+from rljob.api.transition_parameters import ActionValueParameterSet, TransitionParameterSet
 from rljob.api.types import Flag, Integer, Real, Text
+from rljob.api.unroll_parameters import UnrollParameterSet
 from rljob.choices import FORBIDDEN, Choices, RandomNumbers
 from rljob.envs import EnvironmentProblem, EnvironmentSpec, describe_environment, try_environment
 from rljob.experience import Decision

@@ -456,7 +456,11 @@ BROKEN_IMPALA: list[tuple[list[str], str, list[str]]] = [
         "spec.replay.rateLimiter.errorBuffer",
         ["at least 5120 samples", "samplesPerInsert 256", "chunkLength 10"],
     ),
-    (["spec.algorithm={type: SAC, sac: {targetUpdateTau: 0}}"], "spec.algorithm.sac.targetUpdateTau", ["above 0"]),
+    (
+        ["spec.algorithm={type: SAC, sac: {targetUpdateTau: 0, targetUpdateInterval: 0}}"],
+        "spec.algorithm.sac.targetUpdateInterval",
+        ["1 or more"],
+    ),
     (["spec.algorithm={type: PPO, ppo: {maxPolicyLag: 2}}"], "spec.algorithm.ppo.maxPolicyLag", ["0 to 1"]),
     ([f"{IMPALAS}.weightsRefreshSteps=21"], f"{IMPALAS}.weightsRefreshSteps", ["at most unrollLength (20)"]),
     ([f"{IMPALAS}.learningRateFinal=1e-5"], f"{IMPALAS}.learningRateFinal", ["learningRateDecaySteps"]),

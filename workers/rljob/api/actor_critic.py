@@ -6,18 +6,17 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from rljob.api.learner_parameters import LearnerParameterSet
 from rljob.api.mutability import never
-from rljob.api.parameters import OF_THIS_FUNCTION, OF_THIS_NETWORK, OF_THIS_SCALE, ParameterSet
+from rljob.api.parameters import OF_THIS_FUNCTION, OF_THIS_NETWORK, OF_THIS_SCALE
 from rljob.api.types import Flag, Integer, JSONObject, Real, WordOrFactory
 
 
-class ActorCriticParameters(ParameterSet):
+class ActorCriticParameters(LearnerParameterSet):
     """A "step" is one action of one environment; an "unroll" is unrollLength steps of one environment; an "update" is one
     optimiser step, on one minibatch.
     """
 
-    gamma: Annotated[float, Real(0, 1)] = 0.99
-    """What a reward one step later is worth: the discount per step."""
     unroll_length: Annotated[int, Integer(1, 4096)] = 20
     """Steps of one environment that are sent and learned from as one sequence."""
     batch_size: Annotated[int, Integer(1, 4096)] = 32
@@ -41,21 +40,11 @@ class ActorCriticParameters(ParameterSet):
     is suspended, its moments begin anew."""
     learning_rate: Annotated[float, Real(0, 1, above=True)] = 6e-4
     """Step size of the optimiser at the start."""
-    learning_rate_final: Annotated[float, Real(0, 1)] = Field(
-        default_factory=lambda known: known.get("learning_rate", 0.0)
-    )
-    """Step size at the end of the linear decay."""
-    learning_rate_decay_steps: Annotated[int, Integer(0)] = 0
-    """Steps (of all environments) over which the learning rate falls; 0 keeps it constant."""
     rmsprop_decay: Annotated[float, Real(0, 1, below=True)] = 0.99
     """Decay of RMSProp's running means; Adam does not use it."""
-    rmsprop_momentum: Annotated[float, Real(0, 1, below=True)] = 0.0
-    """Momentum of RMSProp; Adam does not use it."""
     optimizer_epsilon: Annotated[float, Real(0, 1, above=True)] = 0.01
     """The number that keeps the optimiser's denominator from zero: beside the root with Adam, under it with RMSProp, as the
     published numbers mean it."""
-    gradient_clip_norm: Annotated[float, Real(0)] = 40.0
-    """Largest gradient norm; longer gradients are scaled to it. 0 does not clip."""
     network: Annotated[
         str, WordOrFactory(("Auto", "Nature", "Deep", "Compact", "Small", "MLP")), never(OF_THIS_NETWORK)
     ] = "Auto"
@@ -83,14 +72,6 @@ class ActorCriticParameters(ParameterSet):
     evaluation_temperature: Annotated[float, Real(0, 100)] = 0.5
     """The logits are divided by it while a policy is judged, and deviations of continuous actions multiplied; 0 takes the most
     probable action."""
-    evaluation_weights_decay: Annotated[float, Real(0, 1, below=True)] = 0.0
-    """Per-update decay of the moving average of the weights that evaluations use; 0 judges the online weights."""
-    precision: Literal["Auto", "FP32", "TF32", "BF16", "FP16"] = "Auto"
-    """Arithmetic of an update; Auto measures. TF32 and FP16 (loss scaled): on a GPU, else FP32."""
-    compile: Flag | None = None
-    """true: torch.compile an update. Unless false, a GPU replays a CUDA graph if faster."""
-    seed: Annotated[int, Integer(0, 2**31 - 1)] = 1
-    """Seed of networks, exploration, shuffling and environments."""
 
     @property
     def updates_per_batch(self) -> int:

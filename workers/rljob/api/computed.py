@@ -127,6 +127,9 @@ COMPUTED: Mapping[tuple[type[BaseModel], str], Computed] = MappingProxyType(
         (SACParameters, "temperature_learning_rate"): Computed(
             "learningRate", lambda spec: _sac(spec).learning_rate, "SAC"
         ),
+        (SACParameters, "target_update_interval"): Computed(
+            "2500; 0 with targetUpdateTau", lambda spec: 0 if _sac(spec).target_update_tau > 0 else 2500, "SAC"
+        ),
         (EnvironmentSource, "actions"): Computed(
             "Clipped; Squashed for SAC", lambda spec: _of_sac(spec, "Squashed", "Clipped")
         ),

@@ -5,12 +5,15 @@ from __future__ import annotations
 from rljob.api.actor_critic import ActorCriticParameters
 from rljob.api.apex_dqn import ApeXDQNParameters
 from rljob.api.impala import ImpalaParameters
+from rljob.api.learner_parameters import LearnerParameterSet
 from rljob.api.ppo import PPOParameters
 from rljob.api.rule import Outcome, rule, rule_of_several
 from rljob.api.sac import SACParameters
+from rljob.api.transition_parameters import TransitionParameterSet
 
 _NO_DECAY = "allowed: below learningRate only with learningRateDecaySteps above 0; without it nothing would decay"
-_WITH_A_RATE = (ApeXDQNParameters, ImpalaParameters, PPOParameters, SACParameters)
+_REPLAYED = (ApeXDQNParameters, SACParameters)
+_WITH_A_RATE = (*_REPLAYED, ImpalaParameters, PPOParameters)
 
 
 @rule_of_several(
@@ -19,7 +22,7 @@ _WITH_A_RATE = (ApeXDQNParameters, ImpalaParameters, PPOParameters, SACParameter
     cel="self.learningRateFinal <= self.learningRate",
     message="allowed: at most learningRate; it decays, it does not grow",
 )
-def rate_never_grows(it: ApeXDQNParameters | ActorCriticParameters | SACParameters) -> Outcome:
+def rate_never_grows(it: LearnerParameterSet) -> Outcome:
     if it.learning_rate_final <= it.learning_rate:
         return None
     return f"allowed: at most learningRate ({it.learning_rate:g}); it decays, it does not grow"
@@ -31,18 +34,18 @@ def rate_never_grows(it: ApeXDQNParameters | ActorCriticParameters | SACParamete
     cel="self.learningRateFinal >= self.learningRate || self.learningRateDecaySteps > 0",
     message=_NO_DECAY,
 )
-def rate_decays(it: ApeXDQNParameters | ActorCriticParameters | SACParameters) -> Outcome:
+def rate_decays(it: LearnerParameterSet) -> Outcome:
     same = it.learning_rate_final >= it.learning_rate
     return None if same or it.learning_rate_decay_steps > 0 else _NO_DECAY
 
 
 @rule_of_several(
-    (ApeXDQNParameters, SACParameters),
+    _REPLAYED,
     "nStep",
     cel="self.nStep <= self.chunkLength",
     message="allowed: at most chunkLength, or no transition would ever be stored",
 )
-def a_window_in_a_chunk(it: ApeXDQNParameters | SACParameters) -> Outcome:
+def a_window_in_a_chunk(it: TransitionParameterSet) -> Outcome:
     if it.n_step <= it.chunk_length:
         return None
     return (
@@ -51,13 +54,13 @@ def a_window_in_a_chunk(it: ApeXDQNParameters | SACParameters) -> Outcome:
     )
 
 
-@rule(
-    ApeXDQNParameters,
+@rule_of_several(
+    _REPLAYED,
     "targetUpdateInterval",
     cel="self.targetUpdateTau == 0.0 || self.targetUpdateInterval == 0",
     message="allowed: 0 or nothing beside targetUpdateTau, which updates the target network little by little and never copies it",
 )
-def one_way_to_the_target(it: ApeXDQNParameters) -> Outcome:
+def one_way_to_the_target(it: TransitionParameterSet) -> Outcome:
     if it.target_update_tau == 0 or it.target_update_interval == 0:
         return None
     return (
@@ -66,13 +69,13 @@ def one_way_to_the_target(it: ApeXDQNParameters) -> Outcome:
     )
 
 
-@rule(
-    ApeXDQNParameters,
+@rule_of_several(
+    _REPLAYED,
     "targetUpdateInterval",
     cel="self.targetUpdateTau > 0.0 || self.targetUpdateInterval > 0",
     message="allowed: 1 or more while targetUpdateTau is 0; the target network would never be updated",
 )
-def a_way_to_the_target(it: ApeXDQNParameters) -> Outcome:
+def a_way_to_the_target(it: TransitionParameterSet) -> Outcome:
     if it.target_update_tau > 0 or it.target_update_interval > 0:
         return None
     return "allowed: 1 or more while targetUpdateTau is 0; the target network would never be updated"
