@@ -2,7 +2,7 @@
 
     rljob run examples/plugins/td3-pendulum.yaml
 
-Beside the paper one thing is missing: the policy moves at every update, at half of its rate, and not at every second one.
+Beside the paper one thing is missing: the targets follow at every update, and not at every second one as the policy does.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class TD3Parameters(TransitionParameterSet):
     """What TD3 is written with in its paper."""
 
     learning_rate: Annotated[float, Real(0, 1, above=True)] = 1e-3
-    """Step size of the critics."""
-    policy_rate: Annotated[float, Real(0, 1, above=True)] = 0.5
-    """That of the policy, as a share of it."""
+    """Step size of the critics and of the policy."""
+    policy_delay: Annotated[int, Integer(1, 1000)] = 2
+    """The policy moves at every such update alone."""
     gradient_clip_norm: Annotated[float, Real(0)] = 0.0
     """Largest gradient norm of critics and policy each; 0 does not clip."""
     target_update_tau: Annotated[float, Real(0, 1)] = 0.005
@@ -99,7 +99,9 @@ class TD3(GaussianAlgorithm[TD3Parameters, Any]):
     def groups(self, params: TD3Parameters, online: Learner) -> Sequence[ParameterGroup]:
         clip = params.gradient_clip_norm
         policy, critics = tuple(online.policy.parameters()), tuple(online.critics.parameters())
-        return ParameterGroup(critics, 1.0, clip), ParameterGroup(policy, params.policy_rate, clip)
+        return ParameterGroup(critics, clip_norm=clip), ParameterGroup(
+            policy, clip_norm=clip, every=params.policy_delay
+        )
 
     def noise(self, params: TD3Parameters, online: Learner) -> tuple[int, ...]:
         return (online.policy.head.out_features,)

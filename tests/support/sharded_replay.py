@@ -105,6 +105,7 @@ class Sharded:
         pause_seconds: float = 0.0,
         samples_per_insert: float = SAMPLES_PER_INSERT,
         absent: tuple[int, ...] = (),
+        exponent: float = EXPONENT,
     ) -> None:
         limiter = LimiterConfig(samples_per_insert, 50, 200.0, insert_step=LAYOUT.length, sample_step=BATCH)
         self.shards = [make_shard(directory, index, limiter) for index in range(count)]
@@ -113,7 +114,11 @@ class Sharded:
                 shard.start()
         self.client = ReplayClient(
             ReplayClientConfig(
-                tuple(shard.config.sample for shard in self.shards), LAYOUT, BATCH, importance=IMPORTANCE
+                tuple(shard.config.sample for shard in self.shards),
+                LAYOUT,
+                BATCH,
+                exponent=exponent,
+                importance=IMPORTANCE,
             ),
             importance_weights,
             torch.device("cpu"),

@@ -15,6 +15,7 @@ from rljob.algorithms.epsilon_greedy import ActionValueAlgorithm, epsilon_ladder
 from rljob.algorithms.gaussian_acting import GaussianAlgorithm
 from rljob.algorithms.impala import IMPALA
 from rljob.algorithms.minibatches import minibatches_of_steps, minibatches_of_unrolls
+from rljob.algorithms.optimizer import Optimizer
 from rljob.algorithms.policy_network import PolicyConfig, PolicyNetwork
 from rljob.algorithms.ppo import PPO
 from rljob.algorithms.trunk import FrameNetwork, convolution_layers, dense_layers, seen_by_convolutions
@@ -50,6 +51,7 @@ __all__ = [
     "Integer",
     "LossResult",
     "Observation",
+    "Optimizer",
     "PPOParameters",
     "ParameterGroup",
     "ParameterSet",

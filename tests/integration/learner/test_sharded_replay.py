@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from rljob.algorithms.prioritized_replay import importance_weights
+from rljob.learner.shard import ShardSession
 
 from tests.support.sharded_replay import BATCH, IMPORTANCE, Sharded, filled
 from tests.support.waiting import eventually
@@ -136,3 +137,14 @@ def test_a_stand_still_of_both_sides_is_named(sockets: Path, monkeypatch: pytest
         monkeypatch.undo()
         sharded.learn(50)
         assert sharded.client.section()["standstill"] == ""
+
+
+@pytest.mark.parametrize(("exponent", "sent"), [(0.6, True), (0.0, False)])
+def test_priorities_are_sent_where_draws_go_by_them(
+    sockets: Path, monkeypatch: pytest.MonkeyPatch, exponent: float, sent: bool
+) -> None:
+    passed_on = []
+    monkeypatch.setattr(ShardSession, "priorities", lambda self, *given: passed_on.append(given))
+    with Sharded(sockets, 1, actors=1, exponent=exponent) as replay:
+        replay.learn(12)
+    assert bool(passed_on) == sent

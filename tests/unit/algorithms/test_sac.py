@@ -6,7 +6,7 @@ import copy
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -392,3 +392,49 @@ def test_each_group_is_clipped_by_itself_and_moves_at_its_own_rate() -> None:
     assert one.tolist() == pytest.approx([-1 / 3**0.5 / 1e3] * 3, rel=1e-4)
     assert two.tolist() == pytest.approx([-10 * 3.0 / (1e6 + 9.0) ** 0.5] * 2, rel=1e-4)
     assert own.learning_rate == 1.0
+
+
+def test_a_loss_is_told_the_number_of_its_update_after_a_checkpoint_too(tmp_path: Path) -> None:
+    class Told(type(METHOD)):  # type: ignore[misc]
+        """Writes down what it is told."""
+
+        seen: ClassVar[list[tuple[int, float]]] = []
+
+        def loss(self, params: SACParameters, online: Any, target: Any, batch: TransitionBatch) -> Any:
+            assert batch.update is not None
+            assert batch.steps is not None
+            self.seen.append((int(batch.update), float(batch.steps)))
+            return super().loss(params, online, target, batch)
+
+    def learner() -> AnyUpdater:
+        torch.manual_seed(0)
+        return make_updater(Told(), SMALL, METHOD.build_learner(SPEC, SMALL, ENV), CPU, DataParallelThreads(1))
+
+    first = learner()
+    for steps in (100, 200):
+        first.update(batch_of(), steps)  # type: ignore[union-attr]
+    path, _ = store.write(tmp_path, "one", capture(first), {})
+    second = learner()
+    restore(second, store.read(path), first.updates)
+    second.update(batch_of(), 300)  # type: ignore[union-attr]
+    assert Told.seen == [(1, 100.0), (2, 200.0), (3, 300.0)]
+
+
+class Remembering(type(METHOD)):  # type: ignore[misc]
+    """Its network keeps what it was shown."""
+
+    def loss(self, params: SACParameters, online: Any, target: Any, batch: TransitionBatch) -> Any:
+        online.policy.last = batch.action
+        return super().loss(params, online, target, batch)
+
+
+def test_an_author_is_told_of_what_a_network_keeps_and_of_memory_that_transitions_have_not() -> None:
+    with pytest.raises(PluginProblem, match=r"loss: expected a network that keeps nothing .* changed policy\.last"):
+        check("own", Remembering(), SMALL, SPEC, ENV)
+
+    class Recurrent(type(METHOD)):  # type: ignore[misc]
+        def memory_units(self, params: SACParameters) -> int:
+            return 8
+
+    with pytest.raises(PluginProblem, match=r"memory_units: expected 0: transitions.*got 8"):
+        check("own", Recurrent(), SMALL, SPEC, ENV)

@@ -197,7 +197,7 @@ def test_a_run_goes_on_with_another_optimiser(
     assert ("begin anew" in caplog.text) is (before != after)
     assert all(torch.equal(a, b) for a, b in zip(first.online.parameters(), other.online.parameters(), strict=True))
     other.update(batches(1)[0], 0)
-    assert other.optimizer.state(0).keys() == other.optimizer.state_names
+    assert other.optimizer.state(0).keys() == other.optimizer.state_names(0)
     assert int(other.optimizer.state(0)["step"]) == (4 if before == after else 1)
 
 

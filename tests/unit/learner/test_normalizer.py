@@ -14,12 +14,13 @@ import numpy as np
 import pytest
 import torch
 from rljob.algorithms import algorithm
-from rljob.algorithms.batches import UnrollBatch
+from rljob.algorithms.batches import TransitionBatch, UnrollBatch
 from rljob.algorithms.compute import Compute
 from rljob.algorithms.trunk import STATISTICS
-from rljob.api import ApeXDQNParameters, ImpalaParameters
+from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters, SACParameters
 from rljob.checkpoints import store as checkpoint
 from rljob.checkpoints.policy import PolicyIdentity, load_policy
+from rljob.envs import describe_environment
 from rljob.envs.spec import ActionLeaf, EnvironmentSpec, Leaf
 from rljob.learner import state
 from rljob.learner.loop import Learner
@@ -40,6 +41,8 @@ from tests.unit.learner.learner_builders import parameters as of_apex
 from tests.unit.learner.optim.test_no_waiting import Waits
 
 CPU = torch.device("cpu")
+SQUASHED = EnvironmentParameters(actions="Squashed")
+PENDULUM = describe_environment("Pendulum-v1", SQUASHED)
 BOTH = {"normalize_observations": True, "normalize_returns": True}
 SHARED = ("network", "hidden_units", "unroll_length", "batch_size", "precision", "learning_rate")
 _names = itertools.count()
@@ -102,7 +105,72 @@ def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
     return one.keys() == other.keys() and all(torch.equal(tensor, other[name]) for name, tensor in one.items())
 
 
+def replayed(params: SACParameters, count: int) -> list[TransitionBatch]:
+    """Batches of transitions of odd observations."""
+    random = torch.Generator().manual_seed(5)
+    example = algorithm("SAC").example(PENDULUM, params, of_sac(params).online, CPU)
+    place, size = torch.tensor([1e3, -3.0, 0.0]), torch.tensor([20.0, 1.0, 5e-2])
+    seen = [torch.randn(2, *example.observation.shape, generator=random) for _ in range(count)]
+    return [
+        example._replace(observation=place + size * first, next_observation=7.0 + second, noise=None)
+        for first, second in seen
+    ]
+
+
+def of_sac(params: SACParameters) -> AnyUpdater:
+    torch.manual_seed(0)
+    method = algorithm("SAC")
+    return make_updater(method, params, method.build_learner(PENDULUM, params, SQUASHED), CPU)
+
+
 # ------------------------------------------------------------------------------------------------------------ the numbers
+
+
+def test_of_replayed_transitions_they_are_those_of_what_was_acted_in() -> None:
+    params = SACParameters(batch_size=32, hidden_units=8, normalize_observations=True, evaluation_weights_decay=0.9)
+    own, batches = of_sac(params), replayed(params, 5)
+    own.copy_online()
+    for batch in batches:
+        list(own.updates_from(batch, 0))
+        normalizer_of(own).take(batch)
+    normalizer_of(own).apply(own.networks().values())
+    rows = np.concatenate([batch.observation.numpy()[:, 0] for batch in batches]).astype(np.float64)
+    found = normalizer_of(own).state()
+    np.testing.assert_allclose(found["mean"].numpy(), rows.mean(0), rtol=1e-9)
+    np.testing.assert_allclose((found["m2"] / found["count"]).numpy(), rows.var(0), rtol=1e-9)
+    names = ("policy.observation_mean", "observation_mean")
+    places = {name: network.state_dict() for name, network in own.networks().items()}
+    means = [state[name] for state in places.values() for name in names if name in state]
+    assert len(means) == 5  # two of what learns, two of its target, and that of the policy that is judged
+    for mean in means:
+        np.testing.assert_allclose(mean.numpy(), rows.mean(0), rtol=1e-6)
+    policy: Any = own.acting
+    seen = policy.seen(torch.from_numpy(rows.astype(np.float32)).unsqueeze(1))
+    assert seen.mean(0).abs().max() < 1e-3
+    torch.testing.assert_close(seen.std(0), torch.ones(3), rtol=0.02, atol=0.02)
+
+
+def test_those_of_transitions_go_on_from_a_checkpoint_and_begin_anew_from_one_of_before(tmp_path: Path) -> None:
+    params = SACParameters(batch_size=32, hidden_units=8, normalize_observations=True)
+    first, batches = of_sac(params), replayed(params, 4)
+    for batch in batches[:2]:
+        normalizer_of(first).take(batch)
+    normalizer_of(first).apply(first.networks().values())
+    path, _ = checkpoint.write(tmp_path, "one", state.capture(first), {})
+    second = of_sac(params)
+    state.restore(second, checkpoint.read(path), 2)
+    for one in (first, second):
+        for batch in batches[2:]:
+            normalizer_of(one).take(batch)
+        normalizer_of(one).apply(one.networks().values())
+    for name, network in first.networks().items():
+        assert same(network.state_dict(), second.networks()[name].state_dict()), name
+    without = of_sac(params.updated(normalize_observations=False))
+    path, _ = checkpoint.write(tmp_path, "before", state.capture(without), {})
+    third = of_sac(params)
+    state.restore(third, checkpoint.read(path), 0)
+    assert not third.acting.state_dict()["observation_mean"].any()
+    assert float(normalizer_of(third).state()["count"]) == 0.0
 
 
 @pytest.mark.parametrize("actors", [1, 4])

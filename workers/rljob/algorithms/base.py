@@ -11,7 +11,7 @@ of memory.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
@@ -21,6 +21,7 @@ from torch import Tensor
 from rljob.algorithms import prioritized_replay
 from rljob.algorithms.batches import LossResult, Observation, TransitionBatch, UnrollBatch, as_batch
 from rljob.algorithms.decision import Game, Inference
+from rljob.algorithms.optimizer import Optimizer
 from rljob.algorithms.parameters import LearnerParameters, TransitionParameters, UnrollParameters
 from rljob.algorithms.trunk import FrameNetwork
 from rljob.choices import Choices, RandomNumbers
@@ -43,11 +44,15 @@ Network = TypeVar("Network", bound=FrameNetwork)
 
 class ParameterGroup(NamedTuple):
     """Parameters that are moved together: by an optimiser of their own, at ``rate`` times the learning rate, along a gradient
-    that is clipped to ``clip_norm`` (0: never) by itself."""
+    that is clipped to ``clip_norm`` (0: never) by itself, at every ``every``-th update.
+
+    ``optimizer(weights, learning_rate)`` makes it, where it is not the one that the job's parameters name."""
 
     parameters: Sequence[Tensor]
-    rate: float
-    clip_norm: float
+    rate: float = 1.0
+    clip_norm: float = 0.0
+    every: int = 1
+    optimizer: Callable[[Sequence[Tensor], float], Optimizer] | None = None
 
 
 class Algorithm(ABC, Generic[P, Network]):

@@ -38,6 +38,7 @@ class TransitionBatch(NamedTuple):
     discount: float32 [B], gamma^m, and 0 where the episode terminated inside the window (never where it was truncated).
     weight: float32 [B], importance weights of the prioritized draw, 1 at most.
     steps: float32 scalar, agent steps of all environments when the update began, for schedules. None outside of an update.
+    update: int64 scalar, the number of this update in the run, from 1 on. None outside of an update.
     noise: float32 [B, ...], standard normal numbers for a loss that samples, as many as ``TransitionAlgorithm.noise`` asks for;
     None where it asks for none.
     """
@@ -51,13 +52,14 @@ class TransitionBatch(NamedTuple):
     steps: Tensor | None = None
     control: Tensor | None = None
     noise: Tensor | None = None
+    update: Tensor | None = None
 
     def split(self, count: int) -> list[MicroBatch[TransitionBatch]]:
         """At most ``count`` micro-batches of about as many rows each."""
         return [MicroBatch(self._rows(rows), share) for rows, share in even_slices(len(self.action), count)]
 
     def _rows(self, chosen: slice) -> TransitionBatch:
-        parts = {name: getattr(self, name) for name in self._fields if name != "steps"}
+        parts = {name: getattr(self, name) for name in self._fields if name not in ("steps", "update")}
         return self._replace(
             **{name: each(lambda tensor: tensor[chosen], part) for name, part in parts.items() if part is not None}
         )
@@ -80,7 +82,8 @@ class UnrollBatch(NamedTuple):
     A minibatch of M single steps (``single_steps``) has observation [M, S, *F], and [M] for action (or [M, choices]), control,
     log_prob, advantage and value_target; all else in it is empty.
 
-    steps: float32 scalar, agent steps of all environments when the update began, for schedules; None outside of an update.
+    steps: float32 scalar, agent steps of all environments when the update began, for schedules; update: int64 scalar, the number
+    of this update in the run, from 1 on. None outside of an update.
     """
 
     observation: Observation
@@ -95,6 +98,7 @@ class UnrollBatch(NamedTuple):
     steps: Tensor | None = None
     control: Tensor | None = None
     advantage_std: Tensor | None = None
+    update: Tensor | None = None
 
     @property
     def single_steps(self) -> bool:
@@ -112,7 +116,7 @@ class UnrollBatch(NamedTuple):
         time_first = {
             name: getattr(self, name)
             for name in self._fields
-            if name not in ("observation", "state", "steps", "advantage_std")
+            if name not in ("observation", "state", "steps", "advantage_std", "update")
         }
         return self._replace(
             observation=each(lambda of: of[chosen] if isinstance(chosen, slice) else select(of, chosen), observation),

@@ -34,7 +34,11 @@ def check_learning(trial: Trial, net: FrameNetwork) -> None:
         networks = (net, net) if isinstance(method, TransitionAlgorithm) else (net,)
         return call("loss", lambda: method.loss(params, *networks, of), of)  # type: ignore[attr-defined]
 
+    kept = _kept(net)
     result = loss(batch)
+    changed = sorted(name for name, value in _kept(net).items() if kept.get(name) != value)
+    expected = "a network that keeps nothing from one call to the next (actors, learner and threads have one each)"
+    expect("loss", not changed, expected, f"one that changed {', '.join(changed)}")
     expect("loss", isinstance(result, LossResult), "a LossResult", result)
     tensor("loss: value", result.value, ())
     expect("loss: value", bool(torch.isfinite(result.value)), "a finite number", float(result.value.detach()))
@@ -47,6 +51,8 @@ def check_learning(trial: Trial, net: FrameNetwork) -> None:
         tensor("loss: td_abs", errors, (rows,), detached=True)
         expect("loss: td_abs", bool((errors >= 0).all()), "errors of 0 or more", errors.tolist())
         tensor("priorities", call("priorities", lambda: method.priorities(errors)), (rows,))
+        units = call("memory_units", lambda: method.memory_units(params))
+        expect("memory_units", units == 0, "0: transitions, which are drawn one by one, come with no memory", units)
     _halves(trial, loss, batch, result)
     _groups(trial, net)
     names, weights = zip(*net.named_parameters(), strict=True)
@@ -55,6 +61,17 @@ def check_learning(trial: Trial, net: FrameNetwork) -> None:
     expect("loss", not unused, "a gradient for every weight", f"none for {', '.join(unused)}")
     broken = [name for name, each in zip(names, gradients, strict=True) if not torch.isfinite(each).all()]
     expect("loss", not broken, "finite gradients", f"others for {', '.join(broken)}, with a loss that is finite")
+
+
+def _kept(net: FrameNetwork) -> dict[str, Any]:
+    """Attributes and buffers of all modules of a network, by their places, as far as changes of them can be seen."""
+    found: dict[str, Any] = {}
+    for place, module in net.named_modules():
+        own = {name: value for name, value in vars(module).items() if not name.startswith("_")} | module._buffers
+        for name, value in own.items():
+            seen = (id(value), value._version) if isinstance(value, Tensor) else repr(value)
+            found[f"{place}.{name}".removeprefix(".")] = seen
+    return found
 
 
 def _halves(trial: Trial, loss: Callable[[Any], LossResult], batch: Any, whole: LossResult) -> None:

@@ -19,3 +19,6 @@ SMALL: Layers = ((16, 3, 1),)
 
 NONE: Layers = ()
 """For vectors."""
+
+OF_TRANSITIONS = {"Nature": NATURE, "Compact": OVERLAPPING_COMPACT, "Small": SMALL, "MLP": NONE}
+"""By the names that Ape-X and SAC, which learn from replayed transitions, have for them."""

@@ -46,7 +46,7 @@ class LearnerParameters(Protocol):
 
     @property
     def optimizer(self) -> str:
-        """Adam, RMSProp or CentredRMSProp."""
+        """Adam, RMSProp, CentredRMSProp or Muon."""
         ...
 
     @property

@@ -44,9 +44,8 @@ class QNetworkConfig:
 
 @dataclass(frozen=True, slots=True)
 class _Geometry:
-    """``convolutions``: (out channels, kernel, stride). ``dense``: number of hidden dense layers. ``hidden``: their width."""
+    """``dense``: number of hidden dense layers. ``hidden``: their width."""
 
-    convolutions: convolutions.Layers
     dense: int
     hidden: int
     own_streams: bool
@@ -54,12 +53,12 @@ class _Geometry:
 
 # Nature: dueling gives value and advantage a dense layer each, as in Wang et al. 2016. All others share one.
 _GEOMETRY = {
-    "Nature": _Geometry(convolutions.NATURE, dense=1, hidden=512, own_streams=True),
-    "Compact": _Geometry(convolutions.OVERLAPPING_COMPACT, dense=1, hidden=128, own_streams=False),
-    "Small": _Geometry(convolutions.SMALL, dense=1, hidden=128, own_streams=False),
-    "MLP": _Geometry(convolutions.NONE, dense=2, hidden=128, own_streams=False),
+    "Nature": _Geometry(dense=1, hidden=512, own_streams=True),
+    "Compact": _Geometry(dense=1, hidden=128, own_streams=False),
+    "Small": _Geometry(dense=1, hidden=128, own_streams=False),
+    "MLP": _Geometry(dense=2, hidden=128, own_streams=False),
 }
-_BEHIND_OWN = _Geometry(convolutions.NONE, dense=1, hidden=512, own_streams=True)
+_BEHIND_OWN = _Geometry(dense=1, hidden=512, own_streams=True)
 """What stands behind layers of the user's own."""
 
 
@@ -99,7 +98,7 @@ class QNetwork(FrameNetwork):
 
     def _layers(self, stack: int, shape: tuple[int, ...]) -> tuple[nn.Sequential, int]:
         kind = resolved_networks("ApeXDQN", self.config.kind, [shape])[0]
-        return convolution_layers(stack, shape, _GEOMETRY[kind].convolutions, layer_norm=self.config.layer_norm)
+        return convolution_layers(stack, shape, convolutions.OF_TRANSITIONS[kind], layer_norm=self.config.layer_norm)
 
 
 def dueling(value: Tensor, advantage: Tensor) -> Tensor:

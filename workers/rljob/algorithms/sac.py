@@ -118,5 +118,11 @@ class SAC(GaussianAlgorithm[SACParameters, Any]):
 
 def _config(spec: EnvironmentSpec, params: SACParameters, env_params: EnvironmentParameters) -> SACConfig:
     return SACConfig(
-        str(params.network), spec, env_params, params.hidden_units, params.layer_norm, params.network_parameters
+        str(params.network),
+        spec,
+        env_params,
+        hidden=params.hidden_units,
+        layer_norm=params.layer_norm,
+        normalize=params.normalize_observations,
+        own=params.network_parameters,
     )

@@ -26,24 +26,19 @@ from rljob.envs.spec import EnvironmentSpec
 
 CRITICS: Final = 2
 _DEPTH: Final = 2
-_CONVOLUTIONS = {
-    "Nature": convolutions.NATURE,
-    "Compact": convolutions.OVERLAPPING_COMPACT,
-    "Small": convolutions.SMALL,
-    "MLP": convolutions.NONE,
-}
 
 
 @dataclass(frozen=True, slots=True)
 class SACConfig:
     """What the networks are built from: ``kind`` of network, or the name of one of the user's own with its parameters ``own``;
-    ``hidden`` units of each of two dense layers, ``layer_norm`` before their ReLU."""
+    ``hidden`` units of each of two dense layers, ``layer_norm`` before their ReLU. ``normalize``: see ``FrameNetwork``."""
 
     kind: str
     spec: EnvironmentSpec
     env_params: EnvironmentParameters = field(default_factory=EnvironmentParameters)
     hidden: int = 256
     layer_norm: bool = False
+    normalize: bool = False
     own: Mapping[str, Any] = field(default_factory=dict)
 
     def encoded(self, network: FrameNetwork) -> int:
@@ -57,7 +52,7 @@ class SACConfig:
 
     def _layers(self, stack: int, shape: tuple[int, ...]) -> tuple[nn.Sequential, int]:
         kind = resolved_networks("SAC", self.kind, [shape])[0]
-        return convolution_layers(stack, shape, _CONVOLUTIONS[kind], layer_norm=self.layer_norm)
+        return convolution_layers(stack, shape, convolutions.OF_TRANSITIONS[kind], layer_norm=self.layer_norm)
 
 
 class SquashedGaussianPolicy(FrameNetwork):
@@ -65,7 +60,7 @@ class SquashedGaussianPolicy(FrameNetwork):
     ``LARGEST_LOG_STD``, of numbers whose tanh is the action. What acts, and all that is published."""
 
     def __init__(self, config: SACConfig) -> None:
-        super().__init__(config.spec, config.env_params)
+        super().__init__(config.spec, config.env_params, normalize_observations=config.normalize)
         self.config = config
         self.dense = dense_layers(config.encoded(self), config.hidden, _DEPTH, layer_norm=config.layer_norm)
         self.head = nn.Linear(config.hidden, 2 * config.spec.controls)
@@ -91,7 +86,7 @@ class SACNetwork(FrameNetwork):
     """
 
     def __init__(self, config: SACConfig, temperature: float | None, initial_temperature: float) -> None:
-        super().__init__(config.spec, config.env_params)
+        super().__init__(config.spec, config.env_params, normalize_observations=config.normalize)
         self.policy = SquashedGaussianPolicy(config)
         width = config.encoded(self) + row_width(self.critic_leaves) + config.spec.controls
         self.critics = DenseEnsemble(CRITICS, width, config.hidden, _DEPTH, layer_norm=config.layer_norm)

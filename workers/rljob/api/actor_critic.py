@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from rljob.api.learner_parameters import LearnerParameterSet
+from rljob.api.learner_parameters import LearnerParameterSet, OptimizerName
 from rljob.api.mutability import never
 from rljob.api.parameters import OF_THIS_FUNCTION, OF_THIS_NETWORK, OF_THIS_SCALE
 from rljob.api.types import Flag, Integer, JSONObject, Real, WordOrFactory
@@ -35,9 +35,9 @@ class ActorCriticParameters(LearnerParameterSet):
     normalize_returns: Annotated[Flag, never(OF_THIS_SCALE)] = False
     """Divide the value's errors and the advantages by the deviation of the returns so far. Rewards, values and scores keep their
     units."""
-    optimizer: Literal["Adam", "RMSProp", "CentredRMSProp"] = "RMSProp"
-    """Which optimiser. CentredRMSProp divides by the gradient's deviation, RMSProp by its root mean square. Changed while a job
-    is suspended, its moments begin anew."""
+    optimizer: OptimizerName = "RMSProp"
+    """Which optimiser. CentredRMSProp divides by the gradient's deviation, RMSProp by its root mean square; Muon makes the
+    momentum of matrices orthogonal, and Adam moves all else. Changed while a job is suspended, its moments begin anew."""
     learning_rate: Annotated[float, Real(0, 1, above=True)] = 6e-4
     """Step size of the optimiser at the start."""
     rmsprop_decay: Annotated[float, Real(0, 1, below=True)] = 0.99

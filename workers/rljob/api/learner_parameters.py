@@ -5,12 +5,14 @@ A subclass adds fields of its own, or gives one of these another default by writ
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
 from rljob.api.parameters import ParameterSet
 from rljob.api.types import Flag, Integer, Real
+
+OptimizerName: TypeAlias = Literal["Adam", "RMSProp", "CentredRMSProp", "Muon"]
 
 
 class LearnerParameterSet(ParameterSet):
@@ -26,9 +28,9 @@ class LearnerParameterSet(ParameterSet):
     """Step size at the end of the linear decay."""
     learning_rate_decay_steps: Annotated[int, Integer(0)] = 0
     """Steps (of all environments) over which the learning rate falls; 0 keeps it constant."""
-    optimizer: Literal["Adam", "RMSProp", "CentredRMSProp"] = "Adam"
-    """Which optimiser. CentredRMSProp divides by the gradient's deviation, RMSProp by its root mean square. Changed while a job
-    is suspended, its moments begin anew."""
+    optimizer: OptimizerName = "Adam"
+    """Which optimiser. CentredRMSProp divides by the gradient's deviation, RMSProp by its root mean square; Muon makes the
+    momentum of matrices orthogonal, and Adam moves all else. Changed while a job is suspended, its moments begin anew."""
     optimizer_epsilon: Annotated[float, Real(0, 1, above=True)] = 1e-5
     """The number that keeps the optimiser's denominator from zero: beside the root with Adam, under it with RMSProp."""
     rmsprop_decay: Annotated[float, Real(0, 1, below=True)] = 0.95

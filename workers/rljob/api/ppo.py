@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from rljob.api.actor_critic import ActorCriticParameters
+from rljob.api.learner_parameters import OptimizerName
 from rljob.api.mutability import never
 from rljob.api.parameters import OF_THIS_NETWORK, OF_THIS_SCALE
 from rljob.api.types import Flag, Integer, Real
@@ -45,8 +46,9 @@ class PPOParameters(ActorCriticParameters):
     """Give every float of the vectors that are observed mean 0 and deviation 1, by statistics of all iterations so far."""
     normalize_returns: Annotated[Flag, never(OF_THIS_SCALE)] = True
     """Divide the value's errors by the deviation of the returns so far. Rewards, values and scores keep their units."""
-    optimizer: Literal["Adam", "RMSProp", "CentredRMSProp"] = "Adam"
-    """Which optimiser. Changed while a job is suspended, its moments begin anew."""
+    optimizer: OptimizerName = "Adam"
+    """Which optimiser. CentredRMSProp divides by the gradient's deviation, RMSProp by its root mean square; Muon makes the
+    momentum of matrices orthogonal, and Adam moves all else. Changed while a job is suspended, its moments begin anew."""
     learning_rate: Annotated[float, Real(0, 1, above=True)] = 3e-4
     """Step size of the optimiser at the start."""
     optimizer_epsilon: Annotated[float, Real(0, 1, above=True)] = 1e-5

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from rljob.api.mutability import never
-from rljob.api.parameters import OF_THIS_NETWORK
+from rljob.api.parameters import OF_THIS_NETWORK, OF_THIS_SCALE
 from rljob.api.transition_parameters import STORED, TransitionParameterSet
 from rljob.api.types import Flag, Integer, JSONObject, Real, WordOrFactory
 
@@ -56,5 +56,8 @@ class SACParameters(TransitionParameterSet):
     """Width of the two hidden layers of the policy, and of those of each critic."""
     layer_norm: Annotated[Flag, never(OF_THIS_NETWORK)] = False
     """Normalise the features of each hidden layer before its activation."""
+    normalize_observations: Annotated[Flag, never(OF_THIS_SCALE)] = False
+    """Give every float of the vectors that are observed mean 0 and deviation 1, by statistics of all batches so far; what is
+    stored stays as it was observed. In place of centreInput."""
     chunk_length: Annotated[int, Integer(1, 1000), never(STORED)] = 10
     """Steps that an actor sends at once."""

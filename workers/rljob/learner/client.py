@@ -43,12 +43,13 @@ _COPYING_MILLISECONDS = 1
 @dataclass(frozen=True, slots=True)
 class ReplayClientConfig:
     """``endpoints``: one "sample" endpoint a shard. ``prefetch``: batches asked for ahead of use, over all shards.
-    ``importance``: the exponent beta."""
+    ``exponent``, ``importance``: alpha and beta of prioritised draws; with an alpha of 0 draws are uniform."""
 
     endpoints: tuple[str, ...]
     layout: SegmentLayout
     batch_size: int
     prefetch: int = 2
+    exponent: float = 0.6
     importance: float = 0.4
     epoch: int = 0
     """Epoch of the learner; a shard that has heard of a later one refuses it."""
@@ -165,7 +166,10 @@ class ReplayClient:
         return float(self._batches_learned * self._config.batch_size)
 
     def learned(self, batch: ReadyBatch, priority: NDArray[np.float32]) -> None:
-        """Send new priorities (float32[B]) of a batch. Those that are not finite are left out: the old ones stay."""
+        """Send new priorities (float32[B]) of a batch, where draws go by them. Those that are not finite are left out: the old
+        ones stay."""
+        if self._config.exponent == 0.0:
+            return
         finite = np.isfinite(priority)
         for part in batch.parts:
             known = finite[part.rows]

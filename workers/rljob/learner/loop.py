@@ -205,11 +205,9 @@ class Learner:
     def _prepare(self, stop: threading.Event) -> Ready | None:
         """Wait for the first data; measure the mean frame where the input is centred, or a batch where it is normalised; publish
         the first version. The first batch to learn from, or None where ``stop`` came first."""
-        wanted = CENTRING_TRANSITIONS if self._config.centred and self.counters.version == 0 else 0
-        normalizer = self._updater.normalizer
-        if normalizer is not None and self.counters.version == 0:
-            wanted = 1
-        if self._source.needs_weights_first and not wanted and self.counters.version == 0:
+        begins, centred, normalizer = self.counters.version == 0, self._config.centred, self._updater.normalizer
+        wanted = 0 if not begins else CENTRING_TRANSITIONS if centred else int(normalizer is not None)
+        if self._source.needs_weights_first and begins and not wanted:
             self._updater.copy_online()
             self._publish()
         total, seen = torch.zeros((), dtype=torch.float64, device=self._updater.device), 0
@@ -221,24 +219,25 @@ class Learner:
                 self.state = "WarmingUp"
                 if normalizer is not None:
                     normalizer.take(ready.wait())
-                    seen = wanted
-                else:
+                if centred:
                     newest = ready.newest_frames().double()
                     total, seen = total + newest.sum(dim=0), seen + len(newest)
+                else:
+                    seen = wanted
                 self._source.pass_over(ready)
                 if seen >= wanted and self._source.needs_weights_first:
                     self._begin(total / seen)
                 continue
             if self.counters.version == 0:
-                self._begin(total / seen if wanted else None)
+                self._begin(total / max(seen, 1))
             return ready
         return None
 
-    def _begin(self, mean: torch.Tensor | None) -> None:
-        """Publish the first version, with its mean frame where the input is centred."""
+    def _begin(self, mean: torch.Tensor) -> None:
+        """Publish the first version, with its running statistics, and with its ``mean`` frame where the input is centred."""
         if self._updater.normalizer is not None:
             self._updater.normalizer.apply([self._updater.online])
-        elif mean is not None:
+        if self._config.centred:
             self._updater.online.centre(mean.float())
         self._updater.copy_online()
         self._publish()

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rljob.algorithms.batches import UnrollBatch
+from rljob.algorithms.batches import TransitionBatch, UnrollBatch
 from rljob.algorithms.trunk import FrameNetwork
 from rljob.algorithms.vtrace import discounted
 from rljob.observation import by_column, each
@@ -49,11 +49,12 @@ class RunningMoments:
 
 
 class Normalizer:
-    """The statistics that the buffers ``STATISTICS`` of ``network`` are made of, of batches of unrolls.
+    """The statistics that the buffers ``STATISTICS`` of ``network`` are made of, of batches.
 
-    Of observations the numbers that are recorded as vectors, all but the last of each unroll, which the next one shows again. Of
-    returns, in the last place, the discounted rewards from each of these steps on, with the value that ``network`` expects behind
-    the unroll (of a memory as it was before it): an update's value targets would need its whole forward pass.
+    Of observations the numbers that are recorded as vectors: of transitions those acted in, of unrolls all but the last, which
+    the next one shows again. Of returns, which only unrolls have, in the last place, the discounted rewards from each of these
+    steps on, with the value that ``network`` expects behind the unroll (of a memory as it was before it): an update's value
+    targets would need its whole forward pass.
 
     What values expect counts at most as the largest reward so far, for ever. They are in units of the very deviation that is
     measured: where they drift, as behind time limits that observations tell of, each would drive the other beyond all bounds.
@@ -77,13 +78,15 @@ class Normalizer:
         return cls(network, gamma) if network.normalized or network.return_scale is not None else None
 
     @torch.no_grad()
-    def take(self, batch: UnrollBatch) -> None:
+    def take(self, batch: TransitionBatch | UnrollBatch) -> None:
         """Count a batch that was drawn."""
         rows = []
         if len(self._normalized):
             vectors: Tensor = by_column(self._columns, batch.observation)["vector"]
-            rows.append(vectors[:, :-1, -1].transpose(0, 1).flatten(0, 1))
+            replayed = isinstance(batch, TransitionBatch)
+            rows.append(vectors[:, -1] if replayed else vectors[:, :-1, -1].transpose(0, 1).flatten(0, 1))
         if self._of_returns:
+            assert isinstance(batch, UnrollBatch), "only unrolls say what returns were"
             self._meet(batch.reward)
             reward = batch.reward + self._gamma * self._bounded(batch.final_value)
             behind = self._network(each(lambda of: of[:, -1], batch.observation), batch.state).value
@@ -117,9 +120,9 @@ class Normalizer:
         if self._of_returns:
             new["return_scale"] = counted, deviation[-1]
         for network in networks:
-            for name, (chosen, value) in new.items():
-                buffer: Tensor = getattr(network, name)
-                buffer.copy_(torch.where(chosen, value, buffer))
+            for place, buffer in network.named_buffers():  # of parts that are networks themselves, too
+                if (found := new.get(place.rpartition(".")[2])) is not None:
+                    buffer.copy_(torch.where(*found, buffer))
 
     def state(self) -> dict[str, Tensor]:
         """What a checkpoint keeps: the accumulators themselves."""

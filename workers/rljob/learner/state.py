@@ -69,7 +69,7 @@ def start_from(updater: AnyUpdater, checkpoint: Checkpoint) -> None:
         if state is only and section != "evaluation" and updater.acting_name:  # what only learning needs begins anew
             state = own | {f"{updater.acting_name}.{name}": tensor for name, tensor in only.items()}
         # Of before the job normalised: these begin as in a new network.
-        state = {name: own[name] for name in STATISTICS if name in own} | state
+        state = {name: own[name] for name in own if name.rpartition(".")[2] in STATISTICS} | state
         wrong = sorted(name for name in own.keys() | state.keys() if _shape(own, name) != _shape(state, name))
         if wrong:
             differences = ", ".join(
@@ -100,8 +100,8 @@ def _shape(state: Mapping[str, Tensor], name: str) -> str:
 def _restore_optimizer(updater: AnyUpdater, checkpoint: Checkpoint) -> None:
     """Restore the optimiser's state; where another one wrote the checkpoint, it begins anew and the log says so."""
     saved = [checkpoint.section(f"optimizer.{index}") for index, _ in enumerate(updater.online.parameters())]
-    others = {name for each in saved if each for name in each.keys() ^ updater.optimizer.state_names}
-    if others:
+    fits = (each.keys() == updater.optimizer.state_names(index) for index, each in enumerate(saved) if each)
+    if not all(fits):
         kept = sorted(set().union(*saved) - {"step"})
         log.warning(
             "%s was written by another optimiser than %s (it kept %s): its moments begin anew",

@@ -267,6 +267,7 @@ def _source(
             layout=method.layout(environment, params),
             batch_size=params.batch_size,
             prefetch=params.prefetch_batches,
+            exponent=replay.exponent,
             importance=replay.importance,
             epoch=epoch,
         ),

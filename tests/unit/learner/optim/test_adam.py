@@ -8,7 +8,7 @@ import textwrap
 
 import pytest
 import torch
-from rljob.learner.optim.optimizer import Adam
+from rljob.algorithms.optimizer import Adam
 
 
 @pytest.mark.parametrize("blocked", [None, 0.0, 1.0])
@@ -44,7 +44,7 @@ def test_a_weight_without_a_gradient_stays() -> None:
     assert list(optimizer.state) == [weights[0]]
 
 
-@pytest.mark.parametrize("optimizer", ["Adam", "RMSProp"])
+@pytest.mark.parametrize("optimizer", ["Adam", "RMSProp", "Muon"])
 def test_an_update_imports_no_compiler(optimizer: str) -> None:
     """It takes two seconds, which each learner of a job would begin with, and each one that follows a pod that went."""
     program = f"""

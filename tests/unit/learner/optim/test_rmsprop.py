@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from rljob.learner.optim.optimizer import RMSProp
+from rljob.algorithms.optimizer import RMSProp
 
 RATE, DECAY = 0.01, 0.9
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from rljob.algorithms.base import ParameterGroup
+from rljob.algorithms.optimizer import Adam, Kept, Muon, Optimizer, RMSProp
 from rljob.api import ImpalaParameters
 from rljob.learner.optim import sharded_optimizer
 from rljob.learner.optim.data_parallel_threads import DataParallelThreads, ParameterSlice, shard_evenly
-from rljob.learner.optim.optimizer import RMSProp
 from rljob.learner.optim.sharded_optimizer import ShardedOptimizer
 from torch import Tensor
 
@@ -105,7 +108,7 @@ def test_it_equals_clipping_and_a_step_on_whole_weights(optimizer: str, clip_nor
         torch.testing.assert_close(got, wanted.detach(), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("optimizer", [*OPTIMIZERS, "Muon"])
 @pytest.mark.parametrize(("before", "after"), [(1, 2), (3, 1), (2, 3)])
 def test_what_it_remembers_goes_on_with_another_number_of_threads(optimizer: str, before: int, after: int) -> None:
     params = settings(optimizer, 5.0)
@@ -127,11 +130,13 @@ def test_what_it_remembers_goes_on_with_another_number_of_threads(optimizer: str
     assert float(resumed.state(0)["step"]) == 6
 
 
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("on_device", [False, True])
+@pytest.mark.parametrize("optimizer", [*OPTIMIZERS, "Muon"])
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
-def test_a_gradient_that_is_not_finite_in_one_shard_moves_none(optimizer: str, wrong: float) -> None:
+def test_a_gradient_that_is_not_finite_in_one_shard_moves_none(optimizer: str, wrong: float, on_device: bool) -> None:
     weights = some(0)
     mine = ShardedOptimizer(settings(optimizer, 5.0), weights, DataParallelThreads(3))
+    mine._skips_on_device = on_device  # as on a GPU, where nothing is read back
     mine.step(gradients(0, 2), 1e-2, unseen)
     before = [weight.clone() for weight in weights]
     kept = [copy.deepcopy(mine.state(index)) for index in range(len(weights))]
@@ -157,3 +162,66 @@ def test_two_parameters_may_have_one_gradient_between_them() -> None:
     )
     assert torch.equal(mine.state(0)["square_avg"], mine.state(1)["square_avg"])
     assert torch.equal(weights[0], weights[1])
+
+
+def test_muon_moves_matrices_and_adam_all_else() -> None:
+    weights, reference = some(0), some(0)
+    mine = ShardedOptimizer(settings("Muon", 0.0), weights, DataParallelThreads(2))
+    matrices = [weight for weight in reference if weight.dim() > 1]
+    others = [weight for weight in reference if weight.dim() < 2]
+    apart = Muon(matrices, 1e-2), Adam(others, 1e-2, epsilon=1e-4)
+    for update in range(3):
+        pieces = gradients(10 * update, 2)
+        for index, weight in enumerate(reference):
+            weight.grad = torch.stack([piece[index].float() for piece in pieces]).sum(0)
+        mine.step(pieces, 1e-2, unseen)
+        for each in apart:
+            each.step()
+    for index, (got, wanted) in enumerate(zip(weights, reference, strict=True)):
+        torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-6)
+        assert mine.state_names(index) == (
+            {"step", "momentum_buffer"} if wanted.dim() > 1 else {"step", "exp_avg", "exp_avg_sq"}
+        )
+
+
+class Signs(Optimizer):
+    """An author's own: a step of the rate against the sign of the mean gradient."""
+
+    names = ("mean",)
+
+    def __init__(self, weights: Sequence[Tensor], learning_rate: float, decay: float) -> None:
+        super().__init__(weights, learning_rate)
+        self.decay = decay
+
+    def move(self, weights: list[Tensor], gradients: list[Tensor], kept: Kept) -> None:
+        torch._foreach_lerp_(kept("mean"), gradients, 1.0 - self.decay)
+        for weight, mean in zip(weights, kept("mean"), strict=True):
+            weight.sub_(torch.sign(mean) * self.learning_rate)
+
+
+@pytest.mark.parametrize("on_device", [False, True])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_group_may_have_an_optimiser_of_its_own_and_move_at_some_updates(threads: int, on_device: bool) -> None:
+    one, two = torch.zeros(40), torch.zeros(30)
+    groups = [
+        ParameterGroup([one], every=2, optimizer=partial(Signs, decay=0.5)),
+        ParameterGroup([two], rate=2.0),
+    ]
+    params = settings("Adam", 0.0)
+    mine = ShardedOptimizer(params, [one, two], DataParallelThreads(threads), groups)
+    mine._skips_on_device = on_device
+    moved: list[ParameterSlice] = []
+    places = []
+    for update in range(1, 7):
+        gradient = [torch.full((40,), 1.0 if update < 6 else -4.0), torch.ones(30)]
+        mine.step([gradient], 0.25, moved.extend, update=torch.tensor(update))
+        places.append(float(one[0]))
+    # It moves at the second, fourth and sixth; the mean of 1, 1 and -4 is negative by then.
+    assert places == [0.0, -0.25, -0.25, -0.5, -0.5, -0.25]
+    assert torch.equal(one, one[:1].expand(40))
+    assert float(two[0]) == pytest.approx(-6 * 0.5, rel=1e-3)
+    assert [float(mine.state(index)["step"]) for index in (0, 1)] == [3.0, 6.0]
+    assert float(mine.state(0)["mean"][0]) == pytest.approx(-1.625)
+    assert mine.state_names(0) == {"step", "mean"}
+    if not on_device:
+        assert sum(each.stop - each.start for each in moved if each.index == 0) == 3 * 40

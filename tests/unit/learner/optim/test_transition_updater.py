@@ -11,10 +11,10 @@ import torch
 from rljob.algorithms.apex_dqn import ApeXDQN
 from rljob.algorithms.batches import TransitionBatch
 from rljob.algorithms.compute import Compute
+from rljob.algorithms.optimizer import RMSProp
 from rljob.algorithms.trunk import FrameNetwork
 from rljob.learner.optim import precision
 from rljob.learner.optim.data_parallel_threads import DataParallelThreads
-from rljob.learner.optim.optimizer import RMSProp
 from rljob.learner.optim.precision import choose
 from rljob.learner.optim.readback import Readback
 

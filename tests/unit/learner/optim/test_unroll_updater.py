@@ -15,6 +15,7 @@ import pytest
 import torch
 from rljob.algorithms import algorithm
 from rljob.algorithms.impala import IMPALA
+from rljob.algorithms.optimizer import RMSProp
 from rljob.checkpoints import store as checkpoint
 from rljob.checkpoints.policy import PolicyIdentity, load_policy
 from rljob.experience import unroll_layout
@@ -22,7 +23,6 @@ from rljob.learner import state
 from rljob.learner.loop import Learner
 from rljob.learner.loop_config import LoopConfig, NonFiniteLoss
 from rljob.learner.optim.data_parallel_threads import DataParallelThreads
-from rljob.learner.optim.optimizer import RMSProp
 from rljob.learner.optim.readback import LateNumber
 from rljob.learner.optim.updater import AnyUpdater, make_updater
 from rljob.learner.saver import Saver

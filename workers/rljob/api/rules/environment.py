@@ -50,17 +50,24 @@ def a_step_in_a_game(environment: EnvironmentSource) -> Outcome:
 _ONE_MEAN = "allowed beside normalizeObservations: false; both would subtract a mean from what is observed"
 
 
+_NORMALIZED_CEL = " && ".join(
+    f"(!has(self.algorithm.{block}) || !has(self.algorithm.{block}.normalizeObservations) || "
+    f"!self.algorithm.{block}.normalizeObservations)"
+    for block in ("impala", "sac")
+)
+
+
 @rule(
     RLJobSpec,
     "environment.centreInput",
     cel="!has(self.environment) || !has(self.environment.centreInput) || !self.environment.centreInput || "
-    "!has(self.algorithm) || !has(self.algorithm.impala) || !has(self.algorithm.impala.normalizeObservations) || "
-    "!self.algorithm.impala.normalizeObservations",
+    f"!has(self.algorithm) || ({_NORMALIZED_CEL})",
     message=_ONE_MEAN,
 )
 def one_mean_of_an_observation(spec: RLJobSpec) -> Outcome:
-    impala = spec.algorithm.impala
-    both = impala is not None and impala.normalize_observations and spec.environment.centre_input
+    """PPO's default is to normalise, which is said of vectors; pictures can be centred beside it."""
+    parameters = spec.algorithm.impala or spec.algorithm.sac
+    both = parameters is not None and parameters.normalize_observations and spec.environment.centre_input
     return _ONE_MEAN if both else None
 
 

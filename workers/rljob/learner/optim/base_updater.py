@@ -69,8 +69,8 @@ class Updater(ABC, Generic[Batch]):
         self.evaluation = (
             copy.deepcopy(self.acting).requires_grad_(False) if params.evaluation_weights_decay > 0 else None
         )
-        self.normalizer: Normalizer | None = None
-        """Where set: the statistics that the networks normalise by. The loop has it count batches and set the buffers."""
+        self.normalizer = Normalizer.of(self.online, params.gamma)
+        """The statistics that the networks normalise by, or None. The loop has it count batches and set the buffers."""
         self.updates = 0
         self.learning_rate = AdaptiveLearningRate(params, algorithm.target_divergence(params))
         self.loss_scale: LossScale | None = LossScale(device) if self.online.plan.arithmetic == "fp16" else None
@@ -148,7 +148,7 @@ class Updater(ABC, Generic[Batch]):
     def learn(self, minibatch: Batch, steps: int) -> Learned:
         """One update, which the learning rate does not follow."""
         rate = self.learning_rate.at(steps)
-        minibatch = minibatch._replace(steps=torch.full((), float(steps), device=self.device))
+        minibatch = minibatch._replace(**counts(steps, self.updates + 1, self.device))
         self._refresh_copies()
         self.replayed = self.captured is not None and self.captured.fits(minibatch)
         learned = (self.captured if self.captured is not None and self.replayed else self.compute)(minibatch, rate)
@@ -199,7 +199,7 @@ class Updater(ABC, Generic[Batch]):
             learned = self._threads.map(learn, micro_batches)
             results, gradients = [each for each, _ in learned], [each for _, each in learned]
             result = LossResult.joined(results, [micro.share for micro in micro_batches])
-        norm = self.optimizer.step(gradients, rate, self._computed.update, scale)
+        norm = self.optimizer.step(gradients, rate, self._computed.update, scale, minibatch.update)
         self._computed.mark_updated()
         self._follow()
         figures = [result.value.detach(), norm]
@@ -242,6 +242,11 @@ class Updater(ABC, Generic[Batch]):
 
     def _follow_at_intervals(self) -> None:
         """Move the followers that change at some updates, by their number; there are none unless this is overridden."""
+
+
+def counts(steps: int, update: int, device: torch.device) -> dict[str, Tensor]:
+    """What a minibatch says of the run: agent steps so far, and the number of the update."""
+    return {"steps": torch.full((), float(steps), device=device), "update": torch.full((), update, device=device)}
 
 
 def _graphs() -> int:

@@ -61,6 +61,15 @@ class ParameterSlice:
         return self.view(tensors[self.index])
 
 
+@dataclass(frozen=True, slots=True)
+class WholeParameter(ParameterSlice):
+    """All numbers of the ``index``-th of some tensors, in its own shape."""
+
+    def view(self, tensor: Tensor) -> Tensor:
+        """The tensor itself, without a gradient."""
+        return tensor.detach()
+
+
 def shard_evenly(sizes: Sequence[int], count: int) -> list[list[ParameterSlice]]:
     """What each of ``count`` threads works on, of tensors with so many numbers: shards of about equal length, none empty."""
     total = sum(sizes)
@@ -73,4 +82,15 @@ def shard_evenly(sizes: Sequence[int], count: int) -> list[list[ParameterSlice]]
             if first < last:
                 shard.append(ParameterSlice(index, first, last))
         before += size
+    return [shard for shard in shards if shard]
+
+
+def shard_whole(sizes: Sequence[int], count: int) -> list[list[ParameterSlice]]:
+    """The same with every tensor in one shard: the largest ones first, each to the thread that has least."""
+    shards: list[list[ParameterSlice]] = [[] for _ in range(count)]
+    loads = [0] * count
+    for index in sorted((index for index, size in enumerate(sizes) if size), key=lambda index: (-sizes[index], index)):
+        least = loads.index(min(loads))
+        shards[least].append(WholeParameter(index, 0, sizes[index]))
+        loads[least] += sizes[index]
     return [shard for shard in shards if shard]

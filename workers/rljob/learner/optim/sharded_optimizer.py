@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from rljob.algorithms.base import ParameterGroup
+from rljob.algorithms.optimizer import Adam, Muon, Optimizer, RMSProp
 from rljob.algorithms.parameters import LearnerParameters
-from rljob.learner.optim.data_parallel_threads import DataParallelThreads, ParameterSlice, shard_evenly
-from rljob.learner.optim.optimizer import Adam, Optimizer, RMSProp
+from rljob.learner.optim.data_parallel_threads import DataParallelThreads, ParameterSlice, shard_evenly, shard_whole
 
 FEW_NUMBERS = 200_000
 """With fewer weights than this, one thread has moved them all before a second one is awake."""
@@ -18,7 +19,7 @@ FEW_NUMBERS = 200_000
 
 class ShardedOptimizer:
     """Moves ``parameters`` (float32, on one device, which keep their place and order in memory) by ``params``' optimiser, each of
-    ``groups`` by one of its own: at its rate, and clipped by itself.
+    ``groups`` by one of its own: at its rate, clipped by itself, and at its updates.
 
     Every thread keeps the moments of its own shard of the weights and moves no other, so that a wide layer is divided as well as
     many small ones. An update whose gradient is not finite moves nothing.
@@ -37,14 +38,18 @@ class ShardedOptimizer:
         self.shards: list[list[ParameterSlice]] = []
         """Slices of parameters of one group, which one optimiser moves."""
         self._group_of: list[int] = []
+        self._optimizers: list[Optimizer] = []
         for number, sizes in enumerate(_sizes(self._parameters, self._groups)):
-            shards = shard_evenly(sizes, threads.count if sum(sizes) >= FEW_NUMBERS else 1)
-            self.shards += shards
-            self._group_of += [number] * len(shards)
-        self._weights = [[each.select(self._parameters) for each in shard] for shard in self.shards]
-        self._optimizers = [_optimizer(params, weights) for weights in self._weights]
-        # Reading a number on a CPU waits for nothing, and an RMSProp that need not check it is faster.
-        self._skips_on_device = params.optimizer == "Adam" or not self._parameters[0].is_cpu
+            for make, own in _makers(params, self._groups[number], self._parameters, sizes):
+                divide = shard_whole if make([], params.learning_rate).whole else shard_evenly
+                shards = divide(own, threads.count if sum(sizes) >= FEW_NUMBERS else 1)
+                self.shards += shards
+                self._group_of += [number] * len(shards)
+                weights = ([each.select(self._parameters) for each in shard] for shard in shards)
+                self._optimizers += [make(each, params.learning_rate) for each in weights]
+        self._weights = [optimizer.weights for optimizer in self._optimizers]
+        # Reading a number on a CPU waits for nothing.
+        self._skips_on_device = not self._parameters[0].is_cpu
 
     @property
     def learning_rate(self) -> float:
@@ -58,12 +63,14 @@ class ShardedOptimizer:
         learning_rate: float | Tensor,
         on_moved: Callable[[Sequence[ParameterSlice]], None],
         scale: Tensor | None = None,
+        update: Tensor | None = None,
     ) -> Tensor:
         """Move the weights along the sum of the micro-batches' gradients.
 
         ``gradients``: of each micro-batch one tensor a parameter, of any precision; they are given away. ``on_moved(shard)`` is
         called by the thread that has moved that shard. ``scale``: how many times too large all gradients are, a number on the
-        device; ``learning_rate`` may be one, too. Returns the norm of the gradient itself before clipping, on the device.
+        device; ``learning_rate`` may be one, too. ``update``: the number of this update, for groups that move at some alone; on
+        the device. Returns the norm of the gradient itself before clipping, on the device.
         """
         ordered = [self._in_order(each) for each in gradients]
         numbers = range(len(self.shards))
@@ -75,20 +82,29 @@ class ShardedOptimizer:
             self._factor(group, [each for each, of in zip(norms, self._group_of, strict=True) if of == number], scale)
             for number, group in enumerate(self._groups)
         ]
-        blocked = (~torch.isfinite(norm)).float()
-        if not self._skips_on_device and bool(blocked):
-            return norm
+        blocked = ~torch.isfinite(norm)
+        blocked_of = [self._blocked(group, blocked, update) for group in self._groups]
+        still = [not self._skips_on_device and bool(each) for each in blocked_of]
 
         def move(number: int) -> None:
             group = self._group_of[number]
+            if still[group]:
+                return
             rate = learning_rate if self._groups[group].rate == 1.0 else learning_rate * self._groups[group].rate
-            self._move(number, factors[group], blocked, rate)
+            self._move(number, factors[group], blocked_of[group], rate)
             on_moved(self.shards[number])
 
-        self._threads.map(move, numbers)
-        if self._skips_on_device:
+        if not all(still):
+            self._threads.map(move, numbers)
             torch.autograd.graph.increment_version(self._parameters)  # a fused step changes them without saying so
         return norm
+
+    def _blocked(self, group: ParameterGroup, blocked: Tensor, update: Tensor | None) -> Tensor:
+        """Whether a group stays where it is."""
+        if group.every == 1:
+            return blocked
+        assert update is not None, "a group that does not move at every update needs the update's number"
+        return blocked | (update % group.every != 0)
 
     def _factor(self, group: ParameterGroup, norms: Sequence[Tensor], scale: Tensor | None) -> Tensor | None:
         """What a group's gradients, of these norms and ``scale`` times too large, are multiplied by; None where by nothing."""
@@ -125,7 +141,7 @@ class ShardedOptimizer:
             torch._foreach_mul_([weight.grad for weight in self._weights[number] if weight.grad is not None], factor)
         optimizer.learning_rate = learning_rate
         if self._skips_on_device:
-            optimizer.found_inf = blocked
+            optimizer.found_inf = blocked.float()
         optimizer.step()
 
     def state(self, index: int) -> dict[str, Tensor]:
@@ -139,10 +155,9 @@ class ShardedOptimizer:
                     part.view(state.setdefault(name, torch.empty_like(self._parameters[index]))).copy_(value)
         return state
 
-    @property
-    def state_names(self) -> frozenset[str]:
-        """Names of what the optimiser keeps of a parameter once it has moved it."""
-        return frozenset(("step", *self._optimizers[0].names))
+    def state_names(self, index: int) -> frozenset[str]:
+        """Names of what the optimiser keeps of the ``index``-th parameter once it has moved it."""
+        return frozenset(("step", *(name for optimizer, *_ in self._places(index) for name in optimizer.names)))
 
     def load(self, index: int, saved: Mapping[str, Tensor]) -> None:
         """Put what ``state`` gave for this parameter in its place, however many threads there were then.
@@ -209,14 +224,20 @@ def in_order_of(parameter: Tensor, value: Tensor) -> Tensor:
     return value if value.stride() == parameter.stride() else torch.empty_like(parameter).copy_(value)
 
 
-def _optimizer(params: LearnerParameters, weights: list[Tensor]) -> Optimizer:
+def _makers(
+    params: LearnerParameters, group: ParameterGroup, parameters: Sequence[Tensor], sizes: Sequence[int]
+) -> list[tuple[Callable[[Sequence[Tensor], float], Optimizer], list[int]]]:
+    """What makes a group's optimisers, and of how many numbers of each parameter: Muon is for matrices, Adam for all else."""
+    adam = partial(Adam, epsilon=params.optimizer_epsilon)
+    if group.optimizer is not None:
+        return [(group.optimizer, list(sizes))]
     if params.optimizer == "Adam":
-        return Adam(weights, learning_rate=params.learning_rate, epsilon=params.optimizer_epsilon)
-    return RMSProp(
-        weights,
-        learning_rate=params.learning_rate,
-        decay=params.rmsprop_decay,
-        epsilon=params.optimizer_epsilon,
-        momentum=params.rmsprop_momentum,
-        centred=params.optimizer == "CentredRMSProp",
-    )
+        return [(adam, list(sizes))]
+    if params.optimizer == "Muon":
+        matrices = [size * (tensor.dim() > 1) for size, tensor in zip(sizes, parameters, strict=True)]
+        rest = [size - of_matrices for size, of_matrices in zip(sizes, matrices, strict=True)]
+        return [(Muon, matrices), (adam, rest)]
+    decay, momentum = params.rmsprop_decay, params.rmsprop_momentum
+    centred = params.optimizer == "CentredRMSProp"
+    rmsprop = partial(RMSProp, decay=decay, epsilon=params.optimizer_epsilon, momentum=momentum, centred=centred)
+    return [(rmsprop, list(sizes))]

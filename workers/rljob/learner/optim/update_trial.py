@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map, tree_map_only
 
+from rljob.learner.optim.base_updater import counts
 from rljob.learner.optim.updater import AnyUpdater
 
 TRIAL_LOSS_SCALE: Final = 16.0
@@ -93,7 +94,7 @@ def first_minibatch(updater: AnyUpdater, batch: Sequence[Any]) -> Any:
     state = torch.get_rng_state()
     minibatch: Any = next(updater.minibatches(batch))  # type: ignore[arg-type]
     torch.set_rng_state(state)
-    return tree_map_only(Tensor, torch.clone, minibatch._replace(steps=torch.zeros((), device=updater.device)))
+    return tree_map_only(Tensor, torch.clone, minibatch._replace(**counts(0, 1, updater.device)))
 
 
 def tensors_of(updater: AnyUpdater) -> dict[str, Tensor]:

@@ -13,7 +13,6 @@ from rljob.algorithms.base import AnyAlgorithm, TransitionAlgorithm, UnrollAlgor
 from rljob.algorithms.batches import LossResult, TransitionBatch, UnrollBatch
 from rljob.algorithms.parameters import TransitionParameters, UnrollParameters
 from rljob.algorithms.trunk import FrameNetwork
-from rljob.learner.normalizer import Normalizer
 from rljob.learner.optim.base_updater import Updater
 from rljob.learner.optim.data_parallel_threads import DataParallelThreads
 from rljob.learner.optim.half_weights_copy import HalfWeightsCopy
@@ -90,7 +89,6 @@ class UnrollUpdater(Updater[UnrollBatch]):
         threads: DataParallelThreads | None = None,
     ) -> None:
         super().__init__(algorithm, params, online, device, threads)
-        self.normalizer = Normalizer.of(self.online, params.gamma)
         self._minibatches = algorithm.minibatches
         self._loss = algorithm.loss
         self._several_passes = algorithm.passes(params) > 1

@@ -1,0 +1,72 @@
+"""Muon against torch's own, and against what it is for: a direction all of whose singular values are alike."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from rljob.algorithms.optimizer import Muon, orthogonal
+from torch import Tensor
+
+
+def muon(weights: list[Tensor], half: bool = False) -> Muon:
+    """One that computes in bf16 or not, whatever this processor can."""
+    optimizer = Muon(weights, 1e-2)
+    optimizer._half = half
+    return optimizer
+
+
+@pytest.mark.parametrize(("half", "apart"), [(False, 0.03), (True, 0.08)])
+@pytest.mark.parametrize("shape", [(12, 40), (40, 12), (16, 16), (1, 9)])
+def test_a_matrix_is_moved_as_torch_s_own_moves_it(shape: tuple[int, int], half: bool, apart: float) -> None:
+    """Torch multiplies in bf16, of whose 8 bits a few are lost in fifteen products, in another order than here."""
+    generator = torch.Generator().manual_seed(0)
+    mine = torch.randn(shape, generator=generator)
+    theirs = mine.clone()
+    ours = muon([mine], half)
+    reference = torch.optim.Muon([theirs], lr=1e-2, weight_decay=0.0, adjust_lr_fn="match_rms_adamw")
+    for _ in range(5):
+        before = theirs.clone()
+        mine.grad = torch.randn(shape, generator=generator)
+        theirs.grad = mine.grad.clone()
+        ours.step(), reference.step()
+        moved, wanted = mine - before, theirs - before
+        assert float((moved - wanted).norm() / wanted.norm()) < apart
+        torch.testing.assert_close(ours.state[mine]["momentum_buffer"], reference.state[theirs]["momentum_buffer"])
+        mine.copy_(theirs)
+
+
+def test_singular_values_become_alike() -> None:
+    generator = torch.Generator().manual_seed(0)
+    uneven = torch.diag(torch.logspace(0, -2, 20)) @ torch.randn(20, 50, generator=generator)
+    values = torch.linalg.svdvals(orthogonal(uneven))
+    assert float(values.min()) > 0.5
+    assert float(values.max()) < 1.5
+
+
+def test_matrices_beside_each_other_are_moved_each_by_itself() -> None:
+    generator = torch.Generator().manual_seed(0)
+    together = torch.zeros(3, 6, 9)
+    apart = [torch.zeros(6, 9) for _ in range(3)]
+    several, single = muon([together]), muon(apart)
+    together.grad = torch.randn(3, 6, 9, generator=generator)
+    for weight, gradient in zip(apart, together.grad, strict=True):
+        weight.grad = gradient.clone()
+    several.step(), single.step()
+    torch.testing.assert_close(together, torch.stack(apart))
+
+
+@pytest.mark.parametrize("order", [torch.contiguous_format, torch.channels_last])
+def test_of_a_convolution_an_output_is_a_row(order: torch.memory_format) -> None:
+    generator = torch.Generator().manual_seed(0)
+    gradient = torch.randn(8, 4, 3, 3, generator=generator)
+    convolution, matrix = torch.zeros(8, 4, 3, 3).contiguous(memory_format=order), torch.zeros(8, 36)
+    convolution.grad, matrix.grad = gradient.contiguous(memory_format=order), gradient.flatten(1)
+    muon([convolution]).step(), muon([matrix]).step()
+    torch.testing.assert_close(convolution.flatten(1), matrix)
+
+
+def test_a_gradient_of_zeros_moves_nothing() -> None:
+    weight = torch.ones(4, 5)
+    weight.grad = torch.zeros(4, 5)
+    muon([weight]).step()
+    assert torch.equal(weight, torch.ones(4, 5))

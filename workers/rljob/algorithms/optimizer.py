@@ -1,0 +1,206 @@
+"""Adam, by torch's fused kernel, RMSProp as the papers on Atari use it (epsilon under the root, and a centred form), and Muon.
+
+They are none of ``torch.optim.Optimizer``, whose construction and every step import ``torch._dynamo``, the compiler: two seconds
+and 70 MB of a process that begins anew, and of a pod that takes the place of another, for what most jobs never use.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from math import sqrt
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+from torch.optim.adam import adam
+
+from rljob.algorithms.compute import native_arithmetic
+
+Kept = Callable[[str], list[Tensor]]
+
+
+class Optimizer(ABC):
+    """Moves ``weights``, float32 on one device, along their gradients. A subclass says how, in ``move``.
+
+    Attributes:
+        names: of the tensors that are kept for each weight, beside ``step``. They begin as zeros.
+        whole: whether ``weights`` are whole parameters. Otherwise they may be slices of them, flat, so that several threads share
+            the work: right for what moves each number by itself.
+        skips: whether ``move`` minds ``found_inf`` itself.
+        learning_rate: of the next step; a number on the weights' device lets a step be captured in a CUDA graph.
+        found_inf: where it is set before a step, a number on the weights' device: 1 lets the step move nothing, and the host
+            need not wait to know it.
+        state: what is kept of each weight that has been moved, by these names.
+    """
+
+    names: tuple[str, ...]
+    whole: ClassVar[bool] = False
+    skips: ClassVar[bool] = False
+
+    def __init__(self, weights: Sequence[Tensor], learning_rate: float | Tensor) -> None:
+        self.weights = list(weights)
+        self.learning_rate = learning_rate
+        self.found_inf: Tensor | None = None
+        self.state: dict[Tensor, dict[str, Tensor]] = {}
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """Move every weight that has a gradient."""
+        moved = [(weight, weight.grad) for weight in self.weights if weight.grad is not None]
+        if not moved:
+            return
+        for weight, _ in moved:
+            if weight not in self.state:
+                self.state[weight] = {name: torch.zeros_like(weight) for name in self.names}
+                self.state[weight]["step"] = torch.zeros((), device=weight.device)
+        weights, gradients = [weight for weight, _ in moved], [gradient for _, gradient in moved]
+        if self.found_inf is None or self.skips:
+            self._step(weights, gradients)
+            return
+        changed = [*weights, *(value for weight in weights for value in self.state[weight].values())]
+        before = [tensor.clone() for tensor in changed]
+        self._step(weights, gradients)
+        for tensor, was in zip(changed, before, strict=True):
+            torch.where(self.found_inf == 0.0, tensor, was, out=tensor)
+
+    def _step(self, weights: list[Tensor], gradients: list[Tensor]) -> None:
+        def kept(name: str) -> list[Tensor]:
+            return [self.state[weight][name] for weight in weights]
+
+        if not self.skips:
+            torch._foreach_add_(kept("step"), 1.0)
+        self.move(weights, gradients, kept)
+
+    @abstractmethod
+    def move(self, weights: list[Tensor], gradients: list[Tensor], kept: Kept) -> None:
+        """Move these weights in place, without a gradient; ``kept(name)``: what is kept of each under that name, to be changed in
+        place, too. ``kept("step")``, float32 scalars, counts the steps, this one included. ``self.learning_rate`` may be a
+        tensor: nothing may be read back to the host."""
+
+
+class Adam(Optimizer):
+    """Adam after Kingma and Ba 2015 (algorithm 1), in one pass over all weights: four times faster than a loop on a CPU.
+
+    It does and keeps what ``torch.optim.Adam(fused=True)`` does and keeps, with torch's default decays.
+    """
+
+    names = ("exp_avg", "exp_avg_sq")
+    skips = True
+
+    def __init__(self, weights: Sequence[Tensor], learning_rate: float, *, epsilon: float) -> None:
+        super().__init__(weights, learning_rate)
+        self._epsilon = epsilon
+
+    def move(self, weights: list[Tensor], gradients: list[Tensor], kept: Kept) -> None:
+        adam(
+            weights,
+            gradients,
+            kept("exp_avg"),
+            kept("exp_avg_sq"),
+            [],
+            kept("step"),
+            fused=True,
+            found_inf=self.found_inf,
+            lr=self.learning_rate,
+            beta1=0.9,
+            beta2=0.999,
+            eps=self._epsilon,
+            weight_decay=0.0,
+            amsgrad=False,
+            maximize=False,
+        )
+
+
+class RMSProp(Optimizer):
+    """Moves ``weights`` along ``g / sqrt(mean(g^2) + epsilon)``, or, ``centred``, ``g / sqrt(mean(g^2) - mean(g)^2 + epsilon)``.
+
+    The means forget by ``decay``; with ``momentum`` m, the quotients are added up and each sum shrinks to m of itself. After
+    Graves 2013 ("Generating Sequences With Recurrent Neural Networks", eq. 38 to 41), which the published numbers for Ape-X and
+    IMPALA mean: 0.01 under the root is 0.1 beside it, where ``torch.optim.RMSprop`` has its own. The variance is kept from being
+    negative, which rounding would make it wherever a gradient stands still: torch's centred form then gives NaN.
+
+    What it keeps of each weight has the names that torch's own has.
+    """
+
+    def __init__(
+        self,
+        weights: Sequence[Tensor],
+        learning_rate: float,
+        *,
+        decay: float,
+        epsilon: float,
+        momentum: float = 0.0,
+        centred: bool = False,
+    ) -> None:
+        super().__init__(weights, learning_rate)
+        self._decay, self._epsilon, self._momentum, self._centred = decay, epsilon, momentum, centred
+        mean, sums = ("grad_avg",) if centred else (), ("momentum_buffer",) if momentum else ()
+        self.names = ("square_avg", *mean, *sums)
+
+    def move(self, weights: list[Tensor], gradients: list[Tensor], kept: Kept) -> None:
+        torch._foreach_mul_(kept("square_avg"), self._decay)
+        torch._foreach_addcmul_(kept("square_avg"), gradients, gradients, 1.0 - self._decay)
+        if self._centred:
+            torch._foreach_lerp_(kept("grad_avg"), gradients, 1.0 - self._decay)
+            roots = list(torch._foreach_addcmul(kept("square_avg"), kept("grad_avg"), kept("grad_avg"), -1.0))
+            torch._foreach_clamp_min_(roots, 0.0)
+            torch._foreach_add_(roots, self._epsilon)
+        else:
+            roots = list(torch._foreach_add(kept("square_avg"), self._epsilon))
+        torch._foreach_sqrt_(roots)
+        moved = list(torch._foreach_div(gradients, roots))
+        if self._momentum:
+            torch._foreach_mul_(kept("momentum_buffer"), self._momentum)
+            torch._foreach_add_(kept("momentum_buffer"), moved)
+            moved = kept("momentum_buffer")
+        if isinstance(self.learning_rate, Tensor):
+            torch._foreach_sub_(weights, torch._foreach_mul(moved, self.learning_rate))
+        else:
+            torch._foreach_add_(weights, moved, alpha=-self.learning_rate)
+
+
+class Muon(Optimizer):
+    """Moves matrices along their momentum made orthogonal, so that all its directions count alike (Jordan et al. 2024).
+
+    Of convolutions all weights of an output are a row; of several matrices beside each other each is one. A step is as long as
+    Adam's steps are about, ``0.2 * sqrt(larger side)`` times the rate (Liu et al. 2025, arXiv 2502.16982, eq. 4), so that a
+    learning rate that is good for Adam is good here. Nesterov's momentum; five iterations of Newton and Schulz with the published
+    coefficients stand for the singular value decomposition, in bf16 where the device multiplies that natively. As
+    ``torch.optim.Muon`` does it, which takes matrices alone and reads its learning rate on the host.
+    """
+
+    names = ("momentum_buffer",)
+    whole = True
+
+    def __init__(self, weights: Sequence[Tensor], learning_rate: float) -> None:
+        super().__init__(weights, learning_rate)
+        device = self.weights[0].device if self.weights else torch.device("cpu")
+        self._half = "bf16" in native_arithmetic(device)
+
+    def move(self, weights: list[Tensor], gradients: list[Tensor], kept: Kept) -> None:
+        momenta = kept("momentum_buffer")
+        torch._foreach_lerp_(momenta, gradients, 1.0 - _MOMENTUM)
+        ahead = torch._foreach_lerp(gradients, momenta, _MOMENTUM)
+        for weight, direction in zip(weights, ahead, strict=True):
+            rows = direction.flatten(1) if direction.dim() > 3 else direction
+            length = 0.2 * sqrt(max(rows.shape[-2:]))
+            moved = orthogonal(rows.bfloat16() if self._half else rows).float()
+            weight.sub_(moved.view(direction.shape) * (self.learning_rate * length))
+
+
+_MOMENTUM = 0.95
+_COEFFICIENTS = (3.4445, -4.7750, 2.0315)
+_ITERATIONS = 5
+
+
+def orthogonal(matrix: Tensor) -> Tensor:
+    """Nearly the orthogonal factor of ``matrix`` [..., rows, columns]: its singular values become 0.5 to 1.5."""
+    tall = matrix.shape[-2] > matrix.shape[-1]
+    x: Tensor = matrix.mT if tall else matrix
+    x = x / torch.linalg.matrix_norm(x, keepdim=True).clamp(min=1e-7)
+    a, b, c = _COEFFICIENTS
+    for _ in range(_ITERATIONS):
+        gram = x @ x.mT
+        x = a * x + (torch.add(b * gram, gram @ gram, alpha=c)) @ x
+    return x.mT if tall else x
