@@ -102,6 +102,23 @@ def test_memory_follows_what_is_stored() -> None:
     assert touched == {0, 1, 2}
 
 
+@pytest.mark.parametrize(
+    ("capacity", "steps"), [(Capacity(80), 8), (Capacity(80), 3), (Capacity(800, 3 * BYTES_OF_A_FULL_CHUNK), 8)]
+)
+def test_it_is_full_where_the_oldest_goes_for_the_next(capacity: Capacity, steps: int) -> None:
+    """Episodes of three steps leave most of a chunk of eight empty: the places are taken long before the steps are there."""
+    table = make_table(capacity)
+    assert table.fill == 0.0
+    fills = []
+    for sequence in range(20):
+        if table.insert([arrival(sequence, steps)]):
+            break
+        fills.append(table.fill)
+    assert fills == sorted(fills)
+    assert fills[0] < 0.5
+    assert fills[-1] == pytest.approx(1.0)
+
+
 def test_generations_are_never_given_twice() -> None:
     table = make_table(Capacity(24), first_generation=5)
     seen = []

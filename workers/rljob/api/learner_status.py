@@ -142,7 +142,7 @@ class ReplaySummary(Document):
     capacity: int | None = wire(_count, default=None)
     nbytes: int | None = wire(_count, key="bytes", default=None)
     fill: float | None = wire(_amount, default=None)
-    """Items by capacity, 0 to 1."""
+    """How full it is, 0 to 1: by steps, bytes or places for chunks, whichever is nearest to its limit."""
     durable: bool | None = wire(flag, default=None)
     """Whether everything that was acknowledged is in the logs."""
     state: str = wire(text, default="")

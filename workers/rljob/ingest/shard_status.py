@@ -105,7 +105,7 @@ class ShardStatus(Document):
     capacity_bytes: int = wire(whole, default=0)
     """Memory that it may take; 0: no limit."""
     fill: float = wire(number, default=0.0)
-    """Items by capacity, 0 to 1."""
+    """How full it is, 0 to 1: by steps, bytes or places for chunks, whichever is nearest to its limit."""
     durable: bool = wire(flag, default=False)
     """Whether everything that was acknowledged is in the log."""
     durability: str = wire(text, default="")

@@ -32,13 +32,12 @@ def limited(figures: Iterable[float | None]) -> float | None:
 
 def replay_summary(shards: Sequence[ShardStatus]) -> ReplaySummary:
     """What the shards hold: sums over them, durable only where all are."""
-    items, capacity = sum(shard.items for shard in shards), sum(shard.capacity for shard in shards)
     durability = {shard.durability for shard in shards if shard.durability}
     return ReplaySummary(
-        items=items,
-        capacity=capacity,
+        items=sum(shard.items for shard in shards),
+        capacity=sum(shard.capacity for shard in shards),
         nbytes=sum(shard.nbytes for shard in shards),
-        fill=items / capacity if capacity else 0.0,
+        fill=sum(shard.fill for shard in shards) / len(shards) if shards else 0.0,
         durable=bool(shards) and all(shard.durable for shard in shards),
         state=least_state(shards),
         durability=("On" if "On" in durability else "Off") if durability else None,

@@ -74,7 +74,7 @@ def describe(parts: ShardParts, state: str, priority_drift: float, now: float) -
         capacity=config.capacity.steps,
         nbytes=table.nbytes,
         capacity_bytes=config.capacity.nbytes,
-        fill=table.items / config.capacity.steps,
+        fill=table.fill,
         durable=durability.durable,
         durability="Off" if config.redis is None else "On",
         inserted_total=inserted,

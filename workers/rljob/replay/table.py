@@ -79,6 +79,18 @@ class ReplayTable:
     def __len__(self) -> int:
         return len(self._chunks)
 
+    @property
+    def fill(self) -> float:
+        """How full it is, 0 to 1, by the limit that is nearest: of steps, of bytes, or of places for chunks, which those of short
+        episodes take up with fewer steps than they have room for."""
+        limit = self.capacity.nbytes
+        shares = (
+            self.items / self.capacity.steps,
+            len(self) / self.slots.capacity,
+            self.nbytes / limit if limit else 0.0,
+        )
+        return min(1.0, max(shares))  # a limit of less than a chunk stores one
+
     def chunk(self, ordinal: int) -> StoredChunk:
         """The stored chunk of this ordinal; ``KeyError`` when it was evicted or not yet stored."""
         return self._chunks[ordinal]

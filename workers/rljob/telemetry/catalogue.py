@@ -103,7 +103,7 @@ REPLAY: Final = (
     Metric("replay_items", "gauge", "Transitions that can be sampled now.", "items"),
     Metric("replay_capacity_items", "gauge", "Transitions that fit.", "capacity"),
     Metric("replay_bytes", "gauge", "Bytes that the stored experience takes.", "bytes"),
-    Metric("replay_fill_ratio", "gauge", "Items / capacity, 0..1.", "fill"),
+    Metric("replay_fill_ratio", "gauge", "How full it is, 0..1: at 1 the oldest chunk goes for a new one.", "fill"),
     Metric("replay_durable", "gauge", "1 while everything acknowledged is in the log, else 0.", "durable"),
     Metric(
         "replay_durability", "gauge", "1 for whether the job wants such a log: On or Off.", "durability", "durability"
