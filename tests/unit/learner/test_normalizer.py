@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import itertools
 import os
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -55,10 +57,15 @@ def parameters(**changes: Any) -> ImpalaParameters:
     return ImpalaParameters.model_validate({**values, **BOTH, **changes})
 
 
-def updater(params: ImpalaParameters, spec: EnvironmentSpec = SPEC, plan: Compute | None = None) -> AnyUpdater:
+def updater(
+    params: ImpalaParameters,
+    spec: EnvironmentSpec = SPEC,
+    plan: Compute | None = None,
+    env_params: EnvironmentParameters = ENV_PARAMS,
+) -> AnyUpdater:
     torch.manual_seed(0)
     method = algorithm("IMPALA")
-    return make_updater(method, params, method.build(spec, params, ENV_PARAMS).compute(plan or Compute()), CPU)
+    return make_updater(method, params, method.build(spec, params, env_params).compute(plan or Compute()), CPU)
 
 
 def normalizer_of(one: AnyUpdater) -> Normalizer:
@@ -431,6 +438,25 @@ def test_all_updates_from_a_batch_see_one_normaliser_and_a_version_brings_the_ne
             assert one.counters.version == number + 1
         counted = normalizer_of(one._updater).state()["count"]
         assert float(counted) == 3 * 20, "each batch counts once, not once an update"
+
+
+def test_an_input_is_centred_beside_returns_that_are_normalised(tmp_path: Path) -> None:
+    """It was not, silently: the statistics took the place of the mean frame, and PPO on Pong learned from frames of 0 to 10."""
+    params = parameters(normalize_observations=False)
+    with learner(tmp_path, params) as one:
+        params = params.updated(batch_size=160)
+        one._updater = updater(params, env_params=EnvironmentParameters(centre_input=True))
+        one._config = dataclasses.replace(one._config, centred=True)
+        batches = shifted(params, 4)  # three have the 2,048 frames that a mean is of
+        coming = iter([ready(params, batch) for batch in batches])
+        one._next = lambda: next(coming)  # type: ignore[method-assign]
+        assert one._prepare(threading.Event()).batch is batches[3]  # type: ignore[union-attr]
+        assert one.counters.version == 1
+        rows = observed(batches[:3])
+        np.testing.assert_allclose(one._updater.online.mean.numpy(), rows.mean(axis=0), rtol=1e-4)
+        counted = normalizer_of(one._updater).state()["count"]
+        assert float(counted) == len(rows)
+        assert float(one._updater.online.return_scale) > LEAST_DEVIATION  # type: ignore[arg-type]
 
 
 def test_between_versions_the_buffers_stand_still(tmp_path: Path) -> None:
