@@ -13,7 +13,6 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor
-from torch.optim.adam import adam
 
 from rljob.algorithms.compute import native_arithmetic
 
@@ -31,7 +30,8 @@ class Optimizer(ABC):
         learning_rate: of the next step; a number on the weights' device lets a step be captured in a CUDA graph.
         found_inf: where it is set before a step, a number on the weights' device: 1 lets the step move nothing, and the host
             need not wait to know it.
-        state: what is kept of each weight that has been moved, by these names.
+        steps: how many there were, float32, on the weights' device.
+        state: what is kept of each weight that has been moved, by these names; ``steps`` as its ``step``.
     """
 
     names: tuple[str, ...]
@@ -42,6 +42,7 @@ class Optimizer(ABC):
         self.weights = list(weights)
         self.learning_rate = learning_rate
         self.found_inf: Tensor | None = None
+        self.steps = torch.zeros((), device=self.weights[0].device if self.weights else None)
         self.state: dict[Tensor, dict[str, Tensor]] = {}
 
     @torch.no_grad()
@@ -53,12 +54,12 @@ class Optimizer(ABC):
         for weight, _ in moved:
             if weight not in self.state:
                 self.state[weight] = {name: torch.zeros_like(weight) for name in self.names}
-                self.state[weight]["step"] = torch.zeros((), device=weight.device)
+                self.state[weight]["step"] = self.steps
         weights, gradients = [weight for weight, _ in moved], [gradient for _, gradient in moved]
         if self.found_inf is None or self.skips:
             self._step(weights, gradients)
             return
-        changed = [*weights, *(value for weight in weights for value in self.state[weight].values())]
+        changed = [self.steps, *weights, *(self.state[weight][name] for name in self.names for weight in weights)]
         before = [tensor.clone() for tensor in changed]
         self._step(weights, gradients)
         for tensor, was in zip(changed, before, strict=True):
@@ -68,15 +69,14 @@ class Optimizer(ABC):
         def kept(name: str) -> list[Tensor]:
             return [self.state[weight][name] for weight in weights]
 
-        if not self.skips:
-            torch._foreach_add_(kept("step"), 1.0)
+        self.steps.add_(1.0 if self.found_inf is None or not self.skips else 1.0 - self.found_inf)
         self.move(weights, gradients, kept)
 
     @abstractmethod
     def move(self, weights: list[Tensor], gradients: list[Tensor], kept: Kept) -> None:
         """Move these weights in place, without a gradient; ``kept(name)``: what is kept of each under that name, to be changed in
-        place, too. ``kept("step")``, float32 scalars, counts the steps, this one included. ``self.learning_rate`` may be a
-        tensor: nothing may be read back to the host."""
+        place, too. ``self.steps`` counts this one already. ``self.learning_rate`` may be a tensor: nothing may be read back to
+        the host."""
 
 
 class Adam(Optimizer):
@@ -93,22 +93,22 @@ class Adam(Optimizer):
         self._epsilon = epsilon
 
     def move(self, weights: list[Tensor], gradients: list[Tensor], kept: Kept) -> None:
-        adam(
+        torch._fused_adam_(
             weights,
             gradients,
             kept("exp_avg"),
             kept("exp_avg_sq"),
             [],
-            kept("step"),
-            fused=True,
-            found_inf=self.found_inf,
+            [self.steps] * len(weights),
             lr=self.learning_rate,
             beta1=0.9,
             beta2=0.999,
-            eps=self._epsilon,
             weight_decay=0.0,
+            eps=self._epsilon,
             amsgrad=False,
             maximize=False,
+            grad_scale=None,
+            found_inf=self.found_inf,
         )
 
 

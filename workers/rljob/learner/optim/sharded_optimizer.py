@@ -166,14 +166,14 @@ class ShardedOptimizer:
         """
         parameter = self._parameters[index]
         for optimizer, part, weight in self._places(index):
-            kept = optimizer.state.setdefault(weight, {})
+            kept = optimizer.state.setdefault(weight, {"step": optimizer.steps})
             for name, value in saved.items():
                 here = value.to(parameter.device)
                 found = here if name == "step" else part.view(in_order_of(parameter, here))
                 if name in kept:
                     kept[name].copy_(found)
                 else:
-                    kept[name] = found.clone()  # where the steps are counted, too
+                    kept[name] = found.clone()
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything that is kept, itself and not a copy, shard for shard; nothing before the first step. It begins as zeros."""
