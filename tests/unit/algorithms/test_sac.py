@@ -368,6 +368,24 @@ def test_an_author_is_told_of_a_weight_in_no_group_or_in_two() -> None:
             check("own", method, SMALL, SPEC, ENV)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"every": 0}, "groups: every: expected an integer of 1 or more"),
+        ({"optimizer": torch.optim.SGD}, "groups: optimizer: expected what makes an Optimizer"),
+        ({"optimizer": lambda weights: None}, "groups: optimizer: expected what makes an Optimizer .* got TypeError"),
+    ],
+)
+def test_an_author_is_told_of_a_group_that_can_t_be_moved(wrong: dict[str, Any], said: str) -> None:
+    class Odd(type(METHOD)):  # type: ignore[misc]
+        def groups(self, params: SACParameters, online: Any) -> Sequence[ParameterGroup]:
+            first, *others = super().groups(params, online)
+            return [first._replace(**wrong), *others]
+
+    with pytest.raises(PluginProblem, match=said):
+        check("own", Odd(), SMALL, SPEC, ENV)
+
+
 class Elsewhere(type(METHOD)):  # type: ignore[misc]
     """What acts of its learner is another network than actors build."""
 

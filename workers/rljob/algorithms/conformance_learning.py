@@ -11,8 +11,10 @@ from torch import Tensor
 
 from rljob.algorithms.base import ParameterGroup, TransitionAlgorithm, UnrollAlgorithm
 from rljob.algorithms.batches import LossResult, TransitionBatch, UnrollBatch
+from rljob.algorithms.optimizer import Optimizer
 from rljob.algorithms.trial import Trial
 from rljob.algorithms.trunk import FrameNetwork
+from rljob.loading import PLUGIN_FAILURES, told
 
 _ROWS = 4
 _CPU = torch.device("cpu")
@@ -97,6 +99,15 @@ def _groups(trial: Trial, net: FrameNetwork) -> None:
     groups = trial.call("groups", lambda: list(trial.method.groups(trial.params, net)))
     fits = all(isinstance(each, ParameterGroup) for each in groups)
     trial.expect("groups", fits, "ParameterGroups", groups)
+    odd_intervals = [each.every for each in groups if not (isinstance(each.every, int) and each.every > 0)]
+    trial.expect("groups: every", not odd_intervals, "an integer of 1 or more", odd_intervals)
+    for make in [each.optimizer for each in groups if each.optimizer is not None]:
+        try:
+            made: Any = make([torch.zeros(2)], 1e-3)
+        except PLUGIN_FAILURES as error:
+            made = told(error)
+        expected = "what makes an Optimizer of weights and a learning rate"
+        trial.expect("groups: optimizer", isinstance(made, Optimizer), expected, made)
     times = Counter(id(weight) for group in groups for weight in group.parameters)
     odd = [f"{name} in {times[id(weight)]}" for name, weight in net.named_parameters() if times[id(weight)] != 1]
     trial.expect("groups", not odd, "every weight of the network that learns in one group", ", ".join(odd))
