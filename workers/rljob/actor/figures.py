@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rljob.acting.identity import ActorIdentity
+from rljob.actor.compression import Compression
 from rljob.actor.shards import MultiShard
 from rljob.telemetry.clock import StageClock
 from rljob.telemetry.machine import rss_bytes
@@ -34,6 +35,7 @@ class ActorFigures:
         self.identity = identity
         self.clock = StageClock(STAGES)
         self.sink: MultiShard | None = None
+        self.compression = Compression()
         self.state = "Connecting"
         self.slot = -1
         self.steps = self.raw_frames = self.produced = self.cut_steps = 0
@@ -96,6 +98,7 @@ class ActorFigures:
             "blocked_seconds": seconds["blocked"],
             "inference_wait_seconds": self.inference_wait_seconds,
             "rss_bytes": rss_bytes(),
+            "columns_sent_as_differences": sorted(self.compression.deltas),
             "stages": seconds,
         }
         if self.inference is not None:

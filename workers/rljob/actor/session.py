@@ -18,6 +18,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from rljob.acting.identity import ActorIdentity
+from rljob.actor.compression import Compression
 from rljob.experience import Segment
 from rljob.wire import Client, CreditWindow, MalformedMessage, Message, encode
 from rljob.wire.transport import Socket
@@ -74,7 +75,7 @@ class ReplaySession:
         identity: ActorIdentity,
         heartbeat: Callable[[], Message],
         *,
-        compress: tuple[str, ...] = (),
+        compression: Compression | None = None,
         about: Mapping[str, NDArray[Any]] = MappingProxyType({}),
         receiver: str = "replay shard",
         clock: Callable[[], float] = time.monotonic,
@@ -82,7 +83,7 @@ class ReplaySession:
         self._client = client
         self._identity = identity
         self._heartbeat = heartbeat
-        self._compress = compress
+        self._compression = compression or Compression()
         self._columns_of_hello = about
         self._receiver = receiver
         self._clock = clock
@@ -141,7 +142,8 @@ class ReplaySession:
         """Encode ``chunk`` and line it up; ``poll`` sends it as soon as the shard's credit allows."""
         message = chunk.to_message()
         numbered = Message(message.kind, {**message.fields, "seq": self._sequence}, message.columns)
-        parts = encode(numbered, compress=self._compress)
+        self._compression.look(message.columns)
+        parts = encode(numbered, compress=self._compression.columns, deltas=self._compression.deltas)
         self._window.add(self._sequence, _Encoded(chunk.steps, parts))
         self._held.append(chunk.steps)
         self._sequence += 1

@@ -51,6 +51,9 @@ class ActorsSpec(RoleSpec):
     """Environments that one actor steps together."""
     inference: Annotated[Literal["Local", "Central"], WHILE_SUSPENDED] = "Local"
     """Local: each actor computes its own actions. Central: the server of spec.inference does, for all of them."""
+    compression: Annotated[Literal["Auto", "LZ4", "Delta"], WHILE_SUSPENDED] = "Auto"
+    """How bytes and whole numbers that are observed travel and are stored. LZ4: as they are. Delta: as differences to the frame
+    before. Auto: as was smaller in an actor's first segments, if that takes its processor at most twice as long."""
     on_eviction: Annotated[Literal["Replace", "Ignore"], ANY_TIME] = "Replace"
     """What happens when a node takes an actor away; it never counts as a failure."""
     spot: Annotated[Flag, WHILE_SUSPENDED] = False

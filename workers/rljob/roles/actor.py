@@ -12,6 +12,7 @@ from functools import partial
 import numpy as np
 import torch
 from rljob.acting.identity import ActorIdentity
+from rljob.actor.compression import Compression
 from rljob.actor.device_environment import DeviceEnvironment
 from rljob.actor.device_loop import DeviceLoop
 from rljob.actor.device_policy import DevicePolicy
@@ -182,12 +183,13 @@ def _connect(
     keys = load_keys(options.keys, "actor") if options.keys else None
     spec = options.job.spec
     taker = "learner" if layout.exact else "replay"
+    compression = figures.compression = Compression(layout.compressed_columns, spec.actors.compression)
     sessions = [
         ReplaySession(
             Client(endpoint, keys.client(taker) if keys else None),
             identity,
             figures.heartbeat,
-            compress=layout.compressed_columns,
+            compression=compression,
             about=layout.leaves_column,
             receiver="learner" if taker == "learner" else "replay shard",
         )

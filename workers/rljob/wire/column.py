@@ -1,4 +1,4 @@
-"""One column: an array as a flat little-endian buffer, plain or as an LZ4 block."""
+"""One column: an array as a flat little-endian buffer, plain or as an LZ4 block, of its rows or of their differences."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ Buffer = bytes | memoryview
 
 PLAIN: Final = 0
 LZ4: Final = 1
-# 2 is kept for differences to the frame before, as LZ4; nothing sends it yet.
+DELTA: Final = 2
+"""An LZ4 block of the first row, and of each other one XOR the row before."""
 
 # A byte of an LZ4 block extends a match by at most 255 bytes, so no honest block expands further than this. The bound
 # makes a sender pay for every byte it wants allocated.
@@ -50,9 +51,10 @@ class StoredColumn:
 
 
 def pack_column(
-    index: int, code: str, array: npt.NDArray[np.generic], *, compressed: bool
+    index: int, code: str, array: npt.NDArray[np.generic], *, compressed: bool, delta: bool = False
 ) -> tuple[StoredColumn, Buffer]:
-    """The description and the buffer of `array`; LZ4 only if asked for and smaller than the plain bytes.
+    """The description and the buffer of `array`; LZ4 only if asked for and smaller than the plain bytes, `delta` only where there
+    are rows that differ by more than a number.
 
     A plain buffer of more than 4 kB is a view of `array` where that is C-contiguous.
     """
@@ -60,9 +62,11 @@ def pack_column(
     codec = PLAIN
     buffer: Buffer = array.tobytes() if raw_bytes <= _COPY_BYTES else np.ascontiguousarray(array).data.cast("B")
     if compressed and raw_bytes >= _LZ4_MIN_BYTES:
-        block: bytes = lz4.block.compress(buffer, mode="default", store_size=False)
+        tried = DELTA if delta and _has_rows(array.shape) else LZ4
+        rows = _differences(array) if tried == DELTA else buffer
+        block: bytes = lz4.block.compress(rows, mode="default", store_size=False)
         if len(block) < raw_bytes:
-            buffer, codec = block, LZ4
+            buffer, codec = block, tried
     return StoredColumn(index, code, array.shape, codec, raw_bytes, crc32(buffer)), buffer
 
 
@@ -87,11 +91,13 @@ def check_stored(kind: Kind, index: int, description: object, buffer_bytes: int)
     if raw_bytes != needed:
         raise MalformedMessage("size", f"{name} declares {raw_bytes} bytes; {dtype}{list(shape)} needs {needed}")
     # `type` first: True and 1.0 equal 1 and would pass a comparison alone.
-    if type(codec) is not int or codec not in (PLAIN, LZ4):
-        raise MalformedMessage("codec", f"{name} has codec {quoted(codec)}; it must be {PLAIN} or {LZ4}")
+    if type(codec) is not int or codec not in (PLAIN, LZ4, DELTA):
+        raise MalformedMessage("codec", f"{name} has codec {quoted(codec)}; it must be {PLAIN}, {LZ4} or {DELTA}")
+    if codec == DELTA and not _has_rows(shape):
+        raise MalformedMessage("codec", f"{name} has codec {DELTA}, of differences of rows, and no rows: {list(shape)}")
     if codec == PLAIN and buffer_bytes != raw_bytes:
         raise MalformedMessage("size", f"{name} has {buffer_bytes} bytes; {raw_bytes} are declared")
-    if codec == LZ4 and not 0 < buffer_bytes < raw_bytes <= buffer_bytes * _LZ4_EXPANSION:
+    if codec != PLAIN and not 0 < buffer_bytes < raw_bytes <= buffer_bytes * _LZ4_EXPANSION:
         raise MalformedMessage("size", f"{name} has {buffer_bytes} bytes of LZ4 for {raw_bytes}; no block expands so")
     return name, StoredColumn(index, dtype, shape, codec, raw_bytes, checksum)
 
@@ -100,16 +106,39 @@ def unpack_column(name: str, stored: StoredColumn, buffer: Buffer) -> npt.NDArra
     """The array that `check_stored` described, read-only; a plain column is a view of `buffer`. Raises
     `MalformedMessage` if the checksum or the block is wrong."""
     stored.verify(name, buffer)
-    if stored.codec == LZ4:
+    if stored.codec != PLAIN:
         try:
-            buffer = lz4.block.decompress(buffer, uncompressed_size=stored.raw_bytes)
+            buffer = lz4.block.decompress(buffer, uncompressed_size=stored.raw_bytes, return_bytearray=True)
         except lz4.block.LZ4BlockError as error:
             raise MalformedMessage("codec", f"{name} is not an LZ4 block of {stored.raw_bytes} bytes") from error
         if len(buffer) != stored.raw_bytes:
             raise MalformedMessage("codec", f"{name} decompresses to {len(buffer)} bytes, not {stored.raw_bytes}")
+    if stored.codec == DELTA:
+        rows = _rows(buffer, stored.shape[0])
+        for row in range(1, len(rows)):
+            np.bitwise_xor(rows[row], rows[row - 1], out=rows[row])
     array = np.frombuffer(buffer, DTYPES[stored.dtype])
     if stored.dtype == "b1" and array.size and array.view(np.uint8).max() > 1:
         # Any other byte would make an array on which `==` and `~` disagree.
         raise MalformedMessage("codec", f"{name} has bytes other than 0 and 1 in a b1 column")
     array.flags.writeable = False
     return array.reshape(stored.shape)
+
+
+def _has_rows(shape: tuple[int, ...]) -> bool:
+    """Whether there are several rows of several numbers each."""
+    return len(shape) > 1 and shape[0] > 1
+
+
+def _rows(buffer: Buffer | bytearray, count: int) -> npt.NDArray[np.generic]:
+    """`buffer` as `count` rows, of eight bytes at once where that comes out even."""
+    size = len(buffer) // count
+    return np.frombuffer(buffer, np.uint64 if size % 8 == 0 else np.uint8).reshape(count, -1)
+
+
+def _differences(array: npt.NDArray[np.generic]) -> Buffer:
+    """Each row XOR the one before, bit for bit."""
+    rows = _rows(np.ascontiguousarray(array).data.cast("B"), len(array))
+    found = rows.copy()
+    np.bitwise_xor(rows[1:], rows[:-1], out=found[1:])
+    return found.data.cast("B")

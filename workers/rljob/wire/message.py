@@ -129,9 +129,14 @@ class RawMessage:
 
 
 def encode(
-    message: Message, *, compress: Collection[str] = (), schema: Mapping[str, Kind] = KINDS
+    message: Message,
+    *,
+    compress: Collection[str] = (),
+    deltas: Collection[str] = (),
+    schema: Mapping[str, Kind] = KINDS,
 ) -> list[bytes | memoryview]:
-    """The parts of `message`, with the columns named in `compress` as LZ4 blocks where that makes them smaller.
+    """The parts of `message`, with the columns named in `compress` as LZ4 blocks where that makes them smaller, those that are
+    among `deltas` too of the differences of their rows.
 
     Arrays need not be contiguous; numpy scalars among the fields become plain ones. Large uncompressed columns are
     views of the caller's arrays: leave those unchanged until the parts have been sent. Raises `MalformedMessage` for a
@@ -159,7 +164,9 @@ def encode(
             raise MalformedMessage("dtype", f"{name} has {array.dtype}; it must be one of {sorted(column.dtypes)}")
         column.check(name, code, array.shape)
         shapes[name] = array.shape
-        columns[name], buffer = pack_column(len(buffers), code, array, compressed=name in compress)
+        columns[name], buffer = pack_column(
+            len(buffers), code, array, compressed=name in compress, delta=name in deltas
+        )
         buffers.append(buffer)
     kind.check_columns(fields, shapes)
     return [_pack_header(message.kind, fields, columns), *buffers]
