@@ -63,7 +63,7 @@ class Compression:
             seconds, delta_seconds = self._seconds[name]
             worth = delta < _WORTH_BYTES * plain and delta_seconds < _WORTH_SECONDS * seconds
             log.info(
-                "%s: as differences of frames %.0f kB a segment, %.0f us; as they are %.0f kB, %.0f us: %s",
+                "%s: as differences of frames %.1f kB a segment, %.0f us; as they are %.1f kB, %.0f us: %s",
                 name,
                 delta / TRIED_SEGMENTS / 1e3,
                 1e6 * delta_seconds / TRIED_SEGMENTS,
