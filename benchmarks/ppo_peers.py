@@ -23,6 +23,7 @@ import argparse
 import json
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from dataclasses import dataclass
@@ -58,7 +59,16 @@ class Terms:
 
 TERMS = (
     Terms("CartPole", "CartPole-v1", 64, 128, 1, 4, 4, ("ours", "sb3", "cleanrl", "cleanrl+envpool", "sample-factory")),
-    Terms("HalfCheetah", "HalfCheetah-v5", 16, 128, 1, 10, 32, ("ours", "sb3", "sb3-processes", "cleanrl")),
+    Terms(
+        "HalfCheetah",
+        "HalfCheetah-v5",
+        16,
+        128,
+        1,
+        10,
+        32,
+        ("ours", "ours-compiled", "sb3", "sb3-processes", "cleanrl"),
+    ),
     # Sample Factory's own settings for MuJoCo.
     Terms(
         "HalfCheetah, 2 epochs", "HalfCheetah-v5", 16, 64, 4, 2, 4, ("ours", "sample-factory", "sample-factory-async")
@@ -66,8 +76,8 @@ TERMS = (
 )
 
 
-def ours(terms: Terms, seconds: float) -> dict[str, Any]:
-    """The job by `rljob run`."""
+def ours(terms: Terms, seconds: float, *, compiled: bool) -> dict[str, Any]:
+    """The job by `rljob run`; ``compiled``: with `compile: true`, which takes a compiler a minute before the first update."""
     ppo = {
         "unrollLength": terms.steps,
         "batchSize": terms.rows * terms.unrolls_each,
@@ -75,6 +85,7 @@ def ours(terms: Terms, seconds: float) -> dict[str, Any]:
         "minibatches": terms.minibatches,
         "activation": "Tanh",
         "separateCritic": True,
+        **({"compile": True} if compiled else {}),
     }
     spec = {
         "environment": {"id": terms.environment},
@@ -87,7 +98,7 @@ def ours(terms: Terms, seconds: float) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         job = Path(folder) / "job.yaml"
         job.write_text(yaml.safe_dump({**head, "spec": spec}))
-        found = jobs.steady(jobs.run(job, Path(folder) / "run", [], seconds + 8), 3.0)
+        found = jobs.steady(jobs.run(job, Path(folder) / "run", [], seconds + 8 + 70 * compiled), 3.0)
     return {name: found[name] for name in ("steps_per_second", "updates_per_second", "bottleneck", "window_seconds")}
 
 
@@ -156,7 +167,12 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20)
     options = parser.parse_args()
     report("machine", **machine())
-    pythons = {"sb3": options.sb3_python, "cleanrl": options.cleanrl_python, "sample": options.sample_factory_python}
+    pythons = {
+        "ours": sys.executable,
+        "sb3": options.sb3_python,
+        "cleanrl": options.cleanrl_python,
+        "sample": options.sample_factory_python,
+    }
     for terms in TERMS:
         systems = [
             each for each in terms.systems if each == "ours" or pythons[each.partition("-")[0].partition("+")[0]]
@@ -164,13 +180,18 @@ def main() -> None:
         rates: dict[str, list[float]] = {name: [] for name in systems}
         for round_ in range(options.rounds):
             for name in systems:
-                found = ours(terms, options.seconds) if name == "ours" else peer(name, options, terms)
+                of_ours = name.startswith("ours")
+                found = (
+                    ours(terms, options.seconds, compiled=name == "ours-compiled")
+                    if of_ours
+                    else peer(name, options, terms)
+                )
                 rates[name].append(found["steps_per_second"])
                 report("ppo_peers_run", system=name, terms=terms.name, round=round_, **found)
         medians = {name: statistics.median(values) for name, values in rates.items()}
-        ratios = {name: medians["ours"] / rate for name, rate in medians.items() if name != "ours"}
+        ratios = {name: medians["ours"] / rate for name, rate in medians.items() if not name.startswith("ours")}
         alone = {backend: bare(terms, backend, 3.0) for backend in ("Auto", "Sync")}
-        shares = {name: rate / alone["Auto" if name == "ours" else "Sync"] for name, rate in medians.items()}
+        shares = {name: rate / alone["Auto" if name.startswith("ours") else "Sync"] for name, rate in medians.items()}
         shares.pop("cleanrl+envpool", None)
         report("ppo_peers", terms=terms.name, medians=medians, ours_beside=ratios, bare=alone, shares_of_bare=shares)
 
