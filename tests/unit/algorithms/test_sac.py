@@ -456,3 +456,14 @@ def test_an_author_is_told_of_what_a_network_keeps_and_of_memory_that_transition
 
     with pytest.raises(PluginProblem, match=r"memory_units: expected 0: transitions.*got 8"):
         check("own", Recurrent(), SMALL, SPEC, ENV)
+
+
+def test_an_author_is_told_that_transitions_say_nothing_of_returns() -> None:
+    class Scaled(type(METHOD)):  # type: ignore[misc]
+        def build_learner(self, spec: EnvironmentSpec, params: SACParameters, env_params: EnvironmentParameters) -> Any:
+            found = super().build_learner(spec, params, env_params)
+            found.return_scale = torch.ones(())
+            return found
+
+    with pytest.raises(PluginProblem, match="build: expected a network without normalize_returns"):
+        check("own", Scaled(), SMALL, SPEC, ENV)

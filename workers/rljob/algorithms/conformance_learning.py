@@ -53,6 +53,8 @@ def check_learning(trial: Trial, net: FrameNetwork) -> None:
         tensor("loss: td_abs", errors, (rows,), detached=True)
         expect("loss: td_abs", bool((errors >= 0).all()), "errors of 0 or more", errors.tolist())
         tensor("priorities", call("priorities", lambda: method.priorities(errors)), (rows,))
+        expected = "a network without normalize_returns: transitions do not say what returns were"
+        expect("build", net.return_scale is None, expected, "one with it")
         units = call("memory_units", lambda: method.memory_units(params))
         expect("memory_units", units == 0, "0: transitions, which are drawn one by one, come with no memory", units)
     _halves(trial, loss, batch, result)
