@@ -12,7 +12,7 @@ from rljob.api import RLJob, dump_manifest, parse_job, read_manifest
 from rljob.api.conditions import ConditionType, Reason
 from rljob.api.controller_memory import ControllerMemory, RenderingMemory
 from rljob.api.presets import PRESETS
-from rljob.api.presets.merging import NO_ALGORITHM, note_on
+from rljob.api.presets.merging import ATARI_BY_PPO, NO_ALGORITHM, note_on
 from rljob.api.rules.read_at_start import same
 from rljob.api.status import Condition, RLJobStatus
 from rljob_operator.core.desired import DesiredState
@@ -75,6 +75,44 @@ def test_that_no_algorithm_is_named_is_said_of_what_runs_too(written: dict[str, 
     for status in (None, running(document)):
         found = read(document, status).desired.job
         assert (found.spec.algorithm.type, note_on(found.spec)) == ("PPO", note)
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({"environment": {"id": "ALE/Pong-v5"}}, f"{NO_ALGORITHM}; {ATARI_BY_PPO}"),
+        ({"environment": {"id": "ALE/Pong-v5"}, "algorithm": {"type": "PPO"}}, ATARI_BY_PPO),
+        ({"environment": {"id": "ALE/Pong-v5"}, "algorithm": {"ppo": {"hiddenUnits": 512}}}, ""),
+        ({"environment": {"id": "ALE/Pong-v5"}, "preset": "PPOAtari"}, ""),
+        (
+            {
+                "environment": {"id": "ALE/Pong-v5"},
+                "algorithm": {"type": "ApeXDQN"},
+                "successPolicy": {"rawFrames": 199_996},
+            },
+            "nothing will be learned: successPolicy.rawFrames ends the job after 49,999 steps, and the first update is made once "
+            "50,000 are stored (replay.rateLimiter.minSize)",
+        ),
+        (
+            {
+                "environment": {"id": "CartPole-v1"},
+                "algorithm": {"type": "ApeXDQN"},
+                "successPolicy": {"rawFrames": 50_000},
+            },
+            "",
+        ),
+        (
+            {"environment": {"id": "CartPole-v1"}, "algorithm": {"type": "IMPALA"}, "successPolicy": {"rawFrames": 10}},
+            "",
+        ),
+    ],
+)
+def test_what_an_author_may_not_know_is_said_once(spec: dict[str, Any], said: str) -> None:
+    document = manifest(**spec)
+    if "preset" not in spec:
+        del document["spec"]["preset"]
+    assert note_on(read(document).desired.job.spec) == said
+    assert note_on(read(document, running(document)).desired.job.spec) == said
 
 
 def test_another_preset_reaches_a_job_at_its_next_start(request: pytest.FixtureRequest) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from rljob.api.document import plain_copy
 from rljob.api.job import RLJobSpec
+from rljob.api.ppo import PPOParameters
 from rljob.api.presets import PRESETS
 from rljob.api.presets.preset import OF_ITS_ENVIRONMENT
 from rljob.api.presets.values import REMOVABLE, leaves
@@ -46,11 +47,45 @@ NO_ALGORITHM = (
 )
 
 
+ATARI_BY_PPO = (
+    "PPO's defaults are for vectors of numbers: preset: PPOAtari has what is usual for Atari games (512 units, an entropy bonus, "
+    "a learning rate that falls)"
+)
+
+
 def note_on(spec: RLJobSpec) -> str:
-    """What the manifest of the job in force does not say, as a sentence: which algorithm was chosen where it names none, and
-    what it does not have of its preset because it is about another environment; empty where that is nothing."""
-    if spec.preset is None and not spec.algorithm.model_fields_set:
-        return NO_ALGORITHM
+    """What the author of the job in force may not know, as a sentence: which algorithm was chosen where the manifest names none,
+    what it does not have of its preset because it is about another environment, that defaults are not for its environment, or
+    that nothing will be learned; empty where that is nothing."""
+    return "; ".join(
+        filter(None, (_chosen(spec), _of_another_environment(spec), _for_vectors(spec), _not_learned(spec)))
+    )
+
+
+def _chosen(spec: RLJobSpec) -> str:
+    return NO_ALGORITHM if spec.preset is None and not spec.algorithm.model_fields_set else ""
+
+
+def _for_vectors(spec: RLJobSpec) -> str:
+    plain = spec.preset is None and spec.algorithm.type == "PPO" and spec.algorithm.parameters == PPOParameters()
+    return ATARI_BY_PPO if plain and spec.environment.id.startswith("ALE/") else ""
+
+
+def _not_learned(spec: RLJobSpec) -> str:
+    budget, replay = spec.success_policy.raw_frames, spec.replay
+    if budget is None or replay is None:
+        return ""
+    steps = budget // (spec.environment.atari.frame_skip if spec.environment.id.startswith("ALE/") else 1)
+    least = replay.rate_limiter.min_size
+    if steps >= least:
+        return ""
+    return (
+        f"nothing will be learned: successPolicy.rawFrames ends the job after {steps:,} steps, and the first update is made once "
+        f"{least:,} are stored (replay.rateLimiter.minSize)"
+    )
+
+
+def _of_another_environment(spec: RLJobSpec) -> str:
     preset = PRESETS.get(spec.preset or "")  # a job that another release has started may have one of that
     if preset is None or preset.is_whole_for(spec.environment.id):
         return ""
