@@ -186,7 +186,7 @@ class Muon(Optimizer):
             rows = direction.flatten(1) if direction.dim() > 3 else direction
             length = 0.2 * sqrt(max(rows.shape[-2:]))
             moved = orthogonal(rows.bfloat16() if self._half else rows).float()
-            weight.sub_(moved.view(direction.shape) * (self.learning_rate * length))
+            weight.sub_(moved.reshape(direction.shape) * (self.learning_rate * length))
 
 
 _MOMENTUM = 0.95

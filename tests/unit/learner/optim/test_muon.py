@@ -56,10 +56,13 @@ def test_matrices_beside_each_other_are_moved_each_by_itself() -> None:
 
 
 @pytest.mark.parametrize("order", [torch.contiguous_format, torch.channels_last])
-def test_of_a_convolution_an_output_is_a_row(order: torch.memory_format) -> None:
+@pytest.mark.parametrize("channels", [4, 1])
+def test_of_a_convolution_an_output_is_a_row(order: torch.memory_format, channels: int) -> None:
+    """Of one channel there are fewer weights of an output than outputs."""
     generator = torch.Generator().manual_seed(0)
-    gradient = torch.randn(8, 4, 3, 3, generator=generator)
-    convolution, matrix = torch.zeros(8, 4, 3, 3).contiguous(memory_format=order), torch.zeros(8, 36)
+    gradient = torch.randn(16, channels, 3, 3, generator=generator)
+    convolution = torch.zeros(16, channels, 3, 3).contiguous(memory_format=order)
+    matrix = torch.zeros(16, 9 * channels)
     convolution.grad, matrix.grad = gradient.contiguous(memory_format=order), gradient.flatten(1)
     muon([convolution]).step(), muon([matrix]).step()
     torch.testing.assert_close(convolution.flatten(1), matrix)
