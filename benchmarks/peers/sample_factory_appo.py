@@ -20,11 +20,9 @@ import ale_py
 import gymnasium
 import numpy as np
 from ale_py import registration, roms
-from sample_factory.algo.runners.runner import AlgoObserver, Runner
-from sample_factory.algo.utils.misc import ExperimentStatus
 from sample_factory.cfg.arguments import parse_full_cfg, parse_sf_args
 from sample_factory.envs.env_utils import register_env
-from sample_factory.train import make_runner
+from sample_factory_run import measured
 from sf_examples.atari.atari_params import atari_override_defaults
 from sf_examples.atari.atari_utils import make_atari_env
 from window import Window
@@ -92,18 +90,6 @@ def make_native(name: str, cfg: Any, env_config: Any, render_mode: str | None = 
     return NativePong(cfg.env_agents, 0 if env_config is None else 1000 * env_config.env_id)
 
 
-class Count(AlgoObserver):
-    """Notes the steps after every batch, and stops the run at the end of the window."""
-
-    def __init__(self, window: Window) -> None:
-        self._window = window
-
-    def on_training_step(self, runner: Runner, training_iteration_since_resume: int) -> None:
-        trained = sum(runner.env_steps.values())
-        if self._window.note(sum(runner.samples_collected), trained):
-            runner.cfg.train_for_env_steps = 0  # asked about right after this call
-
-
 def configuration(arguments: argparse.Namespace, folder: str) -> Any:
     native = arguments.environment == "Native"
     options = {
@@ -153,13 +139,8 @@ def main() -> int:
     register_env("atari_pong", make_native if arguments.environment == "Native" else make_shipped)
     window = Window(arguments.warm_up_seconds, arguments.seconds)
     with tempfile.TemporaryDirectory() as folder:
-        _, runner = make_runner(configuration(arguments, folder))
-        runner.register_observer(Count(window))
-        if runner.init() == ExperimentStatus.SUCCESS:
-            runner.run()
-    if not window.result:
-        print("Sample Factory stopped before the end of the window; its log above says why", file=sys.stderr)
-        return 1
+        if not measured(configuration(arguments, folder), window):
+            return 1
     settings = {name: getattr(arguments, name) for name in ("environment", "workers", "envs_per_worker", "splits")}
     versions = {name: version(name) for name in ("sample-factory", "torch", "ale-py", "gymnasium", "numpy")}
     print(json.dumps({"system": "Sample Factory APPO", **window.result, "settings": settings, "versions": versions}))

@@ -15,25 +15,11 @@ from importlib.metadata import version
 from typing import Any
 
 import gymnasium
-from sample_factory.algo.runners.runner import AlgoObserver, Runner
-from sample_factory.algo.utils.misc import ExperimentStatus
 from sample_factory.cfg.arguments import parse_full_cfg, parse_sf_args
 from sample_factory.envs.env_utils import register_env
-from sample_factory.train import make_runner
+from sample_factory_run import measured
 from sf_examples.mujoco.mujoco_params import mujoco_override_defaults
 from window import Window
-
-
-class Count(AlgoObserver):
-    """Notes the steps after every batch, and stops the run at the end of the window."""
-
-    def __init__(self, window: Window) -> None:
-        self._window = window
-
-    def on_training_step(self, runner: Runner, training_iteration_since_resume: int) -> None:
-        trained = sum(runner.env_steps.values())
-        if self._window.note(sum(runner.samples_collected), trained):
-            runner.cfg.train_for_env_steps = 0  # asked about right after this call
 
 
 def make(name: str, cfg: Any, env_config: Any, render_mode: str | None = None) -> Any:
@@ -81,13 +67,8 @@ def main() -> int:
     register_env(arguments.environment, make)
     window = Window(arguments.warm_up_seconds, arguments.seconds)
     with tempfile.TemporaryDirectory() as folder:
-        _, runner = make_runner(configuration(arguments, folder))
-        runner.register_observer(Count(window))
-        if runner.init() == ExperimentStatus.SUCCESS:
-            runner.run()
-    if not window.result:
-        print("Sample Factory stopped before the end of the window; its log above says why", file=sys.stderr)
-        return 1
+        if not measured(configuration(arguments, folder), window):
+            return 1
     versions = {name: version(name) for name in ("sample-factory", "torch", "gymnasium", "mujoco")}
     print(json.dumps({"peer": "Sample Factory PPO", **window.result, "versions": versions}))
     return 0
