@@ -24,7 +24,7 @@ from rljob_operator.kube.render import names
 
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.killing import Life, killed_at
-from tests.cluster.reconciling import BreakingClient, Kubelet, Run, bring_up, written
+from tests.cluster.reconciling import BreakingClient, Kubelet, Run, bring_up, stamped, written
 
 NEVER = 10**9
 TWO_ACTORS = {"actors": {"replicas": 2}}
@@ -207,7 +207,9 @@ def counts_an_end(member: str) -> Scene:
         before = at.status()["restarts"]
         (failed,) = at.pods()[member]
         about = failed["metadata"]
-        at.run(at.kubelet.end(failed, 1, message=f"end at {moment}"))
+        # It had worked, so that it starts again at once: an operator that waits has no moments to be killed at.
+        ready = {"type": "Ready", "status": "False", "lastTransitionTime": stamped(time.time() - 30.0)}
+        at.run(at.kubelet.end(failed, 1, message=f"end at {moment}", conditions=[ready]))
         killed = at.killed(moment)
         kept = [pod for pods in at.pods().values() for pod in pods if pod["metadata"]["uid"] == about["uid"]]
         if not kept:

@@ -41,9 +41,13 @@ class MemberPolls:
         """These are the members that should answer now. ``checkpoint_seconds``: the request for a checkpoint that the learner has
         to answer, or None. Raises ``ThreadEnded`` where a defect has ended the asking."""
         self._thread.check()
-        self._loop.call_soon_threadsafe(self._alive.follow, "", list(alive))
-        learners = [learner] if learner is not None else []
-        self._loop.call_soon_threadsafe(self._learner.follow, "", learners, checkpoint_seconds)
+        members, learners = list(alive), [learner] if learner is not None else []
+
+        def follow() -> None:
+            self._alive.follow("", members)
+            self._learner.follow("", learners, checkpoint_seconds)
+
+        self._loop.call_soon_threadsafe(follow)
 
     def silence(self, incarnation: str) -> Silence | None:
         """How this life of a member fails to answer; None where it answers, or was not asked yet."""
@@ -59,7 +63,9 @@ class MemberPolls:
         self._stop.set()
         if self._thread.alive:
             self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.close(timeout_seconds=TIMEOUT_SECONDS + 1.0)
+        # Not sooner, and not by the thread: a loop that is closed refuses what ``watch`` and ``close`` schedule.
+        if self._thread.close(timeout_seconds=TIMEOUT_SECONDS + 1.0):
+            self._loop.close()
 
     def _run(self) -> None:
         try:
@@ -69,7 +75,6 @@ class MemberPolls:
         finally:
             for poll in (self._alive, self._learner):
                 self._loop.run_until_complete(poll.close())
-            self._loop.close()
 
     def _end(self, defect: BaseException) -> None:
         self._defect = defect

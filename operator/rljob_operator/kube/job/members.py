@@ -54,7 +54,7 @@ def members(pods: Iterable[Pod], now_seconds: float, were_up: Container[str] = (
 
 
 def current(pods: Iterable[Pod]) -> dict[str, Pod]:
-    """Each member's pod: the newest one that was not asked to go, or else the newest."""
+    """Each member's pod: the newest one that is there and was not asked to go, or else the newest."""
     found: dict[str, Pod] = {}
     for pod in pods:
         name = member_of(pod)
@@ -298,9 +298,11 @@ def _precedes(pod: Pod, other: Pod) -> bool:
     return _age(pod) > _age(other)
 
 
-def _age(pod: Pod) -> tuple[bool, str, str]:
-    about = pod["metadata"]
-    return "deletionTimestamp" not in about, str(about.get("creationTimestamp", "")), about["name"]
+def _age(pod: Pod) -> tuple[bool, str, bool, str]:
+    """Times of the API server are whole seconds: of two pods of one second the one that has gone was the first."""
+    about, gone = pod["metadata"], is_gone(pod)
+    stays = not gone and "deletionTimestamp" not in about
+    return stays, str(about.get("creationTimestamp", "")), not gone, about["name"]
 
 
 def _seconds(text: Any) -> float | None:

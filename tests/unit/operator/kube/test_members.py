@@ -277,6 +277,18 @@ def test_of_two_pods_the_newest_that_stays_is_the_member() -> None:
     assert current([going])["learner"]["metadata"]["uid"] == "c"
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_of_two_pods_of_one_second_the_one_that_has_gone_was_the_first(order: int) -> None:
+    for gone, there in (("a", "b"), ("b", "a")):
+        pods = [{**pod(uid=gone), "gone": True}, pod(uid=there)][::order]
+        assert current(pods)["learner"]["metadata"]["uid"] == there
+
+
+def test_one_that_has_gone_is_not_forgotten_for_an_older_one_that_goes() -> None:
+    stuck, newer = pod(uid="a", created=1, deleted=(2, 30)), {**pod(uid="b", created=3), "gone": True}
+    assert current([stuck, newer])["learner"]["metadata"]["uid"] == "b"
+
+
 def test_members_are_in_order_and_strangers_are_left_out() -> None:
     found = [pod(name, uid=name) for name in ("actor-10", "evaluator", "actor-9", "learner", "replay-0")]
     stranger = pod("nobody", uid="x")
