@@ -44,6 +44,6 @@ class LearnerParameterSet(ParameterSet):
     precision: Literal["Auto", "FP32", "TF32", "BF16", "FP16"] = "Auto"
     """Arithmetic of an update; Auto measures. TF32 and FP16 (loss scaled): on a GPU, else FP32."""
     compile: Flag | None = None
-    """true: torch.compile an update. Unless false, a GPU replays a CUDA graph if faster."""
+    """true: torch.compile an update. Unset: a CUDA graph, or on one machine's CPU a compiled short update, if faster."""
     seed: Annotated[int, Integer(0, 2**31 - 1)] = 1
     """Seed of networks, exploration, sampling and environments."""

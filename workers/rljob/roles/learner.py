@@ -41,6 +41,7 @@ from rljob.learner.loop import STAGES, Learner
 from rljob.learner.loop_config import LoopConfig
 from rljob.learner.mirror_place import MirrorPlace, MirrorSize, mirror_for
 from rljob.learner.optim import cuda_graphs, precision
+from rljob.learner.optim.compiled_beside import CompiledBeside, has_compiler
 from rljob.learner.optim.data_parallel_threads import DataParallelThreads
 from rljob.learner.optim.updater import make_updater, trial_update
 from rljob.learner.saver import Saver
@@ -148,8 +149,14 @@ def _run(options: RoleOptions, stop: threading.Event, device: torch.device, memo
         profile = Profile(options.run_dir, options.name, lambda: learner.state == "Training")
         closing.callback(profile.close)
 
+        beside = None
+        if _compiles_beside(options, params, device, threads):
+            beside = CompiledBeside(updater, lambda: _example_batch(method, params, environment, online, device))
+
         def on_turn() -> None:
             telemetry.beat(_LONGEST_TURN_SECONDS)
+            if beside is not None:
+                beside()
             memory.sufficed = memory.sufficed or updater.updates > begun_at
             if options.profile:
                 profile()
@@ -310,6 +317,13 @@ def _threads(job: RLJob, params: Any, device: torch.device) -> DataParallelThrea
     processors = max(1, round(quantity(job.spec.learner.resources.requests.get("cpu", "1"))))
     torch.set_num_threads(processors)
     return DataParallelThreads(1 if device.type != "cpu" or params.compile else processors)
+
+
+def _compiles_beside(options: RoleOptions, params: Any, device: torch.device, threads: DataParallelThreads) -> bool:
+    """Whether an update may be compiled while the learner trains: where the manifest leaves it open and there is a compiler, and
+    not in a pod, whose memory is counted without one."""
+    left_open = params.compile is None and device.type == "cpu" and threads.count == 1
+    return left_open and not options.on_cluster and has_compiler()
 
 
 def _compute_plan(

@@ -16,7 +16,7 @@ import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from typing import Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 import torch
@@ -105,6 +105,23 @@ class Updater(ABC, Generic[Batch]):
         self._loss = torch.compile(self._loss, dynamic=False)
         self.compiled = True
 
+    def twin(self) -> Self:
+        """This updater with a copy of the network that it computes with, for ``differentiated`` alone: it may be asked by another
+        thread while this one learns."""
+        twin = copy.copy(self)
+        twin._computed = HalfWeightsCopy(copy.deepcopy(self.online))
+        return twin
+
+    def compute_as(self, twin: Updater[Any]) -> None:
+        """Compute from now on as a twin does that was compiled and has computed."""
+        self._loss, self.compiled = twin._loss, True
+
+    def differentiated(self, minibatch: Batch, scale: Tensor | None = None) -> tuple[LossResult, Sequence[Tensor]]:
+        """The loss of a minibatch, and its gradient, times ``scale``, by the parameters that compute."""
+        result = self._loss_of(self._computed.module, minibatch)
+        value = result.value if scale is None else result.value * scale
+        return result, torch.autograd.grad(value, self._computed.parameters)
+
     def forget_under_way(self) -> None:
         """The weights have been replaced: figures of earlier batches that are still to arrive are not about these."""
         self._divergence.drain()
@@ -192,8 +209,8 @@ class Updater(ABC, Generic[Batch]):
         gradients: Sequence[Sequence[Tensor]]
         result: LossResult
         if self._threads.count == 1:
-            result = self._loss_of(network, minibatch)
-            gradients = [torch.autograd.grad(scaled(result.value), parameters)]
+            result, gradient = self.differentiated(minibatch, scale)
+            gradients = [gradient]
         else:
             micro_batches: Sequence[MicroBatch[Batch]] = minibatch.split(self._threads.count)
             learned = self._threads.map(learn, micro_batches)
