@@ -10,6 +10,7 @@ normal scores, and of runs of which two thirds solve a task (18 +- 1) and the ot
 from __future__ import annotations
 
 import argparse
+import resource
 import subprocess
 import sys
 import tempfile
@@ -85,17 +86,19 @@ def main() -> None:
         runs = written(Path(folder), options.records)
         page = Path(folder) / "comparison.html"
         command = [sys.executable, "-m", "rljob_operator", "compare", *map(str, runs), "--html", str(page)]
-        seconds = []
+        seconds, before = [], resource.getrusage(resource.RUSAGE_CHILDREN)
         for _ in range(TIMES):
             begun = time.perf_counter()
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
             seconds.append(time.perf_counter() - begun)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
         report(
             "compare",
             runs=len(runs),
             records=options.records,
             metrics_bytes=sum((run / "metrics.jsonl").stat().st_size for run in runs),
             seconds=sorted(seconds),
+            processor_seconds=(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) / TIMES,
             page_bytes=page.stat().st_size,
             **machine(),
         )

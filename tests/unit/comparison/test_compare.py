@@ -114,7 +114,7 @@ def test_groups_by_a_setting_of_ones_choice(tmp_path: Path) -> None:
     assert [group.settings["algorithm.ppo.seed"] for group in found.groups] == ["1", "0"]
     assert found.groups[0].settings[RATE] == "0.0003 or 0.001"
     assert f"A mixes runs with {RATE} 0.0003 or 0.001." in notes(found)
-    assert len(compare(made, ["metadata.name"]).groups) == 1
+    assert len(compare(made, "metadata.name").groups) == 1
     assert len(compare(made, ["algorithm"]).groups) == 4, "a section stands for all settings in it"
     assert "did you mean algorithm.ppo.learningRate?" in refusal(made, ["algorithm.ppo.learningrat"])
     assert "rljob explain" in refusal(made, ["zzz"])
@@ -247,6 +247,20 @@ def test_a_long_record_is_read_in_part_with_all_its_verdicts(tmp_path: Path) -> 
     assert len(run.evaluations) == 5_000 // 7
     assert CURVE_RECORDS / 2 < len(run.points) < CURVE_RECORDS * 2
     assert run.points[-1]["mean_return"] == 4_999
+
+
+def test_the_figures_of_a_group_do_not_depend_on_those_beside_it(tmp_path: Path) -> None:
+    fast, slow = compare(groups_of(tmp_path)).groups
+    for group in (fast, slow):
+        (alone,) = compare([run.path for run in group.runs]).groups
+        assert (alone.iqm, alone.mean, alone.to_target) == (group.iqm, group.mean, group.to_target)
+        assert alone.settings == {}, "only what differs among the runs that were named"
+
+
+def test_every_run_of_many_counts(tmp_path: Path) -> None:
+    made = [judged_run(tmp_path / f"{at}", [float(at)] * 10, seed=at, began_unix=1e9 + at) for at in range(120)]
+    (group,) = compare(made).groups
+    assert (len(group.runs), group.mean and group.mean.value) == (120, 59.5)
 
 
 def test_many_groups_are_compared_with_the_first(tmp_path: Path) -> None:

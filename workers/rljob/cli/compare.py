@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -55,8 +54,12 @@ def compare(
         from rljob.comparison.page import render_comparison
         from rljob.comparison.words import document, lines
         from rljob.telemetry.page import write_page
+        from rljob.telemetry.strict_json import dumps
 
         comparison = compared(runs, by or (), target)
         if html is not None:
-            write_page(html, render_comparison(comparison))
-        typer.echo(json.dumps(document(comparison)) if as_json else "\n".join(lines(comparison)))
+            try:
+                write_page(html, render_comparison(comparison))
+            except OSError as error:
+                raise UsageError(f"--html {html}: can't be written: {error.strerror}; name another file") from error
+        typer.echo(dumps(document(comparison)) if as_json else "\n".join(lines(comparison)))

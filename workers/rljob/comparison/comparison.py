@@ -49,7 +49,7 @@ class Comparison:
     notes: tuple[str, ...]
 
 
-def compare(paths: Sequence[Path], by: Sequence[str] = (), target: float | None = None) -> Comparison:
+def compare(paths: Sequence[Path], by: str | Sequence[str] = (), target: float | None = None) -> Comparison:
     """Compare run folders.
 
     Args:
@@ -70,7 +70,7 @@ def compare(paths: Sequence[Path], by: Sequence[str] = (), target: float | None 
         raise UsageError("none of the runs has been judged yet; their first verdict has to be there to compare them")
     targets = agreed_targets(runs) if target is None else (Target("mean", target),)
     told = differing(runs)
-    making = named_settings(runs, by) if by else told
+    making = named_settings(runs, [by] if isinstance(by, str) else by) if by else told
     groups = _groups(runs, making, told, targets)
     paired = combinations(groups, 2) if len(groups) <= MOST_PAIRED else ((groups[0], each) for each in groups[1:])
     return Comparison(

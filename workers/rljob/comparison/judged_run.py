@@ -132,12 +132,17 @@ def is_seed(path: str) -> bool:
 
 def _judged_in(spec: Record) -> Record:
     """The environment that the evaluator plays in: which one, and what changes the points of a game there."""
-    played = dict(spec.get("environment") or {})
-    of_evaluator = (spec.get("evaluator") or {}).get("environment") or {}
-    played |= {part: value for part, value in of_evaluator.items() if value is not None}
-    sticky = (played.get("atari") or {}).get("stickyActionProbability")
+    of_evaluator = _section(_section(spec, "evaluator"), "environment")
+    own = {part: value for part, value in of_evaluator.items() if value is not None}
+    played = {**_section(spec, "environment"), **own}
+    sticky = _section(played, "atari").get("stickyActionProbability")
     parts = ("id", "kwargs", "maxEpisodeSteps", "maxEpisodeRawFrames")
     return {**{part: played.get(part) for part in parts}, "stickyActionProbability": sticky}
+
+
+def _section(of: Record, name: str) -> Record:
+    found = of.get(name)
+    return found if isinstance(found, Mapping) else {}
 
 
 def _met(target: Target, full: Sequence[Record]) -> bool:
