@@ -111,6 +111,7 @@ def test_hardly_anything_of_the_data_plane_is_loaded_where_it_is_installed(
         (("eval", "."), 2),
         (("play", ".", "--video", "a.mp4"), 2),
         (("report", "."), 2),
+        (("compare", ".", "."), 2),
         (("export", "."), 2),
         (("worker", "actor", "--job", EXAMPLE, "--run-dir", "here", "--name", "actor-0"), 78),
     ],

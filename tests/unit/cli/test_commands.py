@@ -96,7 +96,7 @@ def test_play_checks_the_video_first(tmp_path: Path) -> None:
     assert "there is no folder" in invoke("play", tmp_path, "--video", tmp_path / "b" / "a.mp4").stderr
 
 
-@pytest.mark.parametrize("command", ["validate", "eval", "play", "report", "worker", "explain", "presets"])
+@pytest.mark.parametrize("command", ["validate", "eval", "play", "report", "compare", "worker", "explain", "presets"])
 def test_help_teaches_by_example(command: str) -> None:
     result = invoke(command, "--help", env={"COLUMNS": "200", "NO_COLOR": "1"})
     assert result.exit_code == 0

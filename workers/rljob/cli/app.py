@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 from typer.core import TyperCommand
 
+from rljob.cli.compare import compare
 from rljob.cli.explain import explain
 from rljob.cli.export import export
 from rljob.cli.keys import keys
@@ -78,6 +79,6 @@ def register(
 
 
 register(app, MANIFEST, validate=validate, explain=explain, presets=presets)
-register(app, LEARNED, eval=evaluate, play=play, report=report, export=export)
+register(app, LEARNED, eval=evaluate, play=play, report=report, compare=compare, export=export)
 register(app, PARTS, keys=keys)
 register(app, PARTS, RoleCommand, worker=worker)

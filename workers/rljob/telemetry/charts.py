@@ -38,6 +38,7 @@ class Series:
         colour: 0..7, an entry of the style sheet's palette.
         marks: draw points instead of a line. errors: half-heights of their error bars, one a point.
         dashed: draw a dashed line (bounds, targets).
+        around: lower and upper end of a band that is shaded around the line, one pair a point; all are finite then.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Series:
     marks: bool = False
     dashed: bool = False
     errors: Sequence[float] = field(default=())
+    around: Sequence[tuple[float, float]] = field(default=())
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +135,7 @@ def line_chart(
         f'<text class="axis" text-anchor="middle" transform="translate(12 {middle}) rotate(-90)">'
         f"{escape(y_label)}</text>"
     )
+    parts += [_around(one, at) for one in drawn if one.around]
     parts += [_marks(one, at) if one.marks else _line(one, at) for one in drawn]
     parts.append("</svg>")
     kinds = tuple((one.name, one.colour, "mark" if one.marks else "dash" if one.dashed else "line") for one in drawn)
@@ -221,7 +224,7 @@ def _extent(one: Series) -> list[float]:
     for index, (x, y) in enumerate(one.points):
         if _is_finite((x, y)):
             error = one.errors[index] if index < len(one.errors) and math.isfinite(one.errors[index]) else 0.0
-            heights += [y - error, y + error]
+            heights += [y - error, y + error, *(one.around[index] if one.around else ())]
     return heights
 
 
@@ -259,6 +262,16 @@ def _line(one: Series, at: object) -> str:
         return f'<circle class="f{one.colour}" cx="{x:.1f}" cy="{y:.1f}" r="3"/>'
     dash = " dashed" if one.dashed else ""
     return f'<path class="line s{one.colour}{dash}" d="{"".join(path)}"/>'
+
+
+def _around(one: Series, at: object) -> str:
+    """The band around a line: along its upper ends, and back along its lower ones."""
+    assert callable(at)
+    xs = [x for x, _ in one.points]
+    corners = [(x, high) for x, (_, high) in zip(xs, one.around, strict=True)]
+    corners += [(x, low) for x, (low, _) in zip(reversed(xs), reversed(one.around), strict=True)]
+    path = "L".join(f"{x:.1f} {y:.1f}" for x, y in (at(*corner) for corner in corners))
+    return f'<path class="band f{one.colour}" d="M{path}Z"/>'
 
 
 def _marks(one: Series, at: object) -> str:

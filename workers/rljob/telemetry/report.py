@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
 from rljob.telemetry.bottleneck import Kind, Verdict, bottleneck
 from rljob.telemetry.charts import COLOURS, compact, stacked_bars
 from rljob.telemetry.figures import Points, mean_figures, mean_stages, number, numbers, with_returns_to_go_by
 from rljob.telemetry.fill_trend import fill_trend
+from rljob.telemetry.page import page_environment, write_page
 from rljob.telemetry.run_charts import evaluations, learning_charts, policy_charts, reported_charts, run_charts
 from rljob.telemetry.run_folder import RunFolder, read_run_folder
 
@@ -72,23 +70,14 @@ def write_report(run_dir: Path) -> Path:
         NotADirectoryError: there is no such folder.
         OSError: the page cannot be written.
     """
-    page = render(read_run_folder(run_dir))
     path = run_dir / REPORT_FILE
-    partial = path.with_suffix(".html.partial")
-    partial.write_text(page, encoding="utf-8")
-    os.replace(partial, path)
+    write_page(path, render(read_run_folder(run_dir)))
     return path
 
 
 def render(run: RunFolder) -> str:
     """The page for a run. Every text of the folder is escaped."""
-    environment = Environment(
-        loader=PackageLoader("rljob.telemetry"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = page_environment()
     environment.filters["compact"] = compact
     environment.filters["duration"] = duration
     environment.filters["instant"] = instant

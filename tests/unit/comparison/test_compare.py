@@ -1,0 +1,277 @@
+"""Runs beside each other: which are a group, what a verdict is, when a target is reached, and what can't be compared."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from rljob.comparison.comparison import Comparison, compare
+from rljob.comparison.group import letters
+from rljob.comparison.judged_run import CURVE_RECORDS, Target, read_judged_run
+from rljob.errors import UsageError
+
+from tests.support.judged_runs import judged_run
+from tests.support.paths import EXAMPLES
+
+FAST, SLOW = [450.0] * 19 + [480.0] * 11, [100.0] * 29 + [476.0]
+"""Judged at records 10, 20 and 30: over the target of 475 at 20 (20,000 frames and 40 s) and at 30."""
+RATE = "algorithm.ppo.learningRate"
+
+
+def groups_of(folder: Path, count: int = 2) -> list[Path]:
+    """``count`` runs of each of two learning rates, with a seed each."""
+    made = []
+    for rate, returns in (("1e-3", FAST), ("3e-4", SLOW)):
+        for seed in range(count):
+            shifted = [value + seed for value in returns]
+            made.append(judged_run(folder / f"{rate}-{seed}", shifted, seed=seed, overrides=[f"{RATE}={rate}"]))
+    return made
+
+
+def notes(comparison: Comparison) -> str:
+    return "\n".join(comparison.notes)
+
+
+def refusal(paths: Sequence[Path], by: Sequence[str] = (), target: float | None = None) -> str:
+    with pytest.raises(UsageError) as raised:
+        compare(paths, by, target)
+    return str(raised.value)
+
+
+def test_runs_that_differ_by_their_seed_are_a_group(tmp_path: Path) -> None:
+    found = compare(groups_of(tmp_path))
+    assert (found.environment, found.games, found.targets) == ("CartPole-v1", 100, (Target("mean", 475.0),))
+    assert [group.name for group in found.groups] == ["A", "B"]
+    assert [group.settings[RATE] for group in found.groups] == ["0.001", "0.0003"]  # the higher mean first
+    assert [[run.seed for run in group.runs] for group in found.groups] == [[0, 1], [0, 1]]
+    assert [group.scores for group in found.groups] == [(480.0, 481.0), (476.0, 477.0)]
+    assert [(pair.better, pair.than, pair.probability.value) for pair in found.pairs] == [("A", "B", 1.0)]
+    assert "Fewer than 8 runs were judged in A, B: with 2," in notes(found)
+
+
+def test_the_same_runs_in_any_order_are_the_same_comparison(tmp_path: Path) -> None:
+    runs = groups_of(tmp_path)
+    assert compare(runs) == compare(runs[::-1])
+
+
+def test_what_it_took_to_the_target(tmp_path: Path) -> None:
+    """The first verdict of at least 475; evaluations are played every ten records of two seconds and a thousand frames."""
+    fast, slow = compare(groups_of(tmp_path)).groups
+    assert [(each.raw_frames, each.seconds) for each in fast.to_target] == [(20_000.0, 40.0)] * 2
+    assert [(each.raw_frames, each.seconds) for each in slow.to_target] == [(30_000.0, 60.0)] * 2
+    assert (fast.solved, slow.solved) == (2, 2)
+
+
+def test_a_run_that_is_not_solved_counts_as_slower_than_all(tmp_path: Path) -> None:
+    made = [judged_run(tmp_path / f"{at}", returns, seed=at) for at, returns in enumerate([FAST, SLOW, [9.0] * 30])]
+    (group,) = compare(made).groups
+    assert (group.solved, group.median_to_target.seconds) == (2, 60.0)
+    (group,) = compare([made[0], made[2]]).groups
+    assert (group.solved, group.median_to_target.seconds) == (1, math.inf)
+
+
+def test_an_evaluation_that_was_given_up_scores_but_solves_nothing(tmp_path: Path) -> None:
+    made = [judged_run(tmp_path / f"{at}", FAST, seed=at, given_up=[1, 2]) for at in range(2)]
+    (group,) = compare(made).groups
+    assert (group.scores, group.solved) == ((480.0, 480.0), 0)
+    assert "given up early" in notes(compare(made))
+
+
+def test_a_target_of_several_evaluations_in_a_row(tmp_path: Path) -> None:
+    window = ["successPolicy.targetReturn.windowEvaluations=2"]
+    made = [judged_run(tmp_path / f"{at}", FAST, seed=at, overrides=window) for at in range(2)]
+    (group,) = compare(made).groups
+    assert [each.seconds for each in group.to_target] == [60.0, 60.0]  # (480 + 480) / 2; (450 + 480) / 2 is too little
+    assert str(compare(made).targets[0]) == "mean return of at least 475 over 2 evaluations in a row"
+
+
+def test_a_metric_of_the_environment_is_a_target_too(tmp_path: Path) -> None:
+    metric = ["successPolicy.metric={name: is_success, value: 0.9}", "successPolicy.targetReturn="]
+    made = [judged_run(tmp_path / f"{at}", FAST, seed=at, overrides=metric) for at in range(2)]
+    assert str(compare(made).targets[0]) == "is_success of at least 0.9"
+    assert compare(made).groups[0].solved == 0  # none of these evaluations has it
+
+
+def test_another_target_for_all(tmp_path: Path) -> None:
+    made = groups_of(tmp_path)
+    assert [group.solved for group in compare(made, target=481.0).groups] == [1, 0]
+    assert "allowed: a number" in refusal(made, target=math.nan)
+
+
+def test_targets_that_differ_are_refused_unless_one_is_said(tmp_path: Path) -> None:
+    other = ["successPolicy.targetReturn.value=400"]
+    made = [judged_run(tmp_path / "a", FAST), judged_run(tmp_path / "b", FAST, overrides=other)]
+    assert "mean return of at least 400: 1 of the runs, such as" in refusal(made)
+    assert [group.solved for group in compare(made, target=475.0).groups] == [1, 1]
+
+
+def test_groups_by_a_setting_of_ones_choice(tmp_path: Path) -> None:
+    made = groups_of(tmp_path)
+    found = compare(made, ["spec.algorithm.ppo.seed"])
+    assert [group.settings["algorithm.ppo.seed"] for group in found.groups] == ["1", "0"]
+    assert found.groups[0].settings[RATE] == "0.0003 or 0.001"
+    assert f"A mixes runs with {RATE} 0.0003 or 0.001." in notes(found)
+    assert len(compare(made, "metadata.name").groups) == 1
+    assert len(compare(made, ["algorithm"]).groups) == 4, "a section stands for all settings in it"
+    assert "did you mean algorithm.ppo.learningRate?" in refusal(made, ["algorithm.ppo.learningrat"])
+    assert "rljob explain" in refusal(made, ["zzz"])
+
+
+def test_parameters_of_one_algorithm_are_no_difference_to_another(tmp_path: Path) -> None:
+    impala = EXAMPLES / "cartpole-impala.yaml"
+    made = [judged_run(tmp_path / "a", FAST), judged_run(tmp_path / "b", FAST, manifest=impala)]
+    first, second = compare(made, target=475.0).groups
+    assert {first.settings["algorithm.type"], second.settings["algorithm.type"]} == {"PPO", "IMPALA"}
+    assert not [path for path in first.settings if path.startswith(("algorithm.ppo", "algorithm.impala"))]
+
+
+def test_where_a_run_keeps_its_checkpoints_is_no_difference(tmp_path: Path) -> None:
+    def of(name: str) -> str:
+        return f"checkpoint.storage={{objectStore: {{url: 's3://bucket/{name}'}}}}"
+
+    made = [judged_run(tmp_path / name, FAST, seed=at, overrides=[of(name)]) for at, name in enumerate("ab")]
+    assert len(compare(made).groups) == 1
+
+
+def test_different_environments_are_refused(tmp_path: Path) -> None:
+    made = [
+        judged_run(tmp_path / "a", FAST),
+        judged_run(tmp_path / "b", FAST, overrides=["environment.id=Acrobot-v1"]),
+        judged_run(tmp_path / "c", FAST, overrides=["environment.maxEpisodeSteps=100"]),
+    ]
+    said = refusal(made)
+    assert "different environments" in said
+    assert "id: Acrobot-v1" in said
+    assert "maxEpisodeSteps: 100" in said
+
+
+def test_runs_trained_elsewhere_and_judged_alike_are_compared(tmp_path: Path) -> None:
+    alike = ["evaluator.environment={maxEpisodeSteps: 500}"]
+    made = [
+        judged_run(tmp_path / "a", FAST, overrides=alike),
+        judged_run(tmp_path / "b", FAST, overrides=[*alike, "environment.maxEpisodeSteps=100"]),
+    ]
+    assert len(compare(made).groups) == 2
+
+
+def test_verdicts_of_different_length_are_refused(tmp_path: Path) -> None:
+    made = [judged_run(tmp_path / "a", FAST), judged_run(tmp_path / "b", FAST, overrides=["evaluator.episodes=50"])]
+    assert "50 games: 1 of the runs, such as" in refusal(made)
+
+
+def test_folders_that_are_no_runs_are_told_all_at_once(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").touch()
+    (tmp_path / "unstarted").mkdir()
+    (tmp_path / "unstarted" / "job.yaml").touch()
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "job-effective.yaml").write_text("spec: [")
+    said = refusal([tmp_path / name for name in ("gone", "empty", "file", "unstarted", "broken")])
+    assert [line.split(": ")[1].split(";")[0] for line in said.splitlines()] == [
+        "not valid YAML",
+        "not a run folder",
+        "not a folder",
+        "no such folder",
+        "never started (no job-effective.yaml)",
+    ]
+
+
+def test_one_run_is_refused_also_where_it_is_named_twice(tmp_path: Path) -> None:
+    run = judged_run(tmp_path / "a", FAST)
+    (tmp_path / "link").symlink_to(run)
+    assert "nothing to be compared with" in refusal([run])
+    assert "nothing to be compared with" in refusal([run, run, tmp_path / "link"])
+
+
+def test_a_run_counts_once_also_where_it_lies_as_a_copy(tmp_path: Path) -> None:
+    made = [judged_run(tmp_path / name, FAST, seed=at) for at, name in enumerate("ab")]
+    copied = shutil.copytree(made[0], tmp_path / "copied")
+    found = compare([*made, made[1], Path(copied)])
+    assert len(found.groups[0].runs) == 2
+    assert f"{copied} is the same run as {made[0]}, and counts once." in found.notes
+    assert f"{made[1]} is the same run as {made[1]}, and counts once." in found.notes
+
+
+def test_runs_without_a_verdict_are_told_and_in_no_mean(tmp_path: Path) -> None:
+    made = [judged_run(tmp_path / f"{at}", FAST, seed=at) for at in range(2)]
+    young = judged_run(tmp_path / "young", FAST[:5], seed=7, ended=False)
+    bare = judged_run(tmp_path / "bare", FAST, seed=8)
+    (bare / "metrics.jsonl").unlink()
+    found = compare([*made, young, bare])
+    (group,) = found.groups
+    assert (len(group.runs), group.scores, group.solved) == (4, (480.0, 480.0), 2)
+    assert f"Without a verdict, and in no mean: {bare}, {young}." in found.notes
+    assert f"Without an outcome, so that their newest verdict is not their last one: {young}." in found.notes
+    assert "none of the runs has been judged yet" in refusal([young, bare])
+
+
+def test_lines_of_the_record_that_are_none_are_told(tmp_path: Path) -> None:
+    made = [judged_run(tmp_path / f"{at}", FAST, seed=at) for at in range(2)]
+    record = made[0] / "metrics.jsonl"
+    lines = record.read_bytes().splitlines()
+    lines[5:5] = [
+        b'{"mean_return": 1e99',
+        b"\xff\xfe",
+        b"[1, 2]",
+        b"[" * 100_000,
+        b'{"kind": "evaluation", "mean": NaN}',
+    ]
+    record.write_bytes(b"\n".join(lines) + b'\n{"mean_ret')  # and cut short by a kill
+    found = compare(made)
+    assert found.groups[0].scores == (480.0, 480.0)
+    assert f"{made[0]}: 5 lines of metrics.jsonl can't be read and are left out." in found.notes
+
+
+def test_several_runs_of_one_seed_are_told(tmp_path: Path) -> None:
+    made = [judged_run(tmp_path / name, FAST, seed=3) for name in "ab"]
+    assert "A has several runs of seed 3" in notes(compare(made))
+
+
+def test_enough_runs_are_told_nothing_about(tmp_path: Path) -> None:
+    made = [judged_run(tmp_path / f"{at}", SLOW, seed=at) for at in range(8)]
+    assert "Fewer than" not in notes(compare(made))
+
+
+def test_different_machines_are_told(tmp_path: Path) -> None:
+    made = [judged_run(tmp_path / f"{at}", FAST, seed=at) for at in range(2)]
+    record = made[1] / "metrics.jsonl"
+    record.write_text(record.read_text().replace('"cores":', '"cores":9'))
+    assert "Seconds are of different machines:" in notes(compare(made))
+
+
+def test_a_long_record_is_read_in_part_with_all_its_verdicts(tmp_path: Path) -> None:
+    run = read_judged_run(judged_run(tmp_path / "long", [float(at) for at in range(5_000)], evaluate_every=7))
+    assert len(run.evaluations) == 5_000 // 7
+    assert CURVE_RECORDS / 2 < len(run.points) < CURVE_RECORDS * 2
+    assert run.points[-1]["mean_return"] == 4_999
+
+
+def test_the_figures_of_a_group_do_not_depend_on_those_beside_it(tmp_path: Path) -> None:
+    fast, slow = compare(groups_of(tmp_path)).groups
+    for group in (fast, slow):
+        (alone,) = compare([run.path for run in group.runs]).groups
+        assert (alone.iqm, alone.mean, alone.to_target) == (group.iqm, group.mean, group.to_target)
+        assert alone.settings == {}, "only what differs among the runs that were named"
+
+
+def test_every_run_of_many_counts(tmp_path: Path) -> None:
+    made = [judged_run(tmp_path / f"{at}", [float(at)] * 10, seed=at, began_unix=1e9 + at) for at in range(120)]
+    (group,) = compare(made).groups
+    assert (len(group.runs), group.mean and group.mean.value) == (120, 59.5)
+
+
+def test_many_groups_are_compared_with_the_first(tmp_path: Path) -> None:
+    made = [
+        judged_run(tmp_path / f"{at}", [100.0 + at] * 10, overrides=[f"{RATE}={1e-4 * (at + 1):.1e}"])
+        for at in range(8)
+    ]
+    found = compare(made)
+    assert [(pair.better, pair.than) for pair in found.pairs] == [("A", name) for name in "BCDEFGH"]
+    assert len(compare(made[:6]).pairs) == 15
+
+
+def test_groups_have_as_many_letters_as_they_need() -> None:
+    assert [letters(at) for at in (0, 25, 26, 51, 52, 701, 702)] == ["A", "Z", "AA", "AZ", "BA", "ZZ", "AAA"]

@@ -1,0 +1,108 @@
+"""Which runs are repetitions of one another: groups by the settings that differ, and what must not differ."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from rljob.api.problems import nearest
+from rljob.api.yaml_dialect import in_one_line
+from rljob.comparison.judged_run import JudgedRun, Target, is_seed
+from rljob.errors import UsageError
+
+ABSENT: Final = "unset"
+_NOT_WHAT_IS_COMPARED: Final = ("metadata", "suspend", "checkpoint.storage", "replay.redis.external")
+"""What a run is called, how it is led, and where it keeps what it writes, which each run has for itself."""
+
+
+def differing(runs: Sequence[JudgedRun]) -> list[str]:
+    """The settings that tell ``runs`` apart, seeds left out.
+
+    One that a run lacks differs only from runs of the same algorithm that have it: which parameters there are follows from
+    the algorithm, whose type differs already.
+    """
+
+    def differs(path: str) -> bool:
+        having = [run for run in runs if path in run.settings]
+        lacking = {run.settings.get("algorithm.type") for run in runs if path not in run.settings}
+        return len({_value(run, path) for run in having}) > 1 or any(
+            run.settings.get("algorithm.type") in lacking for run in having
+        )
+
+    paths = dict.fromkeys(path for run in runs for path in run.settings)
+    return [
+        path for path in paths if not is_seed(path) and not _below_any(path, _NOT_WHAT_IS_COMPARED) and differs(path)
+    ]
+
+
+def grouped(runs: Sequence[JudgedRun], by: Sequence[str]) -> list[tuple[JudgedRun, ...]]:
+    """The runs with the same settings at the paths ``by``."""
+    found: dict[tuple[str, ...], list[JudgedRun]] = {}
+    for run in runs:
+        found.setdefault(tuple(_value(run, path) for path in by), []).append(run)
+    return [tuple(group) for group in found.values()]
+
+
+def named_settings(runs: Sequence[JudgedRun], by: Sequence[str]) -> list[str]:
+    """The paths of settings that ``--by`` names, of a section all those in it. Raises UsageError for one that no run has."""
+    known = list(dict.fromkeys(path for run in runs for path in run.settings))
+    found: list[str] = []
+    for asked in (text.strip().removeprefix("spec.") for text in by):
+        below = [path for path in known if _below_any(path, (asked,))]
+        if not below:
+            meant = nearest(asked, known)
+            hint = f"did you mean {meant}?" if meant else "`rljob explain` names the settings that there are"
+            raise UsageError(f"--by {asked}: no run has this setting; {hint}")
+        found += below
+    return found
+
+
+def values_in_words(runs: Sequence[JudgedRun], path: str) -> str:
+    """The value that a group has at ``path``; several, where its runs differ."""
+    values = {_value(run, path): run.settings.get(path, ABSENT) for run in runs}
+    return " or ".join(in_one_line(values[each]) for each in sorted(values))
+
+
+def refuse_what_can_not_be_compared(runs: Sequence[JudgedRun]) -> None:
+    """Raises UsageError where the runs are judged in different environments, or by verdicts of different length."""
+    _agreed(
+        runs,
+        lambda run: in_one_line({part: value for part, value in run.judged_in.items() if value not in (None, {})}),
+        "the runs are judged in different environments, whose returns mean different things; where training alone is to "
+        "differ, evaluator.environment has all judged in one",
+    )
+    _agreed(
+        runs,
+        lambda run: f"{run.settings.get('evaluator.episodes')} games",
+        "the runs are judged by verdicts of different length; compare those of one evaluator.episodes",
+    )
+
+
+def agreed_targets(runs: Sequence[JudgedRun]) -> tuple[Target, ...]:
+    """The targets of those runs that have any. Raises UsageError where they differ."""
+    aiming = [run for run in runs if run.targets]
+    _agreed(
+        aiming,
+        lambda run: " or ".join(map(str, run.targets)),
+        "the runs have different targets; say with --target which return counts as solved for all",
+    )
+    return aiming[0].targets if aiming else ()
+
+
+def _agreed(runs: Sequence[JudgedRun], what: Callable[[JudgedRun], str], problem: str) -> None:
+    examples: dict[str, list[JudgedRun]] = {}
+    for run in runs:
+        examples.setdefault(what(run), []).append(run)
+    if len(examples) > 1:
+        each = (f"  {words}: {len(found)} of the runs, such as {found[0].path}" for words, found in examples.items())
+        raise UsageError("\n".join([problem, *each]))
+
+
+def _below_any(path: str, sections: Sequence[str]) -> bool:
+    return any(path == section or path.startswith(f"{section}.") for section in sections)
+
+
+def _value(run: JudgedRun, path: str) -> str:
+    """What tells values apart; a setting that a run lacks is told from all of them."""
+    return json.dumps(run.settings[path], sort_keys=True) if path in run.settings else ""

@@ -1,0 +1,173 @@
+"""A run as a comparison sees it: its settings, its evaluations, its curve, how it ended, and when it reached a target."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from rljob.api.document import parse_document
+from rljob.api.presets.values import leaves
+from rljob.errors import UsageError
+from rljob.telemetry.figures import number, with_returns_to_go_by
+from rljob.telemetry.recorder import EVALUATION, METRICS_FILE
+from rljob.telemetry.run_folder import EFFECTIVE_FILE, MANIFEST_FILE, OUTCOME_FILE
+
+CURVE_RECORDS: Final = 400
+"""Records of figures that are read of a run, evenly over the file: twice the points of a curve, and soon read."""
+
+Record = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a run is to reach: a figure of its evaluations, its least value, and over how many in a row it is the mean."""
+
+    figure: str
+    value: float
+    window_evaluations: int = 1
+
+    def __str__(self) -> str:
+        name = self.figure.removeprefix("episode/") if self.figure != "mean" else "mean return"
+        row = f" over {self.window_evaluations} evaluations in a row" if self.window_evaluations > 1 else ""
+        return f"{name} of at least {self.value:g}{row}"
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedRun:
+    """A run folder.
+
+    Attributes:
+        settings: the job in force by paths as ``--set`` has them: ``{"algorithm.ppo.gamma": 0.99, "metadata.name": "pong"}``.
+        judged_in: what of its environment counts for a verdict.
+        evaluations: those that have a mean, oldest first; the newest one's is the score of the run. points: records of figures
+            with a training return to go by. facts: the last ``machine`` and ``learner`` records, merged.
+        began_unix: when its first record was written, which tells runs apart; None without a record.
+        ended: whether it has an outcome.
+        unreadable_lines: lines of its record that are none, such as one cut short by a kill.
+    """
+
+    path: Path
+    settings: Mapping[str, Any]
+    judged_in: Mapping[str, Any]
+    evaluations: tuple[Record, ...]
+    points: tuple[Record, ...]
+    facts: Record
+    began_unix: float | None
+    ended: bool
+    unreadable_lines: int
+
+    @property
+    def score(self) -> float | None:
+        """The mean return of the newest evaluation; None before there is one."""
+        return number(self.evaluations[-1]["mean"]) if self.evaluations else None
+
+    @property
+    def given_up(self) -> bool:
+        """Whether the newest evaluation was given up early, so that the score is of its first games."""
+        return bool(self.evaluations) and not self.evaluations[-1].get("finished", True)
+
+    @property
+    def seed(self) -> Any:
+        """The seed of its random numbers; None where its algorithm names none."""
+        return next((value for path, value in self.settings.items() if is_seed(path)), None)
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """What its success policy asks of evaluations; the first that is met ends the run."""
+        policy = "successPolicy."
+        figures = {"targetReturn": "mean", "metric": f"episode/{self.settings.get(f'{policy}metric.name')}"}
+        return tuple(
+            Target(figure, value, int(self.settings.get(f"{policy}{section}.windowEvaluations", 1)))
+            for section, figure in figures.items()
+            if (value := number(self.settings.get(f"{policy}{section}.value"))) is not None
+        )
+
+    def reached(self, targets: Sequence[Target]) -> Record | None:
+        """The first evaluation with which one of ``targets`` was met. One that was given up is no verdict and meets none."""
+        full = [one for one in self.evaluations if one.get("finished", True)]
+        return next((one for end, one in enumerate(full, 1) if any(_met(each, full[:end]) for each in targets)), None)
+
+
+def read_judged_run(path: Path) -> JudgedRun:
+    """Reads a run folder, of a run that goes on, too.
+
+    Raises:
+        UsageError: it is none, or of a run that never began.
+    """
+    if not path.is_dir():
+        what = "not a folder" if path.exists() else "no such folder"
+        raise UsageError(f"{path}: {what}; give folders of runs, as `rljob run` printed them")
+    if not (path / EFFECTIVE_FILE).is_file():
+        what = f"never started (no {EFFECTIVE_FILE})" if (path / MANIFEST_FILE).exists() else "not a run folder"
+        raise UsageError(f"{path}: {what}; give folders of runs, as `rljob run` printed them")
+    document = parse_document((path / EFFECTIVE_FILE).read_bytes(), str(path / EFFECTIVE_FILE))
+    job = {name: node for name in ("spec", "metadata") if isinstance(node := document.get(name), Mapping)}
+    records, unreadable = _read(path / METRICS_FILE)
+    facts: dict[str, Any] = {}
+    for record in records:
+        if record.get("kind") not in (None, EVALUATION):
+            facts.update(record)
+    evaluations = (one for one in records if one.get("kind") == EVALUATION and number(one.get("mean")) is not None)
+    points = with_returns_to_go_by([one for one in records if "kind" not in one])
+    return JudgedRun(
+        path=path,
+        settings={path.removeprefix("spec."): value for path, value in leaves(job)},
+        judged_in=_judged_in(job.get("spec") or {}),
+        evaluations=tuple(evaluations),
+        points=tuple(one for one in points if number(one.get("mean_return")) is not None),
+        facts=facts,
+        began_unix=number(records[0].get("time_unix")) if records else None,
+        ended=(path / OUTCOME_FILE).exists(),
+        unreadable_lines=unreadable,
+    )
+
+
+def is_seed(path: str) -> bool:
+    """Whether a setting is the seed of random numbers."""
+    return path.rpartition(".")[2] == "seed"
+
+
+def _judged_in(spec: Record) -> Record:
+    """The environment that the evaluator plays in: which one, and what changes the points of a game there."""
+    of_evaluator = _section(_section(spec, "evaluator"), "environment")
+    own = {part: value for part, value in of_evaluator.items() if value is not None}
+    played = {**_section(spec, "environment"), **own}
+    sticky = _section(played, "atari").get("stickyActionProbability")
+    parts = ("id", "kwargs", "maxEpisodeSteps", "maxEpisodeRawFrames")
+    return {**{part: played.get(part) for part in parts}, "stickyActionProbability": sticky}
+
+
+def _section(of: Record, name: str) -> Record:
+    found = of.get(name)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _met(target: Target, full: Sequence[Record]) -> bool:
+    values = [number(one.get(target.figure)) for one in full[-target.window_evaluations :]]
+    told = [value for value in values if value is not None]
+    return len(told) == target.window_evaluations and sum(told) / len(told) >= target.value
+
+
+def _read(path: Path) -> tuple[list[dict[str, Any]], int]:
+    """Records with a kind, about ``CURVE_RECORDS`` of the others, and how many of the lines looked at are none.
+
+    Lines are chosen before they are parsed: a record of many hours has megabytes, of which a comparison draws a part.
+    """
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError:
+        return [], 0
+    every = max(1, len(lines) // CURVE_RECORDS)
+    chosen = [line for at, line in enumerate(lines) if at % every == 0 or at == len(lines) - 1 or b'"kind"' in line]
+    records: list[dict[str, Any]] = []
+    for line in chosen:
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(record, dict):
+            records.append(record)
+    return records, len(chosen) - len(records)
