@@ -35,7 +35,7 @@ def html(name: str, look: Callable[[], tuple[str, str, Verdict | None]], folder:
         said = [message, "" if verdict is None else f"verdict: {figures.verdict(verdict)}"]
         parts = [f"<b>{escape(state)}</b>", *(f"<div>{escape(each)}</div>" for each in said if each)]
         parts += [] if folder is None else _curve(folder)
-    except UsageError as problem:
+    except (UsageError, OSError) as problem:
         parts = [f"<div>{escape(str(problem))}</div>"]
     return f'{_STYLE}<div class="rljob-run"><code>{escape(name)}</code> {"".join(parts)}</div>'
 
