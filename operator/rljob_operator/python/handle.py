@@ -48,6 +48,12 @@ class Run:
     def __repr__(self) -> str:
         return f"<rljob.Run {self._name}>"
 
+    def __fspath__(self) -> str:
+        """Its folder, so that a run of this machine may stand wherever a path to one is asked for."""
+        if self.folder is None:
+            raise UsageError(f"{self._name} is a cluster's job: it has no folder here")
+        return self._name
+
     def _repr_html_(self) -> str:
         from rljob_operator.python.picture import html
 

@@ -91,7 +91,7 @@ with ControllerLock(Path(sys.argv[1])):
 def test_a_lock_goes_to_the_controller_that_it_was_taken_for_and_to_none_of_its_processes(tmp_path: Path) -> None:
     words = [sys.executable, "-c", CONTROLLER, str(tmp_path)]
     with ControllerLock(tmp_path, for_another=True) as lock:
-        assert owner(tmp_path) == 0, "nobody that a verb could send a signal to"
+        assert owner(tmp_path) == 0, "no process that a verb could send a signal to"
         controller = subprocess.Popen(words, stdin=lock.file, stdout=subprocess.PIPE, text=True)
         lock.name(controller.pid)
     assert owner(tmp_path) == controller.pid, "before it has done anything"

@@ -72,7 +72,7 @@ def test_a_table_is_made_where_pandas_is(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_how_it_stands(folder: Path) -> None:
     run = rljob.attach(folder)
-    assert run.folder == folder
+    assert run.folder == folder == Path(run)
     assert run.status.state == "Lost"
     (folder / CONTROLLER_LOG).write_text("a line\nModuleNotFoundError: No module named 'rljob_operator'\n")
     assert "No module named 'rljob_operator'" in run.status.message

@@ -133,6 +133,8 @@ def test_a_job_is_created_and_found_again(cluster: Cluster) -> None:
         started(cluster)
     with pytest.raises(rljob.UsageError, match="there is no job none in namespace team; there are: pong"):
         rljob.attach("none", namespace="team", kubeconfig=cluster.kubeconfig)
+    with pytest.raises(rljob.UsageError, match="has no folder here"):
+        Path(run)
     with pytest.raises(rljob.UsageError, match="Prometheus"):
         run.metrics()
     with pytest.raises(rljob.UsageError, match="has no pods now"):
