@@ -1,4 +1,5 @@
-"""Reinforcement-learning training as one manifest. What it trained comes back to Python with ``rljob.load_policy``.
+"""Reinforcement-learning training as one manifest. ``rljob.run`` trains it from Python, ``rljob.attach`` finds a run again, and
+``rljob.load_policy`` brings back what was trained.
 
 Importing this package imports nothing else: torch and the environments are loaded when a policy is.
 """
@@ -9,15 +10,38 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from rljob_operator.python.handle import Run
+    from rljob_operator.python.start import attach, run
+
+    from rljob.api import ManifestError
+    from rljob.errors import UsageError
     from rljob.policy import load_policy
     from rljob.policy.trained import Policy
 
-__all__ = ["Policy", "load_policy"]
+    __version__: str
 
-_MODULES: Final = {"Policy": "rljob.policy.trained", "load_policy": "rljob.policy"}
+__all__ = ["ManifestError", "Policy", "Run", "UsageError", "attach", "load_policy", "run"]
+
+_MODULES: Final = {
+    "ManifestError": "rljob.api",
+    "Policy": "rljob.policy.trained",
+    "Run": "rljob_operator.python.handle",
+    "UsageError": "rljob.errors",
+    "attach": "rljob_operator.python.start",
+    "load_policy": "rljob.policy",
+    "run": "rljob_operator.python.start",
+}
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULES, "__version__"})
 
 
 def __getattr__(name: str) -> object:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("rljob")
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(_MODULES[name]), name)

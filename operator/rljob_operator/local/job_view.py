@@ -17,14 +17,16 @@ from rljob.api.status import RLJobStatus
 from rljob.api.status_document import json_document
 
 from rljob_operator.local import lock
+from rljob_operator.local.log_files import tail
 from rljob_operator.local.process import ProcessIdentity
 from rljob_operator.local.reach import Loopback
-from rljob_operator.local.run_folder import JOB_FILE, read_json, resume_command
+from rljob_operator.local.run_folder import CONTROLLER_LOG, JOB_FILE, read_json, resume_command
 from rljob_operator.local.status_file import StatusFile
 from rljob_operator.polls.reach import NoAnswer
 from rljob_operator.view.job_view import JobView, stale_seconds
 
 _LEAST_BYTES = 1 << 16
+_LAST_LINES = 3
 
 
 def look(run_dir: Path, *, figures: bool = True) -> JobView:
@@ -34,7 +36,10 @@ def look(run_dir: Path, *, figures: bool = True) -> JobView:
     status = file.load() or RLJobStatus()
     running = running_members(run_dir)
     document: dict[str, Any] = {}
+    controller = lock.owner(run_dir)
     problem = file.problem
+    if controller is None and status == RLJobStatus():  # it has ended before it could say more
+        problem = problem or "; ".join(tail(run_dir / CONTROLLER_LOG, _LAST_LINES))
     try:
         document = parse_document((run_dir / JOB_FILE).read_bytes(), str(run_dir / JOB_FILE))
     except (OSError, ManifestError, yaml.YAMLError) as error:
@@ -46,7 +51,7 @@ def look(run_dir: Path, *, figures: bool = True) -> JobView:
                 answers[name] = _figures(run_dir, name)
             except (NoAnswer, ValueError) as no:
                 problem = problem or f"{name}: {no}"
-    learner, controller = LearnerStatus.lenient(answers.pop("learner", {})), lock.owner(run_dir)
+    learner = LearnerStatus.lenient(answers.pop("learner", {}))
     problem = _unwritten(run_dir, status, controller) or problem
     return JobView(
         str(run_dir),

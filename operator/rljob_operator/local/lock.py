@@ -19,12 +19,16 @@ class ControllerLock:
 
     The kernel gives the lock back when the holder dies, also by kill -9, so there are no stale locks. The file says who
     holds it; processes that the controller starts do not inherit it.
+
+    ``for_another``: it is taken for a controller that is about to be started with ``file`` as its standard input, and that keeps
+    it from then on. So there is no moment in which the run has no controller.
     """
 
-    def __init__(self, run_dir: Path) -> None:
+    def __init__(self, run_dir: Path, *, for_another: bool = False) -> None:
         self._path = run_dir / LOCK_FILE
         self._file: int | None = None
         self._run_dir = run_dir
+        self._for_another = for_another
 
     def __enter__(self) -> ControllerLock:
         try:
@@ -33,6 +37,9 @@ class ControllerLock:
             raise RunFolderProblem(
                 f"{self._run_dir}: can't be written: {error.strerror}; name another --run-dir"
             ) from error
+        if _is_standard_input(file):
+            os.close(file)
+            file = _from_standard_input()
         if not _taken(file):
             os.close(file)
             pid = owner(self._run_dir)
@@ -40,11 +47,21 @@ class ControllerLock:
                 f"{self._run_dir}: another controller (pid {pid}) has this run; watch it with `rljob top {self._run_dir}`, "
                 f"or end it with `rljob stop {self._run_dir}` first"
             ) from None
-        document = json.dumps({"pid": os.getpid(), "since_unix": time.time()}) + "\n"
-        os.ftruncate(file, 0)
-        os.pwrite(file, document.encode(), 0)
         self._file = file
+        self.name(0 if self._for_another else os.getpid())
         return self
+
+    @property
+    def file(self) -> int:
+        """The file descriptor that the lock is held by."""
+        assert self._file is not None, "within `with`"
+        return self._file
+
+    def name(self, pid: int) -> None:
+        """Write into the file who has the run: the process ``pid``, or 0 for one that is about to be known."""
+        document = json.dumps({"pid": pid, "since_unix": time.time()}) + "\n"
+        os.ftruncate(self.file, 0)
+        os.pwrite(self.file, document.encode(), 0)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -52,6 +69,21 @@ class ControllerLock:
         if self._file is not None:
             os.close(self._file)
             self._file = None
+
+
+def _is_standard_input(file: int) -> bool:
+    try:
+        return os.path.sameopenfile(file, 0)
+    except OSError:  # there is none
+        return False
+
+
+def _from_standard_input() -> int:
+    """The lock that was taken for this process. Its standard input is empty then, so that no process which it starts has it."""
+    held, nothing = os.dup(0), os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    return held
 
 
 def _taken(file: int) -> bool:

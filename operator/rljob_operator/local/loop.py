@@ -19,6 +19,13 @@ from rljob_operator.local.stored_run import StoredRun
 from rljob_operator.local.substrate import LocalSubstrate
 
 
+def raise_when_asked_to_end() -> None:
+    """Until an `Interrupt` is installed: SIGTERM raises KeyboardInterrupt, as Ctrl-C does, also where it came while the process
+    that started this one had blocked it."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+
+
 class Interrupt:
     """Whether an orderly end was asked for. The first signal asks for it; a second Ctrl-C or SIGTERM gives up at once."""
 

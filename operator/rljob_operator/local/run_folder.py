@@ -21,6 +21,8 @@ EFFECTIVE_FILE: Final = "job-effective.yaml"
 it."""
 STATUS_FILE: Final = "status.json"
 OUTCOME_FILE: Final = "outcome.json"
+CONTROLLER_LOG: Final = "logs/controller.log"
+"""What a controller prints that was started without a terminal."""
 RUNS: Final = Path("runs")
 """Where runs without --run-dir go, and where verbs without RUN look."""
 

@@ -19,7 +19,7 @@ from rljob_operator.core.desired import STOP_ANNOTATION
 from rljob_operator.core.member import Role
 from rljob_operator.kube.apiserver.access import NoAccess, load_access
 from rljob_operator.kube.apiserver.client import Client
-from rljob_operator.kube.apiserver.errors import ApiError, NotFound, Unavailable
+from rljob_operator.kube.apiserver.errors import AlreadyExists, ApiError, NotFound, Unavailable
 from rljob_operator.kube.apiserver.resources import EVENTS, PODS, RLJOBS, Object, Resource
 from rljob_operator.kube.job.members import Pod
 from rljob_operator.kube.job.stored import read
@@ -96,6 +96,20 @@ class ClusterJobs:
         job = ClusterJob(self, name)
         job.look(figures=False)
         return job
+
+    def create(self, written: Object) -> str:
+        """Create the job in this namespace, as `kubectl create` would; answers its name."""
+        about = written["metadata"]
+        if about.get("namespace", self.namespace) != self.namespace:
+            raise UsageError(f"the manifest is of namespace {about['namespace']}, and {self.namespace} was named")
+        document = {**written, "metadata": {**about, "namespace": self.namespace}}
+        with self.refusing("create", RLJOBS):
+            try:
+                return str(self.run(self.client.create(RLJOBS, document))["metadata"]["name"])
+            except AlreadyExists:
+                raise UsageError(
+                    f"there is a job {self.namespace}/{about['name']}; give this one another name"
+                ) from None
 
     def shown(self, name: str | None, everything: bool, *, figures: bool) -> Listing:
         """See `Jobs`: without a name those of the namespace, or of all namespaces."""

@@ -5,16 +5,18 @@ from __future__ import annotations
 import contextlib
 import shlex
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from rich.console import Console
 from rljob.api import RLJob, not_applied_locally, parse_job
+from rljob.api.conditions import ConditionType, Reason
 from rljob.api.exit_codes import EXIT_FAILURE, EXIT_NOT_SAVED
 from rljob.api.learner_status import LearnerStatus
 from rljob.api.presets.merging import note_on
-from rljob.api.status import RLJobStatus
+from rljob.api.status import Condition, RLJobStatus
+from rljob.api.status_model import MAX_MESSAGE
 from rljob.cores import usable_cores
 from rljob.envs import hand_over
 from rljob.telemetry.report import write_report
@@ -29,10 +31,11 @@ from rljob_operator.local.job_view import running_members
 from rljob_operator.local.launch import Launcher
 from rljob_operator.local.lock import ControllerLock
 from rljob_operator.local.log_files import tail
-from rljob_operator.local.loop import Interrupt, run_job
+from rljob_operator.local.loop import Interrupt, raise_when_asked_to_end, run_job
 from rljob_operator.local.other_load import OtherLoad
 from rljob_operator.local.run_folder import OUTCOME_FILE
 from rljob_operator.local.spec_store import SpecStore, replace_spec
+from rljob_operator.local.status_file import StatusFile
 from rljob_operator.local.stored_run import StoredRun
 from rljob_operator.local.substrate import LocalSubstrate
 from rljob_operator.view.figures import likely_need
@@ -71,12 +74,17 @@ def start(
         with ControllerLock(run_dir):
             SpecStore(run_dir).create(written)
             hand_over(run_dir, job.spec.environment, spec)
-            ignored = not_applied_locally(job)
             _say(console, f"run folder: {run_dir}")
-            passed_over = f"not applied on one machine: {', '.join(ignored)}" if ignored else ""
-            for note in filter(None, (passed_over, note_on(job.spec), _begins(job))):
-                _say(console, note)
+            _note(job, console)
             return _control(run_dir, StoredRun(run_dir), Interrupt(), max_seconds, max_actors, launcher, console)
+
+
+def _note(job: RLJob, console: Console) -> None:
+    """What a user should know of a new run's manifest."""
+    ignored = not_applied_locally(job)
+    passed_over = f"not applied on one machine: {', '.join(ignored)}" if ignored else ""
+    for note in filter(None, (passed_over, note_on(job.spec), _begins(job))):
+        _say(console, note)
 
 
 def _begins(job: RLJob) -> str:
@@ -97,25 +105,58 @@ def go_on(
 ) -> int:
     """Go on with the run in ``run_dir``, once the processes of the controller before have ended. The exit code is `start`'s.
 
-    ``written``: a job to store first, or None to take what is stored. A run that has ended for good begins a new status.
+    ``written``: a job to store first, or None to take what is stored. A run that has ended for good begins a new status. One that
+    is stored and was never begun is looked at as a new one, and where it can't be begun, its status says so, too.
     Raises as `start`, and RunFolderProblem where something of the run does not end.
     """
     run_folder.prepare(run_dir, resume=True)
     with ControllerLock(run_dir), contextlib.closing(Launcher()) as launcher:
-        launcher.prepare()
-        _await_end(run_dir, console)
-        if written is not None:
-            parse_job(written)
-            SpecStore(run_dir).edit(replace_spec(written))
-        stored = StoredRun(run_dir)
-        if stored.status.finished:
-            stored.status = RLJobStatus()
-        _say(console, f"run folder: {run_dir}")
-        for note in stored.notes:
-            _say(console, f"warning: {note}")
-        job = stored.desired().job
-        hand_over(run_dir, job.spec.environment, preflight.check(job))
+        with _told_in_status(run_dir):
+            raise_when_asked_to_end()
+            launcher.prepare()
+            _await_end(run_dir, console)
+            if written is not None:
+                parse_job(written)
+                SpecStore(run_dir).edit(replace_spec(written))
+            stored = StoredRun(run_dir)
+            job, new = stored.desired().job, stored.status.start_time is None
+            if stored.status.finished:
+                stored.status = RLJobStatus()
+            _say(console, f"run folder: {run_dir}")
+            for note in stored.notes:
+                _say(console, f"warning: {note}")
+            if new:
+                _note(job, console)
+            hand_over(run_dir, job.spec.environment, preflight.check(job, new=new))
         return _control(run_dir, stored, Interrupt(), max_seconds, max_actors, launcher, console)
+
+
+@contextlib.contextmanager
+def _told_in_status(run_dir: Path) -> Iterator[None]:
+    """What keeps a run from its very first start becomes its status: its controller's terminal may have no reader."""
+    try:
+        yield
+    except (Exception, KeyboardInterrupt) as problem:
+        file = StatusFile(run_dir)
+        if (file.load() or RLJobStatus()).start_time is None:
+            file.write(_not_begun(problem), at_once=True)
+        raise
+
+
+def _not_begun(why: BaseException) -> RLJobStatus:
+    """The status of a run that was refused, or stopped, before anything was started."""
+    now = time.time()
+
+    def condition(type: ConditionType, status: Literal["True", "False"], reason: Reason, message: str) -> Condition:
+        return Condition(type=type, status=status, reason=reason, message=message, last_transition_time=now)
+
+    if isinstance(why, KeyboardInterrupt):
+        stopped = "stopped before anything was started; resuming begins it"
+        return RLJobStatus(conditions=[condition(ConditionType.READY, "False", Reason.SESSION_ENDED, stopped)])
+    message = (str(why) or type(why).__name__)[:MAX_MESSAGE]
+    ready = condition(ConditionType.READY, "False", Reason.FAILED, message)
+    failed = condition(ConditionType.FAILED, "True", Reason.FAILURE_POLICY_RULE, message)
+    return RLJobStatus(completion_time=now, conditions=[ready, failed])
 
 
 def _await_end(run_dir: Path, console: Console) -> None:

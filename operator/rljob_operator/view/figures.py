@@ -7,7 +7,7 @@ from typing import Any
 
 from rljob.api import RLJob
 from rljob.api.job import RLJobSpec
-from rljob.api.learner_status import ActorStatus, LearnerStatus, ReplaySummary
+from rljob.api.learner_status import ActorStatus, LearnerStatus, ReplaySummary, Verdict
 from rljob.api.presets import PRESETS
 
 from rljob_operator.core.member import Phase, Role
@@ -153,13 +153,17 @@ def evaluation(status: LearnerStatus) -> str:
         if under_way.alone:
             said[0] += ", training stands still"
     if status.evaluations:
-        last = status.evaluations[-1]
-        more = "" if last.finished else ", given up early"
-        error = f" +- {last.standard_error:.2f}" if last.standard_error is not None else ""
-        games = "1 game" if last.episodes == 1 else f"{last.episodes} games"
-        error += "".join(f", {name} {mean:.3g}" for name, mean in last.metrics.items())
-        said.append(f"{'last ' if said else ''}{last.mean:.2f}{error} ({games}{more})")
+        said.append(f"{'last ' if said else ''}{verdict(status.evaluations[-1])}")
     return "; ".join(said) or "-"
+
+
+def verdict(evaluation: Verdict) -> str:
+    """The mean return of an evaluation, its standard error, what the environment reports, and of how many games."""
+    more = "" if evaluation.finished else ", given up early"
+    error = f" +- {evaluation.standard_error:.2f}" if evaluation.standard_error is not None else ""
+    games = "1 game" if evaluation.episodes == 1 else f"{evaluation.episodes} games"
+    error += "".join(f", {name} {mean:.3g}" for name, mean in evaluation.metrics.items())
+    return f"{evaluation.mean:.2f}{error} ({games}{more})"
 
 
 def blocked_fraction(actor: ActorStatus, before: ActorStatus | None = None) -> float | None:

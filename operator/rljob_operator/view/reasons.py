@@ -52,6 +52,14 @@ def ending(run: JobView) -> str:
     return run.state
 
 
+def told(run: JobView) -> str:
+    """What there is to say about the job's state; empty where the word says all."""
+    found = {condition.type: condition for condition in run.status.conditions if condition.message}
+    over = [found[type].message for type in ("Complete", "Failed") if type in found and found[type].status == "True"]
+    ready = found["Ready"].message if "Ready" in found and run.state == run.status.state else ""
+    return next(iter(over), "") or run.problem or " ".join(_attendance(run)) or ready
+
+
 def is_odd(condition: Condition) -> bool:
     """Whether the condition should be shown. Complete never is, Failed says the same as Stalled, and scaling has lines of its
     own."""

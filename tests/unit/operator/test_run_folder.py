@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -73,6 +76,35 @@ def test_one_controller_a_run_folder(tmp_path: Path) -> None:
     assert owner(tmp_path) is None
     with ControllerLock(tmp_path):
         assert owner(tmp_path) == os.getpid(), "it can be taken again"
+
+
+CONTROLLER = """
+import subprocess, sys, time
+from pathlib import Path
+from rljob_operator.local.lock import ControllerLock
+with ControllerLock(Path(sys.argv[1])):
+    print(subprocess.Popen(["sleep", "60"], close_fds=False).pid, sys.stdin.read() == "", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_lock_goes_to_the_controller_that_it_was_taken_for_and_to_none_of_its_processes(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", CONTROLLER, str(tmp_path)]
+    with ControllerLock(tmp_path, for_another=True) as lock:
+        assert owner(tmp_path) == 0, "no process that a verb could send a signal to"
+        controller = subprocess.Popen(words, stdin=lock.file, stdout=subprocess.PIPE, text=True)
+        lock.name(controller.pid)
+    assert owner(tmp_path) == controller.pid, "before it has done anything"
+    assert controller.stdout is not None
+    child, empty = controller.stdout.readline().split()
+    assert (owner(tmp_path), empty) == (controller.pid, "True")
+    controller.kill()
+    controller.wait()
+    controller.stdout.close()
+    try:
+        assert owner(tmp_path) is None
+    finally:
+        os.kill(int(child), signal.SIGKILL)
 
 
 def test_a_json_file_is_replaced_whole(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from rljob.api.apex_dqn import ApeXDQNParameters
 from rljob.api.environment import EnvironmentParameters
 from rljob.api.impala import ImpalaParameters, UnrollQueue
 from rljob.api.job import API_VERSION, KIND, RLJob, RLJobSpec
-from rljob.api.load import dump_manifest, load_manifest, parse_job, read_manifest, with_files_beside
+from rljob.api.load import dump_manifest, load_manifest, parse_job, read_manifest, with_files_beside, written_job
 from rljob.api.local import not_applied_locally
 from rljob.api.memory_estimate import memory_estimate
 from rljob.api.ppo import PPOParameters
@@ -44,4 +44,5 @@ __all__ = [
     "read_manifest",
     "transition_problems",
     "with_files_beside",
+    "written_job",
 ]

@@ -77,6 +77,11 @@ def read_document(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
     return apply_overrides(parse_document(text, str(path)), overrides)
 
 
+def written_job(document: Mapping[str, Any], overrides: Sequence[str] = ()) -> dict[str, Any]:
+    """The same of a document of plain values that is no file's."""
+    return _given(apply_overrides(dict(document), overrides))
+
+
 def parse_job(document: Mapping[str, Any]) -> RLJob:
     """Check a document that has been parsed already (one from an API server, for instance). Raises ManifestError.
 

@@ -1,0 +1,190 @@
+"""``rljob.Run``: the handle of a run on this machine or a cluster. It holds no state: each look asks anew."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from rljob.api.exit_codes import EXIT_UNAVAILABLE
+from rljob.api.learner_status import LearnerStatus, Verdict
+from rljob.errors import CommandRefused, UsageError
+
+from rljob_operator.python.asking import asking_jobs
+from rljob_operator.python.metrics import Metrics
+from rljob_operator.verbs.jobs import Job, Place
+from rljob_operator.view.job_view import JobView
+from rljob_operator.view.reasons import told, why
+
+if TYPE_CHECKING:
+    from rljob.policy.trained import Policy
+
+_DRAWN_SECONDS: Final = 5.0
+"""Between two pictures of a run that is waited for."""
+
+
+class Status(NamedTuple):
+    """``state``: in one word, as `rljob get` shows it. ``message``: what there is to say about it, the reason of a failure above
+    all; may be empty."""
+
+    state: str
+    message: str
+
+
+class Run:
+    """A job that `rljob.run` has started or `rljob.attach` found. Made by them.
+
+    name: the run's folder as a whole path, or the job's name on a cluster. All methods raise UsageError where the run, or the
+    cluster, is not there or refuses.
+    """
+
+    def __init__(self, name: str, place: Place) -> None:
+        self._name, self._place = name, place
+
+    def __repr__(self) -> str:
+        return f"<rljob.Run {self._name}>"
+
+    def __fspath__(self) -> str:
+        """Its folder, so that a run of this machine may stand wherever a path to one is asked for."""
+        if self.folder is None:
+            raise UsageError(f"{self._name} is a cluster's job: it has no folder here")
+        return self._name
+
+    def _repr_html_(self) -> str:
+        from rljob_operator.python.picture import html
+
+        return html(self._name, lambda: (*self.status, self.verdict), self.folder)
+
+    @property
+    def folder(self) -> Path | None:
+        """The run's folder; None of a cluster's job."""
+        return None if any(self._place) else Path(self._name)
+
+    @property
+    def status(self) -> Status:
+        """The state now, and what there is to say about it."""
+        seen = self.look()
+        return Status(seen.state, told(seen))
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """The newest evaluation that was played to its end: ``mean``, ``standard_error``, ``episodes``. None before there is one.
+
+        Of a cluster's job whose learner has ended, the mean alone is known here.
+        """
+        if self.folder is not None:
+            found = LearnerStatus.lenient({"evaluations": self._records("evaluation")}).evaluations
+        else:
+            seen = self.look(figures=True)
+            mean = seen.status.progress.eval_return
+            found = seen.figures.evaluations or (() if mean is None else (Verdict(mean=mean),))
+        return next((each for each in reversed(found) if each.finished), None)
+
+    def wait(self, timeout_seconds: float | None = None, progress: bool = False) -> Run:
+        """Wait until nothing of the run works any more: it is complete, has failed, or was stopped. Answers the run itself.
+
+        Ctrl-C ends the waiting, not the run. ``progress`` shows a curve in a notebook, and lines of figures elsewhere. Raises
+        TimeoutError where it has not ended within ``timeout_seconds``; it goes on. A cluster that is away for a moment is waited
+        for.
+        """
+        from rljob_operator.python.picture import screen
+
+        deadline = math.inf if timeout_seconds is None else time.monotonic() + timeout_seconds
+        show, due = screen(self) if progress else None, 0.0
+        with self._asking() as ask:
+            while True:
+                state, pause_seconds = "not seen", 1.0
+                try:
+                    seen, pause_seconds = ask(lambda job: (job.look(figures=progress), job.pause_seconds))
+                except CommandRefused as problem:
+                    if problem.exit_code != EXIT_UNAVAILABLE:
+                        raise
+                else:
+                    state, over, now = seen.state, self._is_over(seen), time.monotonic()
+                    if show is not None and (over or now >= due):
+                        show(seen)
+                        due = time.monotonic() + _DRAWN_SECONDS + 10.0 * (time.monotonic() - now)
+                    if over:
+                        return self
+                if time.monotonic() >= deadline:
+                    raise TimeoutError(f"{self._name} is {state} after {timeout_seconds:g} s, and goes on")
+                time.sleep(min(pause_seconds, max(0.0, deadline - time.monotonic())))
+
+    def metrics(self, kind: str | None = None) -> Metrics:
+        """The figures over time as columns of equal length, with None where a record lacks one; ``.to_pandas()`` makes a table.
+
+        kind: instead, the records of one kind: "evaluation", "checkpoint", "machine" or "learner".
+        """
+        return Metrics.of(self._records(kind))
+
+    def why(self) -> str:
+        """What `rljob why` says: the last decision about the actors, conditions that are not as they should be, failures."""
+        return "\n".join(why(self.look()))
+
+    def logs(self, who: str | None = None, tail: int = 20) -> str:
+        """The last lines of each log, or of that of one role or member, such as "learner" or "actor-1"; on this machine also
+        "controller"."""
+        found: list[str] = []
+        with self._asking() as ask:
+            ask(
+                lambda job: job.logs(
+                    who,
+                    tail=tail,
+                    follow=False,
+                    previous=False,
+                    show=lambda _, lines: found.extend(f"{name}  {line}" for name, line in lines),
+                )
+            )
+        return "\n".join(found)
+
+    def policy(self) -> Policy:
+        """What it has learned, as `rljob.load_policy` gives it: the best judged policy, or else the newest. Any time."""
+        from rljob.policy import load_policy
+
+        if self.folder is not None:
+            return load_policy(self.folder)
+        from rljob_operator.verbs.policy import into
+
+        with tempfile.TemporaryDirectory(prefix="rljob-") as beside, self._asking() as ask:
+            fetched = Path(beside) / "policy"
+            ask(lambda job: into(fetched, lambda archive: job.policy(archive, lambda _: None, 120.0)))
+            return load_policy(fetched)
+
+    def stop(self, timeout_seconds: float = 180.0) -> None:
+        """End the run as `rljob stop` does, with a checkpoint, and wait until nothing of it runs. It can be resumed."""
+        with self._asking() as ask:
+            ask(lambda job: job.stop(lambda _: None, timeout_seconds))
+
+    def look(self, *, figures: bool = False) -> JobView:
+        """All that the verbs see of the run now; ``figures`` also asks its learner."""
+        with self._asking() as ask:
+            seen: JobView = ask(lambda job: job.look(figures=figures))
+        return seen
+
+    @contextmanager
+    def _asking(self) -> Iterator[Callable[[Callable[[Job], Any]], Any]]:
+        with asking_jobs(self._place) as ask:
+            job = ask(lambda jobs: jobs.chosen(self._name))
+            yield lambda work: ask(lambda _: work(job))
+
+    def _is_over(self, seen: JobView) -> bool:
+        """A run is over with its controller, which writes the report last; a cluster's job by its status."""
+        stopped = seen.status.state == "SessionEnded" and seen.status.controller.active_since is None
+        return not seen.attended if self.folder is not None else seen.status.finished or stopped
+
+    def _records(self, kind: str | None) -> list[dict[str, Any]]:
+        """The records of a kind in ``metrics.jsonl``, oldest first; None: those of figures, which have none."""
+        if self.folder is None:
+            raise UsageError(
+                f"{self._name}: figures over time of a cluster's job are in Prometheus (docs/monitoring.md)"
+            )
+        from rljob.telemetry.recorder import METRICS_FILE, read_records
+
+        try:
+            return [each for each in read_records(self.folder / METRICS_FILE) if each.get("kind") == kind]
+        except FileNotFoundError:
+            return []

@@ -1,0 +1,135 @@
+"""``rljob.run`` and ``rljob.attach``: a job started from Python, and found again."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rljob.api import (
+    API_VERSION,
+    KIND,
+    PRESETS,
+    ManifestError,
+    Problem,
+    parse_job,
+    read_manifest,
+    with_files_beside,
+    written_job,
+)
+from rljob.api.problems import unknown_name
+from rljob.data_plane import require_data_plane
+from rljob.errors import UsageError
+
+from rljob_operator.local import run_folder
+from rljob_operator.local.background import start_controller
+from rljob_operator.local.spec_store import SpecStore
+from rljob_operator.python.asking import asking_jobs
+from rljob_operator.python.handle import Run
+from rljob_operator.verbs.jobs import Place
+
+
+def run(
+    manifest: str | os.PathLike[str] | Mapping[str, Any],
+    *,
+    set: Mapping[str, Any] | None = None,
+    folder: str | os.PathLike[str] | None = None,
+    max_seconds: float | None = None,
+    max_actors: int | None = None,
+    namespace: str | None = None,
+    context: str | None = None,
+    kubeconfig: str | None = None,
+) -> Run:
+    """Start a job and return at once. It goes on when this program ends, and `attach` finds it again.
+
+    Args:
+        manifest: a manifest's file, a manifest as a dict, or the name of a preset.
+        set: fields to change, by their paths as in `rljob run --set`: ``{"algorithm.impala.learningRate": 5e-4}``. None removes
+            the field, so that its preset or default counts.
+        folder: of this run, on this machine; without one ``runs/<name>-<time>``.
+        max_seconds, max_actors: as `rljob run --max-seconds` and `--max-actors`, on this machine.
+        namespace, context, kubeconfig: any of them means a cluster, where the job is created; as `kubectl rljob`'s options.
+
+    Raises, before anything is started, ManifestError with every problem of the manifest, in the command line's words, and
+    UsageError where the folder, the cluster or this install does not allow it. What is found out later, such as an environment
+    that can't be made, fails the run: see ``Run.status``.
+    """
+    place = Place(namespace, context, kubeconfig)
+    written = _written(manifest, [f"{path}={_text(value)}" for path, value in (set or {}).items()])
+    job = parse_job(written)
+    if any(place):
+        if any(each is not None for each in (folder, max_seconds, max_actors)):
+            raise UsageError(
+                "folder, max_seconds and max_actors are for a run on this machine; leave out the namespace, or them"
+            )
+        with asking_jobs(place) as ask:
+            name = ask(lambda jobs: jobs.create(written))
+        return Run(name, place)
+    require_data_plane("rljob.run")
+    bounds = (("--max-seconds", max_seconds), ("--max-actors", max_actors))
+    options = [word for name, value in bounds if value is not None for word in (name, str(_at_least_one(name, value)))]
+    run_dir = run_folder.new_run_dir(job.metadata.name) if folder is None else Path(folder)
+    run_folder.prepare(run_dir, resume=False)
+    SpecStore(run_dir).create(written)
+    run_dir = run_dir.resolve()
+    start_controller(run_dir, options)
+    return Run(str(run_dir), place)
+
+
+def attach(
+    run: str | os.PathLike[str] | None = None,
+    *,
+    namespace: str | None = None,
+    context: str | None = None,
+    kubeconfig: str | None = None,
+) -> Run:
+    """The handle of a run that is there: by its folder, or the newest under ``runs/``; with ``namespace``, ``context`` or
+    ``kubeconfig`` a cluster's job by its name. However it was started, and whether or not it has ended.
+
+    Raises UsageError where there is none.
+    """
+    place, name = Place(namespace, context, kubeconfig), None if run is None else os.fspath(run)
+    if not any(place):
+        return Run(str(run_folder.chosen_run(None if name is None else Path(name)).resolve()), place)
+    with asking_jobs(place) as ask:
+        return Run(ask(lambda jobs: jobs.chosen(name).look(figures=False)).name, place)
+
+
+def _written(manifest: str | os.PathLike[str] | Mapping[str, Any], overrides: list[str]) -> dict[str, Any]:
+    """The job as its user writes it, not checked yet. Raises ManifestError."""
+    if isinstance(manifest, Mapping):
+        return written_job(json.loads(_text(manifest)), overrides)
+    name = os.fspath(manifest)
+    if name in PRESETS:
+        head = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name.lower()}}
+        return written_job({**head, "spec": {"preset": name}}, overrides)
+    if not {"/", "."} & {*name} and not Path(name).exists():
+        problem = f"{unknown_name(name, list(PRESETS), 'preset')}; or the path of a manifest"
+        raise ManifestError([Problem("manifest", name, problem)])
+    return with_files_beside(read_manifest(Path(name), overrides), Path(name).parent)
+
+
+def _at_least_one(name: str, value: float) -> float:
+    if not value >= 1:
+        raise UsageError(f"{name.removeprefix('--').replace('-', '_')} is {value}; allowed: 1 or more")
+    return value
+
+
+def _text(value: Any) -> str:
+    """A value as the text that `--set` takes; an empty one of None."""
+    return "" if value is None else json.dumps(value, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    """A value that JSON lacks: a path, a mapping, or a number or an array of NumPy's."""
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise ManifestError(
+        [Problem("manifest", value, "allowed: texts, numbers, true, false, and lists and maps of them")]
+    )

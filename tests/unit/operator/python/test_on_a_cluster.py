@@ -1,0 +1,181 @@
+"""`rljob.run` and `rljob.attach` with a namespace, at the seam to the API server: real HTTP, with made-up answers.
+
+No cluster was seen by these tests; what the verbs do on one is tested in ``tests/cluster``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import rljob
+import yaml
+from aiohttp import web
+from rljob.api.timestamps import rfc3339
+
+
+def condition(type: str, status: str, reason: str, message: str = "") -> dict[str, Any]:
+    return {
+        "type": type,
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": rfc3339(time.time()),
+    }
+
+
+class Cluster:
+    """Stores RLJobs as an API server does, and nothing else; an operator is played by ``becomes``."""
+
+    def __init__(self, folder: Path) -> None:
+        self.jobs: dict[str, dict[str, Any]] = {}
+        self.away = 0
+        self.kubeconfig = str(folder / "kubeconfig")
+        self._kubeconfig = Path(self.kubeconfig)
+        self._loop = asyncio.new_event_loop()
+
+    def becomes(self, name: str, state: str, *conditions: dict[str, Any], **status: Any) -> None:
+        ready = condition("Ready", "False", state)
+        self.jobs[name]["status"] = {"observedGeneration": 1, "conditions": [ready, *conditions], **status}
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        parts = request.path.strip("/").split("/")
+        if self.away:
+            self.away -= 1
+            return self.refuses(503, "ServiceUnavailable")
+        if "pods" in parts:
+            return web.json_response({"metadata": {"resourceVersion": "1"}, "items": []})
+        assert parts[:5] == ["apis", "rljob.dev", "v1alpha1", "namespaces", "team"], request.path
+        name = parts[6] if len(parts) > 6 else ""
+        if request.method == "POST":
+            job = await request.json()
+            if job["metadata"]["name"] in self.jobs:
+                return self.refuses(409, "AlreadyExists")
+            about = {**job["metadata"], "generation": 1, "uid": "1", "creationTimestamp": rfc3339(time.time())}
+            self.jobs[about["name"]] = {**job, "metadata": about}
+            return web.json_response(self.jobs[about["name"]], status=201)
+        if name and name not in self.jobs:
+            return self.refuses(404, "NotFound", {"name": name})
+        if request.method == "PATCH":
+            patch = json.loads(await request.read())
+            self.jobs[name]["metadata"]["annotations"] = patch["metadata"]["annotations"]
+            self.becomes(name, "SessionEnded")
+        return web.json_response(self.jobs[name] if name else {"metadata": {}, "items": [*self.jobs.values()]})
+
+    def refuses(self, code: int, reason: str, details: dict[str, str] | None = None) -> web.Response:
+        return web.json_response(
+            {"kind": "Status", "reason": reason, "message": reason, "details": details}, status=code
+        )
+
+    def serve(self, up: threading.Event) -> None:
+        async def start() -> web.AppRunner:
+            application = web.Application()
+            application.router.add_route("*", "/{path:.*}", self.answer)
+            runner = web.AppRunner(application, shutdown_timeout=0.1)
+            await runner.setup()
+            await web.TCPSite(runner, "127.0.0.1", 0).start()
+            url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+            document = {
+                "clusters": [{"name": "c", "cluster": {"server": url}}],
+                "users": [{"name": "u", "user": {"token": "t"}}],
+                "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+                "current-context": "x",
+            }
+            self._kubeconfig.write_text(yaml.safe_dump(document))
+            up.set()
+            return runner
+
+        runner = self._loop.run_until_complete(start())
+        self._loop.run_forever()
+        self._loop.run_until_complete(runner.cleanup())
+        self._loop.close()
+
+    def end(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    made, up = Cluster(tmp_path), threading.Event()
+    thread = threading.Thread(target=made.serve, args=(up,), name="api-server")
+    thread.start()
+    assert up.wait(10)
+    yield made
+    made.end()
+    thread.join(10)
+
+
+def started(cluster: Cluster) -> rljob.Run:
+    return rljob.run("CartPoleIMPALA", set={"metadata.name": "pong"}, namespace="team", kubeconfig=cluster.kubeconfig)
+
+
+def attached(cluster: Cluster) -> rljob.Run:
+    return rljob.attach("pong", namespace="team", kubeconfig=cluster.kubeconfig)
+
+
+def test_a_job_is_created_and_found_again(cluster: Cluster) -> None:
+    run = started(cluster)
+    assert cluster.jobs["pong"]["spec"] == {"preset": "CartPoleIMPALA"}
+    assert cluster.jobs["pong"]["metadata"]["namespace"] == "team"
+    assert (run.folder, run.status.state) == (None, "Starting")
+    cluster.becomes("pong", "Running", progress={"evalReturn": "312.5"})
+    again = attached(cluster)
+    assert (again.status.state, again.verdict and again.verdict.mean) == ("Running", 312.5)
+    assert "pong is Running" in again.why()
+    assert "verdict: 312.50" in again._repr_html_()
+    with pytest.raises(rljob.UsageError, match=r"there is a job team/pong; give this one another name"):
+        started(cluster)
+    with pytest.raises(rljob.UsageError, match="there is no job none in namespace team; there are: pong"):
+        rljob.attach("none", namespace="team", kubeconfig=cluster.kubeconfig)
+    with pytest.raises(rljob.UsageError, match="has no folder here"):
+        Path(run)
+    with pytest.raises(rljob.UsageError, match="Prometheus"):
+        run.metrics()
+    with pytest.raises(rljob.UsageError, match="has no pods now"):
+        run.logs()
+    with pytest.raises(rljob.UsageError, match="no checkpoint"):
+        run.policy()
+
+
+def test_a_manifest_of_another_namespace_is_not_moved(cluster: Cluster) -> None:
+    elsewhere = {"metadata.name": "pong", "metadata.namespace": "other"}
+    with pytest.raises(rljob.UsageError, match="is of namespace other, and team was named"):
+        rljob.run("CartPoleIMPALA", set=elsewhere, namespace="team", kubeconfig=cluster.kubeconfig)
+    assert not cluster.jobs
+
+
+def test_its_end_is_waited_for_although_the_server_is_away_meanwhile(cluster: Cluster) -> None:
+    run = started(cluster)
+    with pytest.raises(TimeoutError):
+        run.wait(0.1)
+    timer = threading.Timer(0.5, lambda: setattr(cluster, "away", 2))
+    timer.start()
+    ended = condition("Failed", "True", "BackoffLimitExceeded", "learner failed 7 times")
+    later = threading.Timer(1.5, lambda: cluster.becomes("pong", "Failed", ended))
+    later.start()
+    assert run.wait(60) is run
+    assert run.status == ("Failed", "learner failed 7 times")
+    assert not cluster.away
+
+
+def test_stopping_asks_its_operator(cluster: Cluster) -> None:
+    run = started(cluster)
+    run.stop()
+    assert cluster.jobs["pong"]["metadata"]["annotations"]
+    assert run.wait(5).status.state == "SessionEnded"
+
+
+def test_a_program_with_an_event_loop_may_ask(cluster: Cluster) -> None:
+    """A notebook's cells run within one."""
+    run = started(cluster)
+
+    async def cell() -> str:
+        return attached(cluster).status.state + run.status.state
+
+    assert asyncio.run(cell()) == "StartingStarting"

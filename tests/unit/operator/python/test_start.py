@@ -1,0 +1,143 @@
+"""What `rljob.run` takes and refuses before anything is started, and what importing `rljob` costs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import rljob
+from rljob.api import parse_job
+from rljob_operator.python.start import _text, _written
+
+from tests.support.paths import EXAMPLES
+
+CARTPOLE = EXAMPLES / "cartpole-ppo.yaml"
+HEAD: dict[str, Any] = {"apiVersion": "rljob.dev/v1alpha1", "kind": "RLJob", "metadata": {"name": "mine"}}
+
+
+def overrides(**fields: Any) -> list[str]:
+    return [f"{path.replace('__', '.')}={_text(value)}" for path, value in fields.items()]
+
+
+@pytest.mark.parametrize(
+    ("manifest", "name", "environment"),
+    [
+        ("PongVTrace", "pongvtrace", "ALE/Pong-v5"),
+        (str(CARTPOLE), "cartpole-ppo", "CartPole-v1"),
+        (CARTPOLE, "cartpole-ppo", "CartPole-v1"),
+        ({**HEAD, "spec": {"environment": {"id": "CartPole-v1"}}}, "mine", "CartPole-v1"),
+    ],
+)
+def test_what_names_a_job(manifest: Any, name: str, environment: str) -> None:
+    job = parse_job(_written(manifest, []))
+    assert (job.metadata.name, job.spec.environment.id) == (name, environment)
+
+
+def test_values_of_python_become_fields() -> None:
+    given = overrides(
+        algorithm__ppo__learningRate=np.float32(0.25),
+        algorithm__ppo__seed=np.int64(3),
+        actors__resources__limits__cpu=2,
+        environment__kwargs={"sizes": np.array([1, 2]), "at": Path("maps/one"), "soft": True},
+        successPolicy__targetReturn=None,
+        metadata__name="other",
+    )
+    job = parse_job(_written(CARTPOLE, given))
+    assert job.metadata.name == "other"
+    parameters: Any = job.spec.algorithm.ppo
+    assert (parameters.learning_rate, parameters.seed) == (0.25, 3)
+    assert job.spec.environment.kwargs == {"sizes": [1, 2], "at": "maps/one", "soft": True}
+    assert job.spec.success_policy.target_return is None
+    assert str(job.spec.actors.resources.limits["cpu"]) == "2"
+
+
+def test_files_beside_a_manifest_are_named_by_their_whole_paths(tmp_path: Path) -> None:
+    (tmp_path / "game.py").write_text("def make(): ...\n")
+    file = tmp_path / "job.yaml"
+    file.write_text(CARTPOLE.read_text().replace("CartPole-v1", "'game.py:make'"))
+    assert _written(file, [])["spec"]["environment"]["id"] == f"{tmp_path}/game.py:make"
+
+
+WRONG = {
+    "algorithm.ppo.learningRat": (
+        0.1,
+        "spec.algorithm.ppo.learningRat: got 0.1; unknown field; did you mean 'learningRate'?",
+    ),
+    "actors.replicas": ("many", "spec.actors.replicas"),
+    "a b": (1, "--set"),
+}
+
+
+@pytest.mark.parametrize("path", WRONG)
+def test_a_mistake_is_told_in_the_command_lines_words_before_anything_is_made(
+    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    value, words = WRONG[path]
+    with pytest.raises(rljob.ManifestError) as wrong:
+        rljob.run(CARTPOLE, set={path: value})
+    assert words in str(wrong.value)
+    assert not any(tmp_path.iterdir())
+    command = [sys.executable, "-m", "rljob_operator", "run", str(CARTPOLE), "--set", f"{path}={value}"]
+    typed = subprocess.run(command, capture_output=True, text=True, check=False)
+    said = [line.removeprefix("rljob: ") for line in typed.stderr.splitlines()]
+    assert (typed.returncode, len(said)) == (2, len(str(wrong.value).splitlines()))
+    if path != "a b":  # what was typed is shown there as it was typed
+        assert said == [line.replace("got 0.1", "got 0.1") for line in str(wrong.value).splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("manifest", "words"),
+    [
+        ("PongVTrac", "did you mean 'PongVTrace'?"),
+        ("-", "unknown preset"),
+        ("none.yaml", "none.yaml: cannot be read: No such file or directory"),
+        ({**HEAD, "spec": {"environment": {"id": "CartPole-v1", "kwargs": {"x": {1, 2}}}}}, "allowed: texts, numbers"),
+    ],
+)
+def test_what_names_no_job(manifest: Any, words: str) -> None:
+    with pytest.raises(rljob.ManifestError) as wrong:
+        rljob.run(manifest)
+    assert words in str(wrong.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"folder": "here", "namespace": "team"}, "leave out the namespace"),
+        ({"max_seconds": 0}, "max_seconds is 0; allowed: 1 or more"),
+        ({"max_actors": -2}, "max_actors is -2"),
+        ({"folder": "."}, "not empty"),
+    ],
+)
+def test_options_that_can_not_be(
+    options: dict[str, Any], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "kept.txt").write_text("")
+    with pytest.raises(rljob.UsageError, match=words):
+        rljob.run(CARTPOLE, **options)
+    assert [path.name for path in tmp_path.iterdir()] == ["kept.txt"]
+
+
+def test_a_folder_that_is_no_run_is_not_attached_to(tmp_path: Path) -> None:
+    with pytest.raises(rljob.UsageError, match="not a run folder"):
+        rljob.attach(tmp_path)
+
+
+def test_importing_loads_nothing_until_a_name_is_used() -> None:
+    code = (
+        "import sys, rljob\n"
+        "print(sorted(m for m in sys.modules if m.split('.')[0] in ('rljob', 'rljob_operator', 'pydantic', 'yaml')))\n"
+        "print({'run', 'attach', 'Run', 'load_policy', '__version__'} <= set(dir(rljob)), rljob.__version__)\n"
+        "rljob.run, rljob.attach, rljob.Run, rljob.ManifestError\n"
+        "heavy = ('torch', 'numpy', 'gymnasium', 'kubernetes', 'aiohttp', 'kopf', 'tensorboard', 'IPython', 'pandas')\n"
+        "print([m for m in heavy if m in sys.modules])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["['rljob']", f"True {version('rljob')}", "[]"]
