@@ -8,7 +8,9 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rljob.api import read_manifest, with_files_beside
+from rljob.api import with_files_beside
+from rljob.api.experiment import is_experiment
+from rljob.api.load import given, read_document
 from rljob.cli.app import LEARNED, MANIFEST, PANELS, PARTS, TRAIN, app, common, register
 from rljob.command_errors import one_line_errors
 from rljob.data_plane import require_data_plane
@@ -75,19 +77,30 @@ def run(
         require_data_plane("rljob run")
         if resume_ and run_dir is None:
             raise UsageError("--resume needs --run-dir: the folder of the run to go on with")
+        document = read_document(file, set_ or ())
         # Gymnasium and ALE take a second to import: only a run pays for them, not --help.
         from rljob_operator.local.run_folder import is_stored_job
+        from rljob_operator.verbs import experiment
         from rljob_operator.verbs import run as local
 
         if profile:  # the roles inherit it
             os.environ["RLJOB_PROFILE"] = " ".join(profile)
         console = Console()
-        if resume_ and run_dir is not None:
+        if is_experiment(document):
+            code = experiment.start(
+                with_files_beside(document, file.parent),
+                run_dir,
+                resume=resume_,
+                max_seconds=max_seconds,
+                max_actors=max_actors,
+                console=console,
+            )
+        elif resume_ and run_dir is not None:
             stored = is_stored_job(file, run_dir) and not set_
-            written = None if stored else with_files_beside(read_manifest(file, set_ or ()), file.parent)
+            written = None if stored else with_files_beside(given(document), file.parent)
             code = local.go_on(run_dir, written, max_seconds=max_seconds, max_actors=max_actors, console=console)
         else:
-            written = with_files_beside(read_manifest(file, set_ or ()), file.parent)
+            written = with_files_beside(given(document), file.parent)
             code = local.start(written, run_dir, max_seconds=max_seconds, max_actors=max_actors, console=console)
     raise typer.Exit(code)
 
