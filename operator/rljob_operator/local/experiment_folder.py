@@ -13,9 +13,8 @@ from rljob_operator.experiments.decide import decide
 from rljob_operator.experiments.journal import Entry, JournalProblem, line, replayed, whole_lines
 from rljob_operator.experiments.state import ExperimentState, Mismatch
 from rljob_operator.experiments.summary import summary
-from rljob_operator.local.run_folder import STATUS_FILE, RunFolderProblem, write_json, write_text
+from rljob_operator.local.run_folder import EXPERIMENT_FILE, STATUS_FILE, RunFolderProblem, write_json, write_text
 
-EXPERIMENT_FILE: Final = "experiment.yaml"
 JOURNAL_FILE: Final = "journal.jsonl"
 
 

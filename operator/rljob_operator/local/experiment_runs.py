@@ -37,7 +37,7 @@ class Runs:
     def __init__(self, folder: Path, experiment: Experiment, max_actors: int | None) -> None:
         self._folder, self._experiment, self._max_actors = folder, experiment, max_actors
         self._playing: dict[Path, subprocess.Popen[bytes]] = {}
-        self._judging: dict[Path, subprocess.Popen[bytes]] = {}
+        self._judging: dict[tuple[Path, int], subprocess.Popen[bytes]] = {}
         self._starts: dict[tuple[Path, int], int] = {}
         (folder / "logs").mkdir(exist_ok=True)
 
@@ -81,20 +81,20 @@ class Runs:
         """How its newest weights (its best, with an evaluator) are judged by the games of ``seed``; None while they are. What is
         wrong stands in ``why``."""
         folder = self.folder(run)
-        output = self._folder / "logs" / f"{folder.name}.verdict"
+        output = self._folder / "logs" / f"{folder.name}-games-{seed}.json"
         errors = output.with_suffix(".error")
-        if folder not in self._judging:
+        if (folder, seed) not in self._judging:
             job = self._job(folder)
             games = job.spec.evaluator.episodes if job is not None else 100
             command = [*_EVAL, str(folder), "--episodes", str(games), "--seed", str(seed), "--json"]
             with output.open("wb") as out, errors.open("wb") as err:
-                self._judging[folder] = subprocess.Popen(
+                self._judging[folder, seed] = subprocess.Popen(
                     command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
                 )
-        process = self._judging[folder]
+        process = self._judging[folder, seed]
         if process.poll() is None:
             return None
-        del self._judging[folder]
+        del self._judging[folder, seed]
         score = read_json(output)
         mean, error = score.get("mean"), score.get("standard_error") or 0.0
         if process.returncode != 0 or not isinstance(mean, int | float):

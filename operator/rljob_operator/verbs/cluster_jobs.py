@@ -97,6 +97,10 @@ class ClusterJobs:
         job.look(figures=False)
         return job
 
+    def to_stop(self, name: str) -> ClusterJob:
+        """See `Jobs`."""
+        return self.chosen(name)
+
     def shown(self, name: str | None, everything: bool, *, figures: bool) -> Listing:
         """See `Jobs`: without a name those of the namespace, or of all namespaces."""
         if self._place.all_namespaces and name is not None:

@@ -15,11 +15,11 @@ from rljob.api.experiment_check import parse_experiment
 from rljob_operator.experiments.journal import Entry
 from rljob_operator.experiments.summary import in_words, row
 from rljob_operator.local import run_folder
-from rljob_operator.local.experiment_folder import EXPERIMENT_FILE, ExperimentFolder, require_experiment
+from rljob_operator.local.experiment_folder import ExperimentFolder, require_experiment
 from rljob_operator.local.experiment_runs import Runs, verdicts_wanted
 from rljob_operator.local.lock import ControllerLock
 from rljob_operator.local.loop import Interrupt
-from rljob_operator.local.run_folder import OUTCOME_FILE, RunFolderProblem
+from rljob_operator.local.run_folder import EXPERIMENT_FILE, OUTCOME_FILE, RunFolderProblem
 
 _TURN_SECONDS = 0.25
 _INTERRUPTED = 130
