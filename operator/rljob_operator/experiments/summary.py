@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from rljob_operator.experiments.state import ExperimentState, Ranked, Run, Score
+from rljob_operator.experiments.state import ExperimentState, Ranked
 
 MOST_ROWS = 200
 """Trials that a summary lists. A Kubernetes object with every one of a thousand would be refused as too large."""
@@ -67,11 +67,6 @@ def in_words(state: ExperimentState, entry: dict[str, Any]) -> str:
     if kind == "End":
         return f"the search ends ({entry['reason']})"
     return "the time of budget.seconds is over" if kind == "TimeUp" else "settings taken over"
-
-
-def verdict(runs: tuple[Run, ...], judged: dict[tuple[int, int], Score]) -> list[Score]:
-    """How ``runs`` were judged anew, as far as they were."""
-    return [judged[run.key] for run in runs if run.key in judged]
 
 
 def _numbers(entry: dict[str, Any]) -> str:

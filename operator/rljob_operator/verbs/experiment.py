@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rljob.api import parse_job
 from rljob.api.experiment_check import parse_experiment
 
 from rljob_operator.experiments.journal import Entry
@@ -36,14 +37,18 @@ def start(
 ) -> int:
     """Run the experiment ``written`` in ``folder`` (None: a new one named after it and the time), or with ``resume`` go on there.
 
-    The exit code: 0 it has ended with a best trial, or ``max_seconds`` are over; 1 it failed; 130 interrupted. Raises
-    ManifestError and RunFolderProblem before anything has been started.
+    The exit code: 0 it has ended with a best trial, or ``max_seconds`` are over; 1 it failed; 130 interrupted. Raises as
+    `rljob_operator.verbs.run.start`: the first trial is looked at as a run would, before anything has been started.
     """
+    from rljob_operator.local import preflight  # the environment, which a base install lacks
+
     experiment = parse_experiment(written)
     if resume and folder is not None:
         require_experiment(folder)
     elif folder is not None and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise RunFolderProblem(f"{folder}: not empty; add --resume to go on with it, or name another --run-dir")
+    if not resume:
+        preflight.check(parse_job(experiment.manifest(0, 1, experiment.raw_frames)))
     folder = folder or run_folder.new_run_dir(experiment.name)
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -23,12 +23,12 @@ from rljob.command_errors import one_line_errors
 
 from rljob_operator.local import lock
 from rljob_operator.local.run_folder import JOB_FILE, OUTCOME_FILE
-from rljob_operator.verbs import run
 
 
 def main() -> int:
     """Run until it is over; the exit code of `rljob run`."""
-    order = json.loads(sys.stdin.buffer.readline())
+    with open(sys.stdin.fileno(), "rb", buffering=0, closefd=False) as orders:
+        order = json.loads(orders.readline())
     threading.Thread(target=_end_with_the_input, name="orders", daemon=True).start()
     with one_line_errors():
         return _run(Path(order["folder"]), order["job"], order["max_actors"])
@@ -37,6 +37,8 @@ def main() -> int:
 
 def _run(folder: Path, job: dict[str, Any], max_actors: int | None) -> int:
     """Start the run, or go on with what is there of it."""
+    from rljob_operator.verbs import run  # what trains, which a base install lacks
+
     while lock.owner(folder) is not None:  # the controller of a session before, which is ending
         time.sleep(0.2)
     console = Console(width=200)
@@ -49,7 +51,10 @@ def _run(folder: Path, job: dict[str, Any], max_actors: int | None) -> int:
 
 
 def _end_with_the_input() -> None:
-    sys.stdin.buffer.read()
+    while os.read(
+        sys.stdin.fileno(), 1 << 16
+    ):  # not by Python's own reader, whose lock this thread would hold at the exit
+        pass
     os.kill(os.getpid(), signal.SIGTERM)
 
 
