@@ -153,8 +153,8 @@ rules; `rljob validate` shows the numbers. The API server asks a rule only where
 """
 _EXPERIMENT = """\
 [Several runs as one experiment](experiments.md): `kind: RLExperiment`, for `rljob run` on one machine. `spec.template.spec`,
-required, is the `spec` of an RLJob, `spec.template.metadata` labels and annotations of every run; `rljob explain rlexperiment` says
-what stands here.
+required, is the `spec` of an RLJob, `spec.template.metadata` labels and annotations of every run; `rljob explain rlexperiment`
+says what stands here.
 """
 _WHEN = {When.ANY_TIME: "at any time", When.WHILE_SUSPENDED: "while suspended", When.NEVER: "never"}
 _CHANGING = """\
