@@ -43,10 +43,10 @@ def trials(experiment: Experiment) -> list[dict[str, Any]]:
     return [dict(experiment.settings(trial)) for trial in range(experiment.trials)]
 
 
-def test_the_example_is_a_grid_whose_last_parameter_changes_first() -> None:
+def test_the_example_is_a_grid_whose_last_parameter_by_name_changes_first() -> None:
     experiment = parse_experiment(read_document(EXAMPLE))
     found = trials(experiment)
-    assert found[1] == {LEARNING_RATE: 1e-4, "algorithm.ppo.entropyCost": 0.01}
+    assert found[1] == {LEARNING_RATE: 1e-3, "algorithm.ppo.entropyCost": 0.0}
     assert len({tuple(each.values()) for each in found}) == len(found) == 9
     assert experiment.rungs == (10_000, 30_000, 90_000)
 

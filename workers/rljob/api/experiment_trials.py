@@ -101,7 +101,8 @@ class Experiment:
         if search.listed is not None:
             return search.listed[trial]
         chosen = {}
-        for path, from_ in reversed(search.parameters.items()):  # the last one changes from each trial to the next
+        # By name, as a server may store a mapping in any order; the last changes from each trial to the next.
+        for path, from_ in sorted(search.parameters.items(), reverse=True):
             trial, at = divmod(trial, len(from_.values or ()))
             chosen[path] = (from_.values or ())[at]
         return dict(reversed(chosen.items()))
@@ -120,7 +121,7 @@ class Experiment:
             "metadata": {"name": self.run_name(trial, seed), **of_every_run},
             "spec": template["spec"],
         }
-        changed = [f"{path}={_as_text(value)}" for path, value in self.settings(trial).items()]
+        changed = [f"{path}={_as_text(value)}" for path, value in sorted(self.settings(trial).items())]
         document = apply_overrides(written, [*changed, f"successPolicy.rawFrames={raw_frames}"])
         if self.spec.seeds == 1:
             return document

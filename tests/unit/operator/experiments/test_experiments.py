@@ -119,7 +119,12 @@ def spread(trial: int, seed: int, frames: int) -> float:
     return (trial * 37 + seed) % 101 + frames / 1000
 
 
+GRID = {f"algorithm.ppo.{name}": {"values": [0.5, 0.9]} for name in ("gamma", "entropyCost")}
 CASES = {
+    "a grid in another order than that of its names": (
+        document(4, search={"grid": {}, "parameters": GRID}),
+        frozenset[int](),
+    ),
     "halving": (document(7, prune=HALVING, seeds=2), frozenset[int]()),
     "median": (document(5, prune=MEDIAN), frozenset[int]()),
     "failing": (document(5, prune=HALVING, maxFailedTrials=2), frozenset({1, 3})),
