@@ -6,7 +6,6 @@ standard input ends, which it does however the experiment's own controller ends.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
@@ -45,7 +44,7 @@ def _run(folder: Path, job: dict[str, Any], max_actors: int | None) -> int:
     if (folder / JOB_FILE).is_file():
         (folder / OUTCOME_FILE).unlink(missing_ok=True)  # that of the rung before
         return run.go_on(folder, job, max_seconds=None, max_actors=max_actors, console=console)
-    with contextlib.suppress(FileNotFoundError):
+    if folder.exists() and not (folder / "checkpoints").exists():
         shutil.rmtree(folder)  # one that was never begun
     return run.start(job, folder, max_seconds=None, max_actors=max_actors, console=console)
 
