@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rljob.api import read_manifest, with_files_beside
+from rljob.api import with_files_beside
+from rljob.api.experiment import is_experiment
+from rljob.api.load import given, read_document
 from rljob.cli.app import LEARNED, MANIFEST, PANELS, PARTS, TRAIN, app, common, register
 from rljob.command_errors import one_line_errors
 from rljob.data_plane import require_data_plane
@@ -29,7 +31,9 @@ from rljob_operator.verbs.why import why
 
 
 def run(
-    file: Annotated[Path, typer.Argument(help="The RLJob manifest (YAML).", show_default=False)],
+    file: Annotated[
+        Path, typer.Argument(help="The manifest (YAML) of an RLJob or an RLExperiment.", show_default=False)
+    ],
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="PATH=VALUE", help="Override a field, e.g. spec.actors.replicas=2. Repeatable."),
@@ -61,6 +65,8 @@ def run(
 
     Look at it and change it from another terminal: rljob get, top, why, logs, suspend, resume, scale, checkpoint, stop.
 
+    An RLExperiment is several runs, at most so many at a time as it says, of which the best is sought.
+
     Exit codes: 0 the success policy was met (or --max-seconds is over), 1 the job failed, 2 the manifest or the command line
     is wrong or can't run here, 130 stopped with Ctrl-C.
 
@@ -70,6 +76,8 @@ def run(
 
       rljob run manifests/examples/cartpole-impala.yaml --run-dir runs/seed-2 \\
         --set algorithm.impala.seed=2
+
+      rljob run manifests/examples/experiments/cartpole-search.yaml
     """
     with one_line_errors():
         require_data_plane("rljob run")
@@ -77,18 +85,20 @@ def run(
             raise UsageError("--resume needs --run-dir: the folder of the run to go on with")
         # Gymnasium and ALE take a second to import: only a run pays for them, not --help.
         from rljob_operator.local.run_folder import is_stored_job
+        from rljob_operator.verbs import experiment
         from rljob_operator.verbs import run as local
 
         if profile:  # the roles inherit it
             os.environ["RLJOB_PROFILE"] = " ".join(profile)
-        console = Console()
-        if resume_ and run_dir is not None:
-            stored = is_stored_job(file, run_dir) and not set_
-            written = None if stored else with_files_beside(read_manifest(file, set_ or ()), file.parent)
-            code = local.go_on(run_dir, written, max_seconds=max_seconds, max_actors=max_actors, console=console)
+        bounds: dict[str, Any] = {"max_seconds": max_seconds, "max_actors": max_actors, "console": Console()}
+        stored = resume_ and run_dir is not None and is_stored_job(file, run_dir) and not set_
+        written = {} if stored else with_files_beside(given(read_document(file, set_ or ())), file.parent)
+        if is_experiment(written):
+            code = experiment.start(written, run_dir, resume=resume_, **bounds)
+        elif resume_ and run_dir is not None:
+            code = local.go_on(run_dir, written or None, **bounds)
         else:
-            written = with_files_beside(read_manifest(file, set_ or ()), file.parent)
-            code = local.start(written, run_dir, max_seconds=max_seconds, max_actors=max_actors, console=console)
+            code = local.start(written, run_dir, **bounds)
     raise typer.Exit(code)
 
 

@@ -19,6 +19,8 @@ ACCEPTED_FILE: Final = "job-accepted.yaml"
 EFFECTIVE_FILE: Final = "job-effective.yaml"
 """The job in force: the same with its preset and every default filled in. The controller writes it, the roles are started from
 it."""
+EXPERIMENT_FILE: Final = "experiment.yaml"
+"""The manifest of an experiment, whose folder has a run folder for each of its runs."""
 STATUS_FILE: Final = "status.json"
 OUTCOME_FILE: Final = "outcome.json"
 CONTROLLER_LOG: Final = "logs/controller.log"
@@ -102,6 +104,10 @@ def chosen_run(run: Path | None) -> Path:
         return runs[0]
     if not run.exists():
         raise RunFolderProblem(f"{run}: no such folder; give the folder of a run, as `rljob run` printed it")
+    if (run / EXPERIMENT_FILE).is_file():
+        raise RunFolderProblem(
+            f"{run}: an experiment's folder; `rljob get --all {shlex.quote(str(run))}` lists its runs, which are folders in it"
+        )
     if not (run / JOB_FILE).is_file():
         raise RunFolderProblem(f"{run}: not a run folder (no {JOB_FILE} in it); see the folder {RUNS}/")
     return run

@@ -111,6 +111,10 @@ class ClusterJobs:
                     f"there is a job {self.namespace}/{about['name']}; give this one another name"
                 ) from None
 
+    def to_stop(self, name: str) -> ClusterJob:
+        """See `Jobs`."""
+        return self.chosen(name)
+
     def shown(self, name: str | None, everything: bool, *, figures: bool) -> Listing:
         """See `Jobs`: without a name those of the namespace, or of all namespaces."""
         if self._place.all_namespaces and name is not None:

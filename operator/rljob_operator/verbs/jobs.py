@@ -70,6 +70,10 @@ class Jobs(Protocol):
         """The job of that name; without one the job that is meant here, such as the only one."""
         ...
 
+    def to_stop(self, name: str) -> Job:
+        """The job of that name, to stop it; on one machine an experiment, too, which ends all its runs."""
+        ...
+
     def shown(self, name: str | None, everything: bool, *, figures: bool) -> Listing:
         """What `get` shows; ``figures`` as in `Job.look`, where it is one job."""
         ...

@@ -19,7 +19,7 @@ from rljob_operator.core.member import Role
 from rljob_operator.local import lock
 from rljob_operator.local.job_view import look, running_members
 from rljob_operator.local.log_files import LogFollower
-from rljob_operator.local.run_folder import RUNS, chosen_run, stored_runs
+from rljob_operator.local.run_folder import EXPERIMENT_FILE, RUNS, chosen_run, stored_runs
 from rljob_operator.local.spec_store import SpecStore
 from rljob_operator.verbs.jobs import Listing, ShowLines
 from rljob_operator.verbs.refusals import no_log
@@ -34,6 +34,10 @@ class LocalJobs:
     def chosen(self, name: str | None) -> LocalJob:
         """See `Jobs`."""
         return LocalJob(chosen_run(Path(name) if name is not None else None))
+
+    def to_stop(self, name: str) -> LocalJob:
+        """See `Jobs`."""
+        return LocalJob(Path(name)) if (Path(name) / EXPERIMENT_FILE).is_file() else self.chosen(name)
 
     def shown(self, name: str | None, everything: bool, *, figures: bool) -> Listing:
         """See `Jobs`."""

@@ -23,6 +23,8 @@ def stop(
 ) -> None:
     """End a run as Ctrl-C in its terminal would: drain, checkpoint, stop. It can be resumed.
 
+    The folder of an experiment ends all its runs.
+
     A job on a cluster is ended in the same order, and stays stopped until `rljob resume`; `kubectl delete rljob` is the end for
     good.
 
@@ -33,4 +35,4 @@ def stop(
       rljob stop -n team-a pong
     """
     with one_line_errors(), jobs_of(Place(namespace, context, kubeconfig)) as jobs:
-        jobs.chosen(job).stop(typer.echo, timeout)
+        jobs.to_stop(job).stop(typer.echo, timeout)

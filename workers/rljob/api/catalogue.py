@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from rljob.api.computed import COMPUTED
+from rljob.api.experiment import RLExperiment
 from rljob.api.fields import default_of, first_sentence, paragraphs
 from rljob.api.job import Metadata, RLJob, RLJobSpec
 from rljob.api.mutability import Mutability, When, places
@@ -27,6 +28,7 @@ _ROOTS: Final[Mapping[str, TypedPlace]] = {
     **{name: place for name in ("apiVersion", "kind", "metadata", "spec") if (place := TypedPlace(RLJob).below(name))},
     "status": TypedPlace(RLJobStatus),
 }
+_EXPERIMENT: Final = TypedPlace(RLExperiment)
 _WHEN: Final = {When.ANY_TIME: "at any time", When.WHILE_SUSPENDED: "while the job is suspended", When.NEVER: "never"}
 _INDEX = re.compile(r"\[\w*\]")
 _LINK = re.compile(r"https://\S+")
@@ -72,7 +74,8 @@ class UnknownField(ValueError):
 
 def explained(path: str) -> Explanation:
     """Explain a field: ``algorithm.impala.learningRate`` of the spec, or with ``spec.``, ``status.``, ``metadata.`` or ``rljob.``
-    before it; the whole object where ``path`` is empty. Entries of lists need no index. Raises UnknownField."""
+    before it; of an experiment with
+    ``rlexperiment.``; the whole object where ``path`` is empty. Entries of lists need no index. Raises UnknownField."""
     steps = _steps(path)
     if not steps:
         return Explanation("rljob", "object", "", "", paragraphs(RLJob.__doc__), {}, {}, tuple(_top_lines()))
@@ -136,13 +139,16 @@ def _steps(path: str) -> tuple[str, ...]:
         del steps[0]
     if not steps:
         return ()
+    if steps[0].lower() in ("rlexperiment", "rlexperiments"):
+        below = steps[1:]
+        return ("rlexperiment", *(("spec",) if below and below[0] not in _EXPERIMENT.field_names else ()), *below)
     root = next((name for name in _ROOTS if name.lower() == steps[0].lower()), None)
     return (root, *steps[1:]) if root is not None else ("spec", *steps)
 
 
 def _walked(steps: tuple[str, ...]) -> tuple[str, TypedPlace]:
     """The place at the end of ``steps``, and its path as it is shown."""
-    shown, place = steps[0], _ROOTS[steps[0]]
+    shown, place = steps[0], _EXPERIMENT if steps[0] == "rlexperiment" else _ROOTS[steps[0]]
     for step in steps[1:]:
         if place.is_list and step.isdecimal():
             continue

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from rljob.api.algorithm import BLOCKS
 from rljob.api.document import parse_document
 from rljob.api.effective import effective
+from rljob.api.experiment import is_experiment, model_of
 from rljob.api.job import API_VERSION, KIND, Metadata, RLJob
 from rljob.api.overrides import apply_overrides
 from rljob.api.presets.merging import preset_of, value_at, with_preset
@@ -62,7 +63,7 @@ def read_manifest(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
     where it can't be read.
 
     Nothing is added: a job that names a preset and no more stays as short as it is."""
-    return _given(read_document(path, overrides))
+    return given(read_document(path, overrides))
 
 
 def read_document(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
@@ -90,7 +91,7 @@ def parse_job(document: Mapping[str, Any]) -> RLJob:
     fields are tried even when single fields are wrong: for that purpose a wrong field has what its preset says, or its
     default, and rules that read it are passed over.
     """
-    written = _given(document)
+    written = given(document)
     problems: list[Problem] = []
     wrong: list[Location] = []
     try:
@@ -117,19 +118,19 @@ def _traced(problem: Problem, written: Mapping[str, Any]) -> Problem:
     return Problem(problem.path, problem.value, problem.message + source)
 
 
-def _given(document: Mapping[str, Any]) -> dict[str, Any]:
+def given(document: Mapping[str, Any]) -> dict[str, Any]:
     """The part of a stored object that its user wrote, without nulls that stand for nothing, nor an empty name or namespace. One
     that asks for a name that begins with ``generateName`` has one, as a server would give it."""
-    given = {key: value for key, value in document.items() if key != "status"}
-    metadata = given.get("metadata")
+    found = {key: value for key, value in document.items() if key != "status"}
+    metadata = found.get("metadata")
     if isinstance(metadata, Mapping):
         # What a server has taken has no misspelt field, and may have some that were unknown when this was written.
         passed_over = metadata.keys() - Metadata.model_fields if "uid" in metadata else _OF_SERVERS
         kept = {key: value for key, value in metadata.items() if key not in passed_over and value != ""}
-        given["metadata"] = kept
+        found["metadata"] = kept
         if "generateName" in metadata and kept.get("name") is None:
             kept["name"] = f"{metadata['generateName']}{secrets.token_hex(3)[:5]}"  # as long as a server's
-    return without_nulls(given)
+    return without_nulls(found, model_of(document))
 
 
 def dump_manifest(job: RLJob, spec: Mapping[str, Any] | None = None) -> str:
@@ -196,6 +197,10 @@ def with_files_beside(written: Mapping[str, Any], folder: Path) -> dict[str, Any
     spec = written.get("spec")
     if not isinstance(spec, Mapping):
         return dict(written)
+    if is_experiment(written):
+        template, search = spec.get("template"), _whole(spec.get("search"), folder)
+        inside = with_files_beside(template, folder) if isinstance(template, Mapping) else template
+        return {**written, "spec": {**spec, "template": inside, **({} if search is None else {"search": search})}}
     found: Any = spec
     for place in _PLACES:
         found = _replaced(found, place, folder)
@@ -213,6 +218,8 @@ def _replaced(node: Any, place: tuple[str, ...], folder: Path) -> Any:
 def _whole(value: Any, folder: Path) -> Any:
     if isinstance(value, list):
         return [_whole(each, folder) for each in value]
+    if isinstance(value, Mapping):
+        return {key: _whole(each, folder) for key, each in value.items()}
     path, _, factory = value.rpartition(":") if isinstance(value, str) else ("", "", "")
     if not path.endswith(".py") or not (folder / path).is_file():
         return value

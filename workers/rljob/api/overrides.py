@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rljob.api.document import parse_value, plain_copy
-from rljob.api.job import RLJob
+from rljob.api.experiment import model_of
 from rljob.api.paths import TypedPlace
 from rljob.api.problems import ManifestError, Problem
 
@@ -62,7 +62,7 @@ def apply_overrides(document: dict[str, Any], overrides: Sequence[str]) -> dict[
 
 def _assign(document: dict[str, Any], segments: tuple[str, ...], value_text: str) -> None:
     node: Any = document
-    kind: TypedPlace | None = TypedPlace(RLJob)
+    kind: TypedPlace | None = TypedPlace(model_of(document))
     for depth, segment in enumerate(segments[:-1]):
         kind = kind.below(segment) if kind is not None else None
         fresh: Any = [] if kind is not None and kind.is_list else {}

@@ -141,14 +141,14 @@ def _purpose(model: type[BaseModel], location: Location) -> str:
     return f"{meaning}; allowed: {', '.join(words)}" if words else meaning
 
 
-def without_nulls(document: dict[str, Any]) -> dict[str, Any]:
+def without_nulls(document: dict[str, Any], model: type[BaseModel] = RLJob) -> dict[str, Any]:
     """A copy of a manifest without the nulls that count as not given.
 
     Those of known fields go, and those in maps of a known kind (labels, resources). The others stay for the checks: under
     an unknown name, where a misspelt field must be refused although it holds nothing; as an entry of a list; and inside
     what has no schema, a pod template, where a null removes a field of the generated pod.
     """
-    found: dict[str, Any] = _without(document, TypedPlace(RLJob))
+    found: dict[str, Any] = _without(document, TypedPlace(model))
     return found
 
 

@@ -12,7 +12,7 @@ from rljob.api.types import DecimalText, Integer, JSONObject, ListOrWord, Quanti
 
 SECTION = "section"
 """What has fields of its own."""
-_SINGULAR = re.compile(rf"^(integer|number|text|mapping|{SECTION})\b")
+_SINGULAR = re.compile(rf"^(integer|number|text|mapping|value|{SECTION})\b")
 
 
 def type_in_words(place: TypedPlace) -> str:
@@ -32,7 +32,7 @@ def type_in_words(place: TypedPlace) -> str:
         return "mapping" if value is None else f"map of texts to {_plural(type_in_words(value))}"
     if get_origin(place.annotation) is Literal:
         return _one_of([word if word else '""' for word in get_args(place.annotation)])
-    return {bool: "true or false", int: "integer", float: "time"}.get(
+    return {bool: "true or false", int: "integer", float: "time", Any: "value"}.get(
         place.annotation, "text"
     )  # status has times alone
 

@@ -54,6 +54,8 @@ def explain(
 
         rljob explain examples/plugins/qr_dqn.py:QRDQN kappa
 
+        rljob explain rlexperiment.search
+
         rljob explain environment.id=Taxi-v4
     """
     with one_line_errors():

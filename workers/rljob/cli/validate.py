@@ -7,8 +7,11 @@ from typing import Annotated
 
 import typer
 
-from rljob.api import ManifestError, RLJob, dump_manifest, parse_job, with_files_beside
+from rljob.api import ManifestError, dump_manifest, parse_job, with_files_beside
 from rljob.api.exit_codes import EXIT_INVALID
+from rljob.api.experiment import is_experiment
+from rljob.api.experiment_check import parse_experiment
+from rljob.api.experiment_trials import dump_experiment
 from rljob.api.load import read_document
 from rljob.api.presets.merging import note_on, preset_of, value_at
 from rljob.api.presets.values import leaves
@@ -46,6 +49,8 @@ def validate(
     environment is made once, as a run would make it, in a process of its own. A file or a package that is missing is a problem,
     unless spec.image says that it may be in there.
 
+    Each trial of an RLExperiment is checked with its settings, and the environment of the first is made.
+
     Exit code 0 if all are right, 2 if not. With --effective, stdout holds YAML and nothing else.
 
     Examples:
@@ -56,11 +61,14 @@ def validate(
 
         rljob validate my.yaml --effective > effective.yaml
     """
-    valid: list[RLJob] = []
+    valid: list[str] = []
     for file in files:
         forget_files()  # those of the manifest before it, in another folder
         try:
             written = with_files_beside(read_document(file, overrides or ()), file.parent)
+            experiment = parse_experiment(written) if is_experiment(written) else None
+            if experiment is not None:
+                written = experiment.manifest(0, 1, experiment.raw_frames)
             with printing_aside():
                 job, note, lines = with_own_parts_checked(parse_job(written), made=not no_environment)
         except PluginProblem as error:
@@ -71,10 +79,10 @@ def validate(
             for problem in error.problems:
                 typer.echo(f"  {problem}", err=True)
         else:
-            valid.append(job)
+            valid.append(dump_manifest(job) if experiment is None else dump_experiment(experiment))
             if not effective:
                 typer.echo(f"{file}: ok, {short(job.spec.algorithm.name)} on {short(job.spec.environment.id)}{note}")
-                for line in lines:
+                for line in (*([experiment.in_words] if experiment is not None else ()), *lines):
                     typer.echo(f"  {line}")
             nulls = (
                 f"spec.{path}: null takes nothing away; presetWithout: [{path}] does"
@@ -84,6 +92,6 @@ def validate(
             for note in filter(None, (note_on(job.spec), *nulls)):
                 typer.echo(f"  {note}", err=effective)
     if effective:
-        typer.echo("---\n".join(dump_manifest(job) for job in valid), nl=False)
+        typer.echo("---\n".join(valid), nl=False)
     if len(valid) < len(files):
         raise typer.Exit(EXIT_INVALID)

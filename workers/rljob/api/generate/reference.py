@@ -10,6 +10,7 @@ from pydantic_core import PydanticUndefined
 
 from rljob.api.computed import COMPUTED
 from rljob.api.conditions import CATALOGUE, MEANING_WHEN_TRUE
+from rljob.api.experiment import RLExperimentSpec
 from rljob.api.fields import default_of
 from rljob.api.generate.cel import NOT_IN_CEL
 from rljob.api.generate.schema import flowed
@@ -56,6 +57,8 @@ def reference() -> str:
     parts.append(_table(("Condition", "When True"), ((f"`{t}`", meaning) for t, meaning in MEANING_WHEN_TRUE.items())))
     rows = ((f"`{e.type}`", e.status, f"`{e.reason}`", e.meaning) for e in CATALOGUE)
     parts.append("\n" + _table(("Condition", "Status", "Reason", "Meaning"), rows))
+    parts += ["## RLExperiment\n", _EXPERIMENT]
+    parts.append(_table(_FIELD_HEAD, _rows(TypedPlace(RLExperimentSpec), "spec.", without=("template",))))
     return "\n".join(part.rstrip("\n") + "\n" for part in parts)
 
 
@@ -147,6 +150,11 @@ _CONDITIONS = """\
 _RULES_INTRODUCTION = """\
 What each field allows by itself can still be impossible together. `rljob validate` and the API server (CEL) both check these
 rules; `rljob validate` shows the numbers. The API server asks a rule only where every field that it reads is written.
+"""
+_EXPERIMENT = """\
+[Several runs as one experiment](experiments.md): `kind: RLExperiment`, for `rljob run` on one machine. `spec.template.spec`,
+required, is the `spec` of an RLJob, `spec.template.metadata` labels and annotations of every run; `rljob explain rlexperiment`
+says what stands here.
 """
 _WHEN = {When.ANY_TIME: "at any time", When.WHILE_SUSPENDED: "while suspended", When.NEVER: "never"}
 _CHANGING = """\

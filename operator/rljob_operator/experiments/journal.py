@@ -1,0 +1,50 @@
+"""The journal of an experiment: a line of JSON for each decision and each observation, in their order, and nothing else.
+
+What is decided next follows from the lines alone. So a controller that comes back reads them, and anybody can check them: each
+decision must be, to the byte, the one that the lines before it lead to.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from rljob_operator.experiments.decide import decide
+from rljob_operator.experiments.state import DECISIONS, ExperimentState, Mismatch
+
+Entry = dict[str, Any]
+
+
+class JournalProblem(ValueError):
+    """A journal that can't be gone on with; the message says which line, and why."""
+
+
+def line(entry: Entry) -> bytes:
+    """An entry as it is written."""
+    return json.dumps(entry, sort_keys=True, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+
+
+def whole_lines(text: bytes) -> bytes:
+    """``text`` without a last line that was not written to its end: nothing has followed from it yet."""
+    return text[: text.rfind(b"\n") + 1]
+
+
+def replayed(lines: Iterable[bytes]) -> ExperimentState:
+    """What an experiment is after its journal. Raises JournalProblem where a line can't be read, contradicts those before it, or
+    is another decision than they lead to."""
+    state = ExperimentState()
+    for number, text in enumerate(lines, 1):
+        try:
+            entry = json.loads(text)
+            due = decide(state)
+            if due is not None and line(due) != text:
+                raise Mismatch(f"the lines before it lead to {line(due).decode().strip()}")
+            if due is None and entry.get("kind") in DECISIONS:
+                raise Mismatch("the lines before it lead to no decision")
+            state.apply(entry)
+        except (ValueError, KeyError, TypeError, AttributeError, Mismatch) as error:
+            raise JournalProblem(
+                f"line {number} of the journal, {text[:200].decode(errors='replace').strip()}: {error}"
+            ) from None
+    return state

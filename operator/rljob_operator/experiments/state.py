@@ -1,0 +1,205 @@
+"""What an experiment is after the lines of its journal: which runs there are, and how each was judged."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from rljob.api.experiment_check import parse_experiment
+from rljob.api.experiment_trials import Experiment
+
+DECISIONS = ("Start", "Promote", "Prune", "End")
+"""Kinds of lines that are decided; the others are observed: Settings, Score, Fail, TimeUp, Verdict."""
+
+MAY_CHANGE = ("parallelism", "maxFailedTrials", "budget.seconds")
+
+
+class Mismatch(Exception):
+    """A line that can't follow on those before it."""
+
+
+class RunState(StrEnum):
+    """Where a run is."""
+
+    RUNNING = "Running"
+    """It plays, or is judged."""
+    WAITING = "Waiting"
+    """It was judged at a rung, and is not promoted yet."""
+    DONE = "Done"
+    """It has played its budget, or reached its own goal."""
+    PRUNED = "Pruned"
+    FAILED = "Failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """How a run was judged: the mean return of ``episodes`` whole games at ``raw_frames``."""
+
+    mean: float
+    standard_error: float
+    episodes: int
+    raw_frames: int
+
+
+@dataclass(slots=True)
+class Run:
+    """One run: a trial with one seed (1, 2, ...). ``rung``: the one that it plays to, or waits at; ``why``: how it failed."""
+
+    trial: int
+    seed: int
+    state: RunState = RunState.RUNNING
+    rung: int = 0
+    scores: list[Score] = field(default_factory=list)
+    why: str = ""
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """What tells it from others."""
+        return self.trial, self.seed
+
+    @property
+    def raw_frames(self) -> int:
+        """What it had played when it was last judged."""
+        return self.scores[-1].raw_frames if self.scores else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A trial among others: its runs that count, their mean score and its standard error. Of several seeds the error is that of
+    the mean over seeds, of one that of its games."""
+
+    trial: int
+    runs: tuple[Run, ...]
+    mean: float
+    standard_error: float
+
+
+class ExperimentState:
+    """Everything that is known of an experiment. `apply` takes the next line; all else asks."""
+
+    def __init__(self) -> None:
+        self.experiment: Experiment | None = None
+        self.runs: dict[tuple[int, int], Run] = {}
+        self.time_up = False
+        self.end: dict[str, Any] | None = None
+        self.verdicts: dict[tuple[int, int], Score] = {}
+        self.seconds = 0.0
+        """How long its controllers have been at work until the last observation."""
+        self.running = 0
+        self.failed = 0
+        self.waiting: dict[int, list[Run]] = {}
+        """Rung -> first runs that were judged there, in their order, whatever became of them."""
+
+    @property
+    def known(self) -> Experiment:
+        """The experiment. Raises Mismatch where no line has told it."""
+        if self.experiment is None:
+            raise Mismatch("a journal begins with Settings")
+        return self.experiment
+
+    def apply(self, entry: dict[str, Any]) -> None:
+        """Take a line. Raises Mismatch, KeyError or ValueError where it can't follow."""
+        kind = entry["kind"]
+        self.seconds = max(self.seconds, float(entry.get("seconds", 0.0)))
+        if kind == "Settings":
+            self._take(parse_experiment(entry["experiment"]))
+        elif kind == "Start":
+            self._add(Run(entry["trial"], entry["seed"]))
+        elif kind == "Promote":
+            run = self._run(entry, RunState.WAITING)
+            run.rung, run.state = entry["rung"], RunState.RUNNING
+            self.running += 1
+        elif kind == "Prune":
+            self._run(entry, RunState.WAITING).state = RunState.PRUNED
+        elif kind == "Score":
+            self._judged(self._run(entry, RunState.RUNNING), _score(entry), solved=entry["solved"])
+        elif kind == "Fail":
+            run = self._run(entry, RunState.RUNNING)
+            run.state, run.why = RunState.FAILED, entry["why"]
+            self.running -= 1
+            self.failed += 1
+        elif kind == "TimeUp":
+            self.time_up = True
+        elif kind == "End":
+            self.end = entry
+        elif kind == "Verdict":
+            self.verdicts[entry["trial"], entry["seed"]] = _score(entry)
+        else:
+            raise Mismatch(f"unknown kind {kind!r}; a newer release may have written it")
+
+    def _take(self, experiment: Experiment) -> None:
+        """Other settings are taken over where they change nothing of what was decided by those before."""
+        if self.experiment is not None and _lasting(experiment) != _lasting(self.experiment):
+            raise Mismatch(f"of an experiment that has begun only {', '.join(MAY_CHANGE)} may change")
+        self.experiment = experiment
+
+    def _add(self, run: Run) -> None:
+        if run.key in self.runs:
+            raise Mismatch("this run was started before")
+        if run.seed > 1:
+            run.rung = len(self.known.rungs) - 1
+        self.runs[run.key] = run
+        self.running += 1
+
+    def _judged(self, run: Run, score: Score, *, solved: bool) -> None:
+        run.scores.append(score)
+        self.running -= 1
+        run.state = RunState.DONE if solved or run.rung == len(self.known.rungs) - 1 else RunState.WAITING
+        if run.seed == 1:
+            self.waiting.setdefault(run.rung, []).append(run)
+
+    def _run(self, entry: dict[str, Any], state: RunState) -> Run:
+        run = self.runs[entry["trial"], entry["seed"]]
+        if run.state is not state or self.end is not None:
+            raise Mismatch(f"the run is {run.state}, not {state}" if self.end is None else "the experiment has ended")
+        return run
+
+    @property
+    def active(self) -> list[Run]:
+        """Runs that should be there now; none once it has ended."""
+        return [] if self.end is not None else [run for run in self.runs.values() if run.state is RunState.RUNNING]
+
+    def ranking(self) -> list[Ranked]:
+        """Trials that were judged, the best first: those come first that have played furthest, then those with more seeds done,
+        then by score; of equal ones the one with fewer raw frames."""
+        found = [ranked for trial in dict.fromkeys(trial for trial, _ in self.runs) for ranked in self._ranked(trial)]
+        return sorted(found, key=_place)
+
+    def _ranked(self, trial: int) -> Iterator[Ranked]:
+        runs = [run for key in self._keys(trial) if (run := self.runs.get(key)) is not None]
+        counted = [run for run in runs if run.state is RunState.DONE] or [run for run in runs if run.scores]
+        if not counted:
+            return
+        means = [run.scores[-1].mean for run in counted]
+        error = counted[0].scores[-1].standard_error
+        if len(means) > 1:
+            error = statistics.stdev(means) / math.sqrt(len(means))
+        yield Ranked(trial, tuple(counted), statistics.fmean(means), error)
+
+    def _keys(self, trial: int) -> list[tuple[int, int]]:
+        return [(trial, seed) for seed in range(1, self.known.spec.seeds + 1)]
+
+
+def _lasting(experiment: Experiment) -> tuple[Any, ...]:
+    """What of an experiment stays as it began."""
+    spec, template = experiment.spec, experiment.document["spec"]["template"]
+    budget = spec.budget.model_copy(update={"seconds": None})
+    same = {"parallelism": 1, "max_failed_trials": 0, "budget": budget}
+    return experiment.name, template, spec.model_copy(update=same)
+
+
+def _place(ranked: Ranked) -> tuple[Any, ...]:
+    done = [run for run in ranked.runs if run.state is RunState.DONE]
+    furthest = (not done, -len(done), -max(run.rung for run in ranked.runs) if not done else 0)
+    return (*furthest, -ranked.mean, min(run.raw_frames for run in ranked.runs), ranked.trial)
+
+
+def _score(entry: dict[str, Any]) -> Score:
+    score = Score(entry["mean"], entry["standardError"], entry["episodes"], entry["rawFrames"])
+    if not (math.isfinite(score.mean) and math.isfinite(score.standard_error)):
+        raise Mismatch("a score is a finite number")
+    return score

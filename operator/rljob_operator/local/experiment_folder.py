@@ -1,0 +1,89 @@
+"""The folder of an experiment on this machine: its manifest, its journal, and a run folder for each of its runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from rljob.api.yaml_dialect import dump_document
+
+from rljob_operator.experiments.decide import decide
+from rljob_operator.experiments.journal import Entry, JournalProblem, line, replayed, whole_lines
+from rljob_operator.experiments.state import ExperimentState, Mismatch
+from rljob_operator.experiments.summary import summary
+from rljob_operator.local.run_folder import EXPERIMENT_FILE, STATUS_FILE, RunFolderProblem, write_json, write_text
+
+JOURNAL_FILE: Final = "journal.jsonl"
+
+
+class ExperimentFolder:
+    """Its journal, open for its one controller, and what the experiment is after it. Raises RunFolderProblem where the journal
+    can't be gone on with."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._journal = folder / JOURNAL_FILE
+        try:
+            self._file = os.open(self._journal, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+            text = self._journal.read_bytes()
+            os.ftruncate(self._file, len(whole_lines(text)))
+            self.state: ExperimentState = replayed(whole_lines(text).splitlines(keepends=True))
+        except OSError as error:
+            raise RunFolderProblem(f"{self._journal}: can't be written: {error.strerror}") from None
+        except JournalProblem as problem:
+            raise RunFolderProblem(f"{self._journal}: {problem}; begin a new experiment in another folder") from None
+
+    def take(self, document: Mapping[str, Any]) -> None:
+        """Begin with the experiment of a manifest, or go on with it. Raises RunFolderProblem where it is another experiment."""
+        if self.state.experiment is not None and self.state.experiment.document == document:
+            return
+        entry = {"kind": "Settings", "experiment": dict(document)}
+        try:
+            ExperimentState.apply(_copy_of(self.state), entry)
+        except Mismatch as problem:
+            raise RunFolderProblem(
+                f"{self.folder / EXPERIMENT_FILE}: {problem}; the rest belongs to a new one"
+            ) from None
+        write_text(self.folder / EXPERIMENT_FILE, dump_document(dict(document)), durable=True)
+        self.add(entry)
+
+    def add(self, entry: Entry) -> None:
+        """Write a line; it is on the disk when this returns. Raises RunFolderProblem where the disk doesn't take it."""
+        self.state.apply(entry)
+        text = line(entry)
+        try:
+            if os.write(self._file, text) < len(text):
+                raise OSError(28, "No space left on device")
+            os.fsync(self._file)
+            write_json(self.folder / STATUS_FILE, summary(self.state))
+        except OSError as error:
+            raise RunFolderProblem(
+                f"{self._journal}: can't be written: {error.strerror}; free some space, and resume"
+            ) from None
+
+    def decided(self) -> Entry | None:
+        """The decision that is due, written down; None where none is."""
+        entry = decide(self.state)
+        if entry is not None:
+            self.add(entry)
+        return entry
+
+    def close(self) -> None:
+        """Give the journal back."""
+        os.close(self._file)
+
+
+def require_experiment(folder: Path) -> None:
+    """Raises RunFolderProblem where ``folder`` has no experiment to go on with."""
+    if not (folder / EXPERIMENT_FILE).is_file():
+        raise RunFolderProblem(
+            f"{folder}: nothing to resume here (no {EXPERIMENT_FILE}); leave out --resume to start one"
+        )
+
+
+def _copy_of(state: ExperimentState) -> ExperimentState:
+    copy = ExperimentState()
+    copy.experiment = state.experiment
+    return copy

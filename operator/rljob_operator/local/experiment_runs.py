@@ -1,0 +1,178 @@
+"""The runs of an experiment on this machine: a controller's process for each that plays, `rljob eval` for each that is judged."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from rljob.api import ManifestError, RLJob, parse_job, read_manifest
+from rljob.api.exit_codes import EXIT_INVALID
+from rljob.api.experiment_trials import Experiment
+
+from rljob_operator.experiments.journal import Entry
+from rljob_operator.experiments.state import Run
+from rljob_operator.local import lock
+from rljob_operator.local.log_files import tail
+from rljob_operator.local.run_folder import JOB_FILE, OUTCOME_FILE, STATUS_FILE, read_json
+
+CHILD: Final = (sys.executable, "-m", "rljob_operator.verbs.experiment_run")
+"""The program of a run's controller (`rljob_operator.verbs.experiment_run`)."""
+_EVAL: Final = (sys.executable, "-m", "rljob_operator", "eval")
+_SEEDS_APART: Final = 1_000_000
+"""Between the seeds of the games of two rungs: all trials of a rung play the same games, and no game is played at two rungs."""
+_MOST_STARTS: Final = 3
+"""Starts of a run's controller in one session without a result, before the run counts as failed."""
+
+
+class Runs:
+    """All runs of the experiment in ``folder``. What is wanted is asked for again and again: `play` and `judge` do nothing where
+    it is under way."""
+
+    def __init__(self, folder: Path, experiment: Experiment, max_actors: int | None) -> None:
+        self._folder, self._experiment, self._max_actors = folder, experiment, max_actors
+        self._playing: dict[Path, subprocess.Popen[bytes]] = {}
+        self._judging: dict[tuple[Path, int], subprocess.Popen[bytes]] = {}
+        self._starts: dict[tuple[Path, int], int] = {}
+        (folder / "logs").mkdir(exist_ok=True)
+
+    def folder(self, run: Run) -> Path:
+        """The run folder of a run."""
+        return self._folder / self._experiment.run_name(run.trial, run.seed)
+
+    def look(self, run: Run) -> Entry | None:
+        """What has become of a run that should play to its rung: its score or its failure; None while it plays or is judged.
+        Starts what is missing for that."""
+        frames, folder = self._experiment.rungs[run.rung], self.folder(run)
+        playing = self._playing.get(folder)
+        if playing is not None and playing.poll() is None:
+            return None
+        self._playing.pop(folder, None)
+        about = {"trial": run.trial, "seed": run.seed}
+        wanted = self._experiment.manifest(run.trial, run.seed, frames)
+        ended = self._ended(folder, wanted)
+        if ended == "edited":
+            return {
+                "kind": "Fail",
+                **about,
+                "why": f"{folder / JOB_FILE} was changed by hand, so that it is another trial",
+            }
+        if ended in ("Complete", "Failed"):
+            outcome = read_json(folder / OUTCOME_FILE)
+            if ended == "Failed":
+                return {"kind": "Fail", **about, "why": f"{outcome.get('reason')}: {outcome.get('message')}"[:500]}
+            solved = outcome.get("reason") != "StepBudgetReached"
+            found = self.judged(run, (run.rung + 1) * _SEEDS_APART)
+            score = {"kind": "Score", "solved": solved} if found is not None and "mean" in found else {"kind": "Fail"}
+            return None if found is None else {**about, **score, **found}
+        ended_with = playing.returncode if playing is not None else None
+        why = self._given_up(folder, run.rung, ended_with)
+        if why:
+            return {"kind": "Fail", **about, "why": why}
+        self._play(folder, wanted)
+        return None
+
+    def judged(self, run: Run, seed: int) -> dict[str, Any] | None:
+        """How its newest weights (its best, with an evaluator) are judged by the games of ``seed``; None while they are. What is
+        wrong stands in ``why``."""
+        folder = self.folder(run)
+        output = self._folder / "logs" / f"{folder.name}-games-{seed}.json"
+        errors = output.with_suffix(".error")
+        if (folder, seed) not in self._judging:
+            job = self._job(folder)
+            games = job.spec.evaluator.episodes if job is not None else 100
+            command = [*_EVAL, str(folder), "--episodes", str(games), "--seed", str(seed), "--json"]
+            with output.open("wb") as out, errors.open("wb") as err:
+                self._judging[folder, seed] = subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
+                )
+        process = self._judging[folder, seed]
+        if process.poll() is None:
+            return None
+        del self._judging[folder, seed]
+        score = read_json(output)
+        mean, error = score.get("mean"), score.get("standard_error") or 0.0
+        if process.returncode != 0 or not isinstance(mean, int | float):
+            said = " ".join(tail(errors, 2)) or f"rljob eval ended with {process.returncode}"
+            return {"why": f"it can't be judged: {said}"[:500]}
+        if not math.isfinite(mean):
+            return {"why": f"its mean return is {mean}"}
+        frames = (read_json(folder / STATUS_FILE).get("progress") or {}).get("rawFrames", 0)
+        return {"mean": mean, "standardError": error, "episodes": score["episodes"], "rawFrames": frames}
+
+    def fresh_seed(self) -> int:
+        """Seed of games that no trial was chosen by."""
+        return (len(self._experiment.rungs) + 1) * _SEEDS_APART
+
+    def end_plays(self) -> None:
+        """Ask runs to end in good order."""
+        for playing in self._playing.values():
+            if playing.stdin is not None and not playing.stdin.closed:
+                with contextlib.suppress(OSError):
+                    playing.stdin.close()  # which is how it is asked
+
+    def end(self, *, at_once: bool = False) -> None:
+        """Ask everything to end: runs in good order, which can be resumed, unless ``at_once``; judgements at once."""
+        self.end_plays()
+        for playing in self._playing.values() if at_once else ():
+            playing.terminate()  # the second request
+        for process in self._judging.values():
+            process.kill()
+            process.wait()
+        self._judging.clear()
+
+    @property
+    def left(self) -> list[str]:
+        """Runs whose controllers have not ended yet."""
+        return [folder.name for folder, playing in self._playing.items() if playing.poll() is None]
+
+    def _play(self, folder: Path, wanted: dict[str, Any]) -> None:
+        order = {"folder": str(folder), "job": wanted, "max_actors": self._max_actors}
+        with (self._folder / "logs" / f"{folder.name}.log").open("ab") as log:
+            process = subprocess.Popen(
+                CHILD, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            )
+        self._playing[folder] = process
+        assert process.stdin is not None
+        with contextlib.suppress(OSError):  # it has ended; that is seen at the next look
+            process.stdin.write(json.dumps(order).encode() + b"\n")
+            process.stdin.flush()
+
+    def _ended(self, folder: Path, wanted: dict[str, Any]) -> str:
+        """How the run in ``folder`` has ended as it is wanted: Complete or Failed; "edited" where it was another one; empty where
+        it has not."""
+        state = str(read_json(folder / OUTCOME_FILE).get("state", ""))
+        job = self._job(folder)
+        if not state or job is None or lock.owner(folder) is not None:
+            return ""
+        goal, ours = parse_job(wanted).spec, job.spec
+        if goal.model_copy(update={"success_policy": ours.success_policy}) != ours:
+            return "edited"
+        return state if goal.success_policy == ours.success_policy else ""
+
+    def _job(self, folder: Path) -> RLJob | None:
+        with contextlib.suppress(ManifestError):
+            return parse_job(read_manifest(folder / JOB_FILE))
+        return None
+
+    def _given_up(self, folder: Path, rung: int, ended_with: int | None) -> str:
+        """Why a run whose controller has ended without a result is not started again; empty where it is."""
+        log = self._folder / "logs" / f"{folder.name}.log"
+        starts = self._starts.setdefault((folder, rung), 0) + 1
+        self._starts[folder, rung] = starts
+        if ended_with == EXIT_INVALID:
+            return " ".join(line.removeprefix("rljob: ") for line in tail(log, 1))
+        if starts > _MOST_STARTS:
+            return f"its controller has ended {_MOST_STARTS} times (last with {ended_with}); see {log}"
+        return ""
+
+
+def verdicts_wanted(best: dict[str, Any] | None, runs: dict[tuple[int, int], Run]) -> Iterator[Run]:
+    """The runs of the best trial, which are judged anew."""
+    if best is not None:
+        yield from (runs[best["trial"], seed] for seed in best["seeds"])

@@ -1,0 +1,218 @@
+"""`rljob run` of an experiment: its runs on this machine, a line a decision, and a table at the end."""
+
+from __future__ import annotations
+
+import math
+import shlex
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rljob.api import parse_job
+from rljob.api.experiment_check import parse_experiment
+
+from rljob_operator.experiments.journal import Entry
+from rljob_operator.experiments.summary import in_words, row
+from rljob_operator.local import run_folder
+from rljob_operator.local.experiment_folder import ExperimentFolder, require_experiment
+from rljob_operator.local.experiment_runs import Runs, verdicts_wanted
+from rljob_operator.local.lock import ControllerLock
+from rljob_operator.local.loop import Interrupt
+from rljob_operator.local.run_folder import EXPERIMENT_FILE, OUTCOME_FILE, RunFolderProblem
+
+_TURN_SECONDS = 0.25
+_INTERRUPTED = 130
+
+
+def start(
+    written: dict[str, Any],
+    folder: Path | None,
+    *,
+    resume: bool,
+    max_seconds: float | None,
+    max_actors: int | None,
+    console: Console,
+) -> int:
+    """Run the experiment ``written`` in ``folder`` (None: a new one named after it and the time), or with ``resume`` go on there.
+
+    The exit code: 0 it has ended with a best trial, or ``max_seconds`` are over; 1 it failed; 130 interrupted. Raises as
+    `rljob_operator.verbs.run.start`: the first trial is looked at as a run would, before anything has been started.
+    """
+    from rljob_operator.local import preflight  # the environment, which a base install lacks
+
+    experiment = parse_experiment(written)
+    if resume and folder is not None:
+        require_experiment(folder)
+    elif folder is not None and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise RunFolderProblem(f"{folder}: not empty; add --resume to go on with it, or name another --run-dir")
+    if not resume:
+        preflight.check(parse_job(experiment.manifest(0, 1, experiment.raw_frames)))
+    folder = folder or run_folder.new_run_dir(experiment.name)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunFolderProblem(f"{folder}: can't be written: {error.strerror}; name another --run-dir") from None
+    with ControllerLock(folder):
+        opened = ExperimentFolder(folder)
+        try:
+            opened.take(experiment.document)
+            _say(console, f"experiment folder: {folder}")
+            _say(console, f"{experiment.in_words}; `rljob get --all {shlex.quote(str(folder))}` shows its runs")
+            return _Session(opened, Runs(folder, experiment, max_actors), console).run(max_seconds)
+        finally:
+            opened.close()
+
+
+class _Session:
+    """One controller of the experiment, from its start to its end."""
+
+    def __init__(self, opened: ExperimentFolder, runs: Runs, console: Console) -> None:
+        self._opened, self._runs, self._console = opened, runs, console
+        self._state = opened.state
+        self._started, self._before = time.monotonic(), opened.state.seconds
+
+    def run(self, max_seconds: float | None) -> int:
+        """Until its end, or that of the session; the exit code."""
+        interrupt = Interrupt()
+        interrupt.install()
+        stopped = False
+        try:
+            while not stopped:
+                self._decide()
+                if self._state.end is not None:
+                    self._runs.end_plays()
+                if self._state.end is not None and not self._runs.left and self._judged():
+                    return self._finish()
+                self._observe()
+                interrupt.wait(_TURN_SECONDS)
+                over = max_seconds is not None and time.monotonic() - self._started >= max_seconds
+                stopped = interrupt.requested or over
+            self._runs.end()
+            if left := self._runs.left:
+                _say(self._console, f"ending in good order: {', '.join(left)}")
+            while self._runs.left:
+                time.sleep(0.1)
+        except KeyboardInterrupt:
+            self._runs.end(at_once=True)
+        finally:
+            self._runs.end()
+        command = ["rljob", "run", str(self._opened.folder / EXPERIMENT_FILE), "--run-dir", str(self._opened.folder)]
+        _say(self._console, f"resume: {shlex.join(command)} --resume")
+        return _INTERRUPTED if interrupt.requested else 0
+
+    @property
+    def _seconds(self) -> float:
+        return round(self._before + time.monotonic() - self._started, 1)
+
+    def _decide(self) -> None:
+        while (entry := self._opened.decided()) is not None:
+            self._tell(entry)
+
+    def _observe(self) -> None:
+        """Write down what has become of runs, and that the time is over; a decision may follow from each."""
+        limit = self._state.known.spec.budget.seconds
+        if self._state.end is None and limit is not None and self._seconds >= limit:
+            self._add({"kind": "TimeUp"})
+            return
+        for run in self._state.active:
+            entry = self._runs.look(run)
+            if entry is not None:
+                self._add(entry)
+                return
+
+    def _judged(self) -> bool:
+        """Whether the runs of the best trial were judged anew, on games that it was not chosen by."""
+        assert self._state.end is not None
+        for run in verdicts_wanted(self._state.end["best"], self._state.runs):
+            if run.key not in self._state.verdicts:
+                found = self._runs.judged(run, self._runs.fresh_seed())
+                if found is not None and "why" in found:
+                    raise RunFolderProblem(f"{self._runs.folder(run)}: the best trial {found['why']}")
+                if found is not None:
+                    self._add({"kind": "Verdict", "trial": run.trial, "seed": run.seed, **found})
+                return False
+        return True
+
+    def _add(self, entry: Entry) -> None:
+        entry = {**entry, "seconds": self._seconds}
+        self._opened.add(entry)
+        self._tell(entry)
+
+    def _tell(self, entry: Entry) -> None:
+        minutes, seconds = divmod(int(self._seconds), 60)
+        _say(self._console, f"{minutes:4}:{seconds:02}  {in_words(self._state, entry)}")
+
+    def _finish(self) -> int:
+        end = self._state.end
+        assert end is not None
+        failed = end["best"] is None or end["reason"] == "TooManyFailedTrials"
+        document = {
+            "state": "Failed" if failed else "Complete",
+            "reason": end["reason"],
+            "seconds": self._seconds,
+            "best": None if end["best"] is None else self._best(end["best"]),
+            "trials": [row(self._state, ranked) for ranked in self._state.ranking()],
+        }
+        run_folder.write_json(self._opened.folder / OUTCOME_FILE, document)
+        for line in _table(document["trials"]):
+            _say(self._console, line)
+        whys = [f"{self._runs.folder(run)}: {run.why}" for run in self._state.runs.values() if run.why]
+        for line in whys:
+            _say(self._console, f"failed: {line}")
+        best = document["best"]
+        if best is not None:
+            _say(
+                self._console, f"best: {best['words']}; take it: rljob policy {shlex.quote(best['runs'][0])} -o FOLDER"
+            )
+        _say(
+            self._console,
+            f"{document['state']} ({end['reason']}) after {self._seconds:.0f} s; {self._opened.folder / OUTCOME_FILE}",
+        )
+        return 1 if failed else 0
+
+    def _best(self, best: dict[str, Any]) -> dict[str, Any]:
+        """The best trial with how it was judged anew: over several seeds the mean of their means, and its standard error. The run
+        with the best verdict comes first."""
+        wanted = list(verdicts_wanted(best, self._state.runs))
+        runs = sorted(wanted, key=lambda run: -self._state.verdicts[run.key].mean)
+        scores = [self._state.verdicts[run.key] for run in runs]
+        mean, error = statistics.fmean(score.mean for score in scores), scores[0].standard_error
+        over = f"{scores[0].episodes} fresh games"
+        if len(scores) > 1:
+            error = statistics.stdev(score.mean for score in scores) / math.sqrt(len(scores))
+            over = f"{len(scores)} seeds, {over} each"
+        settings = " ".join(f"{path}={value}" for path, value in best["set"].items())
+        words = f"trial {best['trial']}, {mean:.2f} +- {error:.2f} (standard error) over {over}: {settings}".rstrip(
+            ": "
+        )
+        folders = [str(self._runs.folder(run)) for run in runs]
+        chosen = {"chosenByMean": best["mean"], "chosenByStandardError": best["standardError"]}
+        return {
+            "trial": best["trial"],
+            "set": best["set"],
+            "mean": mean,
+            "standardError": error,
+            **chosen,
+            "runs": folders,
+            "words": words,
+        }
+
+
+def _table(rows: list[dict[str, Any]]) -> list[str]:
+    cells = [("TRIAL", "RAW FRAMES", "SEEDS", "MEAN", "STATE", "SETTINGS")]
+    for each in rows:
+        mean = f"{each['mean']:.2f} +- {each['standardError']:.2f}"
+        cells.append(
+            (str(each["trial"]), f"{each['rawFrames']:,}", str(each["seeds"]), mean, each["state"], each["set"])
+        )
+    widths = [max(len(line[at]) for line in cells) for at in range(len(cells[0]))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]
+
+
+def _say(console: Console, text: str) -> None:
+    try:
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
+    except OSError:
+        return  # the terminal is gone, and with it the reader

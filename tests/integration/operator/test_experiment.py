@@ -1,0 +1,88 @@
+"""An experiment on this machine with real runs: a journal, a folder a run, and controllers that are killed or interrupted."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rljob_operator.experiments.journal import replayed
+from rljob_operator.local import lock
+from rljob_operator.local.job_view import running_members
+
+from tests.support.waiting import eventually
+
+MANIFEST = """
+apiVersion: rljob.dev/v1alpha1
+kind: RLExperiment
+metadata: {name: tiny}
+spec:
+  template:
+    spec:
+      environment: {id: CartPole-v1}
+      algorithm:
+        ppo: {unrollLength: 16, batchSize: 8, epochs: 1, minibatches: 1, precision: FP32, compile: false, hiddenUnits: 16}
+      actors: {envsPerActor: 8}
+      evaluator: {enabled: false, episodes: 2}
+  search:
+    list: [{algorithm.ppo.learningRate: 1e-3}, {algorithm.ppo.learningRate: 1e-4}, {algorithm.ppo.learningRate: 1e-5}]
+  prune: {halving: {firstRawFrames: 200}}
+  budget: {rawFrames: 600}
+  parallelism: 3
+"""
+pytestmark = pytest.mark.timeout(600)
+
+
+def begun(manifest: Path, folder: Path, *options: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "rljob_operator", "run", str(manifest), "--run-dir", str(folder), *options]
+    with (folder.parent / "output.txt").open("ab") as out:
+        return subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, start_new_session=True)
+
+
+def entries(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "journal.jsonl").read_text().splitlines()]
+
+
+def controllers(folder: Path) -> list[int]:
+    return [pid for run in folder.glob("tiny-*") if (pid := lock.owner(run))]
+
+
+@pytest.mark.long
+def test_killed_and_resumed_it_doubles_no_run_and_ends_with_a_verdict(tmp_path: Path) -> None:
+    manifest, folder = tmp_path / "tiny.yaml", tmp_path / "tiny"
+    manifest.write_text(MANIFEST)
+    first = begun(manifest, folder)
+    eventually(lambda: len(controllers(folder)) == 3, seconds=120)
+    first.kill()
+    first.wait()
+    second = begun(folder / "experiment.yaml", folder, "--resume")
+    try:
+        eventually(lambda: any(each["kind"] == "Score" for each in entries(folder)), seconds=240)
+        second.send_signal(signal.SIGINT)
+        assert second.wait(180) == 130
+        eventually(lambda: not controllers(folder), seconds=60)
+        assert not any(running_members(run) for run in folder.glob("tiny-*"))
+        third = begun(folder / "experiment.yaml", folder, "--resume", "--set", "parallelism=2")
+        assert third.wait(400) == 0, (tmp_path / "output.txt").read_text()
+    finally:
+        if second.poll() is None:
+            os.kill(second.pid, signal.SIGKILL)
+    found = entries(folder)
+    assert [each["kind"] for each in found].count("Settings") == 2
+    assert sorted(each["trial"] for each in found if each["kind"] == "Start") == [0, 1, 2]
+    assert sum(each["kind"] == "Score" for each in found) == 4, "three at the first rung, one at the last"
+    scores = [each for each in found if each["kind"] == "Score"]
+    assert scores[-1]["rawFrames"] >= 600
+    replayed((folder / "journal.jsonl").read_bytes().splitlines(keepends=True))
+    outcome = json.loads((folder / "outcome.json").read_text())
+    assert (outcome["state"], outcome["reason"]) == ("Complete", "Completed")
+    verdict = next(each for each in found if each["kind"] == "Verdict")
+    assert outcome["best"]["mean"] == verdict["mean"]
+    assert "standardError" in outcome["best"]
+    assert outcome["best"]["set"] == {"algorithm.ppo.learningRate": [1e-3, 1e-4, 1e-5][outcome["best"]["trial"]]}
+    assert len(outcome["trials"]) == 3

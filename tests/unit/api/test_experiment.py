@@ -1,0 +1,177 @@
+"""An experiment's manifest: which settings it stands for, and what is refused of it."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rljob.api import ManifestError, parse_job, with_files_beside
+from rljob.api.catalogue import UnknownField, explained
+from rljob.api.document import parse_document
+from rljob.api.experiment import RLExperiment
+from rljob.api.experiment_check import parse_experiment
+from rljob.api.experiment_trials import Experiment, dump_experiment
+from rljob.api.load import read_document
+from rljob.api.paths import TypedPlace, places_below
+
+from tests.support.paths import EXAMPLES
+
+LEARNING_RATE = "algorithm.ppo.learningRate"
+EXAMPLE = EXAMPLES / "experiments" / "cartpole-search.yaml"
+
+
+def written(**spec: Any) -> dict[str, Any]:
+    template = {"spec": {"environment": {"id": "CartPole-v1"}}}
+    whole = {"template": template, "budget": {"rawFrames": 9000}, **spec}
+    return {"apiVersion": "rljob.dev/v1alpha1", "kind": "RLExperiment", "metadata": {"name": "a"}, "spec": whole}
+
+
+def random(parameters: dict[str, Any], trials: int = 5, seed: int = 0, **spec: Any) -> dict[str, Any]:
+    return written(search={"random": {"trials": trials, "seed": seed}, "parameters": parameters}, **spec)
+
+
+def problems(document: dict[str, Any]) -> list[str]:
+    with pytest.raises(ManifestError) as found:
+        parse_experiment(document)
+    return [str(problem) for problem in found.value.problems]
+
+
+def trials(experiment: Experiment) -> list[dict[str, Any]]:
+    return [dict(experiment.settings(trial)) for trial in range(experiment.trials)]
+
+
+def test_the_example_is_a_grid_whose_last_parameter_by_name_changes_first() -> None:
+    experiment = parse_experiment(read_document(EXAMPLE))
+    found = trials(experiment)
+    assert found[1] == {LEARNING_RATE: 1e-3, "algorithm.ppo.entropyCost": 0.0}
+    assert len({tuple(each.values()) for each in found}) == len(found) == 9
+    assert experiment.rungs == (10_000, 30_000, 90_000)
+
+
+def test_the_manifest_in_force_is_the_same_experiment() -> None:
+    experiment = parse_experiment(read_document(EXAMPLE))
+    again = parse_experiment(parse_document(dump_experiment(experiment).encode(), "dump"))
+    assert again.spec == experiment.spec
+    assert trials(again) == trials(experiment)
+
+
+def test_draws_are_the_same_everywhere_and_fill_their_space() -> None:
+    parameters = {
+        LEARNING_RATE: {"logUniform": {"min": 1e-4, "max": 1e-2}},
+        "algorithm.ppo.epochs": {"uniform": {"min": 2, "max": 5}},
+        "algorithm.ppo.gamma": {"uniform": {"min": 0.9, "max": 0.99}},
+        "algorithm.ppo.optimizer": {"values": ["Adam", "RMSProp"]},
+    }
+    found = trials(parse_experiment(random(parameters, trials=600, seed=7)))
+    # Literal numbers: another machine or release must draw the same.
+    assert found[0] == {
+        LEARNING_RATE: 0.000606182,
+        "algorithm.ppo.epochs": 3,
+        "algorithm.ppo.gamma": 0.983251,
+        "algorithm.ppo.optimizer": "Adam",
+    }
+    assert sum(each[LEARNING_RATE] < 1e-3 for each in found) == pytest.approx(300, abs=50)
+    assert all(1e-4 <= each[LEARNING_RATE] <= 1e-2 for each in found)
+    epochs = Counter(each["algorithm.ppo.epochs"] for each in found)
+    assert epochs.keys() == {2, 3, 4, 5}
+    assert all(count == pytest.approx(150, abs=45) for count in epochs.values())
+    assert math.fsum(each["algorithm.ppo.gamma"] for each in found) / 600 == pytest.approx(0.945, abs=0.005)
+    assert trials(parse_experiment(random(parameters, trials=600, seed=8))) != found
+
+
+def test_a_run_is_a_job_that_its_user_could_have_written() -> None:
+    document = random({"spec.environment.id": {"values": ["CartPole-v1"]}}, seeds=3)
+    document["spec"]["template"]["metadata"] = {"labels": {"kueue.x-k8s.io/queue-name": "team"}}
+    document["spec"]["template"]["spec"]["algorithm"] = {"impala": {"seed": 40}}
+    job = parse_job(parse_experiment(document).manifest(2, 3, 4000))
+    assert job.metadata.name == "a-2-s3"
+    assert job.metadata.labels == {"kueue.x-k8s.io/queue-name": "team"}
+    assert job.spec.success_policy.raw_frames == 4000
+    assert job.spec.algorithm.parameters.seed == 42
+
+
+def test_the_budget_is_the_templates_unless_it_is_written() -> None:
+    document = written(budget={})
+    document["spec"]["template"]["spec"] = {"preset": "PPOVector", "environment": {"id": "LunarLander-v3"}}
+    assert parse_experiment(document).rungs == (1_000_000,)
+
+
+def test_rungs_of_the_median_rule() -> None:
+    document = random({LEARNING_RATE: {"values": [1e-3]}}, prune={"median": {"afterRawFrames": 4000}})
+    assert parse_experiment(document).rungs == (4000, 8000, 9000)
+
+
+def test_every_field_is_explained() -> None:
+    fields = list(places_below(TypedPlace(RLExperiment), "rlexperiment"))
+    own = [path for path, _ in fields if not path.startswith("rlexperiment.spec.template.spec.")]
+    assert len(own) == 33
+    for path in own:
+        found = explained(path)
+        assert found.path == path
+        assert found.type, path
+        assert all(found.description), path
+    assert explained("rlexperiments.search.random").path == "rlexperiment.spec.search.random"
+    with pytest.raises(UnknownField, match=r"did you mean rlexperiment\.spec\.seeds"):
+        explained("rlexperiment.sead")
+
+
+def test_files_are_found_beside_the_manifest(tmp_path: Path) -> None:
+    (tmp_path / "net.py").touch()
+    document = written(search={"list": [{"algorithm.ppo.network": "net.py:make"}]})
+    document["spec"]["template"]["spec"]["environment"]["id"] = "net.py:make"
+    found = with_files_beside(document, tmp_path)["spec"]
+    assert found["search"]["list"][0]["algorithm.ppo.network"] == f"{tmp_path}/net.py:make"
+    assert found["template"]["spec"]["environment"]["id"] == f"{tmp_path}/net.py:make"
+
+
+ONE = {LEARNING_RATE: {"values": [1e-3, 1e-4]}}
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        (random({"algorithm.ppo.learningRat": {"values": [1]}}), "unknown field; did you mean 'learningRate'?"),
+        (random({LEARNING_RATE: {"values": [2]}}), "got 2; spec.algorithm.ppo.learningRate: allowed: a number above 0"),
+        (random({"algorithm.impala.gamma": {"values": [0.9]}, "algorithm.type": {"values": ["PPO"]}}), "impala"),
+        (random({}), "spec.search.parameters: required: a field to vary"),
+        (random({LEARNING_RATE: {"values": []}}), "allowed: at least 1 entry"),
+        (random({LEARNING_RATE: {}}), "exactly one of logUniform, uniform and values"),
+        (random({LEARNING_RATE: {"uniform": {"min": 0.2, "max": 0.1}}}), "got 0.1; allowed: more than min, which is 0.2"),
+        (random({LEARNING_RATE: {"logUniform": {"min": 0, "max": 0.1}}}), "above 0, which has no logarithm"),
+        (random({"algorithm.ppo.epochs": {"uniform": {"min": 2.1, "max": 2.9}}}), "no whole number lies between"),
+        (random({"algorithm.ppo.a b": {"values": [1]}}), "allowed: the path of a field below spec"),
+        (random({"metadata.name": {"values": ["b"]}}), "allowed: a field below spec"),
+        (random({"suspend": {"values": [True]}}), "the experiment starts and stops its runs"),
+        (random({"spec.successPolicy.rawFrames": {"values": [1]}}), "budget.rawFrames and prune say how many"),
+        (random({"algorithm.ppo.seed": {"values": [1]}}, seeds=2), "seeds says which"),
+        (random({LEARNING_RATE: {"values": [1]}, f"spec.{LEARNING_RATE}": {"values": [1]}}), "each field once"),
+        (random(ONE, prune={"halving": {"firstRawFrames": 9000}}), "less than the 9,000 raw frames of budget.rawFrames"),
+        (random(ONE, prune={"median": {"afterRawFrames": 9000}}), "less than the 9,000 raw frames"),
+        (random(ONE, prune={"median": {"afterRawFrames": 1}}), "allowed: 90 or more"),
+        (random(ONE, prune={}), "exactly one of halving and median"),
+        (random(ONE, trials=0), "spec.search.random.trials: got 0; allowed: an integer from 1 to 1,000"),
+        (random(ONE, budget={}), "spec.budget.rawFrames: required"),
+        (random(ONE, parallelism=0), "spec.parallelism: got 0; allowed: an integer from 1 to 1,000"),
+        (written(prune={"halving": {"firstRawFrames": 10}}), "only with search"),
+        (written(search={"parameters": ONE}), "exactly one of random, grid and list"),
+        (written(search={"grid": {}, "parameters": {LEARNING_RATE: {"uniform": {"min": 0, "max": 1}}}}), "in a grid: values"),
+        (written(search={"list": [{LEARNING_RATE: 1e-3}, {LEARNING_RATE: 3}]}), f"spec.search.list[1][{LEARNING_RATE}]: got 3"),
+        (written(search={"list": [{LEARNING_RATE: 1e-3}], "parameters": ONE}), "not beside list"),
+        (written(template={"spec": {"preset": "PongVtrace"}}), "spec.template.spec.preset: got 'PongVtrace'"),
+        (written(template={"spec": {"environment": {"id": "a"}, "suspend": True}}), "spec.template.spec.suspend"),
+        (written(template={}), "spec.template.spec: required"),
+        (written(sead=1), "spec.sead: got 1; unknown field; did you mean 'seeds'?"),
+        ({**random(ONE), "metadata": {"name": "a" * 44}}, "metadata.name: got"),
+        (
+            written(search={"grid": {}, "parameters": {f"algorithm.ppo.{name}": {"values": list(range(40))} for name in "ab"}}),
+            "up to 1,000 trials; these are 1,600",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_named_with_its_place(document: dict[str, Any], said: str) -> None:
+    found = problems(document)
+    assert any(said in problem for problem in found), found
+    assert len(found) <= 2

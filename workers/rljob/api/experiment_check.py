@@ -1,0 +1,237 @@
+"""From an experiment's manifest to an `Experiment`, or to every problem with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from rljob.api.experiment import MOST_TRIALS, Distribution, RLExperiment, RLExperimentSpec, SearchSpec
+from rljob.api.experiment_trials import Experiment, own_seed, takes_integer
+from rljob.api.job import API_VERSION, KIND, Metadata, RLJob
+from rljob.api.load import given, parse_job
+from rljob.api.overrides import split_override
+from rljob.api.problems import ABSENT, ManifestError, Problem
+from rljob.api.structure import structural_problems
+
+_PARAMETERS = "spec.search.parameters"
+_MOST_RUNGS = 100
+_OF_THE_EXPERIMENT = {
+    "suspend": "the experiment starts and stops its runs",
+    "successPolicy.rawFrames": "budget.rawFrames and prune say how many a run plays",
+}
+"""Fields of the RLJob that the experiment sets, and why a search may not."""
+
+
+def parse_experiment(document: Mapping[str, Any]) -> Experiment:
+    """Check an experiment, its template, and the RLJob of every trial. Raises ManifestError with the problems.
+
+    The template is checked as a manifest of its own would be, and each trial with its settings as if by ``--set``.
+    """
+    written = _with_plain_paths(given(document))
+    spec = written.get("spec")
+    template = spec.get("template") if isinstance(spec, Mapping) else None
+    if not isinstance(spec, Mapping) or not isinstance(template, Mapping) or not template.get("spec"):
+        raise ManifestError(
+            [Problem("spec.template.spec", ABSENT, "required: the spec of an RLJob, of which runs are made")]
+        )
+    job, problems = _template(template["spec"])
+    experiment, found = _structure(written)
+    problems = [*found, *problems]
+    if job is None or experiment is None or problems:
+        raise ManifestError(problems)
+    checked = experiment.spec.model_copy(
+        update={"template": experiment.spec.template.model_copy(update={"spec": job.spec})}
+    )
+    frames = checked.budget.raw_frames or job.spec.success_policy.raw_frames
+    checked = checked.model_copy(update={"budget": checked.budget.model_copy(update={"raw_frames": frames})})
+    problems = list(_broken(checked, job))
+    if problems:
+        raise ManifestError(problems)
+    whole = Experiment(experiment.metadata.name, checked, written)
+    problems = [*_names(whole), *_trials(whole)]
+    if problems:
+        raise ManifestError(problems)
+    return whole
+
+
+def _with_plain_paths(written: dict[str, Any]) -> dict[str, Any]:
+    """The manifest with the paths of its search without ``spec.``, so that one field has one name. Raises ManifestError where one
+    stands there twice."""
+    spec = written.get("spec")
+    search = spec.get("search") if isinstance(spec, Mapping) else None
+    if not isinstance(spec, Mapping) or not isinstance(search, Mapping):
+        return written
+    found, listed = dict(search), search.get("list")
+    if isinstance(search.get("parameters"), Mapping):
+        found["parameters"] = _plain(search["parameters"], _PARAMETERS)
+    if isinstance(listed, list):
+        found["list"] = [_plain(each, f"spec.search.list[{at}]") for at, each in enumerate(listed)]
+    return {**written, "spec": {**spec, "search": found}}
+
+
+def _plain(settings: Any, place: str) -> Any:
+    if not isinstance(settings, Mapping):
+        return settings
+    found = {path.removeprefix("spec."): value for path, value in settings.items()}
+    if len(found) < len(settings):
+        twice = [path for path in settings if path.startswith("spec.") and path.removeprefix("spec.") in settings]
+        raise ManifestError([Problem(place, twice[0], "allowed: each field once; it is also there without spec.")])
+    return found
+
+
+def _template(spec: Any) -> tuple[RLJob | None, list[Problem]]:
+    """The template as a job in force, and what is wrong with it, at its places in the experiment."""
+    job = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": "template"}, "spec": spec}
+    try:
+        return parse_job(job), []
+    except ManifestError as error:
+        return None, [Problem(f"spec.template.{each.path}", each.value, each.message) for each in error.problems]
+
+
+def _structure(written: Mapping[str, Any]) -> tuple[RLExperiment | None, list[Problem]]:
+    """The experiment with a template that says nothing, in the place of one that was checked with its preset."""
+    template = {**written["spec"]["template"], "spec": {"environment": {"id": "template"}}}
+    document = {**written, "spec": {**written["spec"], "template": template}}
+    try:
+        return RLExperiment.model_validate(document, by_alias=True, by_name=False), []
+    except ValidationError as error:
+        return None, structural_problems(error, RLExperiment)[0]
+
+
+def _broken(spec: RLExperimentSpec, job: RLJob) -> Iterator[Problem]:
+    """What fields allow by themselves and is impossible together."""
+    frames = spec.budget.raw_frames
+    if frames is None:
+        yield Problem(
+            "spec.budget.rawFrames",
+            ABSENT,
+            "required: raw frames of each run, as the template has no successPolicy.rawFrames",
+        )
+    if job.spec.suspend:
+        yield Problem("spec.template.spec.suspend", True, f"allowed: false; {_OF_THE_EXPERIMENT['suspend']}")
+    if spec.prune is not None:
+        yield from _one_of("spec.prune", {"halving": spec.prune.halving, "median": spec.prune.median})
+        if spec.search is None:
+            yield Problem(
+                "spec.prune",
+                ABSENT,
+                "allowed: only with search; seeds of one setting are not pruned against each other",
+            )
+        halving, median = spec.prune.halving, spec.prune.median
+        named = ("halving.firstRawFrames", halving.first_raw_frames) if halving is not None else None
+        named = ("median.afterRawFrames", median.after_raw_frames) if median is not None else named
+        if named is not None and frames is not None and named[1] >= frames:
+            message = f"allowed: less than the {frames:,} raw frames of budget.rawFrames; nothing would be pruned"
+            yield Problem(f"spec.prune.{named[0]}", named[1], message)
+        if median is not None and frames is not None and frames // median.after_raw_frames > _MOST_RUNGS:
+            message = (
+                f"allowed: {frames // _MOST_RUNGS:,} or more; a run stops to be judged at most {_MOST_RUNGS} times"
+            )
+            yield Problem("spec.prune.median.afterRawFrames", median.after_raw_frames, message)
+    if spec.search is not None:
+        yield from _search(spec.search, own_seed(job)[0] if spec.seeds > 1 else "")
+
+
+def _one_of(place: str, choices: Mapping[str, Any]) -> Iterator[Problem]:
+    chosen = [name for name, value in choices.items() if value is not None]
+    if len(chosen) != 1:
+        *first, last = choices
+        yield Problem(place, chosen or ABSENT, f"allowed: exactly one of {', '.join(first)} and {last}")
+
+
+def _search(search: SearchSpec, seed: str) -> Iterator[Problem]:
+    yield from _one_of("spec.search", {"random": search.random, "grid": search.grid, "list": search.listed})
+    if search.listed is not None and search.parameters:
+        yield Problem(_PARAMETERS, ABSENT, "allowed: not beside list, which has the values of each trial itself")
+    if search.listed is None and not search.parameters:
+        yield Problem(
+            _PARAMETERS,
+            ABSENT,
+            "required: a field to vary, such as {algorithm.ppo.learningRate: {values: [1e-3, 3e-4]}}",
+        )
+    for path, from_ in search.parameters.items():
+        yield from _path(path, f"{_PARAMETERS}[{path}]", seed)
+        yield from _distribution(path, from_, search)
+    for at, settings in enumerate(search.listed or ()):
+        for path in settings:
+            yield from _path(path, f"spec.search.list[{at}]", seed)
+
+
+def _path(path: str, place: str, seed: str) -> Iterator[Problem]:
+    try:
+        segments = split_override(f"{path}=")[0]
+    except ValueError:
+        yield Problem(place, path, "allowed: the path of a field below spec, such as algorithm.ppo.learningRate")
+        return
+    if segments[0] != "spec":
+        yield Problem(place, path, "allowed: a field below spec")
+    reasons = _OF_THE_EXPERIMENT | ({seed: "seeds says which"} if seed else {})
+    if path in reasons:
+        yield Problem(place, path, f"allowed: another field; {reasons[path]}")
+
+
+def _distribution(path: str, from_: Distribution, search: SearchSpec) -> Iterator[Problem]:
+    place = f"{_PARAMETERS}[{path}]"
+    kinds = {"logUniform": from_.log_uniform, "uniform": from_.uniform, "values": from_.values}
+    yield from _one_of(place, kinds)
+    if search.grid is not None and from_.values is None:
+        yield Problem(place, ABSENT, "allowed in a grid: values; numbers between bounds are drawn with random")
+    for kind, bounds in (("logUniform", from_.log_uniform), ("uniform", from_.uniform)):
+        if bounds is None:
+            continue
+        if bounds.min >= bounds.max:
+            yield Problem(f"{place}.{kind}.max", bounds.max, f"allowed: more than min, which is {bounds.min:g}")
+        elif kind == "logUniform" and bounds.min <= 0:
+            yield Problem(
+                f"{place}.{kind}.min", bounds.min, "allowed: above 0, which has no logarithm; uniform takes 0"
+            )
+        elif takes_integer(path) and (bounds.max // 1) < -(-bounds.min // 1):
+            yield Problem(f"{place}.{kind}", ABSENT, f"no whole number lies between {bounds.min:g} and {bounds.max:g}")
+
+
+def _names(experiment: Experiment) -> Iterator[Problem]:
+    longest = experiment.run_name(experiment.trials - 1, experiment.spec.seeds)
+    try:
+        Metadata(name=longest)
+    except ValidationError:
+        spare = 45 - (len(longest) - len(experiment.name))
+        yield Problem(
+            "metadata.name", experiment.name, f"allowed: up to {spare} characters; its runs are named like {longest}"
+        )
+
+
+def _trials(experiment: Experiment) -> Iterator[Problem]:
+    """What is wrong with the first trial that makes no valid job, and how many are like it."""
+    if experiment.trials > MOST_TRIALS:
+        yield Problem(
+            "spec.search",
+            ABSENT,
+            f"allowed: up to {MOST_TRIALS:,} trials; these are {experiment.trials:,} combinations",
+        )
+        return
+    wrong: dict[int, ManifestError] = {}
+    for trial in range(experiment.trials):
+        try:
+            parse_job(experiment.manifest(trial, 1, experiment.raw_frames))
+        except ManifestError as error:
+            wrong[trial] = error
+    if not wrong:
+        return
+    trial, first = next(iter(wrong.items()))
+    search = experiment.spec.search
+    place = f"spec.search.list[{trial}]" if search is not None and search.listed is not None else _PARAMETERS
+    for each in first.problems:
+        paths = [
+            p
+            for p in experiment.settings(trial)
+            if each.path.startswith(f"spec.{p}") or str(each.value).startswith(f"{p}=")
+        ]
+        where = f"{place}[{paths[0]}]" if paths else place
+        said = "" if each.path == "--set" else f"{each.path}: "
+        yield Problem(
+            where,
+            each.value,
+            f"{said}{each.message} (in trial {trial}; {len(wrong)} of {experiment.trials} trials are no valid job)",
+        )

@@ -1,0 +1,174 @@
+"""What an experiment tries: the settings of each trial, and the RLJob of each run. All of it follows from the manifest alone.
+
+A draw is a hash of the search's seed, the trial's number and the parameter's path: no draw depends on another, so that a trial
+has the same settings wherever and whenever it is asked for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rljob.api.algorithm import BLOCKS
+from rljob.api.experiment import EXPERIMENT_KIND, Distribution, RLExperimentSpec
+from rljob.api.job import API_VERSION, KIND, RLJob
+from rljob.api.load import parse_job
+from rljob.api.overrides import apply_overrides, split_override
+from rljob.api.paths import typed_place
+from rljob.api.types import Integer
+from rljob.api.yaml_dialect import dump_document, in_one_line
+
+_SHARE_BITS = 48
+"""Bits of a hash that make a draw; a float holds them exactly."""
+_DIGITS = 6
+"""Significant digits of a drawn number, so that the last bit of a machine's logarithm does not matter."""
+Settings = Mapping[str, Any]
+"""Path of a field, as ``--set`` has it without ``spec.``, -> its value in a trial."""
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """An experiment that was found valid.
+
+    Attributes:
+        name: that of its manifest.
+        spec: what is wanted, with ``budget.raw_frames`` filled in.
+        document: its manifest as written, of which it can be made again.
+    """
+
+    name: str
+    spec: RLExperimentSpec
+    document: Mapping[str, Any]
+
+    @property
+    def trials(self) -> int:
+        """How many settings are tried."""
+        search = self.spec.search
+        if search is None:
+            return 1
+        if search.random is not None:
+            return search.random.trials
+        if search.listed is not None:
+            return len(search.listed)
+        return math.prod(len(each.values or ()) for each in search.parameters.values())
+
+    @property
+    def raw_frames(self) -> int:
+        """The budget of a run."""
+        assert self.spec.budget.raw_frames is not None, "filled in when the experiment was checked"
+        return self.spec.budget.raw_frames
+
+    @property
+    def rungs(self) -> tuple[int, ...]:
+        """Raw frames at which a trial's first run is judged; the last are its budget."""
+        budget, prune = self.raw_frames, self.spec.prune
+        found = []
+        if prune is not None and prune.halving is not None:
+            first, factor = prune.halving.first_raw_frames, prune.halving.factor
+            while first < budget:
+                found.append(first)
+                first *= factor
+        elif prune is not None and prune.median is not None:
+            found = list(range(prune.median.after_raw_frames, budget, prune.median.after_raw_frames))
+        return (*found, budget)
+
+    @property
+    def in_words(self) -> str:
+        """How large it is, as a sentence."""
+        trials, seeds = self.trials, self.spec.seeds
+        seeds_each = (
+            "" if seeds == 1 else f" with {seeds} seeds" + (" where they play it all" if self.spec.prune else "")
+        )
+        rungs = [f"{frames:,}" for frames in self.rungs]
+        judged = f"{', '.join(rungs[:-1])} and {rungs[-1]}" if len(rungs) > 1 else rungs[0]
+        return (
+            f"{trials} trial{'s' if trials > 1 else ''}{seeds_each}, judged at {judged} raw frames, "
+            f"{min(self.spec.parallelism, trials * seeds)} at a time"
+        )
+
+    def settings(self, trial: int) -> Settings:
+        """What trial ``trial``, counted from 0, sets in the template."""
+        search = self.spec.search
+        if search is None:
+            return {}
+        if search.random is not None:
+            seed = search.random.seed
+            return {path: drawn(seed, trial, path, from_) for path, from_ in search.parameters.items()}
+        if search.listed is not None:
+            return search.listed[trial]
+        chosen = {}
+        # By name, as a server may store a mapping in any order; the last changes from each trial to the next.
+        for path, from_ in sorted(search.parameters.items(), reverse=True):
+            trial, at = divmod(trial, len(from_.values or ()))
+            chosen[path] = (from_.values or ())[at]
+        return dict(reversed(chosen.items()))
+
+    def run_name(self, trial: int, seed: int) -> str:
+        """The name of a run's RLJob; ``seed`` counts from 1."""
+        return f"{self.name}-{trial}" if seed == 1 else f"{self.name}-{trial}-s{seed}"
+
+    def manifest(self, trial: int, seed: int, raw_frames: int) -> dict[str, Any]:
+        """The RLJob of a run, as its user could have written it. Raises ManifestError where the settings make no valid job."""
+        template = self.document["spec"]["template"]
+        of_every_run = {name: part for name, part in (template.get("metadata") or {}).items() if part}
+        written = {
+            "apiVersion": API_VERSION,
+            "kind": KIND,
+            "metadata": {"name": self.run_name(trial, seed), **of_every_run},
+            "spec": template["spec"],
+        }
+        changed = [f"{path}={_as_text(value)}" for path, value in sorted(self.settings(trial).items())]
+        document = apply_overrides(written, [*changed, f"successPolicy.rawFrames={raw_frames}"])
+        if self.spec.seeds == 1:
+            return document
+        path, first = own_seed(parse_job(document))
+        return apply_overrides(document, [f"{path}={first + seed - 1}"])
+
+
+def dump_experiment(experiment: Experiment) -> str:
+    """The experiment in force as YAML: its own defaults filled in, the template as written."""
+    metadata, template = experiment.document["metadata"], experiment.document["spec"]["template"]
+    spec = json.loads(experiment.spec.model_dump_json(by_alias=True, exclude_none=True, exclude={"template"}))
+    spec = {"template": template, **spec}  # what follows from other fields of it follows from them in each trial
+    return dump_document({"apiVersion": API_VERSION, "kind": EXPERIMENT_KIND, "metadata": metadata, "spec": spec})
+
+
+def own_seed(job: RLJob) -> tuple[str, int]:
+    """Where the seed of a job's algorithm stands, and what it is."""
+    algorithm = job.spec.algorithm
+    if algorithm.custom is not None and algorithm.type == "Custom":
+        given = algorithm.custom.parameters.get("seed")
+        return "algorithm.custom.parameters.seed", given if isinstance(given, int) else 1
+    return f"algorithm.{BLOCKS[algorithm.type]}.seed", algorithm.parameters.seed
+
+
+def drawn(seed: int, trial: int, path: str, from_: Distribution) -> Any:
+    """The value of a parameter in a trial: one of its values, or a number with six significant digits between its bounds."""
+    key = json.dumps([seed, trial, path]).encode()
+    share = int.from_bytes(hashlib.sha256(key).digest()[: _SHARE_BITS // 8], "big") / (1 << _SHARE_BITS)
+    if from_.values is not None:
+        return from_.values[int(share * len(from_.values))]
+    bounds = from_.log_uniform or from_.uniform
+    assert bounds is not None, "a distribution is one of three"
+    low, high = bounds.min, bounds.max
+    if takes_integer(path):
+        low, high = math.ceil(low), math.floor(high) + 1  # each whole number has a share of its own
+    number = low * (high / low) ** share if from_.log_uniform is not None else low + (high - low) * share
+    if takes_integer(path):
+        return min(int(number), int(high) - 1)
+    return min(max(float(f"{number:.{_DIGITS}g}"), low), high)
+
+
+def takes_integer(path: str) -> bool:
+    """Whether the field at ``path`` takes an integer. What no type describes, such as parameters of one's own, does not."""
+    place = typed_place(RLJob, split_override(f"{path}=")[0])
+    return place is not None and any(isinstance(marker, Integer) for marker in place.metadata)
+
+
+def _as_text(value: Any) -> str:
+    """A value as ``--set`` reads it."""
+    return value if isinstance(value, str) else in_one_line(value)
