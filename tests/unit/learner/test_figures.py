@@ -15,6 +15,7 @@ from rljob.learner.status import (
     episode_metrics,
     least_state,
     limited,
+    mean_length_steps,
     mean_return,
     replay_summary,
     return_to_go_by,
@@ -93,9 +94,13 @@ def test_the_newest_games_are_the_newest_of_all_shards() -> None:
 
     def games(first: int) -> ShardStatus:
         ended = range(first, first + 10)
-        return ShardStatus(episodes=tuple(Episode(game_return=at, greedy_half=True, time=at) for at in ended))
+        return ShardStatus(
+            episodes=tuple(Episode(game_return=at, length=10 * at, greedy_half=True, time=at) for at in ended)
+        )
 
     assert mean_return([games(20), games(10)]) == (19.5, 20)
+    assert mean_length_steps([games(20), games(0), games(10)]) == 195.0
+    assert mean_length_steps([]) is None
     assert mean_return([games(20), games(10)], games=10) == (24.5, 10)
     assert mean_return([games(10), games(20)], games=10) == (24.5, 10)
 

@@ -7,8 +7,8 @@ A learner of another release, or one that is broken, is read, too: what is wrong
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Final, Self
 
 from rljob.api.status_document import (
     Document,
@@ -89,6 +89,8 @@ class Verdict(Document):
     """None of a single game."""
     episodes: int = wire(_count, default=0)
     """Games that were played to their end."""
+    mean_length_steps: float | None = wire(_amount, default=None)
+    """Their mean length, in agent steps; None where it is not known."""
     seed: int | None = wire(whole, default=None)
     """Seed of the games; None where it is not known."""
     seconds: float = wire(number, default=0.0)
@@ -211,6 +213,8 @@ class LearnerStatus(Document):
     mean_return: float | None = wire(_score, default=None)
     """Mean over the last ``games`` games of the greedier half of the actors."""
     games: int | None = wire(_count, default=None)
+    mean_length_steps: float | None = wire(_amount, default=None)
+    """Mean length of these games, in agent steps."""
     episode: Mapping[str, float] = wire(numbers, default=dict, write=dict)
     """What the environment itself reports of its episodes: the mean of each number over the last of these games that have it."""
     queue_depth_batches: float | None = wire(_amount, default=None)
@@ -295,3 +299,14 @@ class LearnerStatus(Document):
         """Without what is for views alone and makes up most of it."""
         actors = tuple(ActorStatus(name=each.name, policy_version=each.policy_version) for each in self.actors)
         return replace(self, actors=actors, stages={}, policy_lag_histogram={}, weights={}, gpu={}, inference=None)
+
+
+RECORDED_NAMES: Final = frozenset(
+    [
+        *(each.name for each in fields(LearnerStatus)),
+        *("loss", "gradient_norm", "loss_scale"),
+        *("kind", "time_unix", "elapsed_seconds", "raw_frames", "actors_running", "stage", "evaluation"),
+    ]
+)
+"""Names in the record of a run, or what stands in them before the first ``/``, that say something already: the status's own,
+those that every update reports, and those that a record adds. What an algorithm measures beside has others."""

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rljob.ingest.shard_status import ShardStatus
-from rljob.learner.status import actors, episode_metrics, limited, mean_return, stage_totals
+from rljob.learner.status import actors, episode_metrics, limited, mean_length_steps, mean_return, stage_totals
 from rljob.telemetry.machine import rss_bytes
 
 LAG_BOUNDS = (10, 20, 50, 100, 200, 400, 1000, 4000)
@@ -123,6 +123,7 @@ class Figures:
             "episodes_total": sum(shard.episodes_total for shard in shards),
             "mean_return": mean,
             "games": games,
+            "mean_length_steps": mean_length_steps(shards),
             "episode": episode_metrics(shards),
             "queue_depth_batches": limited(shard.queue_depth_batches for shard in shards),
             "queue_bound_batches": limited(shard.queue_bound_batches for shard in shards),

@@ -185,6 +185,7 @@ LEARNER: Final = (
         "Mean score of the last 20 training games; with Ape-X, of the greedier half of the environments.",
         "mean_return",
     ),
+    Metric("mean_length_steps", "gauge", "Mean length of the same games, in agent steps.", "mean_length_steps"),
     Metric(
         "episode_metric",
         "gauge",
@@ -291,6 +292,7 @@ LEARNER: Final = (
     Metric("policy_kl", "gauge", "Recent mean KL divergence from the policy that acted.", "policy_kl"),
     Metric("clip_share", "gauge", "Recent share of steps whose importance ratio was clipped.", "clip_share"),
     Metric("log_std", "gauge", "Recent mean logarithm of the deviations of continuous actions.", "log_std"),
+    Metric("value", "gauge", "Recent mean value of the observations learned from, in units of the reward.", "value"),
     Metric(
         "explained_variance",
         "gauge",

@@ -130,7 +130,7 @@ def line_chart(
     parts.append(
         f'<text class="axis" text-anchor="middle" x="{(_LEFT + width - _RIGHT) / 2}" y="{height - 5}">'
         f"{escape(x_label)}</text>"
-        f'<text class="axis" text-anchor="middle" transform="translate(12 {middle}) rotate(-90)">'
+        f'<text class="axis" text-anchor="middle" transform="translate(10 {middle}) rotate(-90)">'
         f"{escape(y_label)}</text>"
     )
     parts += [_marks(one, at) if one.marks else _line(one, at) for one in drawn]
@@ -194,7 +194,7 @@ def nice_ticks(low: float, high: float, wanted: int) -> list[float]:
 
 
 def compact(value: float) -> str:
-    """A number for an axis or a tile: 1250000 -> ``1.25 M``, 0.034 -> ``0.034``."""
+    """A number for an axis or a tile: 1250000 -> ``1.25 M``, 0.034 -> ``0.034``, 0.00025 -> ``2.5e-4``."""
     size = abs(value)
     for limit, suffix in ((1e9, " G"), (1e6, " M"), (1e4, " k")):
         if size >= limit:
@@ -202,6 +202,9 @@ def compact(value: float) -> str:
             return f"{scaled:.4g}{suffix}" if abs(scaled) < 1000 else f"{scaled:,.0f}{suffix}"
     if size >= 1000:
         return f"{value:,.0f}"
+    if 0 < size < 1e-3:  # such as a learning rate: its zeros would not fit beside an axis
+        mantissa, exponent = f"{value:.2e}".split("e")
+        return f"{float(mantissa):g}e{int(exponent)}"
     return "0" if value == 0 else f"{value:.3g}"
 
 

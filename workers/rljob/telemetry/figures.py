@@ -111,7 +111,8 @@ GAMES_TO_GO_BY: Final = 10
 
 
 def with_returns_to_go_by(points: Points) -> Points:
-    """The records, without those training returns that are of too few games; as they are where no record has enough."""
+    """The records, without those training returns and lengths that are of too few games; as they are where none has
+    enough."""
 
     def enough(point: Mapping[str, Any]) -> bool:
         games = number(point.get("games"))
@@ -119,7 +120,8 @@ def with_returns_to_go_by(points: Points) -> Points:
 
     if not any(map(enough, points)):
         return points
-    return [point if enough(point) else {**point, "mean_return": None} for point in points]
+    too_few = {"mean_return": None, "mean_length_steps": None}
+    return [point if enough(point) else {**point, **too_few} for point in points]
 
 
 def mean_figures(points: Points) -> dict[str, float]:

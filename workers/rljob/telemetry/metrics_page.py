@@ -46,7 +46,7 @@ number keeps its name (`mean_return`, `queue_depth_batches`, `steps_per_second`,
 learner `inference/<name>`, what the environment reports of its episodes `episode/<name>`, the share of a stage in the time
 since the record before `stage/<role>/<stage>`, the number of
 actors at work `actors_running`, and an evaluation `evaluation/mean`,
-`/standard_error`, `/episodes`, `/seconds`, `/episode/<name>`. TensorBoard's step is raw frames.
+`/standard_error`, `/mean_length_steps`, `/episodes`, `/seconds`, `/episode/<name>`. TensorBoard's step is raw frames.
 
 A line of `metrics.jsonl` without `kind` is a point in time: `time_unix`, `elapsed_seconds` (time that the run was going,
 pauses left out), `updates`, `raw_frames`, `state`, and the figures. A line with `kind` is an event: `evaluation`,

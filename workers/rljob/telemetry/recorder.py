@@ -130,9 +130,9 @@ class Recorder:
         """One verdict of the evaluator; one that is in the record already is not written twice.
 
         Args:
-            evaluation: ``version``, ``updates``, ``raw_frames``, ``mean``, ``standard_error``, ``episodes`` and
-                ``seconds``, the time that the evaluation took; ``metrics``, what the environment reports, which becomes
-                ``episode/<name>`` as in other records.
+            evaluation: ``version``, ``updates``, ``raw_frames``, ``mean``, ``standard_error``, ``mean_length_steps``,
+                ``episodes`` and ``seconds``, the time that the evaluation took; ``metrics``, what the environment reports,
+                which becomes ``episode/<name>`` as in other records.
         """
         identity = _identity(evaluation)
         with self._lock:
@@ -141,7 +141,7 @@ class Recorder:
             self._evaluated.add(identity)
             scalars = {
                 f"{EVALUATION}/{name}": value
-                for name in ("mean", "standard_error", "episodes", "seconds")
+                for name in ("mean", "standard_error", "mean_length_steps", "episodes", "seconds")
                 if (value := number(evaluation.get(name))) is not None
             }
             raw_frames = int(number(evaluation.get("raw_frames")) or 0)
