@@ -1,4 +1,5 @@
-"""The written record of a run: TensorBoard events and ``metrics.jsonl``, the same names and numbers in both.
+"""The written record of a run: TensorBoard events and ``metrics.jsonl``, the same names and numbers in both; the events have
+tags that other libraries' users know (``known_tags``) beside them.
 
 Every record is written and handed to the operating system at once, so a run that is killed loses at most the record
 under way; nothing waits for the disk. A disk that is full costs records, counted and told once, never the training.
@@ -22,6 +23,7 @@ from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 from rljob.telemetry.figures import Stages, flatten_status, number
+from rljob.telemetry.known_tags import known_tags
 from rljob.telemetry.machine import describe_machine
 from rljob.telemetry.strict_json import finite
 
@@ -179,7 +181,7 @@ class Recorder:
             self._thin()
         values = [
             Summary.Value(tag=name, simple_value=value)
-            for name, raw in scalars.items()
+            for name, raw in {**known_tags(scalars), **scalars}.items()
             if (value := number(raw)) is not None
         ]
         if values:
