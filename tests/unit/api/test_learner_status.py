@@ -29,8 +29,8 @@ ALWAYS = {
     "policy_lag_updates",
     "policy_lag_updates_p50", "policy_lag_updates_p95", "policy_lag_histogram", "loss", "learner_wait_fraction",
     "actors_blocked_fraction", "updates_per_second", "steps_per_second", "raw_frames_per_second", "actors", "stages",
-    "rss_bytes", "standstill", "given_up", "weights", "evaluations", "evaluating", "checkpoint", "compiled", "captured",
-    "refused_handshakes_total", "gpu", "device", "batch_size", "precision", "mirror", "rewards", "environment",
+    "rss_bytes", "processes", "standstill", "given_up", "weights", "evaluations", "evaluating", "checkpoint", "compiled",
+    "captured", "refused_handshakes_total", "gpu", "device", "batch_size", "precision", "mirror", "rewards", "environment",
     "started_unix",
 }  # fmt: skip
 WHERE_KNOWN = {

@@ -89,6 +89,14 @@ def test_shards_add_up() -> None:
     assert mean_return([]) == (None, 0)
 
 
+def test_what_processes_take_is_added_up_by_role() -> None:
+    shards = [ShardStatus(process={"cpu_cores": 0.5}, actors=(ActorStatus(name="a", process={"rss_bytes": 5.0}),))] * 2
+    found = Figures(NAMES).section(shards, {}, evaluator={"cpu_cores": 2.0})["processes"]
+    assert found.pop("learner")["rss_bytes"] > 1 << 20
+    assert found == {"replay": {"cpu_cores": 1.0}, "evaluator": {"cpu_cores": 2.0}, "actor": {"rss_bytes": 5.0}}
+    assert set(Figures(NAMES).section([], {})["processes"]) == {"learner"}
+
+
 def test_the_newest_games_are_the_newest_of_all_shards() -> None:
     """Games go to another shard while the first is away, and to the first again when it is back."""
 

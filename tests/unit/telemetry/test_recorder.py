@@ -42,7 +42,14 @@ def scalars(folder: Path) -> dict[str, list[tuple[int, float]]]:
 def test_both_files_hold_the_same_names_and_numbers(tmp_path: Path) -> None:
     with Recorder(tmp_path) as recorder:
         recorder.record_status(status(10))
-        recorder.record_status(status(20, loss=float("nan"), episode={"is_success": 0.75, "none": None}))
+        recorder.record_status(
+            status(
+                20,
+                processes={"actor": {"rss_bytes": 5.0}},
+                loss=float("nan"),
+                episode={"is_success": 0.75, "none": None},
+            )
+        )
     first, second = points(tmp_path)
     assert first["raw_frames"] == 400
     assert first["replay/items"] == 500
@@ -53,7 +60,8 @@ def test_both_files_hold_the_same_names_and_numbers(tmp_path: Path) -> None:
     every = scalars(tmp_path)
     written = {tag: points for tag, points in every.items() if tag not in KNOWN}
     stamps = {"time_unix", "elapsed_seconds", "raw_frames", "state"}
-    assert set(written) == (set(first) | set(second)) - stamps
+    assert set(written) == (set(first) | set(second)) - stamps - {"processes/actor/rss_bytes"}
+    assert second["processes/actor/rss_bytes"] == 5.0
     assert written["loss"] == [(400, 0.25)]
     assert written["episode/is_success"] == [(800, 0.75)]
     assert written["updates"] == [(400, 10.0), (800, 20.0)]
@@ -193,6 +201,9 @@ def test_flatten_leaves_out_what_is_no_figure() -> None:
     }
     assert flatten_status(odd) == {}
     assert flatten_status({}) == {}
+    assert flatten_status({"processes": {"actor": {"cpu_cores": 1, "cpu_seconds": 9.0, "odd": None}, "odd": 3}}) == {
+        "processes/actor/cpu_cores": 1.0
+    }
 
 
 def test_stage_fractions_are_of_the_interval_and_survive_a_restarted_role() -> None:

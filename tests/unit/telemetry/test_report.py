@@ -84,6 +84,7 @@ def complete_run(folder: Path, evil: str = "") -> None:
                     "stages": {"learner": {"wait": i * 0.62, f"update{evil}": i * 0.38}, "actor": {"env": float(i)}},
                     "checkpoint": {"step": i // 20 * 200, "digest": "sha256:ab" + evil, "state": "Valid", "path": "p"},
                     "rss_bytes": 3e8,
+                    "processes": {"learner": {"rss_bytes": 3e8, "cpu_cores": 1.5}, "actor": {"cpu_cores": i / 4}},
                 }
             )  # fmt: skip
     head = {"metadata": {"name": "pong" + evil}}
@@ -121,12 +122,17 @@ def test_a_complete_run_is_told_in_full(tmp_path: Path) -> None:
     for part in (
         "pong", "ApeXDQN on ALE/Pong-v5", "Failed · BackoffLimit", "2 min 05 s", "Best evaluation", "given up early", "0.00",
         "is_success, as the environment reports it",
-        "Learner queue depth", "Actors at work", "Replay fill", "Policy lag", "62.0 %", "step-200", "2.0 KiB",
+        "Learner queue depth", "Actors at work", "Replay fill", "Policy lag", "CPU of each role",
+        "Resident memory of each role", "62.0 %", "step-200", "2.0 KiB",
         "clipped to [-1, 1] (rewardClipping: Auto)",
         "as written", '"preset": "PongApeX"', "in force", '"value": 18',
         "torch 2", "last words", "inference-0", "1,234", "6.2", "0.7 ms", "137", "no memory", "rljob run --resume", "2023-11-14",
     ):  # fmt: skip
         assert part in text, part
+    (cores,) = (label for label in page.labels if label.startswith("CPU of each role"))
+    assert "learner: from 1.5 to 1.5" in cores
+    assert "actor: from 0 to 9.75" in cores
+    assert "Open files of each role" not in text, "what was not measured is not drawn"
     assert "What this report lacks" not in text
     assert "epoch-000001" not in text, "the mark of an epoch is no checkpoint"
     assert page.tags.count("svg") == len(page.labels) >= 11

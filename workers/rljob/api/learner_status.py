@@ -68,8 +68,8 @@ class ActorStatus(Document):
     """Seconds spent in each stage of its loop."""
     blocked_seconds: float = wire(number, default=0.0)
     """Time that it waited for a credit."""
-    rss_bytes: int = wire(whole, default=0)
-    """Resident memory of its process."""
+    process: Mapping[str, float] = wire(numbers, default=dict, write=dict)
+    """What its process takes: CPU, memory, open files, bytes in sockets."""
     age_seconds: float = wire(number, default=0.0)
     """Time since it was last heard of."""
 
@@ -113,6 +113,8 @@ class EvaluationUnderWay(Document):
     mean: float | None = wire(number, default=None)
     alone: bool = wire(flag, default=False)
     """Training stands still meanwhile."""
+    process: Mapping[str, float] = wire(numbers, default=dict, write=dict)
+    """What the evaluator's process takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,6 +244,8 @@ class LearnerStatus(Document):
     stages: Mapping[str, Mapping[str, float]] = wire(json_object, default=dict, write=dict)
     """Seconds spent in each stage, by role. Not looked into when read."""
     rss_bytes: int | None = wire(_count, default=None)
+    processes: Mapping[str, Mapping[str, float]] = wire(json_object, default=dict, write=dict)
+    """What the processes of each role take, added up: CPU, memory, open files, bytes in sockets. Not looked into when read."""
 
     replay: ReplaySummary | None = wire(lenient(ReplaySummary), default=None, write=plain, left_out=True)  # noqa: RUF009 - a field
     queue: QueueSummary | None = wire(lenient(QueueSummary), default=None, write=plain, left_out=True)  # noqa: RUF009 - a field
@@ -298,7 +302,9 @@ class LearnerStatus(Document):
     def for_decisions(self) -> Self:
         """Without what is for views alone and makes up most of it."""
         actors = tuple(ActorStatus(name=each.name, policy_version=each.policy_version) for each in self.actors)
-        return replace(self, actors=actors, stages={}, policy_lag_histogram={}, weights={}, gpu={}, inference=None)
+        return replace(
+            self, actors=actors, stages={}, processes={}, policy_lag_histogram={}, weights={}, gpu={}, inference=None
+        )
 
 
 RECORDED_NAMES: Final = frozenset(

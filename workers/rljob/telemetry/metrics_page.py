@@ -45,7 +45,8 @@ TensorBoard and `metrics.jsonl` hold the same numbers under the same names, take
 number keeps its name (`mean_return`, `queue_depth_batches`, `steps_per_second`, ...), a number of the replay becomes
 `replay/<name>`, one of the queue of unrolls `queue/<name>` (`queue/dropped/<reason>`), one of an inference server in the
 learner `inference/<name>`, what the environment reports of its episodes `episode/<name>`, the share of a stage in the time
-since the record before `stage/<role>/<stage>`, the number of
+since the record before `stage/<role>/<stage>`, what the processes of a role take `processes/<role>/<name>` (added up; in
+`metrics.jsonl` alone), the number of
 actors at work `actors_running`, and an evaluation `evaluation/mean`,
 `/standard_error`, `/mean_length_steps`, `/episodes`, `/seconds`, `/episode/<name>`. TensorBoard's step is raw frames.
 

@@ -1,5 +1,5 @@
 """The written record of a run: TensorBoard events and ``metrics.jsonl``, the same names and numbers in both; the events have
-tags that other libraries' users know (``known_tags``) beside them.
+tags that other libraries' users know (``known_tags``) beside them, and not what processes take, which would be a third of them.
 
 Every record is written and handed to the operating system at once, so a run that is killed loses at most the record
 under way; nothing waits for the disk. A disk that is full costs records, counted and told once, never the training.
@@ -182,7 +182,7 @@ class Recorder:
         values = [
             Summary.Value(tag=name, simple_value=value)
             for name, raw in {**known_tags(scalars), **scalars}.items()
-            if (value := number(raw)) is not None
+            if (value := number(raw)) is not None and not name.startswith("processes/")
         ]
         if values:
             if not self._begun:

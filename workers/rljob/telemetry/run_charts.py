@@ -31,6 +31,16 @@ LEARNING_FIGURES: Final = (
     ("Scale of the loss in fp16", "loss_scale", "factor"),
 )
 """What tells of learning beside the return: title, name of the figure, unit."""
+PROCESS_FIGURES: Final = (
+    ("CPU of each role", "cpu_cores", "cores", 1.0),
+    ("Resident memory of each role", "rss_bytes", "MiB", 1 / 2**20),
+    ("Shared memory of each role", "shm_bytes", "MiB", 1 / 2**20),
+    ("Open files of each role", "open_files", "files", 1.0),
+    ("Bytes in sockets, not read yet", "receive_queue_bytes", "KiB", 1 / 2**10),
+    ("Bytes in sockets, not sent yet", "send_queue_bytes", "KiB", 1 / 2**10),
+)
+"""What the processes of a role take, added up: title, name of the figure, unit, factor."""
+_ROLES: Final = {"learner": 1, "replay": 2, "evaluator": 3, "actor": 0}
 MOST_LEARNING_FIGURES: Final = 48
 """Charts of such figures on a page, each some kilobytes."""
 
@@ -187,7 +197,14 @@ def run_charts(points: Points, evaluations: Points = ()) -> list[Chart]:
             "W",
             [line("drawn", "gpu/power_watts", 5), line("limit", "gpu/power_limit_watts", 7, dashed=True)],
         ),
-        ("Memory of the learner", "MiB", [_scaled(line("resident", "rss_bytes", 5), 1 / 2**20)]),
+        *(
+            (
+                title,
+                unit,
+                [_scaled(line(role, f"processes/{role}/{name}", colour), factor) for role, colour in _ROLES.items()],
+            )
+            for title, name, unit, factor in PROCESS_FIGURES
+        ),
     ]
     return [
         line_chart(
