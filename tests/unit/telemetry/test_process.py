@@ -6,8 +6,11 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 from contextlib import closing
+from pathlib import Path
 
+import pytest
 from rljob.telemetry import process
 from rljob.telemetry.process import ProcessUse, cpu_seconds
 
@@ -25,6 +28,27 @@ def test_bytes_that_wait_in_sockets_and_open_files_are_counted() -> None:
     assert now["send_queue_bytes"] - before["send_queue_bytes"] >= 1000, "the other side has not read it"
     assert now["open_files"] - before["open_files"] == 4
     assert now["rss_bytes"] > 1 << 20
+
+
+def test_what_the_system_does_not_tell_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As /proc/self/fd is to a process that has given up its rights."""
+    monkeypatch.setattr(process, "_PROC", tmp_path)
+    assert set(ProcessUse().now()) == {"cpu_seconds", "cpu_cores", "rss_bytes", "shm_bytes"}
+
+
+def test_children_that_end_while_they_are_looked_at_do_no_harm() -> None:
+    ended = threading.Event()
+
+    def begin() -> None:
+        while not ended.is_set():
+            subprocess.run(["true"], check=True)
+
+    starter = threading.Thread(target=begin)
+    starter.start()
+    totals = [cpu_seconds() for _ in range(300)]
+    ended.set()
+    starter.join()
+    assert max(totals) >= totals[0] > 0
 
 
 def test_time_of_a_child_counts_while_it_lives_and_afterwards() -> None:

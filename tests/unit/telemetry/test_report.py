@@ -392,8 +392,8 @@ def test_means_are_weighted_with_time() -> None:
 
 
 def test_words_for_numbers() -> None:
-    assert [compact(x) for x in (0, -2.5e-4, 0.034, 12.5, 1304, 25_000, 1_250_000, 3e9, -2e6)] == [
-        "0", "-2.5e-4", "0.034", "12.5", "1,304", "25 k", "1.25 M", "3 G", "-2 M",
+    assert [compact(x) for x in (0, -2.5e-4, 0.034, 12.5, 1304, 25_000, 1_250_000, 3e9, -2e6, 1e308)] == [
+        "0", "-2.5e-4", "0.034", "12.5", "1,304", "25 k", "1.25 M", "3 G", "-2 M", "1e308",
     ]  # fmt: skip
     assert [duration(x) for x in (4.21, 600, 245, 7260, None, -1)] == [
         "4.2 s", "10 min", "4 min 05 s", "2 h 01 min", "", "",

@@ -196,15 +196,17 @@ def nice_ticks(low: float, high: float, wanted: int) -> list[float]:
 def compact(value: float) -> str:
     """A number for an axis or a tile: 1250000 -> ``1.25 M``, 0.034 -> ``0.034``, 0.00025 -> ``2.5e-4``."""
     size = abs(value)
+    if (
+        0 < size < 1e-3 or size >= 1e12
+    ):  # a learning rate, or a loss that has diverged: its zeros would not fit beside an axis
+        mantissa, exponent = f"{value:.2e}".split("e")
+        return f"{float(mantissa):g}e{int(exponent)}"
     for limit, suffix in ((1e9, " G"), (1e6, " M"), (1e4, " k")):
         if size >= limit:
             scaled = value / (1e3 if limit == 1e4 else limit)
             return f"{scaled:.4g}{suffix}" if abs(scaled) < 1000 else f"{scaled:,.0f}{suffix}"
     if size >= 1000:
         return f"{value:,.0f}"
-    if 0 < size < 1e-3:  # such as a learning rate: its zeros would not fit beside an axis
-        mantissa, exponent = f"{value:.2e}".split("e")
-        return f"{float(mantissa):g}e{int(exponent)}"
     return "0" if value == 0 else f"{value:.3g}"
 
 

@@ -89,7 +89,7 @@ class RoleCollector(Collector):
             "state": state,
         }
         for metric in PROCESS:
-            samples = list(_samples(metric, process[metric.path]))
+            samples = list(_samples(metric, process.get(metric.path)))
             if samples:
                 yield _family(metric, identity, samples)
 

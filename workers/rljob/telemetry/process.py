@@ -26,6 +26,7 @@ class ProcessUse:
     ``now`` gives ``cpu_seconds`` since the start and ``cpu_cores`` in recent use, both with the processes below this one (those
     of environments, say), ``rss_bytes`` and ``shm_bytes`` of it, ``open_files``, and ``receive_queue_bytes`` and
     ``send_queue_bytes``: what its sockets have received and not read, and sent and not got rid of, by the kernel's account.
+    The last three are missing where the system does not tell them.
     """
 
     def __init__(self) -> None:
@@ -37,17 +38,14 @@ class ProcessUse:
         now, (then, spent) = time.monotonic(), self._taken
         if self._figures and now - then < SAMPLED_EVERY_SECONDS:
             return self._figures
-        total = cpu_seconds()
+        total = max(spent, cpu_seconds())  # a child that was never waited for takes its time with it
         self._taken = (now, total)
-        files, received, sent = _descriptors()
         self._figures = {
             "cpu_seconds": total,
-            "cpu_cores": max(0.0, total - spent) / max(now - then, 1e-3),
+            "cpu_cores": (total - spent) / max(now - then, 1e-3),
             "rss_bytes": float(rss_bytes()),
             "shm_bytes": float(shm_bytes()),
-            "open_files": float(files),
-            "receive_queue_bytes": float(received),
-            "send_queue_bytes": float(sent),
+            **_descriptors(),
         }
         return self._figures
 
@@ -63,9 +61,10 @@ def _cpu_seconds_of(pid: str) -> float:
     """As the kernel counts it: own time, that of children that were waited for, and that of those that live."""
     try:
         times = (_PROC / pid / "stat").read_bytes().rpartition(b")")[2].split()[11:15]
-        children = [child for task in os.listdir(_PROC / pid / "task") for child in _children(pid, task)]
+        tasks = os.listdir(_PROC / pid / "task")
     except OSError:
         return 0.0  # it has just ended
+    children = [child for task in tasks for child in _children(pid, task)]
     return sum(map(int, times)) / _TICKS + sum(map(_cpu_seconds_of, children))
 
 
@@ -76,12 +75,13 @@ def _children(pid: str, task: str) -> list[str]:
         return []  # a thread that has ended, or a kernel that keeps no such list
 
 
-def _descriptors() -> tuple[int, int, int]:
-    """How many descriptors are open, and the bytes that wait in the sockets among them: to be read, and to be taken over."""
+def _descriptors() -> dict[str, float]:
+    """How many descriptors are open, and the bytes that wait in the sockets among them: to be read, and to be taken over. Empty
+    where the system does not say it, as to a process that has changed its user."""
     try:
         descriptors = [int(name) for name in os.listdir(_PROC / "self" / "fd")]
     except OSError:
-        return psutil.Process().num_fds(), 0, 0
+        return {}
     received = sent = 0
     for descriptor in descriptors:
         try:
@@ -90,7 +90,8 @@ def _descriptors() -> tuple[int, int, int]:
                 sent += _waiting(descriptor, termios.TIOCOUTQ)
         except OSError:
             continue  # closed meanwhile, or one that listens
-    return len(descriptors) - 1, received, sent  # without that of the listing
+    files = len(descriptors) - 1  # without that of the listing
+    return {"open_files": files, "receive_queue_bytes": received, "send_queue_bytes": sent}
 
 
 def _waiting(descriptor: int, request: int) -> int:
