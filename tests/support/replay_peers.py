@@ -110,7 +110,7 @@ class Actor:
     def heartbeat(self) -> Message:
         fields = {
             "actor": self.name, "inc": self.inc, "pv": 1, "state": "Acting", "steps": self.sequence * 10,
-            "raw": self.sequence * 40, "produced": self.sequence * 10, "blocked": 0.0, "rss": 1, "sps": 10.0,
+            "raw": self.sequence * 40, "produced": self.sequence * 10, "blocked": 0.0, "sps": 10.0,
         }  # fmt: skip
         return Message("heartbeat", fields, {"stages": np.arange(5.0)})
 

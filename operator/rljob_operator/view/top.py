@@ -17,7 +17,7 @@ from rljob_operator.view.columns import lag, updates
 from rljob_operator.view.figures import blocked_fraction, evaluation, gpu, reported, stage_seconds
 from rljob_operator.view.job_view import JobView
 from rljob_operator.view.reasons import is_odd
-from rljob_operator.view.words import age, duration, milliseconds, number, percent
+from rljob_operator.view.words import age, bytes_of, duration, milliseconds, number, percent
 
 _UNWELL = "bold red"
 _SHOWN_CONDITIONS = ("Accepted", "Progressing", "ScalingLimited", "CheckpointValid", "FailureTarget", "Failed")
@@ -32,6 +32,8 @@ def screen(run: JobView, before: JobView | None = None) -> RenderableType:
     if status.inference.desired or run.servers:
         parts.append(_servers(run, before))
     parts.append(_actors(run.figures.actors, before.figures.actors if before is not None else ()))
+    if taken := _taken(run):
+        parts.append(_processes(taken))
     if status.autoscaling.last_decision:
         parts.append(Text(f"last decision: {status.autoscaling.last_decision}"))
     parts += [Text(f"! {text}", style=_UNWELL) for text in unwell(run)]
@@ -114,6 +116,24 @@ def _servers(run: JobView, before: JobView | None) -> RenderableType:
             *(milliseconds(server.get(f"latency_{each}_seconds")) for each in ("p50", "p99")),
             number(server.get("policy_version"), "{:,}"),
         )
+    return table
+
+
+def _taken(run: JobView) -> dict[str, Any]:
+    """What the processes of each role take, as the learner knows it, and each inference server as it says itself."""
+    servers = {name: server.get("process") for name, server in sorted(run.servers.items())}
+    return {name: taken for name, taken in {**run.figures.processes, **servers}.items() if isinstance(taken, Mapping)}
+
+
+def _processes(taken: Mapping[str, Mapping[str, Any]]) -> RenderableType:
+    table = Table(box=None, padding=(0, 2), header_style="bright_black")
+    for heading in ("PROCESSES", "CPU", "MEMORY", "SHARED", "FILES", "UNREAD", "UNSENT"):
+        table.add_column(heading, justify="left" if heading == "PROCESSES" else "right")
+    for name, figures in taken.items():
+        sizes = (bytes_of(figures.get(f"{each}_bytes")) for each in ("rss", "shm", "receive_queue", "send_queue"))
+        memory, shared, unread, unsent = sizes
+        cores, files = number(figures.get("cpu_cores"), "{:.2f}"), number(figures.get("open_files"), "{:,.0f}")
+        table.add_row(name, cores, memory, shared, files, unread, unsent)
     return table
 
 

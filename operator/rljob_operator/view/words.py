@@ -20,6 +20,13 @@ def milliseconds(seconds: Any) -> str:
     return number(1000.0 * seconds if isinstance(seconds, int | float) else None, "{:.1f} ms")
 
 
+def bytes_of(count: Any) -> str:
+    """A number of bytes in MiB, or in KiB below one; a dash where it is unknown."""
+    if not isinstance(count, int | float) or count < 1 << 20:
+        return number(count / 1024 if isinstance(count, int | float) else None, "{:,.0f} KiB")
+    return f"{count / (1 << 20):,.0f} MiB"
+
+
 def duration(seconds: float | None) -> str:
     """Seconds as 1:02:03 or 2:03."""
     if seconds is None:

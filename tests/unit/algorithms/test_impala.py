@@ -156,6 +156,7 @@ def test_the_vtrace_loss_is_written_out_step_by_step(reduction: str, corrected: 
         values_of.append(detached[:-1])
     expected = total if reduction == "Sum" else total / (steps * unrolls)
     error = np.array(targets_of) - np.array(values_of)
+    assert found.metrics["value"].item() == pytest.approx(np.mean(values_of), rel=1e-4)
     assert found.metrics["advantage_std"].item() == pytest.approx(np.std(advantages_of), rel=1e-4)
     explained = max(-1.0, 1.0 - error.var() / np.var(targets_of))
     assert found.metrics["explained_variance"].item() == pytest.approx(explained, rel=1e-3)

@@ -132,6 +132,22 @@ def test_what_it_learns_from_has_a_place_that_fits(tmp_path: Path) -> None:
             "its attribute parameters has to be a class that is a rljob.plugins.Transition",
         ),
         ('    metrics = ("q",)', "    metrics = 'q'", "its attribute metrics has to be a tuple of names"),
+        *(
+            (
+                '    metrics = ("q",)',
+                f"    metrics = {names}",
+                "its attribute metrics names .* not be told apart in the record",
+            )
+            for names in (
+                ("q", "q"),
+                ("q", "updates"),
+                ("kind",),
+                ("replay/items",),
+                ("gradient_norm",),
+                ("",),
+                ("a\n",),
+            )
+        ),
         (
             "class Parameters(ActionValueParameterSet):",
             "from rljob.plugins import ParameterSet\nclass Parameters(ParameterSet):",

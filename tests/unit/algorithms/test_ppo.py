@@ -180,6 +180,7 @@ def test_figures_are_those_of_a_plain_computation(normalize: bool) -> None:
     assert whole.value_target is not None
     assert found.keys() == set(METHOD.metrics_of(net)) == set(METHOD.metrics) - {"log_std"}
     advantage, target = whole.advantage.numpy(), whole.value_target.numpy()
+    assert found["value"] == pytest.approx((target - advantage).mean(), rel=1e-5)
     assert found["advantage_std"] == pytest.approx(advantage.std(), rel=1e-5)
     unexplained = (target - (target - advantage)).var() / target.var()
     assert found["explained_variance"] == pytest.approx(max(-1.0, 1.0 - unexplained), rel=1e-4)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rljob.api.learner_status import (
+    RECORDED_NAMES,
     ActorStatus,
     CheckpointStatement,
     EvaluationUnderWay,
@@ -24,11 +25,12 @@ from rljob.telemetry.catalogue import LEARNER
 ALWAYS = {
     "role", "state", "epoch", "updates", "samples", "steps", "steps_total", "raw_frames_total", "ready_batches",
     "skipped_updates", "left_out_batches", "recompiles", "resubscriptions", "learning_rate", "episodes_total", "mean_return",
-    "games", "episode", "queue_depth_batches", "queue_bound_batches", "samples_per_insert", "policy_lag_updates",
+    "games", "mean_length_steps", "episode", "queue_depth_batches", "queue_bound_batches", "samples_per_insert",
+    "policy_lag_updates",
     "policy_lag_updates_p50", "policy_lag_updates_p95", "policy_lag_histogram", "loss", "learner_wait_fraction",
     "actors_blocked_fraction", "updates_per_second", "steps_per_second", "raw_frames_per_second", "actors", "stages",
-    "rss_bytes", "standstill", "given_up", "weights", "evaluations", "evaluating", "checkpoint", "compiled", "captured",
-    "refused_handshakes_total", "gpu", "device", "batch_size", "precision", "mirror", "rewards", "environment",
+    "rss_bytes", "processes", "standstill", "given_up", "weights", "evaluations", "evaluating", "checkpoint", "compiled",
+    "captured", "refused_handshakes_total", "gpu", "device", "batch_size", "precision", "mirror", "rewards", "environment",
     "started_unix",
 }  # fmt: skip
 WHERE_KNOWN = {
@@ -48,6 +50,7 @@ OF_THE_ALGORITHMS = {
     "policy_loss",
     "q_taken",
     "temperature",
+    "value",
     "value_loss",
 }
 ACTORS = (ActorStatus(name="actor-0", policy_version=7, stages={"env": 1.0}), ActorStatus(name="actor-1"))
@@ -109,6 +112,7 @@ def test_the_document_has_the_names_that_others_read() -> None:
     assert STATUS.to_document()["replay"]["bytes"] == 4096
     own = {each.path for each in LEARNER if each.path.partition("/")[0] not in ALWAYS | WHERE_KNOWN}
     assert own == OF_THE_ALGORITHMS
+    assert ALWAYS | WHERE_KNOWN | {"loss", "gradient_norm", "kind"} <= RECORDED_NAMES, "no algorithm may take them"
 
 
 def test_what_an_update_reports_stands_beside_the_other_figures_and_in_the_place_of_none() -> None:

@@ -17,7 +17,7 @@ from rljob.wire.named_numbers import packed
 def heartbeat(steps: int, actor: str = "actor-0", inc: str = "a", state: str = "Running") -> Message:
     fields = {
         "actor": actor, "inc": inc, "pv": 3, "state": state, "steps": steps, "raw": 4 * steps, "produced": steps,
-        "blocked": 0.5, "rss": 1, "sps": 10.0,
+        "blocked": 0.5, "sps": 10.0,
     }  # fmt: skip
     return Message("heartbeat", fields, {"stages": np.zeros(5)})
 
@@ -35,6 +35,18 @@ def test_every_step_counts_once_over_restarts_of_an_actor() -> None:
     roster.heard(heartbeat(9, "actor-1", "c"), 3.0)
     assert (roster.steps_total, roster.raw_frames_total) == (579, 4 * 579)
     assert roster.actors["actor-0"].steps == 70
+
+
+def test_what_an_actor_s_process_takes_is_told_and_what_is_no_number_is_refused() -> None:
+    roster = Roster(0.1)
+    roster.joined("actor-0", "a", 0, 0.0, known=False)
+    told, (names, taken) = heartbeat(10), packed([{"cpu_cores": 0.5, "rss_bytes": 3e8}])
+    roster.heard(Message("heartbeat", told.fields | names, {**told.columns, **taken}), 1.0)
+    assert roster.actors["actor-0"].as_status(1.0).process == {"cpu_cores": 0.5, "rss_bytes": 3e8}
+    with pytest.raises(MalformedMessage):
+        roster.heard(
+            Message("heartbeat", told.fields | names, {**told.columns, "metrics": np.full((1, 2), np.inf)}), 2.0
+        )
 
 
 def test_a_restarted_service_counts_on_from_what_it_restored() -> None:

@@ -44,7 +44,8 @@ NAMES = [
     "duplicates_total", "lost_before_total", "forgotten_actors_total", "rejected_total", "refused_handshakes_total",
     "stale_priority_updates_total", "invalid_priority_updates_total", "samples_per_insert", "limiter",
     "queue_depth_batches", "queue_bound_batches", "insert_blocked_seconds", "sample_blocked_seconds", "priority_total",
-    "priority_drift", "eagain", "steps_total", "raw_frames_total", "actors", "episodes", "episodes_total", "stages", "redis",
+    "priority_drift", "eagain", "steps_total", "raw_frames_total", "actors", "episodes", "episodes_total", "stages",
+    "process", "redis",
 ]  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from rljob.learner.status import (
     episode_metrics,
     least_state,
     limited,
+    mean_length_steps,
     mean_return,
     replay_summary,
     return_to_go_by,
@@ -88,14 +89,26 @@ def test_shards_add_up() -> None:
     assert mean_return([]) == (None, 0)
 
 
+def test_what_processes_take_is_added_up_by_role() -> None:
+    shards = [ShardStatus(process={"cpu_cores": 0.5}, actors=(ActorStatus(name="a", process={"rss_bytes": 5.0}),))] * 2
+    found = Figures(NAMES).section(shards, {}, evaluator={"cpu_cores": 2.0})["processes"]
+    assert found.pop("learner")["rss_bytes"] > 1 << 20
+    assert found == {"replay": {"cpu_cores": 1.0}, "evaluator": {"cpu_cores": 2.0}, "actor": {"rss_bytes": 5.0}}
+    assert set(Figures(NAMES).section([], {})["processes"]) == {"learner"}
+
+
 def test_the_newest_games_are_the_newest_of_all_shards() -> None:
     """Games go to another shard while the first is away, and to the first again when it is back."""
 
     def games(first: int) -> ShardStatus:
         ended = range(first, first + 10)
-        return ShardStatus(episodes=tuple(Episode(game_return=at, greedy_half=True, time=at) for at in ended))
+        return ShardStatus(
+            episodes=tuple(Episode(game_return=at, length=10 * at, greedy_half=True, time=at) for at in ended)
+        )
 
     assert mean_return([games(20), games(10)]) == (19.5, 20)
+    assert mean_length_steps([games(20), games(0), games(10)]) == 195.0
+    assert mean_length_steps([]) is None
     assert mean_return([games(20), games(10)], games=10) == (24.5, 10)
     assert mean_return([games(10), games(20)], games=10) == (24.5, 10)
 

@@ -521,8 +521,8 @@ def test_a_run_from_another_s_checkpoint_takes_them_and_from_its_best_too(tmp_pa
         weights = one._server.latest
         assert newest is not None
         assert weights is not None
-        nothing = np.zeros(0, np.float32)
-        one.verdicts.add(Evaluation(1, 5.0, 0.1, 1.0, True, nothing, nothing.astype(np.int32), weights), 1, 1)
+        games = np.full(2, 5.0, np.float32)
+        one.verdicts.add(Evaluation(1, 5.0, 0.1, 1.0, True, games, games.astype(np.int32), weights), 1, 1)
         one._save_best(weights.state())
         one._saver.finish()
         for number, found in enumerate((newest, checkpoint.read(tmp_path / checkpoint.BEST))):

@@ -157,6 +157,21 @@ def test_what_the_environment_reports_is_shown_by_its_name() -> None:
     assert "episode/is_success 0.85" in console.file.getvalue()  # type: ignore[attr-defined]
 
 
+def test_the_screen_shows_what_the_processes_of_each_role_take() -> None:
+    taken = {"cpu_cores": 1.254, "rss_bytes": 3 << 20, "shm_bytes": 0, "open_files": 41, "receive_queue_bytes": 2048}
+    figures = FIGURES | {"processes": {"learner": taken, "odd": 3}}
+    server = {"state": "Serving", "process": {"cpu_cores": 0.5}}
+    console = Console(file=io.StringIO(), width=120)
+    console.print(screen(run(RLJobStatus(), figures=figures, servers={"inference-0": server})))
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    (heading,) = (at for at, line in enumerate(lines) if "PROCESSES" in line)
+    assert re.sub(r"[│\s]+", " ", lines[heading + 1]).split(" ")[1:-1] == [
+        "learner", "1.25", "3", "MiB", "0", "KiB", "41", "2", "KiB", "-",
+    ]  # fmt: skip
+    assert re.sub(r"[│\s]+", " ", lines[heading + 2]).strip() == "inference-0 0.50 - - - - -"
+    assert "odd" not in "".join(lines)
+
+
 def test_the_screen_shows_inference_servers_of_their_own() -> None:
     def shown(answers: object, before: object) -> str:
         def look(requests: object, waited: float) -> JobView:

@@ -31,7 +31,10 @@ REGISTRIES: dict[str, Callable[[Callable[[], dict[str, Any]]], CollectorRegistry
 }
 TEXTS = ("state", "limiter/blocked", "checkpoint/state", "durability")
 """Paths at which a word stands."""
-PROCESS_NAMES = {"rljob_rss_bytes", "rljob_shm_bytes", "rljob_start_time_seconds"}
+PROCESS_NAMES = {
+    "rljob_rss_bytes", "rljob_shm_bytes", "rljob_cpu_seconds", "rljob_open_files", "rljob_socket_receive_queue_bytes",
+    "rljob_socket_send_queue_bytes", "rljob_start_time_seconds",
+}  # fmt: skip
 PAGE = ROOT / "docs" / "metrics.md"
 
 

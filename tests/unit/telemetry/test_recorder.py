@@ -10,10 +10,13 @@ from typing import Any
 import pytest
 import rljob.telemetry.recorder as recorder_module
 from rljob.telemetry.figures import flatten_status, stage_fractions
+from rljob.telemetry.known_tags import CLEANRL, STABLE_BASELINES3
 from rljob.telemetry.recorder import Recorder, iter_records, read_records, thinned
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from tests.support.clock import Clock
+
+KNOWN = {each.tag for each in (*STABLE_BASELINES3, *CLEANRL)}
 
 
 def status(updates: int, **more: Any) -> dict[str, Any]:
@@ -39,7 +42,14 @@ def scalars(folder: Path) -> dict[str, list[tuple[int, float]]]:
 def test_both_files_hold_the_same_names_and_numbers(tmp_path: Path) -> None:
     with Recorder(tmp_path) as recorder:
         recorder.record_status(status(10))
-        recorder.record_status(status(20, loss=float("nan"), episode={"is_success": 0.75, "none": None}))
+        recorder.record_status(
+            status(
+                20,
+                processes={"actor": {"rss_bytes": 5.0}},
+                loss=float("nan"),
+                episode={"is_success": 0.75, "none": None},
+            )
+        )
     first, second = points(tmp_path)
     assert first["raw_frames"] == 400
     assert first["replay/items"] == 500
@@ -47,12 +57,58 @@ def test_both_files_hold_the_same_names_and_numbers(tmp_path: Path) -> None:
     assert first["stage/learner/wait"] == 0.25
     assert first["state"] == "Training"
     assert "loss" not in second
-    written = scalars(tmp_path)
+    every = scalars(tmp_path)
+    written = {tag: points for tag, points in every.items() if tag not in KNOWN}
     stamps = {"time_unix", "elapsed_seconds", "raw_frames", "state"}
-    assert set(written) == (set(first) | set(second)) - stamps
+    assert set(written) == (set(first) | set(second)) - stamps - {"processes/actor/rss_bytes"}
+    assert second["processes/actor/rss_bytes"] == 5.0
     assert written["loss"] == [(400, 0.25)]
     assert written["episode/is_success"] == [(800, 0.75)]
     assert written["updates"] == [(400, 10.0), (800, 20.0)]
+
+
+def test_tags_that_users_of_other_libraries_know_stand_beside_ours(tmp_path: Path) -> None:
+    said = {"steps_total": 100, "steps_per_second": 50.0, "mean_length_steps": 21.5, "learning_rate": 3e-4}
+    ppo = {"policy_loss": -0.25, "value_loss": 0.5, "entropy": 0.75, "policy_kl": 0.125, "clip_share": 0.0625}
+    verdict = {"version": 4, "updates": 8, "raw_frames": 320, "mean": 17.5, "mean_length_steps": 90.0}
+    with Recorder(tmp_path) as recorder:
+        recorder.record_status(
+            status(
+                10,
+                **said,
+                **ppo,
+                episode={"is_success": 0.75},
+                evaluations=[verdict | {"metrics": {"is_success": 1.0}}],
+            )
+        )
+    found = scalars(tmp_path)
+    assert {tag: found[tag][0][1] for tag in KNOWN & set(found)} == pytest.approx(
+        {
+            "rollout/ep_rew_mean": -3.5, "rollout/ep_len_mean": 21.5, "rollout/success_rate": 0.75, "eval/mean_reward": 17.5,
+            "eval/mean_ep_length": 90.0, "eval/success_rate": 1.0, "time/fps": 50.0, "time/total_timesteps": 100.0,
+            "train/learning_rate": 3e-4, "train/loss": 0.25, "train/policy_gradient_loss": -0.25, "train/value_loss": 1.0,
+            "train/entropy_loss": -0.75, "train/approx_kl": 0.125, "train/clip_fraction": 0.0625,
+            "global_step": 100.0, "charts/episodic_return": -3.5, "charts/episodic_length": 21.5, "charts/SPS": 50.0,
+            "charts/learning_rate": 3e-4, "eval/episodic_return": 17.5, "losses/policy_loss": -0.25, "losses/value_loss": 0.5,
+            "losses/entropy": 0.75, "losses/approx_kl": 0.125, "losses/clipfrac": 0.0625,
+        }
+    )  # fmt: skip
+    assert found["eval/mean_reward"] == [(320, 17.5)]
+    assert found["charts/SPS"] == found["steps_per_second"] == [(400, 50.0)]
+
+
+def test_a_policy_s_loss_beside_critics_is_an_actor_s_and_a_tag_of_the_algorithm_s_own_is_left_to_it(
+    tmp_path: Path,
+) -> None:
+    sac = {"policy_loss": 2.0, "critic_loss": 3.0, "entropy": 1.0, "temperature": 0.5, "q_taken": 4.0}
+    with Recorder(tmp_path) as recorder:
+        recorder.record_status(status(10, **sac, **{"losses/alpha": 9.0}))
+    found = {tag: value for tag, [(_, value)] in scalars(tmp_path).items()}
+    assert {tag: found[tag] for tag in KNOWN & set(found)} == {
+        "rollout/ep_rew_mean": -3.5, "charts/episodic_return": -3.5, "train/loss": 0.25, "train/actor_loss": 2.0,
+        "train/critic_loss": 3.0, "train/ent_coef": 0.5, "losses/actor_loss": 2.0, "losses/qf_loss": 3.0,
+        "losses/q_values": 4.0, "losses/alpha": 9.0,
+    }  # fmt: skip
 
 
 def test_evaluations_and_checkpoints_are_recorded_once_even_over_a_restart(tmp_path: Path) -> None:
@@ -145,6 +201,9 @@ def test_flatten_leaves_out_what_is_no_figure() -> None:
     }
     assert flatten_status(odd) == {}
     assert flatten_status({}) == {}
+    assert flatten_status({"processes": {"actor": {"cpu_cores": 1, "cpu_seconds": 9.0, "odd": None}, "odd": 3}}) == {
+        "processes/actor/cpu_cores": 1.0
+    }
 
 
 def test_stage_fractions_are_of_the_interval_and_survive_a_restarted_role() -> None:

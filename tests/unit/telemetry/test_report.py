@@ -17,7 +17,7 @@ from rljob.telemetry.charts import Series, compact, line_chart, nice_ticks, stac
 from rljob.telemetry.figures import mean_figures
 from rljob.telemetry.recorder import Recorder
 from rljob.telemetry.report import duration, instant, size, stood_still, tiles, write_report
-from rljob.telemetry.run_charts import POLICY_FIGURES, learning_charts, policy_charts, run_charts
+from rljob.telemetry.run_charts import LEARNING_FIGURES, figure_charts, learning_charts, learning_figures, run_charts
 from rljob.telemetry.run_folder import read_run_folder
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -84,6 +84,7 @@ def complete_run(folder: Path, evil: str = "") -> None:
                     "stages": {"learner": {"wait": i * 0.62, f"update{evil}": i * 0.38}, "actor": {"env": float(i)}},
                     "checkpoint": {"step": i // 20 * 200, "digest": "sha256:ab" + evil, "state": "Valid", "path": "p"},
                     "rss_bytes": 3e8,
+                    "processes": {"learner": {"rss_bytes": 3e8, "cpu_cores": 1.5}, "actor": {"cpu_cores": i / 4}},
                 }
             )  # fmt: skip
     head = {"metadata": {"name": "pong" + evil}}
@@ -121,30 +122,82 @@ def test_a_complete_run_is_told_in_full(tmp_path: Path) -> None:
     for part in (
         "pong", "ApeXDQN on ALE/Pong-v5", "Failed · BackoffLimit", "2 min 05 s", "Best evaluation", "given up early", "0.00",
         "is_success, as the environment reports it",
-        "Learner queue depth", "Actors at work", "Replay fill", "Policy lag", "62.0 %", "step-200", "2.0 KiB",
+        "Learner queue depth", "Actors at work", "Replay fill", "Policy lag", "CPU of each role",
+        "Resident memory of each role", "62.0 %", "step-200", "2.0 KiB",
         "clipped to [-1, 1] (rewardClipping: Auto)",
         "as written", '"preset": "PongApeX"', "in force", '"value": 18',
         "torch 2", "last words", "inference-0", "1,234", "6.2", "0.7 ms", "137", "no memory", "rljob run --resume", "2023-11-14",
     ):  # fmt: skip
         assert part in text, part
+    (cores,) = (label for label in page.labels if label.startswith("CPU of each role"))
+    assert "learner: from 1.5 to 1.5" in cores
+    assert "actor: from 0 to 9.75" in cores
+    assert "Open files of each role" not in text, "what was not measured is not drawn"
     assert "What this report lacks" not in text
     assert "epoch-000001" not in text, "the mark of an epoch is no checkpoint"
     assert page.tags.count("svg") == len(page.labels) >= 11
     assert all(len(label) > 20 for label in page.labels)
 
 
-def test_what_the_algorithm_reports_of_its_policy_stands_beside_the_return_and_nothing_else(tmp_path: Path) -> None:
-    reported = {"entropy": 1.25, "policy_kl": 0.0125, "log_std": -0.5, "advantage_std": 3.0}
+def test_what_the_algorithm_reports_stands_beside_the_return_and_nothing_else(tmp_path: Path) -> None:
+    reported = {
+        "entropy": 1.25, "policy_kl": 0.0125, "log_std": -0.5, "gradient_norm": 3.0, "learning_rate": 3e-4, "loss": None,
+        "td_spread": 2.0, "losses/<odd>": 1.0, "updates": 7, "stage/learner/wait": 0.5, "queue/waiting": 1, "state": "Training",
+    }  # fmt: skip
     records = [{"elapsed_seconds": 1.0 * t, "raw_frames": 100 * t, **reported} for t in range(1, 4)]
     (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, records)))
     page = read(write_report(tmp_path))
+    run = read_run_folder(tmp_path)
+    drawn = [name for _, name, _ in learning_figures(run)]
+    in_the_table = [name for _, name, _ in LEARNING_FIGURES if reported.get(name) is not None]
+    assert drawn == [*in_the_table, "td_spread", "losses/<odd>"]
+    assert len(in_the_table) == 5
     text = "".join(page.text)
-    for title, name, _ in POLICY_FIGURES:
-        assert (title in text) == (name in reported)
+    for title, name, _ in LEARNING_FIGURES:
+        assert (title in page.text) == (name in in_the_table)
+    assert "losses/<odd>, as the algorithm reports it" in page.text
     assert text.index("Learning") < text.index("Log-std of continuous actions") < text.index("Throughput and flow")
-    assert policy_charts(read_run_folder(tmp_path).points)[0].svg.startswith('<svg class="chart" viewBox="0 0 360 180"')
+    assert figure_charts(run, learning_figures(run))[0].svg.startswith('<svg class="chart" viewBox="0 0 360 180"')
     (label,) = (label for label in page.labels if label.startswith("Log-std"))
     assert "from -0.5 to -0.5" in label
+    assert "more figures" not in text
+
+
+def test_lengths_of_games_and_what_the_environment_reports_have_those_of_evaluations_beside_them(
+    tmp_path: Path,
+) -> None:
+    short = {"raw_frames": 0, "games": 3, "mean_length_steps": 5.0, "mean_return": 5.0, "episode/is_success": 0.0}
+    points = [
+        {"raw_frames": 100, "games": 20, "mean_length_steps": 50.0, "mean_return": 50.0, "episode/is_success": 0.5}
+    ]
+    judged = {
+        "kind": "evaluation",
+        "raw_frames": 60,
+        "mean": 80.0,
+        "mean_length_steps": 80.0,
+        "episode/is_success": 1.0,
+    }
+    (tmp_path / "metrics.jsonl").write_text("\n".join(json.dumps(line) for line in [short, *points, judged]))
+    run = read_run_folder(tmp_path)
+    success, length = figure_charts(run, learning_figures(run))
+    assert success.title == "is_success, as the environment reports it"
+    assert "evaluation: from 1 to 1" in success.svg
+    assert length.title == "Episode length"
+    assert "training: from 50 to 50" in length.svg, "a mean of three games says little"
+    assert "evaluation: from 80 to 80" in length.svg
+    assert [(name, kind) for name, _, kind in length.legend] == [("training", "line"), ("evaluation", "mark")]
+
+
+def test_very_many_figures_of_a_plug_in_make_a_page_of_bounded_size(tmp_path: Path) -> None:
+    figures = {f"metric-{number}": float(number) for number in range(500)}
+    records = [{"elapsed_seconds": 1.0 * t, "raw_frames": 100 * t, "loss": 1.0, **figures} for t in range(1, 500)]
+    (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, records)))
+    path = write_report(tmp_path)
+    text = "".join(read(path).text)
+    assert "metric-46, as the algorithm" in text
+    assert "metric-47, as the algorithm" not in text
+    assert "453 more figures that the algorithm reports are in metrics.jsonl" in text
+    assert path.stat().st_size < 500_000
 
 
 def test_evaluations_are_marked_where_the_machine_was_theirs(tmp_path: Path) -> None:
@@ -339,8 +392,8 @@ def test_means_are_weighted_with_time() -> None:
 
 
 def test_words_for_numbers() -> None:
-    assert [compact(x) for x in (0, 0.034, 12.5, 1304, 25_000, 1_250_000, 3e9, -2e6)] == [
-        "0", "0.034", "12.5", "1,304", "25 k", "1.25 M", "3 G", "-2 M",
+    assert [compact(x) for x in (0, -2.5e-4, 0.034, 12.5, 1304, 25_000, 1_250_000, 3e9, -2e6, 1e308)] == [
+        "0", "-2.5e-4", "0.034", "12.5", "1,304", "25 k", "1.25 M", "3 G", "-2 M", "1e308",
     ]  # fmt: skip
     assert [duration(x) for x in (4.21, 600, 245, 7260, None, -1)] == [
         "4.2 s", "10 min", "4 min 05 s", "2 h 01 min", "", "",

@@ -75,6 +75,8 @@ def test_metrics_parse_as_prometheus_text(server: TelemetryServer) -> None:
     assert code == 200
     assert families["rljob_learner_updates"].samples[0].value == 7
     assert families["rljob_rss_bytes"].samples[0].value > 1 << 20
+    assert families["rljob_cpu_seconds"].samples[0].value > 0
+    assert families["rljob_open_files"].samples[0].value >= 3
 
 
 def test_ready_follows_the_role(server: TelemetryServer, role: Role) -> None:

@@ -169,8 +169,9 @@ def test_verdicts_travel_with_the_weights_judged(server: WeightServer, endpoints
     assert server.evaluating is None
     client.tell(Evaluating(7, 0, 100, None))
     eventually(lambda: server.evaluating == Evaluating(7, 0, 100, None))
-    client.tell(Evaluating(7, 2, 100, 18.5))
-    eventually(lambda: server.evaluating == Evaluating(7, 2, 100, 18.5))
+    playing = Evaluating(7, 2, 100, 18.5, process={"cpu_cores": 1.5})
+    client.tell(playing)
+    eventually(lambda: server.evaluating == playing)
     assert client.report(sent)
     arrived: list[Evaluation] = []
     eventually(lambda: arrived.extend(server.evaluations()) or arrived)

@@ -11,8 +11,9 @@ from rljob.acting.identity import ActorIdentity
 from rljob.actor.compression import Compression
 from rljob.actor.shards import MultiShard
 from rljob.telemetry.clock import StageClock
-from rljob.telemetry.machine import rss_bytes
+from rljob.telemetry.process import PROCESS
 from rljob.wire import Message
+from rljob.wire.named_numbers import packed
 
 if TYPE_CHECKING:
     from rljob.envs import RestartLimit
@@ -57,7 +58,7 @@ class ActorFigures:
     def heartbeat(self) -> Message:
         """The ``heartbeat`` message of this moment."""
         self._measure_rate()
-        seconds = self.clock.seconds()
+        seconds, (names, process) = self.clock.seconds(), packed([PROCESS.now()])
         return Message(
             "heartbeat",
             {
@@ -69,10 +70,10 @@ class ActorFigures:
                 "raw": self.raw_frames,
                 "produced": self.produced,
                 "blocked": seconds["blocked"],
-                "rss": rss_bytes(),
                 "sps": self._rate,
+                **names,
             },
-            {"stages": np.fromiter(seconds.values(), np.float64, len(seconds))},
+            {**process, "stages": np.fromiter(seconds.values(), np.float64, len(seconds))},
         )
 
     def status(self) -> dict[str, Any]:
@@ -97,7 +98,7 @@ class ActorFigures:
             "weight_age_seconds": age,
             "blocked_seconds": seconds["blocked"],
             "inference_wait_seconds": self.inference_wait_seconds,
-            "rss_bytes": rss_bytes(),
+            "process": PROCESS.now(),
             "columns_sent_as_differences": sorted(self.compression.deltas),
             "stages": seconds,
         }

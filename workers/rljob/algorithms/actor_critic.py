@@ -73,6 +73,7 @@ class ActorCritic(UnrollAlgorithm[P, PolicyNetwork]):
         "policy_kl",
         "clip_share",
         "log_std",
+        "value",
         "explained_variance",
         "advantage_std",
     )

@@ -99,6 +99,7 @@ class IMPALA(ActorCritic[ImpalaParameters]):
             "entropy": entropy,
             "policy_kl": gap.exp() - 1.0 - gap,
             "clip_share": (found.ratio > params.rho_clip).float(),
+            "value": values,
             "explained_variance": explained_variance(found.value, values.detach()),
             "advantage_std": found.advantage.std(correction=0),
         }

@@ -89,6 +89,7 @@ class PPO(ActorCritic[PPOParameters]):
             "entropy": entropy,
             "policy_kl": gap.exp() - 1.0 - gap,
             "clip_share": ((ratio.detach() - 1.0).abs() > params.clip_range).float(),
+            "value": values,
             "explained_variance": explained_variance(batch.value_target, values.detach()),
             "advantage_std": spread,
         }

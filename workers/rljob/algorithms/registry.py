@@ -7,6 +7,7 @@ A factory, ``module:factory`` or ``file.py:factory``, is called without argument
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterator
 from importlib import import_module
 from types import MappingProxyType
@@ -18,11 +19,13 @@ from rljob.algorithms import parameters as seam
 from rljob.algorithms.parameters import check_defaults
 from rljob.api import ManifestError, Problem, RLJob
 from rljob.api.algorithm import BLOCKS
+from rljob.api.episode_metrics import NAME_PATTERN
+from rljob.api.learner_status import RECORDED_NAMES
 from rljob.api.parameters import ParameterSet
 from rljob.api.problems import ABSENT
 from rljob.api.rules import own_algorithm_problems
 from rljob.api.structure import structural_problems
-from rljob.loading import PLUGIN_FAILURES, PluginProblem, loaded, short, told
+from rljob.loading import PLUGIN_FAILURES, PluginProblem, loaded, short, shown, told
 
 if TYPE_CHECKING:
     from rljob.algorithms.base import AnyAlgorithm
@@ -178,3 +181,14 @@ def _check_declarations(name: str, made: AnyAlgorithm) -> None:
         raise PluginProblem(
             f"algorithm {short(name)}: its attribute metrics has to be a tuple of names, such as ('q_taken',), but is {metrics!r}"
         )
+    for metric in metrics:
+        if (
+            metrics.count(metric) > 1
+            or metric.partition("/")[0] in RECORDED_NAMES
+            or not re.fullmatch(NAME_PATTERN, metric)
+        ):
+            raise PluginProblem(
+                f"algorithm {short(name)}: its attribute metrics names {shown(metric)}, which would not be told apart in the "
+                "record of a run; a metric is named once, by 1 to 64 printable ASCII characters, and not as a figure that "
+                "every learner reports (loss, updates, replay/...)"
+            )

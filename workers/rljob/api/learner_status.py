@@ -7,8 +7,8 @@ A learner of another release, or one that is broken, is read, too: what is wrong
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Final, Self
 
 from rljob.api.status_document import (
     Document,
@@ -68,8 +68,8 @@ class ActorStatus(Document):
     """Seconds spent in each stage of its loop."""
     blocked_seconds: float = wire(number, default=0.0)
     """Time that it waited for a credit."""
-    rss_bytes: int = wire(whole, default=0)
-    """Resident memory of its process."""
+    process: Mapping[str, float] = wire(numbers, default=dict, write=dict)
+    """What its process takes: CPU, memory, open files, bytes in sockets."""
     age_seconds: float = wire(number, default=0.0)
     """Time since it was last heard of."""
 
@@ -89,6 +89,8 @@ class Verdict(Document):
     """None of a single game."""
     episodes: int = wire(_count, default=0)
     """Games that were played to their end."""
+    mean_length_steps: float | None = wire(_amount, default=None)
+    """Their mean length, in agent steps; None where it is not known."""
     seed: int | None = wire(whole, default=None)
     """Seed of the games; None where it is not known."""
     seconds: float = wire(number, default=0.0)
@@ -111,6 +113,8 @@ class EvaluationUnderWay(Document):
     mean: float | None = wire(number, default=None)
     alone: bool = wire(flag, default=False)
     """Training stands still meanwhile."""
+    process: Mapping[str, float] = wire(numbers, default=dict, write=dict)
+    """What the evaluator's process takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,6 +215,8 @@ class LearnerStatus(Document):
     mean_return: float | None = wire(_score, default=None)
     """Mean over the last ``games`` games of the greedier half of the actors."""
     games: int | None = wire(_count, default=None)
+    mean_length_steps: float | None = wire(_amount, default=None)
+    """Mean length of these games, in agent steps."""
     episode: Mapping[str, float] = wire(numbers, default=dict, write=dict)
     """What the environment itself reports of its episodes: the mean of each number over the last of these games that have it."""
     queue_depth_batches: float | None = wire(_amount, default=None)
@@ -238,6 +244,8 @@ class LearnerStatus(Document):
     stages: Mapping[str, Mapping[str, float]] = wire(json_object, default=dict, write=dict)
     """Seconds spent in each stage, by role. Not looked into when read."""
     rss_bytes: int | None = wire(_count, default=None)
+    processes: Mapping[str, Mapping[str, float]] = wire(json_object, default=dict, write=dict)
+    """What the processes of each role take, added up: CPU, memory, open files, bytes in sockets. Not looked into when read."""
 
     replay: ReplaySummary | None = wire(lenient(ReplaySummary), default=None, write=plain, left_out=True)  # noqa: RUF009 - a field
     queue: QueueSummary | None = wire(lenient(QueueSummary), default=None, write=plain, left_out=True)  # noqa: RUF009 - a field
@@ -294,4 +302,17 @@ class LearnerStatus(Document):
     def for_decisions(self) -> Self:
         """Without what is for views alone and makes up most of it."""
         actors = tuple(ActorStatus(name=each.name, policy_version=each.policy_version) for each in self.actors)
-        return replace(self, actors=actors, stages={}, policy_lag_histogram={}, weights={}, gpu={}, inference=None)
+        return replace(
+            self, actors=actors, stages={}, processes={}, policy_lag_histogram={}, weights={}, gpu={}, inference=None
+        )
+
+
+RECORDED_NAMES: Final = frozenset(
+    [
+        *(each.name for each in fields(LearnerStatus)),
+        *("loss", "gradient_norm", "loss_scale"),
+        *("kind", "time_unix", "elapsed_seconds", "raw_frames", "actors_running", "stage", "evaluation"),
+    ]
+)
+"""Names in the record of a run, or what stands in them before the first ``/``, that say something already: the status's own,
+those that every update reports, and those that a record adds. What an algorithm measures beside has others."""

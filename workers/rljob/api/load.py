@@ -80,7 +80,7 @@ def read_document(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
 
 def written_job(document: Mapping[str, Any], overrides: Sequence[str] = ()) -> dict[str, Any]:
     """The same of a document of plain values that is no file's."""
-    return _given(apply_overrides(dict(document), overrides))
+    return given(apply_overrides(dict(document), overrides))
 
 
 def parse_job(document: Mapping[str, Any]) -> RLJob:

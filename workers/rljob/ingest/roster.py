@@ -40,7 +40,7 @@ class ActorRecord:
     steps_per_second: float = 0.0
     policy_version: int = 0
     blocked_seconds: float = 0.0
-    rss_bytes: int = 0
+    process: Mapping[str, float] = field(default_factory=dict)
     counted: bool = True  # False: its counters were already counted before this service started
     stages: dict[str, float] = field(default_factory=dict)
 
@@ -58,7 +58,7 @@ class ActorRecord:
             policy_version=self.policy_version,
             stages=self.stages,  # replaced as a whole by each heartbeat
             blocked_seconds=self.blocked_seconds,
-            rss_bytes=self.rss_bytes,
+            process=self.process,
             age_seconds=max(0.0, now - self.seen_at),
         )
 
@@ -141,7 +141,7 @@ class Roster:
         Raises ``MalformedMessage`` for invalid figures: they would make the whole status document unreadable.
         """
         fields: Mapping[str, Any] = message.fields
-        stages = message.columns["stages"]
+        stages, (process,) = message.columns["stages"], unpacked(message, 1)
         if not all(0 <= figure <= _MOST_COUNTED for figure in (fields["sps"], fields["blocked"], *stages.tolist())):
             raise MalformedMessage(
                 "contents", "a rate or a time is negative, not finite or beyond all that an actor lives"
@@ -159,7 +159,7 @@ class Roster:
         record.state = fields["state"]
         record.steps, record.raw_frames, record.produced = fields["steps"], fields["raw"], fields["produced"]
         record.steps_per_second, record.policy_version = fields["sps"], fields["pv"]
-        record.blocked_seconds, record.rss_bytes = fields["blocked"], fields["rss"]
+        record.blocked_seconds, record.process = fields["blocked"], process
         record.stages = dict(zip(ACTOR_STAGES, map(float, stages.tolist()), strict=False))
 
     def left(self, actor: str, incarnation: str) -> None:

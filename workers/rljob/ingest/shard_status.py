@@ -163,6 +163,8 @@ class ShardStatus(Document):
     """Games that this shard was told of over the whole run."""
     stages: Mapping[str, float] = wire(numbers, default=dict, write=dict)
     """Seconds spent in each stage of the service's loop."""
+    process: Mapping[str, float] = wire(numbers, default=dict, write=dict)
+    """What the service's process takes: CPU, memory, open files, bytes in sockets."""
     redis: RedisStatus = wire(RedisStatus.from_document, default=RedisStatus(), write=plain)  # noqa: RUF009 - a field
 
     @classmethod

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rljob.ingest.shard_status import ShardStatus
-from rljob.learner.status import actors, episode_metrics, limited, mean_return, stage_totals
-from rljob.telemetry.machine import rss_bytes
+from rljob.learner.status import actors, episode_metrics, limited, mean_length_steps, mean_return, stage_totals
+from rljob.telemetry.process import PROCESS
 
 LAG_BOUNDS = (10, 20, 50, 100, 200, 400, 1000, 4000)
 """Upper bounds of the policy-lag histogram, in updates."""
@@ -105,10 +106,14 @@ class Figures:
         self._before = (now, totals)
 
     def section(
-        self, shards: Sequence[ShardStatus], stages: Mapping[str, float], gpu_stages: Mapping[str, float] | None = None
+        self,
+        shards: Sequence[ShardStatus],
+        stages: Mapping[str, float],
+        gpu_stages: Mapping[str, float] | None = None,
+        evaluator: Mapping[str, float] = MappingProxyType({}),
     ) -> dict[str, Any]:
         """The fields of the status that these figures and the shards' statuses make up. ``stages``: seconds of the loop;
-        ``gpu_stages``: of the device, where it has a clock of its own."""
+        ``gpu_stages``: of the device, where it has a clock of its own. ``evaluator``: what its process takes, while it plays."""
         acting = actors(shards)
         mean, games = mean_return(shards)
         lag, median_lag, high_lag = self._recent_lag
@@ -116,6 +121,11 @@ class Figures:
             sum(shard.inserted_total for shard in shards),
             sum(shard.sampled_total for shard in shards),
         )
+        others = {
+            "replay": stage_totals(shard.process for shard in shards),
+            "evaluator": dict(evaluator),
+            "actor": stage_totals(actor.process for actor in acting),
+        }
         # Before there is a window to measure them over, shares of time are unknown: 0 would say that no role waits.
         rates: dict[str, float | None] = {"learner_wait_fraction": None, "actors_blocked_fraction": None}
         rates |= dict.fromkeys(("updates_per_second", "steps_per_second", "raw_frames_per_second"), 0.0)
@@ -123,6 +133,7 @@ class Figures:
             "episodes_total": sum(shard.episodes_total for shard in shards),
             "mean_return": mean,
             "games": games,
+            "mean_length_steps": mean_length_steps(shards),
             "episode": episode_metrics(shards),
             "queue_depth_batches": limited(shard.queue_depth_batches for shard in shards),
             "queue_bound_batches": limited(shard.queue_bound_batches for shard in shards),
@@ -145,5 +156,9 @@ class Figures:
                 "replay": stage_totals(shard.stages for shard in shards),
                 "actor": stage_totals(actor.stages for actor in acting),
             },
-            "rss_bytes": rss_bytes(),
+            "rss_bytes": int(PROCESS.now()["rss_bytes"]),
+            "processes": {
+                "learner": PROCESS.now(),
+                **{role: figures for role, figures in others.items() if figures},
+            },
         }

@@ -355,7 +355,12 @@ class Learner:
             recompiles=self._updater.recompiles,
             resubscriptions=self._source.resubscriptions,
             learning_rate=self._updater.learning_rate.at(self.counters.steps),
-            **self.figures.section(self._source.statuses(), self.clock.seconds(), self._gpu_seconds()),
+            **self.figures.section(
+                self._source.statuses(),
+                self.clock.seconds(),
+                self._gpu_seconds(),
+                {} if evaluating is None else evaluating.process,
+            ),
             **self._source.section(),
             weights=self._server.status(),
             evaluations=self.verdicts.newest,

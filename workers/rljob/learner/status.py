@@ -6,6 +6,7 @@ A shard that is gone leaves only totals, games and actors (``ShardStatus.gone``)
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
 
 from rljob.api.episode_metrics import means
 from rljob.api.learner_status import ReplaySummary
@@ -79,6 +80,11 @@ def mean_return(shards: Sequence[ShardStatus], games: int = GAMES_IN_MEAN) -> tu
     """
     newest = [episode.game_return for episode in _finished(shards)[-games:]]
     return (sum(newest) / len(newest), len(newest)) if newest else (None, 0)
+
+
+def mean_length_steps(shards: Sequence[ShardStatus]) -> float | None:
+    """Mean length of the games that ``mean_return`` is of, in agent steps; None before the first has ended."""
+    return fmean(lengths) if (lengths := [each.length for each in _finished(shards)[-GAMES_IN_MEAN:]]) else None
 
 
 def episode_metrics(shards: Sequence[ShardStatus]) -> dict[str, float]:

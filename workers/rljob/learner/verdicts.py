@@ -35,6 +35,7 @@ class Verdicts:
             steps=int(meta.get("steps", 0)),
             mean=evaluation.mean,
             standard_error=evaluation.standard_error,
+            mean_length_steps=float(evaluation.lengths.mean()),
             episodes=len(evaluation.returns),
             seed=evaluation.seed,
             seconds=evaluation.seconds,

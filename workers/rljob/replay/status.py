@@ -15,6 +15,7 @@ from rljob.replay.limiter import SamplesPerInsertLimiter
 from rljob.replay.sampling import Sampling
 from rljob.replay.table import ReplayTable
 from rljob.telemetry.clock import StageClock
+from rljob.telemetry.process import PROCESS
 from rljob.wire import Server, refused_handshakes_total
 
 
@@ -109,6 +110,7 @@ def describe(parts: ShardParts, state: str, priority_drift: float, now: float) -
         episodes=tuple(roster.episodes),
         episodes_total=roster.episodes_total,
         stages=parts.clock.seconds(),
+        process=PROCESS.now(),
         redis=RedisStatus(
             state=durability.state,
             reason=durability.reason,

@@ -27,6 +27,7 @@ from rljob.roles.announce import announce
 from rljob.roles.options import RoleOptions
 from rljob.telemetry.clock import StageClock
 from rljob.telemetry.metrics import evaluator_registry
+from rljob.telemetry.process import PROCESS
 from rljob.telemetry.server import TelemetryServer
 from rljob.weights.evaluations import Evaluating, Evaluation
 from rljob.weights.exchange import WeightClient
@@ -152,6 +153,7 @@ class Evaluator:
                 "metrics": dict(last.metrics),
             },
             "stages": self._clock.seconds(),
+            "process": PROCESS.now(),
         }
 
     def _worth_judging(self, weights: Weights) -> bool:
@@ -220,7 +222,7 @@ class Evaluator:
         now = time.monotonic()
         if self._evaluating is not None and now >= self._next_word:
             self._next_word = now + _TELL_SECONDS
-            self._client.tell(self._evaluating)
+            self._client.tell(dataclasses.replace(self._evaluating, process=PROCESS.now()))
 
 
 def _evaluation(weights: Weights, result: Score, seed: int, seconds: float) -> Evaluation:

@@ -17,6 +17,7 @@ from rljob.learner.device import choose
 from rljob.roles.announce import announce, write_final
 from rljob.roles.options import RoleOptions
 from rljob.telemetry.metrics import inference_registry
+from rljob.telemetry.process import PROCESS
 from rljob.telemetry.server import TelemetryServer
 from rljob.weights.exchange import WeightClient
 from rljob.wire import load_keys
@@ -50,7 +51,7 @@ def run_inference(options: RoleOptions, stop: threading.Event) -> None:
         )
 
         def status() -> dict[str, Any]:
-            return {"role": "inference", "name": options.name, **server.status()}
+            return {"role": "inference", "name": options.name, **server.status(), "process": PROCESS.now()}
 
         telemetry = TelemetryServer(
             "inference",

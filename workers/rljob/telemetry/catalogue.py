@@ -39,11 +39,27 @@ class Metric:
         return PREFIX + self.name
 
 
-# Shared by all roles; the values of the first three are the process's own, not from the status document.
+# Shared by all roles; all but the state are of the process (`process.py`) and not from the status document.
 PROCESS: Final = (
-    Metric("rss_bytes", "gauge", "Resident memory of the role's process.", "(process)"),
-    Metric("shm_bytes", "gauge", "The part of the resident memory that is shared memory.", "(process)"),
-    Metric("start_time_seconds", "gauge", "When the role began to serve its figures, Unix time.", "(process)"),
+    Metric("rss_bytes", "gauge", "Resident memory of the role's process.", "rss_bytes"),
+    Metric("shm_bytes", "gauge", "The part of the resident memory that is shared memory.", "shm_bytes"),
+    Metric(
+        "cpu_seconds_total", "counter", "CPU time of the role's process and of the processes below it.", "cpu_seconds"
+    ),
+    Metric("open_files", "gauge", "Descriptors that the process has open, sockets among them.", "open_files"),
+    Metric(
+        "socket_receive_queue_bytes",
+        "gauge",
+        "Bytes in the process's sockets that have come and are not read yet.",
+        "receive_queue_bytes",
+    ),
+    Metric(
+        "socket_send_queue_bytes",
+        "gauge",
+        "Bytes in the process's sockets that the other side has not taken over, as the kernel counts them.",
+        "send_queue_bytes",
+    ),
+    Metric("start_time_seconds", "gauge", "When the role began to serve its figures, Unix time.", "start_time_seconds"),
     Metric("state", "gauge", "1 for the state that the role is in now.", "state", "state"),
 )
 
@@ -185,6 +201,7 @@ LEARNER: Final = (
         "Mean score of the last 20 training games; with Ape-X, of the greedier half of the environments.",
         "mean_return",
     ),
+    Metric("mean_length_steps", "gauge", "Mean length of the same games, in agent steps.", "mean_length_steps"),
     Metric(
         "episode_metric",
         "gauge",
@@ -291,6 +308,7 @@ LEARNER: Final = (
     Metric("policy_kl", "gauge", "Recent mean KL divergence from the policy that acted.", "policy_kl"),
     Metric("clip_share", "gauge", "Recent share of steps whose importance ratio was clipped.", "clip_share"),
     Metric("log_std", "gauge", "Recent mean logarithm of the deviations of continuous actions.", "log_std"),
+    Metric("value", "gauge", "Recent mean value of the observations learned from, in units of the reward.", "value"),
     Metric(
         "explained_variance",
         "gauge",

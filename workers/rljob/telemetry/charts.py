@@ -132,7 +132,7 @@ def line_chart(
     parts.append(
         f'<text class="axis" text-anchor="middle" x="{(_LEFT + width - _RIGHT) / 2}" y="{height - 5}">'
         f"{escape(x_label)}</text>"
-        f'<text class="axis" text-anchor="middle" transform="translate(12 {middle}) rotate(-90)">'
+        f'<text class="axis" text-anchor="middle" transform="translate(10 {middle}) rotate(-90)">'
         f"{escape(y_label)}</text>"
     )
     parts += [_around(one, at) for one in drawn if one.around]
@@ -197,8 +197,13 @@ def nice_ticks(low: float, high: float, wanted: int) -> list[float]:
 
 
 def compact(value: float) -> str:
-    """A number for an axis or a tile: 1250000 -> ``1.25 M``, 0.034 -> ``0.034``."""
+    """A number for an axis or a tile: 1250000 -> ``1.25 M``, 0.034 -> ``0.034``, 0.00025 -> ``2.5e-4``."""
     size = abs(value)
+    if (
+        0 < size < 1e-3 or size >= 1e12
+    ):  # a learning rate, or a loss that has diverged: its zeros would not fit beside an axis
+        mantissa, exponent = f"{value:.2e}".split("e")
+        return f"{float(mantissa):g}e{int(exponent)}"
     for limit, suffix in ((1e9, " G"), (1e6, " M"), (1e4, " k")):
         if size >= limit:
             scaled = value / (1e3 if limit == 1e4 else limit)

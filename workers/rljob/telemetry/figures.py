@@ -4,8 +4,8 @@ they come to over a whole run.
 The names are the contract between a run folder and everything that reads it (the report, a notebook, the live view):
 a top-level number keeps its name, a number of the replay becomes ``replay/<name>``, one of the queue of unrolls
 ``queue/<name>``, one of an inference server in the learner ``inference/<name>``, one of the learner's GPU ``gpu/<name>``, what
-the environment reports of its episodes ``episode/<name>``, the share of a stage ``stage/<role>/<stage>``, where that GPU
-stands as a role of its own.
+the environment reports of its episodes ``episode/<name>``, what the processes of a role take ``processes/<role>/<name>``, the
+share of a stage ``stage/<role>/<stage>``, where that GPU stands as a role of its own.
 """
 
 from __future__ import annotations
@@ -61,6 +61,11 @@ def flatten_status(status: Mapping[str, Any], previous_stages: Stages | None = N
                 finite = number(value)
                 if finite is not None:
                     figures[f"{part}/dropped/{reason}"] = finite
+    processes = status.get("processes")
+    for role, taken in processes.items() if isinstance(processes, Mapping) else ():
+        for name, value in taken.items() if isinstance(taken, Mapping) else ():
+            if (finite := number(value)) is not None and name != "cpu_seconds":  # the cores say it
+                figures[f"processes/{role}/{name}"] = finite
     actors = status.get("actors")
     if isinstance(actors, list | tuple):
         figures["actors_running"] = float(sum(1 for actor in actors if is_running(actor)))
@@ -111,7 +116,8 @@ GAMES_TO_GO_BY: Final = 10
 
 
 def with_returns_to_go_by(points: Points) -> Points:
-    """The records, without those training returns that are of too few games; as they are where no record has enough."""
+    """The records, without those training returns and lengths that are of too few games; as they are where none has
+    enough."""
 
     def enough(point: Mapping[str, Any]) -> bool:
         games = number(point.get("games"))
@@ -119,7 +125,8 @@ def with_returns_to_go_by(points: Points) -> Points:
 
     if not any(map(enough, points)):
         return points
-    return [point if enough(point) else {**point, "mean_return": None} for point in points]
+    too_few = {"mean_return": None, "mean_length_steps": None}
+    return [point if enough(point) else {**point, **too_few} for point in points]
 
 
 def mean_figures(points: Points) -> dict[str, float]:

@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 from rljob.telemetry.catalogue import PREFIX, PROCESS, ROLES
 from rljob.telemetry.catalogue import Metric as Declared
 from rljob.telemetry.figures import number
-from rljob.telemetry.machine import rss_bytes, shm_bytes
+from rljob.telemetry.process import PROCESS as THIS_PROCESS
 
 Snapshot = Callable[[], Mapping[str, Any]]
 
@@ -84,13 +84,12 @@ class RoleCollector(Collector):
                 yield _family(metric, identity, samples)
         state = status.get("state")
         process = {
-            "rss_bytes": float(rss_bytes()),
-            "shm_bytes": float(shm_bytes()),
+            **THIS_PROCESS.now(),
             "start_time_seconds": self._start_unix,
             "state": state,
         }
         for metric in PROCESS:
-            samples = list(_samples(metric, process[metric.name]))
+            samples = list(_samples(metric, process.get(metric.path)))
             if samples:
                 yield _family(metric, identity, samples)
 

@@ -1,4 +1,5 @@
-"""The written record of a run: TensorBoard events and ``metrics.jsonl``, the same names and numbers in both.
+"""The written record of a run: TensorBoard events and ``metrics.jsonl``, the same names and numbers in both; the events have
+tags that other libraries' users know (``known_tags``) beside them, and not what processes take, which would be a third of them.
 
 Every record is written and handed to the operating system at once, so a run that is killed loses at most the record
 under way; nothing waits for the disk. A disk that is full costs records, counted and told once, never the training.
@@ -22,6 +23,7 @@ from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 from rljob.telemetry.figures import Stages, flatten_status, number
+from rljob.telemetry.known_tags import known_tags
 from rljob.telemetry.machine import describe_machine
 from rljob.telemetry.strict_json import finite
 
@@ -130,9 +132,9 @@ class Recorder:
         """One verdict of the evaluator; one that is in the record already is not written twice.
 
         Args:
-            evaluation: ``version``, ``updates``, ``raw_frames``, ``mean``, ``standard_error``, ``episodes`` and
-                ``seconds``, the time that the evaluation took; ``metrics``, what the environment reports, which becomes
-                ``episode/<name>`` as in other records.
+            evaluation: ``version``, ``updates``, ``raw_frames``, ``mean``, ``standard_error``, ``mean_length_steps``,
+                ``episodes`` and ``seconds``, the time that the evaluation took; ``metrics``, what the environment reports,
+                which becomes ``episode/<name>`` as in other records.
         """
         identity = _identity(evaluation)
         with self._lock:
@@ -141,7 +143,7 @@ class Recorder:
             self._evaluated.add(identity)
             scalars = {
                 f"{EVALUATION}/{name}": value
-                for name in ("mean", "standard_error", "episodes", "seconds")
+                for name in ("mean", "standard_error", "mean_length_steps", "episodes", "seconds")
                 if (value := number(evaluation.get(name))) is not None
             }
             raw_frames = int(number(evaluation.get("raw_frames")) or 0)
@@ -179,8 +181,8 @@ class Recorder:
             self._thin()
         values = [
             Summary.Value(tag=name, simple_value=value)
-            for name, raw in scalars.items()
-            if (value := number(raw)) is not None
+            for name, raw in {**known_tags(scalars), **scalars}.items()
+            if (value := number(raw)) is not None and not name.startswith("processes/")
         ]
         if values:
             if not self._begun:

@@ -12,7 +12,14 @@ from rljob.telemetry.charts import COLOURS, compact, stacked_bars
 from rljob.telemetry.figures import Points, mean_figures, mean_stages, number, numbers, with_returns_to_go_by
 from rljob.telemetry.fill_trend import fill_trend
 from rljob.telemetry.page import page_environment, write_page
-from rljob.telemetry.run_charts import evaluations, learning_charts, policy_charts, reported_charts, run_charts
+from rljob.telemetry.run_charts import (
+    MOST_LEARNING_FIGURES,
+    evaluations,
+    figure_charts,
+    learning_charts,
+    learning_figures,
+    run_charts,
+)
 from rljob.telemetry.run_folder import RunFolder, read_run_folder
 
 
@@ -83,15 +90,16 @@ def render(run: RunFolder) -> str:
     environment.filters["instant"] = instant
     environment.filters["size"] = size
     environment.filters["grouped"] = grouped
-    shares = mean_stages(run.points)
+    shares, rows = mean_stages(run.points), learning_figures(run)
     return environment.get_template("report.html.jinja").render(
         run=run,
         verdict=judge(run.points, cores=shared_cores(run)),
         trend=fill_trend(run.points),
         tiles=tiles(run),
         resumed=earlier_seconds(run) > 0,
-        learning=[*learning_charts(run), *reported_charts(run)],
-        policy=policy_charts(run.points),
+        learning=learning_charts(run),
+        figures=figure_charts(run, rows[:MOST_LEARNING_FIGURES]),
+        undrawn=len(rows[MOST_LEARNING_FIGURES:]),
         charts=[chart for chart in run_charts(run.points, run.evaluations) if chart.svg],
         stages=shares,
         stage_chart=stacked_bars("Time per stage of each role", shares),

@@ -2,25 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from rljob.telemetry.charts import COLOURS, NO_BANDS, SMALL, Bands, Chart, Series, line_chart
+from rljob.api.learner_status import RECORDED_NAMES
+from rljob.telemetry.charts import NO_BANDS, SMALL, Bands, Chart, Series, line_chart
 from rljob.telemetry.figures import Points, number, numbers, with_returns_to_go_by
 from rljob.telemetry.run_folder import RunFolder
 
-POLICY_FIGURES: Final = (
+LEARNING_FIGURES: Final = (
+    ("Episode length", "mean_length_steps", "steps a game"),
+    ("Loss", "loss", "mean of updates"),
+    ("Loss of the policy", "policy_loss", "mean of updates"),
+    ("Loss of the values", "value_loss", "mean of updates"),
+    ("Loss of the critics", "critic_loss", "mean of updates"),
+    ("Value of what was seen", "value", "units of the reward"),
+    ("Value of what was done", "q_taken", "units of the reward"),
     ("Entropy of the policy", "entropy", "nats"),
+    ("Temperature", "temperature", "reward a nat"),
+    ("Gradient norm, before clipping", "gradient_norm", "mean of updates"),
+    ("Learning rate", "learning_rate", "of the last update"),
     ("KL from the policy that acted", "policy_kl", "nats"),
     ("Clip fraction", "clip_share", "share of steps"),
-    ("Log-std of continuous actions", "log_std", "mean"),
     ("Explained variance of the values", "explained_variance", "share"),
     ("Advantage spread", "advantage_std", "standard deviation"),
-    ("Value of what was done", "q_taken", "units of the reward"),
-    ("Temperature", "temperature", "reward a nat"),
+    ("Log-std of continuous actions", "log_std", "mean"),
+    ("Scale of the loss in fp16", "loss_scale", "factor"),
 )
 """What tells of learning beside the return: title, name of the figure, unit."""
+PROCESS_FIGURES: Final = (
+    ("CPU of each role", "cpu_cores", "cores", 1.0),
+    ("Resident memory of each role", "rss_bytes", "MiB", 1 / 2**20),
+    ("Shared memory of each role", "shm_bytes", "MiB", 1 / 2**20),
+    ("Open files of each role", "open_files", "files", 1.0),
+    ("Bytes in sockets, not read yet", "receive_queue_bytes", "KiB", 1 / 2**10),
+    ("Bytes in sockets, not sent yet", "send_queue_bytes", "KiB", 1 / 2**10),
+)
+"""What the processes of a role take, added up: title, name of the figure, unit, factor."""
+_ROLES: Final = {"learner": 1, "replay": 2, "evaluator": 3, "actor": 0}
+MOST_LEARNING_FIGURES: Final = 48
+"""Charts of such figures on a page, each some kilobytes."""
 
 
 def evaluations(run: RunFolder, *, finished: bool = True) -> list[Mapping[str, Any]]:
@@ -62,39 +84,34 @@ def learning_charts(run: RunFolder) -> list[Chart]:
     return [chart for chart in charts if chart.svg]
 
 
-def policy_charts(points: Points) -> list[Chart]:
-    """A small chart over raw frames for each of ``POLICY_FIGURES`` that the algorithm reports."""
-    charts = [
-        line_chart(
-            title,
-            [Series(title, _line(points, name, "raw_frames", 1.0), colour=colour % COLOURS)],
-            x_label="raw frames",
-            y_label=unit,
-            from_zero=True,
-            size=SMALL,
-        )
-        for colour, (title, name, unit) in enumerate(POLICY_FIGURES)
-    ]
-    return [chart for chart in charts if chart.svg]
-
-
-def reported_charts(run: RunFolder) -> list[Chart]:
-    """A chart for each number that the environment reports, over wall time."""
-    unit, scale = time_unit(max((number(point.get("elapsed_seconds")) or 0.0 for point in run.points), default=0.0))
-    judged = evaluations(run)
-    names = {name for record in (*run.points, *judged) for name in numbers(record) if name.startswith("episode/")}
+def learning_figures(run: RunFolder) -> list[tuple[str, str, str]]:
+    """Those figures that the run has, as rows of ``LEARNING_FIGURES``: what the environment reports of its episodes, the rows of
+    the table, and what else the algorithm reports, in its own order."""
+    named = dict.fromkeys(name for point in run.points for name in numbers(point))
+    judged = dict.fromkeys(name for one in evaluations(run) for name in numbers(one))
+    of_episodes = sorted(name for name in {*named, *judged} if name.startswith("episode/"))
+    known = {name for _, name, _ in LEARNING_FIGURES}
+    own = [name for name in named if name not in known and name.partition("/")[0] not in RECORDED_NAMES]
     return [
-        line_chart(
-            f"{name.removeprefix('episode/')}, as the environment reports it",
-            [
-                Series("training, last 20 games", _line(run.points, name, "elapsed_seconds", scale)),
-                Series("evaluation", _line(judged, name, "elapsed_seconds", scale), colour=1, marks=True),
-            ],
-            x_label=f"wall time ({unit})",
-            y_label="mean of games",
-        )
-        for name in sorted(names)
+        *(
+            (f"{name.removeprefix('episode/')}, as the environment reports it", name, "mean of games")
+            for name in of_episodes
+        ),
+        *(row for row in LEARNING_FIGURES if row[1] in named),
+        *((f"{name}, as the algorithm reports it", name, "mean of updates") for name in own),
     ]
+
+
+def figure_charts(run: RunFolder, rows: Sequence[tuple[str, str, str]]) -> list[Chart]:
+    """A small chart over raw frames for each of these figures, with the evaluations' where they have it, too."""
+    points, judged = with_returns_to_go_by(run.points), evaluations(run)
+    charts = []
+    for title, name, unit in rows:
+        marks = _line(judged, name, "raw_frames", 1.0)
+        series = [Series("training", _line(points, name, "raw_frames", 1.0))]
+        series += [Series("evaluation", marks, colour=1, marks=True)] if marks else []
+        charts.append(line_chart(title, series, x_label="raw frames", y_label=unit, from_zero=True, size=SMALL))
+    return [chart for chart in charts if chart.svg]
 
 
 def evaluation_bands(evaluations: Points, scale: float) -> Bands:
@@ -148,7 +165,6 @@ def run_charts(points: Points, evaluations: Points = ()) -> list[Chart]:
             "updates",
             [line("mean", "policy_lag_updates", 3), line("95th percentile", "policy_lag_updates_p95", 7, dashed=True)],
         ),
-        ("Learning rate", "", [line("of the last update", "learning_rate", 4)]),
         ("Samples per insert", "samples", [line("so far", "samples_per_insert", 4)]),
         (
             "Answers of the inference server in the learner",
@@ -181,7 +197,14 @@ def run_charts(points: Points, evaluations: Points = ()) -> list[Chart]:
             "W",
             [line("drawn", "gpu/power_watts", 5), line("limit", "gpu/power_limit_watts", 7, dashed=True)],
         ),
-        ("Memory of the learner", "MiB", [_scaled(line("resident", "rss_bytes", 5), 1 / 2**20)]),
+        *(
+            (
+                title,
+                unit,
+                [_scaled(line(role, f"processes/{role}/{name}", colour), factor) for role, colour in _ROLES.items()],
+            )
+            for title, name, unit, factor in PROCESS_FIGURES
+        ),
     ]
     return [
         line_chart(

@@ -119,13 +119,15 @@ class Evaluation:
 @dataclass(frozen=True, slots=True)
 class Evaluating:
     """How far an evaluation has come: ``games`` of ``episodes`` have ended, with the mean return ``mean`` (None before one has).
-    No estimate: games that end soon come first. ``alone``: training is to stand still meanwhile."""
+    No estimate: games that end soon come first. ``alone``: training is to stand still meanwhile. ``process``: what the
+    evaluator's process takes."""
 
     version: int
     games: int
     episodes: int
     mean: float | None
     alone: bool = False
+    process: Mapping[str, float] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
         """As status documents show it."""
@@ -134,7 +136,8 @@ class Evaluating:
     def to_message(self) -> Message:
         mean = float("nan") if self.mean is None else float(self.mean)
         fields = {"version": self.version, "games": self.games, "episodes": self.episodes, "mean": mean}
-        return Message("evaluating", {**fields, "alone": self.alone}, {})
+        names, process = packed([self.process])
+        return Message("evaluating", {**fields, "alone": self.alone, **names}, process)
 
     @classmethod
     def from_message(cls, message: Message) -> Evaluating:
@@ -143,7 +146,14 @@ class Evaluating:
         games, episodes = int(fields["games"]), int(fields["episodes"])
         if math.isinf(mean) or not 0 <= games <= episodes:
             raise MalformedMessage("contents", f"{games} of {episodes} games with a mean of {mean} are no evaluation")
-        return cls(int(fields["version"]), games, episodes, None if math.isnan(mean) else mean, bool(fields["alone"]))
+        return cls(
+            int(fields["version"]),
+            games,
+            episodes,
+            None if math.isnan(mean) else mean,
+            bool(fields["alone"]),
+            unpacked(message, 1)[0],
+        )
 
 
 def uint8_column(message: Message, column: str) -> NDArray[np.uint8]:

@@ -267,10 +267,10 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
                 "raw": _COUNT,
                 "produced": _COUNT,
                 "blocked": _REAL,
-                "rss": _COUNT,
                 "sps": _REAL,
+                "names": _NAMES,
             },
-            {"stages": _column("f8", max_bytes=4096)},
+            {"stages": _column("f8", max_bytes=4096), "metrics": _NUMBERS},
         ),
         "pulse": _kind({"service": _NAME, "known": _TRUTH}),
         "episodes": _kind(
@@ -345,7 +345,10 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
                 "manifest": _TEXT,
             },
         ),
-        "evaluating": _kind({"version": _COUNT, "games": _COUNT, "episodes": _COUNT, "mean": _REAL, "alone": _TRUTH}),
+        "evaluating": _kind(
+            {"version": _COUNT, "games": _COUNT, "episodes": _COUNT, "mean": _REAL, "alone": _TRUTH, "names": _NAMES},
+            {"metrics": _NUMBERS},
+        ),
         "noted": _kind({"version": _COUNT}),
     }
 )
