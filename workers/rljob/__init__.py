@@ -1,5 +1,5 @@
-"""Reinforcement-learning training as one manifest. ``rljob.run`` trains it from Python, ``rljob.attach`` finds a run again, and
-``rljob.load_policy`` brings back what was trained.
+"""Reinforcement-learning training as one manifest. ``rljob.run`` trains it from Python, ``rljob.attach`` finds a run again,
+``rljob.compare`` puts several beside each other, and ``rljob.load_policy`` brings back what was trained.
 
 Importing this package imports nothing else: torch and the environments are loaded when a policy is.
 """
@@ -14,13 +14,14 @@ if TYPE_CHECKING:
     from rljob_operator.python.start import attach, run
 
     from rljob.api import ManifestError
+    from rljob.comparison.comparison import compare
     from rljob.errors import UsageError
     from rljob.policy import load_policy
     from rljob.policy.trained import Policy
 
     __version__: str
 
-__all__ = ["ManifestError", "Policy", "Run", "UsageError", "attach", "load_policy", "run"]
+__all__ = ["ManifestError", "Policy", "Run", "UsageError", "attach", "compare", "load_policy", "run"]
 
 _MODULES: Final = {
     "ManifestError": "rljob.api",
@@ -28,6 +29,7 @@ _MODULES: Final = {
     "Run": "rljob_operator.python.handle",
     "UsageError": "rljob.errors",
     "attach": "rljob_operator.python.start",
+    "compare": "rljob.comparison.comparison",
     "load_policy": "rljob.policy",
     "run": "rljob_operator.python.start",
 }

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+import rljob
 from rljob.comparison.comparison import Comparison, compare
 from rljob.comparison.group import letters
 from rljob.comparison.judged_run import CURVE_RECORDS, Target, read_judged_run
@@ -93,6 +94,11 @@ def test_a_metric_of_the_environment_is_a_target_too(tmp_path: Path) -> None:
     made = [judged_run(tmp_path / f"{at}", FAST, seed=at, overrides=metric) for at in range(2)]
     assert str(compare(made).targets[0]) == "is_success of at least 0.9"
     assert compare(made).groups[0].solved == 0  # none of these evaluations has it
+
+
+def test_folders_may_be_named_by_texts(tmp_path: Path) -> None:
+    made = groups_of(tmp_path)
+    assert rljob.compare(list(map(str, made)), by=RATE).groups == compare(made, by=RATE).groups
 
 
 def test_another_target_for_all(tmp_path: Path) -> None:

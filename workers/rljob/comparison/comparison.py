@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -49,11 +50,14 @@ class Comparison:
     notes: tuple[str, ...]
 
 
-def compare(paths: Sequence[Path], by: str | Sequence[str] = (), target: float | None = None) -> Comparison:
+def compare(
+    paths: Sequence[str | os.PathLike[str]], by: str | Sequence[str] = (), target: float | None = None
+) -> Comparison:
     """Compare run folders.
 
     Args:
-        paths: folders of runs of one environment, two at least; a run that is named twice, or lies there as a copy, counts once.
+        paths: folders, or handles, of runs of one environment, two at least; a run that is named twice, or lies there as a
+            copy, counts once.
         by: settings (``algorithm.ppo.learningRate``) or sections whose values make the groups; none: all that differ.
         target: the mean return that counts as solved, in the place of the jobs' own.
 
@@ -100,12 +104,12 @@ def _groups(
     return tuple(replace(group, name=letters(position)) for position, group in enumerate(found))
 
 
-def _read(paths: Sequence[Path]) -> tuple[list[JudgedRun], list[str]]:
+def _read(paths: Sequence[str | os.PathLike[str]]) -> tuple[list[JudgedRun], list[str]]:
     """The runs in the order of their paths, each once, and which were left out for that."""
     runs: list[JudgedRun] = []
     known: dict[object, Path] = {}
     problems, notes = [], []
-    for path in sorted(paths):
+    for path in sorted(map(Path, paths)):
         try:
             run = read_judged_run(path)
         except (UsageError, ManifestError) as error:
