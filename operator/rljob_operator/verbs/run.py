@@ -6,6 +6,7 @@ import contextlib
 import shlex
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,6 +21,7 @@ from rljob.api.status_model import MAX_MESSAGE
 from rljob.cores import usable_cores
 from rljob.envs import hand_over
 from rljob.telemetry.report import write_report
+from rljob.tracking.tracker import wanted
 
 from rljob_operator.core.decision import Decision, End
 from rljob_operator.core.member import Role
@@ -38,6 +40,7 @@ from rljob_operator.local.spec_store import SpecStore, replace_spec
 from rljob_operator.local.status_file import StatusFile
 from rljob_operator.local.stored_run import StoredRun
 from rljob_operator.local.substrate import LocalSubstrate
+from rljob_operator.local.trackers import Trackers
 from rljob_operator.view.figures import likely_need
 from rljob_operator.view.lines import LineView
 from rljob_operator.view.live import LiveView
@@ -66,6 +69,7 @@ def start(
     Raises ManifestError, PreflightProblem or EnvironmentProblem before anything has been started.
     """
     job = parse_job(written)
+    wanted(job.spec.tracking)
     with contextlib.closing(Launcher()) as launcher:
         launcher.prepare()  # it loads while the job is looked at
         spec = preflight.check(job, new=True)
@@ -127,6 +131,7 @@ def go_on(
                 _say(console, f"warning: {note}")
             if new:
                 _note(job, console)
+            wanted(job.spec.tracking)
             hand_over(run_dir, job.spec.environment, preflight.check(job, new=new))
         return _control(run_dir, stored, Interrupt(), max_seconds, max_actors, launcher, console)
 
@@ -189,6 +194,7 @@ def _control(
     started = time.monotonic()
     notices = _Notices(job, stored, console)
     view = LiveView(job, console) if console.is_terminal else LineView(console)
+    trackers = Trackers(run_dir, partial(_say, console))
     over = False
     try:
         with view:
@@ -198,22 +204,31 @@ def _control(
                 view.show(turn)
 
             shown = _while_there_is_a_terminal(report)
+
+            def after_turn(turn: Turn) -> None:
+                trackers.look(turn.desired.job.spec.tracking)
+                shown(turn)
+
             decision = run_job(
                 stored,
                 substrate,
                 stored.status,
                 interrupt=interrupt,
                 max_seconds=max_seconds,
-                report=shown,
+                report=after_turn,
             )
             over = True
     except KeyboardInterrupt:
         over = True
         _say(console, "stopped at once: what was not written yet is lost")
+        trackers.close(0.0)
         return EXIT_CODES[End.INTERRUPTED]
     finally:
         substrate.close(kill=over)
-    return _finish(run_dir, decision, time.monotonic() - started, notices.steps, console)
+    code = _finish(run_dir, decision, time.monotonic() - started, notices.steps, console)
+    with contextlib.suppress(KeyboardInterrupt):  # whoever does not want to wait sends the rest later
+        trackers.close()
+    return code
 
 
 def _while_there_is_a_terminal(report: Callable[[Turn], None]) -> Callable[[Turn], None]:

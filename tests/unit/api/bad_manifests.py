@@ -291,6 +291,10 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
     (["spec.checkpoint.include=[Learner, Learner]"], "spec.checkpoint.include", ["each entry once"]),
     (["spec.checkpoint.include=[Learner, Replay, Replay]"], "spec.checkpoint.include", ["at most 2 entries"]),
     (["spec.checkpoint.restoreFrom=newest"], "spec.checkpoint.restoreFrom", ["Latest"]),
+    (["spec.tracking={secretRef: {name: keys}}"], "spec.tracking", ["wandb: {}", "or mlflow"]),
+    (["spec.tracking.wandb.project=team/pong"], "spec.tracking.wandb.project", ["without '/'"]),
+    (["spec.tracking.mlflow={experiment: pong}"], "spec.tracking.mlflow.uri", ["required"]),
+    (["spec.tracking.mlflow.uri='http://me:secret@mlflow:5000'"], "spec.tracking.mlflow.uri", ["without credentials"]),
     (["spec.failurePolicy.rules.bad-config.action=Retry"], "spec.failurePolicy.rules[0].action", ["FailJob"]),
     (
         ["spec.failurePolicy.rules[0].onExitCodes.values=[256]"],

@@ -18,6 +18,7 @@ from rljob.api.presets.values import REMOVABLE
 from rljob.api.problems import ABSENT, ManifestError, Problem
 from rljob.api.replay import ReplaySpec
 from rljob.api.roles import ActorsSpec, EvaluatorSpec, InferenceSpec, LearnerSpec
+from rljob.api.tracking import TrackingSpec
 from rljob.api.types import APIModel, Flag, Integer, Name, Seconds, SecondsOrZero, Text
 
 API_VERSION = "rljob.dev/v1alpha1"
@@ -117,6 +118,8 @@ class RLJobSpec(APIModel):
     """Who may talk to the pods."""
     monitoring: Annotated[MonitoringSpec, WHILE_SUSPENDED] = Field(default_factory=MonitoringSpec)
     """How figures are scraped."""
+    tracking: Annotated[TrackingSpec | None, WHILE_SUSPENDED] = None
+    """Where figures are sent as well: W&B, MLflow."""
 
     @property
     def judged_environment(self) -> EnvironmentSource:

@@ -29,6 +29,7 @@ _CLUSTER_ONLY = (
     "spec.scheduling",
     "spec.network",
     "spec.monitoring",
+    "spec.tracking.secretRef",
 )
 _QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from rljob.api import RLJob
 
 from rljob_operator.core.member import Role
-from rljob_operator.kube.render import external_redis, names
+from rljob_operator.kube.render import external_redis, names, trackers
 from rljob_operator.kube.render.containers import worker
 from rljob_operator.kube.render.metadata import Owned
 from rljob_operator.kube.render.placement import placed
@@ -70,13 +70,16 @@ def _with_last_words(pod: dict[str, Any]) -> dict[str, Any]:
 
 
 def grace_seconds(job: RLJob, role: Role) -> int:
-    """How long a pod of the role may take to end: what its role may, a Redis beside it, and the kubelet."""
+    """How long a pod of the role may take to end: what its role may, a Redis or trackers beside it, and the kubelet."""
     saving = SAVE_SECONDS if role is Role.REPLAY and has_own_redis(job) else 0
-    return math.ceil(drain_seconds(job, role)) + saving + _KUBELET_SECONDS
+    sending = trackers.LAST_SECONDS if role is Role.LEARNER and trackers.tracked(job) else 0
+    return math.ceil(drain_seconds(job, role)) + saving + sending + _KUBELET_SECONDS
 
 
 def _spec(owned: Owned, member: str, settings: Settings) -> dict[str, Any]:
     job, role, secrets = owned.job, Role.of(member), owned.job.spec.image_pull_secrets
+    beside = [sidecar(job, settings)] if role is Role.REPLAY and has_own_redis(job) else []
+    beside += trackers.sidecars(owned, settings) if role is Role.LEARNER else []
     return {
         "hostname": member,
         "subdomain": names.service(job.metadata.name),
@@ -88,7 +91,7 @@ def _spec(owned: Owned, member: str, settings: Settings) -> dict[str, Any]:
         "securityContext": _security(settings),
         "containers": [worker(owned, member, settings)],
         "volumes": pod_volumes(owned, member, settings),
-        **({"initContainers": [sidecar(job, settings)]} if role is Role.REPLAY and has_own_redis(job) else {}),
+        **({"initContainers": beside} if beside else {}),
         **({"imagePullSecrets": [{"name": each.name} for each in secrets]} if secrets else {}),
     }
 

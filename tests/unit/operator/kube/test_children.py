@@ -234,3 +234,32 @@ def test_a_shard_that_keeps_nothing_has_none(without: str) -> None:
 def test_no_claim_is_ever_deleted() -> None:
     assert not [name for kind, name in unwanted(owned("spec.replay.shards=2")) if "VolumeClaim" in kind]
     assert all("delete" not in each.verbs for each in TABLE if "persistentvolumeclaims" in each.resources)
+
+
+# --------------------------------------------------------------------------------------------------------------- trackers
+
+
+def test_trackers_are_sidecars_of_the_learners_pod_and_alone_have_the_credentials() -> None:
+    sets = (
+        "spec.tracking.wandb.project=pong",
+        "spec.tracking.mlflow.uri=http://mlflow:5000",
+        "spec.tracking.secretRef.name=keys",
+        "spec.learner.image=learner:1",
+    )
+    job = owned(*sets)
+    spec = pod_of(job, "learner")["spec"]
+    wandb, mlflow = spec["initContainers"]
+    assert (wandb["name"], mlflow["name"]) == ("tracker-wandb", "tracker-mlflow")
+    for name, each in (("wandb", wandb), ("mlflow", mlflow)):
+        assert (each["image"], each["restartPolicy"]) == ("learner:1", "Always")
+        assert each["command"][2:] == ["rljob.tracking.sender", names.RUN_DIR, name, "--job", "/etc/rljob/job/job.yaml"]
+        assert each["envFrom"] == [{"secretRef": {"name": "keys"}}]
+        assert {"name": "RLJOB_RUN_ID", "value": job.uid} in each["env"]
+        assert {mount["mountPath"] for mount in each["volumeMounts"]} == {names.RUN_DIR, names.JOB_DIR, "/tmp"}
+        assert "startupProbe" not in each, "the learner would wait for it"
+    (worker,) = spec["containers"]
+    assert {"secretRef": {"name": "keys"}} not in worker.get("envFrom", [])
+    plain = pod_of(owned(), "learner")["spec"]
+    assert spec["terminationGracePeriodSeconds"] == plain["terminationGracePeriodSeconds"] + 15
+    assert "initContainers" not in plain
+    assert "initContainers" not in pod_of(job, "actor-0")["spec"]

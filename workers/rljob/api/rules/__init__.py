@@ -24,6 +24,7 @@ from rljob.api.rules import (
     lifecycle,
     parameters,
     replay,
+    tracking,
     unroll_queue,
 )
 from rljob.api.rules.transitions import TRANSITIONS
@@ -31,7 +32,18 @@ from rljob.api.types import plain_number
 
 RULES: tuple[Rule, ...] = tuple(
     rule
-    for module in (algorithm, environment, parameters, replay, unroll_queue, actors, learner, lifecycle, cluster)
+    for module in (
+        algorithm,
+        environment,
+        parameters,
+        replay,
+        unroll_queue,
+        actors,
+        learner,
+        lifecycle,
+        cluster,
+        tracking,
+    )
     for item in vars(module).values()
     for rule in (item if isinstance(item, tuple) else (item,))
     if isinstance(rule, Rule)

@@ -1,0 +1,63 @@
+"""``rljob track``: send a run's figures to W&B and MLflow."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rljob.api import load_manifest
+from rljob.command_errors import one_line_errors
+from rljob.data_plane import require_data_plane
+from rljob.errors import UsageError
+
+_LOOK_SECONDS = 0.2
+
+
+def track(
+    run: Annotated[Path | None, typer.Argument(help="The run's folder.", show_default="the newest under runs/")] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="PATH=VALUE", help="Override a field, e.g. tracking.wandb.project=pong. Repeatable."
+        ),
+    ] = None,
+) -> None:
+    """Send a run's figures to W&B or MLflow, each point once, as the manifest's `tracking` or --set says.
+
+    `rljob run` does so itself where the manifest has `tracking`. This sends what was not sent then, follows a run that goes on,
+    and tries again while a server is away, until all is there; Ctrl-C ends it, and the next call goes on from there.
+
+    Examples:
+
+      rljob track runs/pong-vtrace-20260101-120000
+
+      rljob track --set tracking.mlflow.uri=http://127.0.0.1:5000
+    """
+    with one_line_errors():
+        require_data_plane("rljob track")
+        from rljob.tracking.tracker import TRACKERS, wanted
+
+        from rljob_operator.local.lock import owner
+        from rljob_operator.local.run_folder import EFFECTIVE_FILE, RunFolderProblem, chosen_run
+        from rljob_operator.local.trackers import Trackers
+
+        folder = chosen_run(run)
+        if not (folder / EFFECTIVE_FILE).is_file():
+            raise RunFolderProblem(f"{folder}: the run has not begun (no {EFFECTIVE_FILE})")
+        tracking = load_manifest(folder / EFFECTIVE_FILE, set_ or ()).spec.tracking
+        if tracking is None or not wanted(tracking):
+            fields = " or ".join(f"--set tracking.{name}..." for name in TRACKERS)
+            raise UsageError(f"{folder}: its manifest has no tracking; say where to with {fields}")
+        options = [word for each in set_ or () for word in ("--set", each)]
+        passes = [[], ["--once"]] if owner(folder) is not None else [["--once"]]
+        for each in passes:
+            trackers = Trackers(folder, typer.echo, [*options, *each])
+            try:
+                while trackers.look(tracking) and (each or owner(folder) is not None):
+                    time.sleep(_LOOK_SECONDS)
+                trackers.close()
+            except KeyboardInterrupt:
+                trackers.close(0.0)
+                raise typer.Exit(130) from None

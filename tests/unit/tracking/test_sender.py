@@ -1,0 +1,162 @@
+"""Every point once, whenever the process is killed and whatever the server does: two servers of the test stand for W&B, which
+counts rows, and for MLflow, to which a row that comes twice is one."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rljob.errors import UsageError
+from rljob.telemetry.recorder import METRICS_FILE, Recorder
+from rljob.tracking import sender
+from rljob.tracking.points import Point
+from rljob.tracking.sent import Sent
+
+
+class Killed(BaseException):
+    """The end of the process, as by SIGKILL."""
+
+
+class Server:
+    """Rows that are there, and what happens at each of its next steps: go on, fail, or the sender is killed."""
+
+    def __init__(self, plan: Sequence[str]) -> None:
+        self.rows: list[float] = []
+        self.plan = list(plan)
+        self.finished: list[str] = []
+
+    def step(self) -> None:
+        what = self.plan.pop(0) if self.plan else "go"
+        if what == "kill":
+            raise Killed
+        if what == "fail":
+            raise ConnectionError("the server is away")
+
+
+class Counting:
+    """W&B: its client takes rows at once, the server some time; the server says how many it has."""
+
+    url = ""
+
+    def __init__(self, server: Server, sent: Sent) -> None:
+        server.step()
+        self._server, self._sent, self._waiting = server, sent, list[float]()
+        sent.adjust(len(server.rows), 0.0)
+
+    def send(self, points: Sequence[Point]) -> None:
+        for point in points:
+            self._sent.add(point.time_unix)
+            self._server.step()
+            self._waiting.append(point.time_unix)
+        if len(self._waiting) > 3:
+            self._arrive()
+
+    def finish(self, state: str) -> None:
+        self._server.step()
+        self._arrive()
+        self._server.finished.append(state)
+
+    def _arrive(self) -> None:
+        self._server.rows += self._waiting
+        self._waiting = []
+
+
+class SetOfRows:
+    """MLflow: a request is there when it was answered, or when it was not."""
+
+    url = ""
+
+    def __init__(self, server: Server, sent: Sent) -> None:
+        server.step()
+        self._server, self._sent = server, sent
+
+    def send(self, points: Sequence[Point]) -> None:
+        for point in points:
+            if point.time_unix not in self._server.rows:
+                self._server.rows.append(point.time_unix)
+        self._server.step()
+        self._sent.add(*(point.time_unix for point in points))
+
+    def finish(self, state: str) -> None:
+        self._server.step()
+        self._server.finished.append(state)
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("LOOK_SECONDS", "LONGEST_WAIT_SECONDS"):
+        monkeypatch.setattr(sender, name, 0.0)
+
+
+def run(path: Path, sent_path: Path, kind: Any, server: Server) -> list[dict[str, Any]]:
+    """The sender, started again whenever it was killed, until all is sent; what it told."""
+    told: list[dict[str, Any]] = []
+    for _ in range(100):
+        sent = Sent(sent_path)
+        try:
+            sender.send(
+                path,
+                sent,
+                lambda sent=sent: kind(server, sent),
+                told.append,
+                stop=threading.Event(),
+                once=True,
+                ended=lambda: "Complete",
+            )
+        except Killed:
+            continue
+        return told
+    raise AssertionError("it does not come to an end")
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("run")
+    for begin in (10, 5):  # a learner that was killed goes on from a checkpoint, with fewer frames
+        with Recorder(folder) as recorder:
+            for frame in range(begin, begin + 6):
+                recorder.record({"x": float(frame)}, frame, frame)
+    return folder / METRICS_FILE
+
+
+@pytest.mark.parametrize("kind", [Counting, SetOfRows])
+@given(plan=st.lists(st.sampled_from(["go", "go", "fail", "kill"]), max_size=40))
+@settings(max_examples=150, deadline=None)
+def test_every_point_is_there_once_in_its_order(
+    kind: Any, plan: list[str], written: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    server = Server(plan)
+    told = run(written, tmp_path_factory.mktemp("sent") / "sent", kind, server)
+    assert len(server.rows) == len(set(server.rows)) == 12
+    assert server.rows == sorted(server.rows)
+    assert server.finished[-1] == "Complete"
+    assert told[-1]["done"]
+    assert told[-1]["problem"] == ""
+
+
+def test_a_failure_is_told_and_so_is_its_end(written: Path, tmp_path: Path) -> None:
+    told = run(written, tmp_path / "sent", SetOfRows, Server(["fail", "fail"]))
+    assert [state["problem"] for state in told][:2] == ["ConnectionError: the server is away"] * 2
+    assert told[-1]["problem"] == ""
+    assert told[-1]["points"] == 12
+
+
+def test_only_one_process_sends_a_run(tmp_path: Path) -> None:
+    with sender.alone(tmp_path, "wandb"):
+        with pytest.raises(UsageError, match="another process sends this run to W&B"), sender.alone(tmp_path, "wandb"):
+            pass
+        with sender.alone(tmp_path, "mlflow"):
+            pass
+
+
+def test_a_run_keeps_its_identity_and_a_cluster_gives_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = sender.identity(tmp_path)
+    assert len(first) == 32
+    assert sender.identity(tmp_path) == first
+    monkeypatch.setenv(sender.IDENTITY_VARIABLE, "uid")
+    assert sender.identity(tmp_path) == "uid"

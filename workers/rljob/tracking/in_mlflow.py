@@ -1,0 +1,94 @@
+"""A run in MLflow.
+
+A point that is sent a second time after a kill, with the same name, step, time and value, is the same row to MLflow's server.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+from rljob.tracking.points import Point
+from rljob.tracking.tracker import TrackedRun, flat
+
+_TAG = "rljob.run"
+_MOST_METRICS, _MOST_PARAMS = 1000, 100
+"""What a server takes in one request."""
+_LONGEST_PARAM, _LONGEST_NAME = 6000, 250
+_SECONDS = 10
+
+
+class InMLflow:
+    """A `Tracker`."""
+
+    def __init__(self, run: TrackedRun) -> None:
+        # The client's own: seven tries of two minutes each. What fails here is tried again later.
+        os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", str(_SECONDS))
+        os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
+        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+        from mlflow import MlflowClient
+        from mlflow.entities import Metric, Param
+
+        asked = run.asked.mlflow
+        assert asked is not None
+        self._client = MlflowClient(asked.uri)
+        self._metric = Metric
+        self._uri = asked.uri
+        self._sent = run.sent
+        self._found = self._found_or_made(asked.experiment, run)
+        self._run_id = self._found.info.run_id
+        config = {name[:_LONGEST_NAME]: str(value)[:_LONGEST_PARAM] for name, value in flat(run.config()).items()}
+        missing = iter([Param(*each) for each in config.items() if each[0] not in self._found.data.params])
+        while some := list(islice(missing, _MOST_PARAMS)):
+            self._client.log_batch(self._run_id, params=some)
+
+    @property
+    def url(self) -> str:
+        """The run's page, where the server has one."""
+        experiment = self._found.info.experiment_id
+        return f"{self._uri}/#/experiments/{experiment}/runs/{self._run_id}" if self._uri.startswith("http") else ""
+
+    def send(self, points: Sequence[Point]) -> None:
+        """Send the points, as many in one request as a server takes."""
+        waiting: list[Any] = []
+        times: list[float] = []
+        for point in points:
+            found = list(self._metrics(point))
+            if len(waiting) + len(found) > _MOST_METRICS:
+                self._write(waiting, times)
+                waiting, times = [], []
+            waiting += found
+            times.append(point.time_unix)
+        self._write(waiting, times)
+
+    def finish(self, state: str) -> None:
+        """Say how the run has ended."""
+        if state:
+            status = {"Complete": "FINISHED", "Failed": "FAILED"}.get(state, "KILLED")
+            self._client.set_terminated(self._run_id, status)
+
+    def _found_or_made(self, name: str, run: TrackedRun) -> Any:
+        experiment = self._client.get_experiment_by_name(name)
+        number = self._client.create_experiment(name) if experiment is None else experiment.experiment_id
+        wanted = f"tags.`{_TAG}` = '{run.identity}'"
+        found = self._client.search_runs([number], wanted, order_by=["attributes.start_time ASC"], max_results=1)
+        if found:
+            self._client.update_run(found[0].info.run_id, "RUNNING")
+            return found[0]
+        return self._client.create_run(number, run_name=run.job.metadata.name, tags={_TAG: run.identity})
+
+    def _metrics(self, point: Point) -> Iterator[Any]:
+        when = round(point.time_unix * 1000)
+        for name, value in {**point.values, "raw_frames": float(point.raw_frames)}.items():
+            # Names are paths there: letters, some signs, and nothing like ``..`` or ``//``.
+            allowed = posixpath.normpath("/" + re.sub(r"[^\w\-. :/]", "_", name)[:_LONGEST_NAME]).strip("/")
+            yield self._metric(allowed or "_", value, when, point.raw_frames)
+
+    def _write(self, metrics: Sequence[Any], times: Sequence[float]) -> None:
+        for begin in range(0, len(metrics), _MOST_METRICS):
+            self._client.log_batch(self._run_id, metrics=metrics[begin : begin + _MOST_METRICS])
+        self._sent.add(*times)

@@ -1,0 +1,102 @@
+"""The points of a run: read from its ``metrics.jsonl`` as it grows, each once."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from io import BufferedReader
+from pathlib import Path
+from typing import Any
+
+from rljob.telemetry.figures import number
+from rljob.telemetry.recorder import EVALUATION
+
+_AXES = frozenset({"time_unix", "raw_frames"})
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """What was known at one moment: finite numbers by the names that TensorBoard has, too. ``time_unix``, seconds since 1970,
+    tells the points of a run apart."""
+
+    time_unix: float
+    raw_frames: int
+    values: Mapping[str, float]
+
+
+def point_of(line: bytes) -> Point | None:
+    """The point in a line of ``metrics.jsonl``; None for a fact, for a checkpoint, and for a line that a crash cut short."""
+    try:
+        record: Any = json.loads(line)
+    except ValueError:
+        return None
+    if not isinstance(record, dict) or record.get("kind") not in (None, EVALUATION):
+        return None
+    time_unix, raw_frames = number(record.get("time_unix")), number(record.get("raw_frames"))
+    if time_unix is None or raw_frames is None:
+        return None
+    prefix = f"{EVALUATION}/" if "kind" in record else ""
+    found = {f"{prefix}{name}": number(value) for name, value in record.items() if name not in _AXES}
+    return Point(time_unix, int(raw_frames), {name: value for name, value in found.items() if value is not None})
+
+
+class Follower:
+    """Reads on in a ``metrics.jsonl``, after the point of ``last`` (its ``time_unix``; 0 for the beginning).
+
+    The learner replaces the file by a thinner one when it has grown long, and a user may move a run: where the file is another
+    one than before, the place is looked for again.
+    """
+
+    def __init__(self, path: Path, last: float = 0.0) -> None:
+        self.last = last
+        self._path = path
+        self._identity: tuple[int, int] | None = None
+        self._offset_bytes = 0
+
+    def read(self, most: int) -> list[Point]:
+        """The next points, at most ``most``; none where nothing new is there yet. Raises OSError where it can't be read."""
+        try:
+            file = self._path.open("rb")
+        except FileNotFoundError:  # no learner yet
+            return []
+        with file:
+            self._find(file)
+            found: list[Point] = []
+            for line in file:
+                if len(found) == most or not line.endswith(b"\n"):
+                    break
+                self._offset_bytes += len(line)
+                if point := point_of(line):
+                    found.append(point)
+        if found:
+            self.last = found[-1].time_unix
+        return found
+
+    def _find(self, file: BufferedReader) -> None:
+        """Go to where reading goes on."""
+        stat = os.fstat(file.fileno())
+        if (stat.st_dev, stat.st_ino) != self._identity or stat.st_size < self._offset_bytes:
+            self._identity = stat.st_dev, stat.st_ino
+            self._offset_bytes = _after(file, self.last) if self.last else 0
+        file.seek(self._offset_bytes)
+
+
+def _after(file: BufferedReader, last: float) -> int:
+    """Where the line after the point of ``last`` begins, in bytes; where that one is gone, the first of a later one."""
+    later = None
+    for offset, line in _lines(file):
+        point = point_of(line)
+        if point is not None and point.time_unix == last:
+            return offset + len(line)
+        if later is None and point is not None and point.time_unix > last:
+            later = offset
+    return file.tell() if later is None else later
+
+
+def _lines(file: BufferedReader) -> Iterator[tuple[int, bytes]]:
+    offset = 0
+    for line in file:
+        yield offset, line
+        offset += len(line)

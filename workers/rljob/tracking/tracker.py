@@ -1,0 +1,101 @@
+"""What every tracker is to the process that feeds it, and what it is told of the job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from rljob.api import RLJob
+from rljob.api.algorithm import BLOCKS
+from rljob.api.tracking import TrackingSpec
+from rljob.errors import UsageError
+from rljob.tracking.sent import Sent
+
+if TYPE_CHECKING:  # whoever only starts trackers does without what reads a record
+    from rljob.tracking.points import Point
+
+FOLDER: Final = "tracking"
+"""The folder in a run's, in which trackers keep what they have sent: ``<name>.json`` says how it goes."""
+IDENTITY_VARIABLE: Final = "RLJOB_RUN_ID"
+"""What the run is found by at the trackers; where it is not set, a random one is made once and kept in the folder."""
+TRACKERS: Final = {"wandb": "W&B", "mlflow": "MLflow"}
+"""Field of ``spec.tracking``, extra and module of the client -> what it is called."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrackedRun:
+    """A run as it is told to a tracker.
+
+    Args:
+        identity: what the run is found by there, the same in every process that sends of it.
+        folder: where a client may write.
+        sent: what has been handed over to this tracker.
+    """
+
+    identity: str
+    job: RLJob
+    folder: Path
+    sent: Sent
+
+    @property
+    def asked(self) -> TrackingSpec:
+        """What the job says of trackers."""
+        return self.job.spec.tracking or TrackingSpec()
+
+    def config(self) -> dict[str, Any]:
+        """What was run: on top what others filter runs by, then the spec in force. Variables, patches of pods and credentials are
+        left out, because they may hold secrets."""
+        spec = self.job.model_dump(mode="json", by_alias=True, exclude_none=True)["spec"]
+        for section in spec.values():
+            for private in ("env", "podTemplate"):
+                if isinstance(section, dict):
+                    section.pop(private, None)
+        spec.pop("tracking", None)
+        algorithm = self.job.spec.algorithm
+        block = spec["algorithm"].get(BLOCKS[algorithm.type]) or {}
+        return {
+            "env_id": self.job.spec.environment.id,
+            "exp_name": self.job.metadata.name,
+            "seed": block.get("parameters", block).get("seed"),  # a Custom algorithm has its own below ``parameters``
+            "algo": algorithm.type,
+            **spec,
+        }
+
+
+class Tracker(Protocol):
+    """A connection to one run at one server. Any method may raise what the client raises; then it is opened anew."""
+
+    @property
+    def url(self) -> str:
+        """Where the run can be looked at; empty where that is not known."""
+
+    def send(self, points: Sequence[Point]) -> None:
+        """Hand over the points that follow."""
+
+    def finish(self, state: str) -> None:
+        """Wait until all of it is there. ``state``: how the run ended, as in ``outcome.json``; empty where it may go on."""
+
+
+def wanted(tracking: TrackingSpec | None) -> tuple[str, ...]:
+    """The trackers that a job names, by their fields. Raises UsageError, in one line that says what to install, where the client
+    of one is missing."""
+    found = tuple(name for name in TRACKERS if tracking is not None and getattr(tracking, name) is not None)
+    for name in found:
+        spec = find_spec(name)
+        if spec is None or spec.origin is None:  # a mere folder of that name, as both clients leave them behind
+            raise UsageError(
+                f"spec.tracking.{name}: the client of {TRACKERS[name]} is not installed: pip install 'rljob[{name}]', "
+                f"or leave the field out and send the run later with `rljob track`"
+            )
+    return found
+
+
+def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested mappings as one, with dots in the names."""
+    found: dict[str, Any] = {}
+    for name, value in config.items():
+        found |= flat(value, f"{prefix}{name}.") if isinstance(value, dict) and value else {f"{prefix}{name}": value}
+    return found
