@@ -11,7 +11,6 @@ import os
 import shutil
 import signal
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from typing import Any
 import typer
 from rich.console import Console
 from rljob.command_errors import one_line_errors
+from rljob.threads import start_contained
 
 from rljob_operator.local import lock
 from rljob_operator.local.run_folder import JOB_FILE, OUTCOME_FILE
@@ -28,7 +28,7 @@ def main() -> int:
     """Run until it is over; the exit code of `rljob run`."""
     with open(sys.stdin.fileno(), "rb", buffering=0, closefd=False) as orders:
         order = json.loads(orders.readline())
-    threading.Thread(target=_end_with_the_input, name="orders", daemon=True).start()
+    start_contained("orders", _end_with_the_input)
     with one_line_errors():
         return _run(Path(order["folder"]), order["job"], order["max_actors"])
     return 1

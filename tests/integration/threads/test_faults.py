@@ -103,9 +103,14 @@ CONTAINED = {
     "*-answer": "unit/telemetry/test_server.py",
     "slow-trial": "integration/envs/test_apart.py",
     "signals": "unit/roles/test_command.py",
+    "compiling": "unit/learner/optim/test_compiled_beside.py",
+    "rljob-run-*": "integration/operator/test_python_front_door.py",
+    "orders": "integration/operator/test_experiment.py",
+    "tracker-tie": "unit/tracking/test_sender.py",
 }
 WAITED_FOR = {
     "optim/data_parallel_threads.py": "test_what_a_share_of_an_update_raises_is_raised_in_the_loop",
+    "python/asking.py": "unit/operator/python: what a verb raises is raised to the one who asked",
     "replay/restore.py": "unit/replay and integration/replay: a restore raises where its results are wanted",
 }
 
