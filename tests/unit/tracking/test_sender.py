@@ -3,6 +3,10 @@ counts rows, and for MLflow, to which a row that comes twice is one."""
 
 from __future__ import annotations
 
+import json
+import shutil
+import subprocess
+import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,9 +17,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rljob.errors import UsageError
 from rljob.telemetry.recorder import METRICS_FILE, Recorder
+from rljob.telemetry.run_folder import EFFECTIVE_FILE
 from rljob.tracking import sender
 from rljob.tracking.points import Point
 from rljob.tracking.sent import Sent
+
+from tests.support.paths import EXAMPLES
+from tests.support.waiting import eventually
 
 
 class Killed(BaseException):
@@ -160,3 +168,30 @@ def test_a_run_keeps_its_identity_and_a_cluster_gives_one(tmp_path: Path, monkey
     assert sender.identity(tmp_path) == first
     monkeypatch.setenv(sender.IDENTITY_VARIABLE, "uid")
     assert sender.identity(tmp_path) == "uid"
+
+
+TIED = """
+import sys
+from rljob.tracking import sender
+
+class Taker:
+    url = ""
+    def send(self, points): pass
+    def finish(self, state): pass
+
+sender.wanted = lambda tracking: ["wandb"]  # no client is needed for this
+sender.opened = lambda name, run: Taker()
+sender.main([*sys.argv[1:], "wandb", "--tied"])
+"""
+
+
+def test_it_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
+    shutil.copy(EXAMPLES / "cartpole-impala.yaml", tmp_path / EFFECTIVE_FILE)
+    told = tmp_path / "tracking" / "wandb.json"
+    with subprocess.Popen([sys.executable, "-c", TIED, str(tmp_path)], stdin=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        eventually(told.exists, "it does not begin")
+        assert process.poll() is None
+        process.stdin.close()
+        assert process.wait(30) == 0
+    assert json.loads(told.read_text())["done"]
