@@ -85,7 +85,7 @@ class PodEvents:
             "exit 1": lambda member, pod: self._tell(member, "exit 1"),
             "deadline of the pod": lambda member, pod: self._deadline(pod),
             "ended and deleted": self._ended_and_deleted,
-            "sidecar fails": lambda member, pod: self._exec(pod, "beside", "touch", "/tmp/stop"),
+            "sidecar fails": lambda member, pod: self._end_beside(pod),
         }
 
     def start(self) -> None:
@@ -289,6 +289,13 @@ class PodEvents:
 
     def _exec(self, pod: str, container: str, *words: str) -> None:
         self.namespace.kubectl("exec", pod, "-c", container, "--", *words)
+
+    def _end_beside(self, pod: str) -> None:
+        try:
+            self._exec(pod, "beside", "touch", "/tmp/stop")
+        except KubectlFailed as problem:
+            if "exit code 137" not in str(problem):  # the container was faster, and `touch` ended with it
+                raise
 
     def _deadline(self, pod: str) -> None:
         self.namespace.kubectl("patch", "pod", pod, "-p", '{"spec": {"activeDeadlineSeconds": 1}}')
