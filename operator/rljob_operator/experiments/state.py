@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -174,14 +174,18 @@ class ExperimentState:
         counted = [run for run in runs if run.state is RunState.DONE] or [run for run in runs if run.scores]
         if not counted:
             return
-        means = [run.scores[-1].mean for run in counted]
-        error = counted[0].scores[-1].standard_error
-        if len(means) > 1:
-            error = statistics.stdev(means) / math.sqrt(len(means))
-        yield Ranked(trial, tuple(counted), statistics.fmean(means), error)
+        yield Ranked(trial, tuple(counted), *over_seeds([run.scores[-1] for run in counted]))
 
     def _keys(self, trial: int) -> list[tuple[int, int]]:
         return [(trial, seed) for seed in range(1, self.known.spec.seeds + 1)]
+
+
+def over_seeds(scores: Sequence[Score]) -> tuple[float, float]:
+    """Mean and standard error of the runs of a trial: of several seeds the error is that of the mean over seeds, of one that of
+    its games."""
+    means = [score.mean for score in scores]
+    error = statistics.stdev(means) / math.sqrt(len(means)) if len(means) > 1 else scores[0].standard_error
+    return statistics.fmean(means), error
 
 
 def _lasting(experiment: Experiment) -> tuple[Any, ...]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import shlex
-import statistics
 import time
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ from rljob.api import parse_job
 from rljob.api.experiment_check import parse_experiment
 
 from rljob_operator.experiments.journal import Entry
+from rljob_operator.experiments.state import over_seeds
 from rljob_operator.experiments.summary import in_words, row
 from rljob_operator.local import run_folder
 from rljob_operator.local.experiment_folder import ExperimentFolder, require_experiment
@@ -178,10 +177,9 @@ class _Session:
         wanted = list(verdicts_wanted(best, self._state.runs))
         runs = sorted(wanted, key=lambda run: -self._state.verdicts[run.key].mean)
         scores = [self._state.verdicts[run.key] for run in runs]
-        mean, error = statistics.fmean(score.mean for score in scores), scores[0].standard_error
+        mean, error = over_seeds(scores)
         over = f"{scores[0].episodes} fresh games"
         if len(scores) > 1:
-            error = statistics.stdev(score.mean for score in scores) / math.sqrt(len(scores))
             over = f"{len(scores)} seeds, {over} each"
         settings = " ".join(f"{path}={value}" for path, value in best["set"].items())
         words = f"trial {best['trial']}, {mean:.2f} +- {error:.2f} (standard error) over {over}: {settings}".rstrip(
