@@ -41,7 +41,7 @@ from rljob.learner.loop import STAGES, Learner
 from rljob.learner.loop_config import LoopConfig
 from rljob.learner.mirror_place import MirrorPlace, MirrorSize, mirror_for
 from rljob.learner.optim import cuda_graphs, precision
-from rljob.learner.optim.compiled_beside import CompiledBeside, has_compiler
+from rljob.learner.optim.compiled_beside import CompiledBeside, check_compiler, has_compiler
 from rljob.learner.optim.data_parallel_threads import DataParallelThreads
 from rljob.learner.optim.updater import make_updater, trial_update
 from rljob.learner.saver import Saver
@@ -71,7 +71,8 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
     Raises SystemExit(70) where the job says that a loss that is not finite fails it, SystemExit(75) once a learner of a later
     epoch has begun, CheckpointProblem when told to resume from a checkpoint that cannot be used or where it may write none,
     StorageProblem where the place of the checkpoints cannot be asked, DeviceProblem where the device that the job asks for is
-    missing or too small, DeviceMemoryProblem where its memory runs out later, ValueError for a job that cannot work.
+    missing or too small, DeviceMemoryProblem where its memory runs out later, UsageError where a compiler is missing that the
+    job asks for, ValueError for a job that cannot work.
     """
     spec = options.job.spec
     device = choose(spec.learner.accelerator, on_cluster=options.on_cluster)
@@ -104,6 +105,7 @@ def _run(options: RoleOptions, stop: threading.Event, device: torch.device, memo
     online.compute(plan)
     updater = make_updater(method, params, online, device, threads)
     if params.compile:
+        check_compiler(device)
         updater.compile()
     if cuda_graphs.wanted(device, params.compile):
         cuda_graphs.choose(updater, _example_batch(method, params, environment, online, device))

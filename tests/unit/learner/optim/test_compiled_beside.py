@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import itertools
+import re
 import shutil
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from rljob.algorithms import algorithm
+from rljob.errors import UsageError
 from rljob.learner.optim import compiled_beside
-from rljob.learner.optim.compiled_beside import AFTER_SECONDS, CompiledBeside
+from rljob.learner.optim.compiled_beside import AFTER_SECONDS, CompiledBeside, check_compiler
 from rljob.learner.optim.updater import AnyUpdater
 
 from tests.unit.learner.learner_builders import SPEC, unroll_batches
@@ -118,6 +121,19 @@ def test_one_that_learns_something_else_stays_as_it_was(
     story = ended(monkeypatch, other)
     assert not story.mine.compiled
     assert "these differ" in caplog.text
+
+
+@pytest.mark.parametrize("named", ["g++", "/opt/other/c++"])
+def test_a_compiler_that_is_missing_is_named_where_one_is_asked_for(
+    named: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    check_compiler(CPU)
+    if named != "g++":
+        monkeypatch.setenv("CXX", named)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UsageError, match=re.escape(f"the C++ compiler {named}, which is not found")):
+        check_compiler(CPU)
+    check_compiler(torch.device("cuda"))
 
 
 def ended(monkeypatch: pytest.MonkeyPatch, compile: Callable[[Any], None]) -> Story:

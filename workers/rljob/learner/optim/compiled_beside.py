@@ -8,6 +8,7 @@ What speaks against it is logged, and the learner goes on as it was.
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ import torch
 from torch import Tensor
 
 from rljob.algorithms.compute import fastest
+from rljob.errors import UsageError
 from rljob.learner.optim.update_trial import differences, first_minibatch
 from rljob.learner.optim.updater import AnyUpdater
 from rljob.threads import start_contained
@@ -36,7 +38,20 @@ _BUDGET_SECONDS: Final = 0.3
 
 def has_compiler() -> bool:
     """Whether there is the C++ compiler that torch looks for."""
-    return shutil.which("g++") is not None
+    return shutil.which(_compiler()) is not None
+
+
+def check_compiler(device: torch.device) -> None:
+    """Raises UsageError where an update for ``device`` cannot be compiled, as there is no compiler."""
+    if device.type == "cpu" and not has_compiler():
+        raise UsageError(
+            f"compile: true needs the C++ compiler {_compiler()}, which is not found here; install it (the worker image has "
+            "none), or take compile out of the algorithm's parameters"
+        )
+
+
+def _compiler() -> str:
+    return os.environ.get("CXX", "g++")
 
 
 class CompiledBeside:
