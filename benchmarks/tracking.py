@@ -61,12 +61,10 @@ def trained(folder: Path, server: str, seconds: float) -> dict[str, Any]:
     again = time.monotonic()
     returncode = run.wait()
     ended = time.monotonic()
-    rates = [
-        record["steps_per_second"]
-        for record in read_records(folder / METRICS_FILE)
-        if "steps_per_second" in record and record["elapsed_seconds"] > LOADED_SECONDS
-    ]
-    found: dict[str, Any] = {"steps_per_second": statistics.median(rates), "run_ended_with": returncode}
+    records = [record for record in read_records(folder / METRICS_FILE) if "kind" not in record]
+    first = next(record for record in records if record["elapsed_seconds"] > LOADED_SECONDS)
+    frames, passed = (records[-1][name] - first[name] for name in ("raw_frames", "elapsed_seconds"))
+    found: dict[str, Any] = {"steps_per_second": frames / passed, "run_ended_with": returncode}
     if tracked:
         wanted = [point.time_unix for point in Follower(folder / METRICS_FILE).read(10**6)]
         at_the_end = sum(map(len, wandb.rows.values()))

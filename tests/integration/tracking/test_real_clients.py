@@ -140,7 +140,7 @@ def test_wandb_is_told_how_the_run_ended(state: str | None, code: int, server: W
     run = Run(tmp_path, {"wandb": {}})
     run.learn(5)
     run.until(lambda: run.state("wandb").get("points") == 5)
-    assert run.trackers.untracked() == {}
+    run.until(lambda: run.trackers.untracked() == {})
     if state is not None:
         (tmp_path / "outcome.json").write_text(json.dumps({"state": state}))
     assert run.trackers.close(60) == {}

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 
 import pytest
+from rljob.api.experiment_check import parse_experiment
 from rljob_operator.experiments.decide import decide
 from rljob_operator.experiments.journal import JournalProblem, replayed
-from rljob_operator.experiments.state import ExperimentState, Mismatch, RunState
+from rljob_operator.experiments.state import ExperimentState, Mismatch, Run, RunState
 from rljob_operator.experiments.summary import summary
+from rljob_operator.local.experiment_runs import Runs
 
 from tests.support.experiment_world import CASES, HALVING, MEDIAN, World, document, learning, lived, spread
 
@@ -150,3 +153,12 @@ def test_a_thousand_trials_fit_into_a_status() -> None:
     assert len(json.dumps(summary(state), indent=2)) <= 100_000
     starts = [(entry["trial"], entry["seed"]) for entry in world.entries() if entry["kind"] == "Start"]
     assert sorted(starts) == [(trial, 1) for trial in range(1000)]
+
+
+def test_suggested_settings_that_make_no_job_fail_the_run_and_not_the_experiment(tmp_path: Path) -> None:
+    experiment = parse_experiment(document(3, seeds=2))
+    experiment.suggested[1] = {"algorithm.ppo.learningRate": 5}
+    entry = Runs(tmp_path, experiment, None).look(Run(1, 1))
+    assert entry is not None
+    assert (entry["kind"], entry["trial"]) == ("Fail", 1)
+    assert "spec.algorithm.ppo.learningRate: got 5" in entry["why"]
