@@ -32,8 +32,8 @@ spec:
       evaluator: {enabled: false, episodes: 2}
   search:
     list: [{algorithm.ppo.learningRate: 1e-3}, {algorithm.ppo.learningRate: 1e-4}, {algorithm.ppo.learningRate: 1e-5}]
-  prune: {halving: {firstRawFrames: 200}}
-  budget: {rawFrames: 600}
+  prune: {halving: {firstRawFrames: 2000}}
+  budget: {rawFrames: 6000}
   parallelism: 3
 """
 pytestmark = pytest.mark.timeout(600)
@@ -78,7 +78,7 @@ def test_killed_and_resumed_it_doubles_no_run_and_ends_with_a_verdict(tmp_path: 
     assert sorted(each["trial"] for each in found if each["kind"] == "Start") == [0, 1, 2]
     assert sum(each["kind"] == "Score" for each in found) == 4, "three at the first rung, one at the last"
     scores = [each for each in found if each["kind"] == "Score"]
-    assert scores[-1]["rawFrames"] >= 600
+    assert scores[-1]["rawFrames"] >= 6000
     replayed((folder / "journal.jsonl").read_bytes().splitlines(keepends=True))
     outcome = json.loads((folder / "outcome.json").read_text())
     assert (outcome["state"], outcome["reason"]) == ("Complete", "Completed")
@@ -93,7 +93,7 @@ def test_killed_and_resumed_it_doubles_no_run_and_ends_with_a_verdict(tmp_path: 
     assert (sweep.status.state, sweep.best.mean) == ("Completed", outcome["best"]["mean"])
     assert sweep.best.runs[0] == folder / f"tiny-{outcome['best']['trial']}"
     assert rljob.attach(sweep.best.runs[0]).policy().environment_id == "CartPole-v1"
-    assert len(rljob.compare([sweep]).groups) == 3, "all were judged after 200 raw frames, one alone after 600"
+    assert len(rljob.compare([sweep]).groups) == 3, "all were judged after 2,000 raw frames, one alone after 6,000"
 
 
 @pytest.mark.long
