@@ -13,12 +13,14 @@ from typing import Any
 
 
 class WandbServer:
-    """Listens on loopback, on ``port`` where it is given; ``rows``: run -> its rows; ``mode``: ok, hang or fail."""
+    """Listens on loopback, on ``port`` where it is given; ``rows``: run -> its rows; ``exit_codes``: of those that have ended;
+    ``mode``: ok, hang or fail."""
 
     def __init__(self, port: int = 0) -> None:
         self.rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
         self.summaries: dict[str, str] = {}
         self.configs: dict[str, dict[str, Any]] = {}
+        self.exit_codes: dict[str, int] = {}
         self.mode = "ok"
         self._closing = threading.Event()
         outer = self
@@ -69,6 +71,8 @@ class WandbServer:
             if history := files.get("wandb-history.jsonl"):
                 begin, rows = history["offset"], [json.loads(line) for line in history["content"]]
                 self.rows[run][begin : begin + len(rows)] = rows
+            if body.get("complete"):
+                self.exit_codes[run] = body["exitcode"]
             if summary := files.get("wandb-summary.json"):
                 self.summaries[run] = summary["content"][-1]
             return {}

@@ -50,13 +50,14 @@ def test_what_is_looked_for_is_what_the_extra_brings() -> None:
 
 
 def test_types_command_line_and_controller_load_without_the_data_plane() -> None:
-    """All of them but what checks, watches and writes a local run's own files, which `rljob run` alone imports."""
+    """All of them but what checks, watches and writes a local run's own files, which `rljob run` alone imports, and a page."""
     done = python(
         ABSENT,
         "import importlib, pkgutil, rljob.api, rljob.cli, rljob_operator",
         "for package in (rljob.api, rljob.cli, rljob_operator):",
         "    for module in pkgutil.walk_packages(package.__path__, package.__name__ + '.'):",
-        "        if not module.name.endswith(('__main__', '.verbs.run', '.local.preflight', '.local.other_load')):",
+        "        without = ('__main__', '.verbs.run', '.verbs.experiment_page', '.local.preflight', '.local.other_load')",
+        "        if not module.name.endswith(without):",
         "            importlib.import_module(module.name)",
         "import rljob.wire.keyfile",
     )

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from rljob_operator.python.experiment import Experiment
     from rljob_operator.python.handle import Run
     from rljob_operator.python.start import attach, run
 
@@ -21,9 +22,10 @@ if TYPE_CHECKING:
 
     __version__: str
 
-__all__ = ["ManifestError", "Policy", "Run", "UsageError", "attach", "compare", "load_policy", "run"]
+__all__ = ["Experiment", "ManifestError", "Policy", "Run", "UsageError", "attach", "compare", "load_policy", "run"]
 
 _MODULES: Final = {
+    "Experiment": "rljob_operator.python.experiment",
     "ManifestError": "rljob.api",
     "Policy": "rljob.policy.trained",
     "Run": "rljob_operator.python.handle",

@@ -102,6 +102,7 @@ CONDITION_RULES: tuple[ConditionRule, ...] = (
     about_job.scaling_active,
     about_job.scaling_limited,
     about_job.checkpoint_valid,
+    about_job.tracked,
     about_job.suspended,
     about_job.failure_target,
     about_job.end,

@@ -6,6 +6,7 @@ All times are Unix seconds. A substrate reports facts and takes no decisions: wh
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -81,6 +82,7 @@ class Observation:
         keeps_remains: members that have ended leave something to be removed (pods); podCleanup and ttl apply.
         ends_silent_members: whether a member that does not answer is ended by decision; else its surroundings do it.
         selector: label selector of the actors, for the scale subresource.
+        untracked: trackers that take no points -> why; None where that is not known, or not yet.
     """
 
     members: tuple[Member, ...] = ()
@@ -94,6 +96,7 @@ class Observation:
     keeps_remains: bool = False
     ends_silent_members: bool = True
     selector: str = ""
+    untracked: Mapping[str, str] | None = None
 
     @property
     def keeps_checkpoints(self) -> bool:

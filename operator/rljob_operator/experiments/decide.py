@@ -10,6 +10,7 @@ import statistics
 from typing import Any
 
 from rljob_operator.experiments.state import ExperimentState, Run, RunState
+from rljob_operator.experiments.suggestions import chosen
 
 Decision = dict[str, Any]
 
@@ -48,8 +49,8 @@ def _start(state: ExperimentState) -> Decision | None:
             due = first is not None and first.state is RunState.DONE
             if seed == 1 or experiment.spec.prune is None or due:
                 frames = experiment.rungs[0 if seed == 1 else -1]
-                settings = dict(experiment.settings(trial))
-                return {"kind": "Start", "trial": trial, "seed": seed, "rawFrames": frames, "set": settings}
+                settings = chosen(state, trial) if seed == 1 else {"set": dict(experiment.settings(trial))}
+                return {"kind": "Start", "trial": trial, "seed": seed, "rawFrames": frames, **settings}
     return None
 
 

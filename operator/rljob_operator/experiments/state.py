@@ -109,6 +109,8 @@ class ExperimentState:
             self._take(parse_experiment(entry["experiment"]))
         elif kind == "Start":
             self._add(Run(entry["trial"], entry["seed"]))
+            if "by" in entry:
+                self.known.suggested[entry["trial"]] = entry["set"]
         elif kind == "Promote":
             run = self._run(entry, RunState.WAITING)
             run.rung, run.state = entry["rung"], RunState.RUNNING
@@ -135,6 +137,8 @@ class ExperimentState:
         """Other settings are taken over where they change nothing of what was decided by those before."""
         if self.experiment is not None and _lasting(experiment) != _lasting(self.experiment):
             raise Mismatch(f"of an experiment that has begun only {', '.join(MAY_CHANGE)} may change")
+        if self.experiment is not None:
+            experiment.suggested.update(self.experiment.suggested)
         self.experiment = experiment
 
     def _add(self, run: Run) -> None:

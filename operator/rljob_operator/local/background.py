@@ -16,14 +16,15 @@ from rljob_operator.local.lock import ControllerLock
 from rljob_operator.local.run_folder import CONTROLLER_LOG, JOB_FILE
 
 
-def start_controller(run_dir: Path, options: Sequence[str] = ()) -> int:
-    """Start `rljob run --resume` with ``options`` on the stored run in ``run_dir`` (a whole path); answers its pid at once.
+def start_controller(run_dir: Path, manifest: str = JOB_FILE, options: Sequence[str] = ()) -> int:
+    """Start `rljob run --resume` with ``options`` on what is stored in ``run_dir`` (a whole path), a run or, by its ``manifest``,
+    an experiment; answers its pid at once.
 
     It has the run's lock from before it exists, so that whoever looks at the run sees that it has a controller; a SIGTERM that
     comes while it loads is kept for it. What this program can import, it can. What it prints is in ``logs/controller.log``.
     Raises RunFolderProblem where the run has a controller, and OSError where the machine is full.
     """
-    program = [sys.executable, "-m", "rljob_operator", "run", str(run_dir / JOB_FILE), "--run-dir", str(run_dir)]
+    program = [sys.executable, "-m", "rljob_operator", "run", str(run_dir / manifest), "--run-dir", str(run_dir)]
     ours = [os.path.abspath(each) for each in sys.path if not each.startswith((sys.prefix, sys.base_prefix))]
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,7 +27,7 @@ class LocalSubstrate:
 
     ``manifest`` is the file that roles are started from. ``max_actors`` bounds the actors beside the job's own limit; without
     it ``cores`` bounds scaled ones.
-    ``launcher`` is its own from here on; ``clock`` answers Unix seconds.
+    ``launcher`` is its own from here on; ``clock`` answers Unix seconds, ``untracked`` what an `Observation` says of trackers.
     """
 
     def __init__(
@@ -39,10 +39,12 @@ class LocalSubstrate:
         cores: int,
         launcher: Launcher,
         clock: Callable[[], float] = time.time,
+        untracked: Callable[[], Mapping[str, str] | None] = lambda: None,
     ) -> None:
         self._run_dir = run_dir
         self._launcher = launcher
         self._clock = clock
+        self._untracked = untracked
         self._manifest = manifest
         self._max_actors, self._cores = max_actors, cores if max_actors is None else None
         self._arrange(job)
@@ -65,6 +67,7 @@ class LocalSubstrate:
             checkpoint=self._checkpoints.look(answer.status.checkpoint if answer.status is not None else None),
             max_actors=self._max_actors,
             cores=self._cores,
+            untracked=self._untracked(),
         )
 
     def apply(self, job: RLJob, decision: Decision) -> None:

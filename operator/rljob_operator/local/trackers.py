@@ -61,23 +61,34 @@ class Trackers:
                 each.told = each.problem
         return any(not each.done for each in self._each)
 
-    def close(self, seconds: float = LAST_SECONDS) -> None:
-        """Have them send the rest, and end those that take longer than ``seconds``; what was not sent is told."""
+    def untracked(self) -> dict[str, str] | None:
+        """Trackers that take no points -> why; None before it is known of each, and where there are none."""
+        if not self._each or any(each.problem is None for each in self._each):
+            return None
+        return {TRACKERS[each.name]: each.problem for each in self._each if each.problem}
+
+    def close(self, seconds: float = LAST_SECONDS) -> dict[str, str]:
+        """Have them send the rest, and end those that take longer than ``seconds``; those that have not got everything are told,
+        and answered with what sends them the rest."""
+        left: dict[str, str] = {}
         for each in self._each:
             each.ask_to_end()
         deadline = time.monotonic() + seconds
         for each in self._each:
             if not each.ended_by(deadline):
                 again = f"rljob track {shlex.quote(str(self._run_dir))}"
+                left[TRACKERS[each.name]] = f"it has not got everything yet; send the rest: {again}"
                 self._say(f"{TRACKERS[each.name]} has not got everything yet; send the rest: {again}")
             elif url := each.state().get("url"):
                 self._say(f"{TRACKERS[each.name]}: {url}")
+        return left
 
 
 class _Process:
     def __init__(self, run_dir: Path, name: str, options: Sequence[str]) -> None:
         self.name = name
-        self.problem = self.told = ""
+        self.problem: str | None = None
+        self.told: str | None = None
         self._run_dir = run_dir
         self._options = options
         self._log = run_dir / "logs" / f"tracker-{name}.log"

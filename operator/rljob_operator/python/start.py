@@ -19,14 +19,19 @@ from rljob.api import (
     with_files_beside,
     written_job,
 )
+from rljob.api.experiment import is_experiment
+from rljob.api.experiment_check import parse_experiment
 from rljob.api.problems import unknown_name
+from rljob.api.yaml_dialect import dump_document
 from rljob.data_plane import require_data_plane
 from rljob.errors import UsageError
 
 from rljob_operator.local import run_folder
 from rljob_operator.local.background import start_controller
+from rljob_operator.local.run_folder import EXPERIMENT_FILE, JOB_FILE
 from rljob_operator.local.spec_store import SpecStore
 from rljob_operator.python.asking import asking_jobs
+from rljob_operator.python.experiment import Experiment
 from rljob_operator.python.handle import Run
 from rljob_operator.verbs.jobs import Place
 
@@ -42,7 +47,8 @@ def run(
     context: str | None = None,
     kubeconfig: str | None = None,
 ) -> Run:
-    """Start a job and return at once. It goes on when this program ends, and `attach` finds it again.
+    """Start a job and return at once. It goes on when this program ends, and `attach` finds it again. The handle of an
+    RLExperiment is an `Experiment`.
 
     Args:
         manifest: a manifest's file, a manifest as a dict, or the name of a preset.
@@ -58,8 +64,11 @@ def run(
     """
     place = Place(namespace, context, kubeconfig)
     written = _written(manifest, [f"{path}={_text(value)}" for path, value in (set or {}).items()])
-    job = parse_job(written)
+    experiment = parse_experiment(written) if is_experiment(written) else None
+    name = parse_job(written).metadata.name if experiment is None else experiment.name
     if any(place):
+        if experiment is not None:
+            raise UsageError("an experiment is run on this machine; leave out namespace, context and kubeconfig")
         if any(each is not None for each in (folder, max_seconds, max_actors)):
             raise UsageError(
                 "folder, max_seconds and max_actors are for a run on this machine; leave out the namespace, or them"
@@ -70,11 +79,15 @@ def run(
     require_data_plane("rljob.run")
     bounds = (("--max-seconds", max_seconds), ("--max-actors", max_actors))
     options = [word for name, value in bounds if value is not None for word in (name, str(_at_least_one(name, value)))]
-    run_dir = run_folder.new_run_dir(job.metadata.name) if folder is None else Path(folder)
+    run_dir = run_folder.new_run_dir(name) if folder is None else Path(folder)
     run_folder.prepare(run_dir, resume=False)
-    SpecStore(run_dir).create(written)
     run_dir = run_dir.resolve()
-    start_controller(run_dir, options)
+    if experiment is not None:
+        run_folder.write_text(run_dir / EXPERIMENT_FILE, dump_document(written), durable=True)
+        start_controller(run_dir, EXPERIMENT_FILE, options)
+        return Experiment(run_dir)
+    SpecStore(run_dir).create(written)
+    start_controller(run_dir, JOB_FILE, options)
     return Run(str(run_dir), place)
 
 
@@ -85,13 +98,15 @@ def attach(
     context: str | None = None,
     kubeconfig: str | None = None,
 ) -> Run:
-    """The handle of a run that is there: by its folder, or the newest under ``runs/``; with ``namespace``, ``context`` or
-    ``kubeconfig`` a cluster's job by its name. However it was started, and whether or not it has ended.
+    """The handle of a run or an experiment that is there: by its folder, or the newest run under ``runs/``; with ``namespace``,
+    ``context`` or ``kubeconfig`` a cluster's job by its name. However it was started, and whether or not it has ended.
 
     Raises UsageError where there is none.
     """
     place, name = Place(namespace, context, kubeconfig), None if run is None else os.fspath(run)
     if not any(place):
+        if name is not None and (Path(name) / EXPERIMENT_FILE).is_file():
+            return Experiment(Path(name).resolve())
         return Run(str(run_folder.chosen_run(None if name is None else Path(name)).resolve()), place)
     with asking_jobs(place) as ask:
         return Run(ask(lambda jobs: jobs.chosen(name).look(figures=False)).name, place)

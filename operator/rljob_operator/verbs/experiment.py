@@ -12,13 +12,13 @@ from rljob.api import parse_job
 from rljob.api.experiment_check import parse_experiment
 
 from rljob_operator.experiments.journal import Entry
-from rljob_operator.experiments.state import over_seeds
 from rljob_operator.experiments.summary import in_words, row
 from rljob_operator.local import run_folder
-from rljob_operator.local.experiment_folder import ExperimentFolder, require_experiment
+from rljob_operator.local.experiment_folder import JOURNAL_FILE, ExperimentFolder, require_experiment
 from rljob_operator.local.experiment_runs import Runs, verdicts_wanted
+from rljob_operator.local.experiment_trials import best_of
 from rljob_operator.local.lock import ControllerLock
-from rljob_operator.local.loop import Interrupt
+from rljob_operator.local.loop import Interrupt, raise_when_asked_to_end
 from rljob_operator.local.run_folder import EXPERIMENT_FILE, OUTCOME_FILE, RunFolderProblem
 
 _TURN_SECONDS = 0.25
@@ -41,12 +41,13 @@ def start(
     """
     from rljob_operator.local import preflight  # the environment, which a base install lacks
 
+    raise_when_asked_to_end()
     experiment = parse_experiment(written)
     if resume and folder is not None:
         require_experiment(folder)
     elif folder is not None and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise RunFolderProblem(f"{folder}: not empty; add --resume to go on with it, or name another --run-dir")
-    if not resume:
+    if folder is None or not (folder / JOURNAL_FILE).exists():
         preflight.check(parse_job(experiment.manifest(0, 1, experiment.raw_frames)))
     folder = folder or run_folder.new_run_dir(experiment.name)
     try:
@@ -59,7 +60,7 @@ def start(
             opened.take(experiment.document)
             _say(console, f"experiment folder: {folder}")
             _say(console, f"{experiment.in_words}; `rljob get --all {shlex.quote(str(folder))}` shows its runs")
-            return _Session(opened, Runs(folder, experiment, max_actors), console).run(max_seconds)
+            return _Session(opened, Runs(folder, opened.state.known, max_actors), console).run(max_seconds)
         finally:
             opened.close()
 
@@ -147,11 +148,17 @@ class _Session:
         end = self._state.end
         assert end is not None
         failed = end["best"] is None or end["reason"] == "TooManyFailedTrials"
+        chosen, best = best_of(self._state, self._opened.folder), None
+        if chosen is not None:
+            found, words = chosen
+            fresh = {"mean": found.mean, "standardError": found.standard_error, "runs": list(map(str, found.runs))}
+            before = {"chosenByMean": end["best"]["mean"], "chosenByStandardError": end["best"]["standardError"]}
+            best = {"trial": found.number, "set": dict(found.settings), **fresh, **before, "words": words}
         document = {
             "state": "Failed" if failed else "Complete",
             "reason": end["reason"],
             "seconds": self._seconds,
-            "best": None if end["best"] is None else self._best(end["best"]),
+            "best": best,
             "trials": [row(self._state, ranked) for ranked in self._state.ranking()],
         }
         run_folder.write_json(self._opened.folder / OUTCOME_FILE, document)
@@ -160,42 +167,20 @@ class _Session:
         whys = [f"{self._runs.folder(run)}: {run.why}" for run in self._state.runs.values() if run.why]
         for line in whys:
             _say(self._console, f"failed: {line}")
-        best = document["best"]
         if best is not None:
-            _say(
-                self._console, f"best: {best['words']}; take it: rljob policy {shlex.quote(best['runs'][0])} -o FOLDER"
-            )
+            policy = f"rljob policy {shlex.quote(best['runs'][0])} -o FOLDER"
+            _say(self._console, f"best: {best['words']}; take it: {policy}")
+        from rljob_operator.verbs.experiment_page import write_experiment_report  # of use at the end alone
+
+        try:
+            _say(self._console, f"report: {write_experiment_report(self._opened.folder)}")
+        except OSError as error:
+            _say(self._console, f"warning: the report can't be written: {error.strerror}")
         _say(
             self._console,
             f"{document['state']} ({end['reason']}) after {self._seconds:.0f} s; {self._opened.folder / OUTCOME_FILE}",
         )
         return 1 if failed else 0
-
-    def _best(self, best: dict[str, Any]) -> dict[str, Any]:
-        """The best trial with how it was judged anew: over several seeds the mean of their means, and its standard error. The run
-        with the best verdict comes first."""
-        wanted = list(verdicts_wanted(best, self._state.runs))
-        runs = sorted(wanted, key=lambda run: -self._state.verdicts[run.key].mean)
-        scores = [self._state.verdicts[run.key] for run in runs]
-        mean, error = over_seeds(scores)
-        over = f"{scores[0].episodes} fresh games"
-        if len(scores) > 1:
-            over = f"{len(scores)} seeds, {over} each"
-        settings = " ".join(f"{path}={value}" for path, value in best["set"].items())
-        words = f"trial {best['trial']}, {mean:.2f} +- {error:.2f} (standard error) over {over}: {settings}".rstrip(
-            ": "
-        )
-        folders = [str(self._runs.folder(run)) for run in runs]
-        chosen = {"chosenByMean": best["mean"], "chosenByStandardError": best["standardError"]}
-        return {
-            "trial": best["trial"],
-            "set": best["set"],
-            "mean": mean,
-            "standardError": error,
-            **chosen,
-            "runs": folders,
-            "words": words,
-        }
 
 
 def _table(rows: list[dict[str, Any]]) -> list[str]:

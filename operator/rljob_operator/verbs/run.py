@@ -23,6 +23,8 @@ from rljob.envs import hand_over
 from rljob.telemetry.report import write_report
 from rljob.tracking.tracker import wanted
 
+from rljob_operator.core.conditions.job import sent_to
+from rljob_operator.core.conditions.update import merged
 from rljob_operator.core.decision import Decision, End
 from rljob_operator.core.member import Role
 from rljob_operator.core.rules.actors import oversubscribed
@@ -187,14 +189,16 @@ def _control(
 ) -> int:
     job = stored.desired().job
     asked, cores = job.spec.actors.replicas, usable_cores()
-    substrate = LocalSubstrate(run_dir, stored.spec.effective_path, job, max_actors, cores, launcher)
+    trackers = Trackers(run_dir, partial(_say, console))
+    substrate = LocalSubstrate(
+        run_dir, stored.spec.effective_path, job, max_actors, cores, launcher, untracked=trackers.untracked
+    )
     if job.spec.autoscaling.mode == "Disabled" and max_actors is None and asked > cores and not interrupt.requested:
         _say(console, f"{asked} actors as asked for, {oversubscribed(asked, cores)}; --max-actors bounds them")
     interrupt.install()
     started = time.monotonic()
     notices = _Notices(job, stored, console)
     view = LiveView(job, console) if console.is_terminal else LineView(console)
-    trackers = Trackers(run_dir, partial(_say, console))
     over = False
     try:
         with view:
@@ -227,7 +231,10 @@ def _control(
         substrate.close(kill=over)
     code = _finish(run_dir, decision, time.monotonic() - started, notices.steps, console)
     with contextlib.suppress(KeyboardInterrupt):  # whoever does not want to wait sends the rest later
-        trackers.close()
+        unsent = sent_to(trackers.close())
+        if decision.status.condition(unsent.type) is not None or unsent.message:
+            conditions = merged(decision.status.conditions, [unsent], stored.desired().generation, time.time())
+            stored.write_status(decision.status.model_copy(update={"conditions": conditions}), at_once=True)
     return code
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import rljob
 from rljob_operator.experiments.journal import replayed
 from rljob_operator.local import lock
 from rljob_operator.local.job_view import running_members
@@ -31,8 +32,8 @@ spec:
       evaluator: {enabled: false, episodes: 2}
   search:
     list: [{algorithm.ppo.learningRate: 1e-3}, {algorithm.ppo.learningRate: 1e-4}, {algorithm.ppo.learningRate: 1e-5}]
-  prune: {halving: {firstRawFrames: 200}}
-  budget: {rawFrames: 600}
+  prune: {halving: {firstRawFrames: 2000}}
+  budget: {rawFrames: 6000}
   parallelism: 3
 """
 pytestmark = pytest.mark.timeout(600)
@@ -77,7 +78,7 @@ def test_killed_and_resumed_it_doubles_no_run_and_ends_with_a_verdict(tmp_path: 
     assert sorted(each["trial"] for each in found if each["kind"] == "Start") == [0, 1, 2]
     assert sum(each["kind"] == "Score" for each in found) == 4, "three at the first rung, one at the last"
     scores = [each for each in found if each["kind"] == "Score"]
-    assert scores[-1]["rawFrames"] >= 600
+    assert scores[-1]["rawFrames"] >= 6000
     replayed((folder / "journal.jsonl").read_bytes().splitlines(keepends=True))
     outcome = json.loads((folder / "outcome.json").read_text())
     assert (outcome["state"], outcome["reason"]) == ("Complete", "Completed")
@@ -86,3 +87,39 @@ def test_killed_and_resumed_it_doubles_no_run_and_ends_with_a_verdict(tmp_path: 
     assert "standardError" in outcome["best"]
     assert outcome["best"]["set"] == {"algorithm.ppo.learningRate": [1e-3, 1e-4, 1e-5][outcome["best"]["trial"]]}
     assert len(outcome["trials"]) == 3
+    assert "The best, judged anew" in (folder / "report.html").read_text()
+    sweep = rljob.attach(folder)
+    assert sweep.best is not None
+    assert (sweep.status.state, sweep.best.mean) == ("Completed", outcome["best"]["mean"])
+    assert sweep.best.runs[0] == folder / f"tiny-{outcome['best']['trial']}"
+    assert rljob.attach(sweep.best.runs[0]).policy().environment_id == "CartPole-v1"
+    assert len(rljob.compare([sweep]).groups) == 3, "all were judged after 2,000 raw frames, one alone after 6,000"
+
+
+@pytest.mark.long
+def test_from_python_it_outlives_the_program_and_is_stopped_in_good_order(tmp_path: Path) -> None:
+    manifest, folder = tmp_path / "tiny.yaml", tmp_path / "tiny"
+    manifest.write_text(MANIFEST)
+    start = (
+        f"import rljob; print(rljob.run({str(manifest)!r}, folder={str(folder)!r}, set={{'seeds': 2}}).status.state)"
+    )
+    done = subprocess.run([sys.executable, "-c", start], capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout.strip()) == (0, "Starting"), done.stderr
+    sweep = rljob.attach(folder)
+    eventually(lambda: len(controllers(folder)) == 3, seconds=120)
+    assert sweep.status == ("Running", "0 of 3 trials judged")
+    sweep.stop()
+    assert sweep.status.state == "SessionEnded"
+    assert not controllers(folder)
+    assert not any(running_members(run) for run in folder.glob("tiny-*"))
+    assert "resume: rljob run" in (folder / "logs" / "controller.log").read_text()
+
+
+@pytest.mark.long
+def test_an_environment_that_can_not_be_made_is_said_by_the_handle(tmp_path: Path) -> None:
+    manifest = tmp_path / "tiny.yaml"
+    manifest.write_text(MANIFEST.replace("CartPole-v1", "Nope-v0"))
+    sweep = rljob.run(manifest, folder=tmp_path / "tiny").wait(120)
+    assert sweep.status.state == "Failed"
+    assert "'Nope-v0' is not known" in sweep.status.message
+    assert not (tmp_path / "tiny" / "journal.jsonl").exists()

@@ -20,6 +20,8 @@ from rljob.telemetry.recorder import METRICS_FILE, Recorder
 from rljob.tracking.points import Follower
 from rljob_operator.local.trackers import Trackers
 
+from tests.support.local_run import ENDLESS, LocalRun
+from tests.support.paths import EXAMPLES
 from tests.support.wandb_server import WandbServer
 
 
@@ -132,6 +134,47 @@ def test_wandb_has_every_point_once_after_kills_and_an_outage(outage: str, serve
 
 @needs_wandb
 @pytest.mark.timeout(200)
+@pytest.mark.parametrize(("state", "code"), [("Complete", 0), ("Failed", 1), ("Stopped", 255), (None, 255)])
+def test_wandb_is_told_how_the_run_ended(state: str | None, code: int, server: WandbServer, tmp_path: Path) -> None:
+    """None: its controller was killed, and left no outcome."""
+    run = Run(tmp_path, {"wandb": {}})
+    run.learn(5)
+    run.until(lambda: run.state("wandb").get("points") == 5)
+    run.until(lambda: run.trackers.untracked() == {})
+    if state is not None:
+        (tmp_path / "outcome.json").write_text(json.dumps({"state": state}))
+    assert run.trackers.close(60) == {}
+    assert list(server.exit_codes.values()) == [code]
+
+
+@needs_mlflow
+@pytest.mark.long
+@pytest.mark.timeout(400)
+def test_the_status_of_a_run_says_whether_its_figures_arrive(tmp_path: Path) -> None:
+    """A whole run whose tracker works, and one whose server is away; the first was stopped, and MLflow says so."""
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    wants = [word for at in ("there", "away") for word in (at, uri if at == "there" else "http://127.0.0.1:9")]
+    for name, address in zip(wants[::2], wants[1::2], strict=True):
+        run = LocalRun(
+            EXAMPLES / "cartpole-ppo.yaml", tmp_path / name, *ENDLESS, "--set", f"tracking.mlflow.uri={address}"
+        )
+        expected = "Sending" if name == "there" else "NotSent"
+        run.until(lambda run=run, expected=expected: run.reason("Tracked") == expected, 150, "the condition")
+        run.process.send_signal(signal.SIGTERM)
+        assert run.process.wait(120) == 130
+        ended = run.job_status.condition("Tracked")
+        assert ended is not None
+        assert (ended.reason, "send the rest: rljob track" in ended.message) == (expected, name == "away")
+        code, said = run.verb("why", str(run.run_dir))
+        assert (code, "Tracked=False NotSent" in said) == (0, name == "away")
+    from mlflow import MlflowClient
+
+    (found,) = MlflowClient(uri).search_runs(["1"])
+    assert found.info.status == "KILLED"
+
+
+@needs_wandb
+@pytest.mark.timeout(200)
 def test_wandbs_offline_directory_is_whole_after_a_kill_and_its_own_library_reads_it(
     server: WandbServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,8 +230,13 @@ def test_mlflow_has_every_point_once_after_kills(tmp_path: Path) -> None:
 def test_a_tracker_that_can_not_work_is_told_once_and_tried_again(tmp_path: Path) -> None:
     run = Run(tmp_path, {"mlflow": {"uri": "http://127.0.0.1:9"}})
     (tmp_path / "tracking").write_text("a file where the folder should be")
+    assert run.trackers.untracked() is None, "nothing is known yet"
     run.until(lambda: bool(run.said))
     (line,) = run.said
+    untracked = run.trackers.untracked()
+    assert untracked is not None
+    assert untracked["MLflow"] in line
     assert line.startswith("MLflow: ")
     assert "points are kept" in line
-    run.trackers.close(1)
+    left = run.trackers.close(1)
+    assert left["MLflow"].startswith("it has not got everything yet; send the rest: rljob track ")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -104,10 +105,30 @@ def test_rungs_of_the_median_rule() -> None:
     assert parse_experiment(document).rungs == (4000, 8000, 9000)
 
 
+def test_suggestions_without_optuna_are_refused_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rljob.api.experiment_check.find_spec", lambda name: None)
+    (said,) = problems(written(search={"tpe": {"trials": 20}, "parameters": ONE}))
+    assert said == (
+        "spec.search.tpe: needs Optuna, which is not installed here: pip install 'rljob[optuna]'; random does without"
+    )
+
+
+def test_suggestions_begin_where_draws_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as nothing is suggested, a trial has what random search would draw."""
+    monkeypatch.setattr("rljob.api.experiment_check.find_spec", lambda name: SimpleNamespace(origin="there"))
+    (said,) = problems(written(search={"tpe": {"trials": 10}, "parameters": ONE}))
+    assert said.startswith("spec.search.tpe.startupTrials: got 10; allowed: fewer than the 10 of trials")
+    rates = {LEARNING_RATE: {"logUniform": {"min": 1e-4, "max": 1e-2}}}
+    found = parse_experiment(written(search={"tpe": {"trials": 20, "seed": 3}, "parameters": rates}))
+    assert trials(found) == trials(parse_experiment(random(rates, trials=20, seed=3)))
+    found.suggested[4] = {LEARNING_RATE: 0.005}
+    assert found.manifest(4, 1, 100)["spec"]["algorithm"]["ppo"]["learningRate"] == 0.005
+
+
 def test_every_field_is_explained() -> None:
     fields = list(places_below(TypedPlace(RLExperiment), "rlexperiment"))
     own = [path for path, _ in fields if not path.startswith("rlexperiment.spec.template.spec.")]
-    assert len(own) == 33
+    assert len(own) == 37
     for path in own:
         found = explained(path)
         assert found.path == path
@@ -156,7 +177,7 @@ ONE = {LEARNING_RATE: {"values": [1e-3, 1e-4]}}
         (random(ONE, budget={}), "spec.budget.rawFrames: required"),
         (random(ONE, parallelism=0), "spec.parallelism: got 0; allowed: an integer from 1 to 1,000"),
         (written(prune={"halving": {"firstRawFrames": 10}}), "only with search"),
-        (written(search={"parameters": ONE}), "exactly one of random, grid and list"),
+        (written(search={"parameters": ONE}), "exactly one of random, grid, list and tpe"),
         (written(search={"grid": {}, "parameters": {LEARNING_RATE: {"uniform": {"min": 0, "max": 1}}}}), "in a grid: values"),
         (written(search={"list": [{LEARNING_RATE: 1e-3}, {LEARNING_RATE: 3}]}), f"spec.search.list[1][{LEARNING_RATE}]: got 3"),
         (written(search={"list": [{LEARNING_RATE: 1e-3}], "parameters": ONE}), "not beside list"),

@@ -203,6 +203,10 @@ def checkpoint(state: CheckpointState) -> Callable[[], Watched]:
     return lambda: up(checkpoint=CheckpointFacts(state, message="why"))
 
 
+def tracked(untracked: dict[str, str]) -> Callable[[], Watched]:
+    return lambda: up("spec.tracking.wandb.project=p", untracked=untracked)
+
+
 def stale_checkpoint() -> Watched:
     controller = up("spec.checkpoint.intervalSeconds=10", checkpoint=verified(START))
     controller.look(100.0)
@@ -303,6 +307,8 @@ SCENES: tuple[Callable[[], Watched], ...] = (
     actors_crash_looping,
     *(checkpoint(s) for s in CheckpointState if s is not CheckpointState.VERIFIED),
     stale_checkpoint,
+    tracked({}),
+    tracked({"W&B": "the server is away"}),
     starved,
     both_sides_stand_still,
     stalled,

@@ -66,6 +66,20 @@ def test_nothing_is_called_ready_that_kubernetes_does_not_call_ready() -> None:
     assert said["Ready"].startswith(f"learner is not ready since {rfc3339(began)} ({words}), actor-1 is not ready")
 
 
+def test_figures_that_arrive_or_do_not_and_a_tracker_that_is_taken_away() -> None:
+    controller = running("spec.tracking.mlflow.uri=http://127.0.0.1:9")
+    assert controller.reason("Tracked") == ("", ""), "nothing is known yet"
+    controller.look(1.0, untracked={"MLflow": "it is away"})
+    said = controller.status.condition("Tracked")
+    assert said is not None
+    assert (said.status, said.reason, said.message) == ("False", "NotSent", "MLflow: it is away")
+    controller.look(1.0, untracked={})
+    assert controller.reason("Tracked") == ("True", "Sending")
+    controller.job = make_job()
+    controller.look(1.0, untracked=None)
+    assert controller.reason("Tracked") == ("", "")
+
+
 def test_the_table_is_whole() -> None:
     assert {e.type for e in CATALOGUE} == set(ConditionType) == set(MEANING_WHEN_TRUE)
     assert {e.reason for e in CATALOGUE} == set(Reason)

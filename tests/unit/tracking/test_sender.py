@@ -177,7 +177,7 @@ from rljob.tracking import sender
 class Taker:
     url = ""
     def send(self, points): pass
-    def finish(self, state): pass
+    def finish(self, state): print(state)
 
 sender.wanted = lambda tracking: ["wandb"]  # no client is needed for this
 sender.opened = lambda name, run: Taker()
@@ -185,13 +185,21 @@ sender.main([*sys.argv[1:], "wandb", "--tied"])
 """
 
 
-def test_it_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("state", ["Stopped", "Killed"])
+def test_it_ends_with_the_process_that_started_it_and_tells_how_that_was(state: str, tmp_path: Path) -> None:
+    """Killed: a controller that left no outcome."""
     shutil.copy(EXAMPLES / "cartpole-impala.yaml", tmp_path / EFFECTIVE_FILE)
     told = tmp_path / "tracking" / "wandb.json"
-    with subprocess.Popen([sys.executable, "-c", TIED, str(tmp_path)], stdin=subprocess.PIPE) as process:
+    if state == "Stopped":
+        (tmp_path / "outcome.json").write_text('{"state": "Stopped"}')
+    with subprocess.Popen(
+        [sys.executable, "-c", TIED, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdin is not None
+        assert process.stdout is not None
         eventually(told.exists, "it does not begin")
         assert process.poll() is None
         process.stdin.close()
         assert process.wait(30) == 0
+        assert process.stdout.read().strip() == state
     assert json.loads(told.read_text())["done"]

@@ -24,6 +24,7 @@ class ConditionType(StrEnum):
     SCALING_ACTIVE = "ScalingActive"
     SCALING_LIMITED = "ScalingLimited"
     CHECKPOINT_VALID = "CheckpointValid"
+    TRACKED = "Tracked"
     SUSPENDED = "Suspended"
     FAILURE_TARGET = "FailureTarget"
     FAILED = "Failed"
@@ -68,6 +69,7 @@ class Reason(StrEnum):
     NON_FINITE_LOSS = "NonFiniteLoss"
     NOT_MADE = "NotMade"
     NOT_MANAGED = "NotManaged"
+    NOT_SENT = "NotSent"
     PAUSED = "Paused"
     PODS_PENDING = "PodsPending"
     PODS_READY = "PodsReady"
@@ -90,6 +92,7 @@ class Reason(StrEnum):
     SCALE_UP_LIMIT = "ScaleUpLimit"
     SCALE_UP_STABILIZED = "ScaleUpStabilized"
     SCALING_DISABLED = "ScalingDisabled"
+    SENDING = "Sending"
     SESSION_ENDED = "SessionEnded"
     STALE = "Stale"
     STALE_METRICS = "StaleMetrics"
@@ -135,6 +138,7 @@ MEANING_WHEN_TRUE: dict[ConditionType, str] = {
     ConditionType.SCALING_ACTIVE: "the number of actors, or with mode External the recommended one, follows fresh figures",
     ConditionType.SCALING_LIMITED: "something keeps the number of actors from the one that is recommended or asked for",
     ConditionType.CHECKPOINT_VALID: "the newest checkpoint was read back, has its digest, and is younger than three intervals",
+    ConditionType.TRACKED: "W&B and MLflow take the figures that are sent to them; said of a job with `tracking`, on one machine",
     ConditionType.SUSPENDED: "nothing of the job runs, because its user or its queue wants that",
     ConditionType.FAILURE_TARGET: "the job is going to fail; some of its members are still leaving",
     ConditionType.FAILED: "the job has failed, for good; nothing of it runs",
@@ -300,6 +304,14 @@ def _entries() -> tuple[Entry, ...]:
             ("False", r.STALE, "the newest is older than three intervals"),
             ("False", r.CORRUPT, "the newest can't be read or its digest is wrong"),
             ("False", r.STORAGE_ERROR, "the last attempt to write one failed; the one before stays"),
+        ),
+        t.TRACKED: (
+            ("True", r.SENDING, "what was recorded is handed over, at the end all of it"),
+            (
+                "False",
+                r.NOT_SENT,
+                "a tracker takes none, as the message says; points are kept in the run folder and sent when it does",
+            ),
         ),
         t.SUSPENDED: (
             ("True", r.USER_REQUESTED, "`spec.suspend` is true and nothing runs"),

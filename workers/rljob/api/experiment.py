@@ -66,8 +66,19 @@ class GridSearch(APIModel):
     """Every combination of the values of all parameters."""
 
 
+class TPESearch(APIModel):
+    """Trials that are suggested by the scores of those before them; needs the extra [optuna]."""
+
+    trials: Annotated[int, Integer(1, MOST_TRIALS)]
+    """How many settings are tried."""
+    seed: Annotated[int, Integer(0, 2**31 - 1)] = 0
+    """Seed of the draws: the same seed and the same scores suggest the same trials."""
+    startup_trials: Annotated[int, Integer(1, MOST_TRIALS)] = 10
+    """Until so many trials have a score, settings are drawn as by random."""
+
+
 class SearchSpec(APIModel):
-    """Which settings are tried: exactly one of random, grid and list."""
+    """Which settings are tried: exactly one of random, grid, list and tpe."""
 
     random: RandomSearch | None = None
     """Settings that are drawn from parameters."""
@@ -77,6 +88,8 @@ class SearchSpec(APIModel):
         default=None, alias="list", min_length=1, max_length=MOST_TRIALS
     )
     """Settings that are written out, one mapping a trial, such as {algorithm.ppo.learningRate: 1e-3}."""
+    tpe: TPESearch | None = None
+    """Settings that a tree-structured Parzen estimator suggests, from parameters."""
     parameters: dict[str, Distribution] = Field(default_factory=dict, max_length=64)
     """A field of the RLJob, by its path as ``--set`` has it, and where its values come from."""
 

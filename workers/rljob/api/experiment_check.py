@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
 from typing import Any
 
 from pydantic import ValidationError
 
-from rljob.api.experiment import MOST_TRIALS, Distribution, RLExperiment, RLExperimentSpec, SearchSpec
+from rljob.api.experiment import (
+    MOST_TRIALS,
+    Distribution,
+    RLExperiment,
+    RLExperimentSpec,
+    SearchSpec,
+    TPESearch,
+)
 from rljob.api.experiment_trials import Experiment, own_seed, takes_integer
 from rljob.api.job import API_VERSION, KIND, Metadata, RLJob
 from rljob.api.load import given, parse_job
@@ -142,7 +150,10 @@ def _one_of(place: str, choices: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def _search(search: SearchSpec, seed: str) -> Iterator[Problem]:
-    yield from _one_of("spec.search", {"random": search.random, "grid": search.grid, "list": search.listed})
+    kinds = {"random": search.random, "grid": search.grid, "list": search.listed, "tpe": search.tpe}
+    yield from _one_of("spec.search", kinds)
+    if search.tpe is not None:
+        yield from _tpe(search.tpe)
     if search.listed is not None and search.parameters:
         yield Problem(_PARAMETERS, ABSENT, "allowed: not beside list, which has the values of each trial itself")
     if search.listed is None and not search.parameters:
@@ -157,6 +168,15 @@ def _search(search: SearchSpec, seed: str) -> Iterator[Problem]:
     for at, settings in enumerate(search.listed or ()):
         for path in settings:
             yield from _path(path, f"spec.search.list[{at}]", seed)
+
+
+def _tpe(tpe: TPESearch) -> Iterator[Problem]:
+    if getattr(find_spec("optuna"), "origin", None) is None:  # a mere folder of that name has none
+        needed = "needs Optuna, which is not installed here: pip install 'rljob[optuna]'; random does without"
+        yield Problem("spec.search.tpe", ABSENT, needed)
+    if tpe.startup_trials >= tpe.trials:
+        fewer = f"allowed: fewer than the {tpe.trials} of trials, as all would be drawn otherwise"
+        yield Problem("spec.search.tpe.startupTrials", tpe.startup_trials, fewer)
 
 
 def _path(path: str, place: str, seed: str) -> Iterator[Problem]:

@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from rljob.api.algorithm import BLOCKS
@@ -38,11 +38,14 @@ class Experiment:
         name: that of its manifest.
         spec: what is wanted, with ``budget.raw_frames`` filled in.
         document: its manifest as written, of which it can be made again.
+        suggested: trial -> the settings that the scores of others have led to, as the experiment's journal has them. A trial
+            that is not there is drawn.
     """
 
     name: str
     spec: RLExperimentSpec
     document: Mapping[str, Any]
+    suggested: dict[int, Settings] = field(default_factory=dict, compare=False)
 
     @property
     def trials(self) -> int:
@@ -50,8 +53,8 @@ class Experiment:
         search = self.spec.search
         if search is None:
             return 1
-        if search.random is not None:
-            return search.random.trials
+        if (drawing := search.random or search.tpe) is not None:
+            return drawing.trials
         if search.listed is not None:
             return len(search.listed)
         return math.prod(len(each.values or ()) for each in search.parameters.values())
@@ -95,9 +98,10 @@ class Experiment:
         search = self.spec.search
         if search is None:
             return {}
-        if search.random is not None:
-            seed = search.random.seed
-            return {path: drawn(seed, trial, path, from_) for path, from_ in search.parameters.items()}
+        if trial in self.suggested:
+            return self.suggested[trial]
+        if (drawing := search.random or search.tpe) is not None:
+            return {path: drawn(drawing.seed, trial, path, from_) for path, from_ in search.parameters.items()}
         if search.listed is not None:
             return search.listed[trial]
         chosen = {}
@@ -152,14 +156,23 @@ def drawn(seed: int, trial: int, path: str, from_: Distribution) -> Any:
     share = int.from_bytes(hashlib.sha256(key).digest()[: _SHARE_BITS // 8], "big") / (1 << _SHARE_BITS)
     if from_.values is not None:
         return from_.values[int(share * len(from_.values))]
-    bounds = from_.log_uniform or from_.uniform
-    assert bounds is not None, "a distribution is one of three"
-    low, high = bounds.min, bounds.max
-    if takes_integer(path):
-        low, high = math.ceil(low), math.floor(high) + 1  # each whole number has a share of its own
-    number = low * (high / low) ** share if from_.log_uniform is not None else low + (high - low) * share
-    if takes_integer(path):
-        return min(int(number), int(high) - 1)
+    low, high = bounds(path, from_)
+    last = high + 1 if takes_integer(path) else high  # each whole number has a share of its own
+    number = low * (last / low) ** share if from_.log_uniform is not None else low + (last - low) * share
+    return rounded(number, low, high)
+
+
+def bounds(path: str, from_: Distribution) -> tuple[float, float]:
+    """The least and the most that a parameter may be that has no values; whole numbers where the field takes an integer."""
+    between = from_.log_uniform or from_.uniform
+    assert between is not None, "a distribution is one of three"
+    return (math.ceil(between.min), math.floor(between.max)) if takes_integer(path) else (between.min, between.max)
+
+
+def rounded(number: float, low: float, high: float) -> float:
+    """The number as a trial has it, between these bounds: whole where they are."""
+    if isinstance(low, int):
+        return min(int(number), int(high))
     return min(max(float(f"{number:.{_DIGITS}g}"), low), high)
 
 

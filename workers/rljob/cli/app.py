@@ -15,7 +15,7 @@ from rljob.cli.compare import compare
 from rljob.cli.explain import explain
 from rljob.cli.export import export
 from rljob.cli.keys import keys
-from rljob.cli.policies import evaluate, play, report
+from rljob.cli.policies import evaluate, play
 from rljob.cli.presets import presets
 from rljob.cli.validate import validate
 from rljob.command_errors import Debug
@@ -79,6 +79,6 @@ def register(
 
 
 register(app, MANIFEST, validate=validate, explain=explain, presets=presets)
-register(app, LEARNED, eval=evaluate, play=play, report=report, compare=compare, export=export)
+register(app, LEARNED, eval=evaluate, play=play, compare=compare, export=export)
 register(app, PARTS, keys=keys)
 register(app, PARTS, RoleCommand, worker=worker)

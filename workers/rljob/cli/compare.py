@@ -13,7 +13,9 @@ from rljob.errors import UsageError
 
 
 def compare(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs.", show_default=False)],
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN...", help="Folders of runs, or of experiments.", show_default=False)
+    ],
     by: Annotated[
         list[str] | None,
         typer.Option(
@@ -34,7 +36,7 @@ def compare(
     """Compare runs: interquartile mean of their verdicts, share solved, time to the target, and which group beats which.
 
     Runs whose settings are the same but for the seed are a group. Every figure has a 95 % interval, and what makes it worth less,
-    such as fewer than 8 runs a group, is said.
+    such as fewer than 8 runs a group, is said. An experiment stands for its runs, as it judged them after as many raw frames.
 
     Examples:
 

@@ -147,28 +147,6 @@ def play(
         typer.echo(f"{video}: return {game.returns[0]:g} in {game.lengths[0]:,} steps")
 
 
-def report(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.", show_default=False)],
-) -> None:
-    """Write report.html of a run: learning curve, throughput, queue, actors, time per stage, and the bottleneck in a sentence.
-
-    Example:
-
-        rljob report runs/pong-apex-20260101-120000
-    """
-    with one_line_errors():
-        require_data_plane("rljob report")
-        _existing(run)
-        if not any((run / name).exists() for name in ("job.yaml", "metrics.jsonl", "outcome.json")):
-            raise UsageError(
-                f"{run}: no run folder (no job.yaml, metrics.jsonl or outcome.json in it); see the folder runs/"
-            )
-
-        from rljob.telemetry.report import write_report
-
-        typer.echo(str(write_report(run)))
-
-
 def tempered(params: Any, temperature: float | None) -> Any:
     """The parameters with another evaluation temperature. Raises UsageError where the policy is not sampled."""
     if temperature is None:
@@ -200,11 +178,11 @@ def _location(source: str) -> Location:
 
     where = location(source)
     if isinstance(where, Path):
-        _existing(where)
+        existing(where)
     return where
 
 
-def _existing(path: Path) -> None:
+def existing(path: Path) -> None:
     if not path.exists():
         raise UsageError(
             f"{path}: no such file or folder; give a run folder or one of its checkpoints (see the folder runs/)"

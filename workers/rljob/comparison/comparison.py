@@ -12,6 +12,7 @@ from typing import Final
 
 from rljob.api import ManifestError
 from rljob.comparison.estimates import Estimate, improvement
+from rljob.comparison.experiment_runs import EXPERIMENT_FILE, runs_of
 from rljob.comparison.group import Group, group_of, letters
 from rljob.comparison.grouping import (
     agreed_targets,
@@ -56,8 +57,8 @@ def compare(
     """Compare run folders.
 
     Args:
-        paths: folders, or handles, of runs of one environment, two at least; a run that is named twice, or lies there as a
-            copy, counts once.
+        paths: folders, or handles, of runs of one environment, two at least, or of experiments, which stand for their runs; a
+            run that is named twice, or lies there as a copy, counts once.
         by: settings (``algorithm.ppo.learningRate``) or sections whose values make the groups; none: all that differ.
         target: the mean return that counts as solved, in the place of the jobs' own.
 
@@ -111,17 +112,19 @@ def _read(paths: Sequence[str | os.PathLike[str]]) -> tuple[list[JudgedRun], lis
     problems, notes = [], []
     for path in sorted(map(Path, paths)):
         try:
-            run = read_judged_run(path)
+            found, note = runs_of(path) if (path / EXPERIMENT_FILE).is_file() else ([read_judged_run(path)], "")
         except (UsageError, ManifestError) as error:
             problems.append(str(error))
             continue
-        identities = [each for each in (path.resolve(), run.began_unix) if each is not None]
-        same = [known[each] for each in identities if each in known]
-        if same:
-            notes.append(f"{path} is the same run as {same[0]}, and counts once.")
-        else:
-            runs.append(run)
-            known |= dict.fromkeys(identities, path)
+        notes += [note] if note else []
+        for run in found:
+            identities = [each for each in (run.path.resolve(), run.began_unix) if each is not None]
+            same = [known[each] for each in identities if each in known]
+            if same:
+                notes.append(f"{run.path} is the same run as {same[0]}, and counts once.")
+            else:
+                runs.append(run)
+                known |= dict.fromkeys(identities, run.path)
     if problems:
         raise UsageError("\n".join(problems))
     return runs, notes

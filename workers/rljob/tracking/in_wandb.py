@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from rljob.tracking.points import Point
 from rljob.tracking.tracker import TrackedRun
 
+_INTERRUPTED = 255
+"""What W&B's client reports of a program that was interrupted, which W&B shows as killed."""
 _SECONDS = 10.0
 """For an answer of the server, and the longest wait before it is asked again."""
 
@@ -78,5 +80,5 @@ class InWandb:
             self._run.log(row)
 
     def finish(self, state: str) -> None:
-        """Wait until W&B has everything."""
-        self._run.finish(exit_code=1 if state == "Failed" else 0)
+        """Wait until W&B has everything, and say how the run has ended."""
+        self._run.finish(exit_code={"": 0, "Complete": 0, "Failed": 1}.get(state, _INTERRUPTED))

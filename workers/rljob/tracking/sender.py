@@ -173,7 +173,7 @@ def main(words: Sequence[str]) -> None:
             def ended() -> str:
                 with contextlib.suppress(OSError, ValueError):
                     return str(json.loads((asked.run / OUTCOME_FILE).read_bytes()).get("state", ""))
-                return ""
+                return "Killed" if asked.tied else ""
 
             send(asked.run / METRICS_FILE, sent, connect, tell, stop=stop, once=asked.once, ended=ended)
 

@@ -1,12 +1,14 @@
-"""Accepted, Admitted, Ready, Progressing, the two of the autoscaler, CheckpointValid, Suspended, and the ends."""
+"""Accepted, Admitted, Ready, Progressing, the two of the autoscaler, CheckpointValid, Tracked, Suspended, and the ends."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from rljob.api.conditions import ConditionType, Reason
 from rljob.api.presets.merging import note_on
 
 from rljob_operator.core.conditions import roles as about_roles
-from rljob_operator.core.conditions.update import ConditionUpdate, false, true
+from rljob_operator.core.conditions.update import ConditionUpdate, false, true, withdrawn
 from rljob_operator.core.context import Mode, ReconcileContext, session_end, some
 from rljob_operator.core.member import Member, Role
 from rljob_operator.core.observed import CheckpointState
@@ -223,6 +225,19 @@ def checkpoint_valid(context: ReconcileContext, mode: Mode) -> ConditionUpdate:
 def _checkpoint_age(context: ReconcileContext) -> float:
     """Time in which a newer checkpoint could have been written: none was while the job was suspended or the machine slept."""
     return context.watched_for(max(context.observed.checkpoint.time_seconds, context.memory.started or 0.0))
+
+
+def tracked(context: ReconcileContext, mode: Mode) -> ConditionUpdate | None:
+    """Figures arrive where they are sent. There is none of a job without trackers."""
+    if context.spec.tracking is None:
+        return withdrawn(ConditionType.TRACKED)
+    return None if context.observed.untracked is None else sent_to(context.observed.untracked)
+
+
+def sent_to(untracked: Mapping[str, str]) -> ConditionUpdate:
+    """What is said of trackers of which these take no points."""
+    said = "; ".join(f"{name}: {why}" for name, why in untracked.items())
+    return false(ConditionType.TRACKED, Reason.NOT_SENT, said) if said else true(ConditionType.TRACKED, Reason.SENDING)
 
 
 def suspended(context: ReconcileContext, mode: Mode) -> ConditionUpdate | None:

@@ -1,0 +1,75 @@
+"""The settings of the next trial: drawn, or suggested by the scores of those before it.
+
+A suggestion is a function of the search, the trial's number and the journal so far. Optuna's sampler is made anew for each, with
+a seed of its own, and is told all trials; nothing is kept from one suggestion to the next, so that a controller that comes back
+has the same one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+from rljob.api.experiment import Distribution
+from rljob.api.experiment_trials import bounds, rounded, takes_integer
+
+from rljob_operator.experiments.state import ExperimentState, Run, RunState
+
+
+def chosen(state: ExperimentState, trial: int) -> dict[str, Any]:
+    """What a line says of the settings of ``trial``, which starts now: ``set``, and of suggested ones ``by`` which release."""
+    search = state.known.spec.search
+    tpe = search.tpe if search is not None else None
+    firsts = [run for (_, seed), run in state.runs.items() if seed == 1]
+    if search is None or tpe is None or sum(bool(run.scores) for run in firsts) < tpe.startup_trials:
+        return {"set": dict(state.known.settings(trial))}
+    optuna = import_module("optuna")  # an extra, and slow to load
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    key = json.dumps([tpe.seed, trial]).encode()
+    seed = int.from_bytes(hashlib.sha256(key).digest()[:4], "big")  # of its own, or all would begin with the same draws
+    sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=0)
+    study = optuna.create_study(sampler=sampler, direction="maximize")
+    space = {path: _range(optuna.distributions, path, from_) for path, from_ in sorted(search.parameters.items())}
+    for run in firsts:
+        settings = state.known.settings(run.trial)
+        params = {path: _told(settings[path], from_) for path, from_ in search.parameters.items()}
+        study.add_trial(optuna.create_trial(params=params, distributions=space, **_score(optuna, run)))
+    found = study.ask(fixed_distributions=space).params
+    suggested = {path: _setting(found[path], path, from_) for path, from_ in search.parameters.items()}
+    return {"set": suggested, "by": f"Optuna {optuna.__version__}"}
+
+
+def by_another_release(entry: Mapping[str, Any], due: Mapping[str, Any]) -> bool:
+    """Whether ``entry`` is the decision that is due but for what another release of the sampler has suggested."""
+    releases = {entry.get("by"), due.get("by")}
+    return (
+        len(releases) == 2 and None not in releases and {**entry, "by": "", "set": {}} == {**due, "by": "", "set": {}}
+    )
+
+
+def _score(optuna: Any, run: Run) -> dict[str, Any]:
+    """What became of a trial as Optuna knows it. One that ended, or waits, below its budget counts as pruned there, and is worse
+    than all that have played it. One without a score, as it plays or has failed, is the worst: the next lies elsewhere."""
+    if run.state is RunState.DONE:
+        return {"value": run.scores[-1].mean}
+    rungs = {rung: score.mean for rung, score in enumerate(run.scores)}
+    return {"state": optuna.trial.TrialState.PRUNED, "intermediate_values": rungs}
+
+
+def _range(distributions: Any, path: str, from_: Distribution) -> Any:
+    """The values of a parameter as Optuna has them; where they are listed, their places in the list."""
+    if from_.values is not None:
+        return distributions.CategoricalDistribution(range(len(from_.values)))
+    kind = distributions.IntDistribution if takes_integer(path) else distributions.FloatDistribution
+    return kind(*bounds(path, from_), log=from_.log_uniform is not None)
+
+
+def _told(value: Any, from_: Distribution) -> Any:
+    return value if from_.values is None else from_.values.index(value)
+
+
+def _setting(value: Any, path: str, from_: Distribution) -> Any:
+    return rounded(value, *bounds(path, from_)) if from_.values is None else from_.values[value]

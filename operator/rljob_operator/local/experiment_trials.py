@@ -1,0 +1,88 @@
+"""The trials of an experiment on this machine, from its journal: each with its score, its run folders, and what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rljob_operator.experiments.journal import JournalProblem, replayed, whole_lines
+from rljob_operator.experiments.state import ExperimentState, Mismatch, Run, RunState, over_seeds
+from rljob_operator.local.experiment_folder import JOURNAL_FILE
+from rljob_operator.local.run_folder import RunFolderProblem
+
+
+class Trial(NamedTuple):
+    """A trial of an experiment. ``number``: counted from 0."""
+
+    number: int
+    settings: Mapping[str, Any]
+    """Path of a field -> the value that the trial has there."""
+    state: str
+    """Of its first run: Running, Waiting (to be promoted), Done, Pruned or Failed."""
+    why: str
+    """How that came, in words."""
+    mean: float | None
+    """Its score: the mean return of whole games, over seeds where several count. None before it was judged."""
+    standard_error: float | None
+    scores: tuple[tuple[int, float, float], ...]
+    """Each judgement of its first run: raw frames, mean, standard error."""
+    runs: tuple[Path, ...]
+    """The folders of its runs, by seed."""
+
+
+def read_experiment(folder: Path) -> ExperimentState:
+    """What the experiment in ``folder`` is now, with its decisions as they stand, not made again. Raises RunFolderProblem."""
+    try:
+        lines = whole_lines((folder / JOURNAL_FILE).read_bytes()).splitlines(keepends=True)
+        state = replayed(lines, checked=False)
+        assert state.known
+    except OSError as error:
+        raise RunFolderProblem(f"{folder}: no experiment that has begun: {JOURNAL_FILE}: {error.strerror}") from None
+    except (JournalProblem, Mismatch) as problem:
+        raise RunFolderProblem(f"{folder / JOURNAL_FILE}: {problem}") from None
+    return state
+
+
+def trials_of(state: ExperimentState, folder: Path) -> list[Trial]:
+    """The trials that were started, the best first."""
+    ranked = {each.trial: (each.mean, each.standard_error) for each in state.ranking()}
+    found = []
+    for number in dict.fromkeys([*ranked, *(trial for trial, _ in state.runs)]):
+        runs = sorted((run for run in state.runs.values() if run.trial == number), key=lambda run: run.seed)
+        scores = tuple((score.raw_frames, score.mean, score.standard_error) for score in runs[0].scores)
+        folders = tuple(folder / state.known.run_name(*run.key) for run in runs)
+        mean, error = ranked.get(number, (None, None))
+        became = str(runs[0].state), _why(state, runs[0])
+        found.append(Trial(number, state.known.settings(number), *became, mean, error, scores, folders))
+    return sorted(found, key=lambda trial: not trial.scores)
+
+
+def best_of(state: ExperimentState, folder: Path) -> tuple[Trial, str] | None:
+    """The best trial with its score in games that nothing was chosen by, and of its runs the best one first; and that on a line.
+    None before it was judged in them."""
+    chosen = state.end["best"] if state.end is not None else None
+    keys = [(chosen["trial"], seed) for seed in chosen["seeds"]] if chosen is not None else []
+    if not keys or any(key not in state.verdicts for key in keys):
+        return None
+    keys.sort(key=lambda key: -state.verdicts[key].mean)
+    scores = [state.verdicts[key] for key in keys]
+    mean, error = over_seeds(scores)
+    trial = next(each for each in trials_of(state, folder) if each.number == keys[0][0])
+    runs = tuple(folder / state.known.run_name(*key) for key in keys)
+    over = f"{scores[0].episodes} fresh games"
+    if len(scores) > 1:
+        over = f"{len(scores)} seeds, {over} each"
+    settings = " ".join(f"{path}={value}" for path, value in trial.settings.items())
+    words = f"trial {trial.number}, {mean:.2f} +- {error:.2f} (standard error) over {over}: {settings}".rstrip(": ")
+    return trial._replace(mean=mean, standard_error=error, runs=runs), words
+
+
+def _why(state: ExperimentState, run: Run) -> str:
+    if run.why:
+        return run.why
+    if run.state is RunState.PRUNED:
+        return "others had higher scores at its raw frames"
+    if run.state is RunState.DONE:
+        return "played all of it" if run.rung == len(state.known.rungs) - 1 else "reached its goal"
+    return "" if state.end is None else f"the experiment ended before it: {state.end['reason']}"

@@ -1,0 +1,77 @@
+"""``rljob.Experiment``: the handle of an experiment on this machine. It holds no state: each look reads its journal anew."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from rljob_operator.local import lock
+from rljob_operator.local.experiment_folder import JOURNAL_FILE
+from rljob_operator.local.experiment_trials import Trial, best_of, read_experiment, trials_of
+from rljob_operator.local.log_files import tail
+from rljob_operator.local.run_folder import CONTROLLER_LOG
+from rljob_operator.python.handle import Run, Status
+from rljob_operator.verbs.jobs import Place
+from rljob_operator.verbs.local_jobs import LocalJob
+
+
+class Experiment(Run):
+    """An experiment that `rljob.run` has started or `rljob.attach` found. Made by them.
+
+    It has what a `Run` has, but figures, logs and reasons are those of its `runs`. All raise UsageError where the folder is gone
+    or its journal can't be read.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(str(folder), Place())
+        self._folder = folder
+
+    @property
+    def status(self) -> Status:
+        """Running, SessionEnded (it was stopped), or how it ended; and the best trial, or how many have a score."""
+        running = lock.owner(self._folder) is not None
+        if not (self._folder / JOURNAL_FILE).is_file():  # its controller is loading, or has found that it can't begin
+            why = " ".join(tail(self._folder / CONTROLLER_LOG, 1))
+            return Status("Starting", "") if running else Status("Failed", why)
+        state = read_experiment(self._folder)
+        best = best_of(state, self._folder)
+        if state.end is not None and not running:
+            return Status(state.end["reason"], best[1] if best is not None else "no trial has a score")
+        judged = sum(bool(run.scores) for (_, seed), run in state.runs.items() if seed == 1)
+        return Status("Running" if running else "SessionEnded", f"{judged} of {state.known.trials} trials judged")
+
+    @property
+    def trials(self) -> Sequence[Trial]:
+        """The trials that were started, the best first."""
+        return trials_of(read_experiment(self._folder), self._folder)
+
+    @property
+    def best(self) -> Trial | None:
+        """The best trial, with its score in games that no trial was chosen by, and of its ``runs`` the best one first. None
+        before the experiment has come to its end."""
+        found = best_of(read_experiment(self._folder), self._folder)
+        return None if found is None else found[0]
+
+    @property
+    def runs(self) -> Sequence[Run]:
+        """The handles of all runs, those of the best trial first."""
+        return [Run(str(folder), Place()) for trial in self.trials for folder in trial.runs]
+
+    def wait(self, timeout_seconds: float | None = None, progress: bool = False) -> Experiment:
+        """As `Run.wait`; ``progress`` prints a line whenever another trial has a score."""
+        deadline = math.inf if timeout_seconds is None else time.monotonic() + timeout_seconds
+        said = ""
+        while (status := self.status).state in ("Starting", "Running"):
+            if progress and status.message != said:
+                said = status.message
+                print(said, flush=True)
+            if time.monotonic() >= deadline:
+                raise TimeoutError(f"{self._folder} is {status.state} after {timeout_seconds:g} s, and goes on")
+            time.sleep(min(1.0, max(0.0, deadline - time.monotonic())))
+        return self
+
+    def stop(self, timeout_seconds: float = 180.0) -> None:
+        """End all its runs as `rljob stop` does, each with a checkpoint, and wait for that. It can be resumed."""
+        LocalJob(self._folder).stop(lambda _: None, timeout_seconds)

@@ -1,0 +1,104 @@
+"""An experiment as one page without other files: its trials' curves, what each parameter did, the best, and all in a table."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from rljob.api import ManifestError
+from rljob.api.yaml_dialect import in_one_line
+from rljob.comparison.comparison import compare
+from rljob.comparison.estimates import CONFIDENCE_PERCENT
+from rljob.comparison.judged_run import read_judged_run
+from rljob.comparison.page import environment_of_pages
+from rljob.errors import UsageError
+from rljob.telemetry.charts import COLOURS, SMALL, Chart, Series, line_chart
+from rljob.telemetry.page import write_page
+from rljob.telemetry.report import REPORT_FILE
+
+from rljob_operator.experiments.summary import settings_in_words
+from rljob_operator.local import lock
+from rljob_operator.local.experiment_trials import Trial, best_of, read_experiment, trials_of
+
+_COLOURED: Final = 7
+"""Trials whose curves are drawn, each in a colour of its own; they are the best."""
+_LOGARITHMIC: Final = 30
+"""Positive values are drawn by their logarithm where the largest is so many times the smallest."""
+
+
+def write_experiment_report(folder: Path) -> Path:
+    """Write ``report.html`` of the experiment in ``folder``, as far as it has come. Raises RunFolderProblem and OSError."""
+    state = read_experiment(folder)
+    trials, best, comparison = trials_of(state, folder), best_of(state, folder), None
+    judged = [trial for trial in trials if trial.scores]
+    words = {trial.number: settings_in_words(state, trial.number) for trial in trials}
+    with suppress(UsageError):  # too few were judged, or a run's folder is gone
+        comparison = compare([folder]) if state.known.spec.seeds > 1 else None
+    page = (
+        environment_of_pages()
+        .get_template("experiment.html.jinja")
+        .render(
+            experiment=state.known,
+            state=("goes on" if lock.owner(folder) is not None else "stopped")
+            if state.end is None
+            else state.end["reason"],
+            best=best,
+            trials=trials,
+            words=words,
+            curves=_curves(judged, words),
+            parameters=[_parameter(path, judged) for path in dict.fromkeys(p for t in judged for p in t.settings)],
+            undrawn=len(judged[_COLOURED:]),
+            coloured=_COLOURED,
+            comparison=comparison,
+            drawn=0,  # of the comparison's groups: colours are the trials'
+            colours=COLOURS,
+            confidence_percent=CONFIDENCE_PERCENT,
+        )
+    )
+    write_page(folder / REPORT_FILE, page)
+    return folder / REPORT_FILE
+
+
+def _curves(judged: Sequence[Trial], words: dict[int, str]) -> Chart:
+    """The training return of the best trials' first runs."""
+    series = []
+    for colour, trial in enumerate(judged[:_COLOURED]):
+        name = textwrap.shorten(f"{trial.number}: {words[trial.number]}", 50, placeholder=" ...")
+        series.append(Series(name, _curve(trial.runs[0]), colour=colour))
+    return line_chart(
+        "Training return of the best trials, first seed", series, x_label="raw frames", y_label="return a game"
+    )
+
+
+def _curve(run: Path) -> list[tuple[float, float]]:
+    """Empty where its folder is gone; its scores are in the journal."""
+    with suppress(UsageError, ManifestError):
+        return [(point["raw_frames"], point["mean_return"]) for point in read_judged_run(run).points]
+    return []
+
+
+def _parameter(path: str, judged: Sequence[Trial]) -> Chart:
+    """The score of each trial over its value of one parameter."""
+    places, label = _axis(path, [trial.settings.get(path) for trial in judged])
+    series = []
+    for name, colour, done in (("ended before", _COLOURED, False), ("played all of it", 0, True)):
+        found = [(x, t) for x, t in zip(places, judged, strict=True) if (t.state == "Done") is done]
+        points, errors = [(x, t.mean or 0.0) for x, t in found], [t.standard_error or 0.0 for _, t in found]
+        series.append(Series(name, points, colour=colour, marks=True, errors=errors))
+    return line_chart(path, series, x_label=label, y_label="score", size=SMALL)
+
+
+def _axis(path: str, values: Sequence[Any]) -> tuple[Sequence[float], str]:
+    """Where each value stands on an axis, and what is written below it; what are no numbers have places by their words."""
+    name = path.rpartition(".")[2]
+    if any(isinstance(value, bool) or not isinstance(value, int | float) for value in values):
+        words = list(dict.fromkeys(map(in_one_line, values)))
+        label = ", ".join(f"{place} {word}" for place, word in enumerate(words))
+        return [words.index(in_one_line(value)) for value in values], textwrap.shorten(label, 60, placeholder=" ...")
+    if min(values) > 0 and max(values) >= _LOGARITHMIC * min(values):
+        return list(map(math.log10, values)), f"log10 of {name}"
+    return values, name

@@ -1,0 +1,142 @@
+"""Experiments beside each other and on their page: folders as `rljob run` leaves them, journal and runs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from rljob.comparison.comparison import compare
+from rljob.errors import UsageError
+from rljob_operator.cli import app
+from rljob_operator.verbs.experiment_page import _axis
+from typer.testing import CliRunner
+
+from tests.support.experiment_runs import RATE, document, experiment_folder
+
+RATES = [1e-4, 1e-3, 1e-2, 1e-1, 3e-4, 3e-3]
+HALVING = {"halving": {"firstRawFrames": 1000, "factor": 3}}
+
+
+def rising(rate: float, seed: int, frames: int) -> float:
+    """Higher for larger rates, and for more frames."""
+    return 100 * rate + seed / 10 + frames / 1000
+
+
+@pytest.fixture(scope="module")
+def pruned(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return experiment_folder(tmp_path_factory.mktemp("pruned") / "e", document(RATES, prune=HALVING), rising)
+
+
+@pytest.fixture(scope="module")
+def seeds(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("seeds") / "e"
+    return experiment_folder(folder, document([1e-3, 1e-2], seeds=4), rising)
+
+
+def report(folder: Path) -> str:
+    done = CliRunner().invoke(app, ["report", str(folder)])
+    assert (done.exit_code, done.stdout.strip()) == (0, str(folder / "report.html")), done.stderr
+    return (folder / "report.html").read_text()
+
+
+def test_runs_are_compared_after_the_most_frames_that_two_have_been_judged_at(pruned: Path) -> None:
+    """Six trials: at 1,000 frames all were judged, at 3,000 two, at 9,000 one."""
+    found = compare([pruned])
+    assert {group.settings[RATE] for group in found.groups} == {"0.1", "0.01"}
+    assert found.groups[0].scores == (pytest.approx(100 * 0.1 + 0.1 + 3),)
+    assert found.notes[0].endswith(
+        "2 runs by the experiment's own games, after 3,000 raw frames; 4 that ended before, failed or still play are left out."
+    )
+    assert "successPolicy.rawFrames" not in found.groups[0].settings, "how far each was let to play is no setting"
+
+
+def test_seeds_of_a_setting_are_a_group_with_an_interval(seeds: Path) -> None:
+    found = compare([seeds])
+    assert [len(group.runs) for group in found.groups] == [4, 4]
+    assert found.groups[0].scores == pytest.approx([1 + seed / 10 + 9 for seed in (1, 2, 3, 4)])
+    assert found.groups[0].iqm is not None
+    assert found.groups[0].iqm.low is not None
+    assert found.pairs[0].probability.value == 1.0
+    solved = compare([seeds], target=10.25)
+    assert [group.solved for group in solved.groups] == [2, 0]
+    assert {each.raw_frames for each in solved.groups[0].to_target} == {9000.0, float("inf")}
+    assert {each.seconds for each in solved.groups[0].to_target} == {18.0, float("inf")}
+
+
+def test_a_run_that_reached_its_goal_early_counts_at_all_further_frames(pruned: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "e"
+    shutil.copytree(pruned, folder)
+    entries = [json.loads(line) for line in (folder / "journal.jsonl").read_text().splitlines()]
+    pruned_one = next(entry for entry in entries if entry["kind"] == "Prune")
+    (score,) = (each for each in entries if each["kind"] == "Score" and each["trial"] == pruned_one["trial"])
+    score["solved"] = True
+    (folder / "journal.jsonl").write_text(
+        "".join(json.dumps(each) + "\n" for each in entries if each is not pruned_one)
+    )
+    found = compare([folder])
+    assert sum(len(group.runs) for group in found.groups) == 2, "it and the one that played all of it"
+    assert "after 9,000 raw frames" in found.notes[0]
+
+
+def test_what_can_not_be_compared_is_said(tmp_path: Path) -> None:
+    early = experiment_folder(tmp_path / "early", document(RATES, parallelism=3), rising, until_scores=1)
+    with pytest.raises(UsageError, match="no two of its runs were judged after as many raw frames yet"):
+        compare([early])
+    (early / "journal.jsonl").write_text('{"kind": "Start"}\n')
+    with pytest.raises(UsageError, match=r"journal\.jsonl: can't be read as an experiment's journal"):
+        compare([early])
+    gone = experiment_folder(tmp_path / "gone", document([1e-3, 1e-2]), rising)
+    shutil.rmtree(gone / "rates-0")
+    with pytest.raises(UsageError, match="rates-0: no such folder"):
+        compare([gone])
+
+
+def test_the_page_of_a_search(pruned: Path) -> None:
+    page = report(pruned)
+    assert "<script" not in page
+    assert "The best, judged anew" in page
+    assert "trial 3, 18.10 +- 0.50 (standard error) over 100 fresh games: algorithm.ppo.learningRate=0.1" in page
+    for words in ("Training return of the best trials", "log10 of learningRate", "played all of it", "ended before"):
+        assert words in page, words
+    assert page.count("others had higher scores at its raw frames") == 5
+    assert '<a href="rates-3/report.html">1</a>' in page
+    assert "Probability that a run of one group" not in page, "no settings have several seeds"
+
+
+def test_the_page_of_seeds_has_the_comparisons_intervals(seeds: Path) -> None:
+    page = report(seeds)
+    assert "IQM of verdicts (95 %)" in page
+    assert "Fewer than 8 runs were judged in A, B" in page
+    assert "4 seeds, 100 fresh games each" in page
+
+
+def test_the_page_while_it_goes_on_or_failed_or_has_no_score(tmp_path: Path) -> None:
+    running = experiment_folder(
+        tmp_path / "a", document(RATES, parallelism=2), rising, until_scores=3, fails=frozenset({1})
+    )
+    page = report(running)
+    assert ">stopped<" in page
+    assert "&lt;it was made to&gt;" in page
+    assert "The best, judged anew" not in page
+    shutil.rmtree(running / "rates-0")
+    assert "Training return" in report(running), "a run's folder may be gone"
+    failed = experiment_folder(tmp_path / "b", document([1e-3], maxFailedTrials=0), rising, fails=frozenset({0}))
+    assert "No trial was judged yet." in report(failed)
+
+
+def test_values_that_are_no_numbers_have_places_of_their_own(tmp_path: Path) -> None:
+    assert _axis("a.b", ["x", [1], "x"]) == ([0, 1, 0], "0 x, 1 [1]")
+    assert _axis("a.b", [1, 2.5]) == ([1.0, 2.5], "b")
+    assert _axis("a.b", [0.001, 0.1]) == (pytest.approx([-3, -1]), "log10 of b")
+    assert _axis("a.b", [True, False])[1] == "0 true, 1 false"
+
+
+def test_a_folder_that_is_no_run_or_whose_journal_is_damaged_is_named(tmp_path: Path) -> None:
+    (tmp_path / "experiment.yaml").write_text("")
+    done = CliRunner().invoke(app, ["report", str(tmp_path)])
+    assert (done.exit_code, "no experiment that has begun" in done.stderr) == (2, True)
+    (tmp_path / "journal.jsonl").write_text('{"kind":"End"}\nhalf a li')
+    done = CliRunner().invoke(app, ["report", str(tmp_path)])
+    assert (done.exit_code, "journal.jsonl: " in done.stderr, "Traceback" in done.stderr) == (2, True, False)

@@ -1,0 +1,72 @@
+"""An `Experiment` of the files that one leaves: how it stands, its trials, its best; without any process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import rljob
+from rljob_operator.local.lock import ControllerLock
+
+from tests.support.experiment_runs import RATE, document, experiment_folder
+from tests.support.paths import EXAMPLES
+
+SEARCH = EXAMPLES / "experiments" / "cartpole-search.yaml"
+
+
+def rising(rate: float, seed: int, frames: int) -> float:
+    return 100 * rate + seed / 10
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return experiment_folder(tmp_path / "e", document([1e-3, 1e-2], seeds=2), rising)
+
+
+def test_its_trials_and_its_best(folder: Path) -> None:
+    sweep = rljob.attach(folder)
+    assert isinstance(sweep, rljob.Experiment)
+    assert [trial.number for trial in sweep.trials] == [1, 0]
+    first = sweep.trials[0]
+    assert (first.settings, first.state, first.mean) == ({RATE: 0.01}, "Done", pytest.approx(1.15))
+    assert first.scores == ((9000, pytest.approx(1.1), 0.5),)
+    best = sweep.best
+    assert best is not None
+    assert (best.number, best.mean) == (1, pytest.approx(0.15)), "in games that it was not chosen by"
+    assert [run.name for run in best.runs] == ["rates-1-s2", "rates-1"], "the best run first"
+    assert [run.folder for run in sweep.runs][:2] == [folder / "rates-1", folder / "rates-1-s2"]
+    assert sweep.runs[0].metrics()["mean_return"]
+    assert sweep.status.state == "Completed"
+    assert sweep.status.message.startswith("trial 1, 0.15 +- 0.05")
+    assert sweep.wait(0) is sweep
+    assert "trial 1, 0.15" in sweep._repr_html_()
+    assert [len(group.runs) for group in rljob.compare([sweep]).groups] == [2, 2]
+    assert sweep.folder == folder
+    with pytest.raises(rljob.UsageError, match="an experiment's folder"):
+        sweep.why()
+
+
+def test_how_it_stands_before_its_end(tmp_path: Path) -> None:
+    folder = experiment_folder(tmp_path / "e", document([1e-3, 1e-2, 1e-1]), rising, until_scores=1)
+    sweep = rljob.attach(folder)
+    assert sweep.best is None
+    assert sweep.status == ("SessionEnded", "1 of 3 trials judged")
+    with ControllerLock(folder):
+        assert sweep.status.state == "Running"
+        with pytest.raises(TimeoutError, match=r"is Running after 0\.2 s, and goes on"):
+            sweep.wait(0.2)
+    (folder / "journal.jsonl").unlink()
+    (folder / "logs").mkdir(exist_ok=True)
+    (folder / "logs" / "controller.log").write_text("rljob: environment 'X' is not known\n")
+    assert sweep.status == ("Failed", "rljob: environment 'X' is not known")
+
+
+def test_what_is_wrong_is_said_before_anything_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(rljob.ManifestError, match=r"spec\.parallelism: got 0"):
+        rljob.run(SEARCH, set={"parallelism": 0})
+    with pytest.raises(rljob.UsageError, match="an experiment is run on this machine"):
+        rljob.run(SEARCH, namespace="team")
+    with pytest.raises(rljob.UsageError, match="max_seconds is 0"):
+        rljob.run(SEARCH, max_seconds=0)
+    assert not any(tmp_path.iterdir())
