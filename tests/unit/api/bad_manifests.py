@@ -275,6 +275,12 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
     (["spec.successPolicy.rawFrames=0"], "spec.successPolicy.rawFrames", ["integer from 1"]),
     (["spec.successPolicy.envFrames=1000"], "spec.successPolicy.envFrames", ["unknown field"]),
     (["spec.earlyStopping.plateau.metric=evalReturn"], "spec.earlyStopping.plateau.metric", ["unknown field"]),
+    (["spec.earlyStopping.valueLoss.factor=1"], "spec.earlyStopping.valueLoss.factor", ["above 1"]),
+    (
+        ["spec.earlyStopping.trainingReturn.windowRawFrames=0"],
+        "spec.earlyStopping.trainingReturn.windowRawFrames",
+        ["from 1"],
+    ),
     (["spec.activeDeadlineSeconds=0"], "spec.activeDeadlineSeconds", ["integer from 1"]),
     (["spec.checkpoint.storage={}"], "spec.checkpoint.storage", ["exactly one"]),
     (

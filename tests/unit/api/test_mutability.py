@@ -48,7 +48,7 @@ def complete(base: dict[str, Any]) -> dict[str, Any]:
     given["spec"] |= {
         "checkpoint": {"storage": {"persistentVolumeClaim": {"claimName": "a"}, "objectStore": {"url": "s3://a/b"}}},
         "successPolicy": {"targetReturn": {"value": 1}, "metric": {"name": "a", "value": 1}},
-        "earlyStopping": {"plateau": {}},
+        "earlyStopping": {"plateau": {}, "trainingReturn": {}, "valueLoss": {}},
         "evaluator": {"environment": {}},
     }
     given["spec"]["checkpoint"]["storage"]["objectStore"]["secretRef"] = {"name": "a"}
