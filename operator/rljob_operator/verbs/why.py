@@ -56,7 +56,8 @@ def why(
 
       rljob why --rules job.yaml runs/pong-*
 
-      rljob why --rules job.yaml --set 'spec.earlyStopping.valueLoss={factor: 5}' runs/* --json
+      rljob why --rules job.yaml --json runs/* \\
+        --set earlyStopping.valueLoss.factor=5
     """
     with one_line_errors():
         if rules is not None:

@@ -281,6 +281,8 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
         "spec.earlyStopping.trainingReturn.windowRawFrames",
         ["from 1"],
     ),
+    ([f"{ENVIRONMENT}.encoder={{}}"], f"{ENVIRONMENT}.encoder.file", ["required"]),
+    ([f"{ENVIRONMENT}.encoder.file=policy.pt"], f"{ENVIRONMENT}.encoder.file", ["'policy.pt'", ".safetensors"]),
     (["spec.activeDeadlineSeconds=0"], "spec.activeDeadlineSeconds", ["integer from 1"]),
     (["spec.checkpoint.storage={}"], "spec.checkpoint.storage", ["exactly one"]),
     (
