@@ -17,6 +17,7 @@ from rljob.api import EnvironmentParameters, ManifestError, load_manifest, with_
 from rljob.encoders.edge import check_encoder, make_encoded_environment, make_encoded_vector
 from rljob.envs import EnvironmentProblem, RestartLimit, describe_environment, try_environment
 from rljob.policy.export import export
+from rljob.wire.schema import CODES, KINDS
 from typer.testing import CliRunner
 
 from tests.support.untrained import untrained
@@ -227,3 +228,9 @@ def test_validate_says_what_is_shown_and_that_a_network_for_pictures_sees_none(f
     result = CliRunner().invoke(app, [*words, "--set", "algorithm.impala.network=MLP"])
     assert result.exit_code == 0
     assert "observation: vector float16 [128]" in result.output
+
+
+@pytest.mark.parametrize("kind", ["chunk", "unroll", "infer"])
+def test_features_travel_in_every_message_that_has_observations(kind: str, file: Path) -> None:
+    (column,) = describe_environment(PONG, behind(file)).columns
+    assert CODES[column.dtype] in KINDS[kind].columns[column.name].dtypes
