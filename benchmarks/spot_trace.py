@@ -8,9 +8,9 @@ place: `kube up --nodes cpu,spot,spot`.
 
 One job, IMPALA on CartPole with ``--actors`` on spot nodes only and the rest on others. Rounds of ``--minutes``: left alone, then
 with the trace: at each ``--taken-at`` the spot nodes are drained in turn, as a cloud's notice does (25 s for its pods to leave),
-and come back ``--away`` seconds later. Of each round: steps a second; unrolls that the learner has received and neither learned
-from, nor dropped by its own rules, nor holds (``lost``, to be 0), and those that came twice, which it does not count again
-(``sent_again``). ``--prices`` are of a core and hour; cores are those that pods ask for, whether they run or not.
+and come back ``--away`` seconds later. Each round reports steps a second, unrolls that the learner has received and neither
+learned from, nor dropped by its own rules, nor holds (``lost``, to be 0), and those that came twice, which it does not count
+again (``sent_again``). ``--prices`` are of a core and hour; cores are those that pods ask for, whether they run or not.
 """
 
 from __future__ import annotations
