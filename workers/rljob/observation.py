@@ -24,8 +24,8 @@ PICTURES = ("frames", *(f"frames{number}" for number in range(1, MAX_PICTURES)))
 class ObservationColumn:
     """One kind of numbers: ``shape`` (F*) of a row, and ``stack`` (S), how many of the newest rows an observation has of it.
 
-    ``name``: ``frames``, ``frames1`` ... of pictures, ``vector`` of floats, ``index`` of whole numbers that become one-hot,
-    ``octets`` of bytes. ``most``: of an index, the largest number in each place.
+    ``name``: ``frames``, ``frames1`` ... of pictures, ``vector`` of floats, ``latents`` of an encoder's, ``index`` of whole
+    numbers that become one-hot, ``octets`` of bytes. ``most``: of an index, the largest number in each place.
     """
 
     name: str

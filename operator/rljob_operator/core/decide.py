@@ -37,6 +37,7 @@ from rljob_operator.core.rules import (
     success,
     suspension,
     timers,
+    trends,
     waiting,
 )
 from rljob_operator.core.rules import start_and_drain as lifecycle
@@ -56,6 +57,7 @@ RUNNING_RULES: tuple[Rule, ...] = (
     checkpoints.newest,
     checkpoints.request,
     success.count_evaluations,
+    trends.follow,
     places.recall,
     actors.wanted,
     places.dismiss,
@@ -82,6 +84,8 @@ ENDING_RULES: tuple[EndingRule, ...] = (
     success.metric,
     success.raw_frames,
     success.plateau,
+    trends.training_return,
+    trends.value_loss,
     deadlines.active_deadline,
     failures.backoff_limit,
     crash_loops.actors_crash_looping,

@@ -100,9 +100,11 @@ def _durable(status: RLJobStatus) -> dict[str, Any]:
     """The fields of a status that a later controller could not find out by itself.
 
     Left out: progress, what is remembered for its estimate and of the learner's latest advance, the figures behind the last
-    decision on actors, and the numbers that sentences are made with.
+    decision on actors, the moments that trends are judged by, and the numbers that sentences are made with.
     """
-    memory = status.controller.model_copy(update={"advance": None, "curve": []})
+    memory = status.controller.model_copy(
+        update={"advance": None, "curve": [], "training_return": None, "value_loss": None}
+    )
     autoscaling = AutoscalingStatus.model_construct(
         desired_replicas=status.autoscaling.desired_replicas, last_scale_time=status.autoscaling.last_scale_time
     )

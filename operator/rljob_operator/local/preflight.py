@@ -12,6 +12,7 @@ from rljob.api.memory_estimate import MemoryEstimate
 from rljob.checkpoints.files import stored
 from rljob.checkpoints.location import bucket_of
 from rljob.checkpoints.restore_from import named_checkpoint
+from rljob.encoders.edge import check_encoder
 from rljob.envs import EnvironmentSpec, apart, describe_both, try_environment
 from rljob.errors import UsageError
 
@@ -43,6 +44,7 @@ def _looked_at(job: RLJob, new: bool) -> tuple[EnvironmentSpec, MemoryEstimate]:
     spec = describe_both(job.spec.environment, job.spec.judged_environment)
     try_environment(job.spec.environment.id, job.spec.environment.parameters, spec)
     check_suits(job, spec)
+    check_encoder(job.spec.environment.id, job.spec.environment.parameters)
     if has_own_parts(job):
         from rljob.algorithms.conformance import check_own_parts
 

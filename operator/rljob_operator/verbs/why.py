@@ -1,17 +1,42 @@
-"""``rljob why``: the reasons for what a job does."""
+"""``rljob why``: the reasons for what a job does, or what a job's rules would have done to runs that were recorded."""
 
 from __future__ import annotations
 
-import typer
-from rljob.command_errors import one_line_errors
+import json
+from pathlib import Path
+from typing import Annotated
 
+import typer
+from rljob.api import load_manifest
+from rljob.cli.validate import SetOption
+from rljob.command_errors import one_line_errors
+from rljob.errors import UsageError
+
+from rljob_operator.core.recorded import judged
 from rljob_operator.verbs.jobs import Place
-from rljob_operator.verbs.options import ContextOption, JobArgument, KubeconfigOption, NamespaceOption, jobs_of
+from rljob_operator.verbs.options import ContextOption, KubeconfigOption, NamespaceOption, jobs_of
+from rljob_operator.verbs.recorded_runs import records_of
 from rljob_operator.view.reasons import why as reasons
+from rljob_operator.view.recorded import recorded_document, recorded_lines
+
+RunsArgument = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="RUN|JOB...",
+        help="The run's folder; on a cluster the job's name. With --rules folders of runs, or CSV files of curves.",
+        show_default="the newest under runs/, or the only job of the namespace",
+    ),
+]
 
 
 def why(
-    job: JobArgument = None,
+    runs: RunsArgument = None,
+    rules: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Lead recorded runs through the rules of this manifest.", show_default=False),
+    ] = None,
+    overrides: SetOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="With --rules: print one JSON object.")] = False,
     namespace: NamespaceOption = None,
     context: ContextOption = None,
     kubeconfig: KubeconfigOption = None,
@@ -19,12 +44,31 @@ def why(
     """Explain a job: the last decision about its actors with the numbers to check it by hand, and what limited it; for one
     that does not run, the conditions and the last failures.
 
+    With --rules nothing runs, and nothing is asked of a job: runs that were recorded are led through successPolicy,
+    earlyStopping and the deadlines of a manifest, which say where each would have ended which run, and what that would have
+    saved.
+
     Examples:
 
       rljob why
 
       rljob why -n team-a pong
+
+      rljob why --rules job.yaml runs/pong-*
+
+      rljob why --rules job.yaml --json runs/* \\
+        --set earlyStopping.valueLoss.factor=5
     """
-    with one_line_errors(), jobs_of(Place(namespace, context, kubeconfig)) as jobs:
-        for line in reasons(jobs.chosen(job).look(figures=False)):
-            typer.echo(line)
+    with one_line_errors():
+        if rules is not None:
+            if not runs or any((namespace, context, kubeconfig)):
+                raise UsageError("--rules needs runs on this machine: their folders, or CSV files of their curves")
+            job = load_manifest(rules, overrides or ())
+            found = {run: judged(job, records_of(Path(run))) for run in runs}
+            typer.echo(json.dumps(recorded_document(found), indent=1) if as_json else "\n".join(recorded_lines(found)))
+            return
+        if overrides or as_json or len(runs or ()) > 1:
+            raise UsageError("--set, --json and several runs go with --rules FILE; without it one job is explained")
+        with jobs_of(Place(namespace, context, kubeconfig)) as jobs:
+            for line in reasons(jobs.chosen(runs[0] if runs else None).look(figures=False)):
+                typer.echo(line)

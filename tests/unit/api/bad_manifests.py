@@ -275,6 +275,14 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
     (["spec.successPolicy.rawFrames=0"], "spec.successPolicy.rawFrames", ["integer from 1"]),
     (["spec.successPolicy.envFrames=1000"], "spec.successPolicy.envFrames", ["unknown field"]),
     (["spec.earlyStopping.plateau.metric=evalReturn"], "spec.earlyStopping.plateau.metric", ["unknown field"]),
+    (["spec.earlyStopping.valueLoss.factor=1"], "spec.earlyStopping.valueLoss.factor", ["above 1"]),
+    (
+        ["spec.earlyStopping.trainingReturn.windowRawFrames=0"],
+        "spec.earlyStopping.trainingReturn.windowRawFrames",
+        ["from 1"],
+    ),
+    ([f"{ENVIRONMENT}.encoder={{}}"], f"{ENVIRONMENT}.encoder.file", ["required"]),
+    ([f"{ENVIRONMENT}.encoder.file=policy.pt"], f"{ENVIRONMENT}.encoder.file", ["'policy.pt'", ".safetensors"]),
     (["spec.activeDeadlineSeconds=0"], "spec.activeDeadlineSeconds", ["integer from 1"]),
     (["spec.checkpoint.storage={}"], "spec.checkpoint.storage", ["exactly one"]),
     (

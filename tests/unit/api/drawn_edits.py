@@ -83,6 +83,8 @@ SETTINGS: dict[str, tuple[Any, ...]] = {
     "successPolicy.targetReturn": (None, {"value": 18}, {}),
     "successPolicy.metric": (None, {"name": "is_success", "value": 1}, {"name": "é", "value": 1}, {}),
     "earlyStopping.plateau": (None, {}, {"minDelta": -1}),
+    "earlyStopping.trainingReturn": (None, {}, {"windowRawFrames": 0}),
+    "earlyStopping.valueLoss": (None, {}, {"factor": 1}, {"factor": 1.5, "graceRawFrames": 1e6}),
     "suspend": (True, False),
     "checkpoint": (None, {}, {"onSuspend": "Skip"}, {"storage": {}}, {"include": ["Replay"]}, {"include": ["Learner"] * 2}),
     "failurePolicy.rules": (

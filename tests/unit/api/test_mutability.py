@@ -31,6 +31,7 @@ VALUES: tuple[Any, ...] = (
     [{"name": "a", "action": "Ignore", "onExitCodes": {"values": [3]}}],
     [{"name": "a", "action": "Ignore", "onExitCodes": {"values": [4]}}],
     [{"type": "Pods", "value": 7, "periodSeconds": 7}], [{"type": "Pods", "value": 8, "periodSeconds": 7}], 0, 1,
+    "b.safetensors", "c.safetensors",
 )  # fmt: skip
 """Two of them are allowed for each field that is no choice of words."""
 ABSENT: Any = object()
@@ -48,9 +49,10 @@ def complete(base: dict[str, Any]) -> dict[str, Any]:
     given["spec"] |= {
         "checkpoint": {"storage": {"persistentVolumeClaim": {"claimName": "a"}, "objectStore": {"url": "s3://a/b"}}},
         "successPolicy": {"targetReturn": {"value": 1}, "metric": {"name": "a", "value": 1}},
-        "earlyStopping": {"plateau": {}},
+        "earlyStopping": {"plateau": {}, "trainingReturn": {}, "valueLoss": {}},
         "evaluator": {"environment": {}},
     }
+    given["spec"]["environment"]["encoder"] = {"file": "a.safetensors"}
     given["spec"]["checkpoint"]["storage"]["objectStore"]["secretRef"] = {"name": "a"}
     if "replay" in given["spec"]:
         given["spec"]["replay"]["redis"] = {"external": {"url": "redis://r", "secretRef": {"name": "a"}}}

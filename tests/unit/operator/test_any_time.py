@@ -113,6 +113,21 @@ def suspension(seconds: float = 1.0) -> Course:
     return course
 
 
+def flat(controller: Controller, change: Callable[[], None]) -> object:
+    """The change, then a return that grows, then falls while the value loss grows; answers after how many moments the job was
+    ended."""
+    change()
+    for number in range(1, 60):
+        well = number < 15
+        figures = {"mean_return": 1.0 + number / 100 if well else 0.5, "value_loss": 0.1 if well else 2.0}
+        if (
+            controller.look(1.0, learner=sample(controller.now + 1.0, 1000 + 250 * number, **figures)).outcome
+            is not None
+        ):
+            return number
+    return None
+
+
 def forgiven(controller: Controller, change: Callable[[], None]) -> object:
     controller.look(1.0, members=exited("learner", members()))
     controller.look(1.0, members=members())
@@ -151,6 +166,9 @@ NO_JUDGE = ("spec.successPolicy.targetReturn=", "spec.evaluator.triggerReturn=")
 NO_TARGET = ("spec.successPolicy.targetReturn=",)
 FLAT = {"learner": sample(START + 2, 1001, evaluations=evaluations(1.0, 1.4, 1.3, 1.2))}
 PLATEAU = (*NO_TARGET, "spec.earlyStopping.plateau={patienceEvaluations: 3}")
+SHORT = (*NO_TARGET, "spec.earlyStopping.plateau={patienceEvaluations: 2}")
+RETURN = (*NO_TARGET, "spec.earlyStopping.trainingReturn={windowRawFrames: 9000}")
+LOSS = (*NO_TARGET, "spec.earlyStopping.valueLoss={windowRawFrames: 9000, graceRawFrames: 0}")
 SCALED = "spec.autoscaling={mode: Internal, minReplicas: 1, maxReplicas: 8}"
 
 COURSES: dict[str, tuple[tuple[str, ...], tuple[str, ...], Course]] = {
@@ -171,6 +189,13 @@ COURSES: dict[str, tuple[tuple[str, ...], tuple[str, ...], Course]] = {
     "earlyStopping.plateau.patienceEvaluations": (
         PLATEAU, ("spec.earlyStopping.plateau.patienceEvaluations=2",), looks(FLAT),
     ),
+    "earlyStopping.plateau.graceRawFrames": (SHORT, ("spec.earlyStopping.plateau.graceRawFrames=1",), looks(FLAT)),
+    "earlyStopping.trainingReturn.minDelta": (RETURN, ("spec.earlyStopping.trainingReturn.minDelta=0.5",), flat),
+    "earlyStopping.trainingReturn.windowRawFrames": (RETURN, ("spec.earlyStopping.trainingReturn.windowRawFrames=18000",), flat),
+    "earlyStopping.trainingReturn.graceRawFrames": (RETURN, ("spec.earlyStopping.trainingReturn.graceRawFrames=40000",), flat),
+    "earlyStopping.valueLoss.factor": (LOSS, ("spec.earlyStopping.valueLoss.factor=30",), flat),
+    "earlyStopping.valueLoss.windowRawFrames": (LOSS, ("spec.earlyStopping.valueLoss.windowRawFrames=18000",), flat),
+    "earlyStopping.valueLoss.graceRawFrames": (LOSS, ("spec.earlyStopping.valueLoss.graceRawFrames=50000",), flat),
     "backoffLimit": ((), ("spec.backoffLimit=1",), failing("learner", "replay-0")),
     "failurePolicy.resetAfterSeconds": ((), ("spec.failurePolicy.resetAfterSeconds=100",), forgiven),
     "failurePolicy.rules": (

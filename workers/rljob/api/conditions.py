@@ -327,7 +327,11 @@ def _entries() -> tuple[Entry, ...]:
             ("True", r.STEP_BUDGET_REACHED, "`successPolicy.rawFrames` raw frames were played"),
             ("True", r.TARGET_RETURN_REACHED, "`successPolicy.targetReturn` was reached"),
             ("True", r.METRIC_REACHED, "`successPolicy.metric` was reached"),
-            ("True", r.EARLY_STOPPED, "`earlyStopping.plateau`: the evaluations no longer improve"),
+            (
+                "True",
+                r.EARLY_STOPPED,
+                "`earlyStopping`: evaluations or the training return no longer improve, or the value loss diverges",
+            ),
         ),
     }
     return tuple(Entry(type, *row) for type in ConditionType for row in rows[type])

@@ -18,6 +18,8 @@ MAX_REMEMBERED_MEMBERS = 2000
 actors."""
 
 MAX_CURVE_POINTS = 24
+TREND_POINTS = 9
+"""Moments of a run that a window of earlyStopping is judged by."""
 MAX_SETTINGS = 16384
 """Characters that may be remembered of an operator's settings; the built-in ones take 1,100."""
 
@@ -31,6 +33,30 @@ class PlateauMemory(StatusModel):
     """Evaluations since then without an improvement."""
     version: Count = 0
     """Policy version of the newest evaluation counted."""
+
+
+class TrendPoint(StatusModel):
+    """One moment of a run, for the rules of earlyStopping that watch medians over a window."""
+
+    raw_frames: Count
+    """Raw frames so far."""
+    mean_return: Annotated[float, DecimalText()] | None = None
+    """Training return then; unset before there are enough games."""
+    value_loss: Annotated[float, DecimalText()] | None = None
+    """Value loss then."""
+
+
+class TrendMemory(StatusModel):
+    """What earlyStopping.trainingReturn or valueLoss has seen."""
+
+    points: list[TrendPoint] = Field(default_factory=list, max_length=TREND_POINTS)
+    """The newest moments, a ninth of the window apart: their medians are those of the window."""
+    best_return: Annotated[float, DecimalText()] | None = None
+    """The highest median of the training return."""
+    lowest_loss: Annotated[float, DecimalText()] | None = None
+    """The lowest median of the value loss since the return was last at its best."""
+    without: Count = 0
+    """Moments in a row at which the rule had cause to end the job."""
 
 
 class OutcomeMemory(StatusModel):
@@ -164,6 +190,10 @@ class ControllerMemory(StatusModel):
     """The user's last request for a checkpoint."""
     plateau: PlateauMemory | None = None
     """The evaluations so far, where the job stops on a plateau."""
+    training_return: TrendMemory | None = None
+    """The training return so far, where earlyStopping.trainingReturn watches it."""
+    value_loss: TrendMemory | None = None
+    """The value loss so far, where earlyStopping.valueLoss watches it."""
     curve: list[CurvePoint] = Field(default_factory=list, max_length=MAX_CURVE_POINTS)
     """Moments of the run, thinned as their number grows."""
     outcome: OutcomeMemory | None = None

@@ -31,6 +31,14 @@ class AtariParameters(ParameterSet):
     """EndsEpisode: a lost life ends the return (discount 0) while the game goes on."""
 
 
+class EncoderParameters(ParameterSet):
+    """A frozen network between the environment and everything else of a job."""
+
+    file: Annotated[str, Text(1024, "a .safetensors file", r"^.+[.]safetensors$")]
+    """The policy that its trunk (convolutions and dense layers, without the heads) is taken from, as `rljob export --format
+    safetensors` writes it; of a built-in algorithm and network. On a cluster a path in the roles' pods."""
+
+
 class EnvironmentParameters(ParameterSet):
     """How an environment is stepped and seen. A raw frame is one frame of an emulator, of which a step has atari.frameSkip; of
     other environments a step is a frame."""
@@ -67,6 +75,10 @@ class EnvironmentParameters(ParameterSet):
     image}; an observation that is no Dict or Tuple is the leaf "observation"."""
     frame_stack: Annotated[int, Integer(1, 16)] = 4
     """Newest frames an observation holds of each image; nothing else is stacked."""
+    encoder: EncoderParameters | None = None
+    """Show the features that a trained and frozen network has of the picture, float16, in the place of its pixels: computed
+    once, in the actor, so that they are what travels, is stored and is learned from. The job's own network then sees a vector,
+    and centreInput and inputScale are about that one; how the file's network sees pixels stands in the file."""
     centre_input: Flag = False
     """Subtract the mean frame, measured from the first stored frames, before the network; of one leaf."""
     input_scale: Annotated[float, Real(0, above=True)] | None = None

@@ -7,6 +7,7 @@ A learner of another release, or one that is broken, is read, too: what is wrong
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, Self
 
@@ -16,6 +17,7 @@ from rljob.api.status_document import (
     json_document,
     json_object,
     lenient,
+    mass,
     number,
     numbers,
     plain,
@@ -29,6 +31,8 @@ from rljob.api.status_document import (
 
 _LARGEST = 1e15
 """Beyond any run; a larger figure is garbage."""
+VALUE_LOSSES: Final = ("value_loss", "critic_loss", "loss")
+"""What algorithms call the loss of their values; where values are all that is learned, it is the whole loss."""
 _LONGEST_TEXT = 2000
 """Characters; a condition's message may have more, but more is not read."""
 
@@ -189,7 +193,7 @@ class LearnerStatus(Document):
     """When it was asked for, Unix seconds by the clock of the process that asked; not in the document."""
     update_figures: Mapping[str, float] = field(default_factory=dict)
     """What an update reports, ``loss`` among it, by names of the algorithm's own. They stand in the document beside the other
-    figures; only the record of a run reads them there."""
+    figures."""
 
     role: str = wire(text, default="learner")
     state: str = wire(text, default="")
@@ -295,6 +299,20 @@ class LearnerStatus(Document):
             raise ValueError("its status has no count of updates")
         return replace(status, taken_seconds=taken_seconds)
 
+    @classmethod
+    def lenient(cls, document: object) -> Self:
+        """As of any document. Numbers by other names than those of its fields are what an update reports."""
+        found, figures = cls._read(document, strict=False), {}
+        for name in json_object(document).keys() - _NAMES:
+            with suppress(ValueError):
+                figures[name] = mass(document[name])  # type: ignore[index] # an object, as was just found
+        return replace(found, update_figures=figures)
+
+    @property
+    def value_loss(self) -> float | None:
+        """The loss of what judges states or actions: the first of ``VALUE_LOSSES`` that an update reports."""
+        return next((self.update_figures[name] for name in VALUE_LOSSES if name in self.update_figures), None)
+
     def to_document(self) -> dict[str, Any]:
         """As plain JSON values, what an update reports among the others."""
         return {"loss": None, **self.update_figures, **Document.to_document(self)}
@@ -307,9 +325,10 @@ class LearnerStatus(Document):
         )
 
 
+_NAMES: Final = frozenset(each.name for each in fields(LearnerStatus))
 RECORDED_NAMES: Final = frozenset(
     [
-        *(each.name for each in fields(LearnerStatus)),
+        *_NAMES,
         *("loss", "gradient_norm", "loss_scale"),
         *("kind", "time_unix", "elapsed_seconds", "raw_frames", "actors_running", "stage", "evaluation"),
     ]

@@ -130,13 +130,44 @@ class Plateau(APIModel):
     """The least difference that counts as an improvement."""
     patience_evaluations: Annotated[int, Integer(1, 10_000)] = 20
     """Evaluations without improvement before the job stops."""
+    grace_raw_frames: Annotated[int, Integer(0)] = 0
+    """Evaluations of weights from before so many raw frames do not count."""
+
+
+class TrainingReturn(APIModel):
+    """Stop when the return of training improves no more, which needs no evaluations: a policy that never comes near
+    evaluator.triggerReturn has none."""
+
+    min_delta: Annotated[float, Real(0)] = 0.0
+    """The least difference that counts as an improvement."""
+    window_raw_frames: Annotated[int, Integer(1)] = 5_000_000
+    """The median over so many raw frames is watched, and the job stops after as many again without an improvement. The default
+    leaves a slow start of Pong its time: a million steps at the lowest score."""
+    grace_raw_frames: Annotated[int, Integer(0)] = 0
+    """Nothing is judged before so many raw frames."""
+
+
+class ValueLoss(APIModel):
+    """Stop when the value loss grows far beyond what it was and the return of training is no better: training that diverges
+    shows it there first. It is value_loss, critic_loss or loss of an update, the first of these that the algorithm reports."""
+
+    factor: Annotated[float, Real(1, above=True)] = 10.0
+    """How many times its lowest median since the return was last at its best the median of the loss has to exceed."""
+    window_raw_frames: Annotated[int, Integer(1)] = 500_000
+    """Medians are over so many raw frames, and the job stops once the loss has been too large for as many again."""
+    grace_raw_frames: Annotated[int, Integer(0)] = 500_000
+    """Nothing is judged before so many raw frames."""
 
 
 class EarlyStopping(APIModel):
-    """When to give up."""
+    """When to give up. `rljob why --rules` tells what a rule would have ended of runs that were recorded."""
 
     plateau: Annotated[Plateau | None, ANY_TIME] = None
     """The job is given up once evaluations improve no more."""
+    training_return: Annotated[TrainingReturn | None, ANY_TIME] = None
+    """The job is given up once the return of training improves no more."""
+    value_loss: Annotated[ValueLoss | None, ANY_TIME] = None
+    """The job is given up once its value loss diverges."""
     on_non_finite_loss: Annotated[Literal["Fail", "RestoreAndContinue", "Ignore"], WHILE_SUSPENDED] = "Fail"
     """A loss that is infinite or no number."""
 

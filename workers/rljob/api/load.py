@@ -181,6 +181,7 @@ def _fill(node: dict[str, Any], skeleton: Mapping[str, Any]) -> None:
 _PLACES = (
     ("environment", "id"),
     ("environment", "register"),
+    ("environment", "encoder", "file"),
     ("evaluator", "environment", "id"),
     ("algorithm", "custom", "factory"),
     ("algorithm", "custom", "parameters", "network"),
@@ -220,7 +221,9 @@ def _whole(value: Any, folder: Path) -> Any:
         return [_whole(each, folder) for each in value]
     if isinstance(value, Mapping):
         return {key: _whole(each, folder) for key, each in value.items()}
-    path, _, factory = value.rpartition(":") if isinstance(value, str) else ("", "", "")
-    if not path.endswith(".py") or not (folder / path).is_file():
+    if not isinstance(value, str):
         return value
-    return f"{(folder / path).resolve()}:{factory}"
+    path, _, factory = value.rpartition(":") if ".py:" in value else (value, "", "")
+    if not path.endswith((".py", ".safetensors")) or not (folder / path).is_file():
+        return value
+    return str((folder / path).resolve()) + (f":{factory}" if factory else "")

@@ -87,6 +87,11 @@ def _look(job: RLJob, made: bool) -> tuple[str, ...]:
         spec = describe_both(training, judged)
         try_environment(training.id, training.parameters, spec)
         check_suits(job, spec)
+        if training.encoder is not None:
+            from rljob.encoders.edge import check_encoder  # it loads torch
+
+            for source in (training, judged):
+                check_encoder(source.id, source.parameters)
         return (*spec.lines, *bounds_in_words(spec.action, squashed=training.squashes))
     except NetworkProblem as problem:
         raise PluginProblem(str(problem)) from problem

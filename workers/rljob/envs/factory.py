@@ -57,7 +57,12 @@ _TRIED_SECONDS: Final = 1.0
 
 def describe_environment(environment_id: str, parameters: EnvironmentParameters) -> EnvironmentSpec:
     """Shapes, actions and fingerprint of an environment; builds one copy to inspect. Raises EnvironmentProblem."""
-    return _describe(resolve(environment_id, parameters), parameters)
+    spec = _describe(resolve(environment_id, parameters), parameters)
+    if parameters.encoder is None:
+        return spec
+    from rljob.envs.latents import encoded  # it needs safetensors, which nothing else of an environment does
+
+    return encoded(spec, parameters.encoder.file)
 
 
 def describe_both(training: EnvironmentSource, judged: EnvironmentSource) -> EnvironmentSpec:

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from rljob.api import EnvironmentParameters
     from rljob.api.environment import EnvironmentSource
 
-# Neither the backend, nor how a network scales its input, nor the limit on failures changes what the environment is.
-_NOT_PART_OF_THE_ENVIRONMENT = {"backend", "centre_input", "input_scale", "max_failures_per_10000_steps"}
+# Neither the backend, nor how a network scales its input, nor the limit on failures changes what the environment is. An encoder
+# does, by its content (``latents.encoded``) and not by where it lies.
+_NOT_PART_OF_THE_ENVIRONMENT = {"backend", "centre_input", "encoder", "input_scale", "max_failures_per_10000_steps"}
 _HANDED = "environment.json"
 _PACKAGES: tuple[str, ...] = ("gymnasium", "ale-py", "numpy", "opencv-python-headless")
 
@@ -110,6 +111,7 @@ class EnvironmentSpec:
 
     observation, action: the leaves, in the order of the space. stack: S, frames of images in one observation.
     raw_frames_per_step: the frame skip, 1 where there is none. masked_by_info: ``info["action_mask"]`` is the last leaf.
+    encoder: sha256 (hex) of the file whose network makes the observation of what the environment shows; empty without one.
     """
 
     id: str
@@ -119,6 +121,7 @@ class EnvironmentSpec:
     raw_frames_per_step: int
     fingerprint: str
     masked_by_info: bool = False
+    encoder: str = ""
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> EnvironmentSpec:
@@ -229,7 +232,8 @@ class EnvironmentSpec:
         """What it shows and takes, a line a leaf, for people, and for roles that compare."""
         observed = [f"observation {leaf}" if leaf.keys else str(leaf) for leaf in self.observation]
         actions = [f"action {leaf}" if leaf.keys else str(leaf) for leaf in self.action]
-        return (*observed, *actions, *([f"frames stacked: {self.stack}"] if self.stack > 1 else []))
+        stacked = [f"frames stacked: {self.stack}"] if self.stack > 1 else []
+        return (*observed, *actions, *stacked, *([f"encoder: sha256 {self.encoder}"] if self.encoder else []))
 
     def difference(self, other: EnvironmentSpec) -> str | None:
         """The first line in which another one differs, in words; None where networks see and choose the same."""
@@ -255,7 +259,8 @@ def _tuples(document: Mapping[str, Any]) -> dict[str, Any]:
 
 @lru_cache(maxsize=64)
 def _columns(leaves: tuple[Leaf, ...], stack: int) -> Columns:
-    dtypes = {"index": np.int32, "octets": np.uint8, "vector": np.float32}  # by name, as Gymnasium sorts a Dict
+    # By name, as Gymnasium sorts a Dict.
+    dtypes = {"index": np.int32, "latents": np.float16, "octets": np.uint8, "vector": np.float32}
     flat: dict[str, list[Leaf]] = {name: [leaf for leaf in leaves if leaf.column == name] for name in dtypes}
     pictures = []
     for leaf in leaves:

@@ -55,6 +55,8 @@ def try_environment(
     target = resolve(environment_id, parameters)
     if isinstance(target, AtariGame) or (isinstance(target, UserFactory) and target.vector_only):
         return
+    if parameters.encoder is not None:  # what is tried is what it encodes
+        spec, parameters = None, parameters.model_copy(update={"encoder": None})
     spec = spec or describe_environment(environment_id, parameters)
     try:
         _try_once(environment_id, target, parameters, spec)

@@ -17,7 +17,8 @@ from rljob.algorithms.base import AnyAlgorithm
 from rljob.algorithms.decision import Game
 from rljob.algorithms.shapes import shapes_of
 from rljob.checkpoints.policy import PolicyIdentity
-from rljob.envs import EnvironmentProblem, RestartLimit, make_single_environment
+from rljob.encoders.edge import make_encoded_environment
+from rljob.envs import EnvironmentProblem, RestartLimit
 from rljob.envs.base import Observation
 from rljob.envs.seeds import seed_generators, seed_of
 from rljob.evaluation.score import JudgedPolicy, Played, Sitting
@@ -162,7 +163,7 @@ def _copies(policy: PolicyIdentity, places: int) -> list[gymnasium.Env[Any, Any]
     try:
         while len(envs) < places:
             envs.append(
-                make_single_environment(
+                make_encoded_environment(
                     policy.spec.id, policy.env_params, for_scoring=True, restarting=True, spec=policy.spec
                 )
             )

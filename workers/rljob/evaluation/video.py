@@ -11,7 +11,8 @@ import imageio.v2 as imageio
 import numpy as np
 from numpy.typing import NDArray
 
-from rljob.envs import EnvironmentProblem, make_single_environment
+from rljob.encoders.edge import make_encoded_environment
+from rljob.envs import EnvironmentProblem
 from rljob.envs.target import what_it_lacks
 from rljob.evaluation.score import JudgedPolicy, Score, score
 from rljob.loading import PLUGIN_FAILURES, short
@@ -44,7 +45,7 @@ def record_game(
     what the environment was described as; without it its action has to be one Discrete.
     Raises EnvironmentProblem where the environment cannot draw itself.
     """
-    env = make_single_environment(environment_id, parameters, for_scoring=True, render_mode="rgb_array", spec=spec)
+    env = make_encoded_environment(environment_id, parameters, for_scoring=True, render_mode="rgb_array", spec=spec)
     partial = path.with_name(f".{path.stem}.partial.mp4")
     path.parent.mkdir(parents=True, exist_ok=True)
     try:

@@ -33,7 +33,8 @@ from torch import Tensor, nn
 from rljob.algorithms import algorithm
 from rljob.algorithms.base import AnyAlgorithm
 from rljob.algorithms.trunk import FrameNetwork
-from rljob.envs import EnvironmentProblem, make_single_environment
+from rljob.encoders.edge import make_encoded_environment
+from rljob.envs import EnvironmentProblem
 from rljob.envs.encoding import any_action, at
 from rljob.envs.spec import EnvironmentSpec
 from rljob.errors import UsageError, named
@@ -71,7 +72,7 @@ def sample(policy: Policy) -> Samples:
 
 def _played(policy: Policy, random: np.random.Generator) -> Any:
     spec = policy.stored.spec
-    env = make_single_environment(spec.id, policy.stored.env_params, for_scoring=True, spec=spec)
+    env = make_encoded_environment(spec.id, policy.stored.env_params, for_scoring=True, spec=spec)
     try:
         observation, _ = env.reset(seed=0)
         seen = []

@@ -15,7 +15,7 @@ from rljob.algorithms import algorithm
 from rljob.checkpoints import policy as stored
 from rljob.checkpoints.location import location
 from rljob.checkpoints.names import CheckpointProblem
-from rljob.envs import make_single_environment
+from rljob.encoders.edge import make_encoded_environment
 from rljob.envs.encoding import Encoding
 from rljob.observation import ObservationColumn, by_column, each, of_columns, rows_of
 
@@ -90,7 +90,7 @@ class Policy:
         """
         spec, params = self.stored.spec, self.stored.env_params
         own_actions = self._choices.controls > 0
-        return make_single_environment(
+        return make_encoded_environment(
             spec.id, params, for_scoring=True, render_mode=render_mode, spec=spec, own_actions=own_actions
         )
 

@@ -26,13 +26,13 @@ from rljob.algorithms import algorithm
 from rljob.algorithms.base import UnrollAlgorithm
 from rljob.algorithms.compute import denormals_as_zero
 from rljob.api import RLJob
+from rljob.encoders.edge import make_encoded_vector
 from rljob.envs import (
     EnvironmentSpec,
     KeepsFailing,
     RestartLimit,
     environment_of,
     make_device_vector,
-    make_restarting_environment,
 )
 from rljob.envs.base import VectorEnvironment
 from rljob.envs.grouped import GroupedEnvironment
@@ -123,7 +123,10 @@ def run_actor(options: RoleOptions, stop: threading.Event) -> None:
                 figures.inference = actions
                 timeout_seconds = float(spec_of_job.inference.timeout_seconds)
                 loop = GroupedLoop(grouped, remote, builder, sink, figures, timeout_seconds)
-            elif (vector := make_device_vector(spec, environment_parameters, num_envs)) is not None:
+            elif (
+                environment_parameters.encoder is None
+                and (vector := make_device_vector(spec, environment_parameters, num_envs)) is not None
+            ):
                 environment = simulator = DeviceEnvironment(vector, seed)
                 on_device = DevicePolicy(
                     chosen, spec, parameters, environment_parameters, num_envs, simulator.device, seed
@@ -133,7 +136,7 @@ def run_actor(options: RoleOptions, stop: threading.Event) -> None:
             else:
                 policy = Policy(chosen, spec, parameters, environment_parameters, num_envs, generator)
                 actions.shapes = policy.shapes
-                environment = make_restarting_environment(
+                environment = make_encoded_vector(
                     spec,
                     environment_parameters,
                     num_envs,
@@ -229,7 +232,7 @@ def _in_groups(
     parameters, threads = job.spec.environment.parameters, job.spec.actors.resources.cores()
     return GroupedEnvironment(
         [
-            make_restarting_environment(spec, parameters, size, seed + size * group, failures, threads, alive)
+            make_encoded_vector(spec, parameters, size, seed + size * group, failures, threads, alive)
             for group in range(groups)
         ]
     )

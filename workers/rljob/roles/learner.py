@@ -25,7 +25,7 @@ from rljob.checkpoints import store as checkpoint
 from rljob.checkpoints.location import Location, directory_of, location
 from rljob.checkpoints.policy import PolicyIdentity
 from rljob.checkpoints.restore_from import begins_elsewhere, named_checkpoint, started_from
-from rljob.checkpoints.store import Checkpoint
+from rljob.checkpoints.store import Checkpoint, CheckpointProblem
 from rljob.envs import EnvironmentSpec, describe_rewards, environment_of
 from rljob.inference.in_learner import InferenceThread, LatestWeights
 from rljob.inference.model import served_model
@@ -88,6 +88,11 @@ def _run(options: RoleOptions, stop: threading.Event, device: torch.device, memo
     found = _checkpoint_to_resume(options.resume, directory)
     # What was trained in before may fail now and then.
     environment = environment_of(options.run_dir, spec.environment, tried=found is None)
+    if found is not None and (of := found.manifest["environment"].get("encoder", "")) != environment.encoder:
+        raise CheckpointProblem(
+            f"{found.path} was learned behind the encoder with sha256 {of or 'none'}, but environment.encoder.file has "
+            f"{environment.encoder or 'none'}; put that file back, or begin a new job"
+        )
     named = None
     if begins_elsewhere(options.job, found.manifest if found is not None else None):
         found, named = None, named_checkpoint(options.job, environment)

@@ -21,7 +21,7 @@ Scalar = int | float | str | bool
 DTYPES: Final[Mapping[str, np.dtype[np.generic]]] = MappingProxyType(
     {
         code: np.dtype("|b1" if code == "b1" else f"<{code}")
-        for code in ("b1", "u1", "u2", "u4", "u8", "i2", "i4", "i8", "f4", "f8")
+        for code in ("b1", "u1", "u2", "u4", "u8", "i2", "i4", "i8", "f2", "f4", "f8")
     }
 )
 """Element types by wire code, all little-endian. There is no object, string or structured type, and never will be."""
@@ -202,6 +202,7 @@ _OBSERVED: Final = _each_optional(
     {
         **{name: _column("u1 f4", ndim=(1, 6), max_bytes=64 * MiB) for name in PICTURES},
         "index": _column("i4", ndim=(2, 2), max_bytes=64 * MiB),
+        "latents": _column("f2", ndim=(2, 2), max_bytes=64 * MiB),
         "octets": _column("u1", ndim=(2, 2), max_bytes=64 * MiB),
         "vector": _column("f4", ndim=(2, 2), max_bytes=64 * MiB),
     }

@@ -81,6 +81,8 @@ def count_evaluations(context: ReconcileContext) -> ReconcileContext:
         if not evaluation.finished or evaluation.version <= version:
             continue
         version = evaluation.version
+        if evaluation.raw_frames < rule.grace_raw_frames:
+            continue
         if best is None or evaluation.mean > best + rule.min_delta:
             best, without = evaluation.mean, 0
         else:

@@ -1,0 +1,157 @@
+"""`rljob why --rules`: recorded runs led through the rules of a job, by the same code that ends a job that runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rljob.api import RLJob, load_manifest
+from rljob_operator.cli import app
+from rljob_operator.core.recorded import Judged, judged
+from rljob_operator.verbs.recorded_runs import records_of
+from rljob_operator.view.recorded import summary
+from typer.testing import CliRunner
+
+from tests.support.controller import make_job, running, sample
+from tests.support.paths import EXAMPLES, ROOT
+
+CURVES = sorted((ROOT / "tests" / "data" / "curves").glob("*.csv"))
+SOLVED_AT_18 = "spec.successPolicy={targetReturn: {value: 18}}"
+DEFAULTS = "spec.earlyStopping={plateau: {}, trainingReturn: {}, valueLoss: {}}"
+
+
+def with_rules(rules: str) -> RLJob:
+    return load_manifest(EXAMPLES / "pong-vtrace.yaml", [SOLVED_AT_18, rules])
+
+
+def of_curves(rules: str) -> dict[str, Judged]:
+    return {file.stem: judged(with_rules(rules), records_of(file)) for file in CURVES}
+
+
+def invoked(*words: str) -> tuple[int, str]:
+    result = CliRunner().invoke(app, ["why", *words])
+    return result.exit_code, result.output
+
+
+def test_the_defaults_would_have_ended_no_curve_that_got_solved() -> None:
+    found = of_curves(DEFAULTS)
+    assert sum(run.solved is not None for run in found.values()) >= 17
+    assert summary(found)["solvedGivenUp"] == []
+
+
+def test_windows_as_short_as_a_sixteenth_of_the_default_would_not_either_and_shorter_ones_would() -> None:
+    assert summary(of_curves("spec.earlyStopping.trainingReturn={windowRawFrames: 300000}"))["solvedGivenUp"] == []
+    hasty = summary(of_curves("spec.earlyStopping.trainingReturn={windowRawFrames: 100000}"))
+    assert len(hasty["solvedGivenUp"]) >= 5
+    assert hasty["savedRawFrames"] > 0
+
+
+def records(count: int, frames: int = 1000, **last: Any) -> list[dict[str, Any]]:
+    """A run of which the value loss diverges from its middle on."""
+    found = [{"kind": "machine", "elapsed_seconds": 0.0, "raw_frames": 0}]
+    for number in range(1, count + 1):
+        late = number > count // 2
+        found.append(
+            {
+                "elapsed_seconds": 2.0 * number,
+                "raw_frames": frames * number,
+                "updates": 10 * number,
+                "games": 20,
+                "mean_return": -number if late else number,
+                "loss": -1.0,
+                "value_loss": 100.0 if late else 0.5,
+            }
+        )
+    return [*found, *([last] if last else [])]
+
+
+def test_a_run_is_ended_where_the_running_job_would_have_ended_it() -> None:
+    rule = "spec.earlyStopping.valueLoss={windowRawFrames: 9000, graceRawFrames: 0}"
+    found = judged(make_job(rule), records(60))
+    controller, ended = running(rule), None
+    for record in records(60)[1:]:
+        figures = {**record, "raw_frames_total": record["raw_frames"]}
+        outcome = controller.look(2.0, learner=sample(controller.now + 2.0, **figures)).outcome
+        if outcome is not None and ended is None:
+            ended = record["raw_frames"], outcome.message
+    assert ended == (found.ends["valueLoss"].raw_frames, found.ends["valueLoss"].message)
+
+
+def test_what_comes_after_the_solution_is_neither_given_up_nor_saved() -> None:
+    rule = "spec.earlyStopping.valueLoss={windowRawFrames: 9000, graceRawFrames: 0}"
+    verdict = {"kind": "evaluation", "mean": 19.0, "version": 7, "elapsed_seconds": 61.0, "raw_frames": 30_000}
+    early = sorted([*records(60), verdict], key=lambda record: record["elapsed_seconds"])
+    found = judged(make_job(rule), early)
+    assert found.solved is not None
+    assert found.solved.seconds == 61.0
+    assert found.given_up is None
+    assert summary({"a": found})["savedRawFrames"] == 0
+
+
+def test_metrics_that_an_environment_reports_and_deadlines_are_asked_too() -> None:
+    job = make_job(
+        "spec.successPolicy={metric: {name: is_success, value: 0.9}}",
+        "spec.activeDeadlineSeconds=100",
+        "spec.progressDeadlineSeconds=60",
+    )
+    verdict = {"kind": "evaluation", "mean": 0.0, "version": 7, "episode/is_success": 0.95, "elapsed_seconds": 30.0}
+    assert judged(job, [*records(20), verdict]).solved is not None
+    stood = [*records(20), {"elapsed_seconds": 400.0, "raw_frames": 20_000, "updates": 200}]
+    ends = judged(job, stood).ends
+    assert ends["progressDeadlineSeconds"].seconds == ends["activeDeadlineSeconds"].seconds == 400.0
+
+
+def test_the_command_says_which_rule_ends_which_run_and_what_is_saved(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    lines = [json.dumps(record) for record in records(60)]
+    (run / "metrics.jsonl").write_text("\n".join([lines[0], "[1]", '{"elapsed', *lines[1:]]))
+    rules = ["--rules", str(EXAMPLES / "pong-vtrace.yaml"), "--set", SOLVED_AT_18]
+    rules += ["--set", "spec.earlyStopping.valueLoss={windowRawFrames: 9000, graceRawFrames: 0}"]
+    code, said = invoked(*rules, str(run))
+    assert code == 0
+    assert (
+        "valueLoss at 43,000 raw frames, 86 s, training return -43.00  <- ends it: value loss: its median over" in said
+    )
+    assert "1 runs, 0 solved. Given up before: 0 of those solved, 1 of the others." in said
+    assert "Saved: 17,000 of 60,000 raw frames, 34 of 120 s." in said
+    code, said = invoked(*rules, "--json", str(run), str(CURVES[0]))
+    document = json.loads(said)
+    assert document["runs"][str(run)]["givenUpBy"] == "valueLoss"
+    assert document["runs"][str(CURVES[0])]["solved"]
+    assert document["together"]["savedSeconds"] == 34.0
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "said"),
+    [
+        (None, "none", "No such file or directory; give folders of runs, or CSV files"),
+        ("", "empty.csv", "it has no column elapsed_seconds, raw_frames, mean_return"),
+        (
+            "elapsed_seconds,raw_frames,mean_return\n1,2,3\n1,x,3\n",
+            "odd.csv",
+            "line 3: could not convert string to float: 'x'",
+        ),
+        ("elapsed_seconds,raw_frames,mean_return\n", "head.csv", "it holds no record of a run"),
+        ("hello\n", "text.jsonl", "it holds no record of a run"),
+    ],
+)
+def test_what_is_no_record_is_said_in_a_line(content: str | None, name: str, said: str, tmp_path: Path) -> None:
+    file = tmp_path / name
+    if content is not None:
+        file.write_text(content)
+    code, output = invoked("--rules", str(EXAMPLES / "pong-vtrace.yaml"), str(file))
+    assert code == 2
+    assert said in output
+    assert str(file) in output
+
+
+def test_options_that_would_change_nothing_are_refused() -> None:
+    assert invoked("--rules", str(EXAMPLES / "pong-vtrace.yaml"))[0] == 2
+    assert invoked("--rules", str(EXAMPLES / "pong-vtrace.yaml"), "-n", "team", "runs/a")[0] == 2
+    for words in (("--json",), ("--set", "spec.suspend=true"), ("a", "b")):
+        code, said = invoked(*words)
+        assert code == 2
+        assert "go with --rules FILE" in said

@@ -1,0 +1,1 @@
+"""Environments whose pictures a frozen network turns into features before anything else sees them."""
