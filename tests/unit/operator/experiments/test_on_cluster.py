@@ -11,7 +11,7 @@ from rljob_operator.experiments.journal import replayed
 from rljob_operator.kube.apiserver.resources import CONFIG_MAPS, PODS, RLEXPERIMENTS, RLJOBS
 from rljob_operator.kube.experiment import journal
 
-from tests.support.experiment_world import NAMESPACE, World
+from tests.support.experiment_cluster import NAMESPACE, World
 from tests.unit.operator.experiments.test_experiments import HALVING, MEDIAN, document, spread
 
 CASES: dict[str, tuple[dict[str, Any], frozenset[int]]] = {
