@@ -30,7 +30,7 @@ OPTIONS: list[Case] = [
     ("image.digest", "sha256:" + "a" * 64, "Deployment", f"{CONTAINER}.image", "rljob-operator@sha256:" + "a" * 64),
     ("image.pullPolicy", "Always", "Deployment", f"{CONTAINER}.imagePullPolicy", "Always"),
     ("imagePullSecrets", [{"name": "pull"}], "Deployment", f"{POD}.imagePullSecrets.0.name", "pull"),
-    ("crds.keep", False, "CustomResourceDefinition", "metadata.annotations", None),
+    ("crds.keep", False, "CustomResourceDefinition/rlexperiments.rljob.dev", "metadata.annotations", None),
     ("replicas", 3, "Deployment", "spec.replicas", 3),
     ("workers", 4, "Deployment", f"{CONTAINER}.args.4", "--workers=4"),
     ("logFormat", "Plain", "Deployment", f"{CONTAINER}.args.5", "--plain-logs"),
@@ -68,7 +68,7 @@ OPTIONS: list[Case] = [
 ]  # fmt: skip
 SWITCHES: list[tuple[str, bool, set[str]]] = [
     # value, what it is unless given, the objects that are there only where it is true
-    ("crds.enabled", True, {"CustomResourceDefinition/rljobs.rljob.dev"}),
+    ("crds.enabled", True, {f"CustomResourceDefinition/{name}.rljob.dev" for name in ("rljobs", "rlexperiments")}),
     ("rbac.aggregate", True, {f"ClusterRole/rljobs-{role}" for role in ("view", "edit", "admin")}),
     ("serviceAccount.create", True, {f"ServiceAccount/{NAME}"}),
     ("podDisruptionBudget.enabled", True, {f"PodDisruptionBudget/{NAME}"}),
@@ -119,8 +119,8 @@ def default(chart: Chart) -> list[Object]:
 def test_an_option(
     chart: Chart, default: list[Object], value: str, given: Any, kind: str, path: str, expected: Any
 ) -> None:
-    assert at(only(chart.render(nested(value, given)), kind), path) == expected
-    before = [each for each in default if each["kind"] == kind]
+    assert at(only(chart.render(nested(value, given)), *kind.split("/")), path) == expected
+    before = [each for each in default if each["kind"] == kind.split("/")[0]]
     assert not before or at(before[0], path) != expected
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster import kueue
-from tests.cluster.control_plane import CRD_FILE, PROGRAMS, ControlPlane
+from tests.cluster.control_plane import CRD_FILE, EXPERIMENT_CRD_FILE, PROGRAMS, ControlPlane
 from tests.cluster.jobs import JOBS, create
 from tests.cluster.terminal import User
 from tests.unit.api.bad_manifests import BASE
@@ -41,13 +41,14 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlP
 
 @pytest.fixture(scope="session")
 def cluster(control_plane: ControlPlane) -> ControlPlane:
-    """Servers that serve RLJobs."""
-    applied = control_plane.kubectl("apply", "-f", str(CRD_FILE))
+    """Servers that serve RLJobs and RLExperiments."""
+    applied = control_plane.kubectl("apply", "-f", str(CRD_FILE), "-f", str(EXPERIMENT_CRD_FILE))
     assert applied.returncode == 0, applied.stderr
     wait = (
         "wait",
         "--for=condition=Established",
         "crd/rljobs.rljob.dev",
+        "crd/rlexperiments.rljob.dev",
         "--timeout=30s",
     )  # an error before it has a status
     control_plane.wait_until("ready for RLJobs", lambda: control_plane.kubectl(*wait).returncode == 0)
@@ -83,7 +84,8 @@ def made_namespace(cluster: ControlPlane) -> Iterator[str]:
     code, answer = cluster.request("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
     assert code == 201, answer
     yield name
-    for path in (f"/apis/rljob.dev/v1alpha1/namespaces/{name}/rljobs", f"/api/v1/namespaces/{name}/pods"):
+    ours = f"/apis/rljob.dev/v1alpha1/namespaces/{name}"
+    for path in (f"{ours}/rlexperiments", f"{ours}/rljobs", f"/api/v1/namespaces/{name}/pods"):
         _emptied(cluster, path)
     cluster.request("DELETE", f"/api/v1/namespaces/{name}")
 

@@ -27,6 +27,7 @@ from tests.support.ports import free_ports
 from tests.support.waiting import eventually
 
 CRD_FILE = ROOT / files.CRD_FILE
+EXPERIMENT_CRD_FILE = ROOT / files.EXPERIMENT_CRD_FILE
 PROGRAMS = ("etcd", "kube-apiserver", "kubectl")
 START_SECONDS = 90.0
 STOP_SECONDS = 15.0

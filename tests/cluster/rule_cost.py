@@ -11,8 +11,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from rljob.api.generate.crd import definition
-
 from tests.cluster.control_plane import ControlPlane
 
 TRIAL = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions?dryRun=All"
@@ -24,11 +22,11 @@ _FACTOR = re.compile(r"exceeds budget by factor of (\d\.\d{6})x")
 """A factor below 1.5 is shown with all its digits."""
 
 
-def estimates(cluster: ControlPlane) -> Mapping[str, int]:
-    """The costs of all rules together (`ALL`) and, of the dearer ones, of each by its place."""
+def estimates(cluster: ControlPlane, definition: Mapping[str, Any]) -> Mapping[str, int]:
+    """The costs of all rules of a definition together (`ALL`) and, of the dearer ones, of each by its place."""
     found: dict[str, int] = {}
     for copies in range(1, _MOST_COPIES):
-        _, answer = cluster.request("POST", TRIAL, _copied(copies))
+        _, answer = cluster.request("POST", TRIAL, _copied(definition, copies))
         for cause in answer.get("details", {}).get("causes", []):
             rule = "x-kubernetes-validations" in cause["field"]
             place = cause["field"].partition("[copies].additionalProperties.")[2] if rule else ALL
@@ -39,15 +37,13 @@ def estimates(cluster: ControlPlane) -> Mapping[str, int]:
     raise AssertionError(f"{_MOST_COPIES} copies of the rules cost less than the limit")
 
 
-def _copied(copies: int) -> dict[str, Any]:
-    """The definition of a map of at most ``copies`` RLJobs."""
-    document = copy.deepcopy(definition())
+def _copied(definition: Mapping[str, Any], copies: int) -> dict[str, Any]:
+    """The definition of a map of at most ``copies`` such objects."""
+    document = copy.deepcopy(dict(definition))
     (version,) = document["spec"]["versions"]
     ours = version["schema"]["openAPIV3Schema"] | {"x-kubernetes-embedded-resource": True}
     jobs = {"type": "object", "maxProperties": copies, "additionalProperties": ours}
     version["schema"]["openAPIV3Schema"] = {"type": "object", "properties": {"copies": jobs}}
-    del (
-        version["subresources"]["scale"],
-        version["additionalPrinterColumns"],
-    )  # they point at fields that are elsewhere now
+    version["subresources"].pop("scale", None)  # they point at fields that are elsewhere now
+    del version["additionalPrinterColumns"]
     return document

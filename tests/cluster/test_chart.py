@@ -74,10 +74,9 @@ def test_a_crd_that_kubectl_applied_is_handed_over_with_the_commands_that_are_sa
     helm: Installed, cluster: ControlPlane
 ) -> None:
     for note in ("meta.helm.sh/release-name", "meta.helm.sh/release-namespace"):
-        cluster.kubectl("annotate", "crd", "rljobs.rljob.dev", f"{note}-")
-    with pytest.raises(
-        HelmRefused, match=r"the CRD rljobs\.rljob\.dev is there already, from somebody without Helm"
-    ) as said:
+        cluster.kubectl("annotate", "crd", "rljobs.rljob.dev", "rlexperiments.rljob.dev", f"{note}-")
+    words = r"the CRDs rlexperiments\.rljob\.dev and rljobs\.rljob\.dev are there already, from somebody without Helm"
+    with pytest.raises(HelmRefused, match=words) as said:
         helm.install("rl", "handed-over")
 
     commands = re.findall(r"^ +kubectl (.*)$", str(said.value), re.MULTILINE)
@@ -87,7 +86,7 @@ def test_a_crd_that_kubectl_applied_is_handed_over_with_the_commands_that_are_sa
         assert done.returncode == 0, done.stderr
     helm.install("rl", "handed-over")
     helm.uninstall("rl")  # which leaves it, as the release's
-    with pytest.raises(HelmRefused, match="is there already, from release rl of namespace handed-over"):
+    with pytest.raises(HelmRefused, match="are there already, from release rl of namespace handed-over"):
         helm.install("other", "other")
 
 

@@ -38,6 +38,10 @@ UNUSED = {
     Right(
         "rljob.dev", "rljobs/finalizers", "update"
     ): "is looked up, not used: by a server that guards blockOwnerDeletion",
+    Right("rljob.dev", "rlexperiments/finalizers", "update"): "the same",
+    Right("rljob.dev", "rlexperiments/status", "patch"): "for experiments, of which there is none here",
+    Right("rljob.dev", "rljobs", "create"): "the same",
+    Right("rljob.dev", "rljobs", "patch"): "the same",
     Right("", "pods", "get"): "asks whose a name is: of a pod whose creation was not answered",
     Right("events.k8s.io", "events", "patch"): "an event that comes again within minutes counts the first one up",
 }

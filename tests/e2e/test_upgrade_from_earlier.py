@@ -38,7 +38,7 @@ def release(kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
     with made_namespace(kubeconfig) as namespace:
         if namespace.kubectl("get", "rljobs", "--all-namespaces", "-o", "name"):
             pytest.skip("the cluster has jobs, which would go with its CRD")
-        namespace.kubectl("delete", "crd", "rljobs.rljob.dev", "--ignore-not-found")
+        namespace.kubectl("delete", "crd", "rljobs.rljob.dev", "rlexperiments.rljob.dev", "--ignore-not-found")
         chart = Chart(helm, tmp_path_factory.mktemp("helm"))
         found = Release(chart, namespace, os.environ[OPERATOR_IMAGE], os.environ[WORKER_IMAGE])
         yield found

@@ -34,14 +34,22 @@ before 1.18, with which Helm 3.8 is built, looks at all that `and` is given. */}
 {{- end -}}
 
 {{- define "rljob-operator.refuseCRD" -}}
-{{- $found := lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" "rljobs.rljob.dev" -}}
+{{- $names := list -}}
+{{- $other := "" -}}
+{{- range $name := list "rlexperiments.rljob.dev" "rljobs.rljob.dev" -}}
+{{- $found := lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" $name -}}
 {{- if $found -}}
-{{- if ne (include "rljob-operator.releaseOf" $found) (include "rljob-operator.thisRelease" .) -}}
-{{- fail (printf `the CRD rljobs.rljob.dev is there already, from %s. Leave it alone with crds.enabled=false, or hand it to this release first:
-  kubectl annotate crd rljobs.rljob.dev --overwrite meta.helm.sh/release-name=%s meta.helm.sh/release-namespace=%s
-  kubectl label crd rljobs.rljob.dev --overwrite app.kubernetes.io/managed-by=Helm
-` (include "rljob-operator.releaseOf" $found) .Release.Name .Release.Namespace) -}}
+{{- if ne (include "rljob-operator.releaseOf" $found) (include "rljob-operator.thisRelease" $) -}}
+{{- $names = append $names $name -}}
+{{- $other = include "rljob-operator.releaseOf" $found -}}
 {{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if $names -}}
+{{- fail (printf `%s there already, from %s. Leave it alone with crds.enabled=false, or hand it to this release first:
+  kubectl annotate crd %s --overwrite meta.helm.sh/release-name=%s meta.helm.sh/release-namespace=%s
+  kubectl label crd %s --overwrite app.kubernetes.io/managed-by=Helm
+` (printf (ternary "the CRD %s is" "the CRDs %s are" (eq (join "" $names) (first $names))) (join " and " $names)) $other (join " " $names) .Release.Name .Release.Namespace (join " " $names)) -}}
 {{- end -}}
 {{- end -}}
 

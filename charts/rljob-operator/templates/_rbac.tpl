@@ -47,10 +47,10 @@ metadata:
     {{- end }}
 rules:
 - apiGroups: [rljob.dev]
-  resources: [rljobs]
+  resources: [rljobs, rlexperiments]
   verbs: {{ toJson .verbs }}
 - apiGroups: [rljob.dev]
-  resources: [rljobs/status]
+  resources: [rljobs/status, rlexperiments/status]
   verbs: [get]
 - apiGroups: [rljob.dev]
   resources: [rljobs/scale]

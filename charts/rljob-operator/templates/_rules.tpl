@@ -1,7 +1,7 @@
 {{/* Made from operator/rljob_operator/kube/process/rbac.py by `make generate`. */}}
 
 {{- define "rljob-operator.rulesOfJobs" -}}
-# the jobs; what they want is only read
+# the jobs; what they want is only read, but for runs of experiments
 - apiGroups: ["rljob.dev"]
   resources: ["rljobs"]
   verbs: ["list", "watch"]
@@ -9,6 +9,22 @@
 - apiGroups: ["rljob.dev"]
   resources: ["rljobs"]
   verbs: ["delete"]
+# runs of experiments: to start, to suspend and to resume
+- apiGroups: ["rljob.dev"]
+  resources: ["rljobs"]
+  verbs: ["create", "patch"]
+# the experiments; what they want is only read
+- apiGroups: ["rljob.dev"]
+  resources: ["rlexperiments"]
+  verbs: ["list", "watch"]
+# what is known of an experiment
+- apiGroups: ["rljob.dev"]
+  resources: ["rlexperiments/status"]
+  verbs: ["patch"]
+# runs that block its deletion, where that is checked
+- apiGroups: ["rljob.dev"]
+  resources: ["rlexperiments/finalizers"]
+  verbs: ["update"]
 # what is known of a job
 - apiGroups: ["rljob.dev"]
   resources: ["rljobs/status"]
@@ -74,7 +90,7 @@
 {{- end -}}
 
 {{- define "rljob-operator.rulesOfAllJobs" -}}
-# the jobs; what they want is only read
+# the jobs; what they want is only read, but for runs of experiments
 - apiGroups: ["rljob.dev"]
   resources: ["rljobs"]
   verbs: ["list", "watch"]
@@ -82,6 +98,22 @@
 - apiGroups: ["rljob.dev"]
   resources: ["rljobs"]
   verbs: ["delete"]
+# runs of experiments: to start, to suspend and to resume
+- apiGroups: ["rljob.dev"]
+  resources: ["rljobs"]
+  verbs: ["create", "patch"]
+# the experiments; what they want is only read
+- apiGroups: ["rljob.dev"]
+  resources: ["rlexperiments"]
+  verbs: ["list", "watch"]
+# what is known of an experiment
+- apiGroups: ["rljob.dev"]
+  resources: ["rlexperiments/status"]
+  verbs: ["patch"]
+# runs that block its deletion, where that is checked
+- apiGroups: ["rljob.dev"]
+  resources: ["rlexperiments/finalizers"]
+  verbs: ["update"]
 # what is known of a job
 - apiGroups: ["rljob.dev"]
   resources: ["rljobs/status"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -16,6 +16,9 @@ DECISIONS = ("Start", "Promote", "Prune", "End")
 """Kinds of lines that are decided; the others are observed: Settings, Score, Fail, TimeUp, Verdict."""
 
 MAY_CHANGE = ("parallelism", "maxFailedTrials", "budget.seconds")
+
+_SEEDS_APART = 1_000_000
+"""Between the seeds of the games of two rungs: all trials of a rung play the same games, and no game is played at two rungs."""
 
 
 class Mismatch(Exception):
@@ -83,6 +86,8 @@ class ExperimentState:
 
     def __init__(self) -> None:
         self.experiment: Experiment | None = None
+        self._checked: Experiment | None = None
+        """What `taking` has found valid: a thousand trials take more than a second."""
         self.runs: dict[tuple[int, int], Run] = {}
         self.time_up = False
         self.end: dict[str, Any] | None = None
@@ -106,7 +111,13 @@ class ExperimentState:
         kind = entry["kind"]
         self.seconds = max(self.seconds, float(entry.get("seconds", 0.0)))
         if kind == "Settings":
-            self._take(parse_experiment(entry["experiment"]))
+            checked = self._checked
+            if checked is None or checked.document != entry["experiment"]:
+                checked = parse_experiment(entry["experiment"])
+            self._require_same(checked)
+            if self.experiment is not None:
+                checked.suggested.update(self.experiment.suggested)
+            self.experiment, self._checked = checked, None
         elif kind == "Start":
             self._add(Run(entry["trial"], entry["seed"]))
             if "by" in entry:
@@ -133,13 +144,25 @@ class ExperimentState:
         else:
             raise Mismatch(f"unknown kind {kind!r}; a newer release may have written it")
 
-    def _take(self, experiment: Experiment) -> None:
+    def taking(self, document: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The line that takes the settings of a manifest over; None where they are in force. Raises ManifestError, and Mismatch
+        where they are those of another experiment."""
+        experiment = parse_experiment(document)
+        self._require_same(experiment)
+        self._checked = experiment
+        if self.experiment is not None and self.experiment.document == experiment.document:
+            return None
+        return {"kind": "Settings", "experiment": dict(experiment.document)}
+
+    def best(self) -> Iterator[Run]:
+        """The runs of the best trial, once it has ended; they are judged anew."""
+        found = (self.end["best"] if self.end is not None else None) or {"seeds": ()}
+        yield from (self.runs[found["trial"], seed] for seed in found["seeds"])
+
+    def _require_same(self, experiment: Experiment) -> None:
         """Other settings are taken over where they change nothing of what was decided by those before."""
         if self.experiment is not None and _lasting(experiment) != _lasting(self.experiment):
             raise Mismatch(f"of an experiment that has begun only {', '.join(MAY_CHANGE)} may change")
-        if self.experiment is not None:
-            experiment.suggested.update(self.experiment.suggested)
-        self.experiment = experiment
 
     def _add(self, run: Run) -> None:
         if run.key in self.runs:
@@ -184,6 +207,29 @@ class ExperimentState:
         return [(trial, seed) for seed in range(1, self.known.spec.seeds + 1)]
 
 
+def games_seed(rung: int) -> int:
+    """Seed of the games by which runs are judged at a rung; the number of rungs stands for fresh games, at the end."""
+    return (rung + 1) * _SEEDS_APART
+
+
+def scored(figures: Mapping[str, Any], raw_frames: int, said: str) -> dict[str, Any]:
+    """What `rljob eval --json` has printed of a run at ``raw_frames`` as a part of an entry, or ``why`` it can't be judged.
+    ``said``: what it has said instead of figures."""
+    mean = figures.get("mean")
+    if not isinstance(mean, int | float):
+        return {"why": f"it can't be judged: {said}"[:500]}
+    if not math.isfinite(mean):
+        return {"why": f"its mean return is {mean}"}
+    error = figures.get("standard_error") or 0.0
+    return {"mean": mean, "standardError": error, "episodes": figures["episodes"], "rawFrames": raw_frames}
+
+
+def seen(run: Run, found: dict[str, Any] | None, *, solved: bool) -> dict[str, Any] | None:
+    """The entry of a run that was judged at its rung; None where nothing was found yet."""
+    kind = {"kind": "Score", "solved": solved} if found is not None and "mean" in found else {"kind": "Fail"}
+    return None if found is None else {"trial": run.trial, "seed": run.seed, **kind, **found}
+
+
 def over_seeds(scores: Sequence[Score]) -> tuple[float, float]:
     """Mean and standard error of the runs of a trial: of several seeds the error is that of the mean over seeds, of one that of
     its games."""
@@ -196,7 +242,7 @@ def _lasting(experiment: Experiment) -> tuple[Any, ...]:
     """What of an experiment stays as it began."""
     spec, template = experiment.spec, experiment.document["spec"]["template"]
     budget = spec.budget.model_copy(update={"seconds": None})
-    same = {"parallelism": 1, "max_failed_trials": 0, "budget": budget}
+    same = {"parallelism": 1, "max_failed_trials": 0, "budget": budget, "suspend": False}
     return experiment.name, template, spec.model_copy(update=same)
 
 

@@ -2,25 +2,52 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
-from rljob_operator.experiments.state import ExperimentState, Ranked
+from rljob.api.experiment_status import MOST_ROWS
 
-MOST_ROWS = 200
-"""Trials that a summary lists. A Kubernetes object with every one of a thousand would be refused as too large."""
+from rljob_operator.experiments.state import ExperimentState, Ranked, RunState, over_seeds
+
 _LONGEST = 120
 """Characters of a trial's settings in a row."""
+_GOES_ON = frozenset({RunState.DONE})
+"""States of a trial's runs after which it gets its further seeds."""
+_OVER = _GOES_ON | {RunState.PRUNED, RunState.FAILED}
 
 
 def summary(state: ExperimentState) -> dict[str, Any]:
-    """Counts of runs by state, the end, and a row for each of the best trials; at most 100 kB."""
-    counts = Counter(str(run.state) for run in state.runs.values())
-    found: dict[str, Any] = {"trials": state.known.trials, "runs": dict(sorted(counts.items()))}
-    if state.end is not None:
-        found |= {"reason": state.end["reason"], "best": state.end["best"]}
-    rows = [row(state, ranked) for ranked in state.ranking()[:MOST_ROWS]]
-    return {**found, "rows": [each | {"set": each["set"][:_LONGEST]} for each in rows]}
+    """Counts, the best trial, and a row for each of the best; at most 100 kB."""
+    found = [(ranked, row(state, ranked)) for ranked in state.ranking()[:MOST_ROWS]]
+    states: dict[int, list[RunState]] = {}
+    for run in state.runs.values():
+        states.setdefault(run.trial, []).append(run.state)
+    seeds, ended = state.known.spec.seeds, state.end is not None
+    best = [{**each, "set": each["set"][:1024]} for _, each in found[:1]]
+    return {
+        "trials": state.known.trials,
+        "done": sum(ended or _is_over(of, seeds) for of in states.values()),
+        "running": len(state.active),
+        "failed": state.failed,
+        "rows": [{**each, "set": each["set"][:_LONGEST]} for _, each in found],
+        "best": next(iter(best), None),
+        "runs": [state.known.run_name(run.trial, run.seed) for ranked, _ in found[:1] for run in ranked.runs],
+        "fresh": fresh_verdict(state),
+    }
+
+
+def _is_over(runs: list[RunState], seeds: int) -> bool:
+    """Whether no run of a trial goes on, and none follows."""
+    return _OVER.issuperset(runs) and (len(runs) == seeds or not _GOES_ON.issuperset(runs))
+
+
+def fresh_verdict(state: ExperimentState) -> dict[str, Any] | None:
+    """The best trial on games that it was not chosen by; None before all of its runs have played them."""
+    scores = [state.verdicts.get(run.key) for run in state.best()]
+    known = [each for each in scores if each is not None]
+    if not known or len(known) < len(scores):
+        return None
+    mean, error = over_seeds(known)
+    return {"mean": round(mean, 4), "standardError": round(error, 4), "episodes": known[0].episodes}
 
 
 def row(state: ExperimentState, ranked: Ranked) -> dict[str, Any]:

@@ -37,17 +37,15 @@ class ExperimentFolder:
 
     def take(self, document: Mapping[str, Any]) -> None:
         """Begin with the experiment of a manifest, or go on with it. Raises RunFolderProblem where it is another experiment."""
-        if self.state.experiment is not None and self.state.experiment.document == document:
-            return
-        entry = {"kind": "Settings", "experiment": dict(document)}
         try:
-            ExperimentState.apply(_copy_of(self.state), entry)
+            entry = self.state.taking(document)
         except Mismatch as problem:
             raise RunFolderProblem(
                 f"{self.folder / EXPERIMENT_FILE}: {problem}; the rest belongs to a new one"
             ) from None
-        write_text(self.folder / EXPERIMENT_FILE, dump_document(dict(document)), durable=True)
-        self.add(entry)
+        if entry is not None:
+            write_text(self.folder / EXPERIMENT_FILE, dump_document(dict(document)), durable=True)
+            self.add(entry)
 
     def add(self, entry: Entry) -> None:
         """Write a line; it is on the disk when this returns. Raises RunFolderProblem where the disk doesn't take it."""
@@ -81,9 +79,3 @@ def require_experiment(folder: Path) -> None:
         raise RunFolderProblem(
             f"{folder}: nothing to resume here (no {EXPERIMENT_FILE}); leave out --resume to start one"
         )
-
-
-def _copy_of(state: ExperimentState) -> ExperimentState:
-    copy = ExperimentState()
-    copy.experiment = state.experiment
-    return copy

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +14,7 @@ from rljob.api.exit_codes import EXIT_INVALID
 from rljob.api.experiment_trials import Experiment
 
 from rljob_operator.experiments.journal import Entry
-from rljob_operator.experiments.state import Run
+from rljob_operator.experiments.state import Run, games_seed, scored, seen
 from rljob_operator.local import lock
 from rljob_operator.local.log_files import tail
 from rljob_operator.local.run_folder import JOB_FILE, OUTCOME_FILE, STATUS_FILE, read_json
@@ -24,8 +22,6 @@ from rljob_operator.local.run_folder import JOB_FILE, OUTCOME_FILE, STATUS_FILE,
 CHILD: Final = (sys.executable, "-m", "rljob_operator.verbs.experiment_run")
 """The program of a run's controller (`rljob_operator.verbs.experiment_run`)."""
 _EVAL: Final = (sys.executable, "-m", "rljob_operator", "eval")
-_SEEDS_APART: Final = 1_000_000
-"""Between the seeds of the games of two rungs: all trials of a rung play the same games, and no game is played at two rungs."""
 _MOST_STARTS: Final = 3
 """Starts of a run's controller in one session without a result, before the run counts as failed."""
 
@@ -56,9 +52,7 @@ class Runs:
         about = {"trial": run.trial, "seed": run.seed}
         try:
             wanted = self._experiment.manifest(run.trial, run.seed, frames)
-        except (
-            ManifestError
-        ) as error:  # of settings that were suggested: each value is allowed, and not all of them together
+        except ManifestError as error:  # each value that was suggested is allowed, and not all of them together
             return {"kind": "Fail", **about, "why": str(error)[:500]}
         ended = self._ended(folder, wanted)
         if ended == "edited":
@@ -72,9 +66,7 @@ class Runs:
             if ended == "Failed":
                 return {"kind": "Fail", **about, "why": f"{outcome.get('reason')}: {outcome.get('message')}"[:500]}
             solved = outcome.get("reason") != "StepBudgetReached"
-            found = self.judged(run, (run.rung + 1) * _SEEDS_APART)
-            score = {"kind": "Score", "solved": solved} if found is not None and "mean" in found else {"kind": "Fail"}
-            return None if found is None else {**about, **score, **found}
+            return seen(run, self.judged(run, run.rung), solved=solved)
         ended_with = playing.returncode if playing is not None else None
         why = self._given_up(folder, run.rung, ended_with)
         if why:
@@ -82,10 +74,10 @@ class Runs:
         self._play(folder, wanted)
         return None
 
-    def judged(self, run: Run, seed: int) -> dict[str, Any] | None:
-        """How its newest weights (its best, with an evaluator) are judged by the games of ``seed``; None while they are. What is
+    def judged(self, run: Run, rung: int) -> dict[str, Any] | None:
+        """How its newest weights (its best, with an evaluator) are judged by the games of ``rung``; None while they are. What is
         wrong stands in ``why``."""
-        folder = self.folder(run)
+        folder, seed = self.folder(run), games_seed(rung)
         output = self._folder / "logs" / f"{folder.name}-games-{seed}.json"
         errors = output.with_suffix(".error")
         if (folder, seed) not in self._judging:
@@ -100,19 +92,9 @@ class Runs:
         if process.poll() is None:
             return None
         del self._judging[folder, seed]
-        score = read_json(output)
-        mean, error = score.get("mean"), score.get("standard_error") or 0.0
-        if process.returncode != 0 or not isinstance(mean, int | float):
-            said = " ".join(tail(errors, 2)) or f"rljob eval ended with {process.returncode}"
-            return {"why": f"it can't be judged: {said}"[:500]}
-        if not math.isfinite(mean):
-            return {"why": f"its mean return is {mean}"}
+        said = " ".join(tail(errors, 2)) or f"rljob eval ended with {process.returncode}"
         frames = (read_json(folder / STATUS_FILE).get("progress") or {}).get("rawFrames", 0)
-        return {"mean": mean, "standardError": error, "episodes": score["episodes"], "rawFrames": frames}
-
-    def fresh_seed(self) -> int:
-        """Seed of games that no trial was chosen by."""
-        return (len(self._experiment.rungs) + 1) * _SEEDS_APART
+        return scored(read_json(output) if process.returncode == 0 else {}, frames, said)
 
     def end_plays(self) -> None:
         """Ask runs to end in good order."""
@@ -175,9 +157,3 @@ class Runs:
         if starts > _MOST_STARTS:
             return f"its controller has ended {_MOST_STARTS} times (last with {ended_with}); see {log}"
         return ""
-
-
-def verdicts_wanted(best: dict[str, Any] | None, runs: dict[tuple[int, int], Run]) -> Iterator[Run]:
-    """The runs of the best trial, which are judged anew."""
-    if best is not None:
-        yield from (runs[best["trial"], seed] for seed in best["seeds"])

@@ -20,7 +20,7 @@ from rljob_operator.core.member import Role
 from rljob_operator.kube.apiserver.access import NoAccess, load_access
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.errors import AlreadyExists, ApiError, NotFound, Unavailable
-from rljob_operator.kube.apiserver.resources import EVENTS, PODS, RLJOBS, Object, Resource
+from rljob_operator.kube.apiserver.resources import EVENTS, PODS, RLEXPERIMENTS, RLJOBS, Object, Resource
 from rljob_operator.kube.job.members import Pod
 from rljob_operator.kube.job.stored import read
 from rljob_operator.kube.reach import PodsProxy
@@ -75,7 +75,7 @@ class ClusterJobs:
     def refusing(self, verb: str, resource: Resource | str, everywhere: bool = False) -> AbstractContextManager[None]:
         """What the API server refuses of it becomes a sentence."""
         plural = resource if isinstance(resource, str) else resource.plural
-        full = f"{plural}.{RLJOBS.group}" if plural == RLJOBS.plural else plural
+        full = f"{plural}.{RLJOBS.group}" if plural in (RLJOBS.plural, RLEXPERIMENTS.plural) else plural
         return in_words(f"the API server at {self._host}", verb, full, None if everywhere else self.namespace)
 
     def command(self, verb: str, name: str) -> str:
@@ -93,9 +93,17 @@ class ClusterJobs:
                 known = f"there are: {listed(here)}" if here else "there is none"
                 raise UsageError(f"name the job that is meant; in namespace {self.namespace} {known}")
             name = here[0]
-        job = ClusterJob(self, name)
+        job = self.named(name)
         job.look(figures=False)
         return job
+
+    def named(self, name: str) -> ClusterJob:
+        """The job of that name, or else the experiment, as far as one may look."""
+        for resource in (RLJOBS, RLEXPERIMENTS):
+            with suppress(ApiError):
+                self.run(self.client.get(resource, self.namespace, name))
+                return ClusterJob(self, name, resource)
+        return ClusterJob(self, name)
 
     def create(self, written: Object) -> str:
         """Create the job in this namespace, as `kubectl create` would; answers its name."""
@@ -119,11 +127,13 @@ class ClusterJobs:
         """See `Jobs`: without a name those of the namespace, or of all namespaces."""
         if self._place.all_namespaces and name is not None:
             raise UsageError(f"--all-namespaces shows the jobs of all; leave out {name}, or name its namespace with -n")
-        if name is not None and not everything:
-            return Listing([ClusterJob(self, name).look(figures=figures)], is_list=False)
+        job = self.named(name) if name is not None else None
+        of = f"{names.EXPERIMENT_LABEL}={name}" if job is not None and job.resource is RLEXPERIMENTS else ""
+        if job is not None and not everything and not of:
+            return Listing([job.look(figures=figures)], is_list=False)
         scope = None if self._place.all_namespaces else self.namespace
         with self.refusing("list", RLJOBS, everywhere=scope is None):
-            found = self.run(self.client.list(RLJOBS, scope)).items
+            found = self.run(self.client.list(RLJOBS, scope, label_selector=of)).items
         now = time.time()
         if not found:
             where = "any namespace" if scope is None else f"namespace {scope}"
@@ -157,14 +167,14 @@ class ClusterJobs:
 
 
 class ClusterJob:
-    """One RLJob."""
+    """One RLJob, or an RLExperiment, which has the same conditions."""
 
     pause_seconds = 1.0
 
-    def __init__(self, jobs: ClusterJobs, name: str) -> None:
+    def __init__(self, jobs: ClusterJobs, name: str, resource: Resource = RLJOBS) -> None:
         if "/" in name:
             raise UsageError(f"{name}: a job's name is meant here; -n NAMESPACE says where it is")
-        self._jobs, self._client, self._name = jobs, jobs.client, name
+        self._jobs, self._client, self._name, self.resource = jobs, jobs.client, name, resource
 
     @property
     def place(self) -> str:
@@ -192,14 +202,20 @@ class ClusterJob:
 
     def change(self, patch: Mapping[str, Any]) -> int:
         """See `Job`."""
-        with self._named(), self._jobs.refusing("patch", RLJOBS):
-            stored = self._jobs.run(self._client.patch(RLJOBS, self._jobs.namespace, self._name, patch))
+        with self._named(), self._jobs.refusing("patch", self.resource):
+            stored = self._jobs.run(self._client.patch(self.resource, self._jobs.namespace, self._name, patch))
         return int(stored["metadata"]["generation"])
 
     def stop(self, say: Callable[[str], None], timeout_seconds: float) -> None:
-        """See `Job`: a request on the object that its operator follows."""
+        """See `Job`: a request on the object that its operator follows. An experiment is suspended."""
         if self.look(figures=False).status.finished:
             say(f"{self.place}: it has ended, nothing of it runs")
+            return
+        if self.resource is RLEXPERIMENTS:
+            generation = self.change({"spec": {"suspend": True}})
+            say(f"{self.place}: its runs were asked to leave in good order")
+            wait_for(self, generation, lambda seen: seen.status.is_true("Suspended"), "stopped", timeout_seconds)
+            say(f"{self.place}: stopped; `{self.command('resume')}` goes on")
             return
         self.change({"metadata": {"annotations": {STOP_ANNOTATION: rfc3339(time.time())}}})
         say(f"{self.place}: asked to leave in good order")
@@ -241,11 +257,11 @@ class ClusterJob:
         """See `Job`."""
         with self._jobs.refusing("list", "events.events.k8s.io"):
             found = self._jobs.run(self._client.list(EVENTS, self._jobs.namespace)).items
-        return events_of(self._name, found)
+        return events_of(self._name, found, self.resource.kind)
 
     def _document(self) -> Object:
-        with self._named(), self._jobs.refusing("get", RLJOBS):
-            return self._jobs.run(self._client.get(RLJOBS, self._jobs.namespace, self._name))
+        with self._named(), self._jobs.refusing("get", self.resource):
+            return self._jobs.run(self._client.get(self.resource, self._jobs.namespace, self._name))
 
     @contextmanager
     def _named(self) -> Iterator[None]:

@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rljob.api import parse_job
+from rljob.api import ManifestError, parse_job
 from rljob.api.experiment_check import parse_experiment
+from rljob.api.problems import Problem
 
 from rljob_operator.experiments.journal import Entry
 from rljob_operator.experiments.summary import in_words, row
 from rljob_operator.local import run_folder
 from rljob_operator.local.experiment_folder import JOURNAL_FILE, ExperimentFolder, require_experiment
-from rljob_operator.local.experiment_runs import Runs, verdicts_wanted
+from rljob_operator.local.experiment_runs import Runs
 from rljob_operator.local.experiment_trials import best_of
 from rljob_operator.local.lock import ControllerLock
 from rljob_operator.local.loop import Interrupt, raise_when_asked_to_end
@@ -43,6 +44,9 @@ def start(
 
     raise_when_asked_to_end()
     experiment = parse_experiment(written)
+    if experiment.spec.suspend:
+        words = "allowed with rljob run: false; `rljob stop FOLDER` ends its runs in good order, and --resume goes on"
+        raise ManifestError([Problem("spec.suspend", True, words)])
     if resume and folder is not None:
         require_experiment(folder)
     elif folder is not None and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -124,10 +128,9 @@ class _Session:
 
     def _judged(self) -> bool:
         """Whether the runs of the best trial were judged anew, on games that it was not chosen by."""
-        assert self._state.end is not None
-        for run in verdicts_wanted(self._state.end["best"], self._state.runs):
+        for run in self._state.best():
             if run.key not in self._state.verdicts:
-                found = self._runs.judged(run, self._runs.fresh_seed())
+                found = self._runs.judged(run, len(self._state.known.rungs))
                 if found is not None and "why" in found:
                     raise RunFolderProblem(f"{self._runs.folder(run)}: the best trial {found['why']}")
                 if found is not None:

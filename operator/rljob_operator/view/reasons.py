@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 
 from rljob.api.conditions import CATALOGUE
+from rljob.api.experiment import is_experiment
+from rljob.api.experiment_status import RLExperimentStatus
 from rljob.api.status import Condition
 
 from rljob_operator.view.job_view import LOST, JobView
@@ -21,8 +23,10 @@ def why(run: JobView) -> list[str]:
     lines += _attendance(run)
     if run.status.is_true("Complete"):
         lines += ["", ending(run)]
-    else:
+    elif not is_experiment(run.document):
         lines += _scaling(run)
+    if is_experiment(run.document):
+        lines += _trials(run)
     odd = [condition for condition in run.status.conditions if is_odd(condition)]
     if odd:
         lines += ["", "Conditions that are not as in a healthy run:"]
@@ -76,6 +80,14 @@ def _attendance(run: JobView) -> list[str]:
     last = f"it was last {run.status.state}" if run.status.state else "there is no status to tell how far it was"
     ending = f" These are ending: {', '.join(run.running)}." if run.running else ""
     return [f"It has no controller, which did not end in order; {last}.{ending} It can be resumed."]
+
+
+def _trials(run: JobView) -> list[str]:
+    """How far an experiment is."""
+    found = RLExperimentStatus.model_validate(run.document.get("status") or {})
+    counts = f"Trials: {found.done} of {found.trials} are over; {found.running} runs play, {found.failed} have failed."
+    best = [] if found.best is None else [found.best]
+    return ["", counts, *(f"Best: trial {b.trial}, {b.mean:.2f} +- {b.standard_error:.2f} {b.set}" for b in best)]
 
 
 def _scaling(run: JobView) -> list[str]:

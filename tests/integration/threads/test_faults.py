@@ -153,9 +153,11 @@ def test_nobody_starts_a_thread_in_another_way() -> None:
     pools = {path for path, _ in calls("ThreadPoolExecutor")}
     assert {f"{path.parent.name}/{path.name}" for path in pools} == set(WAITED_FOR)
     others = ("Timer", "ThreadPool", "start_new_thread", "to_thread", "run_in_executor")
-    assert [path.name for name in others for path, _ in calls(name)] == ["lease.py"], (
-        "the election raises its thread's errors"
-    )
+    assert [f"{path.parent.name}/{path.name}" for name in others for path, _ in calls(name)] == [
+        "experiment/journal.py",
+        "experiment/reconcile.py",
+        "process/lease.py",
+    ], "the election raises its thread's errors, and what experiments compute aside is awaited at once"
 
 
 @contextmanager

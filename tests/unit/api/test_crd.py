@@ -13,10 +13,12 @@ import cel
 import pytest
 import yaml
 from pydantic import BaseModel
+from rljob.api.experiment_status import RLExperimentStatus
 from rljob.api.fields import unwrapped
-from rljob.api.generate.crd import definition
-from rljob.api.generate.files import CHART_CRD_FILE, CRD_FILE, REFERENCE_FILE, generated
+from rljob.api.generate.crd import definition, experiment_definition
+from rljob.api.generate.files import CRD_FILE, EXPERIMENT_CRD_FILE, generated
 from rljob.api.status import RLJobStatus
+from rljob.api.status_model import StatusModel
 from rljob.api.timestamps import TimestampText
 from rljob.api.types import DecimalText
 
@@ -38,21 +40,28 @@ def schemas(schema: dict[str, Any], path: str) -> Iterator[tuple[str, dict[str, 
 
 
 EVERYWHERE = [*schemas(SPEC, "spec"), *schemas(STATUS, "status")]
+EXPERIMENT = experiment_definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+OF_EXPERIMENTS = [
+    (path.removeprefix("spec.template."), schema)
+    for part in ("spec", "status")
+    for path, schema in schemas(EXPERIMENT[part], part)
+]
 RULES = [
     (path, rule) for path, schema in schemas(api_server.ROOT, "") for rule in schema.get("x-kubernetes-validations", [])
 ]
 
 
-@pytest.mark.parametrize("path", [CRD_FILE, CHART_CRD_FILE, REFERENCE_FILE], ids=str)
+@pytest.mark.parametrize("path", generated(), ids=str)
 def test_generated_files_are_current(path: Path) -> None:
     assert (ROOT / path).read_text() == generated()[path], "run: make generate"
 
 
-def test_it_is_small() -> None:
+@pytest.mark.parametrize(("file", "made"), [(CRD_FILE, definition()), (EXPERIMENT_CRD_FILE, experiment_definition())])
+def test_it_is_small(file: Path, made: dict[str, Any]) -> None:
     """kubectl apply keeps a copy, as JSON without spaces, in an annotation of at most 256 KiB. Three quarters of it at most."""
-    written = yaml.safe_load((ROOT / CRD_FILE).read_text())
+    written = yaml.safe_load((ROOT / file).read_text())
     assert len(json.dumps(written, separators=(",", ":"))) < 192 * 1024
-    assert written == definition()
+    assert written == made
 
 
 def test_every_definition_is_its_own() -> None:
@@ -67,8 +76,10 @@ def test_every_definition_is_its_own() -> None:
 
 
 def test_every_schema_is_structural_described_and_bounded() -> None:
-    for path, schema in EVERYWHERE:
-        if re.fullmatch(r"spec\.(.*\.)?resources\.(requests|limits)\[\]|spec\.environment\.actions", path):
+    for path, schema in [*EVERYWHERE, *OF_EXPERIMENTS]:
+        if re.fullmatch(
+            r"spec\.(.*\.)?resources\.(requests|limits)\[\]|spec\.environment\.actions|spec.*\.values\[\]", path
+        ):
             continue  # a number, with a fraction or without, or a text, or a list or a word: no type says that
         assert not {"$ref", "anyOf", "oneOf", "allOf", "not", "nullable", "title"} & set(schema), path
         assert schema.get("type") in ("object", "array", "string", "integer", "number", "boolean") or schema.get(
@@ -207,8 +218,25 @@ def some(annotation: Any, metadata: list[Any]) -> Any:
     return {bool: True, int: 7, str: "word"}[annotation]
 
 
-def test_a_status_with_every_field_passes_its_schema() -> None:
-    status = RLJobStatus.model_validate(filled(RLJobStatus)).document()
-    assert [error.message for error in api_server.Validator(STATUS).iter_errors(status)] == []
-    assert list(api_server.unknown(status, STATUS, "status")) == []
-    assert list(api_server.unknown(status | {"later": 1}, STATUS, "status")) == ["status.later: unknown field"]
+@pytest.mark.parametrize(("model", "schema"), [(RLJobStatus, STATUS), (RLExperimentStatus, EXPERIMENT["status"])])
+def test_a_status_with_every_field_passes_its_schema(model: type[StatusModel], schema: dict[str, Any]) -> None:
+    status = model.model_validate(filled(model)).document()
+    assert [error.message for error in api_server.Validator(schema).iter_errors(status)] == []
+    assert list(api_server.unknown(status, schema, "status")) == []
+    assert list(api_server.unknown(status | {"later": 1}, schema, "status")) == ["status.later: unknown field"]
+
+
+def test_a_template_is_typed_and_may_be_changed_as_its_operator_says() -> None:
+    """The rules of one moment are those of an RLJob; those of a change are not."""
+    template = EXPERIMENT["spec"]["properties"]["template"]["properties"]["spec"]
+    rules = [each["rule"] for each in template["x-kubernetes-validations"]]
+    assert template["properties"] == SPEC["properties"]
+    assert rules == [each["rule"] for each in SPEC["x-kubernetes-validations"] if "oldSelf" not in each["rule"]]
+    assert len(rules) > 10
+
+
+def test_the_columns_of_experiments_point_at_fields() -> None:
+    root = {"properties": EXPERIMENT}
+    for column in experiment_definition()["spec"]["versions"][0]["additionalPrinterColumns"]:
+        path = re.sub(r'\[\?\(@\.type=="[A-Za-z]+"\)\]', "", column["jsonPath"])
+        assert path in (".status.conditions.reason", ".metadata.creationTimestamp") or field_at(root, path), path

@@ -128,7 +128,7 @@ def test_suggestions_begin_where_draws_end(monkeypatch: pytest.MonkeyPatch) -> N
 def test_every_field_is_explained() -> None:
     fields = list(places_below(TypedPlace(RLExperiment), "rlexperiment"))
     own = [path for path, _ in fields if not path.startswith("rlexperiment.spec.template.spec.")]
-    assert len(own) == 37
+    assert len(own) == 38
     for path in own:
         found = explained(path)
         assert found.path == path
@@ -196,3 +196,32 @@ def test_what_is_wrong_is_named_with_its_place(document: dict[str, Any], said: s
     found = problems(document)
     assert any(said in problem for problem in found), found
     assert len(found) <= 2
+
+
+def test_what_a_template_may_not_say_since_the_experiment_does() -> None:
+    template = {"spec": {"environment": {"id": "CartPole-v1"}, "ttlSecondsAfterFinished": 60, "suspend": True}}
+    suspended, kept = problems(written(template=template))
+    assert suspended.startswith("spec.template.spec.suspend: got true; allowed: false; the experiment starts and stops")
+    assert kept.startswith(
+        "spec.template.spec.ttlSecondsAfterFinished: got 60; allowed: unset; a run is judged after its end"
+    )
+
+
+@pytest.mark.parametrize(
+    ("storage", "places"),
+    [
+        ({"objectStore": {"url": "s3://mine/sweep/"}}, ["s3://mine/sweep/a-0", "s3://mine/sweep/a-0-s2"]),
+        ({"persistentVolumeClaim": {"claimName": "all"}}, ["a-0", "a-0-s2"]),
+        ({"persistentVolumeClaim": {"claimName": "all", "subPath": "x"}}, ["x/a-0", "x/a-0-s2"]),
+    ],
+)
+def test_each_run_has_a_place_of_its_own_for_its_checkpoints(storage: dict[str, Any], places: list[str]) -> None:
+    """Else the second would go on with what the first has learned."""
+    template = {"spec": {"environment": {"id": "CartPole-v1"}, "checkpoint": {"storage": storage}}}
+    experiment = parse_experiment(written(template=template, seeds=2))
+    found = [parse_job(experiment.manifest(0, seed, 9000)).spec.checkpoint.storage for seed in (1, 2)]
+    assert [
+        each.object_store.url if each.object_store is not None else each.persistent_volume_claim.sub_path
+        for each in found
+        if each is not None
+    ] == places

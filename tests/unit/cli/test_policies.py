@@ -58,6 +58,15 @@ def test_eval_in_words_and_of_a_single_game(run: Path) -> None:
     assert json.loads(single.stdout)["standard_error"] is None
 
 
+def test_a_summary_fits_into_a_pods_last_words(run: Path) -> None:
+    """A termination message has at most 4,096 bytes."""
+    whole, short = (invoke("eval", run, "--episodes", 3, "--json", *more) for more in ((), ("--summary",)))
+    figures = json.loads(short.stdout)
+    assert not figures.keys() & {"returns", "metrics", "lengths_steps"}
+    assert figures.items() <= json.loads(whole.stdout).items()
+    assert len(short.stdout) < 500
+
+
 def test_a_damaged_checkpoint_is_one_line(run: Path, tmp_path: Path) -> None:
     damaged = tmp_path / "step-1"
     damaged.mkdir()

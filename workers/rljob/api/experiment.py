@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from rljob.api.job import Metadata, RLJob, RLJobSpec
-from rljob.api.types import APIModel, Integer, JSONObject, Real, Seconds
+from rljob.api.types import APIModel, Flag, Integer, JSONObject, Real, Seconds, Text
 
 EXPERIMENT_KIND = "RLExperiment"
 MOST_TRIALS = 1000
@@ -90,7 +90,9 @@ class SearchSpec(APIModel):
     """Settings that are written out, one mapping a trial, such as {algorithm.ppo.learningRate: 1e-3}."""
     tpe: TPESearch | None = None
     """Settings that a tree-structured Parzen estimator suggests, from parameters."""
-    parameters: dict[str, Distribution] = Field(default_factory=dict, max_length=64)
+    parameters: dict[Annotated[str, Text(253, "the path of a field")], Distribution] = Field(
+        default_factory=dict, max_length=64
+    )
     """A field of the RLJob, by its path as ``--set`` has it, and where its values come from."""
 
 
@@ -116,7 +118,7 @@ class PruneSpec(APIModel):
     """Which trials end before their budget: exactly one rule."""
 
     halving: Halving | None = None
-    """Successive halving."""
+    """Successive halving: one in factor goes on from each rung."""
     median: MedianRule | None = None
     """The median of the others."""
 
@@ -133,6 +135,8 @@ class ExperimentBudget(APIModel):
 class RLExperimentSpec(APIModel):
     """What is tried, and what it may cost."""
 
+    suspend: Flag = False
+    """True, on a cluster: its runs save themselves and stop, and nothing is decided; on one machine `rljob stop` does that."""
     template: JobTemplate
     """The RLJob that is run."""
     seeds: Annotated[int, Integer(1, 100)] = 1

@@ -27,6 +27,7 @@ _PARAMETERS = "spec.search.parameters"
 _MOST_RUNGS = 100
 _OF_THE_EXPERIMENT = {
     "suspend": "the experiment starts and stops its runs",
+    "ttlSecondsAfterFinished": "a run is judged after its end, and goes with its experiment",
     "successPolicy.rawFrames": "budget.rawFrames and prune say how many a run plays",
 }
 """Fields of the RLJob that the experiment sets, and why a search may not."""
@@ -119,6 +120,10 @@ def _broken(spec: RLExperimentSpec, job: RLJob) -> Iterator[Problem]:
         )
     if job.spec.suspend:
         yield Problem("spec.template.spec.suspend", True, f"allowed: false; {_OF_THE_EXPERIMENT['suspend']}")
+    kept = job.spec.ttl_seconds_after_finished
+    if kept is not None:
+        words = f"allowed: unset; {_OF_THE_EXPERIMENT['ttlSecondsAfterFinished']}"
+        yield Problem("spec.template.spec.ttlSecondsAfterFinished", kept, words)
     if spec.prune is not None:
         yield from _one_of("spec.prune", {"halving": spec.prune.halving, "median": spec.prune.median})
         if spec.search is None:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from rljob.api.algorithm import BLOCKS
 from rljob.api.experiment import EXPERIMENT_KIND, Distribution, RLExperimentSpec
 from rljob.api.job import API_VERSION, KIND, RLJob
+from rljob.api.lifecycle import CheckpointStorage
 from rljob.api.load import parse_job
 from rljob.api.overrides import apply_overrides, split_override
 from rljob.api.paths import typed_place
@@ -126,6 +127,7 @@ class Experiment:
             "spec": template["spec"],
         }
         changed = [f"{path}={_as_text(value)}" for path, value in sorted(self.settings(trial).items())]
+        changed += _place_of_its_own(self.spec.template.spec.checkpoint.storage, self.run_name(trial, seed))
         document = apply_overrides(written, [*changed, f"successPolicy.rawFrames={raw_frames}"])
         if self.spec.seeds == 1:
             return document
@@ -139,6 +141,15 @@ def dump_experiment(experiment: Experiment) -> str:
     spec = json.loads(experiment.spec.model_dump_json(by_alias=True, exclude_none=True, exclude={"template"}))
     spec = {"template": template, **spec}  # what follows from other fields of it follows from them in each trial
     return dump_document({"apiVersion": API_VERSION, "kind": EXPERIMENT_KIND, "metadata": metadata, "spec": spec})
+
+
+def _place_of_its_own(storage: CheckpointStorage | None, run: str) -> Iterator[str]:
+    """Overrides by which a run has its checkpoints in a folder of its own below the place of the template."""
+    if storage is not None and storage.object_store is not None:
+        yield f"checkpoint.storage.objectStore.url={storage.object_store.url.rstrip('/')}/{run}"
+    if storage is not None and storage.persistent_volume_claim is not None:
+        below = storage.persistent_volume_claim.sub_path
+        yield f"checkpoint.storage.persistentVolumeClaim.subPath={below}{'/' if below else ''}{run}"
 
 
 def own_seed(job: RLJob) -> tuple[str, int]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from pydantic import BaseModel
 
 from rljob.api.controller_memory import ControllerMemory
+from rljob.api.experiment_status import RLExperimentStatus
 from rljob.api.job import RLJobSpec
 from rljob.api.lifecycle import CheckpointSpec, FailurePolicy, FailureRule
 from rljob.api.replay import ReplaySpec
@@ -22,6 +23,7 @@ KEYED: dict[tuple[type[BaseModel], str], str] = {
     (FailurePolicy, "rules"): "name",
     (FailureRule, "roles"): "",
     (RLJobStatus, "conditions"): "type",
+    (RLExperimentStatus, "conditions"): "type",
     (ControllerMemory, "members"): "name",
     **{(role, field): key for role in _ROLES for field, key in _OF_EVERY_ROLE.items()},
 }

@@ -282,7 +282,3 @@ class RLJobStatus(StatusModel):
     def finished(self) -> bool:
         """Whether the job has ended for good."""
         return self.is_true("Complete") or self.is_true("Failed")
-
-    def document(self) -> dict[str, Any]:
-        """The status as plain values, as the cluster's API and ``status.json`` hold it; unset fields are left out."""
-        return self.model_dump(mode="json", by_alias=True, exclude_none=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
@@ -29,3 +29,7 @@ class StatusModel(BaseModel):
         validate_by_name=True,
         use_attribute_docstrings=True,
     )
+
+    def document(self) -> dict[str, Any]:
+        """The status as plain values, as the cluster's API and ``status.json`` hold it; unset fields are left out."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True)

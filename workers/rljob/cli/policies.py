@@ -50,6 +50,9 @@ def evaluate(
     ] = None,
     temperature: _TemperatureOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    summary: Annotated[
+        bool, typer.Option(help="With --json: only the figures of all games together, in a short line.")
+    ] = False,
 ) -> None:
     """Score a policy with whole, unclipped games in plain Gymnasium: mean, standard error, episodes.
 
@@ -85,7 +88,7 @@ def evaluate(
             with closing(players.play(weights, range(episodes), seed, lambda: None)) as games:
                 result = tally(_shown(games, episodes), episodes)
         if as_json:
-            figures = {
+            figures: dict[str, Any] = {
                 "environment": judged.spec.id,
                 "mean": result.mean,
                 "standard_error": result.standard_error if episodes > 1 else None,
@@ -93,10 +96,11 @@ def evaluate(
                 "epsilon": share,
                 "temperature": sampled_at,
                 "seed": seed,
-                "returns": [float(value) for value in result.returns],
-                "metrics": dict(result.metrics),
-                "lengths_steps": [int(value) for value in result.lengths],
             }
+            if not summary:
+                figures["returns"] = [float(value) for value in result.returns]
+                figures["metrics"] = dict(result.metrics)
+                figures["lengths_steps"] = [int(value) for value in result.lengths]
             typer.echo(json.dumps(figures))
         else:
             low, high = min(result.returns), max(result.returns)

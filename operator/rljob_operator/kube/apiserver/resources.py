@@ -41,6 +41,7 @@ def without_managed_fields(document: Mapping[str, Any]) -> Object:
 
 
 RLJOBS = Resource("rljob.dev", "v1alpha1", "rljobs", "RLJob")
+RLEXPERIMENTS = Resource("rljob.dev", "v1alpha1", "rlexperiments", "RLExperiment")
 PODS = Resource("", "v1", "pods", "Pod")
 SERVICES = Resource("", "v1", "services", "Service")
 SECRETS = Resource("", "v1", "secrets", "Secret")

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from rljob.api.conditions import ConditionType, Reason
+from rljob.api.status import RLJobStatus
 
 from rljob_operator.core.conditions.update import false, merged
 from rljob_operator.core.decision import Decision
@@ -116,6 +117,11 @@ class Reconciler:
             await self._leave(key, stored, pods)
             return None
         return await self._turn(key, stored, known, pods)
+
+    def status(self, key: JobKey, uid: str) -> RLJobStatus | None:
+        """The newest status of a job, stored or not; None before it was reconciled."""
+        known = self._known.get(key)
+        return known.status if known is not None and known.uid == uid else None
 
     def child_gone(self, key: JobKey, uid: str) -> None:
         """Something of the job, or of a former one of its name, is not there any more: make what is missing next time."""

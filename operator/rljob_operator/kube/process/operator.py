@@ -16,11 +16,14 @@ from rljob_operator.kube.apiserver.access import Access
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.errors import ApiError, Conflict, NotLeader, Unavailable, is_refusal
 from rljob_operator.kube.apiserver.reflector import Reflector
-from rljob_operator.kube.apiserver.resources import NODES, PODS, RLJOBS, Object
+from rljob_operator.kube.apiserver.resources import NODES, PODS, RLEXPERIMENTS, RLJOBS, Object
+from rljob_operator.kube.experiment.reconcile import ExperimentReconciler
+from rljob_operator.kube.experiment.runs import Sources
 from rljob_operator.kube.job.kueue import JobQueue, NoQueue
 from rljob_operator.kube.job.reconcile import Reconciler
 from rljob_operator.kube.job.refusals import is_defect
 from rljob_operator.kube.reach import PodNetwork, PodsProxy, Way
+from rljob_operator.kube.render import names
 from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.reporting.events import EventRecorder
 from rljob_operator.kube.reporting.job_figures import JobFigures
@@ -28,6 +31,7 @@ from rljob_operator.kube.reporting.metrics import OperatorMetrics
 from rljob_operator.kube.watch.child_watch import ChildWatch
 from rljob_operator.kube.watch.expectations import Expectations
 from rljob_operator.kube.watch.intake import Intake
+from rljob_operator.kube.watch.kept import Kept
 from rljob_operator.kube.watch.nodes import NodeCache
 from rljob_operator.kube.watch.pods import JobKey, Pods, owner_of
 from rljob_operator.kube.watch.queue import LONGEST_DELAY_SECONDS, QueueClosed, WorkQueue
@@ -108,6 +112,15 @@ class Operator:
             queue=self._job_queue(client),
             recommended=metrics.recommended,
         )
+        self._experiment_queue: WorkQueue[JobKey] = WorkQueue()
+        experiments, judges = Kept(self._experiment_seen), Kept(self._experiment_seen)
+        self._experiments = [
+            Reflector(client, resource, copy, namespace=scope, label_selector=selector)
+            for resource, copy, selector in ((RLEXPERIMENTS, experiments, ""), (PODS, judges, names.EXPERIMENT_LABEL))
+            for scope in namespaces or (None,)
+        ]
+        sources = Sources(client, self._intake.get, self._reconciler.status, judges, config.settings)
+        self._experiment_reconciler = ExperimentReconciler(sources, experiments, self._events)
         self._stopping = asyncio.Event()
         self._turned: dict[JobKey, float] = {}
         self._client = client
@@ -143,6 +156,7 @@ class Operator:
                     self._events.run(),
                     Reflector(self._client, NODES, self._nodes).run(),
                     self._children.run(),
+                    *(each.run() for each in self._experiments),
                 ]
                 if self._workloads is not None:
                     running.append(self._workloads.run())
@@ -151,6 +165,7 @@ class Operator:
                 await self._stopping.wait()
                 starting.cancel()
                 self._queue.close()
+                self._experiment_queue.close()
                 for source in sources:
                     source.cancel()
             await self._events.flush()
@@ -166,50 +181,71 @@ class Operator:
         log.info("looks after %d jobs with %d pods", len(self._intake), len(self._pods))
         for _ in range(self._config.workers):
             group.create_task(self._work())
+        group.create_task(self._work(self._experiment_queue, self._experiment_reconciler))
         self.started.set()
 
-    async def _work(self) -> None:
+    async def _work(
+        self, queue: WorkQueue[JobKey] | None = None, reconciler: Reconciler | ExperimentReconciler | None = None
+    ) -> None:
+        """Reconcile what a queue gives, which is jobs unless another is named."""
+        queue, reconciler = queue or self._queue, reconciler or self._reconciler
         with suppress(QueueClosed):
             while True:
-                key = await self._queue.get()
+                key = await queue.get()
                 began, result = time.monotonic(), "ok"
                 try:
-                    again = await self._reconciler.reconcile(key)
-                    self._queue.forget(key)
+                    again = await reconciler.reconcile(key)
+                    queue.forget(key)
                     if again is not None:
-                        self._queue.add_after(key, again)
+                        queue.add_after(key, again)
                 except Conflict as problem:
                     result = "again"
                     log.info("%s/%s: %s", *key, problem)
-                    self._queue.add_after(key, max(SOON_SECONDS, problem.retry_after_seconds or 0.0))
+                    queue.add_after(key, max(SOON_SECONDS, problem.retry_after_seconds or 0.0))
                 except Exception as problem:  # noqa: BLE001  a defect with one job must not stop the others
-                    result = await self._failed(key, problem)
+                    result = await self._failed(queue, reconciler, key, problem)
                 finally:
-                    self._queue.done(key)
+                    queue.done(key)
                     self._note_turn(key)
                     self._metrics.reconciled(result, time.monotonic() - began)
 
-    async def _failed(self, key: JobKey, problem: Exception) -> str:
-        """Have the job reconciled again, later each time, and tell on it what failed; answers which kind of failure it was."""
+    async def _failed(
+        self,
+        queue: WorkQueue[JobKey],
+        reconciler: Reconciler | ExperimentReconciler,
+        key: JobKey,
+        problem: Exception,
+    ) -> str:
+        """Have a key reconciled again, later each time, and tell on it what failed; answers which kind of failure it was."""
         result = "error" if is_defect(problem) else "refused"
         longest, defect = LONGEST_DELAY_SECONDS, problem if is_defect(problem) else None
         if isinstance(problem, NotLeader | Unavailable):
             result, longest = "again", UNAVAILABLE_SECONDS
-        delay = self._queue.retry(key, getattr(problem, "retry_after_seconds", None) or 0.0, longest)
+        delay = queue.retry(key, getattr(problem, "retry_after_seconds", None) or 0.0, longest)
         level = logging.WARNING if is_refusal(problem) else logging.INFO
         log.log(level, "%s/%s: %s; again in %.1f s", *key, problem, delay, exc_info=defect)
         if isinstance(problem, NotLeader):
             await asyncio.sleep(SOON_SECONDS)  # the elector, which judges whether it is lost, needs the time
         elif is_refusal(problem) and delay >= TOLD_FROM_SECONDS:
             with suppress(ApiError, NotLeader):
-                await self._reconciler.tell(key, problem)
+                await reconciler.tell(key, problem)
         return result
 
     def _note_turn(self, key: JobKey) -> None:
-        if self._intake.get(*key) is None:
+        job = self._intake.get(*key)
+        if job is None:
             self._turned.pop(key, None)
-        else:
-            self._turned[key] = time.monotonic()
+            return
+        self._turned[key] = time.monotonic()
+        experiment = (job["metadata"].get("labels") or {}).get(names.EXPERIMENT_LABEL)
+        if experiment is not None:
+            self._experiment_queue.add_after((key[0], experiment), SOON_SECONDS)
+
+    def _experiment_seen(self, found: Object) -> None:
+        """An experiment has changed, or a pod that judges a run of one."""
+        about = found["metadata"]
+        experiment = (about.get("labels") or {}).get(names.EXPERIMENT_LABEL, about["name"])
+        self._experiment_queue.add((about["namespace"], experiment))
 
     def _pod_seen(self, key: JobKey, kind: str, pod: Object) -> None:
         owner = owner_of(pod)

@@ -33,8 +33,12 @@ _KUEUE: Final = "kueue.x-k8s.io"
 _CHILDREN: Final = "which of those that it has made are not there any more; it asks for no others"
 
 TABLE: Final[tuple[Grant, ...]] = (
-    Grant(_RLJOB, ("rljobs",), ("list", "watch"), "the jobs; what they want is only read"),
+    Grant(_RLJOB, ("rljobs",), ("list", "watch"), "the jobs; what they want is only read, but for runs of experiments"),
     Grant(_RLJOB, ("rljobs",), ("delete",), "ttlSecondsAfterFinished"),
+    Grant(_RLJOB, ("rljobs",), ("create", "patch"), "runs of experiments: to start, to suspend and to resume"),
+    Grant(_RLJOB, ("rlexperiments",), ("list", "watch"), "the experiments; what they want is only read"),
+    Grant(_RLJOB, ("rlexperiments/status",), ("patch",), "what is known of an experiment"),
+    Grant(_RLJOB, ("rlexperiments/finalizers",), ("update",), "runs that block its deletion, where that is checked"),
     Grant(_RLJOB, ("rljobs/status",), ("patch",), "what is known of a job"),
     Grant(_RLJOB, ("rljobs/finalizers",), ("update",), "children that block their job's deletion, where that is checked"),
     Grant("", ("pods",), ("get", "list", "watch"), "how members are, and whose a name is that was taken"),

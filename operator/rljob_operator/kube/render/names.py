@@ -25,6 +25,12 @@ REACHABLE_LABEL: Final = "rljob.dev/reachable"
 """The Service selects pods that have it. It is taken from a pod whose node is lost before its member starts anew: such a pod
 stays Terminating for as long as its node is away, and its address would stand in the member's name beside the new one."""
 
+EXPERIMENT_LABEL: Final = "rljob.dev/experiment"
+"""On the runs of an experiment, its journal and the pods that judge: its name. Runs have the number of their trial and their
+seed, too."""
+TRIAL_LABEL: Final = "rljob.dev/trial"
+SEED_LABEL: Final = "rljob.dev/seed"
+
 SCRAPE_LABEL: Final = "rljob.dev/scrape"
 """``false`` on the pods of a job with ``monitoring.podMonitor: Disabled``, which the chart's PodMonitor passes over."""
 
@@ -90,6 +96,16 @@ def selector(wanted: dict[str, str]) -> str:
 def pod(job: str, member: str, suffix: str) -> str:
     """A pod's name; ``suffix`` tells it from the pods that it follows on."""
     return f"{job}-{member}-{suffix}"
+
+
+def judge(run: str, rung: int, attempt: int) -> str:
+    """The pod that judges a run at a rung."""
+    return f"{run}-judge-{rung}-{attempt}"
+
+
+def journal(experiment: str, number: int) -> str:
+    """The ConfigMap with a part of an experiment's journal."""
+    return f"{experiment}-journal-{number}"
 
 
 def service(job: str) -> str:

@@ -118,14 +118,14 @@ def _changed(about: Mapping[str, Any]) -> float:
 _MEMBER = rf"(?:{'|'.join(Role)})(?:-[0-9]+)?"
 
 
-def events_of(job: str, events: Iterable[Mapping[str, Any]]) -> list[EventView]:
-    """Those of the job, the oldest first. Objects that are gone are known by their names."""
+def events_of(job: str, events: Iterable[Mapping[str, Any]], own: str = RLJOBS.kind) -> list[EventView]:
+    """Those of the job, the oldest first. Objects that are gone are known by their names. ``own``: the kind of the job itself."""
     pod, claim = re.compile(rf"{re.escape(job)}-{_MEMBER}-[a-z0-9]{{5}}"), re.compile(rf"{re.escape(job)}-{_MEMBER}")
 
     def concerns(about: Mapping[str, Any]) -> bool:
         kind, name = about.get("kind"), str(about.get("name", ""))
         return (
-            (kind == RLJOBS.kind and name == job)
+            (kind == own and name == job)
             or (kind == PODS.kind and pod.fullmatch(name) is not None)
             or (kind == VOLUME_CLAIMS.kind and claim.fullmatch(name) is not None)
         )

@@ -26,7 +26,10 @@ def test_nothing_is_granted_by_a_star_or_twice() -> None:
 def test_what_is_made_may_be_made_and_strangers_secrets_are_not_listed() -> None:
     assert all("create" in granted(resource) for resource in MADE)
     assert granted("secrets") == {"get", "create"}
-    assert "patch" not in granted("rljobs"), "the operator never writes a spec"
+    assert "update" not in granted("rljobs")
+    assert "patch" not in granted("rlexperiments"), (
+        "the operator writes specs of the runs that it has made, and no others"
+    )
 
 
 @pytest.mark.parametrize("watched", [(), ("team-a",), ("team-a", "team-b")])

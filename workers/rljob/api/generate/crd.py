@@ -1,11 +1,14 @@
-"""The CustomResourceDefinition of RLJob, made from the types and rules of `rljob.api`."""
+"""The CustomResourceDefinitions of RLJob and RLExperiment, made from the types and rules of `rljob.api`."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import yaml
 
+from rljob.api.experiment import EXPERIMENT_KIND, RLExperiment, RLExperimentSpec
+from rljob.api.experiment_status import RLExperimentStatus
 from rljob.api.fields import marker_of
 from rljob.api.generate.cel import text
 from rljob.api.generate.schema import flowed, schema_of
@@ -22,6 +25,7 @@ def _condition(type: str, field: str) -> str:
     return f'.status.conditions[?(@.type=="{type}")].{field}'
 
 
+_AGE = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
 COLUMNS: tuple[dict[str, Any], ...] = (
     {"name": "State", "jsonPath": _condition("Ready", "reason"), "description": "What the job does now."},
     {"name": "Actors", "type": "integer", "jsonPath": ".status.actors.ready", "description": "How many actors play."},
@@ -49,7 +53,7 @@ COLUMNS: tuple[dict[str, Any], ...] = (
         "jsonPath": ".status.progress.queueFillPercent",
         "description": "Fill of the learner's queue: 0, the learner starves; 100, the actors are blocked.",
     },
-    {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+    _AGE,
     {
         "name": "Preset",
         "priority": 1,
@@ -104,15 +108,61 @@ COLUMNS: tuple[dict[str, Any], ...] = (
 )
 """What ``kubectl get`` prints; with priority 1 only ``-o wide``. Conditions are found by type, never by their place."""
 
+EXPERIMENT_COLUMNS: tuple[dict[str, Any], ...] = (
+    {"name": "State", "jsonPath": _condition("Ready", "reason"), "description": "What the experiment does now."},
+    {"name": "Trials", "type": "integer", "jsonPath": ".status.trials", "description": "Settings that are tried."},
+    {"name": "Done", "type": "integer", "jsonPath": ".status.done", "description": "Trials that are over."},
+    {"name": "Running", "type": "integer", "jsonPath": ".status.running", "description": "Runs that play now."},
+    {"name": "Failed", "type": "integer", "jsonPath": ".status.failed", "description": "Runs that have failed."},
+    {"name": "Best", "jsonPath": ".status.best.mean", "description": "Score of the best trial so far."},
+    {"name": "Trial", "type": "integer", "jsonPath": ".status.best.trial", "description": "Number of the best trial."},
+    _AGE,
+    {
+        "name": "Fresh",
+        "priority": 1,
+        "jsonPath": ".status.fresh.mean",
+        "description": "The best trial on games that it was not chosen by.",
+    },
+    {"name": "Settings", "priority": 1, "jsonPath": ".status.best.set", "description": "What the best trial sets."},
+)
+
 OF_ONE_OWNER: tuple[str, ...] = ("effectiveSpec", "controller", "autoscaling", "progress")
 """Parts of the status that only the operator writes. With an owner for each of their fields, a write of a status costs an API
 server half as much again, and a stored job is twice as large. Conditions have owners of their own: a queue may add some."""
 
 
 def definition() -> dict[str, Any]:
-    """The CRD as a document."""
+    """The CRD of RLJob as a document."""
+    scale = {
+        "specReplicasPath": ".spec.actors.replicas",
+        "statusReplicasPath": ".status.actors.replicas",
+        "labelSelectorPath": ".status.actors.selector",
+    }
+    spec = {"description": flowed(RLJobSpec.__doc__), **schema_of(RLJobSpec, "spec")}
+    status = {"description": flowed(RLJobStatus.__doc__), **_status()}
+    root = _root(KIND, flowed(RLJob.__doc__), spec, status)
+    return _definition(KIND, "rlj", COLUMNS, root, {"status": {}, "scale": scale})
+
+
+def experiment_definition() -> dict[str, Any]:
+    """The CRD of RLExperiment as a document. Its template is typed as an RLJob's spec, without the rules of what may change of a
+    job: of a template that is for its operator to say."""
+    template = schema_of(RLJobSpec, "spec")
+    rules = template["x-kubernetes-validations"]
+    template["x-kubernetes-validations"] = [each for each in rules if "oldSelf" not in each["rule"]]
+    spec = {"description": flowed(RLExperimentSpec.__doc__), **schema_of(RLExperimentSpec, "spec")}
+    below = spec["properties"]["template"]["properties"]
+    below["spec"] = {"description": below["spec"]["description"], **template}
+    status = {"description": flowed(RLExperimentStatus.__doc__), **schema_of(RLExperimentStatus)}
+    root = _root(EXPERIMENT_KIND, flowed(RLExperiment.__doc__), spec, status)
+    return _definition(EXPERIMENT_KIND, "rlx", EXPERIMENT_COLUMNS, root, {"status": {}})
+
+
+def _definition(
+    kind: str, short: str, columns: Sequence[dict[str, Any]], root: dict[str, Any], subresources: dict[str, Any]
+) -> dict[str, Any]:
     group, version = API_VERSION.split("/")
-    plural = f"{KIND.lower()}s"
+    plural = f"{kind.lower()}s"
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -121,11 +171,11 @@ def definition() -> dict[str, Any]:
             "group": group,
             "scope": "Namespaced",
             "names": {
-                "kind": KIND,
-                "listKind": f"{KIND}List",
+                "kind": kind,
+                "listKind": f"{kind}List",
                 "plural": plural,
-                "singular": KIND.lower(),
-                "shortNames": ["rlj"],
+                "singular": kind.lower(),
+                "shortNames": [short],
                 "categories": ["all", "rl"],
             },
             "versions": [
@@ -133,16 +183,9 @@ def definition() -> dict[str, Any]:
                     "name": version,
                     "served": True,
                     "storage": True,
-                    "schema": {"openAPIV3Schema": _root()},
-                    "additionalPrinterColumns": [{"type": "string", **column} for column in COLUMNS],
-                    "subresources": {
-                        "status": {},
-                        "scale": {
-                            "specReplicasPath": ".spec.actors.replicas",
-                            "statusReplicasPath": ".status.actors.replicas",
-                            "labelSelectorPath": ".status.actors.selector",
-                        },
-                    },
+                    "schema": {"openAPIV3Schema": root},
+                    "additionalPrinterColumns": [{"type": "string", **column} for column in columns],
+                    "subresources": subresources,
                 }
             ],
         },
@@ -156,23 +199,23 @@ def _status() -> dict[str, Any]:
     return found
 
 
-def _root() -> dict[str, Any]:
+def _root(kind: str, words: str, spec: dict[str, Any], status: dict[str, Any]) -> dict[str, Any]:
     name = marker_of(Metadata.model_fields["name"])
     assert isinstance(name, Text)
     assert name.pattern is not None
     return {
         "type": "object",
-        "description": flowed(RLJob.__doc__),
+        "description": words,
         "required": ["spec"],
         "properties": {
             "apiVersion": {"type": "string", "description": f"The API this document is written for: {API_VERSION}."},
-            "kind": {"type": "string", "description": f"What it describes: {KIND}."},
+            "kind": {"type": "string", "description": f"What it describes: {kind}."},
             "metadata": {"type": "object"},
-            "spec": {"description": flowed(RLJobSpec.__doc__), **schema_of(RLJobSpec, "spec")},
+            "spec": spec,
             "status": {
-                "description": flowed(RLJobStatus.__doc__),
-                "default": {"observedGeneration": 0},  # else a job that was not reconciled yet counts as up
-                **_status(),
+                "description": status["description"],
+                "default": {"observedGeneration": 0},  # else one that was not reconciled yet counts as up
+                **status,
             },
         },
         "x-kubernetes-validations": [
@@ -191,8 +234,8 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
-def manifest() -> str:
-    """The CRD as YAML."""
+def manifest(document: dict[str, Any]) -> str:
+    """A CRD as YAML."""
     return _HEADER + yaml.dump(
-        definition(), Dumper=_Dumper, default_flow_style=None, sort_keys=False, width=1000, allow_unicode=True
+        document, Dumper=_Dumper, default_flow_style=None, sort_keys=False, width=1000, allow_unicode=True
     )

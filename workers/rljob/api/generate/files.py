@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rljob.api.generate.crd import manifest
+from rljob.api.generate.crd import definition, experiment_definition, manifest
 from rljob.api.generate.reference import reference
 
 CRD_FILE = Path("manifests/crds/rljobs.rljob.dev.yaml")
 CHART_CRD_FILE = Path("charts/rljob-operator/files/crds/rljobs.rljob.dev.yaml")
+EXPERIMENT_CRD_FILE = Path("manifests/crds/rlexperiments.rljob.dev.yaml")
+CHART_EXPERIMENT_CRD_FILE = Path("charts/rljob-operator/files/crds/rlexperiments.rljob.dev.yaml")
 REFERENCE_FILE = Path("docs/api-reference.md")
 
 
 def generated() -> dict[Path, str]:
     """Every generated file of the repository, by its path."""
-    definition = manifest()
-    return {CRD_FILE: definition, CHART_CRD_FILE: definition, REFERENCE_FILE: reference()}
+    job, experiment = manifest(definition()), manifest(experiment_definition())
+    crds = {CRD_FILE: job, CHART_CRD_FILE: job, EXPERIMENT_CRD_FILE: experiment, CHART_EXPERIMENT_CRD_FILE: experiment}
+    return {**crds, REFERENCE_FILE: reference()}

@@ -152,7 +152,7 @@ What each field allows by itself can still be impossible together. `rljob valida
 rules; `rljob validate` shows the numbers. The API server asks a rule only where every field that it reads is written.
 """
 _EXPERIMENT = """\
-[Several runs as one experiment](experiments.md): `kind: RLExperiment`, for `rljob run` on one machine. `spec.template.spec`,
+[Several runs as one experiment](experiments.md): `kind: RLExperiment`, for `rljob run` and `kubectl apply`. `spec.template.spec`,
 required, is the `spec` of an RLJob, `spec.template.metadata` labels and annotations of every run; `rljob explain rlexperiment`
 says what stands here.
 """

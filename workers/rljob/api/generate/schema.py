@@ -74,7 +74,7 @@ def schema_of(model: type[BaseModel], path: str = "status") -> Schema:
         if stored in STORED and stored != here:
             schema["default"] = copy.deepcopy(STORED[stored])
         properties[alias] = {"description": _description(model, name, here, schema), **schema}
-    schema = {"type": "object", "properties": properties}
+    schema = {"type": "object", **({"properties": properties} if properties else {"maxProperties": 0})}
     if model.model_config.get("extra") == "allow":
         schema["x-kubernetes-preserve-unknown-fields"] = True
     if required:
@@ -173,6 +173,8 @@ def _by_type(annotation: Any, metadata: list[Any], path: str) -> Schema:
         return {"type": "boolean"}
     if annotation is int:
         return {"type": "integer", **_limits(metadata)}
+    if annotation is Any:
+        return {"x-kubernetes-preserve-unknown-fields": True}
     if origin is list:
         (item,) = get_args(annotation)
         schema: Schema = {

@@ -1,0 +1,220 @@
+"""Reconcile one experiment: take in what has become of its runs, decide by the core, store every line, and only then act."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pydantic import ValidationError
+from rljob.api import ManifestError
+from rljob.api.conditions import ConditionType, Reason
+from rljob.api.experiment_status import RLExperimentStatus
+from rljob.api.load import given
+
+from rljob_operator.core.conditions.update import ConditionUpdate, false
+from rljob_operator.experiments.decide import decide
+from rljob_operator.experiments.journal import Entry, JournalProblem
+from rljob_operator.experiments.state import ExperimentState, Mismatch
+from rljob_operator.experiments.summary import in_words, summary
+from rljob_operator.kube.apiserver.resources import RLEXPERIMENTS, Object, merge_patch
+from rljob_operator.kube.experiment.journal import Journal
+from rljob_operator.kube.experiment.runs import Runs, Sources
+from rljob_operator.kube.experiment.status import after, conditions, finished
+from rljob_operator.kube.job.refusals import in_words as told
+from rljob_operator.kube.job.stored import is_ours
+from rljob_operator.kube.reporting.events import EventRecorder, reference
+from rljob_operator.kube.watch.kept import Kept
+from rljob_operator.kube.watch.pods import JobKey
+
+LOOK_SECONDS: Final = 10.0
+"""Between two looks at an experiment of which nothing is heard: a run that was deleted by hand is made again within it."""
+UNREADABLE_SECONDS: Final = 60.0
+"""The same where its journal can't be gone on with."""
+STATUS_SECONDS: Final = 5.0
+"""A status that differs in figures alone is written at most so often."""
+
+
+@dataclass(slots=True)
+class Known:
+    """What is remembered of one stored object between two reconciliations. All of it can be found out again.
+
+    Attributes:
+        status: as it was written last; ``stored``: the same as the API server has it.
+        journal: None before it was read.
+        generation: of the spec that was read last; ``refused``: why it is not in force.
+        since: when the experiment began to be at work, monotonic; None while it is suspended. ``spent_seconds``: before that.
+        written: when its status was written last, monotonic.
+    """
+
+    uid: str
+    status: RLExperimentStatus
+    stored: Object
+    journal: Journal | None = None
+    generation: int = 0
+    refused: str = ""
+    since: float | None = None
+    spent_seconds: float = 0.0
+    written: float = float("-inf")
+
+    def seconds(self, now: float) -> float:
+        """How long the experiment has been at work."""
+        return round(self.spent_seconds + (now - self.since if self.since is not None else 0.0), 1)
+
+    def works(self, now: float, *, suspend: bool) -> None:
+        """Count the time from now on, or no longer."""
+        if suspend == (self.since is not None):
+            self.spent_seconds, self.since = self.seconds(now), None if suspend else now
+
+
+class ExperimentReconciler:
+    """Reconciles every experiment of one operator. A key is in work only once at a time; `kube.watch.queue` sees to that.
+
+    Args:
+        experiments: the stored objects.
+        now: Unix seconds; ``monotonic``: seconds that only go forward.
+    """
+
+    def __init__(
+        self,
+        sources: Sources,
+        experiments: Kept,
+        events: EventRecorder,
+        *,
+        now: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._sources, self._experiments, self._events = sources, experiments, events
+        self._now, self._monotonic = now, monotonic
+        self._known: dict[JobKey, Known] = {}
+
+    async def reconcile(self, key: JobKey) -> float | None:
+        """Reconcile the experiment; in how many seconds to do it again, None where only a change matters. Raises `ApiError`."""
+        document, known = self._experiments.get(*key), self._known.get(key)
+        if document is None or (known is not None and known.uid != document["metadata"]["uid"]):
+            self._known.pop(key, None)
+        if (
+            document is None
+            or document["metadata"].get("deletionTimestamp")
+            or not is_ours(document["spec"]["template"])
+        ):
+            return None  # its children go with it
+        known = self._known.setdefault(
+            key, Known(document["metadata"]["uid"], status_of(document), document.get("status") or {})
+        )
+        if finished(known.status):
+            known.journal = None
+            return None
+        try:
+            journal, runs, entries = await self._decided(document, known)
+        except JournalProblem as problem:
+            known.journal = None
+            await self._tell(document, known, "JournalUnreadable", str(problem))
+            return UNREADABLE_SECONDS
+        except BaseException:
+            known.journal = None  # which lines are stored is not known
+            raise
+        about = reference(RLEXPERIMENTS, document)
+        for entry in entries:
+            kind = "Warning" if entry["kind"] == "Fail" else "Normal"
+            self._events.record(about, kind, entry["kind"], in_words(journal.state, entry), action="Deciding")
+        await runs.lead()
+        state = journal.state
+        trouble = [f"trial {trial}: {why}" for (trial, _), why in runs.unjudged.items()]
+        for name in runs.taken:
+            words = f"RLJob {name} of this namespace is not of this experiment: delete it, or rename the experiment"
+            self._events.record(about, "Warning", Reason.NAME_CONFLICT, words, action="Deciding")
+            trouble.append(words)
+        updates = conditions(
+            state,
+            suspend=runs.suspended,
+            rests=all(map(runs.rests, state.runs.values())),
+            judged=all(run.key in {**state.verdicts, **runs.unjudged} for run in state.best()),
+            refused=known.refused,
+            trouble=trouble,
+        )
+        return min(LOOK_SECONDS, await self._write(document, known, updates))
+
+    async def tell(self, key: JobKey, problem: Exception) -> None:
+        """Say on the experiment that it can't be reconciled, and why; the next success takes that back."""
+        document, known = self._experiments.get(*key), self._known.get(key)
+        if document is not None and known is not None:
+            await self._tell(document, known, Reason.TURN_FAILED, told(problem))
+
+    async def _decided(self, document: Object, known: Known) -> tuple[Journal, Runs, list[Entry]]:
+        """The journal, the runs that there should be now, and the newest lines, which say why; all of them are stored."""
+        if known.journal is None:
+            known.journal = Journal(self._sources.client, document)
+            await known.journal.load()
+            known.since, known.spent_seconds, known.generation = None, known.journal.state.seconds, 0
+        journal, entries = known.journal, list[Entry]()
+        state, suspend = journal.state, bool(document["spec"].get("suspend"))
+        known.works(self._monotonic(), suspend=suspend)
+
+        def add(entry: Entry | None) -> None:
+            while entry is not None:
+                journal.add(entry)
+                entries.append(entry)
+                entry = decide(state) if not suspend else None
+
+        def observe(entry: Entry | None) -> None:
+            add(None if entry is None else {**entry, "seconds": known.seconds(self._monotonic())})
+
+        if known.generation != document["metadata"]["generation"]:
+            known.generation, known.refused = document["metadata"]["generation"], ""
+            try:
+                add(await asyncio.to_thread(state.taking, _settings_of(document)))
+            except (ManifestError, Mismatch) as problem:
+                known.refused = str(problem)
+        runs = Runs(self._sources, document, state, suspend)
+        if not suspend and state.experiment is not None:
+            add(decide(state))
+            observe(_time_up(state, known.seconds(self._monotonic())))
+            for run in state.active:
+                observe(runs.look(run) if state.end is None else None)
+            for run in state.best():
+                observe(runs.verdict(run))
+        await journal.store()
+        return journal, runs, entries
+
+    async def _tell(self, document: Object, known: Known, reason: str, words: str) -> None:
+        self._events.record(reference(RLEXPERIMENTS, document), "Warning", reason, words, action="Deciding")
+        await self._write(document, known, [false(ConditionType.READY, reason, words)])
+
+    async def _write(self, document: Object, known: Known, updates: Iterable[ConditionUpdate]) -> float:
+        """Write the status where it differs; in how many seconds that is due, where it differs in figures alone."""
+        now, about, before, found = self._monotonic(), document["metadata"], known.status, dict[str, Any]()
+        if known.journal is not None and known.journal.state.experiment is not None:
+            lines = {"seconds": int(known.seconds(now)), "journal_lines": known.journal.lines}
+            found = summary(known.journal.state) | lines
+        status = after(before, updates, found, about["generation"], self._now())
+        if status.conditions is before.conditions and now < known.written + STATUS_SECONDS:
+            return known.written + STATUS_SECONDS - now
+        if change := merge_patch(known.stored, status.document()):
+            patch, place = {"status": change, "metadata": {"uid": known.uid}}, (about["namespace"], about["name"])
+            await self._sources.client.patch(RLEXPERIMENTS, *place, patch, subresource="status")
+            known.status, known.stored, known.written = status, status.document(), now
+        return LOOK_SECONDS
+
+
+def _time_up(state: ExperimentState, seconds: float) -> Entry | None:
+    limit = state.known.spec.budget.seconds
+    over = limit is not None and seconds >= limit and not state.time_up and state.end is None
+    return {"kind": "TimeUp"} if over else None
+
+
+def status_of(document: Object) -> RLExperimentStatus:
+    """The stored status; a new one where it can't be read."""
+    try:
+        return RLExperimentStatus.model_validate(document.get("status") or {}, by_alias=True, by_name=False)
+    except ValidationError:
+        return RLExperimentStatus()
+
+
+def _settings_of(document: Object) -> dict[str, Any]:
+    """What the journal keeps of a stored experiment: its manifest, without what only says how it is shown or stopped."""
+    written = given(document)
+    spec = {name: value for name, value in written["spec"].items() if name != "suspend"}
+    return {**written, "metadata": {"name": written["metadata"]["name"]}, "spec": spec}

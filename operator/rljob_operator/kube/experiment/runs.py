@@ -1,0 +1,203 @@
+"""The runs of an experiment: each is an RLJob, suspended where it has played to its rung, and a pod judges it there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from rljob.api import ManifestError, RLJob, parse_job
+from rljob.api.conditions import ConditionType
+from rljob.api.status import RLJobStatus
+
+from rljob_operator.experiments.journal import Entry
+from rljob_operator.experiments.state import ExperimentState, Run, RunState, games_seed, scored, seen
+from rljob_operator.kube.apiserver.client import Client
+from rljob_operator.kube.apiserver.errors import AlreadyExists, NotFound
+from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, Object
+from rljob_operator.kube.job.last_words import parsed
+from rljob_operator.kube.job.stored import read
+from rljob_operator.kube.render import experiment as render
+from rljob_operator.kube.render import names
+from rljob_operator.kube.render.rendering import started_with
+from rljob_operator.kube.render.settings import Settings
+from rljob_operator.kube.render.volumes import checkpoints_are
+from rljob_operator.kube.watch.kept import Kept
+from rljob_operator.kube.watch.pods import JobKey
+
+_MOST_JUDGES: Final = 3
+"""Pods that try to judge a run at a rung, before it counts as failed."""
+
+
+@dataclass(slots=True)
+class Sources:
+    """What is known of a cluster: ``job_of`` a namespace and a name, ``status_of`` such a key and a uid, and the pods that
+    judge."""
+
+    client: Client
+    job_of: Callable[[str, str], Object | None]
+    status_of: Callable[[JobKey, str], RLJobStatus | None]
+    judges: Kept
+    settings: Settings
+
+
+@dataclass(slots=True)
+class Runs:
+    """The runs of the experiment ``owner`` as they are now. `look` and `verdict` only read, and note which pods they need; `lead`
+    has what is wanted done.
+
+    ``taken``: names of RLJobs that runs need and others have. ``unjudged``: runs of the best trial, and why they can't be judged
+    anew.
+    """
+
+    sources: Sources
+    owner: Object
+    state: ExperimentState
+    suspended: bool
+    taken: list[str] = field(default_factory=list)
+    unjudged: dict[tuple[int, int], str] = field(default_factory=dict)
+    _needed: list[Object] = field(default_factory=list)
+    _kept: set[str] = field(default_factory=set)
+    _unknown: set[str] = field(default_factory=set)
+
+    def look(self, run: Run) -> Entry | None:
+        """What has become of a run that should play to its rung: its score or its failure; None while it plays or is judged."""
+        job, status = self._found(run)
+        if job is None:
+            return seen(run, self._makes_none(run), solved=False)
+        if status is None:
+            return None
+        failed, complete = (status.condition(each) for each in (ConditionType.FAILED, ConditionType.COMPLETE))
+        if failed is not None and failed.status == "True":
+            return seen(run, {"why": f"{failed.reason}: {failed.message}"[:500]}, solved=False)
+        found = self._judged(run, run.rung) if self.rests(run) and not self._plays(run, status) else None
+        if found is not None and _comparable(job) != _comparable(self._manifest(run)):
+            found = {"why": f"RLJob {job['metadata']['name']} was changed by hand, so that it is another trial"}
+        solved = complete is not None and complete.reason != "StepBudgetReached"
+        return seen(run, found, solved=solved)
+
+    def verdict(self, run: Run) -> Entry | None:
+        """How a run of the best trial is judged anew, on games that it was not chosen by; None while it is, and where it was."""
+        if run.key in self.state.verdicts or not self.rests(run):
+            return None
+        found = self._judged(run, len(self.state.known.rungs))
+        if found is not None and "why" in found:
+            self.unjudged[run.key] = found["why"]
+            return None
+        return None if found is None else {"kind": "Verdict", "trial": run.trial, "seed": run.seed, **found}
+
+    def rests(self, run: Run) -> bool:
+        """Whether nothing of it runs: it has ended, it is suspended as it should be, or it is not there."""
+        job, status = self._found(run)
+        suspended = job is not None and job["spec"]["suspend"] and status is not None and status.is_true("Suspended")
+        return job is None or suspended or (status is not None and status.finished)
+
+    async def lead(self) -> None:
+        """Make what is missing and wanted, have runs play that should and suspend the others, and remove judges that are done."""
+        for run in list(self.state.runs.values()):
+            await self._lead(run)
+        if self.suspended:
+            return
+        about = self.owner["metadata"]
+        for pod in self._needed:
+            with suppress(AlreadyExists):
+                await self.sources.client.create(PODS, pod)
+        for pod in self.sources.judges.labelled(about["namespace"], names.EXPERIMENT_LABEL, about["name"]):
+            here = pod["metadata"]
+            done = here["name"] not in self._kept and here["labels"][names.JOB_LABEL] not in self._unknown
+            if done and not here.get("deletionTimestamp"):
+                with suppress(NotFound):
+                    await self.sources.client.delete(PODS, here["namespace"], here["name"], uid=here["uid"])
+
+    async def _lead(self, run: Run) -> None:
+        place, (_, status) = self._place(run), self._found(run)
+        there, plays = self.sources.job_of(*place), not self.suspended and self._plays(run, status)
+        self._unknown |= {place[1]} if status is None else set()  # of an operator that has just begun
+        if there is None and plays:
+            with suppress(AlreadyExists, ManifestError):  # the watch has not told of it yet; `look` tells of the other
+                await self.sources.client.create(RLJOBS, self._manifest(run))
+        elif there is not None and not render.is_of(there, self.owner):
+            self.taken += [place[1]] if plays else []
+        elif there is not None and status is not None and there["spec"]["suspend"] == plays and not status.finished:
+            change = {"spec": {"suspend": not plays}, "metadata": {"uid": there["metadata"]["uid"]}}
+            with suppress(NotFound):
+                await self.sources.client.patch(RLJOBS, *place, change)
+
+    def _plays(self, run: Run, status: RLJobStatus | None) -> bool:
+        """Whether it is to play on: it has not reached its rung, as far as is known."""
+        wanted = self.state.end is None and run.state is RunState.RUNNING
+        frames = self.state.known.rungs[run.rung]
+        return wanted and (status is None or (not status.finished and status.progress.raw_frames < frames))
+
+    def _makes_none(self, run: Run) -> dict[str, Any] | None:
+        """Why its settings make no job: each value that was suggested is allowed, and not all of them together."""
+        try:
+            self._manifest(run)
+        except ManifestError as error:
+            return {"why": str(error)[:500]}
+        return None
+
+    def _manifest(self, run: Run) -> Object:
+        return render.run(self.owner, self.state.known, run.trial, run.seed)
+
+    def _place(self, run: Run) -> JobKey:
+        return self.owner["metadata"]["namespace"], self.state.known.run_name(run.trial, run.seed)
+
+    def _found(self, run: Run) -> tuple[Object | None, RLJobStatus | None]:
+        """Its RLJob, None where there is none of this experiment, and the newest status of that."""
+        place = self._place(run)
+        job = self.sources.job_of(*place)
+        if job is None or job["metadata"].get("deletionTimestamp") or not render.is_of(job, self.owner):
+            return None, None
+        return job, self.sources.status_of(place, job["metadata"]["uid"])
+
+    def _judged(self, run: Run, rung: int) -> dict[str, Any] | None:
+        """How its newest weights (its best, with an evaluator) are judged by the games of ``rung``; None while they are. What is
+        wrong stands in ``why``."""
+        (job, status), why, names_of_pods = self._found(run), "", list[str]()
+        if job is None or status is None:
+            return {"why": "it can't be judged: its RLJob is not there any more"}
+        for attempt in range(_MOST_JUDGES):
+            name = names.judge(job["metadata"]["name"], rung, attempt)
+            names_of_pods.append(name)
+            pod = self.sources.judges.get(job["metadata"]["namespace"], name)
+            if pod is None and not (why := self._make_judge(job, status, name, games_seed(rung))):
+                break
+            if pod is None:
+                return scored({}, 0, why)
+            phase = (pod.get("status") or {}).get("phase") if render.is_of(pod, job) else ""
+            if phase == "Succeeded":
+                return scored(parsed(pod), status.progress.raw_frames, "its judge left no figures")
+            if phase != "Failed" and "deletionTimestamp" not in pod["metadata"]:
+                break
+            why = f"pod {name} has failed: {_last_words(pod)}"
+        else:
+            return scored({}, 0, why)
+        self._kept.update(names_of_pods)
+        return None
+
+    def _make_judge(self, job: Object, status: RLJobStatus, name: str, seed: int) -> str:
+        """Have the pod made that judges; or why there can be none."""
+        owned, fixed, settings = read(job, status).owned(), status.controller.rendering, self.sources.settings
+        settings = settings if fixed is None else started_with(fixed, settings)
+        if not checkpoints_are(owned.job, settings):
+            return "its checkpoints were in its learner's pod; name checkpoint.storage"
+        self._needed.append(render.judge(owned, settings, self.owner["metadata"]["name"], name, seed))
+        return ""
+
+
+def _comparable(document: Object) -> RLJob | None:
+    """The part of a job that makes it the trial that it is: all but its name, whether it is suspended, and its number of actors,
+    which an autoscaler may write."""
+    with suppress(ManifestError):
+        job = parse_job(document)
+        spec = {"suspend": False, "actors": job.spec.actors.model_copy(update={"replicas": 1})}
+        return job.model_copy(update={"metadata": None, "spec": job.spec.model_copy(update=spec)})
+    return None
+
+
+def _last_words(pod: Object) -> str:
+    status = pod.get("status") or {}
+    ends = [(each.get("state") or {}).get("terminated") or {} for each in status.get("containerStatuses") or ()]
+    return next((each["message"] for each in ends if each.get("message")), status.get("message") or "it was ended")

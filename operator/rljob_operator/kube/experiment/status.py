@@ -1,0 +1,85 @@
+"""What is told of an experiment in its status: figures, and conditions as those of a job. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from rljob.api.conditions import ConditionType, Reason
+from rljob.api.experiment_status import RLExperimentStatus
+
+from rljob_operator.core.conditions.update import ConditionUpdate, false, merged, true
+from rljob_operator.experiments.state import ExperimentState
+from rljob_operator.experiments.summary import fresh_verdict
+
+FINISHED: Final = (ConditionType.COMPLETE, ConditionType.FAILED)
+
+
+def conditions(
+    state: ExperimentState, *, suspend: bool, rests: bool, judged: bool, refused: str, trouble: Sequence[str] = ()
+) -> Iterator[ConditionUpdate]:
+    """What holds of an experiment.
+
+    Args:
+        suspend: whether nothing of it shall run.
+        rests: whether nothing of it runs.
+        judged: whether the best trial was judged anew, or can't be.
+        refused: why the newest spec is not in force; empty where it is.
+        trouble: what keeps it from going on, or is to be told at its end.
+    """
+    yield (
+        false(ConditionType.ACCEPTED, Reason.INVALID_SPEC, refused)
+        if refused
+        else true(ConditionType.ACCEPTED, Reason.VALID)
+    )
+    words = "; ".join(trouble)
+    if state.experiment is None:
+        yield false(ConditionType.READY, Reason.INVALID_SPEC, refused)
+        return
+    stopped = suspend and rests and state.end is None
+    yield (true if stopped else false)(ConditionType.SUSPENDED, Reason.USER_REQUESTED if stopped else Reason.RESUMED)
+    if state.end is None:
+        reason = Reason.RUNNING if not suspend else Reason.SUSPENDED if rests else Reason.SUSPENDING
+        reason = Reason.NAME_CONFLICT if words and not suspend else reason
+        yield (true if reason is Reason.RUNNING else false)(ConditionType.READY, reason, words)
+        return
+    ended, best = state.end["reason"], state.end["best"]
+    failed = best is None or ended == "TooManyFailedTrials"
+    if not (rests and judged):
+        yield true(ConditionType.READY, Reason.FINISHING, "the best trial is judged on games that it was not chosen by")
+        return
+    why = next((f"; trial {run.trial}: {run.why}" for run in state.runs.values() if run.why), "") if failed else ""
+    said = f"{_sentence(state)}{why}" + (f"; {words}" if words else "")
+    reason = Reason.FAILED if failed else Reason.COMPLETE
+    yield (false if failed else true)(ConditionType.READY, reason, said)
+    yield true(ConditionType.FAILED if failed else ConditionType.COMPLETE, ended, said)
+
+
+def finished(status: RLExperimentStatus) -> bool:
+    """Whether the experiment has ended for good."""
+    return any(each.type in FINISHED and each.status == "True" for each in status.conditions)
+
+
+def after(
+    before: RLExperimentStatus,
+    updates: Iterable[ConditionUpdate],
+    figures: Mapping[str, Any],
+    generation: int,
+    now: float,
+) -> RLExperimentStatus:
+    """The status after ``updates``, with ``figures`` in the place of those that it had. ``now``: Unix seconds."""
+    about = {"observed_generation": generation, "start_time": before.start_time or now}
+    known = RLExperimentStatus.model_validate({**dict(before), **figures}).model_copy(
+        update={**about, "conditions": merged(before.conditions, updates, generation, now)}
+    )
+    return known.model_copy(update={"completion_time": before.completion_time or now}) if finished(known) else known
+
+
+def _sentence(state: ExperimentState) -> str:
+    """How it ended."""
+    best, fresh = state.end["best"] if state.end is not None else None, fresh_verdict(state)
+    words = "no trial was judged" if best is None else f"the best is trial {best['trial']}"
+    if fresh is None:
+        return words
+    error, games = f"{fresh['standardError']:.2f} (standard error)", f"{fresh['episodes']} fresh games of each seed"
+    return f"{words}: {fresh['mean']:.2f} +- {error} in {games}"

@@ -1,0 +1,86 @@
+"""What the objects of an experiment look like: the RLJob of a run, a part of the journal, the pod that judges a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from rljob.api.experiment import EXPERIMENT_KIND
+from rljob.api.experiment_trials import Experiment
+from rljob.api.job import API_VERSION
+
+from rljob_operator.core.member import Role
+from rljob_operator.kube.render import names
+from rljob_operator.kube.render.containers import resources
+from rljob_operator.kube.render.metadata import Owned, handed_on
+from rljob_operator.kube.render.pod import pod
+from rljob_operator.kube.render.roles import section
+from rljob_operator.kube.render.settings import Settings
+
+Object = dict[str, Any]
+JOURNAL_KEY: Final = "journal.jsonl"
+_OF_KUEUE: Final = "kueue.x-k8s.io/"
+_JUDGE: Final = f'exec rljob eval "$@" --json --summary > {names.TERMINATION_LOG}'
+_OF_A_LEARNER: Final = ("args", "ports", "startupProbe", "livenessProbe", "readinessProbe", "lifecycle")
+"""What a container has for being a learner."""
+
+
+def is_of(document: Mapping[str, Any], owner: Mapping[str, Any]) -> bool:
+    """Whether an object is a child of the experiment ``owner``."""
+    uid = owner["metadata"]["uid"]
+    return any(each.get("uid") == uid for each in document["metadata"].get("ownerReferences") or ())
+
+
+def run(owner: Object, experiment: Experiment, trial: int, seed: int) -> Object:
+    """The RLJob of a run. It queues at Kueue by the labels of the template, or of the experiment itself."""
+    made = experiment.manifest(trial, seed, experiment.raw_frames)
+    queue = {k: v for k, v in (owner["metadata"].get("labels") or {}).items() if k.startswith(_OF_KUEUE)}
+    labels = {
+        **queue,
+        **made["metadata"].get("labels", {}),
+        names.TRIAL_LABEL: str(trial),
+        names.SEED_LABEL: str(seed),
+    }
+    annotations = made["metadata"].get("annotations", {})
+    return {**made, "metadata": {**_metadata(owner, made["metadata"]["name"], labels), "annotations": annotations}}
+
+
+def journal_part(owner: Object, number: int, text: str) -> Object:
+    """A ConfigMap with lines of the journal."""
+    about = _metadata(owner, names.journal(owner["metadata"]["name"], number), {})
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": about, "data": {JOURNAL_KEY: text}}
+
+
+def judge(owned: Owned, settings: Settings, experiment: str, name: str, seed: int) -> Object:
+    """The pod that plays a run's games: with all that its learner had, what an evaluator asks for, and no device. It leaves its
+    figures as its last words, and goes with its run."""
+    made: dict[str, Any] = pod(owned, "learner", "judge", "", settings)
+    (worker,) = [each for each in made["spec"]["containers"] if each["name"] == names.WORKER]
+    evaluator, storage = section(owned.job, Role.EVALUATOR), owned.job.spec.checkpoint.storage
+    bucket = storage.object_store if storage is not None else None
+    where = bucket.url if bucket is not None else f"{names.RUN_DIR}/checkpoints"
+    words = [where, "--episodes", str(owned.job.spec.evaluator.episodes), "--seed", str(seed)]
+    container = {
+        **{field: value for field, value in worker.items() if field not in _OF_A_LEARNER},
+        "command": ["sh", "-c", _JUDGE, "judge", *words],
+        "resources": resources(evaluator.resources, settings.requests[Role.EVALUATOR]),
+    }
+    # Without the operator's: it is none of the job's members.
+    labels = {**handed_on(owned.job.metadata.labels), names.EXPERIMENT_LABEL: experiment, names.JOB_LABEL: owned.name}
+    spec = {field: value for field, value in made["spec"].items() if field not in ("hostname", "subdomain")}
+    return {
+        **made,
+        "metadata": owned.metadata(name, labels),
+        "spec": {**spec, "restartPolicy": "Never", "containers": [container], "initContainers": []},
+    }
+
+
+def _metadata(owner: Object, name: str, labels: Mapping[str, str]) -> Object:
+    about = owner["metadata"]
+    reference = {"apiVersion": API_VERSION, "kind": EXPERIMENT_KIND, "name": about["name"], "uid": about["uid"]}
+    return {
+        "name": name,
+        "namespace": about["namespace"],
+        "labels": {**labels, names.EXPERIMENT_LABEL: about["name"]},
+        "ownerReferences": [{**reference, "controller": True, "blockOwnerDeletion": True}],
+    }

@@ -1,0 +1,51 @@
+"""All objects of a kind as the API server last told them, found by their names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from rljob_operator.kube.apiserver.resources import Object, without_managed_fields
+from rljob_operator.kube.watch.pods import JobKey
+
+
+class Kept:
+    """A copy for a `Reflector`. ``changed`` is told each object that is new, is another, or is gone."""
+
+    def __init__(self, changed: Callable[[Object], None]) -> None:
+        self._changed = changed
+        self._all: dict[JobKey, Object] = {}
+
+    def get(self, namespace: str, name: str) -> Object | None:
+        """The object, which must not be changed; None where there is none."""
+        return self._all.get((namespace, name))
+
+    def labelled(self, namespace: str, label: str, value: str) -> Iterator[Object]:
+        """Those of a namespace that have a label."""
+        for (where, _), each in list(self._all.items()):
+            if where == namespace and (each["metadata"].get("labels") or {}).get(label) == value:
+                yield each
+
+    def keep(self, document: Object) -> Object:
+        """See `reflector.Copy`."""
+        return without_managed_fields(document)
+
+    def replace(self, namespace: str | None, documents: list[Object]) -> None:
+        """See `reflector.Copy`."""
+        found = {_key(each) for each in documents}
+        for key, each in list(self._all.items()):
+            if key not in found and namespace in (None, key[0]):
+                self.change("DELETED", each)
+        for each in documents:
+            self.change("MODIFIED", each)
+
+    def change(self, kind: str, document: Object) -> None:
+        """See `reflector.Copy`."""
+        if kind == "DELETED":
+            self._all.pop(_key(document), None)
+        else:
+            self._all[_key(document)] = document
+        self._changed(document)
+
+
+def _key(document: Object) -> JobKey:
+    return document["metadata"]["namespace"], document["metadata"]["name"]

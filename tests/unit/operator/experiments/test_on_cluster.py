@@ -1,0 +1,267 @@
+"""Experiments on a simulated cluster: the operator is killed at each of its writes, jobs are edited and deleted by hand."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from rljob.api.experiment_check import parse_experiment
+from rljob_operator.experiments.journal import replayed
+from rljob_operator.kube.apiserver.resources import CONFIG_MAPS, PODS, RLEXPERIMENTS, RLJOBS
+from rljob_operator.kube.experiment import journal
+
+from tests.support.experiment_cluster import NAMESPACE, World
+from tests.unit.operator.experiments.test_experiments import HALVING, MEDIAN, document, spread
+
+CASES: dict[str, tuple[dict[str, Any], frozenset[int]]] = {
+    "halving": (document(3, prune=HALVING, seeds=2), frozenset()),
+    "median": (document(2, prune=MEDIAN), frozenset()),
+    "failing": (document(3, maxFailedTrials=1), frozenset({1})),
+    "too many fail": (document(3, maxFailedTrials=0), frozenset({0, 1})),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_killed_at_every_write_it_ends_as_it_would_have(case: str) -> None:
+    """No job is doubled, no decision made twice or otherwise, no line lost, no game played twice for a line."""
+    experiment, fails = CASES[case]
+    calm = World(experiment, spread, fails=fails)
+    ended = calm.live()
+    assert ended["completionTime"]
+    assert calm.moments > 15
+    assert len(set(calm.judged)) == len(calm.judged)
+    for at in range(1, calm.moments + 1):
+        world = World(experiment, spread, kill_at=at, fails=fails)
+        assert world.live() == ended, at
+        assert world.text == calm.text, at
+        assert (world.frames, world.judged) == (calm.frames, calm.judged), at
+        assert {name: each["spec"] for name, each in world.of(RLJOBS).items()} == {
+            name: each["spec"] for name, each in calm.of(RLJOBS).items()
+        }
+    assert replayed(calm.text.splitlines(keepends=True)).end is not None
+
+
+def test_what_it_comes_to() -> None:
+    world = World(document(5, prune=HALVING, seeds=2, parallelism=2), spread)
+    status = world.live()
+    assert world.condition("Complete")["reason"] == "Completed"
+    assert (status["trials"], status["done"], status["running"], status["failed"]) == (5, 5, 0, 0)
+    # 37 * trial % 101 is largest for trial 2.
+    assert (status["best"]["trial"], status["best"]["seeds"], status["runs"]) == (2, 2, ["a-2", "a-2-s2"])
+    assert status["fresh"]["episodes"] == 100
+    assert float(status["fresh"]["mean"]) == pytest.approx(float(status["best"]["mean"]))
+    assert world.of(PODS) == {}, "judges that are done are gone"
+    stopped = {name for name, each in world.of(RLJOBS).items() if each["spec"]["suspend"]}
+    complete = {name for name, state in world.states.items() if "Complete" in state}
+    assert stopped | complete == set(world.of(RLJOBS)), "nothing plays on"
+    reasons = [reason for reason, _ in world.told]
+    assert reasons.count("Start") == 6
+    assert reasons[-1] == "Verdict"
+
+
+def test_a_run_is_an_rljob_that_queues_by_itself() -> None:
+    queue = {"kueue.x-k8s.io/queue-name": "team"}
+    experiment = document(2, seeds=2)
+    experiment["metadata"] |= {"labels": {**queue, "cost": "7"}, "annotations": {"note": "x"}}
+    experiment["spec"]["template"]["metadata"] = {"labels": {"of": "template"}, "annotations": {"of": "template"}}
+    world = World(experiment, spread)
+    world.live()
+    made = world.of(RLJOBS)["a-1-s2"]
+    assert made["metadata"]["labels"] == {
+        **queue, "of": "template", "rljob.dev/experiment": "a", "rljob.dev/trial": "1", "rljob.dev/seed": "2",
+    }  # fmt: skip
+    assert made["metadata"]["annotations"] == {"of": "template"}
+    (owner,) = made["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["controller"], owner["uid"]) == (
+        "RLExperiment", True, world.objects["rlexperiments", "a"]["metadata"]["uid"],
+    )  # fmt: skip
+    assert made["spec"]["algorithm"]["ppo"] == {
+        "learningRate": parse_experiment(experiment).settings(1)["algorithm.ppo.learningRate"],
+        "seed": 2,
+    }
+    assert made["spec"]["successPolicy"]["rawFrames"] == 9000
+
+
+def test_suspended_nothing_plays_and_nothing_is_decided_and_then_it_goes_on() -> None:
+    undisturbed = World(document(4, prune=HALVING), spread)
+    undisturbed.live()
+    world = World(document(4, prune=HALVING), spread)
+    world.settle()
+    world.tick()
+    world.settle()
+    world.edit(RLEXPERIMENTS, "a", suspend=True)
+    world.settle()
+    assert world.state == "Suspending"
+    lines, frames = world.text, dict(world.frames)
+    for _ in range(5):
+        world.clock += 100
+        world.tick()
+        world.settle()
+    assert world.state == "Suspended"
+    assert world.condition("Suspended")["status"] == "True"
+    assert (world.text, world.frames) == (lines, frames)
+    world.start()
+    world.edit(RLEXPERIMENTS, "a", suspend=False)
+    world.live()
+    assert world.text == undisturbed.text, "time that it was suspended counts nowhere"
+
+
+def test_a_job_that_was_deleted_by_hand_begins_anew() -> None:
+    world = World(document(3, parallelism=3), spread)
+    world.settle()
+    world.tick()
+    del world.objects["rljobs", "a-1"]
+    world.frames["a-1"], world.states["a-1"] = 0, {}
+    status = world.live()
+    assert (status["done"], status["failed"]) == (3, 0)
+    assert [entry["kind"] for entry in world.entries()].count("Start") == 3
+
+
+def test_a_job_that_was_edited_by_hand_is_no_longer_that_trial() -> None:
+    world = World(document(3, parallelism=3), spread)
+    world.settle()
+    world.edit(RLJOBS, "a-1", actors={"replicas": 5})
+    world.settle()
+    assert world.status_document["failed"] == 0, "its number of actors makes no other trial"
+    world.edit(RLJOBS, "a-1", algorithm={"ppo": {"gamma": 0.5}})
+    status = world.live()
+    assert status["failed"] == 1
+    (failed,) = [note for reason, note in world.told if reason == "Fail"]
+    assert failed == "trial 1 failed: RLJob a-1 was changed by hand, so that it is another trial"
+
+
+def test_a_name_that_another_has_is_told_and_waited_for() -> None:
+    world = World(document(3, parallelism=3), spread)
+    other = {"metadata": {"name": "a-1", "namespace": NAMESPACE, "labels": {"rljob.dev/trial": "1"}}}
+    world.put(RLJOBS, {**other, "spec": {"suspend": True, "successPolicy": {"rawFrames": 1}}})
+    for _ in range(30):
+        world.settle()
+        world.tick()
+        world.clock += 10  # figures alone are written every five seconds
+    assert world.state == "NameConflict"
+    assert "RLJob a-1 of this namespace is not of this experiment: delete it" in world.condition("Ready")["message"]
+    assert world.status_document["done"] == 2, "the others went on"
+    del world.objects["rljobs", "a-1"]
+    world.states["a-1"] = {}
+    assert world.live()["done"] == 3
+
+
+def test_a_judge_that_fails_is_tried_three_times() -> None:
+    world = World(document(2), spread)
+    verdict = world.verdict
+
+    def broken(name: str, pod: dict[str, Any]) -> dict[str, Any]:
+        if "a-0-judge" not in name:
+            return verdict(name, pod)
+        world.judged.append(name)
+        ended = {"message": f"no checkpoint, says {name}"}
+        return {"phase": "Failed", "containerStatuses": [{"name": "worker", "state": {"terminated": ended}}]}
+
+    world.verdict = broken  # type: ignore[method-assign]
+    status = world.live()
+    assert (status["failed"], status["best"]["trial"]) == (1, 1)
+    assert [name for name in world.judged if "a-0" in name] == [f"a-0-judge-0-{attempt}" for attempt in range(3)]
+    (why,) = [entry["why"] for entry in world.entries() if entry["kind"] == "Fail"]
+    assert why == "it can't be judged: pod a-0-judge-0-2 has failed: no checkpoint, says a-0-judge-0-2"
+
+
+def test_the_best_that_is_gone_at_the_end_is_named_without_a_fresh_verdict() -> None:
+    world = World(document(2), spread)
+    while "End" not in [entry["kind"] for entry in world.entries()]:
+        world.settle()
+        world.tick()
+    for name in ("a-0", "a-1"):
+        del world.objects["rljobs", name]
+    world.of(PODS).clear()
+    status = world.live()
+    assert "fresh" not in status
+    assert "trial 1: it can't be judged: its RLJob is not there any more" in world.condition("Complete")["message"]
+
+
+def test_what_is_refused_is_said_in_the_words_of_rljob_validate() -> None:
+    wrong = document(3, parallelism=2)
+    wrong["spec"]["search"]["parameters"] = {"algorithm.ppo.learningRat": {"values": [1]}}
+    world = World(wrong, spread)
+    world.settle()
+    assert (world.state, world.condition("Accepted")["reason"]) == ("InvalidSpec", "InvalidSpec")
+    with pytest.raises(ValueError, match="learningRate") as said:
+        parse_experiment(wrong)
+    assert world.condition("Accepted")["message"] == str(said.value)
+    assert world.of(RLJOBS) == world.of(CONFIG_MAPS) == {}
+    world.edit(
+        RLEXPERIMENTS,
+        "a",
+        search={"parameters": {"algorithm.ppo.learningRat": None, "algorithm.ppo.gamma": {"values": [0.9]}}},
+    )
+    world.live()
+
+
+def test_of_one_that_has_begun_little_may_change() -> None:
+    world = World(document(4), spread)
+    world.settle()
+    world.edit(RLEXPERIMENTS, "a", seeds=3)
+    world.settle()
+    refused = world.condition("Accepted")
+    assert (refused["status"], world.state) == ("False", "Running"), "what it began with goes on"
+    assert refused["message"].startswith("of an experiment that has begun only parallelism")
+    world.edit(RLEXPERIMENTS, "a", seeds=1, parallelism=1)
+    world.settle()
+    assert world.condition("Accepted")["status"] == "True"
+    assert [entry["kind"] for entry in world.entries()].count("Settings") == 2
+
+
+def test_time_that_is_up_ends_it() -> None:
+    world = World(document(9, budget={"rawFrames": 9000, "seconds": 60}, parallelism=1), spread)
+    for _ in range(20):
+        world.settle()
+        world.tick()
+    assert [entry["kind"] for entry in world.entries()].count("Score") == 1
+    world.clock += 61
+    assert world.live()["done"] == 2
+    assert world.condition("Complete")["reason"] == "TimeUp"
+
+
+def test_a_journal_that_was_tampered_with_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal, "PART_BYTES", 300)
+    world = World(document(5, parallelism=5), spread)
+    for _ in range(18):
+        world.settle()
+        world.tick()
+    parts = world.of(CONFIG_MAPS)
+    assert len(parts) > 2
+    assert all(len(each["data"]["journal.jsonl"]) < 2500 for each in parts.values())
+    kept = world.objects.pop(("configmaps", "a-journal-1"))
+    world.start()
+    world.settle()
+    assert world.state == "JournalUnreadable"
+    assert "ConfigMap a-journal-1 of the journal is gone" in world.condition("Ready")["message"]
+    world.objects["configmaps", "a-journal-1"] = kept
+    world.live()
+
+
+def test_a_thousand_trials_fit_into_a_status_and_into_config_maps() -> None:
+    """Acceptance row 9, as far as it needs no cluster."""
+    experiment = document(1000, parallelism=500)
+    experiment["spec"]["search"]["parameters"]["algorithm.ppo.network"] = {"values": ["a" * 200 + ":f"]}
+    world = World(experiment, spread, frames=9000)
+    world.verdict = _all_at_once(world)  # type: ignore[method-assign]
+    status = world.live(ticks=4000)
+    assert (status["trials"], status["done"]) == (1000, 1000)
+    assert len(json.dumps(status)) <= 100_000
+    assert max(len(each["data"]["journal.jsonl"]) for each in world.of(CONFIG_MAPS).values()) < 900_000
+    starts = [entry["trial"] for entry in world.entries() if entry["kind"] == "Start"]
+    assert sorted(starts) == list(range(1000))
+
+
+def _all_at_once(world: World) -> Any:
+    """Every judge ends in the same tick."""
+    verdict = world.verdict
+
+    def found(name: str, pod: dict[str, Any]) -> dict[str, Any]:
+        for each, other in world.of(PODS).items():
+            if "status" not in other and each != name:
+                world.put(PODS, {**other, "status": verdict(each, other)})
+        return verdict(name, pod)
+
+    return found
