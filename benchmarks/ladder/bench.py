@@ -17,7 +17,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import statistics
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -28,16 +30,18 @@ from benchmarks.ladder.picture import draw
 from benchmarks.ladder.readings import Solving, SpeedWindow
 from benchmarks.ladder.table import PEER, markdown, rows_of
 
+Found = dict[str, list[dict[str, float]]]
+"""By the names of rungs and of the peer, a round's figures after the other's."""
 _START_SECONDS = 300.0
 """More than the processes of `rljob run` take to start and to play ``--fill`` frames."""
 GOAL = 3.5
 _QUIET_CORES = 0.1
 
 
-def measured(options: argparse.Namespace) -> dict[str, list[dict[str, float]]]:
-    """The rounds' figures by the names of rungs; reported one by one."""
+def measured(options: argparse.Namespace, about: dict[str, Any]) -> Found:
+    """The rounds' figures by the names of rungs; reported one by one, and kept after each round."""
     names = [*(rung.name for rung in rungs.MEASURED), *([PEER] if options.sb3_python else [])]
-    found: dict[str, list[dict[str, float]]] = {name: [] for name in names}
+    found: Found = {name: [] for name in names}
     for number in range(options.rounds):
         for name in names if number % 2 == 0 else reversed(names):
             if name == PEER:  # with as many threads as the first rung found better; that comes first in the first round
@@ -47,6 +51,8 @@ def measured(options: argparse.Namespace) -> dict[str, list[dict[str, float]]]:
                 figures = _window(name, options, seed=1 + number)
             report("ladder_round", rung=name, round=number, **figures)
             found[name].append(figures)
+        if options.json:
+            options.json.write_text(json.dumps({"machine": about, "rounds": found}, indent=1) + "\n")
     return found
 
 
@@ -64,7 +70,7 @@ def _window(name: str, options: argparse.Namespace, seed: int) -> dict[str, floa
     return result
 
 
-def tell(found: dict[str, list[dict[str, float]]], about: dict[str, Any], options: argparse.Namespace) -> None:
+def tell(found: Found, about: dict[str, Any], options: argparse.Namespace) -> None:
     """The rows, the table and the picture."""
     rows = rows_of(rungs.MEASURED, found)
     for row in rows:
@@ -103,37 +109,65 @@ def solve(options: argparse.Namespace) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=30)
+    parser.add_argument("--rounds", type=_above_zero(int), default=3)
+    parser.add_argument("--seconds", type=_above_zero(float), default=30.0)
     parser.add_argument("--warm-up-seconds", type=float, default=5)
     parser.add_argument(
-        "--fill", type=int, help="frames before the first update; 1,000, or, to solve, the published 10,000"
+        "--fill",
+        type=_above_zero(int),
+        help="frames before the first update; 1,000, or, to solve, the published 10,000",
     )
     parser.add_argument(
-        "--sb3-python", help="Python of a virtual environment with stable-baselines3; left out: without it"
+        "--sb3-python",
+        type=_program,
+        help="Python of a virtual environment with stable-baselines3; left out: without it",
     )
-    parser.add_argument("--json", type=Path, help="keep the measurements in this file")
-    parser.add_argument("--from", dest="source", type=Path, help="measure nothing: take the measurements of this file")
+    parser.add_argument("--json", type=Path, help="keep the measurements in this file, round by round")
+    parser.add_argument(
+        "--from", dest="kept", type=_kept, metavar="JSON", help="measure nothing: take the measurements of such a file"
+    )
     parser.add_argument("--markdown", type=Path)
     parser.add_argument("--picture", type=Path)
     parser.add_argument("--solve", nargs="+", choices=[rung.name for rung in rungs.MEASURED], metavar="RUNG")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--max-minutes", type=float, default=120)
+    parser.add_argument("--max-minutes", type=_above_zero(float), default=120.0)
     options = parser.parse_args()
     options.fill = options.fill or (rungs.FILL if options.solve else 1_000)
     if options.solve:
         report("machine", **machine())
         solve(options)
         return
-    if options.source:
-        kept = json.loads(options.source.read_text())
-        found, about = kept["rounds"], kept["machine"]
-    else:
-        about = machine()
-        found = measured(options)
-        if options.json:
-            options.json.write_text(json.dumps({"machine": about, "rounds": found}, indent=1) + "\n")
-    tell(found, about, options)
+    about, found = options.kept or (machine(), None)
+    tell(found or measured(options, about), about, options)
+
+
+def _above_zero(kind: Callable[[str], float]) -> Callable[[str], float]:
+    def number(text: str) -> float:
+        value = kind(text)
+        if value <= 0:
+            raise argparse.ArgumentTypeError(f"{text} is not above 0")
+        return value
+
+    return number
+
+
+def _program(text: str) -> str:
+    if shutil.which(text) is None:
+        raise argparse.ArgumentTypeError(f"there is no program {text}")
+    return text
+
+
+def _kept(text: str) -> tuple[dict[str, Any], Found]:
+    """The machine and the rounds of a file that ``--json`` has written."""
+    try:
+        kept = json.loads(Path(text).read_text())
+        about, found = kept["machine"], kept["rounds"]
+        lengths = {len(found[rung.name]) for rung in rungs.MEASURED} | {len(each) for each in found.values()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise argparse.ArgumentTypeError(f"{text} is not a file that --json has written: {error!r}") from error
+    if len(lengths) != 1 or 0 in lengths:
+        raise argparse.ArgumentTypeError(f"{text} has rounds of differing rungs: {sorted(lengths)} measurements")
+    return about, found
 
 
 if __name__ == "__main__":

@@ -88,7 +88,8 @@ class SynchronousLoop:
         self.algorithm = KeepsGraphs() if rung.keeps_graphs else ApeXDQN()
         self.environment = make_vector_environment(rungs.GAME, seen, rung.environments, seed)
         spec = self.environment.spec
-        self.updater = TransitionUpdater(self.algorithm, params, self.algorithm.build(spec, params, seen), CPU)
+        self._network = self.algorithm.build(spec, params, seen)
+        self.updater = TransitionUpdater(self.algorithm, params, self._network, CPU)
         self.updater.target.requires_grad_(rung.keeps_graphs)
         layout = self.algorithm.layout(spec, params)
         self.replay = UniformReplay(layout, rungs.CAPACITY, rung.batch_size, self._generator)
@@ -105,7 +106,7 @@ class SynchronousLoop:
 
     def decide(self) -> Decision:
         """Epsilon-greedy actions in all environments."""
-        outputs, _ = self.algorithm.infer(self.updater.online, self.observation, self._memory)
+        outputs, _ = self.algorithm.infer(self._network, self.observation, self._memory)
         epsilon = rungs.epsilon(max(0, self.frames - self._fill))
         choices = self.environment.spec.choices(self.observation)
         return self.algorithm.decide(outputs.numpy(), epsilon, self._generator, choices)

@@ -51,9 +51,9 @@ class SpeedWindow:
                 self._start, self._busy = reading, busy_seconds()
             return False
         start, elapsed = self._start, reading.seconds - self._start.seconds
-        if elapsed < self.seconds:
-            return False
         frames, cpu = reading.frames - start.frames, reading.cpu_seconds - start.cpu_seconds
+        if elapsed < self.seconds or frames == 0:  # on a machine that others take up, no frame may have come yet
+            return False
         self.result = {
             "frames_per_second": frames / elapsed,
             "frames_per_cpu_second": frames / cpu,

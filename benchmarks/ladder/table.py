@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from benchmarks.ladder.rungs import Rung
@@ -28,54 +28,54 @@ class Row:
     cpu_over_first: float
     samples_per_frame: float
     cores: float
-    published_frames_per_second: float | None = None
-    published_minutes: float | None = None
-    published_over_below: float | None = None
-    published_over_first: float | None = None
-    below: str | None = None
+    published_frames_per_second: float | None
+    published_minutes: float | None
+    published_over_below: float | None
+    published_over_first: float | None
+    below: str | None
     """The name of the rung that ``over_below`` compares with."""
 
 
 def rows_of(rungs: Sequence[Rung], rounds: Rounds) -> list[Row]:
     """A row for each rung that was measured, in their order, and one for the peer where it was."""
-    first, below, rows = rungs[0], None, []
+    first = rungs[0]
+    rows: list[Row] = []
+    below: Rung | None = None
     for rung in rungs:
-        published, before = rung.published, None if below is None else below.published
-        rows.append(
-            Row(
-                rung.name,
-                rung.told,
-                **_measured(rounds, rung.name, first.name, None if below is None else below.name),
-                published_frames_per_second=published[0] if published else None,
-                published_minutes=published[1] if published else None,
-                published_over_below=published[0] / before[0] if published and before else None,
-                published_over_first=published[0] / first.published[0] if published and first.published else None,
-                below=None if below is None else below.name,
-            )
-        )
+        rows.append(_row(rung, first, below, rounds))
         below = below if rung.is_control else rung
     if PEER in rounds:
-        rows.append(Row(PEER, PEER_TOLD, **_measured(rounds, PEER, first.name, None)))
+        rows.append(_row(Rung(PEER, PEER_TOLD, None), first, None, rounds))
     return rows
 
 
-def _measured(rounds: Rounds, name: str, first: str, below: str | None) -> dict[str, float | None]:
-    mine = rounds[name]
+def _row(rung: Rung, first: Rung, below: Rung | None, rounds: Rounds) -> Row:
+    def median(figure: str) -> float:
+        return statistics.median(each[figure] for each in rounds[rung.name])
 
-    def median(value: Callable[[Mapping[str, float]], float]) -> float:
-        return statistics.median(map(value, mine))
+    def over(other: Rung, figure: str) -> float:
+        pairs = zip(rounds[rung.name], rounds[other.name], strict=True)
+        return statistics.median(mine[figure] / its[figure] for mine, its in pairs)
 
-    def over(other: str, figure: str) -> float:
-        return statistics.median(a[figure] / b[figure] for a, b in zip(mine, rounds[other], strict=True))
+    def published_over(other: Rung | None) -> float | None:
+        return rung.published[0] / other.published[0] if rung.published and other and other.published else None
 
-    return {
-        "frames_per_second": median(lambda each: each["frames_per_second"]),
-        "over_below": None if below is None else over(below, "frames_per_second"),
-        "over_first": over(first, "frames_per_second"),
-        "cpu_over_first": over(first, "frames_per_cpu_second"),
-        "samples_per_frame": median(lambda each: each["samples_per_frame"]),
-        "cores": median(lambda each: each["cores"]),
-    }
+    speed, minutes = rung.published or (None, None)
+    return Row(
+        name=rung.name,
+        told=rung.told,
+        frames_per_second=median("frames_per_second"),
+        over_below=None if below is None else over(below, "frames_per_second"),
+        over_first=over(first, "frames_per_second"),
+        cpu_over_first=over(first, "frames_per_cpu_second"),
+        samples_per_frame=median("samples_per_frame"),
+        cores=median("cores"),
+        published_frames_per_second=speed,
+        published_minutes=minutes,
+        published_over_below=published_over(below),
+        published_over_first=published_over(first),
+        below=None if below is None else below.name,
+    )
 
 
 def markdown(rows: Sequence[Row]) -> str:

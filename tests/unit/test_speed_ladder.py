@@ -226,6 +226,14 @@ def test_a_window_begins_after_the_warm_up_of_the_first_update() -> None:
     assert window.result["samples_per_frame"] == pytest.approx(0.32)
 
 
+def test_a_window_without_a_frame_goes_on_until_there_is_one() -> None:
+    window = SpeedWindow(0.0, 2.0)
+    stalled = [replace(reading, frames=100 if reading.seconds < 7 else 107) for reading in readings(100.0, [None] * 8)]
+    ended = [window.note(reading) for reading in stalled]
+    assert ended.index(True) == 7
+    assert window.result["frames_per_second"] == pytest.approx(7 / 6)
+
+
 def test_solved_is_told_with_its_time_and_unsolved_too() -> None:
     solving = Solving(17.0, 5.0)
     assert [solving.note(each) for each in readings(100.0, [None, 16.9, 17.0])] == [False, False, True]
