@@ -74,7 +74,8 @@ def tell(found: Found, about: dict[str, Any], options: argparse.Namespace) -> No
     """The rows, the table and the picture."""
     rows = rows_of(rungs.MEASURED, found)
     for row in rows:
-        report("ladder", **asdict(row))
+        figures = asdict(row)
+        report("ladder", rung=figures.pop("name"), **figures)
     others = statistics.median(
         each["others_cores"] for windows in found.values() for each in windows if "others_cores" in each
     )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import json
+import sys
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +19,7 @@ from rljob.cores import usable_cores
 from rljob.experience import Decision
 from torch import Tensor
 
-from benchmarks.ladder import loops, measure, rungs
+from benchmarks.ladder import bench, measure, rungs
 from benchmarks.ladder.loops import SynchronousLoop
 from benchmarks.ladder.picture import draw
 from benchmarks.ladder.readings import Reading, Solving, SpeedWindow
@@ -303,4 +305,34 @@ def test_table_and_picture_show_every_rung(tmp_path: Path) -> None:
     for row in rows:
         assert row.told in table
         assert f"{row.over_first:.2f}x" in texts
-    assert loops.CPU.type == "cpu"
+
+
+def told(kept: Path, monkeypatch: pytest.MonkeyPatch, *options: str) -> None:
+    monkeypatch.setattr(sys, "argv", ["bench", "--from", str(kept), *options])
+    bench.main()
+
+
+def test_kept_measurements_are_told_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = tmp_path / "ladder.json"
+    about = {"cores": 2, "date": "2026-11-27", "commit": "abc"}
+    kept.write_text(json.dumps({"machine": about, "rounds": ROUNDS | {PEER: ROUNDS["synchronous"]}}))
+    told(kept, monkeypatch, "--markdown", str(tmp_path / "ladder.md"), "--picture", str(tmp_path / "ladder.svg"))
+    *rows, summary = map(json.loads, capsys.readouterr().out.splitlines())
+    assert [row["rung"] for row in rows] == [*RUNG, PEER]
+    assert (summary["end_to_end"], summary["reached"], summary["quiet"]) == (6.0, True, True)
+    assert "Stable-Baselines3" in (tmp_path / "ladder.md").read_text()
+    assert "abc: medians of 3 rounds" in (tmp_path / "ladder.svg").read_text()
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"machine": {}}', '{"machine": {}, "rounds": {"several": []}}'])
+def test_a_file_of_something_else_is_refused(
+    content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = tmp_path / "other.json"
+    kept.write_text(content)
+    with pytest.raises(SystemExit) as ended:
+        told(kept, monkeypatch)
+    assert ended.value.code == 2
+    assert "is not a file that --json has written" in capsys.readouterr().err
