@@ -5,8 +5,8 @@ GPU. A frame is an agent step, there and here: four raw frames of the emulator. 
 ``Compact``, so frames/s do not compare with the published ones, but what a rung gains does.
 
 Two rungs have a process for acting and one for training. There they share the network's memory and a queue of eight
-transitions, from which each batch of 128 is preceded by eight at most; here they are `rljob run` with one actor, whose rate
-limiter holds to the 16 samples a frame that this comes to.
+transitions that is emptied before each batch of 128: about eight frames a batch where training is the slower side. Here they
+are `rljob run` with one actor, whose rate limiter holds to the 16 samples a frame that this comes to.
 """
 
 from __future__ import annotations
