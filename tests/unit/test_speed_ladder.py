@@ -1,0 +1,338 @@
+"""The rungs of benchmarks/ladder: they differ in what they are said to differ in, and learn the same."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from rljob.algorithms.apex_dqn import targets
+from rljob.algorithms.batches import TransitionBatch
+from rljob.api import ApeXDQNParameters, parse_job
+from rljob.cores import usable_cores
+from rljob.experience import Decision
+from torch import Tensor
+
+from benchmarks.ladder import bench, measure, rungs
+from benchmarks.ladder.loops import SynchronousLoop
+from benchmarks.ladder.picture import draw
+from benchmarks.ladder.readings import Reading, Solving, SpeedWindow
+from benchmarks.ladder.table import PEER, markdown, rows_of
+
+RUNG = {rung.name: rung for rung in rungs.MEASURED}
+IN_ONE_PROCESS = [rung.name for rung in rungs.LADDER if not rung.apart]
+APART = [rung.name for rung in rungs.MEASURED if rung.apart]
+FILL = 60
+
+
+def trained(name: str, updates: int, seed: int = 3) -> SynchronousLoop:
+    loop = SynchronousLoop(RUNG[name], seed, FILL)
+    while loop.updater.updates < updates:
+        loop.turn()
+    return loop
+
+
+def weights(loop: SynchronousLoop) -> Tensor:
+    return torch.cat([parameter.detach().flatten().clone() for parameter in loop.updater.online.parameters()])
+
+
+def test_the_rows_are_those_that_were_published() -> None:
+    assert [rung.published for rung in rungs.LADDER] == [
+        (159, 105),
+        (157, 115),
+        (228, 44),
+        (402, 59),
+        (330, 40),
+        (409, 31),
+    ]
+    assert [rung.name for rung in rungs.LADDER if rung.is_control] == ["graphs"]
+
+
+@pytest.mark.parametrize("name", IN_ONE_PROCESS)
+def test_a_rung_trains(name: str) -> None:
+    loop = SynchronousLoop(RUNG[name], 3, FILL)
+    before = weights(loop)
+    for _ in range(300 // RUNG[name].environments):
+        loop.turn()
+    reading = loop.reading()
+    assert reading.frames == 300
+    # One update for every step of all environments from the first on.
+    assert loop.updater.updates == (300 - FILL) // RUNG[name].environments + 1
+    assert reading.samples == loop.updater.updates * RUNG[name].batch_size
+    assert torch.isfinite(loop.figures).all()
+    assert not torch.equal(before, weights(loop))
+    assert loop.updater.online.mean.max() > 0.0, "the mean frame was measured"
+    assert torch.equal(loop.updater.online.mean, loop.updater.target.mean)
+
+
+@pytest.mark.parametrize("name", IN_ONE_PROCESS)
+def test_a_batch_holds_what_happened(name: str) -> None:
+    """Each drawn transition is one that was stepped: its action, its reward, and the frames before and after it."""
+    loop = SynchronousLoop(RUNG[name], 3, 10_000)
+    seen: set[tuple[bytes, int, float, bytes]] = set()
+    for _ in range(1_400):
+        before = loop.observation.copy()
+        decided = loop.decide()
+        loop.decide = lambda: decided  # type: ignore[method-assign] # noqa: B023
+        stepped, results = loop.environment.step, []
+        loop.environment.step = lambda actions: results.append(stepped(actions)) or results[-1]  # type: ignore # noqa: B023
+        loop.turn()
+        loop.environment.step = stepped  # type: ignore[method-assign]
+        del loop.decide
+        (result,) = results
+        for i in range(RUNG[name].environments):
+            after = result.observation if not result.terminated[i] else result.final_observation
+            seen.add((before[i].tobytes(), int(decided.action[i]), float(result.reward[i]), after[i].tobytes()))
+    drawn, ends = set(), 0
+    for _ in range(200):
+        batch = loop.replay.sample()
+        assert len(batch.action) == RUNG[name].batch_size
+        assert batch.weight.tolist() == [1.0] * len(batch.action)
+        assert ((batch.discount == 0) | batch.discount.isclose(torch.tensor(0.99))).all()
+        ends += int((batch.discount == 0).sum())
+        drawn |= {
+            (now.numpy().tobytes(), int(action), float(reward), following.numpy().tobytes())
+            for now, action, reward, following in zip(
+                batch.observation, batch.action, batch.n_step_return, batch.next_observation, strict=True
+            )
+        }
+    assert drawn <= seen
+    assert len(drawn) > 700
+    assert ends > 0, "a game ended, whose last frame is not the next one's first"
+
+
+def played(name: str, like: str | None = None) -> np.ndarray:
+    """The newest frames of environment 0 under the same actions: of a rung, or with the wrappers of ``like`` it."""
+    loop = SynchronousLoop(RUNG[name], 5, 10_000)
+    actions = np.random.default_rng(0).integers(0, 3, 400)
+    frames = [loop.observation[0, -1].copy()]
+    for action in actions.tolist():
+        chosen = np.full(loop.environment.num_envs, action, np.int64)
+        unknown = np.full(loop.environment.num_envs, np.nan, np.float32)
+        loop.decide = lambda chosen=chosen, unknown=unknown: Decision(chosen, unknown, unknown)  # type: ignore
+        loop.turn()
+        frames.append(loop.observation[0, -1].copy())
+    return np.stack(frames)
+
+
+def test_rungs_of_the_same_wrappers_see_the_same_frames() -> None:
+    first = played("synchronous")
+    assert first.std() > 0
+    assert np.array_equal(first, played("graphs"))
+    assert np.array_equal(first, played("several"))
+
+
+def test_the_tensor_wrappers_show_the_same_game(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With idle frames and the maximum over two raw frames alike, which the published rung leaves out, nothing else differs."""
+    plain = {**rungs._PLAIN, "atari": {**rungs._TENSORS["atari"]}}
+    ours = played("several-tensors")
+    monkeypatch.setattr(rungs, "_PLAIN", plain)
+    assert np.array_equal(played("several"), ours)
+
+
+def test_the_first_update_is_that_of_dqn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loss by its formula, from the batch and the weights of before."""
+    loop = SynchronousLoop(RUNG["synchronous"], 3, FILL)
+    taken: list[tuple[TransitionBatch, float]] = []
+    update = loop.updater.update
+
+    def by_formula(batch: TransitionBatch, steps: int) -> tuple[Tensor, Tensor]:
+        online, target = loop.updater.online, loop.updater.target
+        with torch.no_grad():
+            wanted = batch.n_step_return + batch.discount * target(batch.next_observation).max(dim=1).values
+            values = online(batch.observation)[torch.arange(len(batch.action)), batch.action]
+            taken.append((batch, float((values - wanted).square().mean() / 2)))
+        return update(batch, steps)
+
+    monkeypatch.setattr(loop.updater, "update", by_formula)
+    while not taken:
+        loop.turn()
+    (_, wanted), *_ = taken
+    assert loop.updater.updates == 1
+    assert float(loop.figures[0]) == pytest.approx(wanted, rel=1e-5)
+
+
+def test_the_control_learns_to_the_last_bit_what_the_first_rung_does() -> None:
+    plain, control = trained("synchronous", 40), trained("graphs", 40)
+    assert torch.equal(weights(plain), weights(control))
+
+
+def test_only_the_control_keeps_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Acting and targets: how many graphs a decision and a loss record beside the one that is differentiated."""
+    recorded = {}
+    for name in ("synchronous", "graphs"):
+        loop = trained(name, 1)
+        values: list[Tensor] = []
+        for network in (loop.updater.online, loop.updater.target):
+            network.register_forward_hook(lambda _module, _given, result, values=values: values.append(result))
+        loop.decide()
+        loop.algorithm.loss(
+            rungs.learning_parameters(RUNG[name], 3), loop.updater.online, loop.updater.target, loop.replay.sample()
+        )
+        recorded[name] = [value.grad_fn is not None for value in values]
+    # In the order of passes: acting, targets, and the values that are learned.
+    assert recorded == {"synchronous": [False, False, True], "graphs": [True, True, True]}
+    loop = trained("synchronous", 1)
+    assert targets(loop.updater.online, loop.updater.target, loop.replay.sample(), double=False).grad_fn is None
+
+
+@pytest.mark.parametrize("name", APART)
+def test_rungs_with_acting_apart_are_jobs_with_the_same_learning(name: str) -> None:
+    job = parse_job(rungs.job(RUNG[name], 3, 1_000))
+    learning = job.spec.algorithm.apex_dqn
+    assert isinstance(learning, ApeXDQNParameters)
+    first = rungs.learning_parameters(RUNG["synchronous"], 3)
+    assert learning.model_dump() == first.model_copy(update={"batch_size": 128}).model_dump()
+    same_wrappers = RUNG["several-tensors" if RUNG[name].tensors else "several"]
+    assert job.spec.environment.parameters == rungs.environment_parameters(same_wrappers)
+    assert job.spec.replay.rate_limiter.samples_per_insert == RUNG[name].samples_per_frame
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", APART)
+def test_rungs_with_acting_apart_run(name: str) -> None:
+    result = measure.trained(RUNG[name], SpeedWindow(0.5, 3.0), 3, 500, 400).result
+    assert result["frames_per_second"] > 0
+    assert result["samples_per_frame"] > 0
+    assert result["cores"] > 0
+
+
+def test_a_rung_in_a_process_of_its_own() -> None:
+    result = measure.trained(RUNG["several-tensors"], SpeedWindow(0.2, 0.5), 3, FILL, 60).result
+    assert result["samples_per_frame"] == pytest.approx(32.0)
+    assert result["frames_per_second"] == pytest.approx(result["frames_per_cpu_second"] * result["cores"])
+    assert result["threads"] in (1, usable_cores())
+
+
+def readings(frames_per_second: float, mean_returns: list[float | None], step_seconds: float = 1.0) -> list[Reading]:
+    return [
+        Reading(second * step_seconds, int(second * frames_per_second), 32 * second, 0.5 * second, mean)
+        for second, mean in enumerate(mean_returns)
+    ]
+
+
+def test_a_window_begins_after_the_warm_up_of_the_first_update() -> None:
+    window = SpeedWindow(2.0, 3.0)
+    ended = [window.note(reading) for reading in readings(100.0, [None] * 8)]
+    # The first update is seen at 1 s, the window is from 3 s to 6 s.
+    assert ended.index(True) == 6
+    assert window.result["frames_per_second"] == pytest.approx(100.0)
+    assert window.result["frames_per_cpu_second"] == pytest.approx(200.0)
+    assert window.result["samples_per_frame"] == pytest.approx(0.32)
+
+
+def test_a_window_without_a_frame_goes_on_until_there_is_one() -> None:
+    window = SpeedWindow(0.0, 2.0)
+    stalled = [replace(reading, frames=100 if reading.seconds < 7 else 107) for reading in readings(100.0, [None] * 8)]
+    ended = [window.note(reading) for reading in stalled]
+    assert ended.index(True) == 7
+    assert window.result["frames_per_second"] == pytest.approx(7 / 6)
+
+
+def test_solved_is_told_with_its_time_and_unsolved_too() -> None:
+    solving = Solving(17.0, 5.0)
+    assert [solving.note(each) for each in readings(100.0, [None, 16.9, 17.0])] == [False, False, True]
+    assert solving.result == {"solved": True, "minutes": 2 / 60, "frames": 200, "mean_return": 17.0}
+    late = Solving(17.0, 5.0)
+    assert list(itertools.accumulate(late.note(each) for each in readings(100.0, [3.0] * 7)))[5] == 1
+    assert late.result["solved"] is False
+
+
+def test_the_mean_of_a_hundred_games_is_of_records_that_share_none() -> None:
+    """Two of three environments count: their last twenty games are among the last thirty, and two more for uneven ends."""
+    games = measure.TrainingGames(RUNG["apart"], 1)
+    for total in range(0, 164, 4):
+        games.note({"episodes_total": float(total), "mean_return": float(total), "games": min(20.0, total * 2 / 3)})
+        if total == 156:
+            assert games.mean_return is None
+    # Records at 32, 64, 96, 128 and 160 games: the first with twenty that count is at 32.
+    assert games.mean_return == pytest.approx((32 + 64 + 96 + 128 + 160) / 5)
+
+
+ROUNDS = {
+    rung.name: [
+        {
+            "frames_per_second": (1 + place) * drift,
+            "frames_per_cpu_second": (1 + place) * drift / 2,
+            "samples_per_frame": rung.samples_per_frame,
+            "cores": 2.0,
+            "others_cores": 0.0,
+        }
+        for drift in (100.0, 60.0, 110.0)
+    ]
+    for place, rung in enumerate(rungs.MEASURED)
+}
+
+
+def test_ratios_are_of_the_same_round_and_pass_the_control_over() -> None:
+    rows = {row.name: row for row in rows_of(rungs.MEASURED, ROUNDS | {PEER: ROUNDS["synchronous"]})}
+    assert [row.below for row in rows.values()] == [
+        None,
+        "synchronous",
+        "synchronous",
+        "several",
+        "apart",
+        "several-tensors",
+        "apart-tensors",
+        None,
+    ]
+    several = rows["several"]
+    assert (several.over_below, several.over_first, several.cpu_over_first) == pytest.approx((3.0, 3.0, 3.0))
+    assert several.published_over_below == pytest.approx(228 / 159)
+    assert rows["apart-tensors"].over_below == pytest.approx(6 / 5)
+    assert rows["apart-tensors"].published_over_first == pytest.approx(409 / 159)
+    assert rows["apart-tensors-32"].published_over_first is None
+    assert rows[PEER].over_first == pytest.approx(1.0)
+
+
+def test_table_and_picture_show_every_rung(tmp_path: Path) -> None:
+    rows = rows_of(rungs.MEASURED, ROUNDS)
+    table = markdown(rows)
+    assert len({line.count("|") for line in table.splitlines()}) == 1
+    awkward = [replace(rows[0], told="a < b & c"), *rows[1:]]
+    draw(tmp_path / "ladder.svg", awkward, "noted < here")
+    picture = ElementTree.parse(tmp_path / "ladder.svg").getroot()
+    texts = [element.text or "" for element in picture.iter("{http://www.w3.org/2000/svg}text")]
+    assert "a < b & c" in texts
+    assert "noted < here" in texts
+    for row in rows:
+        assert row.told in table
+        assert f"{row.over_first:.2f}x" in texts
+
+
+def told(kept: Path, monkeypatch: pytest.MonkeyPatch, *options: str) -> None:
+    monkeypatch.setattr(sys, "argv", ["bench", "--from", str(kept), *options])
+    bench.main()
+
+
+def test_kept_measurements_are_told_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = tmp_path / "ladder.json"
+    about = {"cores": 2, "date": "2026-11-27", "commit": "abc"}
+    kept.write_text(json.dumps({"machine": about, "rounds": ROUNDS | {PEER: ROUNDS["synchronous"]}}))
+    told(kept, monkeypatch, "--markdown", str(tmp_path / "ladder.md"), "--picture", str(tmp_path / "ladder.svg"))
+    *rows, summary = map(json.loads, capsys.readouterr().out.splitlines())
+    assert [row["rung"] for row in rows] == [*RUNG, PEER]
+    assert (summary["end_to_end"], summary["reached"], summary["quiet"]) == (6.0, True, True)
+    assert "Stable-Baselines3" in (tmp_path / "ladder.md").read_text()
+    assert "abc: medians of 3 rounds" in (tmp_path / "ladder.svg").read_text()
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"machine": {}}', '{"machine": {}, "rounds": {"several": []}}'])
+def test_a_file_of_something_else_is_refused(
+    content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = tmp_path / "other.json"
+    kept.write_text(content)
+    with pytest.raises(SystemExit) as ended:
+        told(kept, monkeypatch)
+    assert ended.value.code == 2
+    assert "is not a file that --json has written" in capsys.readouterr().err
