@@ -122,7 +122,7 @@ def actor(
         policy = Policy(chosen, spec, parameters, environment_parameters, num_envs, np.random.default_rng(0))
         policy.load(snapshot(chosen.build(spec, parameters, environment_parameters), 1, 0, {}))
         policy.epsilon[:] = 0.01
-        computed = str(policy.compute)
+        computed = str(policy.measured.place)
     loop = ActorLoop(environment, policy, recorder, sink, NoWeights(), figures)
     return stepping(loop, sink, figures), figures, computed
 

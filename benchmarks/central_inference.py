@@ -74,8 +74,8 @@ def serve(endpoint: str, name: str, max_batch: int, rows: int, core: int, asked:
     spec = describe_environment(GAME, ENVIRONMENT)
     network = method.build(spec, parameters, ENVIRONMENT)
     sample = torch.zeros((rows, *spec.observation_shape), dtype=torch.uint8)
-    compute = choose_compute(network, method.infer, sample, 0, parameters.precision)
-    model = ServedModel(network, spec, method.infer, 0, compute, max_batch, torch.device("cpu"))
+    measured = choose_compute(network, method.infer, sample, 0, parameters.precision)
+    model = ServedModel(network, spec, method, 0, measured, max_batch)
     server = InferenceServer(endpoint, model, Given(weights_of(name)), 0.002)
 
     def on_turn() -> None:
@@ -128,7 +128,7 @@ def actor(name: str, num_envs: int, replay: str, server: str | None) -> tuple[Ca
     if server is None:
         policy = Policy(method, spec, parameters, ENVIRONMENT, num_envs, generator)
         policy.load(weights_of(name))
-        computed = str(policy.compute)
+        computed = str(policy.measured.place)
         environment = make_vector_environment(GAME, ENVIRONMENT, num_envs, 0)
         loop = ActorLoop(environment, policy, recorder, sink, NoWeights(), figures)
     else:

@@ -80,7 +80,7 @@ def learning_alone(seconds: float) -> float:
     device = torch.device("cpu")
     network = method.build(spec, params, environment_params)
     batch, example = method.example_batch(spec, params, device), method.example(spec, params, network, device)
-    plan = precision.choose(params.precision, network, partial(trial_update, method, params), example)
+    plan = precision.choose(params.precision, network, partial(trial_update, method, params), example).place.compute
     updater = make_updater(method, params, network.compute(plan), device)
     for _ in updater.updates_from(batch, 0):
         pass

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from rljob.acting.compute import acting_copy, choose_compute
 from rljob.algorithms import algorithm
-from rljob.algorithms.compute import Compute, native_arithmetic
+from rljob.algorithms.compute import Compute, Measured, Place, native_arithmetic
 from rljob.api import ApeXDQNParameters, EnvironmentParameters
 from rljob.inference.batching import Request
 from rljob.inference.model import ServedModel
@@ -63,7 +63,7 @@ def central(name: str, plan: Compute, batch: int, device: torch.device, seconds:
     params = ApeXDQNParameters.model_validate(values)
     torch.manual_seed(0)
     network: Any = method.build(frames, params, EnvironmentParameters())
-    model = ServedModel(network, frames, method.infer, 0, plan, batch, device)
+    model = ServedModel(network, frames, method, 0, Measured(Place(device, plan), {}), batch)
     shown = np.random.default_rng(0).integers(0, 255, (batch, *frames.observation_shape), np.uint8)
     request = Request("benchmark", "", 0, 0, shown, np.zeros((batch, 2, 0), np.float32), 0.0)
     return batch * rate(lambda: model.evaluate([request]), seconds, device)
@@ -98,7 +98,7 @@ def local(name: str, batch: int, core: int, seconds: float, answers: Any) -> Non
     params = ApeXDQNParameters.model_validate(values)
     network: Any = method.build(frames, params, EnvironmentParameters())
     shown = torch.randint(0, 255, (batch, *frames.observation_shape), dtype=torch.uint8)
-    plan = choose_compute(network, method.infer, shown, 0, "Auto")
+    plan = choose_compute(network, method.infer, shown, 0, "Auto").place.compute
     acting = acting_copy(network, plan)
     observation, memory = shown, torch.zeros(batch, 2, 0)
     with torch.inference_mode():

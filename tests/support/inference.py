@@ -20,7 +20,7 @@ from rljob.actor.policy import Policy
 from rljob.actor.session import Welcome
 from rljob.algorithms import algorithm
 from rljob.algorithms.base import AnyAlgorithm, UnrollAlgorithm
-from rljob.algorithms.compute import Compute
+from rljob.algorithms.compute import Compute, Measured, Place
 from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters, PPOParameters
 from rljob.envs import EnvironmentSpec, describe_environment, make_vector_environment
 from rljob.envs.base import VectorEnvironment
@@ -64,7 +64,9 @@ class Setup:
 
     def model(self, max_batch: int = 32, device: torch.device = CPU) -> ServedModel:
         memory = self.method.memory_units(self.parameters)
-        return ServedModel(self.network(), self.spec, self.method.infer, memory, Compute(), max_batch, device)
+        return ServedModel(
+            self.network(), self.spec, self.method, memory, Measured(Place(device, Compute()), {}), max_batch
+        )
 
 
 def apex(environment_id: str = "CartPole-v1", parameters: EnvironmentParameters | None = None) -> Setup:
@@ -148,7 +150,7 @@ class Player:
             )
         if address is None:
             policy = Policy(method, spec, parameters, environment_parameters, num_envs, generator)
-            policy._acting.compute(Compute())  # type: ignore[operator]
+            policy.acting.network.compute(Compute())  # type: ignore[operator]
             refresh = method.refresh_steps(parameters) if isinstance(method, UnrollAlgorithm) else 1
             self.loop = ActorLoop(self.environment, policy, recorder, sink, weights, self.figures, refresh)
         else:

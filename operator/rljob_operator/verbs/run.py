@@ -338,10 +338,9 @@ class _Notices:
             return
         self._wants_accelerator = False
         if learner.device.startswith("cpu"):
-            _say(
-                self._console,
-                f"learner.accelerator asks for {self._resource}, none is here: the learner runs on the CPU",
-            )
+            measured = any(not place.startswith("cpu") for place in learner.compute_seconds)
+            why = "an update is faster on the CPU" if measured else "none is here"
+            _say(self._console, f"learner.accelerator asks for {self._resource}, {why}: the learner runs on the CPU")
 
 
 def _say(console: Console, text: str) -> None:

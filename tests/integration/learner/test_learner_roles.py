@@ -77,6 +77,24 @@ def test_learner_trains_saves_and_resumes(tmp_path: Path, on_device: bool, monke
 
 
 @pytest.mark.timeout(300)
+def test_a_learner_with_two_devices_measures_both_and_trains_on_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is one device here, for which torch has two names; a GPU is told from the CPU by the same code."""
+    monkeypatch.setattr(learner_role, "devices", lambda *_, **__: (torch.device("cpu:0"), torch.device("cpu")))
+    with over_ipc(cartpole(), tmp_path) as run:
+        run.start(run_learner, "learner")
+        run.start(run_actor, "actor-0")
+        run.until(lambda f: updates(f) > 20, "updates")
+        (facts,) = run.records("learner")
+        run.stop("learner")
+    seconds = facts["compute_seconds"]
+    assert list(seconds) == ["cpu:0 fp32", "cpu fp32"]
+    assert facts["device"] in ("cpu:0", "cpu")
+    assert all(0.0 < taken < 1.0 for taken in seconds.values())
+
+
+@pytest.mark.timeout(300)
 def test_learner_goes_on_after_the_replay_service_was_restarted_empty(tmp_path: Path) -> None:
     with over_ipc(cartpole(), tmp_path) as run:
         run.start(run_learner, "learner")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from rljob.acting.compute import acting_copy, choose_compute, copy_weights
+from rljob.acting.compute import acting_copy, choose_compute
 from rljob.algorithms.apex_dqn import ApeXDQN
 from rljob.algorithms.compute import Compute
 from rljob.algorithms.q_network import QNetwork, QNetworkConfig
 from rljob.api import EnvironmentParameters
+from rljob.weights.flat import snapshot
 
 from tests.support.specs import spec_of
 
@@ -35,7 +36,7 @@ def test_weights_are_copied_and_the_source_stays_float32() -> None:
     network, other = a_network(0), a_network(1)
     other.mean.fill_(90.0)
     acting = acting_copy(network, Compute("bf16"))
-    copy_weights(other, acting)
+    snapshot(other, 1, 0, {}).load_into(acting)
     expected = acting_copy(other, Compute("bf16"))
     with torch.inference_mode():
         assert torch.equal(acting(OBSERVATION), expected(OBSERVATION))
@@ -49,8 +50,20 @@ def test_weights_are_copied_and_the_source_stays_float32() -> None:
 def test_precision_is_obeyed(precision: str, allowed: set[str]) -> None:
     network = a_network()
     before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
-    assert choose_compute(network, ApeXDQN().infer, OBSERVATION, 0, precision).arithmetic in allowed
+    assert choose_compute(network, ApeXDQN().infer, OBSERVATION, 0, precision).place.compute.arithmetic in allowed
     assert all(torch.equal(tensor, before[name]) for name, tensor in network.state_dict().items())
+
+
+def test_each_device_is_measured_in_each_way_and_the_figures_are_kept() -> None:
+    """There is one device here; torch has two names for it, and both are gone through by the code that compares two."""
+    network, devices = a_network(), [torch.device("cpu:0"), torch.device("cpu")]
+    measured = choose_compute(network, ApeXDQN().infer, OBSERVATION, 0, "FP32", devices)
+    ways = ("fp32", "fp32 channels-last")
+    assert set(measured.seconds) == {f"{device} {way}" for device in devices for way in ways}
+    assert all(0.0 < taken < 1.0 for taken in measured.seconds.values())
+    assert str(measured.place) in measured.seconds
+    document = measured.document()
+    assert document == {"compute": str(measured.place), "compute_seconds": measured.seconds}
 
 
 def test_a_network_is_evaluated_as_its_algorithm_does_and_may_take_more_than_the_observation() -> None:
@@ -63,4 +76,4 @@ def test_a_network_is_evaluated_as_its_algorithm_does_and_may_take_more_than_the
             return net(observation, 8).mean(1)
 
     network = Quantiles(QNetworkConfig("Compact", PONG, EnvironmentParameters(centre_input=True)))
-    assert choose_compute(network, ByQuantiles().infer, OBSERVATION, 0, "FP32").arithmetic == "fp32"
+    assert choose_compute(network, ByQuantiles().infer, OBSERVATION, 0, "FP32").place.compute.arithmetic == "fp32"

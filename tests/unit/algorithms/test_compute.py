@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
-from rljob.algorithms.compute import Arithmetic, Compute, candidates, fastest, native_arithmetic, native_bf16
+from rljob.algorithms.compute import (
+    Arithmetic,
+    Compute,
+    Place,
+    candidates,
+    choose,
+    fastest,
+    native_arithmetic,
+    processor_has,
+    told,
+)
 
 PLAIN, ORDERED, ROUNDED = Compute(), Compute(channels_last=True), Compute("bf16")
 
@@ -83,9 +94,9 @@ def test_preparation_and_interruptions_do_not_count() -> None:
         ORDERED: track.taking(ORDERED, 0.09, 0.009, 0.2, 0.008),
         ROUNDED: track.taking(ROUNDED, 0.01, 0.009),
     }
-    plan, timings = fastest(runs, track.clock, 1.0)
+    plan, seconds = fastest(runs, track.clock, 1.0)
     assert plan == ORDERED
-    assert timings == "fp32 10.00 ms, fp32 channels-last 8.00 ms, bf16 9.00 ms"
+    assert told(seconds) == "fp32 10.00 ms, fp32 channels-last 8.00 ms, bf16 9.00 ms"
 
 
 def test_what_is_far_behind_is_not_run_again() -> None:
@@ -97,19 +108,36 @@ def test_what_is_far_behind_is_not_run_again() -> None:
     assert track.now < 10.0 + 3.0
 
 
+def test_a_long_first_run_is_dropped_at_once_where_another_has_long_ended() -> None:
+    track = Track()
+    runs = {PLAIN: track.taking(PLAIN, 0.05, 0.002), ORDERED: track.taking(ORDERED, 3.0)}
+    assert fastest(runs, track.clock, 1.0) == (PLAIN, {PLAIN: pytest.approx(0.002), ORDERED: 3.0})
+    assert track.run == [PLAIN, ORDERED, PLAIN], "what is left is timed without its preparation"
+
+
+def test_a_device_is_preferred_unless_the_cpu_is_clearly_faster() -> None:
+    there, here = Place(torch.device("cuda"), ROUNDED), Place(torch.device("cpu"), PLAIN)
+    assert choose({there: 1.0, here: 0.97}) == there
+    assert choose({there: 1.0, here: 0.90}) == here
+    assert choose({there: 0.5, here: 0.9}) == there
+    assert choose({here: 0.9}) == here
+    assert (str(there), str(here)) == ("cuda bf16", "cpu fp32")
+
+
 def test_a_single_way_is_not_run_at_all() -> None:
     track = Track()
-    assert fastest({PLAIN: track.taking(PLAIN, 1.0)}, track.clock, 1.0) == (PLAIN, "")
+    assert fastest({PLAIN: track.taking(PLAIN, 1.0)}, track.clock, 1.0) == (PLAIN, {})
     assert track.run == []
 
 
 def test_bf16_is_looked_up_in_the_processor_flags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cpuinfo = tmp_path / "cpuinfo"
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
-    assert not native_bf16(cpuinfo)
+    has = partial(processor_has, "avx512_bf16", "amx_bf16", cpuinfo=cpuinfo)
+    assert not has()
     cpuinfo.write_text("processor: 0\nflags\t\t: fpu avx2 avx512f\n")
-    assert not native_bf16(cpuinfo)
+    assert not has()
     cpuinfo.write_text("processor: 0\nflags\t\t: fpu avx512_bf16 avx2\n")
-    assert native_bf16(cpuinfo)
+    assert has()
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX2")
-    assert not native_bf16(cpuinfo), "torch was told to do without"
+    assert not has(), "torch was told to do without"

@@ -207,6 +207,12 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
         "spec.learner.accelerator.onMissing",
         ["beside count", "none can be"],
     ),
+    (["spec.learner.accelerator.device=GPU"], "spec.learner.accelerator.device", ["Auto, Accelerator"]),
+    (
+        ["spec.inference.accelerator={count: 0, device: Accelerator}"],
+        "spec.inference.accelerator.device",
+        ["where a device may be used", "count 0"],
+    ),
     (["spec.actors.placement={nodeSelector: {a: b}}"], "spec.actors.placement", ["unknown field"]),
     (["spec.actors.tolerations=[Exists]"], "spec.actors.tolerations[0]", ["'Exists'", "mapping of fields"]),
     (["spec.actors.tolerations={key: a}"], "spec.actors.tolerations", ["allowed: a list"]),
@@ -732,6 +738,7 @@ EDGES: list[tuple[Path, list[str], str]] = [
     (IMPALA, [f"{QUEUE}.capacity=32"], f"{QUEUE}.capacity=31"),
     (IMPALA, [f"{QUEUE}.maxPolicyLagUpdates=5"], f"{QUEUE}.maxPolicyLagUpdates=4"),
     (BASE, ["spec.learner.accelerator={count: 0, onMissing: UseCPU}"], "spec.learner.accelerator.count="),
+    (BASE, ["spec.learner.accelerator={count: 1, device: Accelerator}"], "spec.learner.accelerator.count=0"),
     (IMPALA, ["spec.actors.replicas=184"], "spec.actors.replicas=185"),
     (IMPALA, ["spec.actors={replicas: 368, envsPerActor: 3}"], "spec.actors.replicas=369"),
     (

@@ -30,8 +30,8 @@ ALWAYS = {
     "policy_lag_updates_p50", "policy_lag_updates_p95", "policy_lag_histogram", "loss", "learner_wait_fraction",
     "actors_blocked_fraction", "updates_per_second", "steps_per_second", "raw_frames_per_second", "actors", "stages",
     "rss_bytes", "processes", "standstill", "given_up", "weights", "evaluations", "evaluating", "checkpoint", "compiled",
-    "captured", "refused_handshakes_total", "gpu", "device", "batch_size", "precision", "mirror", "rewards", "environment",
-    "started_unix",
+    "captured", "refused_handshakes_total", "gpu", "device", "batch_size", "precision", "compute_seconds", "mirror", "rewards",
+    "environment", "started_unix",
 }  # fmt: skip
 WHERE_KNOWN = {
     "consumption_per_second", "production_per_second", "replay", "queue", "lag_limit_updates", "rejected_total",

@@ -133,7 +133,7 @@ def test_a_broken_network_is_told_and_not_played_on() -> None:
     env_params = EnvironmentParameters(backend="Sync")
     spec, method, params = describe_environment("Pendulum-v1", env_params), algorithm("IMPALA"), ImpalaParameters()
     policy = Policy(method, spec, params, env_params, 2, np.random.default_rng(0))
-    policy._acting.policy.bias.data.fill_(np.nan)  # type: ignore[operator, union-attr]
+    policy.acting.network.policy.bias.data.fill_(np.nan)  # type: ignore[operator, union-attr]
     policy.version = 1
     env = make_vector_environment("Pendulum-v1", env_params, 2, 1)
     decision = policy.act(env.reset())

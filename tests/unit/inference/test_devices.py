@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import logging
+
 import numpy as np
 import pytest
 import torch
-from rljob.algorithms.compute import Arithmetic, Compute
+from rljob.algorithms import algorithm
+from rljob.algorithms.compute import Arithmetic, Compute, Measured, Place
 from rljob.inference.batching import Request
-from rljob.inference.model import ServedModel
+from rljob.inference.model import ServedModel, served_model
+from rljob.weights.flat import snapshot
 
 from tests.support.devices import DEVICES, needs_cuda
 from tests.support.inference import Setup, apex, impala
+from tests.support.jobs import job_of
+from tests.support.specs import spec_of
 
 
 def requests(setup: Setup, count: int, memory: int) -> list[Request]:
@@ -42,11 +48,49 @@ def test_answers_are_a_processors(device: torch.device, setup: Setup) -> None:
         np.testing.assert_allclose(outputs, expected, rtol=1e-4, atol=1e-5)
 
 
+def test_a_server_measures_where_it_is_given_two_devices_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    """There is one device here, for which torch has two names."""
+    actors = {"replicas": 3, "envsPerActor": 8, "inference": "Central"}
+    job = job_of(
+        {"preset": "CartPoleApeX", "actors": actors, "inference": {"replicas": 2, "maxBatchSize": 64}}, "cartpole"
+    )
+    spec = apex().spec
+    with caplog.at_level(logging.INFO):
+        model = served_model(job, spec, [torch.device("cpu:0"), torch.device("cpu")])
+    assert {"cpu:0 fp32", "cpu fp32"} <= set(model.acting.measured.seconds)
+    assert model.acting.document()["compute"] in model.acting.measured.seconds
+    assert "for a batch of 16)" in caplog.text, "two of three actors may ask one of the servers at once"
+
+
+@pytest.mark.skipif(not hasattr(torch.ops.onednn, "qconv2d_pointwise"), reason="torch has no int8 convolutions here")
+def test_a_server_acts_in_int8_where_the_job_says_so() -> None:
+    actors = {"replicas": 1, "envsPerActor": 8, "inference": "Central"}
+    sections = {"preset": "PongApeX", "inference": {"replicas": 1, "maxBatchSize": 16}}
+    jobs = {
+        precision: job_of({**sections, "actors": {**actors, "precision": precision}}, "pong")
+        for precision in ("FP32", "INT8")
+    }
+    spec = spec_of("Pong", (42, 42), "uint8", 4, 3)
+    params, env = jobs["FP32"].spec.algorithm.parameters, jobs["FP32"].spec.environment.parameters
+    torch.manual_seed(3)
+    weights = snapshot(algorithm("ApeXDQN").build(spec, params, env), 1, 1, {})
+    shown = np.random.default_rng(0).integers(0, 256, (8, *spec.observation_shape), np.uint8)
+    asked = Request("actor-0", "life", 0, 0, shown, np.zeros((8, 2, 0), np.float32), 0.0)
+    given = {}
+    for precision, job in jobs.items():
+        model = served_model(job, spec, [torch.device("cpu")])
+        model.load(weights)
+        given[precision], _ = model.evaluate([asked])
+        assert model.acting.document()["compute"].split()[1] == precision.lower()
+    difference = np.abs(given["FP32"] - given["INT8"]).max()
+    assert 0.0 < difference < 0.2 * np.abs(given["FP32"]).max()
+
+
 @needs_cuda
 @pytest.mark.parametrize("arithmetic", ["tf32", "fp32"])
 def test_on_cuda_products_are_rounded_as_the_plan_says(arithmetic: Arithmetic) -> None:
     setup = apex()
-    plan = Compute(arithmetic)
-    ServedModel(setup.network(), setup.spec, setup.method.infer, 0, plan, 8, torch.device("cuda"))
+    place = Place(torch.device("cuda"), Compute(arithmetic))
+    ServedModel(setup.network(), setup.spec, setup.method, 0, Measured(place, {}), 8)
     assert torch.backends.cuda.matmul.allow_tf32 is (arithmetic == "tf32")
     assert torch.backends.cudnn.allow_tf32 is (arithmetic == "tf32")

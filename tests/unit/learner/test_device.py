@@ -9,7 +9,7 @@ import torch
 from rljob.api import ApeXDQNParameters, ImpalaParameters
 from rljob.api.roles import Accelerator
 from rljob.learner import device
-from rljob.learner.device import DeviceMemory, DeviceMemoryProblem, DeviceProblem, choose, why_no_cuda
+from rljob.learner.device import DeviceMemory, DeviceMemoryProblem, DeviceProblem, devices, why_no_cuda
 from rljob.threads import SupervisedThread, ThreadEnded
 
 from tests.support.devices import needs_cuda
@@ -19,18 +19,24 @@ CUDA = torch.device("cuda")
 
 
 def chosen(*, cluster: bool, there: bool = False, **written: object) -> str:
-    """The kind of device; ``there``: one that works."""
-    return choose(Accelerator(**written), on_cluster=cluster, why_not=lambda: "" if there else NOTHING).type  # type: ignore[arg-type]
+    """The kinds of devices that may be used; ``there``: one that works."""
+    accelerator = Accelerator.model_validate(written)
+    found = devices(accelerator, on_cluster=cluster, why_not=lambda: "" if there else NOTHING)
+    return " or ".join(device.type for device in found)
 
 
 @pytest.mark.parametrize("cluster", [False, True])
 def test_a_device_that_was_asked_for_and_is_there_is_used(cluster: bool) -> None:
     for on_missing in (None, "Fail", "UseCPU"):
-        assert chosen(cluster=cluster, there=True, count=1, on_missing=on_missing) == "cuda"
+        written = {"count": 1, "on_missing": on_missing}
+        assert chosen(cluster=cluster, there=True, **written) == "cuda or cpu", "it is measured which is faster"
+        assert chosen(cluster=cluster, there=True, device="Accelerator", **written) == "cuda"
 
 
 def test_where_nothing_is_said_one_machine_uses_what_is_there_and_a_cluster_what_was_asked_for() -> None:
-    assert chosen(cluster=False, there=True) == "cuda"
+    assert chosen(cluster=False, there=True) == "cuda or cpu"
+    assert chosen(cluster=False, there=True, device="Accelerator") == "cuda"
+    assert chosen(cluster=False, there=False, device="Accelerator") == "cpu"
     assert chosen(cluster=False, there=False) == "cpu"
     assert chosen(cluster=True, there=True) == "cpu", "nothing was reserved for it"
     assert chosen(cluster=True, there=False) == "cpu"
@@ -43,7 +49,7 @@ def test_none_at_all_means_the_cpu_and_no_device_is_touched(cluster: bool) -> No
 
     for on_missing in (None, "Fail", "UseCPU"):
         accelerator = Accelerator(count=0, on_missing=on_missing)  # type: ignore[arg-type]
-        assert choose(accelerator, on_cluster=cluster, why_not=touched).type == "cpu"
+        assert devices(accelerator, on_cluster=cluster, why_not=touched) == (torch.device("cpu"),)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +58,7 @@ def test_none_at_all_means_the_cpu_and_no_device_is_touched(cluster: bool) -> No
         (True, True, None, "learner.accelerator.count asks for no device: the learner computes on the CPU"),
         (False, True, 0, "learner.accelerator.count asks for no device: the learner computes on the CPU"),
         (False, False, None, f"{NOTHING}: the learner computes on the CPU"),
-        (True, True, 1, "the learner computes on a nvidia.com/gpu device"),
+        (True, True, 1, "the learner computes on the faster of a nvidia.com/gpu device and the CPU"),
     ],
 )
 def test_the_log_says_on_what_a_learner_computes(
@@ -76,7 +82,7 @@ def test_a_missing_device_ends_the_learner_with_what_to_change(cluster: bool, on
 
 def test_an_inference_server_names_its_own_field() -> None:
     with pytest.raises(DeviceProblem, match=r"^inference\.accelerator asks .* write inference\.accelerator\.onMissing"):
-        choose(Accelerator(count=1), on_cluster=True, role="inference", why_not=lambda: NOTHING)
+        devices(Accelerator(count=1), on_cluster=True, role="inference", why_not=lambda: NOTHING)
 
 
 @pytest.mark.parametrize(("cluster", "on_missing"), [(False, None), (True, "UseCPU"), (False, "UseCPU")])

@@ -17,7 +17,7 @@ import torch
 from rljob.actor.policy import Policy
 from rljob.algorithms.base import TransitionAlgorithm, UnrollAlgorithm
 from rljob.algorithms.batches import LossResult, TransitionBatch, UnrollBatch
-from rljob.algorithms.compute import Compute
+from rljob.algorithms.compute import Compute, Measured, Place
 from rljob.algorithms.decision import Game, Inference
 from rljob.algorithms.minibatches import minibatches_of_steps
 from rljob.algorithms.parameters import TransitionParameters
@@ -251,7 +251,7 @@ def test_it_is_timed_acts_is_served_and_is_evaluated(method: Any) -> None:
     network = method.build(SPEC, params, ENV_PARAMS)
     example = method.example(SPEC, params, network, CPU)
     chosen = precision.choose("FP32", network, lambda net, batch: trial_update(method, params, net, batch), example)
-    assert chosen == Compute()
+    assert chosen.place.compute == Compute()
     weights = snapshot(network, 3, 1, {})
 
     policy = Policy(method, SPEC, params, ENV_PARAMS, 6, np.random.default_rng(0))
@@ -263,7 +263,7 @@ def test_it_is_timed_acts_is_served_and_is_evaluated(method: Any) -> None:
     values = network(torch.from_numpy(observation)).mean(2)
     assert decision.action.tolist() == values.argmax(1).tolist()
 
-    served = ServedModel(network, SPEC, method.infer, method.memory_units(params), Compute(), 8, CPU)
+    served = ServedModel(network, SPEC, method, method.memory_units(params), Measured(Place(CPU, Compute()), {}), 8)
     served.load(weights)
     request = Request("actor", "life", 0, 1, observation, np.zeros((6, 2, 0), np.float32), 0.0)
     outputs, _ = served.evaluate([request])

@@ -409,7 +409,12 @@ def test_the_learners_gpu_is_named_and_drawn(tmp_path: Path) -> None:
         "device_memory_bytes": 80 * 2**30,
         "driver": "580.159.04",
         "mirror": "on the GPU: it takes 18.9 GiB",
+        "compute_seconds": {"cuda bf16": 0.00112, "cpu fp32": 0.25, "odd": "<b>"},
     }
+    server = {"role": "inference", "name": "inference-0", "compute": "cpu fp32", "compute_seconds": {"cpu fp32": 0.002}}
+    (tmp_path / "roles").mkdir()
+    (tmp_path / "roles" / "inference-0.final.json").write_text(json.dumps(server))
+    (tmp_path / "roles" / "inference-0.process.json").write_text("{}")
     gpu = {"utilization": 0.5, "sm_activity": 0.4, "memory_used_bytes": 2**33, "memory_total_bytes": 80.0 * 2**30}
     with Recorder(tmp_path) as recorder:
         for i in range(1, 5):
@@ -419,6 +424,8 @@ def test_the_learners_gpu_is_named_and_drawn(tmp_path: Path) -> None:
     assert "cuda (NVIDIA &lt;H100&gt;, 80" in page
     assert "driver 580.159.04)" in page
     assert "<th>Mirror of the replay</th><td>on the GPU: it takes 18.9 GiB</td>" in page
+    assert "<th>An update took</th><td>cuda bf16 1.12 ms, cpu fp32 250.00 ms</td>" in page
+    assert "<th>inference-0</th><td>acts on cpu fp32; a batch took cpu fp32 2.00 ms</td>" in page
     assert "The learner&#39;s GPU" in page or "The learner's GPU" in page
     assert "Memory of the GPU" in page
     assert "Power of the GPU" not in page, "what was not measured is not drawn"

@@ -10,12 +10,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rljob.acting.compute import acting_copy, choose_compute
+from rljob.acting.compute import choose_compute
 from rljob.acting.device_rule import DeviceDecision, rule_of
+from rljob.acting.network import ActingNetwork
 from rljob.algorithms.base import AnyAlgorithm
-from rljob.algorithms.compute import Compute, let_round_to_tf32, native_arithmetic
+from rljob.algorithms.decision import Inference
 from rljob.algorithms.shapes import shapes_of
-from rljob.algorithms.trunk import FrameNetwork
 from rljob.api import EnvironmentParameters
 from rljob.envs.spec import EnvironmentSpec
 from rljob.observation import each, zeros
@@ -25,7 +25,8 @@ log = logging.getLogger(__name__)
 
 
 class DevicePolicy:
-    """``Policy`` on a device: the same rule on the same weights, from tensors to tensors. Single-threaded.
+    """``Policy`` on a device: the same rule on the same weights, from tensors to tensors. Single-threaded. The network is on the
+    CPU where that was measured to be faster, copies to it and back included.
 
     ``memory`` float32 [N, 2, H] is what a recurrent network remembers, before the next ``act``; ``ended`` clears rows of it.
     """
@@ -39,6 +40,7 @@ class DevicePolicy:
         num_envs: int,
         device: torch.device,
         seed: int,
+        precision: str | None = None,
     ) -> None:
         self._algorithm = algorithm
         self._parameters = parameters
@@ -48,13 +50,13 @@ class DevicePolicy:
         self._generator = np.random.default_rng(seed)
         self._rule = rule_of(algorithm, self._choices, device, seed)
         network = algorithm.build(spec, parameters, environment_parameters)
-        sample = each(torch.from_numpy, zeros(spec.columns, num_envs))
+        sample = each(lambda part: torch.from_numpy(part).to(device), zeros(spec.columns, num_envs))
         units = algorithm.memory_units(parameters)
-        if device.type == "cpu":
-            self.compute = choose_compute(network, algorithm.infer, sample, units, parameters.precision)
-        else:
-            self.compute = _plainest(network, parameters.precision, device)
-        self._acting = acting_copy(network.to(device), self.compute)
+        devices = dict.fromkeys((device, torch.device("cpu")))
+        measured = choose_compute(
+            network, algorithm.infer, sample, units, parameters.precision, [*devices], own=precision
+        )
+        self.acting = ActingNetwork(network, algorithm, spec.all_choices, measured, always=precision == "INT8")
         self.remembers = units > 0
         self.memory = torch.zeros(num_envs, 2, units, device=device)
         self.take_epsilon(np.ones(num_envs, np.float32))
@@ -73,11 +75,11 @@ class DevicePolicy:
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """The shapes of the weights that it can act with, by name."""
-        return shapes_of(self._acting)
+        return shapes_of(self.acting.network)
 
     def load(self, weights: Weights) -> None:
         """Act with ``weights`` from now on. Raises ``WeightsProblem`` when they belong to another network."""
-        weights.load_into(self._acting)
+        self.acting.load(weights)
         if self.version == 0:
             log.info("acting with weights, version %d, on %s", weights.version, self._device)
         self.version = weights.version
@@ -88,7 +90,7 @@ class DevicePolicy:
             decision = self._algorithm.random_decision(self._num_envs, self._choices, self._generator)
             return DeviceDecision.of(decision, self._device)
         with torch.inference_mode():
-            outputs, after = self._algorithm.infer(self._acting, observation, self.memory)
+            outputs, after = self._infer(observation, self.memory)
             if self.remembers:
                 self.memory = after
             return self._rule.decide(outputs, self._epsilon)
@@ -103,13 +105,10 @@ class DevicePolicy:
         if self.version == 0:
             return torch.full((len(observation),), torch.nan, device=self._device)
         with torch.inference_mode():
-            return self._rule.state_values(self._algorithm.infer(self._acting, observation, memory).outputs)
+            return self._rule.state_values(self._infer(observation, memory).outputs)
 
-
-def _plainest(network: FrameNetwork, precision: str, device: torch.device) -> Compute:
-    """The simplest way of computing that is allowed on a GPU, since the clock that chooses does not measure a GPU's time."""
-    plan = network.compute_plans(precision, native=native_arithmetic(device))[0]
-    if device.type == "cuda":
-        let_round_to_tf32(plan.arithmetic)
-    log.info("inference in %s on %s", plan, device)
-    return plan
+    def _infer(self, observation: Tensor, memory: Tensor) -> Inference:
+        """Computed where that was measured to be faster, and given on the simulator's device."""
+        there = self.acting.measured.place.device
+        inference = self.acting.infer(observation.to(there), memory.to(there))
+        return Inference(*(part.to(self._device) for part in inference))

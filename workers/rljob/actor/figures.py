@@ -16,6 +16,7 @@ from rljob.wire import Message
 from rljob.wire.named_numbers import packed
 
 if TYPE_CHECKING:
+    from rljob.acting.network import ActingNetwork
     from rljob.envs import RestartLimit
     from rljob.inference.client import InferenceClient
 
@@ -42,6 +43,8 @@ class ActorFigures:
         self.steps = self.raw_frames = self.produced = self.cut_steps = 0
         self.policy_version = 0
         self.weights_loaded_at = 0.0
+        self.acting: ActingNetwork | None = None
+        """Its own network."""
         self.inference: InferenceClient | None = None
         self.inference_wait_seconds = 0.0
         self.dropped: dict[str, int] = {}
@@ -102,6 +105,7 @@ class ActorFigures:
             "columns_sent_as_differences": sorted(self.compression.deltas),
             "stages": seconds,
         }
+        status |= self._computed()
         if self.inference is not None:
             status |= {
                 "inference_requests": self.inference.requests,
@@ -140,7 +144,11 @@ class ActorFigures:
             "steps": self.steps,
             "cut_steps": self.cut_steps,
             "environment_failures": self.failures.total if self.failures is not None else 0,
+            **self._computed(),
         }
+
+    def _computed(self) -> dict[str, Any]:
+        return {} if self.acting is None else self.acting.document()
 
     def _measure_rate(self) -> None:
         now = time.monotonic()

@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rljob.acting.compute import acting_copy, choose_compute, copy_weights
+from rljob.acting.compute import choose_compute
+from rljob.acting.network import ActingNetwork
 from rljob.algorithms.base import AnyAlgorithm
 from rljob.algorithms.shapes import shapes_of
 from rljob.api import EnvironmentParameters
@@ -31,7 +32,7 @@ class Policy:
     """Acts by the algorithm's rule on the latest weights; uniformly random (version 0) until there are any. Single-threaded.
 
     ``epsilon`` f4[N] is set by ``take_slot``. Weights are swapped between two calls of ``act``, never during one. A recurrent
-    network's memory goes on from one ``act`` to the next until ``ended`` clears it.
+    network's memory goes on from one ``act`` to the next until ``ended`` clears it. ``precision``: that of acting alone, if any.
     """
 
     def __init__(
@@ -42,17 +43,18 @@ class Policy:
         environment_parameters: EnvironmentParameters,
         num_envs: int,
         generator: np.random.Generator,
+        precision: str | None = None,
     ) -> None:
         self._algorithm = algorithm
         self._parameters = parameters
         self._spec = spec
         self._num_envs = num_envs
         self._generator = generator
-        self._network = algorithm.build(spec, parameters, environment_parameters)
+        network = algorithm.build(spec, parameters, environment_parameters)
         sample = each(torch.from_numpy, zeros(spec.columns, num_envs))
         units = algorithm.memory_units(parameters)
-        self.compute = choose_compute(self._network, algorithm.infer, sample, units, parameters.precision)
-        self._acting = acting_copy(self._network, self.compute)
+        measured = choose_compute(network, algorithm.infer, sample, units, parameters.precision, own=precision)
+        self.acting = ActingNetwork(network, algorithm, spec.all_choices, measured, always=precision == "INT8")
         self._memory = np.zeros((num_envs, 2, units), np.float32)
         self._remembers = self._memory.size > 0
         self.epsilon = np.ones(num_envs, np.float32)
@@ -66,12 +68,11 @@ class Policy:
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """The shapes of the weights that it can act with, by name."""
-        return shapes_of(self._network)
+        return shapes_of(self.acting.network)
 
     def load(self, weights: Weights) -> None:
         """Act with ``weights`` from now on. Raises ``WeightsProblem`` when they belong to another network."""
-        weights.load_into(self._network)
-        copy_weights(self._network, self._acting)
+        self.acting.load(weights)
         if self.version == 0:
             log.info("acting with weights, version %d", weights.version)
         self.version = weights.version
@@ -82,7 +83,7 @@ class Policy:
         if self.version == 0:
             decision = self._algorithm.random_decision(self._num_envs, choices, self._generator)
             return self._complete(decision, self._memory)
-        outputs, after = self._algorithm.infer(self._acting, observation, self._memory)
+        outputs, after = self.acting.infer(observation, self._memory)
         decision = self._algorithm.decide(outputs.numpy(), self.epsilon, self._generator, choices)
         before = self._memory
         if self._remembers:
@@ -96,7 +97,7 @@ class Policy:
         values: Array = np.full(self._num_envs, np.nan, np.float32)
         if self.version > 0:
             # All N rows, though few were truncated: another batch size would round differently.
-            outputs, _ = self._algorithm.infer(self._acting, observation, self._memory)
+            outputs, _ = self.acting.infer(observation, self._memory)
             choices = self._spec.all_choices  # what is not allowed has no value already
             values[truncated] = self._algorithm.state_values(outputs.numpy(), choices)[truncated]
         return values

@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
-from typing import Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import torch
 
-Arithmetic = Literal["fp32", "tf32", "bf16", "fp16"]
+Arithmetic = Literal["fp32", "tf32", "bf16", "fp16", "int8"]
 """What products are computed in. ``tf32`` rounds what is multiplied to 10 bits after the point and adds up in float32;
-``bf16`` has 7 of them and float32's range, ``fp16`` 10 and a range that gradients leave, so that its loss is scaled."""
+``bf16`` has 7 of them and float32's range, ``fp16`` 10 and a range that gradients leave, so that its loss is scaled.
+``int8`` is of acting alone (``rljob.acting.int8``)."""
 
 _HALVES: Final = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 Way = TypeVar("Way", bound=Hashable)
 
-_CLEAR_GAIN = 0.95  # of the plainest plan's time: noise must not decide about rounding
+_CLEAR_GAIN = 0.95  # of the first way's time: noise must not decide about rounding, nor about a device
 _FAR_BEHIND = 1.5
 _LONG_SECONDS = 0.1
 _MOST_ROUNDS = 30
@@ -57,6 +59,31 @@ class Compute:
     def __str__(self) -> str:
         order = " space-to-depth" if self.space_to_depth else " channels-last" if self.channels_last else ""
         return self.arithmetic + order
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a network is computed, and how."""
+
+    device: torch.device
+    compute: Compute
+
+    def __str__(self) -> str:
+        return f"{self.device} {self.compute}"
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The place that was taken, and the seconds that each one took that was tried, by its words: none where there was one."""
+
+    place: Place
+    seconds: Mapping[str, float]
+    otherwise: Compute = Compute()
+    """The fastest way there in floats, where ``place`` is in int8."""
+
+    def document(self) -> dict[str, Any]:
+        """What a role's status says of it."""
+        return {"compute": str(self.place), "compute_seconds": dict(self.seconds)}
 
 
 def candidates(
@@ -108,35 +135,51 @@ def let_round_to_tf32(arithmetic: Arithmetic) -> None:
 
 def fastest(
     runs: Mapping[Way, Callable[[], object]], clock: Callable[[], float], budget_seconds: float
-) -> tuple[Way, str]:
-    """The fastest of some ways to do the same, and what was measured, for a log. ``runs``: one run of each, plainest first.
+) -> tuple[Way, Mapping[Way, float]]:
+    """The fastest of some ways to do the same, and the best seconds of each; none where there is only one, which is not run.
 
-    They take turns for about ``budget_seconds`` of ``clock`` and at least two rounds; one that is far behind drops out. The
-    best time of each counts: what else happens on a machine only ever makes a run slower. A way other than the plainest must be
-    clearly faster to be taken.
+    ``runs``: one run of each, the one to be preferred first. They take turns for about ``budget_seconds`` of ``clock`` and at
+    least two rounds; one that is far behind drops out. The best time of each counts: what else happens on a machine only ever
+    makes a run slower.
     """
-    plainest = next(iter(runs))
-    best = dict.fromkeys(runs, float("inf"))
-    racing, spent, rounds = list(runs), 0.0, 0
-    while len(racing) > 1 and (rounds < 2 or (spent < budget_seconds and rounds < _MOST_ROUNDS)):
+    if len(runs) == 1:
+        return next(iter(runs)), {}
+    best = dict.fromkeys(runs, inf)
+    racing, spent, rounds, leader = list(runs), 0.0, 0, inf
+    while any(best[plan] == inf for plan in racing) or (
+        len(racing) > 1 and (rounds < 2 or (spent < budget_seconds and rounds < _MOST_ROUNDS))
+    ):
         for plan in racing:
             start = clock()
             runs[plan]()
             elapsed = clock() - start
             spent += elapsed
+            leader = min(leader, elapsed)
             if rounds > 0 or elapsed > _LONG_SECONDS:  # a short first run is mostly preparation
                 best[plan] = min(best[plan], elapsed)
-        leader = min(best.values())
-        racing = [plan for plan in racing if best[plan] < _FAR_BEHIND * leader or best[plan] == float("inf")]
+        racing = [plan for plan in racing if best[plan] < _FAR_BEHIND * leader or best[plan] == inf]
         rounds += 1
-    plan = min(best, key=best.__getitem__)
-    if best[plan] > _CLEAR_GAIN * best[plainest]:
-        plan = plainest
-    return plan, ", ".join(f"{each} {1e3 * seconds:.2f} ms" for each, seconds in best.items() if len(runs) > 1)
+    return choose(best), best
 
 
-def native_bf16(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
-    """Whether this processor multiplies bf16 numbers in hardware (AVX-512 BF16 or AMX) and torch may let it.
+def choose(seconds: Mapping[Way, float]) -> Way:
+    """The way to take, by the ``seconds`` of each: the one with the least, or the first where that is not clearly faster."""
+    first, least = next(iter(seconds)), min(seconds, key=seconds.__getitem__)
+    return least if seconds[least] <= _CLEAR_GAIN * seconds[first] else first
+
+
+def told(seconds: Mapping[Way, float]) -> str:
+    """What was measured, for a log."""
+    return ", ".join(f"{each} {1e3 * taken:.2f} ms" for each, taken in seconds.items())
+
+
+def native_bf16() -> bool:
+    """Whether this processor multiplies bf16 numbers in hardware (AVX-512 BF16 or AMX) and torch may let it."""
+    return processor_has("avx512_bf16", "amx_bf16")
+
+
+def processor_has(*any_of: str, cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
+    """Whether this processor has one of these extensions of AVX-512 or AMX, by the names that Linux has for them.
 
     False where that is unknown, and where ``ATEN_CPU_CAPABILITY`` holds torch to older instructions.
     """
@@ -147,4 +190,4 @@ def native_bf16(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
     except OSError:
         return False
     flags = next((line.split(":", 1)[1].split() for line in lines if line.startswith("flags")), [])
-    return not {"avx512_bf16", "amx_bf16"}.isdisjoint(flags)
+    return not set(any_of).isdisjoint(flags)

@@ -283,6 +283,9 @@ class LearnerStatus(Document):
     batch_size: int | None = wire(_count, default=None)
     """Transitions or unrolls of a batch."""
     precision: str | None = wire(text, default=None)
+    compute_seconds: Mapping[str, Any] = wire(json_object, default=dict, write=dict)
+    """How long an update took where and how it was tried, by the words for that: on each device as that is fastest, or, where
+    there is one, in each arithmetic and order in memory. Not looked into when read."""
     mirror: str | None = wire(text, default=None)
     """Where the mirror of the replay is, and why."""
     rewards: str | None = wire(text, default=None)

@@ -22,6 +22,9 @@ class Accelerator(APIModel):
     """How many: 0 computes on the CPU everywhere, 1 asks for one and computes on it. Unset: what resources.limits has of
     resourceName; where that is nothing, a cluster is asked for none, while rljob run uses a CUDA device that is there. More than
     one is refused, as only one would be used."""
+    device: Literal["Auto", "Accelerator"] = "Auto"
+    """Auto: where a device may be used and works, the role measures how long it takes there and on the CPU, with the job's own
+    network and batch, and computes where it is faster. Accelerator: on the device, without a measurement."""
     on_missing: Literal["Fail", "UseCPU"] | None = None
     """What a role does that has asked for a device and finds none that works: Fail ends it with exit code 78, which fails the
     job; UseCPU computes on the CPU. Unset: Fail on a cluster, UseCPU with a warning under rljob run."""
@@ -51,6 +54,9 @@ class ActorsSpec(RoleSpec):
     """Environments that one actor steps together."""
     inference: Annotated[Literal["Local", "Central"], WHILE_SUSPENDED] = "Local"
     """Local: each actor computes its own actions. Central: the server of spec.inference does, for all of them."""
+    precision: Annotated[Literal["Auto", "FP32", "BF16", "INT8"] | None, WHILE_SUSPENDED] = None
+    """Arithmetic of acting, in actors or inference servers; unset: the algorithm's precision. Auto: the fastest of FP32, BF16
+    where the processor has it, and INT8 as long as 99 % of greedy actions are the same. INT8: on the CPU, faster or not."""
     compression: Annotated[Literal["Auto", "LZ4", "Delta"], WHILE_SUSPENDED] = "Auto"
     """How bytes and whole numbers that are observed travel and are stored. LZ4: as they are. Delta: as differences to the frame
     before. Auto: as was smaller in an actor's first segments, if that takes its processor at most twice as long."""

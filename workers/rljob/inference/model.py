@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
-from rljob.acting.compute import acting_copy, choose_compute
+from rljob.acting.compute import choose_compute
+from rljob.acting.network import ActingNetwork
 from rljob.algorithms import algorithm
-from rljob.algorithms.compute import Compute, let_round_to_tf32
-from rljob.algorithms.decision import Inference
+from rljob.algorithms.base import AnyAlgorithm
+from rljob.algorithms.compute import Compute, Measured, Place, let_round_to_tf32
 from rljob.algorithms.shapes import shapes_of
 from rljob.algorithms.trunk import FrameNetwork
 from rljob.api import RLJob
@@ -27,7 +28,7 @@ from rljob.weights.flat import Weights
 class ServedModel:
     """A network that is evaluated in a few static batch sizes. One thread loads and evaluates.
 
-    ``infer`` is the algorithm's: (network, observations, memory) -> ``Inference``. ``memory`` is H of that memory ``[B, 2, H]``.
+    ``memory`` is H of a recurrent network's memory ``[B, 2, H]``. ``measured``: where and how it computes.
     ``version`` is 0 until there are weights. Weights are replaced between two evaluations, whole: they come as an immutable
     copy (``Weights``), so the optimiser that goes on updating the learner's own network is never seen half-way. On a GPU all
     of it happens in a stream of its own, before what waits there of the learner: actors stand still meanwhile, updates do not.
@@ -37,41 +38,40 @@ class ServedModel:
         self,
         network: FrameNetwork,
         spec: EnvironmentSpec,
-        infer: Callable[[nn.Module, Any, Tensor], Inference],
+        method: AnyAlgorithm,
         memory: int,
-        compute: Compute,
+        measured: Measured,
         max_batch: int,
-        device: torch.device,
+        *,
+        always_int8: bool = False,
     ) -> None:
         self.columns = spec.columns
         self.state_shape = (2, memory)
         self.max_batch = max_batch
         self.buckets = bucket_sizes(max_batch)
-        self.compute = compute
         self.version = 0
         self.epoch = 0
-        self._infer = infer
-        self._device = device
+        self._device = device = measured.place.device
         size = self.buckets[-1]
         staged = [self._staging((size, *column.observed), getattr(torch, str(column.dtype))) for column in self.columns]
         self._observations = of_columns(self.columns, staged)
         self._states = self._staging((size, *self.state_shape), torch.float32)
-        self._acting = acting_copy(network.to(device), compute)
+        self.acting = ActingNetwork(network, method, spec.all_choices, measured, always=always_int8)
         self._stream: Any = None
         if device.type == "cuda":
-            let_round_to_tf32(compute.arithmetic)
+            let_round_to_tf32(measured.place.compute.arithmetic)
             self._stream = torch.cuda.Stream(device, priority=-1)  # type: ignore[no-untyped-call]
             self._stream.wait_stream(torch.cuda.current_stream(device))
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """The shapes of the weights that it can evaluate with, by name."""
-        return shapes_of(self._acting)
+        return shapes_of(self.acting.network)
 
     def load(self, weights: Weights) -> None:
         """Evaluate with ``weights`` from now on. Raises ``WeightsProblem`` when they belong to another network."""
         with self._on_stream():
-            weights.load_into(self._acting)
+            self.acting.load(weights)
         self.version, self.epoch = weights.version, weights.epoch
 
     def bucket(self, rows: int) -> int:
@@ -92,8 +92,7 @@ class ServedModel:
             states[begin:end] = request.state
         size, device = self.bucket(end), self._device
         with self._on_stream():
-            outputs, after = self._infer(
-                self._acting,
+            outputs, after = self.acting.infer(
                 each(lambda part: part[:size].to(device, non_blocking=True), self._observations),
                 self._states[:size].to(device, non_blocking=True),
             )
@@ -113,16 +112,17 @@ class ServedModel:
 
 
 def served_model(
-    job: RLJob, spec: EnvironmentSpec, device: torch.device, compute: Compute | None = None
+    job: RLJob, spec: EnvironmentSpec, devices: Sequence[torch.device], compute: Compute | None = None
 ) -> ServedModel:
-    """The job's network for the environment of ``spec``, to be served on ``device``; ``compute`` None chooses by a short
-    measurement on this processor."""
+    """The job's network for the environment of ``spec``, to be served on one of ``devices``, the first to be preferred; on that
+    with ``compute``, which None chooses by a short measurement, of a batch of all observations that may wait at once."""
     parameters, environment_parameters = job.spec.algorithm.parameters, job.spec.environment.parameters
     method = algorithm(job.spec.algorithm.name)
     network = method.build(spec, parameters, environment_parameters)
-    memory = method.memory_units(parameters)
+    memory, most, own = method.memory_units(parameters), job.spec.inference.max_batch_size, job.spec.actors.precision
+    measured = Measured(Place(devices[0], compute or Compute()), {})
     if compute is None:
-        size = min(job.spec.inference.max_batch_size, job.spec.actors.envs_per_actor)
-        sample = each(torch.from_numpy, zeros(spec.columns, size))
-        compute = choose_compute(network, method.infer, sample, memory, parameters.precision)
-    return ServedModel(network, spec, method.infer, memory, compute, job.spec.inference.max_batch_size, device)
+        actors = -(-job.spec.requested_actors // max(1, job.spec.inference.replicas))
+        sample = each(torch.from_numpy, zeros(spec.columns, min(most, job.spec.actors.envs_per_actor * max(1, actors))))
+        measured = choose_compute(network, method.infer, sample, memory, parameters.precision, devices, own=own)
+    return ServedModel(network, spec, method, memory, measured, most, always_int8=own == "INT8")

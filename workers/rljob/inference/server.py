@@ -156,7 +156,7 @@ class InferenceServer:
         return {
             "state": self.state,
             "policy_version": self._model.version,
-            "compute": str(self._model.compute),
+            **self._model.acting.document(),
             "max_batch": self._model.max_batch,
             "waiting_requests": len(self._batcher),
             "lanes": len(self._lanes),

@@ -82,10 +82,11 @@ def why_no_cuda() -> str:
     return ""
 
 
-def choose(
+def devices(
     accelerator: Accelerator, *, on_cluster: bool, role: str = "learner", why_not: Callable[[], str] = why_no_cuda
-) -> torch.device:
-    """The device for ``accelerator`` of ``role``. ``why_not`` is asked only where one may be used.
+) -> tuple[torch.device, ...]:
+    """The devices that ``role`` may compute on by ``accelerator``, the one to be preferred first: with several it measures.
+    ``why_not`` is asked only where one may be used.
 
     Raises DeviceProblem where one was asked for, none works, and the job may not go on without.
     """
@@ -93,11 +94,15 @@ def choose(
     asks_for_none = wanted == 0 or (wanted is None and on_cluster)
     reason = f"{role}.accelerator.count asks for no device" if asks_for_none else why_not()
     if not reason:
-        log.info("the %s computes on a %s device", role, accelerator.resource_name)
-        return torch.device("cuda")
+        measures = accelerator.device == "Auto"
+        whether = "on the faster of" if measures else "on"
+        log.info(
+            "the %s computes %s a %s device%s", role, whether, accelerator.resource_name, " and the CPU" * measures
+        )
+        return (torch.device("cuda"), *([torch.device("cpu")] if measures else []))
     if not wanted:
         log.info("%s: the %s computes on the CPU", reason, role)
-        return torch.device("cpu")
+        return (torch.device("cpu"),)
     where = "no such device works in this pod: " if on_cluster else ""
     missing = f"{role}.accelerator asks for {accelerator.resource_name}, but {where}{reason}"
     on_missing = accelerator.on_missing or ("Fail" if on_cluster else "UseCPU")
@@ -106,4 +111,4 @@ def choose(
             f"{missing}; to compute on the CPU, write {role}.accelerator.onMissing: UseCPU, or count: 0 to ask for none"
         )
     log.warning("%s; the %s computes on the CPU", missing, role)
-    return torch.device("cpu")
+    return (torch.device("cpu"),)

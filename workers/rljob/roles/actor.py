@@ -128,14 +128,14 @@ def run_actor(options: RoleOptions, stop: threading.Event) -> None:
                 and (vector := make_device_vector(spec, environment_parameters, num_envs)) is not None
             ):
                 environment = simulator = DeviceEnvironment(vector, seed)
-                on_device = DevicePolicy(
-                    chosen, spec, parameters, environment_parameters, num_envs, simulator.device, seed
-                )
-                actions.shapes = on_device.shapes
+                about = (chosen, spec, parameters, environment_parameters, num_envs)
+                on_device = DevicePolicy(*about, simulator.device, seed, spec_of_job.actors.precision)
+                actions.shapes, figures.acting = on_device.shapes, on_device.acting
                 loop = DeviceLoop(simulator, on_device, builder, sink, actions, figures, layout.length)
             else:
-                policy = Policy(chosen, spec, parameters, environment_parameters, num_envs, generator)
-                actions.shapes = policy.shapes
+                about = (chosen, spec, parameters, environment_parameters, num_envs)
+                policy = Policy(*about, generator, spec_of_job.actors.precision)
+                actions.shapes, figures.acting = policy.shapes, policy.acting
                 environment = make_encoded_vector(
                     spec,
                     environment_parameters,

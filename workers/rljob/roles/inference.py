@@ -13,7 +13,7 @@ from rljob.api import quantity
 from rljob.envs import environment_of
 from rljob.inference.model import served_model
 from rljob.inference.server import InferenceServer
-from rljob.learner.device import choose
+from rljob.learner.device import devices
 from rljob.roles.announce import announce, write_final
 from rljob.roles.options import RoleOptions
 from rljob.telemetry.metrics import inference_registry
@@ -35,10 +35,10 @@ def run_inference(options: RoleOptions, stop: threading.Event) -> None:
     bound, ``DeviceProblem`` when the device that the job asks for is missing.
     """
     spec = options.job.spec
-    device = choose(spec.inference.accelerator, on_cluster=options.on_cluster, role="inference")
+    places = devices(spec.inference.accelerator, on_cluster=options.on_cluster, role="inference")
     torch.set_num_threads(max(1, round(quantity(spec.inference.resources.requests.get("cpu", "1")))))
     keys = load_keys(options.keys, "inference") if options.keys is not None else None
-    model = served_model(options.job, environment_of(options.run_dir, spec.environment), device)
+    model = served_model(options.job, environment_of(options.run_dir, spec.environment), places)
     weights = WeightClient(options.weights, options.notice, keys.client("learner") if keys else None)
     weights.shapes = model.shapes
     try:

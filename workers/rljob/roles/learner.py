@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from rljob.algorithms import algorithm
 from rljob.algorithms.base import AnyAlgorithm, TransitionAlgorithm, UnrollAlgorithm
-from rljob.algorithms.compute import Compute, denormals_as_zero
+from rljob.algorithms.compute import denormals_as_zero
 from rljob.algorithms.conformance import check_own_parts
 from rljob.algorithms.suits import check_suits
 from rljob.algorithms.trunk import FrameNetwork
@@ -31,9 +31,10 @@ from rljob.inference.in_learner import InferenceThread, LatestWeights
 from rljob.inference.model import served_model
 from rljob.inference.server import InferenceServer
 from rljob.ingest.roster import Counted
+from rljob.learner import places
 from rljob.learner.allocator import keep_freed_memory
 from rljob.learner.client import ReplayClient, ReplayClientConfig
-from rljob.learner.device import DeviceMemory, choose
+from rljob.learner.device import DeviceMemory, devices
 from rljob.learner.device_clock import DeviceStageClock
 from rljob.learner.device_mirror import DeviceMirror
 from rljob.learner.gpu import Gpu
@@ -75,13 +76,13 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
     job asks for, ValueError for a job that cannot work.
     """
     spec = options.job.spec
-    device = choose(spec.learner.accelerator, on_cluster=options.on_cluster)
-    memory = DeviceMemory(device, spec.algorithm.parameters)
+    candidates = devices(spec.learner.accelerator, on_cluster=options.on_cluster)
+    memory = DeviceMemory(candidates[0], spec.algorithm.parameters)
     with memory.explained(), denormals_as_zero():
-        _run(options, stop, device, memory)
+        _run(options, stop, candidates, memory)
 
 
-def _run(options: RoleOptions, stop: threading.Event, device: torch.device, memory: DeviceMemory) -> None:
+def _run(options: RoleOptions, stop: threading.Event, candidates: Sequence[torch.device], memory: DeviceMemory) -> None:
     spec = options.job.spec
     params, env_params = spec.algorithm.parameters, spec.environment.parameters
     directory = directory_of(options.job, options.run_dir)
@@ -101,19 +102,16 @@ def _run(options: RoleOptions, stop: threading.Event, device: torch.device, memo
     log.info("%s shows and takes: %s", environment.id, "; ".join(environment.lines))
     check_suits(options.job, environment)
     check_own_parts(options.job, environment)
-    threads = _threads(options.job, params, device)
-    if device.type == "cpu":
+    if candidates[-1].type == "cpu":
         keep_freed_memory()
-    torch.manual_seed(params.seed)
-    online: FrameNetwork = method.build_learner(environment, params, env_params)
-    plan = _compute_plan(method, params, environment, online.to(device), device)
-    online.compute(plan)
-    updater = make_updater(method, params, online, device, threads)
-    if params.compile:
-        check_compiler(device)
-        updater.compile()
-    if cuda_graphs.wanted(device, params.compile):
-        cuda_graphs.choose(updater, _example_batch(method, params, environment, online, device))
+    updater, measured, threads, example = places.choose(
+        candidates[:1] if params.compile else candidates,  # a compiler takes longer than its measurement would tell
+        partial(_ready, options.job, method, environment),
+        partial(_plain_update, options.job, method, environment),
+    )
+    device, plan = updater.device, measured.place.compute
+    if device.type != "cpu":
+        torch.set_num_threads(_processors(options.job))  # updates on trial on the CPU had threads of their own
     keys = load_keys(options.keys, "learner") if options.keys is not None else None
     with ExitStack() as closing:
         server = WeightServer(options.weights, options.notice, keys.server() if keys else None)
@@ -131,12 +129,12 @@ def _run(options: RoleOptions, stop: threading.Event, device: torch.device, memo
         source = _source(options, method, environment, versions, epoch, found, device, mirror)
         closing.callback(source.close)
         serving = None
-        if spec.actors.inference == "Central" and spec.inference.replicas == 0:
+        if _serves(options.job):
             compute = plan if device.type == "cuda" else None
             serving = InferenceThread(
                 InferenceServer(
                     options.inference[0],
-                    served_model(options.job, environment, device, compute),
+                    served_model(options.job, environment, [device], compute),
                     LatestWeights(server),
                     spec.inference.max_wait_milliseconds / 1000,
                     keys.server() if keys else None,
@@ -158,7 +156,7 @@ def _run(options: RoleOptions, stop: threading.Event, device: torch.device, memo
 
         beside = None
         if _compiles_beside(options, params, device, threads):
-            beside = CompiledBeside(updater, lambda: _example_batch(method, params, environment, online, device))
+            beside = CompiledBeside(updater, example)
 
         def on_turn() -> None:
             telemetry.beat(_LONGEST_TURN_SECONDS)
@@ -181,6 +179,7 @@ def _run(options: RoleOptions, stop: threading.Event, device: torch.device, memo
             **gpu.facts,
             "batch_size": params.batch_size,
             "precision": str(plan),
+            "compute_seconds": dict(measured.seconds),
             "mirror": place.told if place is not None else None,
             "rewards": describe_rewards(spec.environment.id, env_params),
             "environment": "; ".join(environment.lines),
@@ -316,29 +315,62 @@ def _counted(found: Checkpoint) -> Counted:
     return Counted.read(kept) if kept else Counted(int(counters["steps"]), int(counters["raw_frames"]))
 
 
+def _processors(job: RLJob) -> int:
+    """Those that the manifest asks for, rounded, at least one."""
+    return max(1, round(quantity(job.spec.learner.resources.requests.get("cpu", "1"))))
+
+
 def _threads(job: RLJob, params: Any, device: torch.device) -> DataParallelThreads:
-    """How the processors that the manifest asks for (rounded, at least one) are used: each for a share of every update.
+    """How the processors that the manifest asks for are used: each for a share of every update.
 
     A compiled update is left to torch's own threads; on a GPU there is nothing to share out.
     """
-    processors = max(1, round(quantity(job.spec.learner.resources.requests.get("cpu", "1"))))
+    processors = _processors(job)
     torch.set_num_threads(processors)
     return DataParallelThreads(1 if device.type != "cpu" or params.compile else processors)
 
 
+def _serves(job: RLJob) -> bool:
+    """Whether the learner answers actors with actions."""
+    return job.spec.actors.inference == "Central" and job.spec.inference.replicas == 0
+
+
 def _compiles_beside(options: RoleOptions, params: Any, device: torch.device, threads: DataParallelThreads) -> bool:
-    """Whether an update may be compiled while the learner trains: where the manifest leaves it open and there is a compiler, and
-    not in a pod, whose memory is counted without one."""
+    """Whether an update may be compiled while the learner trains: where the manifest leaves it open and there is a compiler; not
+    in a pod, whose memory is counted without one, nor where the learner serves actions, as a compiler changes how every network
+    of the process is called while it traces one."""
     left_open = params.compile is None and device.type == "cpu" and threads.count == 1
-    return left_open and not options.on_cluster and has_compiler()
+    return left_open and not options.on_cluster and not _serves(options.job) and has_compiler()
 
 
-def _compute_plan(
-    method: AnyAlgorithm, params: Any, environment: EnvironmentSpec, online: FrameNetwork, device: torch.device
-) -> Compute:
-    """Time one update of this job, without the optimiser, by each plan that the job allows."""
+def _ready(job: RLJob, method: AnyAlgorithm, environment: EnvironmentSpec, device: torch.device) -> places.Ready:
+    """The job's updater on ``device``, as it is fastest there."""
+    params = job.spec.algorithm.parameters
+    threads = _threads(job, params, device)
+    online = _network(job, method, environment).to(device)
     example = method.example(environment, params, online, device)
-    return precision.choose(params.precision, online, partial(trial_update, method, params), example)
+    measured = precision.choose(params.precision, online, partial(trial_update, method, params), example)
+    online.compute(measured.place.compute)
+    updater = make_updater(method, params, online, device, threads)
+    if params.compile:
+        check_compiler(device)
+        updater.compile()
+    batch = partial(_example_batch, method, params, environment, online, device)
+    if cuda_graphs.wanted(device, params.compile):
+        cuda_graphs.choose(updater, batch())
+    return places.Ready(updater, measured, threads, batch)
+
+
+def _plain_update(job: RLJob, method: AnyAlgorithm, environment: EnvironmentSpec, device: torch.device) -> None:
+    params, online = job.spec.algorithm.parameters, _network(job, method, environment).to(device)
+    trial_update(method, params, online, method.example(environment, params, online, device))
+
+
+def _network(job: RLJob, method: AnyAlgorithm, environment: EnvironmentSpec) -> FrameNetwork:
+    params = job.spec.algorithm.parameters
+    torch.manual_seed(params.seed)
+    network: FrameNetwork = method.build_learner(environment, params, job.spec.environment.parameters)
+    return network
 
 
 def _example_batch(

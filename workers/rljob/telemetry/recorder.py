@@ -46,6 +46,7 @@ _LEARNER_FACTS = (
     "device_memory_bytes",
     "driver",
     "precision",
+    "compute_seconds",
     "mirror",
     "compiled",
     "captured",

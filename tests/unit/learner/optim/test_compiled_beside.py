@@ -64,7 +64,7 @@ def weights(of: AnyUpdater) -> torch.Tensor:
 def test_it_is_taken_where_it_is_faster_and_learns_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     # Which is faster is not asked of a machine that runs other tests.
     monkeypatch.setattr(compiled_beside, "SHORT_SECONDS", LONGEST_SECONDS)
-    monkeypatch.setattr(compiled_beside, "fastest", lambda runs, *_: (list(runs)[1], ""))
+    monkeypatch.setattr(compiled_beside, "fastest", lambda runs, *_: (list(runs)[1], {}))
     story = Story()
     for _ in range(5):
         story.turn()

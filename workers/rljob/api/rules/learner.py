@@ -32,3 +32,16 @@ def on_missing_needs_a_device(accelerator: Accelerator) -> Outcome:
     if accelerator.on_missing is None or accelerator.count is not None:
         return None
     return "allowed beside count; without it no device is asked for, and none can be missing"
+
+
+@rule(
+    Accelerator,
+    "device",
+    reason="FieldValueForbidden",
+    cel="!has(self.count) || self.count > 0 || self.device != 'Accelerator'",
+    message="Accelerator is allowed where a device may be used; with count 0 none is",
+)
+def device_needs_one(accelerator: Accelerator) -> Outcome:
+    if accelerator.count != 0 or accelerator.device != "Accelerator":
+        return None
+    return "Accelerator is allowed where a device may be used; with count 0 none is"

@@ -18,7 +18,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from rljob.algorithms.compute import fastest
+from rljob.algorithms.compute import fastest, told
 from rljob.errors import UsageError
 from rljob.learner.optim.update_trial import differences, first_minibatch
 from rljob.learner.optim.updater import AnyUpdater
@@ -93,10 +93,10 @@ class CompiledBeside:
             return
         ways = {"as it was": plain, "compiled": compiled}
         runs = {name: partial(_learned, way, minibatch) for name, way in ways.items()}
-        chosen, timings = fastest(runs, time.perf_counter, _BUDGET_SECONDS)
+        chosen, seconds = fastest(runs, time.perf_counter, _BUDGET_SECONDS)
         if ways[chosen] is compiled:
             updater.compute_as(compiled)
-        log.info("an update is computed %s from now on; without the optimiser it took %s", chosen, timings)
+        log.info("an update is computed %s from now on; without the optimiser it took %s", chosen, told(seconds))
 
 
 def _learned(updater: AnyUpdater, minibatch: Any) -> dict[str, Tensor]:

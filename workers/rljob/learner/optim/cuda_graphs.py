@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import torch
 
-from rljob.algorithms.compute import fastest
+from rljob.algorithms.compute import fastest, told
 from rljob.errors import first_line
 from rljob.learner.optim.captured_update import CapturedUpdate, Capturer, cuda_graph
 from rljob.learner.optim.readback import DEPTH
@@ -117,7 +117,7 @@ def _measured(
 
     ways: dict[str, CapturedUpdate[Any] | None] = {_ONE_BY_ONE: None, _AS_A_GRAPH: captured}
     try:
-        chosen, timings = fastest({name: partial(run, way) for name, way in ways.items()}, clock, budget_seconds)
+        chosen, seconds = fastest({name: partial(run, way) for name, way in ways.items()}, clock, budget_seconds)
     except torch.OutOfMemoryError:  # what fits by itself may not fit beside a graph
         log.warning(_WITHOUT, _ONE_BY_ONE, "the device's memory does not hold an update and its graph at once")
         return None
@@ -126,7 +126,7 @@ def _measured(
         kept.put_back()
     log.info(
         "the kernels of an update are started %s; %d updates took %s, and what the graph learns differs by %.2g of it",
-        chosen, DEPTH, timings, difference,
+        chosen, DEPTH, told(seconds), difference,
     )  # fmt: skip
     return ways[chosen]
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from rljob.algorithms.compute import Compute, fastest, let_round_to_tf32, native_arithmetic
+from rljob.algorithms.compute import Measured, Place, fastest, let_round_to_tf32, native_arithmetic, told
 from rljob.algorithms.trunk import FrameNetwork
 
 log = logging.getLogger(__name__)
@@ -29,8 +29,8 @@ def choose(
     update: Callable[[FrameNetwork, Any], None],
     batch: Any,
     budget_seconds: float = 2.0,
-) -> Compute:
-    """The fastest allowed way to compute ``update(network copy, batch)``; ``network`` itself is not changed.
+) -> Measured:
+    """The fastest allowed way to compute ``update(network copy, batch)`` where ``network`` is; ``network`` is not changed.
 
     On a GPU at least one update is tried: what it took of the memory there is torch's from then on, and what is free is free.
     """
@@ -47,6 +47,8 @@ def choose(
     runs = {plan: partial(run, copy.deepcopy(network).compute(plan)) for plan in plans}
     if device.type != "cpu" and len(runs) == 1:
         runs[plans[0]]()
-    chosen, timings = fastest(runs, time.perf_counter, budget_seconds)
-    log.info("precision %s: computing in %s%s", precision, chosen, f"; an update took {timings}" if timings else "")
-    return chosen
+    chosen, seconds = fastest(runs, time.perf_counter, budget_seconds)
+    log.info(
+        "precision %s: computing in %s%s", precision, chosen, f"; an update took {told(seconds)}" if seconds else ""
+    )
+    return Measured(Place(device, chosen), {str(Place(device, plan)): taken for plan, taken in seconds.items()})

@@ -1,0 +1,192 @@
+"""Acting in int8: what layers of each kind give is what they give in floats, up to rounding to bytes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from rljob.acting.compute import acting_copy, choose_compute
+from rljob.acting.int8 import Int8Trunk, Scale, computable
+from rljob.acting.network import ActingNetwork
+from rljob.algorithms import algorithm
+from rljob.algorithms.compute import Compute, Measured, Place
+from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters, PPOParameters
+from rljob.api.networks import NetworkProblem
+from rljob.weights.flat import WeightsProblem, snapshot
+
+from tests.support.specs import spec_of
+
+PONG = spec_of("Pong", (42, 42), "uint8", 4, 3)
+LARGE = spec_of("Pong", (84, 84), "uint8", 4, 6)
+COLOUR = spec_of("Colour", (36, 40, 3), "uint8", 2, 4)
+VECTOR = spec_of("Vector", (6,), "float32", 1, 3)
+CENTRED = EnvironmentParameters(centre_input=True, input_scale=1 / 24)
+PLAIN = EnvironmentParameters()
+INT8 = Place(torch.device("cpu"), Compute("int8"))
+needs_kernels = pytest.mark.skipif(
+    not hasattr(torch.ops.onednn, "qconv2d_pointwise"), reason="torch has no int8 convolutions here"
+)
+
+CASES: dict[str, tuple[str, Any, Any, EnvironmentParameters]] = {
+    "tiles, centred": ("IMPALA", ImpalaParameters(network="Compact"), PONG, CENTRED),
+    "normalised, centred": ("ApeXDQN", ApeXDQNParameters(network="Compact", layer_norm=True), PONG, CENTRED),
+    "Nature, two streams": ("ApeXDQN", ApeXDQNParameters(network="Nature"), LARGE, PLAIN),
+    "colour, centred": ("ApeXDQN", ApeXDQNParameters(network="Compact"), COLOUR, CENTRED),
+    "with a memory": ("IMPALA", ImpalaParameters(network="Compact", recurrent="LSTM", lstm_units=8), PONG, CENTRED),
+    "a vector": ("IMPALA", ImpalaParameters(network="MLP"), VECTOR, PLAIN),
+    "a vector, tanh": ("PPO", PPOParameters(network="MLP", activation="Tanh"), VECTOR, PLAIN),
+}
+
+
+def observations(spec: Any, count: int, seed: int = 0) -> torch.Tensor:
+    random = np.random.default_rng(seed)
+    shape = (count, *spec.observation_shape)
+    of_bytes = spec.columns[0].dtype == np.uint8
+    return torch.from_numpy(
+        random.integers(0, 256, shape, np.uint8) if of_bytes else random.normal(size=shape).astype(np.float32)
+    )
+
+
+def built(case: str, seed: int = 0) -> tuple[Any, Any, Any, Any]:
+    name, params, spec, env = CASES[case]
+    torch.manual_seed(seed)
+    method = algorithm(name)
+    network = method.build(spec, params, env)
+    if env.centre_input:
+        network.centre(
+            torch.from_numpy(np.random.default_rng(1).integers(60, 120, network.mean.shape).astype(np.float32))
+        )
+    return method, network, spec, method.memory_units(params)
+
+
+@needs_kernels
+@pytest.mark.parametrize("case", CASES)
+def test_int8_gives_what_floats_give_up_to_its_rounding(case: str) -> None:
+    method, network, spec, units = built(case)
+    shown, memory = observations(spec, 32), torch.zeros(32, 2, units)
+    exact = method.infer(acting_copy(network, Compute()), shown, memory)
+    assert computable(network)
+    trunk = Int8Trunk(acting_copy(network, Compute()))
+    trunk.calibrate(shown)
+    trunk.quantize()
+    found = method.infer(trunk.network, shown, memory)
+    for one, other in zip(exact, found, strict=True):
+        if one.numel():
+            assert not torch.equal(one, other), "this is to be a test of rounded numbers"
+            assert (one - other).abs().max() < 0.06 * one.abs().max()
+    few = method.infer(trunk.network, shown[:4], memory[:4])
+    torch.testing.assert_close(few.outputs, found.outputs[:4], rtol=1e-5, atol=1e-5)
+
+
+@needs_kernels
+def test_newer_weights_are_taken_at_the_next_rounding() -> None:
+    method, network, spec, _ = built("tiles, centred")
+    _, other, _, _ = built("tiles, centred", seed=1)
+    shown, memory = observations(spec, 16), torch.zeros(16, 2, 0)
+    trunk, direct = Int8Trunk(acting_copy(network, Compute())), Int8Trunk(acting_copy(other, Compute()))
+    for each in (trunk, direct):
+        each.calibrate(shown)
+    direct._scales = trunk._scales
+    trunk.quantize(), direct.quantize()
+    snapshot(other, 2, 1, {}).load_into(trunk.network)
+    trunk.quantize()
+    assert torch.equal(
+        method.infer(trunk.network, shown, memory).outputs, method.infer(direct.network, shown, memory).outputs
+    )
+
+
+def test_a_number_and_its_byte() -> None:
+    signed, positive = Scale.of(torch.tensor([-2.0, 1.0]), 1.0), Scale.of(torch.tensor([0.0, 3.0]), 1.0)
+    assert signed.bytes_of(torch.tensor([0.0])).item() == signed.zero == 128
+    assert positive.bytes_of(torch.tensor([0.0, 9.0, -1.0])).tolist() == [0, 255, 0]
+    assert positive.bytes_of(torch.tensor([3.0, 1.0])).tolist() == [255, 85]
+    most = Scale.of(torch.cat([torch.linspace(0.0, 1.0, 99), torch.tensor([50.0])]), 0.99)
+    assert most.bytes_of(torch.tensor([1.0, 50.0])).tolist() == [255, 255], "one large number costs the others nothing"
+    assert Scale.of(torch.zeros(5), 0.99).bytes_of(torch.zeros(1)).item() == 0
+
+
+def test_what_int8_does_not_know_is_told_apart_and_refused_only_where_it_is_asked_for() -> None:
+    params = ImpalaParameters(network="Deep")
+    method = algorithm("IMPALA")
+    network = method.build(PONG, params, PLAIN)
+    assert not computable(network)
+    shown = observations(PONG, 4)
+    with pytest.raises(NetworkProblem, match=r"actors\.precision is INT8, but .*not Deep"):
+        choose_compute(network, method.infer, shown, 0, "FP32", own="INT8")
+    measured = choose_compute(network, method.infer, shown, 0, "FP32", own="Auto")
+    assert all("int8" not in way for way in measured.seconds)
+    separate = PPOParameters(network="MLP", separate_critic=True)
+    assert not computable(algorithm("PPO").build(VECTOR, separate, PLAIN))
+
+
+@needs_kernels
+def test_auto_tries_int8_and_the_algorithms_precision_alone_does_not() -> None:
+    method, network, spec, units = built("tiles, centred")
+    shown = observations(spec, 8)
+    assert "cpu int8" in choose_compute(network, method.infer, shown, units, "FP32", own="Auto").seconds
+    assert "cpu int8" not in choose_compute(network, method.infer, shown, units, "Auto").seconds
+    assert all(
+        "int8" not in way for way in choose_compute(network, method.infer, shown, units, "Auto", own="FP32").seconds
+    )
+
+
+def acting(case: str, *, saved: float = 0.01, always: bool = False) -> tuple[ActingNetwork, Any, Any, int]:
+    method, network, spec, units = built(case)
+    measured = Measured(INT8, {"cpu fp32": 0.001 + saved, "cpu int8": 0.001})
+    return ActingNetwork(network, method, spec.all_choices, measured, always=always), network, spec, units
+
+
+def played(net: ActingNetwork, spec: Any, units: int, steps: int, start: int = 0) -> None:
+    for step in range(steps):
+        net.infer(observations(spec, 16, seed=start + step), torch.zeros(16, 2, units))
+
+
+@needs_kernels
+def test_int8_is_used_once_it_was_seen_to_agree_and_no_longer_where_it_does_not() -> None:
+    net, network, spec, units = acting("tiles, centred", saved=10.0)
+    net.load(snapshot(network, 1, 0, {}))
+    played(net, spec, units, 8)
+    assert net.document()["compute"] == "cpu fp32", "too little is recorded yet"
+    played(net, spec, units, 160, 8)
+    net.load(snapshot(network, 2, 0, {}))
+    played(net, spec, units, 1)
+    assert net.equal_actions is not None
+    assert net.in_int8 == (net.equal_actions >= 0.99)
+    with torch.no_grad():
+        network.policy.weight.zero_(), network.policy.bias.copy_(torch.tensor([0.0, 5.0, 0.0]))
+    for version in range(3, 9):
+        net.load(snapshot(network, version, 0, {}))
+        played(net, spec, units, 4)
+    assert net.equal_actions == 1.0, "one action is always the best"
+    assert net.in_int8
+    assert net.document() | {"compute_seconds": None} == {
+        "compute": "cpu int8", "compute_seconds": None, "int8_equal_actions": 1.0,
+    }  # fmt: skip
+
+
+@needs_kernels
+def test_int8_is_not_used_where_rounding_newer_weights_takes_more_than_steps_save() -> None:
+    net, network, spec, units = acting("tiles, centred", saved=1e-9)
+    with torch.no_grad():
+        network.policy.weight.zero_(), network.policy.bias.copy_(torch.tensor([0.0, 5.0, 0.0]))
+    net.load(snapshot(network, 1, 0, {}))
+    played(net, spec, units, 140)
+    assert (net.equal_actions, net.in_int8) == (1.0, False)
+    assert net.document()["compute"] == "cpu fp32"
+
+
+@needs_kernels
+def test_int8_that_is_asked_for_is_used_from_the_first_step_with_the_newest_weights() -> None:
+    net, network, spec, units = acting("normalised, centred", always=True)
+    other = built("normalised, centred", seed=3)[1]
+    shown, memory = observations(spec, 16), torch.zeros(16, 2, units)
+    for version, each in enumerate((network, other), 1):
+        net.load(snapshot(each, version, 0, {}))
+        exact = net._method.infer(acting_copy(each, Compute()), shown, memory).outputs
+        found = net.infer(shown, memory).outputs
+        assert not torch.equal(found, exact)
+        assert (found - exact).abs().max() < 0.2 * exact.abs().max()
+    with pytest.raises(WeightsProblem):
+        net.load(snapshot(torch.nn.Linear(2, 2), 3, 0, {}))
