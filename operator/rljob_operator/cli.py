@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,7 +14,6 @@ from rljob.cli.app import LEARNED, MANIFEST, PANELS, PARTS, TRAIN, app, common, 
 from rljob.command_errors import one_line_errors
 from rljob.data_plane import require_data_plane
 from rljob.errors import UsageError
-from rljob.roles.role import Profiled
 
 from rljob_operator.verbs.change import checkpoint, resume, scale, suspend
 from rljob_operator.verbs.events import events
@@ -24,6 +22,7 @@ from rljob_operator.verbs.logs import logs
 from rljob_operator.verbs.operator import operator
 from rljob_operator.verbs.options import Meaning
 from rljob_operator.verbs.policy import policy
+from rljob_operator.verbs.profile import profile
 from rljob_operator.verbs.render import render
 from rljob_operator.verbs.report import report
 from rljob_operator.verbs.stop import stop
@@ -54,14 +53,6 @@ def run(
         ),
     ] = None,
     resume_: Annotated[bool, typer.Option("--resume", help="Go on with the run in --run-dir.")] = False,
-    profile: Annotated[
-        list[Profiled] | None,
-        typer.Option(
-            help="After 10 s of work, record 3 s of that role with torch's profiler: a trace for chrome://tracing or "
-            "ui.perfetto.dev and a table of operations, in the run folder's profiles/. Repeatable.",
-            show_default=False,
-        ),
-    ] = None,
 ) -> None:
     """Train a job on this machine: actors, replay, learner and evaluator as processes, with an embedded Redis.
 
@@ -90,8 +81,6 @@ def run(
         from rljob_operator.verbs import experiment
         from rljob_operator.verbs import run as local
 
-        if profile:  # the roles inherit it
-            os.environ["RLJOB_PROFILE"] = " ".join(profile)
         bounds: dict[str, Any] = {"max_seconds": max_seconds, "max_actors": max_actors, "console": Console()}
         stored = resume_ and run_dir is not None and is_stored_job(file, run_dir) and not set_
         written = {} if stored else with_files_beside(given(read_document(file, set_ or ())), file.parent)
@@ -104,7 +93,9 @@ def run(
     raise typer.Exit(code)
 
 
-_STEER = {each.__name__: each for each in (get, top, why, logs, events, suspend, resume, scale, checkpoint, stop)}
+_STEER = {
+    each.__name__: each for each in (get, top, why, profile, logs, events, suspend, resume, scale, checkpoint, stop)
+}
 register(app, MANIFEST, render=render)
 register(app, TRAIN, run=run, **_STEER, track=track)
 register(app, LEARNED, policy=policy, report=report)

@@ -97,6 +97,15 @@ def test_figures_come_from_the_learner_through_the_api_server(running: tuple[Use
     assert "! learner" not in screen
 
 
+def test_a_profile_comes_from_a_pod_through_the_api_server(running: tuple[User, KubeletServer], tmp_path: Path) -> None:
+    user, _ = running
+    said = user.sees("profile", "pong", "learner", "--seconds", "1", "--torch", "-o", str(tmp_path / "profile"))
+    assert "MainThread" in said
+    assert (tmp_path / "profile" / "learner.folded").read_text()
+    refusal = user.refused(2, "profile", "pong", "inference-3", "-o", str(tmp_path / "other"))
+    assert "no inference-3 to profile; there are: actor-0, actor-1, learner, replay-0" in refusal
+
+
 def test_last_lines_of_all_of_a_role_and_of_a_member(running: tuple[User, KubeletServer]) -> None:
     user, server = running
     lines = user.sees("logs", "pong", "--tail", "2").splitlines()

@@ -17,6 +17,8 @@ from rljob.socket_folder import socket_folder
 from rljob_operator.local.run_folder import write_json
 
 _FILE = "addresses.json"
+TOKEN_FILE = "roles/request-token"
+"""In the run folder: the token that requests to the learner need."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,7 @@ def job_token_file(run_dir: Path) -> Path | None:
 
     Without a token the learner takes requests on loopback only.
     """
-    path = run_dir.resolve() / "roles" / "request-token"
+    path = run_dir.resolve() / TOKEN_FILE
     if not read_token(path):
         try:
             with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import shlex
 import sys
 import time
@@ -20,14 +21,14 @@ from rljob_operator.core.member import Role
 from rljob_operator.kube.apiserver.access import NoAccess, load_access
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.errors import AlreadyExists, ApiError, NotFound, Unavailable
-from rljob_operator.kube.apiserver.resources import EVENTS, PODS, RLEXPERIMENTS, RLJOBS, Object, Resource
+from rljob_operator.kube.apiserver.resources import EVENTS, PODS, RLEXPERIMENTS, RLJOBS, SECRETS, Object, Resource
 from rljob_operator.kube.job.members import Pod
 from rljob_operator.kube.job.stored import read
 from rljob_operator.kube.reach import PodsProxy
 from rljob_operator.kube.render import names
 from rljob_operator.kube.view import job_view, pod_logs, policy
 from rljob_operator.kube.view.job_view import events_of
-from rljob_operator.polls.reach import NoAnswer
+from rljob_operator.polls.reach import NoAnswer, Reach
 from rljob_operator.verbs.jobs import Listing, Place, ShowLines
 from rljob_operator.verbs.refusals import in_words, listed, no_log, not_there
 from rljob_operator.verbs.waiting import wait_for
@@ -258,6 +259,25 @@ class ClusterJob:
         with self._jobs.refusing("list", "events.events.k8s.io"):
             found = self._jobs.run(self._client.list(EVENTS, self._jobs.namespace)).items
         return events_of(self._name, found, self.resource.kind)
+
+    def ask(self, work: Callable[[Reach, Mapping[str, str]], Coroutine[Any, Any, T]]) -> T:
+        """See `Job`: through the API server."""
+        with self._jobs.refusing("list", PODS):
+            pods = job_view.live(self._jobs.run(pod_logs.find(self._client, self._jobs.namespace, self._name)))
+        reach = PodsProxy(self._client, TIMEOUT_SECONDS)
+        ports = {name: job_view.metrics_port(pod) for name, pod in pods.items()}
+        urls = {name: reach.url(pod, port) for name, pod in pods.items() if (port := ports[name]) is not None}
+        return self._jobs.run(work(reach, urls))
+
+    def token(self) -> str:
+        """See `Job`: out of its Secret."""
+        name = names.token_secret(self._name)
+        try:
+            with self._jobs.refusing("get", SECRETS):
+                secret = self._jobs.run(self._client.get(SECRETS, self._jobs.namespace, name))
+        except NotFound:
+            raise UsageError(f"{self.place}: there is no Secret {name}, whose token --torch needs") from None
+        return base64.b64decode(secret["data"][names.TOKEN_FILE]).decode()
 
     def _document(self) -> Object:
         with self._named(), self._jobs.refusing("get", self.resource):

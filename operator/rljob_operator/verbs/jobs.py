@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, BinaryIO, NamedTuple, Protocol
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import Any, BinaryIO, NamedTuple, Protocol, TypeVar
 
+from rljob_operator.polls.reach import Reach
 from rljob_operator.view.events import EventView
 from rljob_operator.view.job_view import JobView
 
+T = TypeVar("T")
 ShowLines = Callable[[Sequence[str], Iterable[tuple[str, str]]], None]
 """Given the names of all members whose logs are shown, and new lines: (member, line)."""
 
@@ -52,6 +54,14 @@ class Job(Protocol):
 
     def events(self) -> Sequence[EventView]:
         """What was noted of it, the oldest first."""
+        ...
+
+    def ask(self, work: Callable[[Reach, Mapping[str, str]], Coroutine[Any, Any, T]]) -> T:
+        """Do ``work`` with the way to its members and, by name, where each that can be asked now is asked."""
+        ...
+
+    def token(self) -> str:
+        """What a request to a member carries that changes something there."""
         ...
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shlex
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 from rljob.checkpoints.files import directory_in
 from rljob.checkpoints.names import CheckpointProblem, StorageProblem
@@ -17,15 +18,21 @@ from rljob.errors import UsageError
 
 from rljob_operator.core.member import Role
 from rljob_operator.local import lock
+from rljob_operator.local.addresses import TOKEN_FILE, read_token
 from rljob_operator.local.job_view import look, running_members
 from rljob_operator.local.log_files import LogFollower
-from rljob_operator.local.run_folder import EXPERIMENT_FILE, RUNS, chosen_run, stored_runs
+from rljob_operator.local.reach import Loopback
+from rljob_operator.local.run_folder import EXPERIMENT_FILE, RUNS, chosen_run, read_json, stored_runs
 from rljob_operator.local.spec_store import SpecStore
+from rljob_operator.polls.reach import Reach
 from rljob_operator.verbs.jobs import Listing, ShowLines
 from rljob_operator.verbs.refusals import no_log
 from rljob_operator.verbs.waiting import POLL_SECONDS, NotReached
 from rljob_operator.view.events import EventView
 from rljob_operator.view.job_view import JobView
+
+T = TypeVar("T")
+_ASKED_SECONDS = 5.0
 
 
 class LocalJobs:
@@ -142,6 +149,16 @@ class LocalJob:
             f"events are recorded on a cluster alone (-n NAMESPACE); of a run on this machine `{self.command('why')}` has the "
             f"conditions and the last failures, and `{self.command('logs')}` what its roles wrote"
         )
+
+    def ask(self, work: Callable[[Reach, Mapping[str, str]], Coroutine[Any, Any, T]]) -> T:
+        """See `Job`: at the addresses that they have announced."""
+        announced = {name: read_json(self._folder / "roles" / f"{name}.json") for name in running_members(self._folder)}
+        urls = {name: str(about["metrics_url"]) for name, about in announced.items() if "metrics_url" in about}
+        return asyncio.run(work(Loopback(_ASKED_SECONDS), urls))
+
+    def token(self) -> str:
+        """See `Job`."""
+        return read_token(self._folder / TOKEN_FILE)
 
 
 def merge(document: dict[str, Any], patch: Mapping[str, Any]) -> None:

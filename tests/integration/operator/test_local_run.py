@@ -93,20 +93,13 @@ def test_ctrl_c_then_the_printed_command_goes_on_where_it_stopped(local_run: Cal
     assert newest is not None
     stopped_at = newest.updates
     assert stopped_at >= 100
-    profiles = ("--profile", "actor", "--profile", "learner")
-    again = local_run("--resume", "--max-seconds", "30", *profiles, run_dir=run.run_dir, job=run.run_dir / "job.yaml")
+    again = local_run("--resume", "--max-seconds", "30", run_dir=run.run_dir, job=run.run_dir / "job.yaml")
     first = again.until(lambda: again.status("learner").get("updates"), 60, "the resumed learner")
     assert first >= stopped_at
     again.until_learning(stopped_at + 50)
     assert again.status("replay-0")["inserted_total"] > 0
     assert again.finish() == 0
     assert json.loads((run.run_dir / "outcome.json").read_text())["reason"] == "MaxSecondsReached"
-    report = (run.run_dir / "report.html").read_text()
-    for role in ("actor-0", "learner"):
-        trace = json.loads((run.run_dir / "profiles" / f"{role}.trace.json").read_text())
-        assert len(trace["traceEvents"]) > 1000
-        assert "aten::" in (run.run_dir / "profiles" / f"{role}.txt").read_text()
-        assert f"profiles/{role}.trace.json" in report
 
 
 def test_every_role_tells_how_it_is(local_run: Callable[..., LocalRun]) -> None:

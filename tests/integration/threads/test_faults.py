@@ -99,7 +99,8 @@ ELSEWHERE = {
     "intake": "test_an_operator_hears_that_nobody_watches_its_jobs",
 }
 CONTAINED = {
-    "profile": "unit/telemetry/test_profile.py",
+    "profile": "unit/telemetry/test_profiler.py",
+    "torch-trace": "unit/telemetry/test_torch_trace.py",
     "*-answer": "unit/telemetry/test_server.py",
     "slow-trial": "integration/envs/test_apart.py",
     "signals": "unit/roles/test_command.py",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from itertools import pairwise
 
 import pytest
 import rljob.telemetry.clock as clock_module
 from hypothesis import given
 from hypothesis import strategies as st
-from rljob.telemetry.clock import StageClock
+from rljob.telemetry import timeline
+from rljob.telemetry.clock import StageClock, running_stages
 
 STAGES = ("env", "infer", "send")
 
@@ -119,3 +121,39 @@ def test_interruptions_do_not_build_up() -> None:
         reading = True
         told = round(sum(clock.seconds().values()) * 1e9)
     assert elapsed - 25 <= told <= elapsed + 15 * len(STAGES)
+
+
+class Names:
+    """Stands in for NVTX."""
+
+    def __init__(self) -> None:
+        self.open: list[str] = []
+        self.seen: list[str] = []
+
+    def range_push(self, msg: str) -> None:
+        self.open.append(msg)
+        self.seen.append(msg)
+
+    def range_pop(self) -> None:
+        self.open.pop()
+
+
+def test_while_it_is_profiled_each_stage_is_a_span_and_a_range_and_none_stays_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock, names = StageClock(STAGES), Names()
+    clock.enter("env")
+    recording = timeline.Recording()
+    recording.ranges = names
+    monkeypatch.setattr(timeline, "recording", recording)
+    for stage in ("infer", "infer", "send"):
+        clock.enter(stage)
+        assert names.open == [stage]
+    assert ("send", clock.running[1]) in running_stages()
+    assert [name for _, name, _, _ in recording.spans] == ["env", "infer", "infer"]
+    assert all(before[3] == after[2] for before, after in pairwise(recording.spans))
+    monkeypatch.setattr(timeline, "recording", None)
+    clock.enter("env")
+    clock.stop()
+    clock.stop()
+    assert (names.open, names.seen, len(recording.spans)) == ([], ["infer", "infer", "send"], 3)

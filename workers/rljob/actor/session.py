@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from rljob.acting.identity import ActorIdentity
 from rljob.actor.compression import Compression
 from rljob.experience import Segment
+from rljob.telemetry import timeline
 from rljob.wire import Client, CreditWindow, MalformedMessage, Message, encode
 from rljob.wire.transport import Socket
 
@@ -140,6 +141,8 @@ class ReplaySession:
 
     def encode(self, chunk: Segment) -> None:
         """Encode ``chunk`` and line it up; ``poll`` sends it as soon as the shard's credit allows."""
+        if (recording := timeline.recording) is not None:
+            recording.flow("s", replace(chunk, sequence=self._sequence).origin)
         message = chunk.to_message()
         numbered = Message(message.kind, {**message.fields, "seq": self._sequence}, message.columns)
         self._compression.look(message.columns)

@@ -59,6 +59,12 @@ class Segment:
         """A column."""
         return self.columns[name]
 
+    @property
+    def origin(self) -> str:
+        """A name that it has in the actor and wherever it goes from there. ``sequence`` is that of one shard, so segments of
+        different environments may share it."""
+        return f"{self.actor} {self.incarnation} {self.environment} {self.sequence}"
+
     def to_message(self) -> wire.Message:
         """The ``chunk`` or ``unroll`` message; its columns share memory with the segment."""
         fields = {field: getattr(self, attribute) for attribute, field in _ORIGIN}

@@ -15,6 +15,7 @@ from rljob.ingest.leases import LEASE_SECONDS, Lease, SlotLeases
 from rljob.ingest.roster import Roster, episode_fields
 from rljob.ingest.session import Session
 from rljob.ingest.table import ExperienceLog, IngestTable
+from rljob.telemetry import timeline
 from rljob.wire import CreditLedger, MalformedMessage, Message, RawMessage, Server, Verdict
 from rljob.wire.schema import Scalar
 
@@ -171,8 +172,11 @@ class Ingest:
             session.accepted_any = True
             session.waiting += 1
             self.accepted.note(session.actor, session.incarnation, sequence, 0)
+            began = time.perf_counter_ns()
             try:
                 chunk = self._read(raw)
+                if (recording := timeline.recording) is not None:
+                    recording.flow("t", chunk.origin, "take in", began)
                 self.accepted.note(session.actor, session.incarnation, sequence, chunk.steps)
                 return chunk
             except (InvalidSegment, MalformedMessage) as error:

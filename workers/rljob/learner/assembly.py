@@ -82,6 +82,7 @@ class ReadyBatch:
     policy_version: NDArray[np.int64]
     staging: TransitionBuffers
     ready: Any = None
+    origins: Sequence[str] = ()
 
     def wait(self) -> TransitionBatch:
         """The batch, once the device has it; the host does not wait."""
@@ -120,6 +121,7 @@ class Assembly:
     def __init__(self, staging: TransitionBuffers, batch_size: int) -> None:
         self.staging = staging
         self.parts: list[Part] = []
+        self.origins: list[str] = []
         self.slots: NDArray[np.uint32] = np.zeros(batch_size, np.uint32)
         self.generations: NDArray[np.uint32] = np.zeros(batch_size, np.uint32)
         self.probability: NDArray[np.float64] = np.zeros(batch_size, np.float64)
@@ -175,5 +177,6 @@ class Assembly:
             self.staging.fill(rows, columns["slot"], session.ring)
             self.slots[rows], self.generations[rows] = columns["slot"], columns["gen"]
             np.multiply(columns["prob"], asked.share, out=self.probability[rows])
+            self.origins += session.first_used(columns["slot"])
             self.parts.append(Part(session.index, session.resubscriptions, rows))
         return True

@@ -279,6 +279,7 @@ class ReplayClient:
             policy_version=staging.policy_version.copy(),
             staging=staging,
             ready=ready,
+            origins=assembly.origins,
         )
         with self._changed:
             self._ready.append(item)

@@ -4,18 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
 from rljob.telemetry.clock import StageClock
-
-
-class Ranges(Protocol):
-    """Names on the timeline of a profiler such as Nsight Systems: ``torch.cuda.nvtx``."""
-
-    def range_push(self, msg: str) -> object: ...
-    def range_pop(self) -> object: ...
 
 
 def _timed_event() -> Any:
@@ -29,18 +22,15 @@ class DeviceStageClock(StageClock):
     the device did, or waited for, because of what the host did between them, and all of it together is the time between the
     first event and the last: ``device_seconds`` adds up to the wall's time, but for the few updates that are under way.
 
-    Nothing waits: an event is read once it has happened. ``event`` makes one; ``ranges`` gets the stages' names, where a profiler
-    is to show them. One thread, the loop's, enters stages; any may call ``device_seconds``.
+    Nothing waits: an event is read once it has happened. ``event`` makes one. One thread, the loop's, enters stages; any may call
+    ``device_seconds``.
     """
 
-    __slots__ = ("_device", "_event", "_marks", "_range_open", "_ranges", "_spare")
+    __slots__ = ("_device", "_event", "_marks", "_spare")
 
-    def __init__(
-        self, stages: Sequence[str], event: Callable[[], Any] = _timed_event, ranges: Ranges | None = None
-    ) -> None:
+    def __init__(self, stages: Sequence[str], event: Callable[[], Any] = _timed_event) -> None:
         super().__init__(stages)
-        self._event, self._ranges = event, ranges
-        self._range_open = False
+        self._event = event
         self._device = dict.fromkeys(self.stages, 0.0)
         self._marks: deque[tuple[str | None, Any]] = deque()
         self._spare: list[Any] = []
@@ -70,12 +60,6 @@ class DeviceStageClock(StageClock):
         return sum(self._device.values()) / wall if wall > 0 else None
 
     def _mark(self, stage: str | None) -> None:
-        if self._ranges is not None:
-            if self._range_open:
-                self._ranges.range_pop()
-            if stage is not None:
-                self._ranges.range_push(stage)
-            self._range_open = stage is not None
         event = self._spare.pop() if self._spare else self._event()
         event.record()
         self._marks.append((stage, event))

@@ -34,6 +34,7 @@ from rljob.learner.source import BatchSource, Ready
 from rljob.learner.status import return_to_go_by, steps_and_raw_frames
 from rljob.learner.verdicts import Verdicts
 from rljob.loading import short
+from rljob.telemetry import timeline
 from rljob.telemetry.clock import StageClock
 from rljob.weights.exchange import WeightServer
 from rljob.weights.versions import VersionLog
@@ -157,6 +158,9 @@ class Learner:
         self.figures.lag(self._versions.ages(ready.policy_version), ready.policy_version)
         epoch, interval = self.counters.epoch, self._config.publish_interval
         self.clock.enter("update")
+        if (recording := timeline.recording) is not None:
+            for origin in ready.origins:
+                recording.flow("f", origin)
         normalizer, due = self._updater.normalizer, not interval
         if normalizer is not None:
             normalizer.take(batch)

@@ -8,6 +8,7 @@ A restarted service, a silent one, or a batch that does not fit the mirror start
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -19,6 +20,7 @@ from rljob.experience import Segment, SegmentLayout
 from rljob.experience.ring import SegmentRing
 from rljob.ingest.shard_status import ShardStatus
 from rljob.learner.shard_report import ShardReport
+from rljob.telemetry import timeline
 from rljob.wire import Client, MalformedMessage, Message
 from rljob.wire.schema import Scalar
 
@@ -79,6 +81,7 @@ class ShardSession:
         self._next_subscribe = 0.0
         self._next_stats = 0.0
         self._pending: list[tuple[NDArray[Any], NDArray[Any], NDArray[Any]]] = []
+        self._unused: dict[int, str] = {}
 
     def tick(self, now: float) -> None:
         """Send what is due: a subscription, a question for statistics, priorities that could not be sent before."""
@@ -186,11 +189,24 @@ class ShardSession:
         self.ring = ring
 
     def _mirror(self, ring: SegmentRing, message: Message, now: float) -> None:
+        began = time.perf_counter_ns()
         try:
             chunk = Segment.from_message(message, self._layout)
             ring.insert(int(message.fields["slot"]), int(message.fields["gen"]), chunk)
+            if (recording := timeline.recording) is not None:
+                recording.flow("t", chunk.origin, "mirror", began)
+                self._unused[int(message.fields["slot"])] = chunk.origin
+            else:
+                self._unused.clear()
         except (IndexError, ValueError) as error:
             self._start_over(f"its chunk does not fit the mirror: {error}", now)
+
+    def first_used(self, slots: NDArray[Any]) -> list[str]:
+        """While the process is profiled: the segments behind these slot ids that have come since and were not drawn before."""
+        if not self._unused:
+            return []
+        drawn = np.unique(slots // self._layout.length).tolist()
+        return [self._unused.pop(slot) for slot in drawn if slot in self._unused]
 
     def _accept(self, message: Message, now: float) -> bool:
         request = int(message.fields["req"])

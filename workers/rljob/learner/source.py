@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,10 +13,13 @@ from rljob.ingest.shard_status import ShardStatus
 
 
 class Ready(Protocol):
-    """A batch on the device. ``policy_version`` int64, of any shape: the version that chose each action, 0 for none."""
+    """A batch on the device. ``policy_version`` int64, of any shape: the version that chose each action, 0 for none.
+    ``origins``: while the process is profiled, the segments that are used for the first time."""
 
     @property
     def policy_version(self) -> NDArray[np.int64]: ...
+    @property
+    def origins(self) -> Sequence[str]: ...
     def wait(self) -> Any:
         """The batch itself, once its copy has been ordered before what the current stream does next."""
         ...

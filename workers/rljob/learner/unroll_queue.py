@@ -11,6 +11,7 @@ import threading
 import time
 import uuid
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +34,7 @@ from rljob.learner.iteration import Iterations
 from rljob.learner.lag_limit import LagLimit
 from rljob.learner.staging import UnrollStaging, on_current_stream, unroll_buffers
 from rljob.learner.waker import Waker
+from rljob.telemetry import timeline
 from rljob.threads import SupervisedThread
 from rljob.weights.versions import VersionLog
 from rljob.wire import RawMessage, Server, ServerSecurity
@@ -92,6 +94,7 @@ class ReadyUnrolls:
     epoch: int
     staging: UnrollStaging
     ready: Any = None
+    origins: Sequence[str] = ()
 
     def wait(self) -> UnrollBatch:
         """The batch, once the device has it; the host does not wait."""
@@ -295,10 +298,15 @@ class UnrollQueue:
         epoch = self._epoch if self._published else 0
         if self._iterations is not None:
             self._iterations.assembled()
-        staging.fill(self._table.take(size))
+        began, unrolls, recording = time.perf_counter_ns(), self._table.take(size), timeline.recording
+        staging.fill(unrolls)
         batch, ready = self._staging.upload(staging)
+        origins: Sequence[str] = ()
+        if recording is not None:
+            origins = [unroll.origin for unroll in unrolls]
+            recording.span("assemble", began, time.perf_counter_ns())
         with self._changed:
-            self._ready.append(ReadyUnrolls(batch, staging.policy_version, epoch, staging, ready))
+            self._ready.append(ReadyUnrolls(batch, staging.policy_version, epoch, staging, ready, origins))
             self._changed.notify()
         return True
 

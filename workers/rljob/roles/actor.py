@@ -43,8 +43,8 @@ from rljob.inference.policy import RemotePolicy
 from rljob.roles.announce import announce, write_final
 from rljob.roles.options import RoleOptions
 from rljob.telemetry.metrics import actor_registry
-from rljob.telemetry.profile import Profile
 from rljob.telemetry.server import TelemetryServer
+from rljob.telemetry.torch_trace import TorchTrace
 from rljob.weights.exchange import WeightClient
 from rljob.wire import Client, load_keys
 
@@ -84,6 +84,7 @@ def run_actor(options: RoleOptions, stop: threading.Event) -> None:
     figures.failures = failures = RestartLimit(environment_parameters.max_failures_per_10000_steps)
     sink, actions = _connect(options, identity, figures, layout, spec.policy_numbers)
     figures.sink = sink
+    trace = TorchTrace()
     telemetry = TelemetryServer(
         "actor",
         options.metrics_port,
@@ -91,6 +92,8 @@ def run_actor(options: RoleOptions, stop: threading.Event) -> None:
         # One that waits for credit does its work too: the learner sets the pace, and a new actor would wait as well.
         lambda: figures.state in ("Running", "Blocked"),
         actor_registry(figures.status),
+        requests={"/profile": trace.ask},
+        pages=trace.pages,
         host=options.metrics_host,
     )
     announce(options, "actor", telemetry.url, identity.incarnation)
@@ -148,9 +151,7 @@ def run_actor(options: RoleOptions, stop: threading.Event) -> None:
                 refresh_steps = chosen.refresh_steps(parameters) if isinstance(chosen, UnrollAlgorithm) else 1
                 loop = ActorLoop(environment, policy, builder, sink, actions, figures, refresh_steps)
             try:
-                profile = Profile(options.run_dir, options.name, lambda: figures.policy_version > 0)
-                _play(loop, stop, telemetry, profile if options.profile else None)
-                profile.close()
+                _play(loop, stop, telemetry, trace)
                 write_final(options, figures.final())
             finally:
                 environment.close()
@@ -159,13 +160,12 @@ def run_actor(options: RoleOptions, stop: threading.Event) -> None:
         sink.close()
 
 
-def _play(loop: Loop, stop: threading.Event, telemetry: TelemetryServer, profile: Profile | None) -> None:
+def _play(loop: Loop, stop: threading.Event, telemetry: TelemetryServer, trace: TorchTrace) -> None:
     """Play until ``stop`` is set, then leave in order; in order too where the inference server is lost."""
 
     def on_turn() -> None:
         telemetry.beat(_LONGEST_TURN_SECONDS)
-        if profile is not None:
-            profile()
+        trace()
 
     try:
         loop.run(stop, on_turn)

@@ -20,7 +20,7 @@ from rljob.command_errors import Debug, one_line_errors
 from rljob.data_plane import require_data_plane
 from rljob.roles.checks import check_options, check_protocol
 from rljob.roles.options import KEEP_SECONDS, RoleOptions
-from rljob.roles.role import Profiled, Role, role_function
+from rljob.roles.role import Role, role_function
 from rljob.threads import start_contained
 from setproctitle import setproctitle, setthreadtitle
 from typer.core import TyperCommand
@@ -177,12 +177,6 @@ def worker(
         Path | None,
         typer.Option(envvar="RLJOB_KEYS", resolve_path=True, help="CURVE keys, for tcp:// beyond this machine."),
     ] = None,
-    profile: Annotated[
-        list[Profiled] | None,
-        typer.Option(
-            envvar="RLJOB_PROFILE", help="Profile this process if that is its role; see `rljob run --profile`."
-        ),
-    ] = None,
     last_words: Annotated[
         Path | None,
         typer.Option(
@@ -254,7 +248,6 @@ def worker(
             resume=resume,
             epoch=epoch,
             keys=keys,
-            profile=role in (profile or ()),
             last_words=last_words,
             on_cluster=on_cluster,
         )

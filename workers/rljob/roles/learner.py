@@ -52,9 +52,9 @@ from rljob.roles.announce import announce, write_last_words
 from rljob.roles.options import RoleOptions
 from rljob.roles.slowdown import LEARNER_DELAY_FILE, slowed_down
 from rljob.telemetry.metrics import learner_registry
-from rljob.telemetry.profile import Profile
 from rljob.telemetry.recorder import Recorder
 from rljob.telemetry.server import TelemetryServer
+from rljob.telemetry.torch_trace import TorchTrace
 from rljob.weights.exchange import WeightServer
 from rljob.weights.versions import VersionLog
 from rljob.wire import load_keys
@@ -151,9 +151,7 @@ def _run(options: RoleOptions, stop: threading.Event, candidates: Sequence[torch
                 status = replace(status, inference=part, stages=stages)
             return status.to_document()
 
-        profile = Profile(options.run_dir, options.name, lambda: learner.state == "Training")
-        closing.callback(profile.close)
-
+        trace = TorchTrace()
         beside = None
         if _compiles_beside(options, params, device, threads):
             beside = CompiledBeside(updater, example)
@@ -163,17 +161,14 @@ def _run(options: RoleOptions, stop: threading.Event, candidates: Sequence[torch
             if beside is not None:
                 beside()
             memory.sufficed = memory.sufficed or updater.updates > begun_at
-            if options.profile:
-                profile()
+            trace()
 
         def record(status: LearnerStatus) -> None:
             recorder.record_status(document(status))
 
         gpu = Gpu(device)
         closing.callback(gpu.close)
-        clock = None
-        if device.type == "cuda":
-            clock = DeviceStageClock(STAGES, ranges=torch.cuda.nvtx if options.profile else None)
+        clock = DeviceStageClock(STAGES) if device.type == "cuda" else None
         surroundings = {
             "device": str(device),
             **gpu.facts,
@@ -205,7 +200,11 @@ def _run(options: RoleOptions, stop: threading.Event, candidates: Sequence[torch
                 lambda: document(learner.status()),
                 lambda: learner.state in ("WarmingUp", "Training", "Evaluating"),
                 learner_registry(lambda: document(learner.status())),
-                requests={"/checkpoint": lambda note: learner.request_checkpoint(wanted_since(note))},
+                requests={
+                    "/checkpoint": lambda note: learner.request_checkpoint(wanted_since(note)),
+                    "/profile": trace.ask,
+                },
+                pages=trace.pages,
                 host=options.metrics_host,
                 token_file=options.token_file,
             )

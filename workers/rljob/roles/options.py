@@ -21,7 +21,7 @@ class RoleOptions:
     ``inference`` holds one endpoint an inference server, for a job with central inference; the learner that serves, and an
     inference role, get exactly their own.
     ``metrics_host`` and ``metrics_port``: where telemetry listens; port 0 takes any free one, and ``announce`` then tells which.
-    ``token_file`` holds the job's token, which requests over that port need. ``profile``: write a profile of the loop.
+    ``token_file`` holds the job's token, which requests over that port need.
     ``redis_keys``: what a replay shard's keys begin with in a Redis that others use, too; ``redis_keep_seconds``: after how long
     without a shard they expire there.
     ``epoch``: the least that a learner takes, so that it is later than any before it, wherever those kept their checkpoints.
@@ -47,6 +47,5 @@ class RoleOptions:
     resume: str | None = None
     epoch: int = 0
     keys: Path | None = None
-    profile: bool = False
     last_words: Path | None = None
     on_cluster: bool = False

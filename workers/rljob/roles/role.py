@@ -19,13 +19,6 @@ class Role(enum.StrEnum):
     INFERENCE = "inference"
 
 
-class Profiled(enum.StrEnum):
-    """The roles whose loops can be profiled: those that compute with torch all the time."""
-
-    ACTOR = "actor"
-    LEARNER = "learner"
-
-
 RoleFunction = Callable[[RoleOptions, threading.Event], None]
 
 

@@ -2,7 +2,8 @@
 
 A role's loop passes through a handful of named stages (``env``, ``infer``, ``send`` ...). Sampling profilers cannot say
 which *stage* waited; two timestamps round every stage cost twice. One timestamp at each change of stage is enough,
-because the end of one stage is the beginning of the next.
+because the end of one stage is the beginning of the next. While the process is profiled, each stage is a span of its time line
+and, in a process that computes on a CUDA device, a range of NVIDIA's profilers.
 """
 
 from __future__ import annotations
@@ -11,12 +12,18 @@ import threading
 from collections.abc import Sequence
 from time import perf_counter_ns
 from types import TracebackType
+from weakref import WeakSet
+
+from rljob.telemetry import timeline
 
 _NONE = -1
 """Index of the running stage while no stage runs."""
 
 _READ_ATTEMPTS = 16
 """How often a reader tries to catch the clock between two changes of stage; at 10 kHz the first attempt succeeds."""
+
+_clocks: WeakSet[StageClock] = WeakSet()
+"""Those of this process."""
 
 
 class StageClock:
@@ -38,7 +45,7 @@ class StageClock:
         ValueError: no stage, or a name given twice.
     """
 
-    __slots__ = ("_floor", "_index", "_readers", "_running", "_totals", "stages")
+    __slots__ = ("__weakref__", "_floor", "_index", "_ranges", "_readers", "_running", "_totals", "stages")
 
     def __init__(self, stages: Sequence[str]) -> None:
         self.stages: tuple[str, ...] = tuple(stages)
@@ -51,6 +58,8 @@ class StageClock:
         self._running: tuple[int, int, int] = (_NONE, 0, 0)
         self._readers = threading.Lock()
         self._floor = [0] * len(self.stages)
+        self._ranges: timeline.Ranges | None = None  # where a range is open
+        _clocks.add(self)
 
     def enter(self, stage: str) -> None:
         """Ends the running stage, if any, and begins ``stage``. Entering the running stage again is allowed.
@@ -68,6 +77,8 @@ class StageClock:
         if previous >= 0:
             totals[previous] = before + now - since
         self._running = (index, now, totals[index])
+        if timeline.recording is not None or self._ranges is not None:
+            self._record(previous, since, now, stage)
 
     def stop(self) -> None:
         """Ends the running stage; time that passes until the next :meth:`enter` belongs to no stage."""
@@ -76,12 +87,32 @@ class StageClock:
         if previous >= 0:
             self._totals[previous] = before + now - since
         self._running = (_NONE, 0, 0)
+        if timeline.recording is not None or self._ranges is not None:
+            self._record(previous, since, now, None)
+
+    def _record(self, ended: int, since: int, now: int, begins: str | None) -> None:
+        """While the process is profiled, and once after it: a span for the stage that ended, a range for the new one."""
+        if self._ranges is not None:
+            self._ranges.range_pop()
+            self._ranges = None
+        recording = timeline.recording
+        if recording is not None:
+            if ended >= 0:
+                recording.span(self.stages[ended], since, now)
+            if recording.ranges is not None and begins is not None:
+                self._ranges = recording.ranges
+                self._ranges.range_push(begins)
 
     @property
     def current(self) -> str | None:
         """The running stage, or None."""
-        index = self._running[0]
-        return self.stages[index] if index >= 0 else None
+        return self.running[0]
+
+    @property
+    def running(self) -> tuple[str | None, int]:
+        """The running stage, or None, and when it began, as ``time.perf_counter_ns`` counts."""
+        index, since, _ = self._running
+        return self.stages[index] if index >= 0 else None, since
 
     def stage(self, name: str) -> _Within:
         """A context manager that enters ``name`` and, on the way out, goes back to whatever ran before."""
@@ -130,3 +161,9 @@ class _Within:
             self._clock.stop()
         else:
             self._clock.enter(self._outer)
+
+
+def running_stages() -> list[tuple[str, int]]:
+    """The running stage of each clock of this process that has one, and when it began, in nanoseconds."""
+    found = (clock.running for clock in list(_clocks))
+    return [(stage, since) for stage, since in found if stage is not None]

@@ -9,8 +9,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
-import psutil
-
 from rljob.cores import usable_cores
 
 PACKAGES: Final = ("rljob", "torch", "gymnasium", "ale-py", "numpy", "pyzmq", "redis", "lz4", "safetensors")
@@ -18,6 +16,8 @@ PACKAGES: Final = ("rljob", "torch", "gymnasium", "ale-py", "numpy", "pyzmq", "r
 
 def describe_machine() -> dict[str, Any]:
     """``{"machine": {...}, "versions": {...}}``, all plain text and numbers; absent packages are left out."""
+    import psutil  # which an operator lacks
+
     versions = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
@@ -50,7 +50,11 @@ _STATUS = Path("/proc/self/status")
 
 def rss_bytes() -> int:
     """Resident memory of this process in bytes, shared pages included."""
-    return _field("VmRSS") or int(psutil.Process().memory_info().rss)
+    if known := _field("VmRSS"):
+        return known
+    import psutil
+
+    return int(psutil.Process().memory_info().rss)
 
 
 def shm_bytes() -> int:

@@ -18,7 +18,11 @@ moved for as long as it promised), `/readyz`, and `/status` (JSON). `rljob worke
 ADDRESS --metrics-port PORT` (or `RLJOB_METRICS_HOST`, `RLJOB_METRICS_PORT`) say where it listens: 127.0.0.1 and any free port if
 nothing is said. A scrape reads the same document that `/status` sends; a value the role does not know is left out, not sent as 0.
 
-Whoever reaches the port may read it. `POST /checkpoint` of the learner changes something: it needs the job's token, as
+`/profile` samples the role for as long as it is asked again and again, as
+[`rljob profile`](running-locally.md#where-does-the-time-go) does.
+
+Whoever reaches the port may read it. `POST /checkpoint` of the learner and `POST /profile`, which has learners and actors record
+a trace by torch's profiler, change something: they need the job's token, as
 `Authorization: Bearer TOKEN` or `X-RLJob-Token: TOKEN`, where the role was given one (`--token-file FILE` or
 `RLJOB_TOKEN_FILE`, such as a mounted Secret; it is read anew for each request). Without a token it is taken on loopback, and
 off loopback the port is read-only. The answers are 401 for a token that is missing or wrong, and 403 where the role knows

@@ -11,8 +11,6 @@ import time
 from pathlib import Path
 from typing import Final
 
-import psutil
-
 from rljob.telemetry.machine import rss_bytes, shm_bytes
 
 SAMPLED_EVERY_SECONDS: Final = 5.0
@@ -53,6 +51,8 @@ class ProcessUse:
 def cpu_seconds() -> float:
     """CPU time of this process and of those below it since they began, user's and system's."""
     if not (_PROC / "self" / "stat").exists():
+        import psutil  # which an operator lacks
+
         return sum(psutil.Process().cpu_times()[:4])
     return _cpu_seconds_of(str(os.getpid()))
 

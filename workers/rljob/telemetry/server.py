@@ -28,6 +28,7 @@ from prometheus_client.exposition import choose_encoder
 
 from rljob.loading import place_of
 from rljob.telemetry.bounded_http import EVERY_INTERFACE, BoundedServer, Reply
+from rljob.telemetry.profiler import PROFILER
 from rljob.telemetry.strict_json import dumps
 from rljob.threads import SupervisedThread, check_threads
 
@@ -37,7 +38,7 @@ LOOPBACK: Final = "127.0.0.1"
 
 
 class TelemetryServer:
-    """Serves ``/metrics``, ``/healthz``, ``/readyz`` and ``/status``; listens as soon as it is built.
+    """Serves ``/metrics``, ``/healthz``, ``/readyz``, ``/status`` and ``/profile``; listens as soon as it is built.
 
     Args:
         role: the role's name, repeated in the answers of the probes.
@@ -48,6 +49,7 @@ class TelemetryServer:
         registry: the figures for ``/metrics``; None serves an empty page.
         requests: path -> what ``POST path`` leaves a note with, called on a server thread with the JSON object that was
             sent. It must be harmless to repeat and return at once; ValueError is answered as a bad request.
+        pages: path -> the reply to ``GET path``, for what this role shows beside the others.
         host: address to bind; ``*`` is every interface, over IPv4 and IPv6, whichever of them there are.
         token_file: the job's token, read anew for each request, so that it may be replaced. Where it is given, every request
             must carry it as ``Authorization: Bearer TOKEN`` or as ``X-RLJob-Token: TOKEN``; without it requests are taken on
@@ -68,12 +70,14 @@ class TelemetryServer:
         registry: CollectorRegistry | None = None,
         *,
         requests: Mapping[str, Callable[[Mapping[str, Any]], None]] | None = None,
+        pages: Mapping[str, Callable[[], Reply]] | None = None,
         host: str = LOOPBACK,
         token_file: Path | None = None,
     ) -> None:
         self.role = role
         self._token_file = token_file
         self._requests = dict(requests or {})
+        self._pages = dict(pages or {})
         self._status = status
         self._ready = ready
         self._registry = registry if registry is not None else CollectorRegistry()
@@ -148,11 +152,17 @@ class TelemetryServer:
                 )
             if path == "/healthz":
                 return self._health()
+            if path in self._pages:
+                return self._pages[path]()
+            kind, _, number = path[1:].partition("/")
+            if kind == "profile" and (not number or number.isdecimal()):
+                document = PROFILER.read(int(number) if number else None)
+                return 200, "application/json", json.dumps(document, separators=(",", ":")).encode()
         except Exception as error:  # noqa: BLE001  whatever the role's callable raises must not end its telemetry
             reason = f"{type(error).__name__}: {error}"
             log.warning("%s: cannot answer %s: %s", self.role, path, reason)
             return 500, "application/json", dumps({"error": f"{self.role} cannot answer {path}: {reason}"})
-        known = "/metrics, /healthz, /readyz, /status"
+        known = ", ".join(("/metrics, /healthz, /readyz, /status, /profile, /profile/NUMBER", *self._pages))
         return 404, "application/json", dumps({"error": f"no such page; there are: {known}"})
 
     def note(self, path: str, body: bytes) -> Reply:

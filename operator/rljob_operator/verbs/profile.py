@@ -1,0 +1,153 @@
+"""``rljob profile``: what the processes of a job that runs do with their time, function by function and stage by stage."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from rljob.api.exit_codes import EXIT_FAILURE
+from rljob.api.status_document import json_document
+from rljob.command_errors import one_line_errors
+from rljob.errors import CommandRefused, UsageError
+
+from rljob_operator.polls.reach import NoAnswer, Reach
+from rljob_operator.verbs.jobs import Place
+from rljob_operator.verbs.options import ContextOption, JobArgument, KubeconfigOption, NamespaceOption, jobs_of
+from rljob_operator.verbs.refusals import listed
+from rljob_operator.view.profile import MemberProfile
+from rljob_operator.view.profile_page import page
+from rljob_operator.view.profile_timeline import chrome_trace
+
+_AGAIN_SECONDS: Final = 0.5
+_PATIENCE_SECONDS: Final = 5.0
+"""A member without an answer for so long has ended, or its machine can't be reached."""
+_TORCH_SECONDS: Final = 120.0
+
+
+def profile(
+    job: JobArgument = None,
+    who: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="ROLE|NAME",
+            help="actor, learner, inference, replay, evaluator, or one such as actor-1.",
+            show_default="all",
+        ),
+    ] = None,
+    seconds: Annotated[int, typer.Option(min=1, max=600, help="How long.")] = 10,
+    torch: Annotated[
+        bool,
+        typer.Option("--torch", help="Then record some updates of learner and actors under torch's profiler, too."),
+    ] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", help="A new folder.", show_default="RUN/profiles/TIME; of a cluster NS/JOB/profiles/TIME"
+        ),
+    ] = None,
+    namespace: NamespaceOption = None,
+    context: ContextOption = None,
+    kubeconfig: KubeconfigOption = None,
+) -> None:
+    """Profile the processes of a job while it runs: which functions take their time, and who waits for whom.
+
+    A page with a flame picture of each thread (profile.html), one time line of all roles for ui.perfetto.dev (timeline.json),
+    and collapsed stacks for other tools (NAME.folded). Ctrl-C ends it early; what was sampled is kept.
+
+    On a cluster members are asked through the API server, which takes the right to get pods/proxy; --torch takes also those to
+    create pods/proxy and to get the Secret with the job's token.
+
+    Examples:
+
+      rljob profile
+
+      rljob profile learner --seconds 30 --torch
+
+      rljob profile -n team-a pong actor-0
+    """
+    with one_line_errors(), jobs_of(Place(namespace, context, kubeconfig)) as jobs:
+        if job is not None and who is None and jobs.splits(job):
+            job, who = None, job
+        chosen = jobs.chosen(job)
+        folder = output or Path(chosen.place) / "profiles" / time.strftime("%Y%m%d-%H%M%S")
+        token = chosen.token() if torch else ""
+        found: dict[str, MemberProfile] = {}
+        files: dict[str, bytes] = {}
+
+        async def work(reach: Reach, urls: Mapping[str, str]) -> None:
+            meant = {name: url for name, url in sorted(urls.items()) if who in (None, name, name.partition("-")[0])}
+            if not meant:
+                there = f"there are: {listed(sorted(urls), most=20)}" if urls else "nothing of it runs"
+                raise UsageError(f"{chosen.place}: no {who or 'process'} to profile; {there}")
+            with _writing(folder):
+                folder.mkdir(parents=True)
+            typer.echo(f"{chosen.place}: profiling {listed(list(meant))} for {seconds} s", err=True)
+            found.update({name: MemberProfile(name) for name in meant})
+            await asyncio.gather(*(_sample(reach, url, found[name], seconds) for name, url in meant.items()))
+            if torch:
+                await asyncio.gather(*(_trace(reach, url, name, token, files) for name, url in meant.items()))
+
+        try:
+            chosen.ask(work)
+        except KeyboardInterrupt:
+            typer.echo("ended early", err=True)
+        sampled = [each for each in found.values() if each.parts]
+        if not sampled:
+            folder.rmdir()
+            reasons = "; ".join(f"{each.name}: {each.problem or 'ended early'}" for each in found.values())
+            raise CommandRefused(f"{chosen.place}: nothing was sampled: {reasons}", EXIT_FAILURE)
+        files |= {f"{each.name}.folded": each.folded().encode() for each in sampled}
+        others = ", ".join(sorted(files))
+        files["timeline.json"] = json.dumps(chrome_trace(sampled), separators=(",", ":")).encode()
+        files["profile.html"] = page(f"{chosen.place}, {folder.name}", found.values()).encode()
+        with _writing(folder):
+            for name, content in files.items():
+                (folder / name).write_bytes(content)
+        for each in found.values():
+            typer.echo("\n".join([*each.table(), ""]))
+        typer.echo(f"{folder}: profile.html; timeline.json, which ui.perfetto.dev opens; {others}")
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    """What can't be written is told, as a UsageError."""
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(f"{folder}: can't be made and filled: {error.strerror}; name a new folder with -o") from None
+
+
+async def _sample(reach: Reach, url: str, profile: MemberProfile, seconds: int) -> None:
+    """Read what a member samples, until it is enough or the member is gone. What had come until then stays."""
+    read_page, heard = "profile", time.monotonic()
+    while profile.seconds < seconds and not profile.problem:
+        try:
+            answer = json_document(await reach.read(url, read_page))
+            for part in answer["parts"]:
+                profile.add(part)
+            profile.boot, read_page, heard = str(answer["boot"]), f"profile/{int(answer['next'])}", time.monotonic()
+        except (NoAnswer, KeyError, ValueError, TypeError, IndexError) as problem:
+            if time.monotonic() - heard > _PATIENCE_SECONDS:
+                profile.problem = f"it has ended, or can't be asked any more: {problem}"
+        await asyncio.sleep(_AGAIN_SECONDS)
+
+
+async def _trace(reach: Reach, url: str, name: str, token: str, files: dict[str, bytes]) -> None:
+    """Have a learner or an actor record some updates or turns under torch's profiler, and fetch the trace."""
+    problem = "only learners and actors have one, and on a cluster only learners"
+    deadline = time.monotonic() + (_TORCH_SECONDS if await reach.send(url, "profile", {}, token) else 0.0)
+    while time.monotonic() < deadline:
+        await asyncio.sleep(_AGAIN_SECONDS)
+        try:
+            files[f"{name}.torch.json.gz"] = await reach.read(url, "profile/torch")
+            files[f"{name}.operations.txt"] = await reach.read(url, "profile/operations")
+            return
+        except NoAnswer as error:
+            problem = str(error)
+    typer.echo(f"{name}: no trace of torch's: {problem}", err=True)

@@ -1,0 +1,148 @@
+"""What becomes of a profile's parts: the table, the collapsed stacks, the flame picture, the time line."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from rljob_operator.view.profile import ENDED, MemberProfile
+from rljob_operator.view.profile_page import flame, page
+from rljob_operator.view.profile_timeline import chrome_trace
+
+MAIN, OTHER, GONE = 140_000_000_000_001, 140_000_000_000_002, 3
+SECOND = 1_000_000_000
+
+
+def part(**more: Any) -> dict[str, Any]:
+    """A second of a member whose main thread computes and whose other thread waits."""
+    return {
+        "began_ns": 5 * SECOND,
+        "ended_ns": 6 * SECOND,
+        "offset_ns": 100 * SECOND,
+        "samples": 10,
+        "frames": ["main (a.py)", "step (b.py)", "<lambda> (b.py)", "poll (c.py)"],
+        "stacks": [[MAIN, [0, 1], 6], [MAIN, [0, 1, 2], 3], [MAIN, [0], 1], [OTHER, [3], 10], [GONE, [3], 1]],
+        "threads": {str(MAIN): ["MainThread", 0.9, 0.1], str(OTHER): ["signals", 0.0, 0.0]},
+        "native": 0.05,
+        "below": 0.5,
+        "spans": [],
+        "flows": [],
+        "left_out": 0,
+        "running": [],
+        **more,
+    }
+
+
+def member(*parts: dict[str, Any], name: str = "learner", boot: str = "b") -> MemberProfile:
+    found = MemberProfile(name)
+    found.boot = boot
+    for each in parts:
+        found.add(each)
+    return found
+
+
+def test_parts_add_up_and_the_table_is_of_threads_that_compute() -> None:
+    found = member(part(), part(began_ns=6 * SECOND, ended_ns=7 * SECOND))
+    assert (found.seconds, found.busy) == (2.0, ["MainThread"])
+    assert found.functions() == [
+        ("step (b.py)", "MainThread", 0.6, 0.9),
+        ("<lambda> (b.py)", "MainThread", 0.3, 0.3),
+        ("main (a.py)", "MainThread", 0.1, 1.0),
+    ]
+    lines = found.table()
+    assert lines[0] == (
+        "learner: 2.0 s, 20 samples; of a core: MainThread 0.90 (and 0.10 waiting for one), processes below it 0.50, "
+        "threads without Python 0.05"
+    )
+    assert lines[1].split() == ["SELF", "TOTAL", "THREAD", "FUNCTION"]
+    assert lines[2].split() == ["60%", "90%", "MainThread", "step", "(b.py)"]
+
+
+def test_where_the_system_does_not_say_who_computes_all_threads_are_shown() -> None:
+    found = member(part(threads={str(MAIN): ["MainThread", 0, 0], str(OTHER): ["signals", 0, 0]}, native=0, below=0))
+    assert sorted(found.busy) == ["MainThread", "signals", ENDED]
+    assert "next to nothing" in found.summary()[0]
+
+
+def test_collapsed_stacks_are_a_line_each() -> None:
+    assert member(part(), part()).folded().splitlines() == [
+        "MainThread;main (a.py) 2",
+        "MainThread;main (a.py);step (b.py) 12",
+        "MainThread;main (a.py);step (b.py);<lambda> (b.py) 6",
+        "signals;poll (c.py) 20",
+        f"{ENDED};poll (c.py) 2",
+    ]
+
+
+def test_widths_of_a_flame_are_shares_and_what_all_have_in_common_is_left_out() -> None:
+    stacks = {("run", "loop", "a"): 3, ("run", "loop", "b", "<c>"): 6, ("run", "loop"): 1, ("run", "loop", "z"): 0}
+    svg = ElementTree.fromstring(flame(stacks))
+    boxes = {box[0].text: float(box.attrib["width"]) + 0.6 for box in svg.iter("{http://www.w3.org/2000/svg}rect")}
+    assert boxes == {
+        "loop: 100.0%": pytest.approx(1060),
+        "a: 30.0%": pytest.approx(318),
+        "b: 60.0%": pytest.approx(636),
+        "<c>: 60.0%": pytest.approx(636),
+    }
+    assert flame({("only",): 2}).count("<rect") == 1
+
+
+def test_the_page_stands_alone_and_escapes_what_it_shows() -> None:
+    found = member(part(frames=["<script>", "b", "c", "d"]))
+    found.problem = "it has ended"
+    text = page("runs/<x>", [found, MemberProfile("actor-0")])
+    assert "<script" not in text
+    assert "http" not in re.sub(r'xmlns="[^"]*"|http-equiv', "", text)
+    assert "runs/&lt;x&gt;" in text
+    assert "it has ended" in text
+    assert text.count("<figure>") == 1, "a picture for the thread that computes"
+
+
+def slices(trace: dict[str, Any]) -> list[dict[str, Any]]:
+    return [event for event in trace["traceEvents"] if event["ph"] == "X"]
+
+
+def test_members_of_one_machine_share_a_clock_and_others_are_aligned_by_the_wall() -> None:
+    span = [[MAIN, "update", 5 * SECOND + 1000, 5 * SECOND + 3000]]
+    # The second was asked later, after its wall clock had been set; the third is another machine that was booted earlier.
+    there = {"began_ns": 70 * SECOND, "ended_ns": 71 * SECOND, "offset_ns": 35 * SECOND}
+    trace = chrome_trace(
+        [
+            member(part(spans=span)),
+            member(part(spans=span, offset_ns=9 * SECOND), name="actor-0"),
+            member(part(spans=[[MAIN, "env", 70 * SECOND, 70 * SECOND + 500]], **there), name="actor-1", boot="c"),
+        ]
+    )
+    assert [(event["name"], event["ts"], event["dur"]) for event in slices(trace)] == [
+        ("update", 1.0, 1.998),
+        ("update", 1.0, 1.998),
+        ("env", 0.0, 0.498),
+    ]
+    names = {event["pid"]: event["args"]["name"] for event in trace["traceEvents"] if event["name"] == "process_name"}
+    assert list(names.values()) == ["learner", "actor-0", "actor-1"]
+    tracks = {(event["pid"], event["tid"]) for event in slices(trace)}
+    assert len({tid for _, tid in tracks}) == 3, "no two members' threads are one"
+
+
+def test_what_began_before_is_cut_and_what_has_not_ended_is_drawn() -> None:
+    spans = [[MAIN, "play", 2 * SECOND, 5 * SECOND + 1000], [MAIN, "play", 2 * SECOND, 4 * SECOND]]
+    first = part(spans=spans)
+    last = part(began_ns=6 * SECOND, ended_ns=7 * SECOND, running=[["report", 5 * SECOND + 1000]])
+    assert [(event["name"], event["ts"], event["dur"]) for event in slices(chrome_trace([member(first, last)]))] == [
+        ("play", 0.0, 0.998),
+        ("report", 1.0, 1_999_998.998),
+    ]
+
+
+def test_an_arrow_is_of_a_segment_that_was_seen_to_leave_and_to_arrive() -> None:
+    def at(microseconds: int, step: str, origin: str, thread: int = MAIN) -> list[Any]:
+        return [thread, step, origin, 5 * SECOND + microseconds * 1000]
+
+    actor = member(part(flows=[at(1, "s", "seen"), at(2, "s", "lost")]), name="actor-0")
+    flows = [at(9, "f", "seen"), at(5, "t", "seen", OTHER), at(6, "t", "began before"), at(7, "f", "began before")]
+    trace = chrome_trace([actor, member(part(flows=flows))])
+    ways = [(each["ph"], each["ts"], each["id"], each["bp"]) for each in trace["traceEvents"] if each["ph"] in "stf"]
+    assert ways == [("s", 1.0, 1, "e"), ("t", 5.0, 1, "e"), ("f", 9.0, 1, "e")]
+    assert chrome_trace([])["traceEvents"] == []
