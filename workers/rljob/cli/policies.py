@@ -39,6 +39,16 @@ _TemperatureOption = Annotated[
     float | None, typer.Option(min=0.0, help=_TEMPERATURE_HELP, show_default="the job's evaluationTemperature")
 ]
 
+PricesOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--prices",
+        metavar="FILE",
+        help="A table of what an hour of a core, and of an accelerator, costs on demand and spot (docs/tuning.md).",
+        show_default=False,
+    ),
+]
+
 
 def evaluate(
     source: Annotated[str, typer.Argument(metavar="RUN_OR_CHECKPOINT", help=_CHECKPOINT_HELP, show_default=False)],
@@ -149,12 +159,16 @@ def play(
 
 def report(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.", show_default=False)],
+    prices: PricesOption = None,
 ) -> None:
-    """Write report.html of a run: learning curve, throughput, queue, actors, time per stage, and the bottleneck in a sentence.
+    """Write report.html of a run: learning curve, throughput, queue, actors, time per stage, the bottleneck in a sentence, and
+    what one more actor, shard and so on would bring.
 
-    Example:
+    Examples:
 
         rljob report runs/pong-apex-20260101-120000
+
+        rljob report runs/pong-apex-20260101-120000 --prices prices.yaml
     """
     with one_line_errors():
         require_data_plane("rljob report")
@@ -166,7 +180,7 @@ def report(
 
         from rljob.telemetry.report import write_report
 
-        typer.echo(str(write_report(run)))
+        typer.echo(str(write_report(run, prices)))
 
 
 def tempered(params: Any, temperature: float | None) -> Any:
