@@ -95,7 +95,8 @@ def run(setting: Setting, seconds: float) -> tuple[float, NextUnits]:
         ]
         first = whole.points.index(later[0]) - 1
         points = (*[whole.points[first]] * len(later), *later)
-        found = what_buys(dataclasses.replace(whole, points=points))
+        alone = {"machine": {}} if setting.prelude else {}  # over a link the roles are as on machines of their own
+        found = what_buys(dataclasses.replace(whole, points=points, facts={**whole.facts, **alone}))
         assert found is not None, "the figures of a run that learns tell"
         return found.steps_per_second, found
 

@@ -93,6 +93,28 @@ def test_a_busy_shard_is_worth_another() -> None:
     assert parts.steps_per_second(4, shards=2) == pytest.approx(1800, rel=0.1)
 
 
+def test_a_link_that_is_never_empty_is_worth_a_faster_one() -> None:
+    """Two actors whose sockets hold three messages on average; on one machine the same bytes are but a slow reader."""
+    figures = {
+        "steps_per_second": 1000.0,
+        "actors_running": 2.0,
+        "learner_wait_fraction": 0.4,
+        "actors_blocked_fraction": 0.5,
+        "processes/actor/send_queue_bytes": 9000.0,
+        "processes/actor/message_bytes": 6000.0,
+    }
+    parts = pipeline(figures)
+    assert parts is not None
+    assert parts.steps_per_second(2, ways=2) == pytest.approx(1600, rel=0.1)
+    assert parts.steps_per_second(3) == pytest.approx(1000, rel=0.02)
+    seldom = pipeline(figures | {"processes/actor/send_queue_bytes": 30.0})
+    assert seldom is not None
+    assert seldom.steps_per_second(2, ways=2) == pytest.approx(1000, rel=0.02)
+    here = pipeline(figures, cores=2)
+    assert here is not None
+    assert here.way_seconds == 0
+
+
 def test_time_without_a_core_is_no_work() -> None:
     """Two roles on one core, which each could fill: alone each makes twice as much, together another core doubles it."""
     figures = {

@@ -89,6 +89,22 @@ def test_threads_that_hardly_work_do_not_count() -> None:
     assert core_wait_seconds({}, {}) == 0.0
 
 
+def test_a_forked_process_counts_from_its_own_start() -> None:
+    """As a role does, whose parent has loaded torch: it has computed for seconds before."""
+    code = f"""
+import os, time
+while time.process_time() < 0.5: pass
+from rljob.telemetry.process import PROCESS
+PROCESS.now()
+if os.fork(): os._exit(os.waitstatus_to_exitcode(os.wait()[1]))
+while time.process_time() < 0.2: pass
+PROCESS._taken = (PROCESS._taken[0] - {process.SAMPLED_EVERY_SECONDS}, *PROCESS._taken[1:])
+now = PROCESS.now()
+os._exit(not 0.15 < now["cpu_seconds"] < 0.45 or not now["cpu_cores"] > 0)
+"""
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
 def test_a_sample_is_kept_for_a_while_and_cores_are_those_between_two() -> None:
     use = ProcessUse()
     first = use.now()

@@ -94,7 +94,8 @@ def _units(
     if parts.replay_seconds and spec is not None:
         shard = cores_of(spec, figures, "replay", shards)
         yield "a replay shard", parts.steps_per_second(actors, shards + 1, further_cores=shard), shard
-    yield "a network twice as fast", parts.steps_per_second(actors, shards, ways=2), None
+    if parts.cores is None:
+        yield "a network twice as fast", parts.steps_per_second(actors, shards, ways=2), None
     yield "a learner twice as fast", parts.steps_per_second(actors, shards, learners=2), None
 
 

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from rljob.telemetry.bottleneck import Kind, bottleneck, busy_share, known_share
+from rljob.telemetry.bottleneck import busy_share, known_share
 from rljob.telemetry.figures import numbers
 
 SLOWEST_ALONE: Final = 64.0
@@ -80,15 +80,14 @@ def pipeline(figures: Mapping[str, float], *, shards: int = 1, cores: float | No
     if rate < _LEAST_RATE or actors < 1 or wait is None or held is None or wait >= 1 or held >= 1:
         return None
     at_work = {"actor": 1 - held, "learner": 1 - wait, "replay": busy_share(known, "replay")}
-    overlap, rest = _overlap(tuple(at_work.values()))
-    if bottleneck(known).kind is Kind.TransportTooSlow:
-        overlap, rest = SLOWEST_ALONE, 1.0
+    way = _on_the_way(known) if cores is None else 0.0
+    overlap, rest = _overlap((*at_work.values(), way))
     taken, wanted = (sum(of(known, role) for role in at_work) for of in (computed, _waited))
     return Pipeline(
         actor_seconds=_with_a_core(known, "actor", actors * at_work["actor"]) / rate,
         learner_seconds=_with_a_core(known, "learner", at_work["learner"]) / rate,
         replay_seconds=_with_a_core(known, "replay", shards * at_work["replay"]) / rate,
-        way_seconds=rest / rate,
+        way_seconds=(way + rest) / rate,
         overlap=overlap,
         cpu_seconds=taken / rate,
         cores=None if cores is None or not taken else taken + max(0.0, cores - taken - wanted),
@@ -104,6 +103,13 @@ def _overlap(at_work: tuple[float, ...]) -> tuple[float, float]:
         middle = (low + high) / 2
         low, high = (middle, high) if sum(u**middle for u in at_work) > 1 else (low, middle)
     return high, 0.0
+
+
+def _on_the_way(known: Mapping[str, float]) -> float:
+    """Share of time in which the actors' messages were under way: as many as are in a link on average, by what their sockets hold
+    that did not arrive; with one or more it is never free. Between roles of one machine there is no link to be faster."""
+    size = known.get("processes/actor/message_bytes", 0.0) / max(1.0, known.get("actors_running", 1.0))
+    return min(1.0, max(0.0, known.get("processes/actor/send_queue_bytes", 0.0)) / size) if size > 0 else 0.0
 
 
 def computed(known: Mapping[str, float], role: str) -> float:

@@ -34,6 +34,10 @@ class ProcessUse:
     """
 
     def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget what was before: a process that was forked has computed nothing yet, whatever its parent has."""
         self._taken = (time.monotonic(), cpu_seconds(), thread_times())
         self._figures: dict[str, float] = {}
 
@@ -142,3 +146,4 @@ def _waiting(descriptor: int, request: int) -> int:
 
 PROCESS: Final = ProcessUse()
 """Of this process, for all who tell of it."""
+os.register_at_fork(after_in_child=PROCESS.begin)
