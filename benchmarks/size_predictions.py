@@ -5,7 +5,7 @@
 Each job is calibrated for ``--calibration-seconds`` and then trains as it is written (with ``--actors`` of them, where given)
 for ``--seconds`` after it has settled, without an evaluator and with ``compile: false``, as in a pod of the worker image.
 Memory is compared at the number of transitions that the replay then holds. One JSON line a figure, with its relative error;
-and the machine with who else used it.
+and the machine with who else used it. On a machine that others use, steps a second of CPU say more than those of time.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ from typing import Any
 import psutil
 from rljob.api import RLJob, load_manifest
 from rljob.api.algorithm import BLOCKS
-from rljob.telemetry.sizing import Measured, sizing
+from rljob.telemetry.process import cpu_seconds
+from rljob.telemetry.sizing import Measured, parts, sizing
 from rljob_operator.local.job_view import running_members
+from rljob_operator.local.other_load import OtherLoad
 
 from benchmarks.common import machine, report
 from tests.support.local_run import ENDLESS, LocalRun
@@ -49,8 +51,9 @@ def measured(file: Path, job: RLJob, actors: int, seconds: float) -> dict[str, f
         try:
             running.until_learning(updates=1)
             time.sleep(SETTLING_SECONDS)
-            before = _moment(running, actors)
+            before, others = _moment(running, actors), OtherLoad(0.0)
             time.sleep(seconds)
+            report("size_predictions_others", busy=others.words())
             after = _moment(running, actors)
             memory = {name: _resident(pid) for name, pid in running_members(running.run_dir).items()}
             store = running.status("replay-0")
@@ -59,6 +62,7 @@ def measured(file: Path, job: RLJob, actors: int, seconds: float) -> dict[str, f
     passed = {name: after[name] - before[name] for name in after}
     return {
         "steps_per_second": passed["steps"] / passed["time"],
+        "steps_per_cpu_second": passed["steps"] / passed["cpu"],
         "updates_per_second": passed["updates"] / passed["time"],
         "network_in_bytes": passed["bytes"] / passed["time"],
         "network_out_bytes": passed["weights"] / passed["time"],
@@ -75,6 +79,7 @@ def _moment(running: LocalRun, actors: int) -> dict[str, float]:
     playing = [running.status(f"actor-{number}") for number in range(actors)]
     learner = running.status("learner")
     return {
+        "cpu": sum(map(cpu_seconds, running_members(running.run_dir).values())),
         "time": time.monotonic(),
         "steps": sum(each["steps"] for each in playing),
         "bytes": sum(each["bytes_encoded"] for each in playing),
@@ -102,6 +107,7 @@ def predicted(file: Path, numbers: Measured, actors: int, stored: float) -> dict
     roles = found["roles"]
     return {
         "steps_per_second": found["here_steps_per_second"],
+        "steps_per_cpu_second": 1 / parts(numbers).cpu_seconds,
         "updates_per_second": per_step,
         "network_in_bytes": found["here_steps_per_second"] * numbers["step_bytes"],
         "network_out_bytes": per_step * numbers["weights_bytes_per_update"] * actors,
