@@ -85,10 +85,9 @@ def run(setting: Setting, seconds: float) -> tuple[float, NextUnits]:
             time.sleep(SETTLING_SECONDS)
             begun = time.time()
             time.sleep(seconds)
-            running.interrupt()
+            whole = read_run_folder(running.run_dir)
         finally:
             running.close()
-        whole = read_run_folder(running.run_dir)
         # The report looks at the later half of all records: the settled ones, after as many that only make them the later half.
         later = [
             point for point in whole.points if point["time_unix"] > begun and point["time_unix"] <= begun + seconds

@@ -33,8 +33,8 @@ from rljob_operator.local.log_files import tail
 from rljob_operator.local.other_load import OtherLoad
 from rljob_operator.polls.reach import NoAnswer
 
-SETTLING_SECONDS: Final = 5.0
-"""After the first update: caches fill, and the first chunks are looked at."""
+SETTLING_SECONDS: Final = 10.0
+"""After the first update: caches fill, first chunks are looked at, and what processes take is no longer that of their start."""
 LEAST_SECONDS: Final = 10.0
 """Shorter a measurement says little."""
 _FILLS: Final = 20

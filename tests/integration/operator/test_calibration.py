@@ -45,7 +45,7 @@ def test_a_replay_job_is_measured_and_leaves_nothing_behind(monkeypatch: pytest.
 def test_sleeping_environments_need_an_actor_each_and_hardly_a_core() -> None:
     """40 ms a step, asleep: the learner takes many times as much as one actor gives."""
     written = read_manifest(slow_game.JOB, ["spec.environment.kwargs={step_seconds: 0.04}"])
-    measured, _ = calibrate(written, 40.0, lambda _: None)
+    measured, _ = calibrate(written, 60.0, lambda _: None)
     assert measured["actor_seconds"] == pytest.approx(0.04, rel=0.3)
     assert measured["actor_cores"] < 0.5
     assert parts(measured).knee() > 3
@@ -53,7 +53,7 @@ def test_sleeping_environments_need_an_actor_each_and_hardly_a_core() -> None:
 
 def test_a_job_that_does_not_learn_in_time_is_said() -> None:
     written = read_manifest(slow_game.JOB, ["spec.environment.kwargs={step_seconds: 1}"])
-    with pytest.raises(UsageError, match="after 10 s the job had not learned for 5 s"):
+    with pytest.raises(UsageError, match="after 10 s the job had not learned for 10 s"):
         calibrate(written, 20.0, lambda _: None)
 
 
