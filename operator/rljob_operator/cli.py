@@ -25,6 +25,7 @@ from rljob_operator.verbs.policy import policy
 from rljob_operator.verbs.profile import profile
 from rljob_operator.verbs.render import render
 from rljob_operator.verbs.report import report
+from rljob_operator.verbs.size import size
 from rljob_operator.verbs.stop import stop
 from rljob_operator.verbs.top import top
 from rljob_operator.verbs.track import track
@@ -96,7 +97,7 @@ def run(
 _STEER = {
     each.__name__: each for each in (get, top, why, profile, logs, events, suspend, resume, scale, checkpoint, stop)
 }
-register(app, MANIFEST, render=render)
+register(app, MANIFEST, render=render, size=size)
 register(app, TRAIN, run=run, **_STEER, track=track)
 register(app, LEARNED, policy=policy, report=report)
 register(app, PARTS, operator=operator)

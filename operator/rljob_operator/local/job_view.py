@@ -48,7 +48,7 @@ def look(run_dir: Path, *, figures: bool = True) -> JobView:
     for name in running if figures else ():
         if name == "learner" or name.startswith("inference-"):
             try:
-                answers[name] = _figures(run_dir, name)
+                answers[name] = member_status(run_dir, name)
             except (NoAnswer, ValueError) as no:
                 problem = problem or f"{name}: {no}"
     learner = LearnerStatus.lenient(answers.pop("learner", {}))
@@ -80,10 +80,10 @@ def _unwritten(run_dir: Path, status: RLJobStatus, controller: int | None) -> st
     return ""
 
 
-def _figures(run_dir: Path, name: str) -> dict[str, Any]:
+def member_status(run_dir: Path, name: str, timeout_seconds: float = 1.0) -> dict[str, Any]:
     """The status document of one member; empty while it has announced no address. Raises NoAnswer, or ValueError for none."""
     url = read_json(run_dir / "roles" / f"{name}.json").get("metrics_url")
-    return json_document(asyncio.run(Loopback(timeout_seconds=1.0).read(str(url), "status"))) if url else {}
+    return json_document(asyncio.run(Loopback(timeout_seconds).read(str(url), "status"))) if url else {}
 
 
 def running_members(run_dir: Path) -> dict[str, int]:

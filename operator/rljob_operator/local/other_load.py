@@ -16,16 +16,17 @@ _MUCH = 0.2
 
 
 class OtherLoad:
-    """Compares the machine's load with what this process and all below it take."""
+    """Compares the machine's load with what this process and all below it take, over ``look_seconds`` at least."""
 
-    def __init__(self) -> None:
+    def __init__(self, look_seconds: float = _LOOK_SECONDS) -> None:
+        self._look_seconds = look_seconds
         self._before = self._times()
 
     def words(self) -> str:
-        """The load of other programs since the last check where that is much of a busy machine, else nothing; checks every half
-        minute."""
+        """The load of other programs since the last check where that is much of a busy machine, else nothing; checks no more
+        often than it was told to."""
         elapsed = time.monotonic() - self._before[0]
-        if elapsed < _LOOK_SECONDS:
+        if elapsed < self._look_seconds:
             return ""
         before, self._before = self._before, self._times()
         cores = psutil.cpu_count() or 1

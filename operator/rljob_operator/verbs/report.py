@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rljob.cli.policies import existing
+from rljob.cli.policies import PricesOption, existing
 from rljob.command_errors import one_line_errors
 from rljob.data_plane import require_data_plane
 from rljob.errors import UsageError
@@ -16,13 +16,17 @@ from rljob_operator.local.run_folder import EXPERIMENT_FILE
 
 def report(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.", show_default=False)],
+    prices: PricesOption = None,
 ) -> None:
-    """Write report.html of a run: learning curve, throughput, queue, actors, time per stage, and the bottleneck in a sentence. Of
-    an experiment: its trials' curves, scores over each parameter, why each ended, and the best one.
+    """Write report.html of a run: learning curve, throughput, queue, actors, time per stage, the bottleneck in a sentence, and
+    what one more actor, shard and so on would bring. Of an experiment: its trials' curves, scores over each parameter, why each
+    ended, and the best one.
 
     Examples:
 
         rljob report runs/pong-apex-20260101-120000
+
+        rljob report runs/pong-apex-20260101-120000 --prices prices.yaml
 
         rljob report runs/cartpole-search-20260101-120000
     """
@@ -37,5 +41,9 @@ def report(
 
         from rljob_operator.verbs.experiment_page import write_experiment_report
 
-        write = write_experiment_report if (run / EXPERIMENT_FILE).is_file() else write_report
-        typer.echo(str(write(run)))
+        if not (run / EXPERIMENT_FILE).is_file():
+            typer.echo(str(write_report(run, prices)))
+        elif prices is not None:
+            raise UsageError("--prices goes with a single run; name one of the experiment's")
+        else:
+            typer.echo(str(write_experiment_report(run)))

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rljob.api import load_manifest
+from rljob.api import ManifestError, load_manifest, parse_job
+from rljob.api.experiment import is_experiment
+from rljob.cli.policies import PricesOption
 from rljob.cli.validate import SetOption
 from rljob.command_errors import one_line_errors
+from rljob.cores import usable_cores
 from rljob.errors import UsageError
+from rljob.telemetry.figures import flatten_status
+from rljob.telemetry.next_unit import lines, next_units
+from rljob.telemetry.prices import read_prices
 
 from rljob_operator.core.recorded import judged
 from rljob_operator.verbs.jobs import Place
-from rljob_operator.verbs.options import ContextOption, KubeconfigOption, NamespaceOption, jobs_of
+from rljob_operator.verbs.options import ContextOption, KubeconfigOption, Meaning, NamespaceOption, jobs_of
 from rljob_operator.verbs.recorded_runs import records_of
+from rljob_operator.view.job_view import JobView
 from rljob_operator.view.reasons import why as reasons
 from rljob_operator.view.recorded import recorded_document, recorded_lines
 
@@ -40,9 +48,10 @@ def why(
     namespace: NamespaceOption = None,
     context: ContextOption = None,
     kubeconfig: KubeconfigOption = None,
+    prices: PricesOption = None,
 ) -> None:
-    """Explain a job: the last decision about its actors with the numbers to check it by hand, and what limited it; for one
-    that does not run, the conditions and the last failures.
+    """Explain a job: the last decision about its actors with the numbers to check it by hand, and what limited it; while it
+    trains, what one more of each thing would bring; for one that does not run, the conditions and the last failures.
 
     With --rules nothing runs, and nothing is asked of a job: runs that were recorded are led through successPolicy,
     earlyStopping and the deadlines of a manifest, which say where each would have ended which run, and what that would have
@@ -54,6 +63,8 @@ def why(
 
       rljob why -n team-a pong
 
+      rljob why --prices prices.yaml
+
       rljob why --rules job.yaml runs/pong-*
 
       rljob why --rules job.yaml --json runs/* \\
@@ -61,7 +72,7 @@ def why(
     """
     with one_line_errors():
         if rules is not None:
-            if not runs or any((namespace, context, kubeconfig)):
+            if not runs or any((namespace, context, kubeconfig, prices)):
                 raise UsageError("--rules needs runs on this machine: their folders, or CSV files of their curves")
             job = load_manifest(rules, overrides or ())
             found = {run: judged(job, records_of(Path(run))) for run in runs}
@@ -69,6 +80,32 @@ def why(
             return
         if overrides or as_json or len(runs or ()) > 1:
             raise UsageError("--set, --json and several runs go with --rules FILE; without it one job is explained")
-        with jobs_of(Place(namespace, context, kubeconfig)) as jobs:
-            for line in reasons(jobs.chosen(runs[0] if runs else None).look(figures=False)):
+        place = Place(namespace, context, kubeconfig)
+        with jobs_of(place) as jobs:
+            run = jobs.chosen(runs[0] if runs else None).look()
+            cores = None if Meaning.cluster or any(place) else float(usable_cores())
+            for line in (*reasons(run), *_next_unit(run, prices, cores)):
                 typer.echo(line)
+
+
+def _next_unit(run: JobView, prices: Path | None, cores: float | None) -> Iterator[str]:
+    """What one more of each thing would bring, where the learner's figures tell. ``cores``: that all roles share, None on a
+    cluster. Raises ManifestError for a table of prices that lacks something."""
+    if is_experiment(run.document):
+        return
+    try:
+        spec = parse_job(run.document).spec
+    except ManifestError:  # it was edited since, or is not there; without prices that does not matter
+        if prices is not None:
+            raise
+        spec = None
+    table = read_prices(prices, spec) if prices is not None and spec is not None else None
+    found = next_units(
+        flatten_status(run.figures.to_document()),
+        spec,
+        cores=cores,
+        seconds_left=run.status.progress.estimated_seconds_remaining,
+        prices=table,
+    )
+    told = [run.status.progress.next_unit] if found is None else list(lines(found))
+    yield from ("", *told) if any(told) else ()

@@ -26,12 +26,11 @@ def test_what_is_much(busy: float, own: float, said: str) -> None:
 
 
 def test_what_runs_below_this_process_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(other_load, "_LOOK_SECONDS", 0.5)
     seen = [0.0]
     monkeypatch.setattr(other_load, "taken_by_others", lambda cores, busy, own: seen.append(own) or "")
     code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {BUSY!r}])"
     process = psutil.Popen([sys.executable, "-c", code])
-    load = OtherLoad()
+    load = OtherLoad(0.5)
     try:
         eventually(lambda: load.words() or seen[-1] > 0.2, "its child takes a core")
     finally:
@@ -41,15 +40,14 @@ def test_what_runs_below_this_process_is_its_own(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.skipif(usable_cores() < (psutil.cpu_count() or 1), reason="a part of a machine can't be kept busy")
-def test_other_programs_are_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(other_load, "_LOOK_SECONDS", 0.5)
+def test_other_programs_are_told_of() -> None:
     # Begun by a shell that has ended: below nothing of ours.
     script = " ".join('"$@" >/dev/null & echo $!;' for _ in range(psutil.cpu_count() or 1))
     command = ["sh", "-c", script, "sh", sys.executable, "-c", BUSY]
     shell = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     others = [psutil.Process(int(pid)) for pid in shell.stdout.split()]
     try:
-        load = OtherLoad()
+        load = OtherLoad(0.5)
         assert "other programs take" in eventually(load.words, "a word")
     finally:
         for process in others:

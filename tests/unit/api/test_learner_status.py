@@ -197,8 +197,8 @@ def test_for_decisions_what_views_alone_show_is_left_out() -> None:
         ("actor-0", 7, {}),
         ("actor-1", 0, {}),
     ]
-    assert (kept.stages, kept.gpu, kept.inference) == ({}, {}, None)
-    assert replace(kept, actors=ACTORS, stages=STATUS.stages, gpu=STATUS.gpu, inference=STATUS.inference) == STATUS
+    assert (kept.gpu, kept.inference) == ({}, None)
+    assert replace(kept, actors=ACTORS, gpu=STATUS.gpu, inference=STATUS.inference) == STATUS
 
 
 JSON = st.recursive(

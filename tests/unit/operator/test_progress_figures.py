@@ -27,3 +27,16 @@ def test_without_figures_both_are_unknown() -> None:
     controller.look(60.0, learner=None)
     progress = controller.status.progress
     assert (progress.queue_fill_percent, progress.policy_lag_updates, progress.learner_updates) == (None, None, 2000)
+
+
+def test_what_would_add_most_is_said_once_the_figures_tell() -> None:
+    controller = running()
+    figures = {"steps_per_second": 1000.0, "learner_wait_fraction": 0.5, "actors_blocked_fraction": 0.0}
+    actors = [{"name": "actor-0"}, {"name": "actor-1"}]
+    controller.look(60.0, learner=sample(controller.now + 60.0, 2000, actors=actors, **figures))
+    said = controller.status.progress.next_unit
+    assert said == (
+        "an actor on a core of its own would add 50 % to 1,000 steps/s; the knee of one more actor is at 4.0 of them, 2 play"
+    )
+    controller.look(60.0, learner=sample(controller.now + 60.0, 3000))
+    assert controller.status.progress.next_unit == ""

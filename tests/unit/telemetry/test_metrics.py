@@ -33,7 +33,7 @@ TEXTS = ("state", "limiter/blocked", "checkpoint/state", "durability")
 """Paths at which a word stands."""
 PROCESS_NAMES = {
     "rljob_rss_bytes", "rljob_shm_bytes", "rljob_cpu_seconds", "rljob_open_files", "rljob_socket_receive_queue_bytes",
-    "rljob_socket_send_queue_bytes", "rljob_start_time_seconds",
+    "rljob_socket_send_queue_bytes", "rljob_start_time_seconds", "rljob_core_wait_cores",
 }  # fmt: skip
 PAGE = ROOT / "docs" / "metrics.md"
 

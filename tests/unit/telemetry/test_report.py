@@ -13,12 +13,15 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rljob.api import ManifestError, dump_manifest, load_manifest
 from rljob.telemetry.charts import Series, compact, line_chart, nice_ticks, stacked_bars, thinned
 from rljob.telemetry.figures import mean_figures
 from rljob.telemetry.recorder import Recorder
 from rljob.telemetry.report import duration, instant, size, stood_still, tiles, write_report
 from rljob.telemetry.run_charts import LEARNING_FIGURES, figure_charts, learning_charts, learning_figures, run_charts
 from rljob.telemetry.run_folder import read_run_folder
+
+from tests.support.paths import EXAMPLES
 
 SVG = "{http://www.w3.org/2000/svg}"
 VOID = {"meta", "link", "br", "hr", "img", "line", "path", "circle", "rect"}
@@ -137,6 +140,37 @@ def test_a_complete_run_is_told_in_full(tmp_path: Path) -> None:
     assert "epoch-000001" not in text, "the mark of an epoch is no checkpoint"
     assert page.tags.count("svg") == len(page.labels) >= 11
     assert all(len(label) > 20 for label in page.labels)
+
+
+def test_what_the_next_unit_buys_with_and_without_prices(tmp_path: Path) -> None:
+    """The learner waits 62 % of its time for two actors, which never wait: the knee is at 2 / 0.38 of them."""
+    complete_run(tmp_path)
+    (tmp_path / "job-effective.yaml").write_text(dump_manifest(load_manifest(EXAMPLES / "pong-apex.yaml")))
+    text = "".join(read(write_report(tmp_path)).text)
+    assert "What the next unit buys" in text
+    assert "The knee of one more actor is at 5.3 actors, 2 played" in text
+    assert "A million steps" not in text
+    prices = tmp_path / "prices.yaml"
+    prices.write_text("onDemand: {core: 0.04}\nspot: {core: 0.01}\n")
+    page = read(write_report(tmp_path, prices))
+    assert "A million steps, on demand" in "".join(page.text)
+    (drawn,) = (label for label in page.labels if label.startswith("Steps a second with more actors"))
+    assert "now: from 900 to 900" in drawn
+    assert "the knee: from" in drawn
+    prices.write_text("spot: {core: 0.01}\n")
+    with pytest.raises(ManifestError, match="onDemand: required"):
+        write_report(tmp_path, prices)
+
+
+@pytest.mark.parametrize(
+    "progress", [[], "soon", {"estimatedSecondsRemaining": "soon"}, {"estimatedSecondsRemaining": 1e400}]
+)
+def test_an_odd_status_makes_the_same_page(progress: Any, tmp_path: Path) -> None:
+    complete_run(tmp_path)
+    (tmp_path / "job-effective.yaml").write_text(dump_manifest(load_manifest(EXAMPLES / "pong-apex.yaml")))
+    (tmp_path / "outcome.json").unlink()
+    (tmp_path / "status.json").write_text(json.dumps({"progress": progress}))
+    assert "What the next unit buys" in "".join(read(write_report(tmp_path)).text)
 
 
 def test_what_the_algorithm_reports_stands_beside_the_return_and_nothing_else(tmp_path: Path) -> None:

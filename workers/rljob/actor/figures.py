@@ -61,7 +61,7 @@ class ActorFigures:
     def heartbeat(self) -> Message:
         """The ``heartbeat`` message of this moment."""
         self._measure_rate()
-        seconds, (names, process) = self.clock.seconds(), packed([PROCESS.now()])
+        seconds, (names, process) = self.clock.seconds(), packed([self._process()])
         return Message(
             "heartbeat",
             {
@@ -101,7 +101,7 @@ class ActorFigures:
             "weight_age_seconds": age,
             "blocked_seconds": seconds["blocked"],
             "inference_wait_seconds": self.inference_wait_seconds,
-            "process": PROCESS.now(),
+            "process": self._process(),
             "columns_sent_as_differences": sorted(self.compression.deltas),
             "stages": seconds,
         }
@@ -149,6 +149,14 @@ class ActorFigures:
 
     def _computed(self) -> dict[str, Any]:
         return {} if self.acting is None else self.acting.document()
+
+    def _process(self) -> dict[str, float]:
+        """What this process takes; and the mean size of what it sends, beside which the bytes in its sockets tell of the link."""
+        sink = self.sink
+        sent = (
+            {} if sink is None else {"message_bytes": sink.total("bytes_encoded") / max(1, sink.total("chunks_sent"))}
+        )
+        return PROCESS.now() | sent
 
     def _measure_rate(self) -> None:
         now = time.monotonic()

@@ -321,11 +321,9 @@ class LearnerStatus(Document):
         return {"loss": None, **self.update_figures, **Document.to_document(self)}
 
     def for_decisions(self) -> Self:
-        """Without what is for views alone and makes up most of it."""
+        """Without what is for views alone and makes up most of it; of its actors, their names and versions."""
         actors = tuple(ActorStatus(name=each.name, policy_version=each.policy_version) for each in self.actors)
-        return replace(
-            self, actors=actors, stages={}, processes={}, policy_lag_histogram={}, weights={}, gpu={}, inference=None
-        )
+        return replace(self, actors=actors, policy_lag_histogram={}, weights={}, gpu={}, inference=None)
 
 
 _NAMES: Final = frozenset(each.name for each in fields(LearnerStatus))

@@ -177,6 +177,9 @@ class ProgressStatus(StatusModel):
     unknown."""
     policy_lag_updates: Count | None = None
     """Policy lag (95th percentile) when this was written; unset where it is unknown."""
+    next_unit: Message = ""
+    """What would add most to the steps a second, and where the knee of one more actor is, by the learner's newest figures; empty
+    before they tell. `rljob why` has all of it."""
     last_update_time: Timestamp | None = None
     """When this was written."""
 

@@ -87,14 +87,14 @@ def _judge(known: Mapping[str, float], state: str, limiter: str, cores: int | No
     taken = _taken(known, cores)
     if state in _STARTING:
         return _warming_up(known)
-    wait = _share(known, "learner_wait_fraction", "stage/learner/wait")
-    held = _share(known, "actors_blocked_fraction", "stage/actor/blocked")
+    wait = known_share(known, "learner_wait_fraction", "stage/learner/wait")
+    held = known_share(known, "actors_blocked_fraction", "stage/actor/blocked")
     if wait is None and held is None:
         return _warming_up(known)
     wait, held = wait or 0.0, held or 0.0
     if held >= NOTABLE and _answers_hold_up(known, wait):
         return _inference_is_slow(known, held)
-    lopsided = max(wait, held) >= LOPSIDED * min(wait, held) and _busy(known, "replay") < DOMINANT
+    lopsided = max(wait, held) >= LOPSIDED * min(wait, held) and busy_share(known, "replay") < DOMINANT
     if min(wait, held) >= NOTABLE and not lopsided:
         return _both_wait(known, wait, held)
     if wait >= NOTABLE and wait > held:
@@ -104,7 +104,7 @@ def _judge(known: Mapping[str, float], state: str, limiter: str, cores: int | No
         depth = known.get("queue_depth_batches") if limits else None
         starved = limiter == "samples" or (depth is not None and depth < _DELIVERABLE_BATCHES)
         deliverable = limiter != "samples" and depth is not None and depth >= _DELIVERABLE_BATCHES
-        if not starved and (deliverable or _busy(known, "replay") >= DOMINANT):
+        if not starved and (deliverable or busy_share(known, "replay") >= DOMINANT):
             return _delivery_is_slow(known, wait, cores)
         return _actors_are_slow(known, wait, cores, taken)
     if held >= NOTABLE:
@@ -133,8 +133,8 @@ def _both_wait(known: Mapping[str, float], wait: float, held: float) -> Verdict:
             "each.",
             min(wait, held),
         )
-    if _stages(known, "replay") and _busy(known, "replay") < DOMINANT:
-        idle = _percent(1 - _busy(known, "replay"))
+    if _stages(known, "replay") and busy_share(known, "replay") < DOMINANT:
+        idle = _percent(1 - busy_share(known, "replay"))
         advice = (
             f"neither can run although the replay service idles {idle}, so the rate limiter's band is too narrow; "
             "raise replay.rateLimiter.errorBuffer or shorten the chunks (chunkLength)."
@@ -148,7 +148,7 @@ def _both_wait(known: Mapping[str, float], wait: float, held: float) -> Verdict:
 
 
 def _delivery_is_slow(known: Mapping[str, float], wait: float, cores: int | None) -> Verdict:
-    busy = _busy(known, "replay")
+    busy = busy_share(known, "replay")
     lead = f"The learner waited {_percent(wait)} of the time although the replay service had experience to give: "
     if not _stages(known, "replay") or busy >= DOMINANT:
         at_work = f", at work {_percent(busy)} of the time," if busy else ""
@@ -255,7 +255,7 @@ def _answers_hold_up(known: Mapping[str, float], wait: float) -> bool:
     if not _stages(known, "inference"):
         return False
     empty = known.get("queue_depth_batches", _DELIVERABLE_BATCHES) < _DELIVERABLE_BATCHES
-    return _busy(known, "inference") >= DOMINANT or (wait >= NOTABLE and empty)
+    return busy_share(known, "inference") >= DOMINANT or (wait >= NOTABLE and empty)
 
 
 def _inference_is_slow(known: Mapping[str, float], held: float) -> Verdict:
@@ -264,7 +264,7 @@ def _inference_is_slow(known: Mapping[str, float], held: float) -> Verdict:
     return Verdict(
         Kind.InferenceTooSlow,
         f"The actors were held back {_percent(held)} of the time by the inference server in the learner, which is at work "
-        f"{_percent(_busy(known, 'inference'))} of its time{answers}, so central inference is the bottleneck; give it "
+        f"{_percent(busy_share(known, 'inference'))} of its time{answers}, so central inference is the bottleneck; give it "
         "processes of its own (inference.replicas), an accelerator or more cores, or let actors compute their own actions "
         "(actors.inference: Local).",
         held,
@@ -295,7 +295,7 @@ def _given_up(known: Mapping[str, float]) -> str:
     )
 
 
-def _share(known: Mapping[str, float], *names: str) -> float | None:
+def known_share(known: Mapping[str, float], *names: str) -> float | None:
     """The first of the figures that is known, as a share between 0 and 1."""
     for name in names:
         if name in known:
@@ -310,7 +310,7 @@ def _stages(known: Mapping[str, float], role: str) -> dict[str, float]:
     }
 
 
-def _busy(known: Mapping[str, float], role: str) -> float:
+def busy_share(known: Mapping[str, float], role: str) -> float:
     """Share of a role's time that is not idle; 0 if its stages are unknown."""
     stages = _stages(known, role)
     return min(1.0, sum(share for stage, share in stages.items() if stage not in _IDLE_STAGES))

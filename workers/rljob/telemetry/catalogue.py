@@ -46,6 +46,12 @@ PROCESS: Final = (
     Metric(
         "cpu_seconds_total", "counter", "CPU time of the role's process and of the processes below it.", "cpu_seconds"
     ),
+    Metric(
+        "core_wait_cores",
+        "gauge",
+        "Cores that working threads of these processes would have taken more: others had them, or a limit did.",
+        "core_wait_cores",
+    ),
     Metric("open_files", "gauge", "Descriptors that the process has open, sockets among them.", "open_files"),
     Metric(
         "socket_receive_queue_bytes",

@@ -129,10 +129,11 @@ def with_returns_to_go_by(points: Points) -> Points:
     return [point if enough(point) else {**point, **too_few} for point in points]
 
 
-def mean_figures(points: Points) -> dict[str, float]:
-    """The mean of each figure over the records that have it, each weighted with the time since the record before."""
+def mean_figures(points: Points, since_seconds: float = 0.0) -> dict[str, float]:
+    """The mean of each figure over the records that have it, each weighted with the time since the record before, the first with
+    that since ``since_seconds`` of the run."""
     totals: dict[str, tuple[float, float]] = {}
-    before = 0.0
+    before = since_seconds
     for point in points:
         elapsed = number(point.get("elapsed_seconds")) or 0.0
         weight, before = max(elapsed - before, 1e-3), elapsed

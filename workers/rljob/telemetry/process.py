@@ -8,12 +8,15 @@ import stat
 import struct
 import termios
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
 from rljob.telemetry.machine import rss_bytes, shm_bytes
 
 SAMPLED_EVERY_SECONDS: Final = 5.0
+WORKING_SHARE: Final = 0.1
+"""A thread works that does more than this share of the computing of its process."""
 _PROC: Final = Path("/proc")
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
@@ -21,26 +24,34 @@ _TICKS: Final = os.sysconf("SC_CLK_TCK")
 class ProcessUse:
     """Samples this process, at most once in five seconds, by whoever asks: every reader is told the same figures.
 
-    ``now`` gives ``cpu_seconds`` since the start and ``cpu_cores`` in recent use, both with the processes below this one (those
-    of environments, say), ``rss_bytes`` and ``shm_bytes`` of it, ``open_files``, and ``receive_queue_bytes`` and
-    ``send_queue_bytes``: what its sockets have received and not read, and sent and not got rid of, by the kernel's account.
-    The last three are missing where the system does not tell them.
+    ``now`` gives ``cpu_seconds`` since the start, ``cpu_cores`` in recent use, and ``core_wait_cores``, those that working
+    threads would have taken more if they had had one whenever they wanted it; all three with the processes below this one
+    (those of environments, say). Further ``rss_bytes`` and ``shm_bytes`` of it, ``open_files``, and ``receive_queue_bytes`` and
+    ``send_queue_bytes``: what its sockets have received and not read, and sent and not got rid of, by the kernel's account. The
+    last three, and the waiting, are missing where the system does not tell them.
     """
 
     def __init__(self) -> None:
-        self._taken = (time.monotonic(), cpu_seconds())
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget what was before: a process that was forked has computed nothing yet, whatever its parent has."""
+        self._taken = (time.monotonic(), cpu_seconds(), thread_times())
         self._figures: dict[str, float] = {}
 
     def now(self) -> dict[str, float]:
         """The newest sample. May be called from any thread; two that sample at once both have a true one."""
-        now, (then, spent) = time.monotonic(), self._taken
+        now, (then, spent, threads) = time.monotonic(), self._taken
         if self._figures and now - then < SAMPLED_EVERY_SECONDS:
             return self._figures
         total = max(spent, cpu_seconds())  # a child that was never waited for takes its time with it
-        self._taken = (now, total)
+        elapsed, current = max(now - then, 1e-3), thread_times()
+        self._taken = (now, total, current)
+        told = {"core_wait_cores": core_wait_seconds(threads, current) / elapsed} if current else {}
         self._figures = {
             "cpu_seconds": total,
-            "cpu_cores": (total - spent) / max(now - then, 1e-3),
+            "cpu_cores": (total - spent) / elapsed,
+            **told,
             "rss_bytes": float(rss_bytes()),
             "shm_bytes": float(shm_bytes()),
             **_descriptors(),
@@ -48,24 +59,59 @@ class ProcessUse:
         return self._figures
 
 
-def cpu_seconds() -> float:
-    """CPU time of this process and of those below it since they began, user's and system's."""
+def cpu_seconds(pid: int | None = None) -> float:
+    """CPU time of a process, this one unless another is named, and of those below it since they began, user's and system's."""
     if not (_PROC / "self" / "stat").exists():
         import psutil  # which an operator lacks
 
-        return sum(psutil.Process().cpu_times()[:4])
-    return _cpu_seconds_of(str(os.getpid()))
+        return sum(psutil.Process(pid).cpu_times()[:4])
+    return _of_all(str(pid or os.getpid()), _cpu_seconds_of)
 
 
-def _cpu_seconds_of(pid: str) -> float:
-    """As the kernel counts it: own time, that of children that were waited for, and that of those that live."""
+Threads = Mapping[str, tuple[float, float]]
+"""Of each thread, by its id: seconds since it began in which it had a core, and in which it was ready to run and had none,
+whether others had taken it or a limit on the container."""
+
+
+def thread_times(pid: int | None = None) -> Threads:
+    """Those of a process, this one unless another is named, and of those below it; empty where the kernel does not count them."""
+    found: dict[str, tuple[float, float]] = {}
+
+    def note(of: str, tasks: list[str]) -> float:
+        for task in tasks:
+            run, waited, _ = (_PROC / of / "task" / task / "schedstat").read_text().split()
+            found[task] = (int(run) * 1e-9, int(waited) * 1e-9)
+        return 0.0
+
+    _of_all(str(pid or os.getpid()), note)
+    return found
+
+
+def core_wait_seconds(before: Threads, after: Threads) -> float:
+    """Seconds between two moments in which working threads had no core. One that does less than a tenth of the computing, such as
+    those that serve sockets, wakes, waits for its turn and has nothing to do: no work is held up by that."""
+    grown = []
+    for task, (run, waited) in after.items():
+        run_before, waited_before = before.get(task, (0.0, 0.0))
+        grown.append((run - run_before, waited - waited_before))
+    least = WORKING_SHARE * sum(run for run, _ in grown)
+    return sum(waited for run, waited in grown if run > least)
+
+
+def _of_all(pid: str, one: Callable[[str, list[str]], float]) -> float:
+    """``one`` of a process, given its threads, and of all below it that live."""
     try:
-        times = (_PROC / pid / "stat").read_bytes().rpartition(b")")[2].split()[11:15]
         tasks = os.listdir(_PROC / pid / "task")
+        own = one(pid, tasks)
     except OSError:
         return 0.0  # it has just ended
-    children = [child for task in tasks for child in _children(pid, task)]
-    return sum(map(int, times)) / _TICKS + sum(map(_cpu_seconds_of, children))
+    return own + sum(_of_all(child, one) for task in tasks for child in _children(pid, task))
+
+
+def _cpu_seconds_of(pid: str, _tasks: list[str]) -> float:
+    """As the kernel counts it: own time, and that of children that were waited for."""
+    times = (_PROC / pid / "stat").read_bytes().rpartition(b")")[2].split()[11:15]
+    return sum(map(int, times)) / _TICKS
 
 
 def _children(pid: str, task: str) -> list[str]:
@@ -100,3 +146,4 @@ def _waiting(descriptor: int, request: int) -> int:
 
 PROCESS: Final = ProcessUse()
 """Of this process, for all who tell of it."""
+os.register_at_fork(after_in_child=PROCESS.begin)

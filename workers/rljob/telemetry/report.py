@@ -7,11 +7,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from rljob.api import ManifestError, RLJob, parse_job
 from rljob.telemetry.bottleneck import Kind, Verdict, bottleneck
-from rljob.telemetry.charts import COLOURS, compact, stacked_bars
+from rljob.telemetry.charts import COLOURS, Chart, Series, compact, line_chart, stacked_bars
 from rljob.telemetry.figures import Points, mean_figures, mean_stages, number, numbers, with_returns_to_go_by
 from rljob.telemetry.fill_trend import fill_trend
+from rljob.telemetry.next_unit import NextUnits, next_units
 from rljob.telemetry.page import page_environment, write_page
+from rljob.telemetry.prices import Prices, read_prices
 from rljob.telemetry.run_charts import (
     MOST_LEARNING_FIGURES,
     evaluations,
@@ -70,19 +73,22 @@ TRAINING: Final = "Training"
 EVALUATING: Final = "Evaluating"
 
 
-def write_report(run_dir: Path) -> Path:
-    """Writes ``run_dir/report.html`` (write, then rename) from whatever the folder holds, and returns its path.
+def write_report(run_dir: Path, prices: Path | None = None) -> Path:
+    """Writes ``run_dir/report.html`` (write, then rename) from whatever the folder holds, and returns its path. ``prices``: a
+    file with a table of them.
 
     Raises:
         NotADirectoryError: there is no such folder.
+        ManifestError: the table lacks something; or the run's job can't be read, so that nothing of it has a price.
         OSError: the page cannot be written.
     """
-    path = run_dir / REPORT_FILE
-    write_page(path, render(read_run_folder(run_dir)))
+    path, run = run_dir / REPORT_FILE, read_run_folder(run_dir)
+    table = None if prices is None else read_prices(prices, parse_job(run.job).spec)
+    write_page(path, render(run, table))
     return path
 
 
-def render(run: RunFolder) -> str:
+def render(run: RunFolder, prices: Prices | None = None) -> str:
     """The page for a run. Every text of the folder is escaped."""
     environment = page_environment()
     environment.filters["compact"] = compact
@@ -91,10 +97,13 @@ def render(run: RunFolder) -> str:
     environment.filters["size"] = size
     environment.filters["grouped"] = grouped
     shares, rows = mean_stages(run.points), learning_figures(run)
+    buys = what_buys(run, prices)
     return environment.get_template("report.html.jinja").render(
         run=run,
         verdict=judge(run.points, cores=shared_cores(run)),
         trend=fill_trend(run.points),
+        buys=buys,
+        buys_chart=knee_chart(buys) if buys is not None else None,
         tiles=tiles(run),
         resumed=earlier_seconds(run) > 0,
         learning=learning_charts(run),
@@ -124,6 +133,47 @@ def judge(points: Points, *, cores: int | None = None) -> Verdict:
     if not training:
         return bottleneck(numbers(points[-1]), state=str(points[-1].get("state", "")), cores=cores)
     return bottleneck(mean_figures(training), cores=cores)
+
+
+def what_buys(run: RunFolder, prices: Prices | None = None) -> NextUnits | None:
+    """What one more of each thing would bring, by the later half of the time in which the run trained: by then it goes as fast as
+    it will. None where that does not tell, or its job can't be read."""
+    try:
+        job: RLJob = parse_job(run.job)
+    except ManifestError:
+        return None
+    training = [point for point in run.points if point.get("state", TRAINING) == TRAINING]
+    later = training[len(training) // 2 :]
+    if len(later) == len(training):
+        return None
+    begun = number(training[len(training) // 2 - 1].get("elapsed_seconds")) or 0.0
+    progress = run.status.get("progress")
+    left = number(progress.get("estimatedSecondsRemaining")) if isinstance(progress, Mapping) else None
+    took = number(training[-1].get("elapsed_seconds"))
+    return next_units(
+        mean_figures(later, begun),
+        job.spec,
+        cores=shared_cores(run),
+        seconds_left=took if run.outcome or left is None else left,
+        prices=prices,
+    )
+
+
+def knee_chart(buys: NextUnits) -> Chart:
+    """Steps a second over the number of actors, with the knee and the present number marked."""
+    nearest = min(buys.curve, key=lambda point: abs(point[0] - buys.knee))
+    now = [(float(count), rate) for count, rate in buys.curve if count == buys.actors]
+    return line_chart(
+        "Steps a second with more actors, each on a core of its own",
+        [
+            Series("as computed", [(float(count), rate) for count, rate in buys.curve]),
+            Series("now", now, colour=1, marks=True),
+            Series("the knee", [(buys.knee, nearest[1])], colour=5, marks=True),
+        ],
+        x_label="actors",
+        y_label="steps/s",
+        from_zero=True,
+    )
 
 
 def tiles(run: RunFolder) -> list[tuple[str, str, str]]:

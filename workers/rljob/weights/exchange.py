@@ -58,7 +58,7 @@ class WeightServer:
         self._stop = threading.Event()
         self.heard_epoch = 0
         """The latest epoch that a client has weights of."""
-        self.fetches = 0
+        self.fetches = self.sent_bytes = 0
         self._thread = SupervisedThread("weight-server", self._serve, until=self._stop)
         self._thread.start()
 
@@ -99,8 +99,10 @@ class WeightServer:
         return latest[0] if latest is not None and time.monotonic() - latest[1] < _WORD_SECONDS else None
 
     def status(self) -> dict[str, Any]:
-        """Fetches answered, and what was refused by reason: the ``weights`` part of the learner's status."""
-        return {"fetches_total": self.fetches, "refused_total": dict(self._server.malformed)}
+        """Fetches answered, bytes of weights in the answers, and what was refused by reason: ``weights`` of the learner's
+        status."""
+        refused = dict(self._server.malformed)
+        return {"fetches_total": self.fetches, "sent_bytes_total": self.sent_bytes, "refused_total": refused}
 
     def close(self) -> None:
         """Stop serving and release the endpoints. Called by the thread that publishes."""
@@ -141,6 +143,7 @@ class WeightServer:
             self.heard_epoch = max(self.heard_epoch, int(have[1]))
             if current is None or (current.version, current.epoch) == have:
                 return Message("current", {"version": current.version if current else 0}, {})
+            self.sent_bytes += len(current.buffer)
             return Message(
                 "weights",
                 {"version": current.version, "epoch": current.epoch, "digest": current.digest},

@@ -6,6 +6,8 @@ from rljob.api.controller_memory import MAX_CURVE_POINTS, AdvanceMemory, CurvePo
 from rljob.api.learner_status import LearnerStatus
 from rljob.api.status import ProgressStatus
 from rljob.api.timestamps import stamp
+from rljob.telemetry.figures import flatten_status
+from rljob.telemetry.next_unit import next_units, sentence
 from rljob.telemetry.progress import Point, Target, progress
 
 from rljob_operator.core.context import ReconcileContext
@@ -99,7 +101,7 @@ def write(context: ReconcileContext) -> ReconcileContext:
     """Write them now."""
     sample, before, active = context.observed.learner, context.status.progress, context.active_seconds()
     if sample is None:
-        unknown = {"queue_fill_percent": None, "policy_lag_updates": None}
+        unknown = {"queue_fill_percent": None, "policy_lag_updates": None, "next_unit": ""}
         now = before.model_copy(update={"last_update_time": context.now, **unknown})
         return context.with_status(progress=now, active_seconds=int(active))
     frames = sample.raw_frames_total
@@ -115,9 +117,15 @@ def write(context: ReconcileContext) -> ReconcileContext:
         estimated_seconds_remaining=None if done.eta_seconds is None else int(done.eta_seconds),
         queue_fill_percent=_fill_percent(sample),
         policy_lag_updates=None if sample.policy_lag_updates_p95 is None else round(sample.policy_lag_updates_p95),
+        next_unit=_next_unit(context, sample),
         last_update_time=context.now,
     )
     return context.with_memory(curve=curve).with_status(progress=figures, active_seconds=int(active))
+
+
+def _next_unit(context: ReconcileContext, sample: LearnerStatus) -> str:
+    found = next_units(flatten_status(sample.to_document()), context.spec, cores=context.observed.cores)
+    return "" if found is None else sentence(found)
 
 
 def _fill_percent(sample: LearnerStatus) -> int | None:

@@ -97,7 +97,7 @@ def test_an_answer_is_kept_as_far_as_decisions_are_made_from_it() -> None:
             assert answer.status is not None
             assert answer.status.updates == 7
             assert answer.status.replay == ReplaySummary(items=5, state="filling"), "a deadline depends on it"
-            assert answer.status.stages == {}
+            assert answer.status.stages == {"learner": {"update": 1.0}}, "what more would bring is said of them"
             assert (answer.missing, poll.silence("pong", "a")) == ("", None)
             found = checkpoint_facts(answer.status.checkpoint)
             assert (found.state, found.uri, found.digest) == (CheckpointState.VERIFIED, "file:///run/7", "sha256:ab")

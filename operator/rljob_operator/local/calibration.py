@@ -1,0 +1,193 @@
+"""What the parts of a job take on this machine, measured while the job itself trains here for a minute: with one actor, nothing
+that judges, and a replay that learning begins from soon. Everything else is as in a run, processes and sockets among it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import psutil
+from rljob.api import RLJob, parse_job
+from rljob.api.algorithm import BLOCKS
+from rljob.api.load import written_job
+from rljob.cores import usable_cores
+from rljob.envs.spec import EnvironmentSpec, handed_over
+from rljob.errors import UsageError
+from rljob.experience import transition_layout
+from rljob.experience.columns import Rows
+from rljob.telemetry.figures import mean_figures
+from rljob.telemetry.pipeline import computed, pipeline
+from rljob.telemetry.recorder import METRICS_FILE, read_records
+
+from rljob_operator.local.experiment_runs import CHILD
+from rljob_operator.local.job_view import member_status, running_members
+from rljob_operator.local.log_files import tail
+from rljob_operator.local.other_load import OtherLoad
+from rljob_operator.polls.reach import NoAnswer
+
+SETTLING_SECONDS: Final = 10.0
+"""After the first update: caches fill, first chunks are looked at, and what processes take is no longer that of their start."""
+LEAST_SECONDS: Final = 10.0
+"""Shorter a measurement says little."""
+_FILLS: Final = 20
+"""The replay holds so many times what learning begins from: the whole capacity may be more than this machine has memory for."""
+_ROLES: Final = ("actor", "learner", "replay")
+
+
+def calibrate(written: Mapping[str, Any], seconds: float, say: Callable[[str], None]) -> tuple[dict[str, float], str]:
+    """Train the job ``written`` for at most ``seconds`` and answer what its parts took (`rljob.telemetry.sizing.NUMBERS`), and
+    who else took this machine's cores meanwhile, in words, empty where none did.
+
+    Raises ManifestError, or UsageError where the run fails or has not learned long enough within that time.
+    """
+    job = parse_job(written)
+    short = written_job(written, _overrides(job))
+    parse_job(short)
+    with tempfile.TemporaryDirectory(prefix="rljob-size-") as temporary:
+        folder = Path(temporary) / "run"
+        order = json.dumps({"folder": str(folder), "job": short, "max_actors": 1})
+        with (Path(temporary) / "output").open("wb") as output:
+            run = subprocess.Popen(CHILD, stdin=subprocess.PIPE, stdout=output, stderr=output, start_new_session=True)
+        assert run.stdin is not None
+        try:
+            run.stdin.write(order.encode() + b"\n")
+            run.stdin.flush()
+            say(f"calibrating for up to {seconds:.0f} s: the job trains here with one actor")
+            figures, others = _watched(run, folder, seconds)
+            told = {name: member_status(folder, name, LEAST_SECONDS) for name in ("actor-0", "learner")}
+            memory = {name: _resident_bytes(pid) for name, pid in running_members(folder).items()}
+            environment = handed_over(folder, job.spec.environment)
+        except (NoAnswer, ValueError) as problem:
+            raise UsageError(f"a member did not answer while the job was calibrated: {problem}") from None
+        finally:
+            run.stdin.close()  # which asks it to end in good order, as would the end of this process; ...
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                run.wait(SETTLING_SECONDS)
+            run.terminate()  # ... and this, to end at once: nothing of it is kept
+            run.wait()
+    assert environment is not None, "a run that trains has handed it over"
+    return measured(job, environment, figures, told, memory), others
+
+
+def _overrides(job: RLJob) -> list[str]:
+    """What is different from the job as it would run."""
+    spec = job.spec
+    wanted = [
+        *("spec.suspend=false", "spec.activeDeadlineSeconds=", "spec.tracking="),
+        *("spec.evaluator.enabled=false", "spec.evaluator.triggerReturn="),
+        *("spec.successPolicy.targetReturn=", "spec.successPolicy.metric=", f"spec.successPolicy.rawFrames={10**12}"),
+        *("spec.autoscaling.mode=Disabled", "spec.actors.replicas=1"),
+    ]
+    if spec.algorithm.type != "Custom" and spec.algorithm.parameters.compile is None:
+        # Beside training it would be compiled in the middle of the minute; a pod of the worker image has no compiler.
+        wanted.append(f"spec.algorithm.{BLOCKS[spec.algorithm.type]}.compile=false")
+    if spec.replay is not None:
+        replay, parameters = spec.replay.resolved(), spec.algorithm.parameters
+        chunks = getattr(parameters, "chunk_length", 1) * spec.actors.envs_per_actor
+        least = min(replay.min_size, max(getattr(parameters, "batch_size", 1), 2 * chunks))
+        wanted += [
+            f"spec.replay.rateLimiter.minSize={least}",
+            f"spec.replay.rateLimiter.errorBuffer={replay.error_buffer}",
+            f"spec.replay.capacity={min(replay.capacity, max(_FILLS * least, chunks))}",
+            "spec.replay.shards=1",
+        ]
+    return wanted
+
+
+def _watched(run: subprocess.Popen[bytes], folder: Path, seconds: float) -> tuple[dict[str, float], str]:
+    """The mean figures of the run while it trained and had settled, ``seconds`` from now; and the load of others meanwhile."""
+    deadline, learning = time.monotonic() + seconds, math.inf
+    while time.monotonic() < min(deadline - LEAST_SECONDS, learning + SETTLING_SECONDS):
+        if run.poll() is not None:
+            raise UsageError(f"the job ended while it was calibrated: {'; '.join(tail(folder.with_name('output'), 3))}")
+        if learning == math.inf and (points := _points(folder)) and points[-1].get("updates"):
+            learning = time.monotonic()
+        time.sleep(0.2)
+    before, others = _points(folder), OtherLoad(0.0)
+    if time.monotonic() < learning + SETTLING_SECONDS:
+        raise UsageError(
+            f"after {seconds - LEAST_SECONDS:.0f} s the job had not learned for {SETTLING_SECONDS:.0f} s, so that nothing can "
+            "be measured; give it more --seconds, or numbers of another machine with --calibration"
+        )
+    time.sleep(max(0.0, deadline - time.monotonic()))
+    return mean_figures(_points(folder)[len(before) :], before[-1]["elapsed_seconds"]), others.words()
+
+
+def _points(folder: Path) -> list[dict[str, Any]]:
+    """The learner's records of figures so far."""
+    file = folder / METRICS_FILE
+    return [record for record in read_records(file) if "kind" not in record] if file.exists() else []
+
+
+def _resident_bytes(pid: int) -> tuple[float, float]:
+    """Of a process, and of those below it."""
+    process = psutil.Process(pid)
+    own, *below = (float(each.memory_info().rss) for each in (process, *process.children(recursive=True)))
+    return own, sum(below)
+
+
+def measured(
+    job: RLJob,
+    environment: EnvironmentSpec,
+    figures: Mapping[str, float],
+    told: Mapping[str, Mapping[str, Any]],
+    memory: Mapping[str, tuple[float, float]],
+) -> dict[str, float]:
+    """The numbers, from the run's mean figures, what its actor and learner tell at the end, and resident bytes of each member
+    and of what is below it. Raises UsageError where nothing was learned."""
+    parts, updates = pipeline(figures), figures.get("updates_per_second", 0.0)
+    if parts is None or not updates:
+        raise UsageError("nothing was learned while the job was calibrated; give it more --seconds")
+    rate, (actor, learner) = figures["steps_per_second"], (told["actor-0"], told["learner"])
+    per_step = updates / rate
+    if job.spec.replay is not None and (ratio := job.spec.replay.resolved().samples_per_insert):
+        per_step = (
+            ratio / job.spec.algorithm.parameters.batch_size
+        )  # the limiter's band lets either side run ahead for a while
+    acting = parts.actor_seconds / (1 - figures["stage/actor/blocked"])
+    learning = parts.learner_seconds * rate / updates  # seconds of an update, with all that comes beside it
+    work = {"actor": parts.actor_seconds, "learner": parts.learner_seconds, "replay": parts.replay_seconds}
+    cores = {role: computed(figures, role) / (rate * work[role]) if work[role] else 0.0 for role in _ROLES}
+    store, (replay, redis) = learner.get("replay") or {}, memory.get("replay-0", (0.0, 0.0))
+    return {
+        "cores": float(usable_cores()),
+        "actor_seconds": parts.actor_seconds,
+        "env_seconds": acting * figures["stage/actor/env"],
+        "acting_seconds": acting * figures["stage/actor/infer"],
+        "actor_cores": cores["actor"],
+        "update_seconds": learning * figures["stage/learner/update"] / (1 - figures["stage/learner/wait"]),
+        "updates_per_step": per_step,
+        "learner_seconds": learning * per_step,
+        "learner_cores": cores["learner"],
+        "replay_seconds": parts.replay_seconds,
+        "replay_cores": cores["replay"],
+        "overlap": parts.overlap,
+        "step_bytes": actor["bytes_encoded"] / max(1, actor["produced"]),
+        "weights_bytes_per_update": learner["weights"]["sent_bytes_total"] / learner["updates"],
+        "stored_bytes": store.get("bytes", 0.0) / max(1.0, store.get("items", 0.0)),
+        "mirror_bytes": _mirror_bytes(job, environment),
+        "stored_transitions": store.get("items", 0.0),
+        "actor_memory_bytes": sum(memory["actor-0"]),
+        "learner_memory_bytes": sum(memory["learner"]),
+        "replay_memory_bytes": replay,
+        "redis_memory_bytes": redis,
+    }
+
+
+def _mirror_bytes(job: RLJob, environment: EnvironmentSpec) -> float:
+    """Bytes that the learner's mirror of the replay has for a transition: its frames, each once, and its other columns."""
+    if job.spec.replay is None:
+        return 0.0
+    parameters: Any = job.spec.algorithm.parameters
+    layout = transition_layout(parameters.chunk_length, environment.columns, parameters.n_step)
+    frames = (layout.length + layout.stack - 1 + layout.n_step) / layout.length
+    columns = (each.dtype.itemsize * math.prod(each.shape) for each in layout.columns if each.rows is Rows.STEPS)
+    return float(frames * layout.row_bytes + sum(columns))

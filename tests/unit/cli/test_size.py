@@ -1,0 +1,117 @@
+"""``rljob size`` with numbers that are given: what it prints and writes, and what it refuses. The calibration itself is in
+``tests/integration/operator/test_calibration.py``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rljob.api import load_manifest
+from rljob_operator.cli import app
+from typer.testing import CliRunner, Result
+
+from tests.support.paths import EXAMPLES
+from tests.unit.telemetry.test_sizing import PONG
+
+JOB = EXAMPLES / "pong-apex.yaml"
+
+
+def invoke(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["size", *map(str, arguments)])
+
+
+@pytest.fixture
+def numbers(tmp_path: Path) -> Path:
+    return saved(tmp_path, {"calibration": PONG, "busy": ""})
+
+
+def saved(folder: Path, document: Any) -> Path:
+    path = folder / "numbers.json"
+    path.write_text(json.dumps(document))
+    return path
+
+
+def test_it_says_what_is_needed_and_where_the_knee_is(numbers: Path) -> None:
+    result = invoke(JOB, "--calibration", numbers)
+    assert result.exit_code == 0, result.output
+    assert "The knee is at 4.00 actors" in result.stdout
+    assert "<- feeds the learner" in result.stdout
+    assert "Mbit/s of experience in (130 bytes a step)" in result.stdout
+    assert "replay.redis" in result.stdout
+
+
+def test_json_is_read_again_after_an_edit(numbers: Path, tmp_path: Path) -> None:
+    first = json.loads(invoke(JOB, "--calibration", numbers, "--json").stdout)
+    assert first["sizing"]["actors"] == 4
+    first["calibration"]["learner_seconds"] = 1e-4
+    faster = json.loads(invoke(JOB, "--calibration", saved(tmp_path, first), "--json").stdout)
+    assert faster["sizing"]["actors"] == 10
+
+
+def test_a_copy_is_written_with_requests(numbers: Path, tmp_path: Path) -> None:
+    out = tmp_path / "sized.yaml"
+    result = invoke(JOB, "--calibration", numbers, "--write", out)
+    assert result.exit_code == 0, result.output
+    sized, before = load_manifest(out).spec, load_manifest(JOB).spec
+    assert sized.actors.resources.requests == {"cpu": "900m", "memory": "300Mi"}
+    assert sized.required_replay.redis.resources.requests.keys() >= {"memory"}
+    assert sized.algorithm == before.algorithm
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--write", "{folder}/none/out.yaml"], "can't be written"),
+        (
+            ["--set", "spec.learner.resources.limits.memory=1Mi", "--write", "{folder}/out.yaml"],
+            "spec.learner.resources.limits.memory: got 1Mi; allowed: at least",
+        ),
+    ],
+)
+def test_what_is_wrong_is_said(words: list[str], told: str, numbers: Path, tmp_path: Path) -> None:
+    result = invoke(JOB, "--calibration", numbers, *(word.format(folder=tmp_path) for word in words))
+    assert result.exit_code == 2, result.output
+    assert told in result.stderr
+    assert not (tmp_path / "out.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    ("document", "told"),
+    [
+        ([], "is not what `rljob size --json` printed"),
+        ({}, "calibration is missing"),
+        ({"calibration": {}, "busy": ""}, "cores is missing"),
+        (
+            {"calibration": {**PONG, "env_seconds": None}, "busy": ""},
+            "env_seconds (the environment's part of that): got None",
+        ),
+        ({"calibration": {**PONG, "learner_seconds": 0}, "busy": ""}, "got 0; allowed: a number from 1e-12"),
+        ({"calibration": {**PONG, "step_bytes": -1}, "busy": ""}, "got -1; allowed: a number from 0"),
+        ({"calibration": {**PONG, "overlap": 0.5}, "busy": ""}, "got 0.5; allowed: a number from 1"),
+        ({"calibration": {**PONG, "cores": float("nan")}, "busy": ""}, "got nan"),
+        ({"calibration": PONG}, "busy is missing"),
+    ],
+)
+def test_a_file_that_is_none_of_a_calibration(document: Any, told: str, tmp_path: Path) -> None:
+    result = invoke(JOB, "--calibration", saved(tmp_path, document))
+    assert result.exit_code == 2, result.output
+    assert told in result.stderr
+    assert invoke(JOB, "--calibration", tmp_path / "none.json").exit_code == 2
+
+
+def test_numbers_of_a_busy_machine_are_shown_not_believed(tmp_path: Path) -> None:
+    busy = saved(tmp_path, {"calibration": PONG, "busy": "other programs take 1.5 of this machine's 2 cores"})
+    result = invoke(JOB, "--calibration", busy, "--write", tmp_path / "out.yaml")
+    assert result.exit_code == 2
+    assert "The knee" in result.stdout
+    assert "not to be believed: other programs take 1.5" in result.stderr
+    assert not (tmp_path / "out.yaml").exists()
+    assert invoke(JOB, "--calibration", busy).exit_code == 0
+
+
+def test_an_experiment_is_several_jobs() -> None:
+    result = invoke(EXAMPLES / "experiments" / "cartpole-search.yaml")
+    assert result.exit_code == 2
+    assert "give the manifest of one RLJob" in result.stderr

@@ -1,0 +1,97 @@
+"""From the figures of a run to the numbers of a calibration, redone by hand. Real runs are in
+``tests/integration/operator/test_calibration.py``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from rljob.api import EnvironmentParameters, load_manifest
+from rljob.envs import EnvironmentSpec, describe_environment
+from rljob.errors import UsageError
+from rljob.telemetry.sizing import NUMBERS, parts
+from rljob_operator.local.calibration import measured
+
+from tests.support.paths import EXAMPLES
+
+JOB = load_manifest(EXAMPLES / "cartpole-apex.yaml")
+"""Batches of 128, 8 samples an insert: 1/16 update a step. Chunks of 20 steps, 3-step returns."""
+MIB = 1 << 20
+FIGURES = {
+    "steps_per_second": 1000.0, "updates_per_second": 50.0, "actors_running": 1.0,
+    "stage/actor/env": 0.3, "stage/actor/infer": 0.15, "stage/actor/encode": 0.05, "stage/actor/blocked": 0.5,
+    "stage/learner/wait": 0.75, "stage/learner/update": 0.2, "stage/learner/other": 0.05,
+    "stage/replay/idle": 0.9, "stage/replay/insert": 0.1,
+    "processes/actor/cpu_cores": 0.5, "processes/learner/cpu_cores": 0.25, "processes/replay/cpu_cores": 0.2,
+}  # fmt: skip
+"""The actor is at work for a half, the learner for a quarter of its time."""
+TOLD: dict[str, dict[str, Any]] = {
+    "actor-0": {"produced": 990, "bytes_encoded": 9900},
+    "learner": {
+        "updates": 50,
+        "weights": {"sent_bytes_total": 5000},
+        "replay": {"items": 5000, "bytes": 150_000},
+    },
+}
+MEMORY = {"actor-0": (290.0 * MIB, 10.0 * MIB), "learner": (400.0 * MIB, 0.0), "replay-0": (200.0 * MIB, 8.0 * MIB)}
+
+
+@pytest.fixture(scope="module")
+def cartpole() -> EnvironmentSpec:
+    return describe_environment("CartPole-v1", EnvironmentParameters())
+
+
+def test_numbers_of_work_and_bytes(cartpole: EnvironmentSpec) -> None:
+    found = measured(JOB, cartpole, FIGURES, TOLD, MEMORY)
+    assert set(found) == set(NUMBERS)
+    expected = {
+        "actor_seconds": 0.5e-3,
+        "env_seconds": 0.3e-3,
+        "acting_seconds": 0.15e-3,
+        "actor_cores": 1.0,
+        # It made 1/20 update a step so far; the limiter will have it make 1/16.
+        "updates_per_step": 1 / 16,
+        "update_seconds": 0.2 / 50,
+        "learner_seconds": 0.25 / 50 / 16,
+        "learner_cores": 1.0,
+        "replay_seconds": 0.1e-3,
+        "replay_cores": 2.0,
+        "step_bytes": 10,
+        "weights_bytes_per_update": 100,
+        "stored_bytes": 30,
+        "stored_transitions": 5000,
+        "actor_memory_bytes": 300 * MIB,
+        "replay_memory_bytes": 200 * MIB,
+        "redis_memory_bytes": 8 * MIB,
+        # 0.5 and 0.25 and 0.1 of the time at work: less than one of them at a time, so they take turns.
+        "overlap": 1.0,
+    }
+    assert {name: found[name] for name in expected} == pytest.approx(expected)
+    # Four floats a row, 22 or 23 rows a chunk of 20; a transition's other columns are beside them.
+    assert 16 * 22 / 20 < found["mirror_bytes"] < 16 * 23 / 20 + 40
+
+
+def test_time_without_a_core_is_taken_out(cartpole: EnvironmentSpec) -> None:
+    """As much as they computed: half of the actor's and of the learner's time at work was none."""
+    waits = {"processes/actor/core_wait_cores": 0.5, "processes/learner/core_wait_cores": 0.25}
+    found = measured(JOB, cartpole, FIGURES | waits, TOLD, MEMORY)
+    assert found["actor_seconds"] == pytest.approx(0.25e-3)
+    assert found["env_seconds"] == pytest.approx(0.15e-3)
+    assert found["actor_cores"] == pytest.approx(2.0)
+    assert found["learner_seconds"] == pytest.approx(0.25 / 50 / 16 / 2)
+
+
+def test_nothing_learned_is_said(cartpole: EnvironmentSpec) -> None:
+    for missing in ("steps_per_second", "updates_per_second"):
+        with pytest.raises(UsageError, match="nothing was learned"):
+            measured(JOB, cartpole, FIGURES | {missing: 0.0}, TOLD, MEMORY)
+
+
+def test_a_job_without_replay_has_no_shard(cartpole: EnvironmentSpec) -> None:
+    figures = {name: value for name, value in FIGURES.items() if "replay" not in name}
+    told = TOLD | {"learner": {"updates": 50, "weights": {"sent_bytes_total": 5000}}}
+    memory = {name: sizes for name, sizes in MEMORY.items() if name != "replay-0"}
+    found = measured(load_manifest(EXAMPLES / "cartpole-ppo.yaml"), cartpole, figures, told, memory)
+    assert found["updates_per_step"] == pytest.approx(1 / 20)
+    assert [found[name] for name in ("replay_seconds", "stored_bytes", "mirror_bytes", "redis_memory_bytes")] == [0] * 4
+    assert parts(found).knee() == pytest.approx(2.0)

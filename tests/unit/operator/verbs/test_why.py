@@ -1,0 +1,62 @@
+"""What ``rljob why`` says of the next unit, from a learner's figures or from the job's status."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rljob.api import ManifestError
+from rljob.api.learner_status import ActorStatus, LearnerStatus
+from rljob.api.load import read_manifest
+from rljob.api.status import ProgressStatus, RLJobStatus
+from rljob_operator.verbs.why import _next_unit
+from rljob_operator.view.job_view import JobView
+
+from tests.support.paths import EXAMPLES
+
+DOCUMENT = read_manifest(EXAMPLES / "pong-vtrace.yaml")
+FIGURES = LearnerStatus(
+    steps_per_second=1000.0,
+    learner_wait_fraction=0.5,
+    actors_blocked_fraction=0.0,
+    actors=(ActorStatus(name="actor-0"),),
+    processes={"learner": {"cpu_cores": 0.5}, "actor": {"cpu_cores": 1.0}},
+)
+STATUS = RLJobStatus(progress=ProgressStatus(estimated_seconds_remaining=600, next_unit="as it was"))
+RUN = JobView("runs/pong", DOCUMENT, STATUS, True, ("learner",), FIGURES)
+
+
+def said(run: JobView, prices: Path | None = None, cores: float | None = None) -> str:
+    return "\n".join(_next_unit(run, prices, cores))
+
+
+def test_the_table_of_what_each_unit_adds(tmp_path: Path) -> None:
+    text = said(RUN)
+    assert "What the next unit would bring to 1,000 steps/s:" in text
+    assert "+97" in text.splitlines()[2], "two actors feed the learner: all but the rounding of the knee"
+    assert "s sooner" in text
+    assert "cores there are" not in text, "on a cluster each part has its own"
+    assert "an actor on the cores there are" in said(RUN, cores=2.0)
+    prices = tmp_path / "prices.yaml"
+    prices.write_text("onDemand: {core: 0.04}\nspot: {core: 0.01}\n")
+    assert " spot" in said(RUN, prices)
+
+
+def test_without_figures_the_jobs_status_tells() -> None:
+    assert said(replace(RUN, figures=LearnerStatus())) == "\nas it was"
+    assert said(replace(RUN, figures=LearnerStatus(), status=RLJobStatus())) == ""
+
+
+@pytest.mark.parametrize("document", [{}, {"spec": 3}, {**DOCUMENT, "spec": {"preset": "none"}}])
+def test_a_job_that_was_edited_to_nonsense_is_explained_all_the_same(document: Any, tmp_path: Path) -> None:
+    run = replace(RUN, document=document)
+    assert "What the next unit would bring" in said(run)
+    with pytest.raises(ManifestError):
+        said(run, tmp_path / "prices.yaml")
+
+
+def test_a_missing_table_is_said(tmp_path: Path) -> None:
+    with pytest.raises(ManifestError, match=r"none.yaml: cannot be read"):
+        said(RUN, tmp_path / "none.yaml")

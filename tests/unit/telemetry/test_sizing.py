@@ -1,0 +1,71 @@
+"""What a job needs, redone by hand from the numbers of a calibration."""
+
+from __future__ import annotations
+
+import pytest
+from rljob.api import load_manifest, parse_job
+from rljob.api.load import read_manifest
+from rljob.telemetry.sizing import NUMBERS, sizing, with_requests
+
+from tests.support.paths import EXAMPLES
+
+MIB = 1 << 20
+PONG: dict[str, float] = {
+    "cores": 2, "actor_seconds": 1e-3, "env_seconds": 6e-4, "acting_seconds": 3e-4, "actor_cores": 0.9,
+    "update_seconds": 0.02, "updates_per_step": 0.01, "learner_seconds": 2.5e-4, "learner_cores": 2.0,
+    "replay_seconds": 1e-5, "replay_cores": 3.0, "overlap": 64.0, "step_bytes": 130, "weights_bytes_per_update": 1000,
+    "stored_bytes": 140, "mirror_bytes": 2000, "stored_transitions": 5000, "actor_memory_bytes": 300 * MIB,
+    "learner_memory_bytes": 600 * MIB, "replay_memory_bytes": 100 * MIB, "redis_memory_bytes": 50 * MIB,
+}  # fmt: skip
+
+
+def test_numbers_by_hand() -> None:
+    assert set(PONG) == set(NUMBERS)
+    job = load_manifest(EXAMPLES / "pong-apex.yaml", ["spec.replay.capacity=1000000", "spec.replay.shards=2"])
+    found = sizing(job, PONG)
+    rate, roles = found["steps_per_second"], found["roles"]
+    assert found["knee"] == pytest.approx(4)
+    assert found["actors"] == 4
+    assert rate == pytest.approx(4000, rel=0.02)
+    assert found["network_in_bytes"] == pytest.approx(130 * rate)
+    assert found["network_out_bytes"] == pytest.approx(4 * 1000 * 0.01 * rate)
+    assert found["replay_bytes"] == 140 * 1_000_000
+    assert roles["actors"] == {"members": 4, "cores": 0.9, "memory_bytes": 300 * MIB}
+    assert roles["learner"] == {"members": 1, "cores": 2.0, "memory_bytes": 600 * MIB + 995_000 * 2000}
+    assert roles["replay"]["memory_bytes"] == 100 * MIB + 495_000 * 140
+    assert roles["replay"]["cores"] == pytest.approx(3.0 * 1e-5 * rate / 2)
+    assert roles["replay.redis"]["memory_bytes"] == 50 * MIB + 495_000 * 140
+    assert roles["replay"]["members"] == 2
+    # On the two cores of the calibration one actor is held to what all roles compute together.
+    assert found["here_steps_per_second"] == pytest.approx(min(1000, 2 / (9e-4 + 5e-4 + 3e-5)), rel=0.02)
+    adds = {actors: more for actors, _, more in found["rows"]}
+    assert adds[1] == pytest.approx(1.0, abs=0.02)
+    assert adds[5] == pytest.approx(0.0, abs=0.01)
+
+
+def test_a_limit_in_bytes_counts_and_a_redis_elsewhere_does_not() -> None:
+    overrides = ["spec.replay.capacity=1000000", "spec.replay.capacityBytes=70M"]
+    shorter = sizing(load_manifest(EXAMPLES / "pong-apex.yaml", overrides), PONG)
+    assert shorter["replay_bytes"] == pytest.approx(70e6)
+    overrides.append("spec.replay.redis.external.url=redis://log:6379")
+    elsewhere = sizing(load_manifest(EXAMPLES / "pong-apex.yaml", overrides), PONG)
+    assert set(shorter["roles"]) - set(elsewhere["roles"]) == {"replay.redis"}
+
+
+def test_a_job_without_replay_has_none() -> None:
+    found = sizing(
+        load_manifest(EXAMPLES / "pong-vtrace.yaml"), PONG | {"replay_seconds": 0.0, "redis_memory_bytes": 0.0}
+    )
+    assert set(found["roles"]) == {"actors", "learner"}
+    assert found["replay_bytes"] == 0
+
+
+def test_requests_are_filled_in_beside_what_is_written() -> None:
+    written = read_manifest(EXAMPLES / "cartpole-apex.yaml", ["spec.learner.resources.limits.memory=8Gi"])
+    sized = with_requests(written, sizing(parse_job(written), PONG)["roles"])
+    assert sized["spec"]["preset"] == "CartPoleApeX"
+    assert sized["spec"]["learner"]["resources"]["limits"] == {"memory": "8Gi"}
+    assert sized["spec"]["actors"]["resources"]["requests"] == {"cpu": "900m", "memory": "300Mi"}
+    assert set(sized["spec"]["replay"]["redis"]["resources"]["requests"]) == {"memory"}
+    assert "resources" not in written["spec"].get("actors", {})
+    assert parse_job(sized).spec.actors.resources.requests["cpu"] == "900m"
