@@ -149,7 +149,8 @@ def test_the_choice_obeys_the_processor(monkeypatch: pytest.MonkeyPatch) -> None
 
     def chosen(*native: str) -> Compute:
         monkeypatch.setattr(precision, "native_arithmetic", lambda device: native)
-        return choose("Auto", learner.online, fast_in_bf16, batches(1, IMAGES)[0], budget_seconds=0.2)
+        example = batches(1, IMAGES)[0]
+        return choose("Auto", learner.online, fast_in_bf16, example, budget_seconds=0.2).place.compute
 
     assert chosen("fp32").arithmetic == "fp32"
     assert set(seen) == {"fp32"}, "bf16 was tried where it is emulated"
