@@ -4,7 +4,7 @@ other later."""
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 import torch
@@ -87,11 +87,11 @@ def test_an_environment_that_raises_keeps_a_run_from_beginning_and_not_from_goin
 def test_memory_that_has_sufficed_may_suffice_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, updates: int, kind: type[Exception]
 ) -> None:
-    def full(*_: Any) -> Compute:
+    def full(*_: Any) -> NoReturn:
         raise torch.OutOfMemoryError("CUDA out of memory.")
 
     job = role_threads.cartpole()
     if updates:
         saved(job, tmp_path, updates)
-    monkeypatch.setattr(learner, "_compute_plan", full)
+    monkeypatch.setattr(learner, "fastest_update", full)
     assert type(failure(job, tmp_path)) is kind

@@ -9,7 +9,6 @@ import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import torch
@@ -18,8 +17,7 @@ from rljob.algorithms.base import AnyAlgorithm, TransitionAlgorithm, UnrollAlgor
 from rljob.algorithms.compute import denormals_as_zero
 from rljob.algorithms.conformance import check_own_parts
 from rljob.algorithms.suits import check_suits
-from rljob.algorithms.trunk import FrameNetwork
-from rljob.api import RLJob, credits_per_actor, quantity
+from rljob.api import RLJob, credits_per_actor
 from rljob.api.learner_status import LearnerStatus
 from rljob.checkpoints import store as checkpoint
 from rljob.checkpoints.location import Location, directory_of, location
@@ -31,7 +29,6 @@ from rljob.inference.in_learner import InferenceThread, LatestWeights
 from rljob.inference.model import served_model
 from rljob.inference.server import InferenceServer
 from rljob.ingest.roster import Counted
-from rljob.learner import places
 from rljob.learner.allocator import keep_freed_memory
 from rljob.learner.client import ReplayClient, ReplayClientConfig
 from rljob.learner.device import DeviceMemory, devices
@@ -41,16 +38,15 @@ from rljob.learner.gpu import Gpu
 from rljob.learner.loop import STAGES, Learner
 from rljob.learner.loop_config import LoopConfig
 from rljob.learner.mirror_place import MirrorPlace, MirrorSize, mirror_for
-from rljob.learner.optim import cuda_graphs, precision
-from rljob.learner.optim.compiled_beside import CompiledBeside, check_compiler, has_compiler
+from rljob.learner.optim.compiled_beside import CompiledBeside, has_compiler
 from rljob.learner.optim.data_parallel_threads import DataParallelThreads
-from rljob.learner.optim.updater import make_updater, trial_update
 from rljob.learner.saver import Saver
 from rljob.learner.unroll_queue import UnrollQueue, UnrollQueueConfig
 from rljob.replay.config import capacity_of
 from rljob.roles.announce import announce, write_last_words
 from rljob.roles.options import RoleOptions
 from rljob.roles.slowdown import LEARNER_DELAY_FILE, slowed_down
+from rljob.roles.update import fastest_update
 from rljob.telemetry.metrics import learner_registry
 from rljob.telemetry.recorder import Recorder
 from rljob.telemetry.server import TelemetryServer
@@ -104,14 +100,8 @@ def _run(options: RoleOptions, stop: threading.Event, candidates: Sequence[torch
     check_own_parts(options.job, environment)
     if candidates[-1].type == "cpu":
         keep_freed_memory()
-    updater, measured, threads, example = places.choose(
-        candidates[:1] if params.compile else candidates,  # a compiler takes longer than its measurement would tell
-        partial(_ready, options.job, method, environment),
-        partial(_plain_update, options.job, method, environment),
-    )
+    updater, measured, threads, example = fastest_update(options.job, method, environment, candidates)
     device, plan = updater.device, measured.place.compute
-    if device.type != "cpu":
-        torch.set_num_threads(_processors(options.job))  # updates on trial on the CPU had threads of their own
     keys = load_keys(options.keys, "learner") if options.keys is not None else None
     with ExitStack() as closing:
         server = WeightServer(options.weights, options.notice, keys.server() if keys else None)
@@ -314,21 +304,6 @@ def _counted(found: Checkpoint) -> Counted:
     return Counted.read(kept) if kept else Counted(int(counters["steps"]), int(counters["raw_frames"]))
 
 
-def _processors(job: RLJob) -> int:
-    """Those that the manifest asks for, rounded, at least one."""
-    return max(1, round(quantity(job.spec.learner.resources.requests.get("cpu", "1"))))
-
-
-def _threads(job: RLJob, params: Any, device: torch.device) -> DataParallelThreads:
-    """How the processors that the manifest asks for are used: each for a share of every update.
-
-    A compiled update is left to torch's own threads; on a GPU there is nothing to share out.
-    """
-    processors = _processors(job)
-    torch.set_num_threads(processors)
-    return DataParallelThreads(1 if device.type != "cpu" or params.compile else processors)
-
-
 def _serves(job: RLJob) -> bool:
     """Whether the learner answers actors with actions."""
     return job.spec.actors.inference == "Central" and job.spec.inference.replicas == 0
@@ -340,45 +315,6 @@ def _compiles_beside(options: RoleOptions, params: Any, device: torch.device, th
     of the process is called while it traces one."""
     left_open = params.compile is None and device.type == "cpu" and threads.count == 1
     return left_open and not options.on_cluster and not _serves(options.job) and has_compiler()
-
-
-def _ready(job: RLJob, method: AnyAlgorithm, environment: EnvironmentSpec, device: torch.device) -> places.Ready:
-    """The job's updater on ``device``, as it is fastest there."""
-    params = job.spec.algorithm.parameters
-    threads = _threads(job, params, device)
-    online = _network(job, method, environment).to(device)
-    example = method.example(environment, params, online, device)
-    measured = precision.choose(params.precision, online, partial(trial_update, method, params), example)
-    online.compute(measured.place.compute)
-    updater = make_updater(method, params, online, device, threads)
-    if params.compile:
-        check_compiler(device)
-        updater.compile()
-    batch = partial(_example_batch, method, params, environment, online, device)
-    if cuda_graphs.wanted(device, params.compile):
-        cuda_graphs.choose(updater, batch())
-    return places.Ready(updater, measured, threads, batch)
-
-
-def _plain_update(job: RLJob, method: AnyAlgorithm, environment: EnvironmentSpec, device: torch.device) -> None:
-    params, online = job.spec.algorithm.parameters, _network(job, method, environment).to(device)
-    trial_update(method, params, online, method.example(environment, params, online, device))
-
-
-def _network(job: RLJob, method: AnyAlgorithm, environment: EnvironmentSpec) -> FrameNetwork:
-    params = job.spec.algorithm.parameters
-    torch.manual_seed(params.seed)
-    network: FrameNetwork = method.build_learner(environment, params, job.spec.environment.parameters)
-    return network
-
-
-def _example_batch(
-    method: AnyAlgorithm, params: Any, environment: EnvironmentSpec, online: FrameNetwork, device: torch.device
-) -> Any:
-    """A whole batch of the job's own shape, to try updates on."""
-    if isinstance(method, UnrollAlgorithm):
-        return method.example_batch(environment, params, device)
-    return method.example(environment, params, online, device)
 
 
 def _checkpoint_to_resume(resume: str | None, directory: Location) -> Checkpoint | None:
