@@ -39,6 +39,8 @@ class World:
 
     plan: Plan
     now: float = 1_700_000_000.0
+    latest: float = 0.0
+    """The latest time that it was before the clock was set."""
     edit: tuple[str, ...] = ()
     members: dict[str, Member] = field(default_factory=dict)
     status: RLJobStatus = field(default_factory=RLJobStatus)
@@ -97,7 +99,9 @@ class World:
         self._learner()
 
     def heal(self) -> None:
-        """From now on everything goes well, and the job is the one that was meant."""
+        """From now on everything goes well, and the job is the one that was meant. A clock that was set back is right again: until
+        it is, nothing is waited for, nor forgiven."""
+        self.now = max(self.now, self.latest)
         self.healthy, self.mass_end, self.edit = True, False, ()
         self.observed = {"keeps_remains": self.plan.keeps_remains, "generation": self.observed["generation"] + 1}
         if self.updates:
@@ -130,6 +134,7 @@ class World:
     def _time_passes(self) -> None:
         self.now += self.chance.choice((0.0, 0.5, 1.0, 5.0, 5.0, 30.0))
         if self._does(Fault.CLOCK, 0.015):
+            self.latest = max(self.latest, self.now)
             self.now += self.chance.choice((-3600.0, 400.0, 30_000.0))
             self.starts.clear()  # they can't be compared with what comes
 
