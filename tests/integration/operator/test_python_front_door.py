@@ -77,7 +77,8 @@ def test_a_run_outlives_the_program_that_started_it() -> None:
 
 def test_ctrl_c_ends_the_waiting_and_not_the_run() -> None:
     """As a terminal sends it, to the whole group of the program; a notebook's kernel is interrupted so, too."""
-    program = starter("run.wait()\n")
+    # What was started in the background, as these tests may have been, has the signal ignored.
+    program = starter("import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\nrun.wait()\n")
     assert program.stdout is not None
     folder = Path(program.stdout.readline().strip())
     time.sleep(1.0)

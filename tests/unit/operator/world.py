@@ -99,8 +99,8 @@ class World:
         self._learner()
 
     def heal(self) -> None:
-        """From now on everything goes well, and the job is the one that was meant. A clock that was set back is right again: until
-        it is, nothing is waited for, nor forgiven."""
+        """From now on everything goes well, and the job is the one that was meant. A clock that was set back is right again:
+        until it is, nothing is waited for, nor forgiven."""
         self.now = max(self.now, self.latest)
         self.healthy, self.mass_end, self.edit = True, False, ()
         self.observed = {"keeps_remains": self.plan.keeps_remains, "generation": self.observed["generation"] + 1}

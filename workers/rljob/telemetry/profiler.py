@@ -172,7 +172,8 @@ def _stack(printed: str) -> list[str]:
 @functools.cache
 def _label(file: str, function: str) -> str:
     """``_learn (rljob/learner/loop.py)``, without what separates frames in a file of stacks."""
-    roots = (f"{root}/" for root in sorted(sys.path, key=len, reverse=True) if root)
+    known = [*sys.path, str(Path(__file__).parents[2])]  # an editable installation finds this package by other means
+    roots = (f"{root}/" for root in sorted(known, key=len, reverse=True) if root)
     short = file.removeprefix(next((root for root in roots if file.startswith(root)), ""))
     return f"{function} ({short})".replace(";", "_")
 
