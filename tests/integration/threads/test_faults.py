@@ -104,7 +104,6 @@ CONTAINED = {
     "*-answer": "unit/telemetry/test_server.py",
     "slow-trial": "integration/envs/test_apart.py",
     "signals": "unit/roles/test_command.py",
-    "compiling": "unit/learner/optim/test_compiled_beside.py",
     "rljob-run-*": "integration/operator/test_python_front_door.py",
     "orders": "integration/operator/test_experiment.py",
     "tracker-tie": "unit/tracking/test_sender.py",

@@ -38,7 +38,7 @@ from rljob.learner.gpu import Gpu
 from rljob.learner.loop import STAGES, Learner
 from rljob.learner.loop_config import LoopConfig
 from rljob.learner.mirror_place import MirrorPlace, MirrorSize, mirror_for
-from rljob.learner.optim.compiled_beside import CompiledBeside, has_compiler
+from rljob.learner.optim.compiled_later import CompiledLater, has_compiler
 from rljob.learner.optim.data_parallel_threads import DataParallelThreads
 from rljob.learner.saver import Saver
 from rljob.learner.unroll_queue import UnrollQueue, UnrollQueueConfig
@@ -142,14 +142,14 @@ def _run(options: RoleOptions, stop: threading.Event, candidates: Sequence[torch
             return status.to_document()
 
         trace = TorchTrace()
-        beside = None
-        if _compiles_beside(options, params, device, threads):
-            beside = CompiledBeside(updater, example)
+        later = None
+        if _compiles_later(options, params, device, threads):
+            later = CompiledLater(updater, example)
 
         def on_turn() -> None:
             telemetry.beat(_LONGEST_TURN_SECONDS)
-            if beside is not None:
-                beside()
+            if later is not None:
+                later()
             memory.sufficed = memory.sufficed or updater.updates > begun_at
             trace()
 
@@ -309,7 +309,7 @@ def _serves(job: RLJob) -> bool:
     return job.spec.actors.inference == "Central" and job.spec.inference.replicas == 0
 
 
-def _compiles_beside(options: RoleOptions, params: Any, device: torch.device, threads: DataParallelThreads) -> bool:
+def _compiles_later(options: RoleOptions, params: Any, device: torch.device, threads: DataParallelThreads) -> bool:
     """Whether an update may be compiled while the learner trains: where the manifest leaves it open and there is a compiler; not
     in a pod, whose memory is counted without one, nor where the learner serves actions, as a compiler changes how every network
     of the process is called while it traces one."""

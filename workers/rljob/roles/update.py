@@ -13,8 +13,9 @@ from rljob.api import RLJob, quantity
 from rljob.envs import EnvironmentSpec
 from rljob.learner import places
 from rljob.learner.optim import cuda_graphs, precision
-from rljob.learner.optim.compiled_beside import check_compiler
+from rljob.learner.optim.compiled_later import check_compiler
 from rljob.learner.optim.data_parallel_threads import DataParallelThreads
+from rljob.learner.optim.update_trial import first_minibatch
 from rljob.learner.optim.updater import make_updater, trial_update
 
 
@@ -64,6 +65,8 @@ def _ready(job: RLJob, method: AnyAlgorithm, environment: EnvironmentSpec, devic
         check_compiler(device)
         updater.compile()
     batch = partial(_example_batch, method, params, environment, online, device)
+    if params.compile:
+        updater.differentiated(first_minibatch(updater, batch()))  # before a thread serves: see CompiledLater
     if cuda_graphs.wanted(device, params.compile):
         cuda_graphs.choose(updater, batch())
     return places.Ready(updater, measured, threads, batch)

@@ -14,8 +14,8 @@ import pytest
 import torch
 from rljob.algorithms import algorithm
 from rljob.errors import UsageError
-from rljob.learner.optim import compiled_beside
-from rljob.learner.optim.compiled_beside import AFTER_SECONDS, CompiledBeside, check_compiler
+from rljob.learner.optim import compiled_later
+from rljob.learner.optim.compiled_later import AFTER_SECONDS, CompiledLater, check_compiler
 from rljob.learner.optim.updater import AnyUpdater
 
 from tests.unit.learner.learner_builders import SPEC, unroll_batches
@@ -34,7 +34,7 @@ class Story:
         self.seconds = 0.0
         self.mine, self.plain = updater(self.params), updater(self.params)
         self._batches = itertools.cycle(unroll_batches(self.params, 3))
-        self.beside = CompiledBeside(self.mine, self._example, lambda: self.seconds)
+        self.later = CompiledLater(self.mine, self._example, lambda: self.seconds)
 
     def _example(self) -> Any:
         return algorithm("IMPALA").example_batch(SPEC, self.params, CPU)
@@ -44,7 +44,7 @@ class Story:
         for each in (self.mine, self.plain):
             for _ in each.updates_from(batch, 0):
                 pass
-        self.beside()
+        self.later()
 
     def turns_until(self, holds: Callable[[], bool]) -> None:
         end = time.monotonic() + LONGEST_SECONDS
@@ -54,7 +54,7 @@ class Story:
 
     @property
     def over(self) -> bool:
-        return self.beside._turns.gi_frame is None  # type: ignore[attr-defined]
+        return self.later._turns.gi_frame is None  # type: ignore[attr-defined]
 
 
 def weights(of: AnyUpdater) -> torch.Tensor:
@@ -63,8 +63,8 @@ def weights(of: AnyUpdater) -> torch.Tensor:
 
 def test_it_is_taken_where_it_is_faster_and_learns_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     # Which is faster is not asked of a machine that runs other tests.
-    monkeypatch.setattr(compiled_beside, "SHORT_SECONDS", LONGEST_SECONDS)
-    monkeypatch.setattr(compiled_beside, "fastest", lambda runs, *_: (list(runs)[1], {}))
+    monkeypatch.setattr(compiled_later, "SHORT_SECONDS", LONGEST_SECONDS)
+    monkeypatch.setattr(compiled_later, "fastest", lambda runs, *_: (list(runs)[1], {}))
     story = Story()
     for _ in range(5):
         story.turn()
@@ -82,16 +82,16 @@ def test_it_is_taken_where_it_is_faster_and_learns_the_same(monkeypatch: pytest.
 
 def test_before_the_first_update_no_time_counts() -> None:
     story = Story()
-    story.beside()
+    story.later()
     story.seconds = 10 * AFTER_SECONDS
-    story.beside()
+    story.later()
     story.turn()
     story.turn()
     assert not story.over
 
 
 def test_a_long_update_stays_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled_beside, "SHORT_SECONDS", 0.0)
+    monkeypatch.setattr(compiled_later, "SHORT_SECONDS", 0.0)
     story = ended(monkeypatch, lambda updater: pytest.fail("it is compiled"))
     assert not story.mine.compiled
 
@@ -99,7 +99,7 @@ def test_a_long_update_stays_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_one_that_cannot_be_compiled_stays_as_it_was(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(compiled_beside, "SHORT_SECONDS", LONGEST_SECONDS)
+    monkeypatch.setattr(compiled_later, "SHORT_SECONDS", LONGEST_SECONDS)
 
     def refused(*_: Any) -> Any:
         raise RuntimeError("no such header")
@@ -112,7 +112,7 @@ def test_one_that_cannot_be_compiled_stays_as_it_was(
 def test_one_that_learns_something_else_stays_as_it_was(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(compiled_beside, "SHORT_SECONDS", LONGEST_SECONDS)
+    monkeypatch.setattr(compiled_later, "SHORT_SECONDS", LONGEST_SECONDS)
 
     def other(updater: Any) -> None:
         loss = updater._loss
@@ -140,7 +140,7 @@ def ended(monkeypatch: pytest.MonkeyPatch, compile: Callable[[Any], None]) -> St
     """A story that is over, with something else in the place of the compiler."""
     story = Story()
     monkeypatch.setattr(type(story.mine), "compile", compile)
-    monkeypatch.setattr(compiled_beside, "fastest", lambda *_: pytest.fail("it may be taken"))
+    monkeypatch.setattr(compiled_later, "fastest", lambda *_: pytest.fail("it may be taken"))
     story.turn()
     story.turn()
     story.seconds = 1.1 * AFTER_SECONDS

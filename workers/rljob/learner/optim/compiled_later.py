@@ -1,8 +1,9 @@
-"""A short update on a CPU is compiled beside training, and computed so from then on where that is clearly faster.
+"""A short update on a CPU is compiled in the course of training, and computed so from then on where that is clearly faster.
 
 An update of a small network is mostly what torch needs to start its operations, which a compiler takes away. The compiler needs
-ten seconds and more, in which it shares the interpreter with training; so it starts once a job has trained for longer than that.
-What speaks against it is logged, and the learner goes on as it was.
+ten seconds and more, in which training stands still: while it traces, it changes for the whole process how modules are called
+(pytorch#112775), so that no other thread may call one. A job therefore trains for longer than that first. What speaks against it
+is logged, and the learner goes on as it was.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from rljob.algorithms.compute import fastest, told
 from rljob.errors import UsageError
 from rljob.learner.optim.update_trial import differences, first_minibatch
 from rljob.learner.optim.updater import AnyUpdater
-from rljob.threads import start_contained
 
 log = logging.getLogger(__name__)
 
-AFTER_SECONDS: Final = 20.0
-"""So long a job has made updates when its update is compiled: many that learn a small task are over by then."""
+AFTER_SECONDS: Final = 60.0
+"""So long a job has made updates when its update is compiled: many that learn a small task are over by then, and others mostly
+last for several times as long."""
 SHORT_SECONDS: Final = 0.003
 """An update that takes longer computes for most of it. On one core one of HalfCheetah's PPO took 1.1 ms, and 0.67 compiled; one
 of its SAC 10.4 ms, and 13.8 compiled."""
@@ -54,7 +55,7 @@ def _compiler() -> str:
     return os.environ.get("CXX", "g++")
 
 
-class CompiledBeside:
+class CompiledLater:
     """Call it at every turn of the loop, between two updates. ``example`` makes a whole batch of the job's shape; ``clock``
     counts seconds and only goes forward."""
 
@@ -65,7 +66,7 @@ class CompiledBeside:
         self._turns = self._course(updater.updates)
 
     def __call__(self) -> None:
-        """Do what is due: two of all turns take longer than a moment, half a second at most."""
+        """Do what is due: one of all turns takes as long as the compiler."""
         next(self._turns, None)
 
     def _course(self, begun_at: int) -> Iterator[None]:
@@ -80,14 +81,13 @@ class CompiledBeside:
         if min(_seconds(plain, minibatch) for _ in range(5)) > SHORT_SECONDS:
             return
         compiled.compile()
-        log.info("an update is compiled beside training, which is slower meanwhile")
-        found: list[dict[str, Tensor]] = []
-        compiling = start_contained("compiling", lambda: found.append(_learned(compiled, minibatch)))
-        while compiling.is_alive():
-            yield
-        if not found:
-            return  # why not stands in the log
-        apart = differences(_learned(plain, minibatch), found[0])
+        log.info("an update is compiled; training stands still meanwhile")
+        try:
+            found = _learned(compiled, minibatch)
+        except Exception:  # a compiler raises what it will, and training goes on without one
+            log.warning("an update stays as it was: it can't be compiled", exc_info=True)
+            return
+        apart = differences(_learned(plain, minibatch), found)
         if not max(apart.values()) <= TOLERANCE:
             log.warning("an update stays as it was: compiled, these differ: %s", apart)
             return
