@@ -64,7 +64,7 @@ def _ready(job: RLJob, method: AnyAlgorithm, environment: EnvironmentSpec, devic
     if params.compile:
         check_compiler(device)
         updater.compile()
-    batch = partial(_example_batch, method, params, environment, online, device)
+    batch = partial(example_batch, method, params, environment, online, device)
     if params.compile:
         updater.differentiated(first_minibatch(updater, batch()))  # before a thread serves: see CompiledLater
     if cuda_graphs.wanted(device, params.compile):
@@ -84,7 +84,7 @@ def _network(job: RLJob, method: AnyAlgorithm, environment: EnvironmentSpec) -> 
     return network
 
 
-def _example_batch(
+def example_batch(
     method: AnyAlgorithm, params: Any, environment: EnvironmentSpec, online: FrameNetwork, device: torch.device
 ) -> Any:
     """A whole batch of the job's own shape, to try updates on."""

@@ -23,7 +23,7 @@ from rljob.learner.optim.captured_update import Capturer, cuda_graph
 from rljob.learner.optim.cuda_graphs import captured_and_checked
 from rljob.learner.optim.update_trial import tensors_of
 from rljob.learner.optim.updater import AnyUpdater, TransitionUpdater, make_updater
-from rljob.roles.learner import _example_batch
+from rljob.roles.update import example_batch
 from torch.utils._pytree import tree_map_only
 
 from tests.support.devices import DEVICES, needs_cuda
@@ -197,14 +197,14 @@ def test_a_checkpoint_goes_where_a_replay_looks_for_it(
 
 @pytest.mark.parametrize("kind", ["ApeXDQN", "IMPALA", "PPO"])
 def test_what_arrives_is_replayed_by_what_was_captured_from_the_learner_s_example(kind: str) -> None:
-    """A graph is made from ``_example_batch`` before there is experience; batches that arrive know no count of steps yet."""
+    """A graph is made from ``example_batch`` before there is experience; batches that arrive know no count of steps yet."""
     method = algorithm(kind)
     values = {"batch_size": 16} if kind == "ApeXDQN" else {"batch_size": 4, "unroll_length": 4}
     params = method.parameters.model_validate({"network": "Compact", "hidden_units": 8, **values})
     learner = _ready(made(kind, params, CPU))
     arriving = batches(2, IMAGES) if kind == "ApeXDQN" else unroll_batches(params, 2, IMAGES)
     assert all(batch.steps is None for batch in arriving)
-    example = _example_batch(method, params, IMAGES, learner.online, CPU)
+    example = example_batch(method, params, IMAGES, learner.online, CPU)
     learner.captured, _ = captured_and_checked(learner, example, ByCalling())  # type: ignore[assignment]
     learn(learner, arriving)
     assert learner.replayed

@@ -18,7 +18,7 @@ from rljob.learner.optim.captured_update import CapturedUpdate, Learned
 from rljob.learner.optim.cuda_graphs import CaptureProblem, captured_and_checked, choose, wanted
 from rljob.learner.optim.update_trial import differences, first_minibatch, unlike
 from rljob.learner.optim.updater import AnyUpdater
-from rljob.roles.learner import _example_batch
+from rljob.roles.update import example_batch
 
 from tests.support.devices import DEVICES, needs_cuda
 from tests.support.replays import ByCalling
@@ -121,7 +121,7 @@ def test_the_batch_that_a_learner_starts_with_tells_right_from_wrong(
     """Before anything has been played its rewards are all the same, and so are its actions."""
     learner, _ = make(CPU, **changes)
     method = algorithm("ApeXDQN" if make is transitions else changes.get("kind", "IMPALA"))
-    batch = _example_batch(method, learner.params, IMAGES, learner.online, CPU)
+    batch = example_batch(method, learner.params, IMAGES, learner.online, CPU)
     if wrong is None:
         assert captured_and_checked(learner, batch, ByCalling())[1] < 1e-4
         return
