@@ -111,17 +111,7 @@ def compared(
         share = next(each.share for each in found.units if each.name == name)
         pairs.append((rate, given, share, found.knee))
     rate, given, share, knee = (statistics.median(each) for each in zip(*pairs, strict=True))
-    report(
-        "next_unit",
-        unit=unit,
-        **about,
-        steps_per_second=rate,
-        given_steps_per_second=given,
-        predicted_gain=share,
-        measured_gain=given / rate - 1,
-        error_of_the_rate=(1 + share) * rate / given - 1,
-        knee=knee,
-    )
+    _report(unit, rate, given, share, **about, knee=knee)
 
 
 def actor(seconds: float, rounds: int) -> None:
@@ -183,15 +173,20 @@ def link(seconds: float, rounds: int, megabits: float) -> None:
     share = statistics.median(
         unit.share for _, units in found[::2] for unit in units.units if unit.name == "a network twice as fast"
     )
+    _report("link", slow, fast, share, megabits=megabits)
+
+
+def _report(unit: str, without: float, having: float, share: float, **about: Any) -> None:
+    """One line: steps a second without and with the unit, and its gain as computed and as measured."""
     report(
         "next_unit",
-        unit="link",
-        megabits=megabits,
-        steps_per_second=slow,
-        given_steps_per_second=fast,
+        unit=unit,
+        **about,
+        steps_per_second=without,
+        given_steps_per_second=having,
         predicted_gain=share,
-        measured_gain=fast / slow - 1,
-        error_of_the_rate=(1 + share) * slow / fast - 1,
+        measured_gain=having / without - 1,
+        error_of_the_rate=(1 + share) * without / having - 1,
     )
 
 

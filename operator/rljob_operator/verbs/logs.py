@@ -9,19 +9,19 @@ import typer
 from rljob.command_errors import one_line_errors
 
 from rljob_operator.verbs.jobs import Place
-from rljob_operator.verbs.options import ContextOption, JobArgument, KubeconfigOption, NamespaceOption, jobs_of
+from rljob_operator.verbs.options import (
+    ContextOption,
+    JobArgument,
+    KubeconfigOption,
+    MembersArgument,
+    NamespaceOption,
+    jobs_of,
+)
 
 
 def logs(
     job: JobArgument = None,
-    who: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="ROLE|NAME",
-            help="actor, learner, inference, replay, evaluator, or one such as actor-1.",
-            show_default="all",
-        ),
-    ] = None,
+    who: MembersArgument = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as lines are written, until Ctrl-C.")] = False,
     tail: Annotated[int, typer.Option("--tail", min=0, help="Last lines of each log.")] = 20,
     previous: Annotated[

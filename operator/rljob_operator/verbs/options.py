@@ -20,6 +20,15 @@ JobArgument = Annotated[
         show_default="the newest under runs/, or the only job of the namespace",
     ),
 ]
+MembersArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="ROLE|NAME",
+        help="actor, learner, inference, replay, evaluator, or one such as actor-1.",
+        show_default="all",
+    ),
+]
+
 NamespaceOption = Annotated[
     str | None,
     typer.Option("--namespace", "-n", metavar="NS", help="On a cluster: in this namespace.", show_default=False),

@@ -18,7 +18,14 @@ from rljob.errors import CommandRefused, UsageError
 
 from rljob_operator.polls.reach import NoAnswer, Reach
 from rljob_operator.verbs.jobs import Place
-from rljob_operator.verbs.options import ContextOption, JobArgument, KubeconfigOption, NamespaceOption, jobs_of
+from rljob_operator.verbs.options import (
+    ContextOption,
+    JobArgument,
+    KubeconfigOption,
+    MembersArgument,
+    NamespaceOption,
+    jobs_of,
+)
 from rljob_operator.verbs.refusals import listed
 from rljob_operator.view.profile import MemberProfile
 from rljob_operator.view.profile_page import page
@@ -32,14 +39,7 @@ _TORCH_SECONDS: Final = 120.0
 
 def profile(
     job: JobArgument = None,
-    who: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="ROLE|NAME",
-            help="actor, learner, inference, replay, evaluator, or one such as actor-1.",
-            show_default="all",
-        ),
-    ] = None,
+    who: MembersArgument = None,
     seconds: Annotated[int, typer.Option(min=1, max=600, help="How long.")] = 10,
     torch: Annotated[
         bool,
