@@ -22,7 +22,7 @@ from rljob.learner.status import (
     stage_totals,
     steps_and_raw_frames,
 )
-from rljob.weights.versions import VersionLog
+from rljob.weights.versions import KEPT, VersionLog
 
 NAMES = ("loss", "gradient_norm", "q_taken")
 SHARDS = [
@@ -147,6 +147,15 @@ def test_the_age_of_a_version_is_the_updates_since_it_was_published() -> None:
     assert [versions.age(version) for version in (6, 5, 0)] == [7, 10, 10]
     assert versions.age(4) == 16  # not remembered: two versions ago, at the usual interval
     assert versions.ages(np.array([[6, 5], [5, 6]])).tolist() == [[7, 10], [10, 7]]
+    assert versions.age(np.iinfo(np.int64).max) == 0, "nothing that an actor says makes it negative"
+
+
+def test_the_newest_versions_are_remembered() -> None:
+    versions = VersionLog(interval=8)
+    for version in range(1, KEPT + 2):
+        versions.note(version, updates=version)
+    assert [versions.age(version) for version in (KEPT + 1, 2)] == [0, KEPT - 1]
+    assert versions.age(1) == KEPT * 8
 
 
 def test_rates_are_over_the_window() -> None:

@@ -44,6 +44,8 @@ def flow(wait: float, held: float, depth: float | None = None) -> dict[str, floa
         (flow(0.5, 0.0, 0.1) | BUSY_REPLAY | MIXED_ACTOR, "Training", "", Kind.ActorsTooSlow, []),
         (flow(0.4, 0.4, 4.0) | BUSY_REPLAY, "Training", "", Kind.ReplayTooSlow, ["both wait"]),
         (flow(0.4, 0.4, 4.0) | IDLE_REPLAY, "Training", "", Kind.ReplayTooSlow, ["errorBuffer"]),
+        # A full queue keeps actors back by rights, and what the learner waits for is on its way.
+        (flow(0.25, 0.5, 7.0) | IDLE_REPLAY, "Training", "", Kind.TransportTooSlow, ["25 %", "prefetch"]),
         # A side that waits many times longer than the other waits for it, not for the band: unless the replay service is busy.
         (flow(0.24, 0.8, 4.0) | IDLE_REPLAY, "Training", "", Kind.LearnerTooSlow, ["held back 80 %"]),
         (flow(0.8, 0.2, 0.1) | IDLE_REPLAY | MIXED_ACTOR, "Training", "", Kind.ActorsTooSlow, ["80 %"]),

@@ -66,7 +66,8 @@ class ReplayClient:
 
     ``weights(probability, beta)`` is the algorithm's importance weighting. ``mirror``: where frames are mirrored;
     None: in this process's memory. Methods are for the training loop's thread.
-    What ends the prefetch thread is raised by the next call of ``next``, as ``ThreadEnded``.
+    What ends the prefetch thread is raised by the next call of ``next``, as ``ThreadEnded``. That thread is woken by ``next`` alone,
+    once a batch: it takes the interpreter's lock each time, and what it is handed in between can wait for so long.
     """
 
     needs_weights_first = False
@@ -113,6 +114,8 @@ class ReplayClient:
 
     def next(self, timeout_seconds: float) -> ReadyBatch | None:
         """The oldest ready batch, or None after ``timeout_seconds`` without one. Give its buffer back after the update."""
+        if not self._ready:
+            self._waker.wake()  # for the buffers and priorities that have been handed over since
         with self._changed:
             self._changed.wait_for(lambda: self._ready or self._thread.failed or self._stop.is_set(), timeout_seconds)
             self._thread.check()
@@ -131,7 +134,6 @@ class ReplayClient:
     def pass_over(self, batch: ReadyBatch) -> None:
         """The loop has only read this batch, and does not learn from it."""
         self._staging.give_back(batch.staging)
-        self._waker.wake()
 
     def published(self, epoch: int) -> None:
         """The learner is in this epoch now. Experience of earlier weights, and of earlier epochs, stays good."""
@@ -176,7 +178,6 @@ class ReplayClient:
             if known.any():
                 rows = np.flatnonzero(known) + part.rows.start
                 self._learned.append((part, batch.slots[rows], batch.generations[rows], priority[rows]))
-        self._waker.wake()
 
     @property
     def ready_batches(self) -> int:

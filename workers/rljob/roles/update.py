@@ -58,7 +58,10 @@ def _ready(job: RLJob, method: AnyAlgorithm, environment: EnvironmentSpec, devic
     threads = _threads(job, params, device)
     online = _network(job, method, environment).to(device)
     example = method.example(environment, params, online, device)
-    measured = precision.choose(params.precision, online, partial(trial_update, method, params), example)
+    graphs = cuda_graphs.wanted(device, params.compile)
+    measured = precision.choose(
+        params.precision, online, partial(trial_update, method, params), example, as_graphs=graphs
+    )
     online.compute(measured.place.compute)
     updater = make_updater(method, params, online, device, threads)
     if params.compile:
@@ -67,7 +70,7 @@ def _ready(job: RLJob, method: AnyAlgorithm, environment: EnvironmentSpec, devic
     batch = partial(example_batch, method, params, environment, online, device)
     if params.compile:
         updater.differentiated(first_minibatch(updater, batch()))  # before a thread serves: see CompiledLater
-    if cuda_graphs.wanted(device, params.compile):
+    if graphs:
         cuda_graphs.choose(updater, batch())
     return places.Ready(updater, measured, threads, batch)
 

@@ -53,6 +53,9 @@ taking turns costs, and without it the first would wait hardly less."""
 _DELIVERABLE_BATCHES = 1.0
 """From this queue depth on, the limiter would hand out a batch at once: what is missing is its delivery."""
 
+_FULL: Final = 0.7
+"""A queue that holds this share of its bound on average is full: who draws from it does not wait for the limiter."""
+
 _STARTING = frozenset({"Starting", "WaitingForReplay", "WaitingForUnrolls", "WarmingUp"})
 _IDLE_STAGES = frozenset({"idle", "poll", "wait", "blocked", "evaluation"})
 _MOVING_STAGES = frozenset({"encode", "send", "receive", "decode"})
@@ -96,7 +99,7 @@ def _judge(known: Mapping[str, float], state: str, limiter: str, cores: int | No
         return _inference_is_slow(known, held)
     lopsided = max(wait, held) >= LOPSIDED * min(wait, held) and busy_share(known, "replay") < DOMINANT
     if min(wait, held) >= NOTABLE and not lopsided:
-        return _both_wait(known, wait, held)
+        return _delivery_is_slow(known, wait, cores) if _is_full(known) else _both_wait(known, wait, held)
     if wait >= NOTABLE and wait > held:
         if _has_queue(known):  # the queue is in the learner itself: what it waits for is not there yet
             return _actors_are_slow(known, wait, cores, taken)
@@ -278,6 +281,12 @@ def _balanced(known: Mapping[str, float], wait: float, held: float) -> Verdict:
         f"{_percent(held)}; to go faster, add to both sides at once.",
         max(wait, held),
     )
+
+
+def _is_full(known: Mapping[str, float]) -> bool:
+    """Whether the limiter has had batches to give nearly all the time."""
+    bound = known.get("queue_bound_batches", 0.0)
+    return not _has_queue(known) and bound > 0 and known.get("queue_depth_batches", 0.0) >= _FULL * bound
 
 
 def _has_queue(known: Mapping[str, float]) -> bool:

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-KEPT = 10_000
-
-
-@dataclass(slots=True)
-class _Published:
-    """``at``: the update that a version came after. ``shared``: the newest update that its weights have in common with the
-    present ones; less than ``at`` once the run has gone back behind it."""
-
-    at: int
-    shared: int
+KEPT: Final = 10_000
+"""Versions that are remembered, the newest."""
 
 
 class VersionLog:
@@ -25,38 +16,38 @@ class VersionLog:
 
     def __init__(self, interval: int) -> None:
         self._interval = interval
-        self._published: dict[int, _Published] = {}
+        # Version v has row v % KEPT. ``_at``: the update that it came after. ``_shared``: the newest update that its weights have
+        # in common with the present ones; less than ``_at`` once the run has gone back behind it.
+        self._version = np.full(KEPT, -1)
+        self._at, self._shared = np.zeros(KEPT, np.int64), np.zeros(KEPT, np.int64)
         self._began_at = 0
         self.updates = 0
         self.version = 0
 
     def begin(self, updates: int) -> None:
         """The learner starts, or goes on, with so many updates made: those that it may have made beyond are given up."""
-        for published in list(self._published.values()):
-            published.shared = min(published.shared, updates)
+        np.minimum(self._shared, updates, out=self._shared)
         self._began_at = self.updates = updates
 
     def note(self, version: int, updates: int) -> None:
         """``version`` has been published after ``updates`` updates."""
-        self._published[version] = _Published(updates, updates)
+        row = version % KEPT
+        self._at[row] = self._shared[row] = updates
+        self._version[row] = version
         self.version, self.updates = version, updates
-        if len(self._published) > KEPT:
-            del self._published[next(iter(self._published))]
 
     def age(self, version: int) -> int:
-        """Updates between the weights of ``version`` and the present ones, never negative.
+        """``ages`` of one version."""
+        return int(self.ages(np.array(version)))
+
+    def ages(self, versions: NDArray[np.int64]) -> NDArray[Any]:
+        """Updates between the weights of each version and the present ones, int64 of the same shape, never negative.
 
         Those are the updates made since it was published; where the run has gone back to a checkpoint behind it, the ones
         that were given up and those made since then. Version 0, no weights at all, dates from the learner's start.
         """
-        if version == 0:
-            return self.updates - self._began_at
-        published = self._published.get(version)
-        if published is None:
-            return max(0, self.version - version) * self._interval
-        return (published.at - published.shared) + (self.updates - published.shared)
-
-    def ages(self, versions: NDArray[np.int64]) -> NDArray[Any]:
-        """``age`` of every version, in the same shape."""
-        different, inverse = np.unique(versions, return_inverse=True)
-        return np.array([self.age(int(version)) for version in different], np.int64)[inverse].reshape(versions.shape)
+        row, updates = versions % KEPT, self.updates
+        known = self._at[row] + updates - 2 * self._shared[row]
+        forgotten = np.maximum(0, self.version - versions) * self._interval
+        ages = np.where(self._version[row] == versions, known, forgotten)
+        return np.where(versions == 0, updates - self._began_at, ages)

@@ -14,6 +14,7 @@ from rljob.algorithms.compute import Compute
 from rljob.algorithms.optimizer import RMSProp
 from rljob.algorithms.trunk import FrameNetwork
 from rljob.learner.optim import precision
+from rljob.learner.optim.captured_update import WARM_UPS
 from rljob.learner.optim.data_parallel_threads import DataParallelThreads
 from rljob.learner.optim.precision import choose
 from rljob.learner.optim.readback import Readback
@@ -169,6 +170,25 @@ def test_a_lone_way_is_tried_on_a_gpu_so_that_its_memory_is_taken() -> None:
 
     choose("FP32", learner.online.to("cuda"), update, batches(1)[0])
     assert tried == 1
+
+
+@needs_cuda
+@pytest.mark.parametrize("captured", [True, False])
+def test_updates_that_a_graph_will_start_are_timed_as_graphs_where_they_can_be(captured: bool) -> None:
+    online, called = updater(parameters(), IMAGES).online.to("cuda"), 0
+
+    def update(network: FrameNetwork, batch: TransitionBatch) -> None:
+        nonlocal called
+        called += 1
+        loss = sum(parameter.square().sum() for parameter in network.parameters())
+        assert captured or loss.item() >= 0.0, "waiting for the device ends a capture"
+        loss.backward()
+        network.zero_grad()
+
+    found = choose("Auto", online, update, batches(1, IMAGES)[0], budget_seconds=0.2, as_graphs=True)
+    ways = len(found.seconds)
+    assert ways > 1
+    assert called == ways * (WARM_UPS + 1) if captured else called > ways * (WARM_UPS + 1)
 
 
 @pytest.mark.parametrize(("count", "size"), [(2, 16), (3, 16), (4, 5)])

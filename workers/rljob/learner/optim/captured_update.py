@@ -17,6 +17,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from rljob.algorithms.batches import TransitionBatch, UnrollBatch
 
 Batch = TypeVar("Batch", TransitionBatch, UnrollBatch)
+Result = TypeVar("Result")
 
 WARM_UPS: Final = 3
 """Updates before one is recorded: libraries make their handles and workspaces in the first ones, and a compiler its kernels."""
@@ -38,7 +39,7 @@ Capturer: TypeAlias = Callable[[Callable[[], Learned]], tuple[Learned, Callable[
 Afterwards the function may have been done, any number of times."""
 
 
-def cuda_graph(work: Callable[[], Learned]) -> tuple[Learned, Callable[[], object]]:
+def cuda_graph(work: Callable[[], Result]) -> tuple[Result, Callable[[], object]]:
     """A CUDA graph of ``work``. Raises RuntimeError where that can't be captured, as it waits for the device."""
     stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     stream.wait_stream(torch.cuda.current_stream())
@@ -74,12 +75,15 @@ class CapturedUpdate(Generic[Batch]):
 
     def __call__(self, minibatch: Batch, rate: float) -> Learned:
         """One update; the host does not wait for it."""
-        for own, given in zip(tree_leaves(self.inputs), tree_leaves(minibatch), strict=True):
-            if own is not None:
-                own.copy_(given, non_blocking=True)
+        # By one call: after each the host's other threads may hold up the next.
+        torch._foreach_copy_(_tensors(self.inputs), _tensors(minibatch), non_blocking=True)
         self.rate.fill_(rate)
         self._replay()
         return self._learned
+
+
+def _tensors(minibatch: TransitionBatch | UnrollBatch) -> list[Tensor]:
+    return [tensor for tensor in tree_leaves(minibatch) if tensor is not None]
 
 
 def _forms(minibatch: TransitionBatch | UnrollBatch) -> list[Any]:
