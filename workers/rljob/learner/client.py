@@ -66,8 +66,8 @@ class ReplayClient:
 
     ``weights(probability, beta)`` is the algorithm's importance weighting. ``mirror``: where frames are mirrored;
     None: in this process's memory. Methods are for the training loop's thread.
-    What ends the prefetch thread is raised by the next call of ``next``, as ``ThreadEnded``. That thread is woken by ``next`` alone,
-    once a batch: it takes the interpreter's lock each time, and what it is handed in between can wait for so long.
+    What ends the prefetch thread is raised by the next call of ``next``, as ``ThreadEnded``.
+    ``next`` alone wakes it, once a batch: it takes the interpreter's lock each time, and what it is handed can wait for so long.
     """
 
     needs_weights_first = False
