@@ -81,7 +81,8 @@ def profile(
         files: dict[str, bytes] = {}
 
         async def work(reach: Reach, urls: Mapping[str, str]) -> None:
-            meant = {name: url for name, url in sorted(urls.items()) if who in (None, name, name.partition("-")[0])}
+            names = sorted(urls, key=lambda name: (not name.startswith("learner"), len(name), name))
+            meant = {name: urls[name] for name in names if who in (None, name, name.partition("-")[0])}
             if not meant:
                 there = f"there are: {listed(sorted(urls), most=20)}" if urls else "nothing of it runs"
                 raise UsageError(f"{chosen.place}: no {who or 'process'} to profile; {there}")

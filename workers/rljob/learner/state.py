@@ -31,6 +31,8 @@ def capture(updater: AnyUpdater) -> dict[str, Tensor]:
         }
     copies |= statistics(updater)
     copies["random.torch"] = torch.get_rng_state()
+    if updater.device.type == "cuda":
+        copies["random.cuda"] = torch.cuda.get_rng_state(updater.device)
     copies["step_size.share"] = torch.tensor(updater.learning_rate.scale, dtype=torch.float64)
     return copies
 
@@ -51,6 +53,8 @@ def restore(updater: AnyUpdater, checkpoint: Checkpoint, updates: int) -> None:
     updater.updates = updates
     if "random.torch" in checkpoint.tensors:
         torch.set_rng_state(checkpoint.tensors["random.torch"])
+    if "random.cuda" in checkpoint.tensors and updater.device.type == "cuda":
+        torch.cuda.set_rng_state(checkpoint.tensors["random.cuda"], updater.device)
 
 
 def start_from(updater: AnyUpdater, checkpoint: Checkpoint) -> None:

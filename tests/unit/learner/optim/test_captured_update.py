@@ -272,3 +272,12 @@ def test_observations_of_several_columns_are_replayed_too(kind: str) -> None:
     learn(learner, [batch, again])
     learn(other, [batch, again])
     assert_same(learner, other, **CLOSE)
+
+
+@needs_cuda
+def test_what_a_gpu_draws_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
+    learner, _ = transitions(CUDA)
+    path, _ = checkpoint.write(tmp_path, "step-0", state.capture(learner), {})
+    drawn = torch.randn(3, device=CUDA)
+    state.restore(learner, checkpoint.read(path), 0)
+    assert torch.equal(torch.randn(3, device=CUDA), drawn)
