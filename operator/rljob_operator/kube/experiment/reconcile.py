@@ -148,6 +148,11 @@ class ExperimentReconciler:
         if known.journal is None:
             known.journal = Journal(self._sources.client, document)
             await known.journal.load()
+            if known.journal.lines < known.status.journal_lines:  # the last ConfigMap is not missed by its number
+                kept, told = known.journal.lines, known.status.journal_lines
+                raise JournalProblem(
+                    f"only {kept} of {told} lines of the journal are there; delete the experiment, and begin anew"
+                )
             known.since, known.spent_seconds, known.generation = None, known.journal.state.seconds, 0
         journal, entries = known.journal, list[Entry]()
         state, suspend = journal.state, bool(document["spec"].get("suspend"))

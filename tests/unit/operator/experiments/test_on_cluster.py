@@ -240,6 +240,22 @@ def test_a_journal_that_was_tampered_with_is_told(monkeypatch: pytest.MonkeyPatc
     world.live()
 
 
+def test_a_journal_whose_last_part_is_gone_is_told() -> None:
+    world = World(document(3), spread)
+    for _ in range(12):
+        world.settle()
+        world.tick()
+    lines, jobs = len(world.entries()), len(world.of(RLJOBS))
+    kept = world.objects.pop(("configmaps", "a-journal-0"))
+    world.start()
+    world.settle()
+    assert world.state == "JournalUnreadable"
+    assert f"only 0 of {lines} lines of the journal are there" in world.condition("Ready")["message"]
+    assert (world.of(CONFIG_MAPS), len(world.of(RLJOBS))) == ({}, jobs), "nothing is begun anew"
+    world.objects["configmaps", "a-journal-0"] = kept
+    world.live()
+
+
 def test_a_thousand_trials_fit_into_a_status_and_into_config_maps() -> None:
     """Acceptance row 9, as far as it needs no cluster."""
     experiment = document(1000, parallelism=500)
