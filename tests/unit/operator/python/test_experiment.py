@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import rljob
 from rljob_operator.local.lock import ControllerLock
+from rljob_operator.python import experiment
 
 from tests.support.experiment_runs import RATE, document, experiment_folder
 from tests.support.paths import EXAMPLES
@@ -59,6 +60,21 @@ def test_how_it_stands_before_its_end(tmp_path: Path) -> None:
     (folder / "logs").mkdir(exist_ok=True)
     (folder / "logs" / "controller.log").write_text("rljob: environment 'X' is not known\n")
     assert sweep.status == ("Failed", "rljob: environment 'X' is not known")
+
+
+def test_one_that_was_stopped_before_its_best_was_judged_anew_has_not_ended(folder: Path) -> None:
+    lines = (folder / "journal.jsonl").read_bytes().splitlines(keepends=True)
+    (folder / "journal.jsonl").write_bytes(b"".join(lines[:-1]))  # one of two seeds has been judged
+    assert rljob.attach(folder).status == ("SessionEnded", "2 of 2 trials judged")
+
+
+def test_waiting_does_not_read_its_journal_again_and_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sweep, looks = rljob.attach(folder), list[Path]()
+    read = experiment.read_experiment
+    monkeypatch.setattr(experiment, "read_experiment", lambda of: looks.append(of) or read(of))
+    with ControllerLock(folder), pytest.raises(TimeoutError, match="is Running"):
+        sweep.wait(0.2)
+    assert len(looks) == 1, "for what is said at the end"
 
 
 def test_what_is_wrong_is_said_before_anything_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
