@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from rljob.api.conditions import Reason
 from rljob.api.experiment_check import parse_experiment
 from rljob.api.experiment_trials import Experiment
 
@@ -19,6 +20,9 @@ MAY_CHANGE = ("parallelism", "maxFailedTrials", "budget.seconds")
 
 _SEEDS_APART = 1_000_000
 """Between the seeds of the games of two rungs: all trials of a rung play the same games, and no game is played at two rungs."""
+
+_GOALS = (Reason.TARGET_RETURN_REACHED, Reason.METRIC_REACHED)
+"""With these a run has reached its own goal; what earlyStopping has ended has not."""
 
 
 class Mismatch(Exception):
@@ -224,9 +228,9 @@ def scored(figures: Mapping[str, Any], raw_frames: int, said: str) -> dict[str, 
     return {"mean": mean, "standardError": error, "episodes": figures["episodes"], "rawFrames": raw_frames}
 
 
-def seen(run: Run, found: dict[str, Any] | None, *, solved: bool) -> dict[str, Any] | None:
-    """The entry of a run that was judged at its rung; None where nothing was found yet."""
-    kind = {"kind": "Score", "solved": solved} if found is not None and "mean" in found else {"kind": "Fail"}
+def seen(run: Run, found: dict[str, Any] | None, ended: str = "") -> dict[str, Any] | None:
+    """The entry of a run that was judged at its rung; None where nothing was found yet. ``ended``: the reason of its Complete."""
+    kind = {"kind": "Score", "solved": ended in _GOALS} if found is not None and "mean" in found else {"kind": "Fail"}
     return None if found is None else {"trial": run.trial, "seed": run.seed, **kind, **found}
 
 

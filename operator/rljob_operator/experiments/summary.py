@@ -97,4 +97,4 @@ def in_words(state: ExperimentState, entry: dict[str, Any]) -> str:
 
 
 def _numbers(entry: dict[str, Any]) -> str:
-    return f"{entry['score']:.2f} of {entry['judged']} judged there; from {entry['bound']:.2f} on they go on"
+    return f"{entry['score']:.2f}, one of {entry['judged']} judged there; from {entry['bound']:.2f} on they go on"

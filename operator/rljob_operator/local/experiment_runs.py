@@ -65,8 +65,7 @@ class Runs:
             outcome = read_json(folder / OUTCOME_FILE)
             if ended == "Failed":
                 return {"kind": "Fail", **about, "why": f"{outcome.get('reason')}: {outcome.get('message')}"[:500]}
-            solved = outcome.get("reason") != "StepBudgetReached"
-            return seen(run, self.judged(run, run.rung), solved=solved)
+            return seen(run, self.judged(run, run.rung), str(outcome.get("reason")))
         ended_with = playing.returncode if playing is not None else None
         why = self._given_up(folder, run.rung, ended_with)
         if why:

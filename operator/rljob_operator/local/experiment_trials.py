@@ -84,5 +84,5 @@ def _why(state: ExperimentState, run: Run) -> str:
     if run.state is RunState.PRUNED:
         return "others had higher scores at its raw frames"
     if run.state is RunState.DONE:
-        return "played all of it" if run.rung == len(state.known.rungs) - 1 else "reached its goal"
+        return "played to its end" if run.rung == len(state.known.rungs) - 1 else "reached its goal"
     return "" if state.end is None else f"the experiment ended before it: {state.end['reason']}"

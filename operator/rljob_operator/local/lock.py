@@ -44,8 +44,8 @@ class ControllerLock:
             os.close(file)
             pid = owner(self._run_dir)
             raise RunFolderProblem(
-                f"{self._run_dir}: another controller (pid {pid}) has this run; watch it with `rljob top {self._run_dir}`, "
-                f"or end it with `rljob stop {self._run_dir}` first"
+                f"{self._run_dir}: another controller (pid {pid}) has this run; "
+                f"end it with `rljob stop {self._run_dir}` first"
             ) from None
         self._file = file
         self.name(0 if self._for_another else os.getpid())

@@ -37,7 +37,7 @@ class Experiment(Run):
             return Status("Starting", "") if running else Status("Failed", why)
         state = read_experiment(self._folder)
         best = best_of(state, self._folder)
-        if state.end is not None and not running:
+        if state.end is not None and not running and (best is not None or state.end["best"] is None):
             return Status(state.end["reason"], best[1] if best is not None else "no trial has a score")
         judged = sum(bool(run.scores) for (_, seed), run in state.runs.items() if seed == 1)
         return Status("Running" if running else "SessionEnded", f"{judged} of {state.known.trials} trials judged")
@@ -63,12 +63,12 @@ class Experiment(Run):
         """As `Run.wait`; ``progress`` prints a line whenever another trial has a score."""
         deadline = math.inf if timeout_seconds is None else time.monotonic() + timeout_seconds
         said = ""
-        while (status := self.status).state in ("Starting", "Running"):
-            if progress and status.message != said:
-                said = status.message
+        while lock.owner(self._folder) is not None:  # a look at its trials takes a second where there are a thousand
+            if progress and (message := self.status.message) != said:
+                said = message
                 print(said, flush=True)
             if time.monotonic() >= deadline:
-                raise TimeoutError(f"{self._folder} is {status.state} after {timeout_seconds:g} s, and goes on")
+                raise TimeoutError(f"{self._folder} is {self.status.state} after {timeout_seconds:g} s, and goes on")
             time.sleep(min(1.0, max(0.0, deadline - time.monotonic())))
         return self
 

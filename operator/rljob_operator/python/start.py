@@ -68,7 +68,9 @@ def run(
     name = parse_job(written).metadata.name if experiment is None else experiment.name
     if any(place):
         if experiment is not None:
-            raise UsageError("an experiment is run on this machine; leave out namespace, context and kubeconfig")
+            raise UsageError(
+                "from Python an experiment runs on this machine alone; on a cluster, kubectl apply its manifest"
+            )
         if any(each is not None for each in (folder, max_seconds, max_actors)):
             raise UsageError(
                 "folder, max_seconds and max_actors are for a run on this machine; leave out the namespace, or them"

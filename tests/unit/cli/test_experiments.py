@@ -54,6 +54,7 @@ def test_a_folder_that_is_in_use_or_has_none_is_refused(tmp_path: Path) -> None:
     with ControllerLock(folder):
         code, _, said = rljob("run", EXAMPLE, "--run-dir", folder, "--resume")
     assert (code, "another controller" in said) == (2, True)
+    assert "rljob top" not in said, "which is for a single run"
     (folder / "journal.jsonl").write_text('{"kind":"End"}\n')
     code, _, said = rljob("run", EXAMPLE, "--run-dir", folder, "--resume")
     assert (code, "line 1 of the journal" in said) == (2, True)

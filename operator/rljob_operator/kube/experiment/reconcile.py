@@ -148,6 +148,10 @@ class ExperimentReconciler:
         if known.journal is None:
             known.journal = Journal(self._sources.client, document)
             await known.journal.load()
+            if (found := known.journal.lines) < (before := known.status.journal_lines):  # its last ConfigMap is gone
+                raise JournalProblem(
+                    f"only {found} of {before} lines of the journal are there; delete the experiment, and begin anew"
+                )
             known.since, known.spent_seconds, known.generation = None, known.journal.state.seconds, 0
         journal, entries = known.journal, list[Entry]()
         state, suspend = journal.state, bool(document["spec"].get("suspend"))

@@ -65,17 +65,16 @@ class Runs:
         """What has become of a run that should play to its rung: its score or its failure; None while it plays or is judged."""
         job, status = self._found(run)
         if job is None:
-            return seen(run, self._makes_none(run), solved=False)
+            return seen(run, self._makes_none(run))
         if status is None:
             return None
         failed, complete = (status.condition(each) for each in (ConditionType.FAILED, ConditionType.COMPLETE))
         if failed is not None and failed.status == "True":
-            return seen(run, {"why": f"{failed.reason}: {failed.message}"[:500]}, solved=False)
+            return seen(run, {"why": f"{failed.reason}: {failed.message}"[:500]})
         found = self._judged(run, run.rung) if self.rests(run) and not self._plays(run, status) else None
         if found is not None and _comparable(job) != _comparable(self._manifest(run)):
             found = {"why": f"RLJob {job['metadata']['name']} was changed by hand, so that it is another trial"}
-        solved = complete is not None and complete.reason != "StepBudgetReached"
-        return seen(run, found, solved=solved)
+        return seen(run, found, complete.reason if complete is not None else "")
 
     def verdict(self, run: Run) -> Entry | None:
         """How a run of the best trial is judged anew, on games that it was not chosen by; None while it is, and where it was."""

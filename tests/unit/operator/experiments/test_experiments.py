@@ -11,7 +11,7 @@ from rljob.api.experiment_check import parse_experiment
 from rljob_operator.experiments.decide import decide
 from rljob_operator.experiments.journal import JournalProblem, replayed
 from rljob_operator.experiments.state import ExperimentState, Mismatch, Run, RunState
-from rljob_operator.experiments.summary import summary
+from rljob_operator.experiments.summary import in_words, summary
 from rljob_operator.local.experiment_runs import Runs
 
 from tests.support.experiment_world import CASES, HALVING, MEDIAN, World, document, learning, lived, spread
@@ -121,6 +121,12 @@ def test_time_that_is_up_ends_it_with_the_best_so_far() -> None:
     state.apply(end)
     assert (end["reason"], end["best"]["trial"], state.seconds) == ("TimeUp", 1, 12.5)
     assert state.active == []
+
+
+def test_why_a_run_ends_is_said_with_its_score_and_how_many_it_was_one_of() -> None:
+    entry = {"kind": "Prune", "trial": 2, "seed": 1, "score": 21.4, "judged": 3, "bound": 31.6}
+    said = in_words(_running(), entry)
+    assert said == "trial 2 ends here: 21.40, one of 3 judged there; from 31.60 on they go on"
 
 
 def test_a_solved_run_needs_no_more_frames() -> None:

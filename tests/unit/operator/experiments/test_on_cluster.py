@@ -166,6 +166,16 @@ def test_a_judge_that_fails_is_tried_three_times() -> None:
     assert why == "it can't be judged: pod a-0-judge-0-2 has failed: no checkpoint, says a-0-judge-0-2"
 
 
+@pytest.mark.parametrize(("reason", "solved"), [("MetricReached", True), ("EarlyStopped", False)])
+def test_a_run_that_was_given_up_has_not_reached_its_goal(reason: str, solved: bool) -> None:
+    world = World(document(2, prune=HALVING, parallelism=2), spread)
+    world.settle()
+    world.states["a-0"], world.frames["a-0"] = {"Complete": reason}, 700
+    world.live()
+    first = next(entry for entry in world.entries() if entry["kind"] == "Score" and entry["trial"] == 0)
+    assert (first["rawFrames"], first["solved"]) == (700, solved)
+
+
 def test_the_best_that_is_gone_at_the_end_is_named_without_a_fresh_verdict() -> None:
     world = World(document(2), spread)
     while "End" not in [entry["kind"] for entry in world.entries()]:
@@ -237,6 +247,22 @@ def test_a_journal_that_was_tampered_with_is_told(monkeypatch: pytest.MonkeyPatc
     assert world.state == "JournalUnreadable"
     assert "ConfigMap a-journal-1 of the journal is gone" in world.condition("Ready")["message"]
     world.objects["configmaps", "a-journal-1"] = kept
+    world.live()
+
+
+def test_a_journal_whose_last_part_is_gone_is_told() -> None:
+    world = World(document(3), spread)
+    for _ in range(12):
+        world.settle()
+        world.tick()
+    lines, jobs = len(world.entries()), len(world.of(RLJOBS))
+    kept = world.objects.pop(("configmaps", "a-journal-0"))
+    world.start()
+    world.settle()
+    assert world.state == "JournalUnreadable"
+    assert f"only 0 of {lines} lines of the journal are there" in world.condition("Ready")["message"]
+    assert (world.of(CONFIG_MAPS), len(world.of(RLJOBS))) == ({}, jobs), "nothing is begun anew"
+    world.objects["configmaps", "a-journal-0"] = kept
     world.live()
 
 

@@ -47,6 +47,18 @@ def test_a_run_that_failed_says_why(ended: Path) -> None:
     assert entry == {"kind": "Fail", "trial": 4, "seed": 1, "why": "BackoffLimitExceeded: the learner ended"}
 
 
+@pytest.mark.parametrize(
+    ("reason", "solved"), [("TargetReturnReached", True), ("EarlyStopped", False), ("StepBudgetReached", False)]
+)
+def test_a_run_that_was_given_up_has_not_reached_its_goal(
+    ended: Path, monkeypatch: pytest.MonkeyPatch, reason: str, solved: bool
+) -> None:
+    write_json(ended / "outcome.json", {"state": "Complete", "reason": reason})
+    monkeypatch.setattr(Runs, "judged", lambda *_: {"mean": 1.0})
+    entry = Runs(ended.parent, EXPERIMENT, None).look(Run(4, 1))
+    assert entry == {"kind": "Score", "trial": 4, "seed": 1, "mean": 1.0, "solved": solved}
+
+
 def test_a_run_without_a_checkpoint_fails_with_what_rljob_eval_says(ended: Path) -> None:
     runs = Runs(ended.parent, EXPERIMENT, None)
     entry = eventually(lambda: runs.look(Run(4, 1)), seconds=100)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import rljob
 from rljob_operator.local.lock import ControllerLock
+from rljob_operator.python import experiment
 
 from tests.support.experiment_runs import RATE, document, experiment_folder
 from tests.support.paths import EXAMPLES
@@ -61,11 +62,26 @@ def test_how_it_stands_before_its_end(tmp_path: Path) -> None:
     assert sweep.status == ("Failed", "rljob: environment 'X' is not known")
 
 
+def test_one_that_was_stopped_before_its_best_was_judged_anew_has_not_ended(folder: Path) -> None:
+    lines = (folder / "journal.jsonl").read_bytes().splitlines(keepends=True)
+    (folder / "journal.jsonl").write_bytes(b"".join(lines[:-1]))  # one of two seeds has been judged
+    assert rljob.attach(folder).status == ("SessionEnded", "2 of 2 trials judged")
+
+
+def test_waiting_does_not_read_its_journal_again_and_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sweep, looks = rljob.attach(folder), list[Path]()
+    read = experiment.read_experiment
+    monkeypatch.setattr(experiment, "read_experiment", lambda of: looks.append(of) or read(of))
+    with ControllerLock(folder), pytest.raises(TimeoutError, match="is Running"):
+        sweep.wait(0.2)
+    assert len(looks) == 1, "for what is said at the end"
+
+
 def test_what_is_wrong_is_said_before_anything_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(rljob.ManifestError, match=r"spec\.parallelism: got 0"):
         rljob.run(SEARCH, set={"parallelism": 0})
-    with pytest.raises(rljob.UsageError, match="an experiment is run on this machine"):
+    with pytest.raises(rljob.UsageError, match="on a cluster, kubectl apply its manifest"):
         rljob.run(SEARCH, namespace="team")
     with pytest.raises(rljob.UsageError, match="max_seconds is 0"):
         rljob.run(SEARCH, max_seconds=0)
