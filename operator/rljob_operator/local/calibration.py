@@ -84,6 +84,7 @@ def _overrides(job: RLJob) -> list[str]:
         *("spec.suspend=false", "spec.activeDeadlineSeconds=", "spec.tracking="),
         *("spec.evaluator.enabled=false", "spec.evaluator.triggerReturn="),
         *("spec.successPolicy.targetReturn=", "spec.successPolicy.metric=", f"spec.successPolicy.rawFrames={10**12}"),
+        *(f"spec.earlyStopping.{rule}=" for rule in ("plateau", "trainingReturn", "valueLoss")),
         *("spec.autoscaling.mode=Disabled", "spec.actors.replicas=1"),
     ]
     if spec.algorithm.type != "Custom" and spec.algorithm.parameters.compile is None:

@@ -84,7 +84,7 @@ def profile(
             names = sorted(urls, key=lambda name: (not name.startswith("learner"), len(name), name))
             meant = {name: urls[name] for name in names if who in (None, name, name.partition("-")[0])}
             if not meant:
-                there = f"there are: {listed(sorted(urls), most=20)}" if urls else "nothing of it runs"
+                there = f"there are: {listed(names, most=20)}" if urls else "nothing of it runs"
                 raise UsageError(f"{chosen.place}: no {who or 'process'} to profile; {there}")
             with _writing(folder):
                 folder.mkdir(parents=True)
@@ -97,6 +97,8 @@ def profile(
         try:
             chosen.ask(work)
         except KeyboardInterrupt:
+            if not found:  # there is no folder yet
+                raise
             typer.echo("ended early", err=True)
         sampled = [each for each in found.values() if each.parts]
         if not sampled:

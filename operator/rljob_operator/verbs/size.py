@@ -75,6 +75,11 @@ def size(
             measured, busy = calibrate(whole, seconds, lambda text: typer.echo(text, err=True))
         else:
             measured, busy = _read(calibration)
+            if (job.spec.replay is None) == (measured["stored_bytes"] > 0):
+                which = "without" if job.spec.replay is not None else "with"
+                raise UsageError(
+                    f"{calibration}: its numbers are of a job {which} replay, unlike {file}; calibrate that"
+                )
         found = sizing(job, measured)
         document = {"calibration": measured, "busy": busy, "sizing": found}
         typer.echo(json.dumps(document, indent=2) if as_json else "\n".join(_lines(job, measured, found)))

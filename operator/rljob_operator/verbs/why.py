@@ -89,9 +89,10 @@ def why(
 
 
 def _next_unit(run: JobView, prices: Path | None, cores: float | None) -> Iterator[str]:
-    """What one more of each thing would bring, where the learner's figures tell. ``cores``: that all roles share, None on a
-    cluster. Raises ManifestError for a table of prices that lacks something."""
-    if is_experiment(run.document):
+    """What one more of each thing would bring by the learner's figures; where they do not tell, or training stands still for an
+    evaluation, what the status has of it. ``cores``: that all roles share, None on a cluster. Raises ManifestError for a table
+    of prices that lacks something."""
+    if is_experiment(run.document) or run.status.finished:
         return
     try:
         spec = parse_job(run.document).spec
@@ -101,7 +102,7 @@ def _next_unit(run: JobView, prices: Path | None, cores: float | None) -> Iterat
         spec = None
     table = read_prices(prices, spec) if prices is not None and spec is not None else None
     found = next_units(
-        flatten_status(run.figures.to_document()),
+        flatten_status(run.figures.to_document()) if run.figures.state != "Evaluating" else {},
         spec,
         cores=cores,
         seconds_left=run.status.progress.estimated_seconds_remaining,

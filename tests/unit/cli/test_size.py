@@ -16,6 +16,8 @@ from tests.support.paths import EXAMPLES
 from tests.unit.telemetry.test_sizing import PONG
 
 JOB = EXAMPLES / "pong-apex.yaml"
+EMPTY = {name: 0 for name in PONG if name.startswith(("replay_", "redis_", "stored_", "mirror_"))}
+"""Numbers of a job without replay."""
 
 
 def invoke(*arguments: object) -> Result:
@@ -58,6 +60,16 @@ def test_a_copy_is_written_with_requests(numbers: Path, tmp_path: Path) -> None:
     assert sized.actors.resources.requests == {"cpu": "900m", "memory": "300Mi"}
     assert sized.required_replay.redis.resources.requests.keys() >= {"memory"}
     assert sized.algorithm == before.algorithm
+
+
+def test_numbers_of_a_job_with_a_replay_are_none_of_one_without(numbers: Path, tmp_path: Path) -> None:
+    without = tmp_path / "without.json"
+    without.write_text(json.dumps({"calibration": {**PONG, **EMPTY}, "busy": ""}))
+    unrolls = EXAMPLES / "pong-vtrace.yaml"
+    for job, file, told in ((JOB, without, "of a job without replay"), (unrolls, numbers, "of a job with replay")):
+        result = invoke(job, "--calibration", file)
+        assert (result.exit_code, told in result.stderr) == (2, True), result.output
+    assert invoke(unrolls, "--calibration", without).exit_code == 0
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from rljob.api import EnvironmentParameters, load_manifest
+from rljob.api import EnvironmentParameters, load_manifest, parse_job
+from rljob.api.load import read_manifest, written_job
 from rljob.envs import EnvironmentSpec, describe_environment
 from rljob.errors import UsageError
 from rljob.telemetry.sizing import NUMBERS, parts
-from rljob_operator.local.calibration import measured
+from rljob_operator.local.calibration import _overrides, measured
 
 from tests.support.paths import EXAMPLES
 
@@ -95,3 +96,16 @@ def test_a_job_without_replay_has_no_shard(cartpole: EnvironmentSpec) -> None:
     assert found["updates_per_step"] == pytest.approx(1 / 20)
     assert [found[name] for name in ("replay_seconds", "stored_bytes", "mirror_bytes", "redis_memory_bytes")] == [0] * 4
     assert parts(found).knee() == pytest.approx(2.0)
+
+
+def test_no_rule_that_ends_a_job_ends_its_calibration() -> None:
+    rules = (
+        "plateau={}",
+        "trainingReturn={windowRawFrames: 9}",
+        "valueLoss={windowRawFrames: 9}",
+        "onNonFiniteLoss=Ignore",
+    )
+    written = read_manifest(EXAMPLES / "pong-vtrace.yaml", [f"spec.earlyStopping.{rule}" for rule in rules])
+    short = parse_job(written_job(written, _overrides(parse_job(written)))).spec.early_stopping
+    assert (short.plateau, short.training_return, short.value_loss) == (None, None, None)
+    assert short.on_non_finite_loss == "Ignore"

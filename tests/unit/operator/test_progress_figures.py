@@ -38,5 +38,8 @@ def test_what_would_add_most_is_said_once_the_figures_tell() -> None:
     assert said == (
         "an actor on a core of its own would add 50 % to 1,000 steps/s; the knee of one more actor is at 4.0 of them, 2 play"
     )
+    still = {**figures, "steps_per_second": 20.0, "state": "Evaluating"}
+    controller.look(60.0, learner=sample(controller.now + 60.0, 2000, actors=actors, **still))
+    assert controller.status.progress.next_unit == said, "while training stands still"
     controller.look(60.0, learner=sample(controller.now + 60.0, 3000))
     assert controller.status.progress.next_unit == ""

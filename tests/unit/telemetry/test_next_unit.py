@@ -8,7 +8,7 @@ import pytest
 from rljob.api import ManifestError, load_manifest
 from rljob.api.types import quantity
 from rljob.telemetry.next_unit import lines, next_units, sentence
-from rljob.telemetry.prices import read_prices
+from rljob.telemetry.prices import price_of_an_hour, read_prices
 
 from tests.support.paths import EXAMPLES
 
@@ -114,3 +114,18 @@ def test_an_accelerator_needs_a_price_where_the_job_asks_for_one(tmp_path: Path)
     assert found is not None
     assert found.cost is not None
     assert found.cost > 2 / 3600 / 1000 * 1e6
+
+
+def test_inference_servers_of_their_own_are_paid(tmp_path: Path) -> None:
+    servers = ["actors.inference=Central", "inference.replicas=2", "inference.resources.requests={cpu: 3}"]
+    without, with_two = (
+        load_manifest(EXAMPLES / "cartpole-impala.yaml", [f"spec.{one}" for one in s]).spec for s in ([], servers)
+    )
+    prices = read_prices(table(tmp_path), without)
+    more = price_of_an_hour(with_two, FIGURES, prices) - price_of_an_hour(without, FIGURES, prices)
+    assert more == pytest.approx(0.04 * 2 * 3)
+    on_device = load_manifest(
+        EXAMPLES / "cartpole-impala.yaml", [f"spec.{one}" for one in (*servers, "inference.accelerator.count=1")]
+    )
+    with pytest.raises(ManifestError, match="accelerator: required"):
+        read_prices(table(tmp_path), on_device.spec)

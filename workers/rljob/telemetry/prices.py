@@ -30,7 +30,7 @@ class HourlyPrices(APIModel):
     core: Price
     """The price of a core for an hour, with the memory that comes with it."""
     accelerator: Price | None = None
-    """The price of an accelerator for an hour; needed where the learner asks for one."""
+    """The price of an accelerator for an hour; needed where the learner or an inference server asks for one."""
 
 
 class Prices(APIModel):
@@ -52,10 +52,15 @@ def read_prices(path: Path, spec: RLJobSpec) -> Prices:
     except ValidationError as error:
         found = structural_problems(error, Prices)[0]
         raise ManifestError(replace(each, path=f"{path}: {each.path}") for each in found) from None
-    if spec.learner.accelerator.count and None in (prices.on_demand.accelerator, prices.spot.accelerator):
-        missing = "required: the price of an accelerator for an hour, on demand and spot, as the learner asks for one"
+    if _accelerators(spec) and None in (prices.on_demand.accelerator, prices.spot.accelerator):
+        missing = "required: the price of an accelerator for an hour, on demand and spot, as the job asks for one"
         raise ManifestError([Problem(f"{path}: accelerator", ABSENT, missing)])
     return prices
+
+
+def _accelerators(spec: RLJobSpec) -> int:
+    """Of the learner, and of inference servers of their own."""
+    return (spec.learner.accelerator.count or 0) + spec.inference.replicas * (spec.inference.accelerator.count or 0)
 
 
 def cores_of(spec: RLJobSpec, figures: Mapping[str, float], role: str, members: float) -> float:
@@ -66,17 +71,20 @@ def cores_of(spec: RLJobSpec, figures: Mapping[str, float], role: str, members: 
 
 
 def price_of_an_hour(spec: RLJobSpec, figures: Mapping[str, float], prices: Prices) -> float:
-    """What a run costs, with actors on spot where the manifest says so, and all else on demand."""
+    """What an hour of a run costs, with actors on spot where the manifest says so, and all else on demand."""
     actors = figures.get("actors_running", 0.0)
     shards = spec.replay.shards if spec.replay is not None else 0
     reserved = sum(
         members * cores_of(spec, figures, role, members)
-        for role, members in (("learner", 1), ("replay", shards), ("evaluator", int(spec.evaluator.enabled)))
+        for role, members in (
+            *(("learner", 1), ("replay", shards), ("inference", spec.inference.replicas)),
+            ("evaluator", int(spec.evaluator.enabled)),
+        )
     )
     playing = (
         actors * cores_of(spec, figures, "actor", actors) * (prices.spot if spec.actors.spot else prices.on_demand).core
     )
-    computing = (spec.learner.accelerator.count or 0) * (prices.on_demand.accelerator or 0.0)
+    computing = _accelerators(spec) * (prices.on_demand.accelerator or 0.0)
     return reserved * prices.on_demand.core + playing + computing
 
 

@@ -124,6 +124,9 @@ def write(context: ReconcileContext) -> ReconcileContext:
 
 
 def _next_unit(context: ReconcileContext, sample: LearnerStatus) -> str:
+    """What it was before, while training stands still for an evaluation, of which the figures tell nothing."""
+    if sample.state == "Evaluating":
+        return context.status.progress.next_unit
     found = next_units(flatten_status(sample.to_document()), context.spec, cores=context.observed.cores)
     return "" if found is None else sentence(found)
 

@@ -10,7 +10,7 @@ import pytest
 from rljob.api import ManifestError
 from rljob.api.learner_status import ActorStatus, LearnerStatus
 from rljob.api.load import read_manifest
-from rljob.api.status import ProgressStatus, RLJobStatus
+from rljob.api.status import Condition, ProgressStatus, RLJobStatus
 from rljob_operator.verbs.why import _next_unit
 from rljob_operator.view.job_view import JobView
 
@@ -46,6 +46,7 @@ def test_the_table_of_what_each_unit_adds(tmp_path: Path) -> None:
 
 def test_without_figures_the_jobs_status_tells() -> None:
     assert said(replace(RUN, figures=LearnerStatus())) == "\nas it was"
+    assert said(replace(RUN, figures=replace(FIGURES, state="Evaluating"))) == "\nas it was", "training stands still"
     assert said(replace(RUN, figures=LearnerStatus(), status=RLJobStatus())) == ""
 
 
@@ -60,3 +61,8 @@ def test_a_job_that_was_edited_to_nonsense_is_explained_all_the_same(document: A
 def test_a_missing_table_is_said(tmp_path: Path) -> None:
     with pytest.raises(ManifestError, match=r"none.yaml: cannot be read"):
         said(RUN, tmp_path / "none.yaml")
+
+
+def test_nothing_would_bring_more_to_a_job_that_is_over() -> None:
+    over = Condition(type="Complete", status="True", last_transition_time=1.0)
+    assert said(replace(RUN, status=STATUS.model_copy(update={"conditions": [over]}))) == ""
