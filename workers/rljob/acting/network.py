@@ -48,7 +48,7 @@ class ActingNetwork:
         self.in_int8 = quantized and always
         self.equal_actions: float | None = None
         self._recorded: deque[tuple[Any, Tensor]] = deque()
-        self._rounded = False
+        self._rows, self._rounded = 0, False
         self._acts, self._loads, self._next_check, self._acts_a_load = 0, 0, 1, 0.0
 
     def load(self, weights: Weights) -> None:
@@ -77,15 +77,14 @@ class ActingNetwork:
         return document
 
     def _prepare(self, trunk: Int8Trunk, observation: Any, memory: Any) -> None:
-        most = max(1, _RECORDED // rows_of(observation))
         if self._acts % _RECORD_EVERY == 0:
             copied = each(lambda part: torch.as_tensor(part).clone(), observation)
             self._recorded.append((copied, torch.as_tensor(memory).clone()))
-            if len(self._recorded) > most:
-                self._recorded.popleft()
+            self._rows += rows_of(observation)
+            while self._rows - rows_of(self._recorded[0][0]) >= _RECORDED:
+                self._rows -= rows_of(self._recorded.popleft()[0])
         self._acts += 1
-        full = len(self._recorded) == most
-        if self._loads >= self._next_check and full:
+        if self._loads >= self._next_check and self._rows >= _RECORDED:
             self._next_check = self._loads + min(self._loads, _MOST_LOADS)
             self._check(trunk)
         elif self.in_int8 and not self._rounded:
