@@ -155,7 +155,7 @@ def measured(
         )  # the limiter's band lets either side run ahead for a while
     acting = parts.actor_seconds / (1 - figures["stage/actor/blocked"])
     learning = parts.learner_seconds * rate / updates  # seconds of an update, with all that comes beside it
-    work = {"actor": parts.actor_seconds, "learner": parts.learner_seconds, "replay": parts.replay_seconds}
+    work = {"actor": parts.actor_seconds, "learner": parts.learner_seconds, "replay": parts.shard_seconds(1)}
     cores = {role: computed(figures, role) / (rate * work[role]) if work[role] else 0.0 for role in _ROLES}
     store, (replay, redis) = learner.get("replay") or {}, memory.get("replay-0", (0.0, 0.0))
     return {
@@ -169,6 +169,7 @@ def measured(
         "learner_seconds": learning * per_step,
         "learner_cores": cores["learner"],
         "replay_seconds": parts.replay_seconds,
+        "drawing_seconds": parts.drawing_seconds,
         "replay_cores": cores["replay"],
         "overlap": parts.overlap,
         "step_bytes": actor["bytes_encoded"] / max(1, actor["produced"]),

@@ -19,7 +19,7 @@ from rljob.cli.validate import SetOption
 from rljob.command_errors import one_line_errors
 from rljob.data_plane import require_data_plane
 from rljob.errors import UsageError
-from rljob.telemetry.sizing import NUMBERS, POSITIVE, Measured, requests, sizing, with_requests
+from rljob.telemetry.sizing import NUMBERS, POSITIVE, Measured, parts, requests, sizing, with_requests
 
 from rljob_operator.view.words import bytes_of
 
@@ -119,7 +119,7 @@ def _lines(job: RLJob, measured: Measured, found: Mapping[str, Any]) -> list[str
     lines = [
         f"An actor     {1e6 / step:>10,.0f} steps/s: {step:,.1f} us a step, environment {env:,.1f}, acting {acting:,.1f}",
         f"The learner  {1 / measured['learner_seconds']:>10,.0f} steps/s: {update}",
-        *(f"A shard      {1 / seconds:>10,.0f} steps/s" for seconds in (measured["replay_seconds"],) if seconds),
+        *(f"A shard      {1 / seconds:>10,.0f} steps/s" for seconds in (parts(measured).shard_seconds(1),) if seconds),
         f"On {measured['cores']:.0f} cores such as here, with {here}: {found['here_steps_per_second']:,.0f} steps/s",
         f"\nThe knee is at {found['knee']:.2f} actors, each part on cores of its own:",
         f"  {'actors':>8}  {'steps/s':>10}  the next one adds",

@@ -22,7 +22,7 @@ FIGURES = {
     "steps_per_second": 1000.0, "updates_per_second": 50.0, "actors_running": 1.0,
     "stage/actor/env": 0.3, "stage/actor/infer": 0.15, "stage/actor/encode": 0.05, "stage/actor/blocked": 0.5,
     "stage/learner/wait": 0.75, "stage/learner/update": 0.2, "stage/learner/other": 0.05,
-    "stage/replay/idle": 0.9, "stage/replay/insert": 0.1,
+    "stage/replay/idle": 0.9, "stage/replay/insert": 0.06, "stage/replay/sample": 0.04,
     "processes/actor/cpu_cores": 0.5, "processes/learner/cpu_cores": 0.25, "processes/replay/cpu_cores": 0.2,
 }  # fmt: skip
 """The actor is at work for a half, the learner for a quarter of its time."""
@@ -55,7 +55,8 @@ def test_numbers_of_work_and_bytes(cartpole: EnvironmentSpec) -> None:
         "update_seconds": 0.2 / 50,
         "learner_seconds": 0.25 / 50 / 16,
         "learner_cores": 1.0,
-        "replay_seconds": 0.1e-3,
+        "replay_seconds": 0.06e-3,
+        "drawing_seconds": 0.04e-3,
         "replay_cores": 2.0,
         "step_bytes": 10,
         "weights_bytes_per_update": 100,

@@ -206,6 +206,24 @@ def test_more_of_anything_never_costs_steps(figures: Figures, cores: float | Non
     assert parts.knee() > 0
 
 
+def test_a_further_shard_saves_inserts_and_no_draws() -> None:
+    """Each batch is asked of every shard."""
+    figures = {
+        "steps_per_second": 100.0,
+        "actors_running": 1.0,
+        "learner_wait_fraction": 0.8,
+        "actors_blocked_fraction": 0.8,
+        "stage/replay/poll": 0.1,
+        "stage/replay/ingest": 0.3,
+        "stage/replay/sample": 0.6,
+    }
+    for shards in (1, 3):
+        parts = pipeline(figures, shards=shards)
+        assert parts is not None
+        assert parts.shard_seconds(shards) == pytest.approx(0.9 / 100)
+        assert parts.shard_seconds(2 * shards) == pytest.approx((0.6 + 0.3 / 2) / 100)
+
+
 def test_the_knee_is_where_actors_make_as_much_as_the_rest_takes() -> None:
     parts = Pipeline(actor_seconds=1e-3, learner_seconds=1e-4, replay_seconds=4e-4)
     assert parts.knee() == pytest.approx(2.5)

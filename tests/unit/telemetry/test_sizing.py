@@ -13,7 +13,8 @@ MIB = 1 << 20
 PONG: dict[str, float] = {
     "cores": 2, "actor_seconds": 1e-3, "env_seconds": 6e-4, "acting_seconds": 3e-4, "actor_cores": 0.9,
     "update_seconds": 0.02, "updates_per_step": 0.01, "learner_seconds": 2.5e-4, "learner_cores": 2.0,
-    "replay_seconds": 1e-5, "replay_cores": 3.0, "overlap": 64.0, "step_bytes": 130, "weights_bytes_per_update": 1000,
+    "replay_seconds": 6e-6, "drawing_seconds": 4e-6, "replay_cores": 3.0, "overlap": 64.0, "step_bytes": 130,
+    "weights_bytes_per_update": 1000,
     "stored_bytes": 140, "mirror_bytes": 2000, "stored_transitions": 5000, "actor_memory_bytes": 300 * MIB,
     "learner_memory_bytes": 600 * MIB, "replay_memory_bytes": 100 * MIB, "redis_memory_bytes": 50 * MIB,
 }  # fmt: skip
@@ -33,7 +34,7 @@ def test_numbers_by_hand() -> None:
     assert roles["actors"] == {"members": 4, "cores": 0.9, "memory_bytes": 300 * MIB}
     assert roles["learner"] == {"members": 1, "cores": 2.0, "memory_bytes": 600 * MIB + 995_000 * 2000}
     assert roles["replay"]["memory_bytes"] == 100 * MIB + 495_000 * 140
-    assert roles["replay"]["cores"] == pytest.approx(3.0 * 1e-5 * rate / 2)
+    assert roles["replay"]["cores"] == pytest.approx(3.0 * (4e-6 + 6e-6 / 2) * rate)
     assert roles["replay.redis"]["memory_bytes"] == 50 * MIB + 495_000 * 140
     assert roles["replay"]["members"] == 2
     # On the two cores of the calibration one actor is held to what all roles compute together.
@@ -54,7 +55,8 @@ def test_a_limit_in_bytes_counts_and_a_redis_elsewhere_does_not() -> None:
 
 def test_a_job_without_replay_has_none() -> None:
     found = sizing(
-        load_manifest(EXAMPLES / "pong-vtrace.yaml"), PONG | {"replay_seconds": 0.0, "redis_memory_bytes": 0.0}
+        load_manifest(EXAMPLES / "pong-vtrace.yaml"),
+        PONG | {"replay_seconds": 0.0, "drawing_seconds": 0.0, "redis_memory_bytes": 0.0},
     )
     assert set(found["roles"]) == {"actors", "learner"}
     assert found["replay_bytes"] == 0

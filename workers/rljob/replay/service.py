@@ -161,10 +161,10 @@ class ReplayService:
             self.sampling.serve(now, sampling=warming is None)
             if warming is None:
                 self.state = "serving" if self.table.limiter.inserted >= self.config.limiter.min_size else "filling"
+            self.on_turn()
             self.clock.enter("status")
             self._parts.blocked.observe(now, self.table.limiter, self.ingest.inserts_wait, self.sampling.samples_wait)
             self._housekeep(now, warm=warming is None)
-            self.on_turn()
             busy = handled > 0
 
     def _warm(self) -> Iterator[list[int]]:

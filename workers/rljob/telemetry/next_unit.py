@@ -91,7 +91,7 @@ def _units(
     if parts.cores is not None:
         yield "an actor on the cores there are", parts.steps_per_second(actors + 1, shards), 0.0
         yield "a core more for what runs", parts.steps_per_second(actors, shards, further_cores=1), 1.0
-    if parts.replay_seconds and spec is not None:
+    if parts.shard_seconds(1) and spec is not None:
         shard = cores_of(spec, figures, "replay", shards)
         yield "a replay shard", parts.steps_per_second(actors, shards + 1, further_cores=shard), shard
     if parts.cores is None:

@@ -29,7 +29,8 @@ _LEAST_RATE: Final = 1e-9
 @dataclass(frozen=True, slots=True)
 class Pipeline:
     """Seconds of work that an agent step costs each part while it has a core: an actor, the learner, a replay shard if there were
-    only one, and the way between them.
+    only one, and the way between them. ``drawing_seconds`` are a shard's for batches, and not among its others: each batch is
+    asked of every shard, so that a further one is taken to save none of them.
 
     ``overlap``: the exponent p. ``cpu_seconds``: of all cores together, of which ``cpu_actor_seconds`` are the actors'.
     ``cores``: that the roles share and can have now; None where each has its own.
@@ -38,6 +39,7 @@ class Pipeline:
     actor_seconds: float
     learner_seconds: float
     replay_seconds: float = 0.0
+    drawing_seconds: float = 0.0
     way_seconds: float = 0.0
     overlap: float = SLOWEST_ALONE
     cpu_seconds: float = 0.0
@@ -56,7 +58,7 @@ class Pipeline:
         parts = (
             self.actor_seconds / actors,
             self.learner_seconds / learners,
-            self.replay_seconds / shards,
+            self.shard_seconds(shards),
             self.way_seconds / ways,
         )
         longest = max(parts)
@@ -64,10 +66,14 @@ class Pipeline:
         computing = 0.0 if self.cores is None else self.cpu_seconds / (self.cores + further_cores)
         return 1 / max(together, computing)
 
+    def shard_seconds(self, shards: float) -> float:
+        """What a step costs each of so many shards."""
+        return self.drawing_seconds + self.replay_seconds / shards
+
     def knee(self, shards: float = 1.0) -> float:
         """Actors with which they make as much as the slowest of the other parts. Up to there one more brings about its own rate,
         from there on hardly anything."""
-        return self.actor_seconds / max(self.learner_seconds, self.replay_seconds / shards, self.way_seconds)
+        return self.actor_seconds / max(self.learner_seconds, self.shard_seconds(shards), self.way_seconds)
 
 
 def pipeline(figures: Mapping[str, float], *, shards: int = 1, cores: float | None = None) -> Pipeline | None:
@@ -83,10 +89,13 @@ def pipeline(figures: Mapping[str, float], *, shards: int = 1, cores: float | No
     way = _on_the_way(known) if cores is None else 0.0
     overlap, rest = _overlap((*at_work.values(), way))
     taken, wanted = (sum(of(known, role) for role in at_work) for of in (computed, _waited))
+    shard = _with_a_core(known, "replay", shards * at_work["replay"]) / shards / rate
+    drawing = min(1.0, known.get("stage/replay/sample", 0.0) / max(at_work["replay"], _LEAST_RATE))
     return Pipeline(
         actor_seconds=_with_a_core(known, "actor", actors * at_work["actor"]) / rate,
         learner_seconds=_with_a_core(known, "learner", at_work["learner"]) / rate,
-        replay_seconds=_with_a_core(known, "replay", shards * at_work["replay"]) / rate,
+        replay_seconds=shards * shard * (1 - drawing),
+        drawing_seconds=shard * drawing,
         way_seconds=(way + rest) / rate,
         overlap=overlap,
         cpu_seconds=taken / rate,

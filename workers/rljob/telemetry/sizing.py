@@ -25,7 +25,8 @@ NUMBERS: Final[Mapping[str, str]] = {
     "updates_per_step": "updates for each agent step",
     "learner_seconds": "work of the learner, an agent step: updates, publishing and all else",
     "learner_cores": "that it takes while it works",
-    "replay_seconds": "work of a shard that takes in all, an agent step; 0 without replay",
+    "replay_seconds": "work of a shard that takes in all, an agent step, but for its draws; 0 without replay",
+    "drawing_seconds": "work of each shard for the batches that are drawn from all of them, an agent step",
     "replay_cores": "that it takes while it works, with its Redis",
     "overlap": "how far actors and learner work at the same time: 1, they take turns; 64, the slower never waits",
     "step_bytes": "an agent step, as packed by an actor",
@@ -44,13 +45,15 @@ _MIB: Final = 1 << 20
 
 def parts(measured: Measured, cores: float | None = None) -> Pipeline:
     """The parts of the job; ``cores`` that all of them share, None where each has its own."""
-    seconds = {role: measured[f"{role}_seconds"] for role in ("actor", "learner", "replay")}
+    actor, learner, replay, drawing = (measured[f"{of}_seconds"] for of in ("actor", "learner", "replay", "drawing"))
+    working = {"actor": actor, "learner": learner, "replay": replay + drawing}
     return Pipeline(
-        seconds["actor"],
-        seconds["learner"],
-        seconds["replay"],
+        actor,
+        learner,
+        replay,
+        drawing,
         overlap=measured["overlap"],
-        cpu_seconds=sum(taken * measured[f"{role}_cores"] for role, taken in seconds.items()),
+        cpu_seconds=sum(taken * measured[f"{role}_cores"] for role, taken in working.items()),
         cores=cores,
     )
 
@@ -78,7 +81,7 @@ def sizing(job: RLJob, measured: Measured) -> dict[str, Any]:
         "learner": (1, measured["learner_cores"], measured["learner_memory_bytes"] + mirror),
     }
     if replay is not None:
-        cores = measured["replay_cores"] * measured["replay_seconds"] * rate / shards
+        cores = measured["replay_cores"] * alone.shard_seconds(shards) * rate
         roles["replay"] = (shards, cores, measured["replay_memory_bytes"] + stored)
     if measured["redis_memory_bytes"] and spec.required_replay.redis.external is None:
         roles["replay.redis"] = (shards, 0.0, measured["redis_memory_bytes"] + stored)
