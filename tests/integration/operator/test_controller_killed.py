@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable
 
 import pytest
@@ -26,6 +28,7 @@ def test_a_killed_controller_leaves_nothing_and_the_next_goes_on(local_run: Call
     assert running_members(run.run_dir) == before, "the refused one has touched nothing"
 
     status, updates = run.job_status, run.status("learner")["updates"]
+    os.kill(before["replay-0"], signal.SIGSTOP)  # all may have left before the next controller has begun to look
     run.process.kill()
     run.process.wait()
     third = local_run("--resume", run_dir=run.run_dir, job=run.run_dir / "job.yaml")
@@ -34,8 +37,10 @@ def test_a_killed_controller_leaves_nothing_and_the_next_goes_on(local_run: Call
         now = running_members(run.run_dir)
         return set(now) == set(before) and not set(now.values()) & set(before.values())
 
+    leaving = "what the controller before has left is ending: "
+    third.until(lambda: leaving in third.output, 60, "a look at what is left")
+    os.kill(before["replay-0"], signal.SIGCONT)
     third.until(all_are_others, 90, "the roles of the next controller")
-    assert "what the controller before has left is ending: " in third.output
     third.until_learning(updates)
     inserted = third.until(lambda: third.status("replay-0").get("inserted_total"), 60, "a replay")
     third.until(lambda: third.status("replay-0").get("inserted_total", 0) > inserted + 500, 60, "new experience")
