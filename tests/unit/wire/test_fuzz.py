@@ -42,6 +42,15 @@ def test_mutations_raise_nothing_else(any_seed: Callable[[int], int]) -> None:
     assert outcomes["decoded"] > 100
 
 
+def _allocated_by(parts: list[bytes]) -> int:
+    """The most bytes at once."""
+    tracemalloc.reset_peak()
+    before, _ = tracemalloc.get_traced_memory()
+    outcome(parts)
+    _, peak = tracemalloc.get_traced_memory()
+    return peak - before
+
+
 def test_memory_is_bounded_by_what_was_received(any_seed: Callable[[int], int]) -> None:
     generator = np.random.default_rng(any_seed(7))
     originals = seeds()
@@ -52,12 +61,10 @@ def test_memory_is_bounded_by_what_was_received(any_seed: Callable[[int], int]) 
     tracemalloc.start()
     try:
         for parts in mutants:
-            tracemalloc.reset_peak()
-            before, _ = tracemalloc.get_traced_memory()
-            outcome(parts)
-            _, peak = tracemalloc.get_traced_memory()
-            # LZ4 expands at most 255-fold; twice, because the block is decompressed beside its result.
-            assert peak - before <= 2 * 255 * sum(map(len, parts)) + 65_536
+            # LZ4 expands at most 255-fold; twice, because the block is decompressed beside its result. What is counted is the
+            # whole process's: a thread that another test has left may allocate once, and a message does it each time.
+            bound = 2 * 255 * sum(map(len, parts)) + 65_536
+            assert any(_allocated_by(parts) <= bound for _ in range(3))
     finally:
         tracemalloc.stop()
 
