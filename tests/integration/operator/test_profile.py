@@ -73,7 +73,7 @@ def test_what_can_not_be_profiled_is_said(local_run: Callable[..., LocalRun], tm
     run.until_learning(20)
     folder = str(run.run_dir)
     for words, said in (
-        (("actor-7",), "no actor-7 to profile; there are: actor-0"),
+        (("actor-7",), "no actor-7 to profile; there are: learner, actor-0"),
         (("learner", "--seconds", "0"), "Invalid value for '--seconds'"),
         (("learner", "--seconds", "-3"), "Invalid value for '--seconds'"),
         (("learner", "-o", "/proc/here"), "/proc/here: can't be made and filled"),

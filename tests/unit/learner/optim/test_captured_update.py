@@ -137,13 +137,19 @@ def test_weights_in_16_bits_and_the_scale_of_a_loss_follow(
 ) -> None:
     settings = {"layer_norm": True, "optimizer": "Adam", "optimizer_epsilon": 1e-3}
     (plain, data), (graphed, _) = (make(device, arithmetic, **settings) for _ in range(2))
+    first = {name: tensor.clone() for name, tensor in state.capture(plain).items()}
     for each in (plain, graphed):
         if each.loss_scale is not None:
             each.loss_scale._growth_updates = 2  # a number of the host's, which a graph keeps
     replaying(graphed, data)
     learn(plain, data), learn(graphed, data)
-    # One that had computed with the first weights all along would have moved elsewhere.
-    assert_same(plain, graphed, rtol=0.05, atol=2e-4)
+    # One that had computed with the first weights all along would be as far away as it has moved (0.6 to 1.3 of that way; these are
+    # 0.001 apart). Single elements tell less: a weight that is rounded to the other side in 16 bits changes some gradients by a tenth.
+    reached = state.capture(graphed)
+    for name, tensor in state.capture(plain).items():
+        if tensor.is_floating_point():
+            moved = (tensor - first.get(name, torch.zeros_like(tensor))).norm()
+            assert (reached[name] - tensor).norm() <= 0.1 * moved + 1e-6, name
     if plain.loss_scale is not None and graphed.loss_scale is not None:
         assert torch.equal(graphed.loss_scale.factor, plain.loss_scale.factor)
 
