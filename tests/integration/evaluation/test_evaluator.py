@@ -143,7 +143,7 @@ def test_eval_of_the_weights_judged_reproduces_the_verdict(
 
 def test_progress_is_told_while_games_are_played(run: Any) -> None:
     """The learner knows how many games have ended and with which mean, and none are under way once there is a verdict."""
-    job = _job(episodes=2000)
+    job = _job(episodes=500)
     told = []
 
     def done(seen: list[Evaluation]) -> bool:
@@ -155,18 +155,18 @@ def test_progress_is_told_while_games_are_played(run: Any) -> None:
         announce = run(job, server.weights, server.notice)
         server.publish(network(job), 3, 1, meta={"mean_return": None})
         while not told:
-            assert done(server.evaluations()) is False, "two thousand games take longer than a word about them"
+            assert done(server.evaluations()) is False, "five hundred games take longer than a word about them"
         url = json.loads(announce.read_text())["metrics_url"] + "/status"
         status = json.loads(urllib.request.urlopen(url, timeout=5).read())
-        assert status["evaluating"] is None or status["evaluating"]["episodes"] == 2000
+        assert status["evaluating"] is None or status["evaluating"]["episodes"] == 500
         (verdict,) = _serve_until(server, done, seconds=120)
         assert server.evaluating is None
     assert {word.version for word in told} == {3}
-    assert {word.episodes for word in told} == {2000}
+    assert {word.episodes for word in told} == {500}
     games = [word.games for word in told]
     assert games == sorted(games)
     assert all((word.mean is None) == (word.games == 0) for word in told)
-    assert len(verdict.returns) == 2000
+    assert len(verdict.returns) == 500
 
 
 @pytest.mark.parametrize("cpu", ["1", "3"])
