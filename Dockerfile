@@ -11,8 +11,8 @@ WORKDIR /requirements
 COPY pyproject.toml .
 RUN python3 -c "import pathlib, tomllib; \
 project = tomllib.loads(pathlib.Path('pyproject.toml').read_text())['project']; \
-pathlib.Path('operator.txt').write_text('\n'.join(project['dependencies']) + '\n'); \
 extras = project['optional-dependencies']; \
+pathlib.Path('operator.txt').write_text('\n'.join(project['dependencies'] + extras['optuna']) + '\n'); \
 pathlib.Path('worker.txt').write_text('\n'.join(project['dependencies'] + extras['worker'] + extras['s3']) + '\n'); \
 pathlib.Path('gpu.txt').write_text('\n'.join(extras['gpu']) + '\n')" \
  && rm pyproject.toml

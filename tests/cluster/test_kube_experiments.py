@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import rljob
 import yaml
 from rljob.api.conditions import ConditionType
 from rljob.api.experiment_check import parse_experiment
@@ -213,6 +214,51 @@ def test_the_verbs_of_rljob_take_experiments(stage: Stage) -> None:
     assert f"RLExperiment/{NAME}" in events
     assert "trial 0 starts, to 10,000 raw frames" in events
     assert "there is no job nothing in namespace" in user.refused(2, "why", "nothing")
+
+
+def test_from_python_it_is_started_watched_and_found_again(stage: Stage) -> None:
+    user = stage.user
+    place = {"namespace": user.namespace, "kubeconfig": str(user.kubeconfig)}
+    sweep = rljob.run(EXAMPLE, set={"search.grid": None, "search.random.trials": 2, "prune": None}, **place)
+    assert isinstance(sweep, rljob.Experiment)
+    assert (sweep.folder, sweep.trials, sweep.best) == (None, [], None)
+    with pytest.raises(
+        rljob.UsageError, match=f"there is an experiment {user.namespace}/{NAME}; give this one another"
+    ):
+        rljob.run(EXAMPLE, **place)
+    stage.turn()
+    assert sweep.status.state == "Running"
+    with pytest.raises(TimeoutError, match=f"{NAME} is Running after"):
+        sweep.wait(0.1)
+    for name, mean in ((f"{NAME}-0", 20.0), (f"{NAME}-1", 30.0)):
+        stage.job_is(name, 90_000, Suspended="UserRequested")
+        stage.turn()
+        stage.turn()
+        stage.judge_says(f"{name}-judge-0-0", mean)
+    stage.turn()
+    again = rljob.attach(NAME, **place)
+    assert isinstance(again, rljob.Experiment)
+    assert [(trial.number, trial.mean, trial.runs) for trial in again.trials] == [
+        (1, 30.0, (f"{NAME}-1",)),
+        (0, 20.0, (f"{NAME}-0",)),
+    ]
+    assert again.best is None, "it was not judged anew yet"
+    assert again.runs[0].status.state != ""
+    stage.turn()
+    stage.judge_says(f"{NAME}-1-judge-1-0", 25.0)
+    stage.turn()
+    best = sweep.wait(60).best
+    assert best is not None
+    assert (best.number, best.mean, best.runs) == (1, 25.0, (f"{NAME}-1",))
+    assert sweep.status.message.startswith("the best is trial 1: 25.00")
+    with pytest.raises(rljob.UsageError, match="has no folder here"):
+        rljob.compare([sweep])
+
+    # With more trials it goes on.
+    stage.kubectl("patch", "rlx", NAME, "--type=merge", "-p", '{"spec": {"search": {"random": {"trials": 3}}}}')
+    assert stage.turn()["create rljobs"] == 1
+    assert sweep.status.state == "Running"
+    assert [trial.number for trial in sweep.trials] == [1, 0, 2]
 
 
 def test_a_part_of_the_journal_that_another_has_written_is_not_written_over(stage: Stage) -> None:

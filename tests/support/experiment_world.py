@@ -77,8 +77,8 @@ class World:
         """One life of a controller."""
         self.text = whole_lines(self.text)
         state = replayed(self.text.splitlines(keepends=True))
-        if state.experiment is None:
-            self._add(state, {"kind": "Settings", "experiment": self.experiment})
+        if (settings := state.taking(self.experiment)) is not None:
+            self._add(state, settings)
         while True:
             while (entry := decide(state)) is not None:
                 self._add(state, entry)

@@ -10,13 +10,14 @@ import statistics
 from typing import Any
 
 from rljob_operator.experiments.state import ExperimentState, Run, RunState
-from rljob_operator.experiments.suggestions import chosen
+from rljob_operator.experiments.suggestions import Suggest, by_optuna, chosen
 
 Decision = dict[str, Any]
 
 
-def decide(state: ExperimentState) -> Decision | None:
-    """The decision that is due; None while all that can be done is to wait for what is observed."""
+def decide(state: ExperimentState, suggest: Suggest = by_optuna) -> Decision | None:
+    """The decision that is due; None while all that can be done is to wait for what is observed. ``suggest``: where settings that
+    follow from scores come from."""
     if state.experiment is None or state.end is not None:
         return None
     if state.failed > state.experiment.spec.max_failed_trials:
@@ -30,14 +31,14 @@ def decide(state: ExperimentState) -> Decision | None:
         # What runs already goes on first, except by halving: the more trials a rung has, the better it tells the good ones.
         prune = state.experiment.spec.prune
         halving = prune is not None and prune.halving is not None
-        for next_one in (_start, _promoted) if halving else (_promoted, _start):
-            decision = next_one(state)
-            if decision is not None:
-                return decision
+        decision = None if halving else _promoted(state)
+        decision = decision or _start(state, suggest) or (_promoted(state) if halving else None)
+        if decision is not None:
+            return decision
     return _end(state, "Completed") if state.running == 0 else None
 
 
-def _start(state: ExperimentState) -> Decision | None:
+def _start(state: ExperimentState, suggest: Suggest) -> Decision | None:
     """The next run to start: every trial with its first seed, then with the second, and so on. Further seeds of a trial that may
     be pruned wait until its first run is done."""
     experiment = state.known
@@ -49,7 +50,7 @@ def _start(state: ExperimentState) -> Decision | None:
             due = first is not None and first.state is RunState.DONE
             if seed == 1 or experiment.spec.prune is None or due:
                 frames = experiment.rungs[0 if seed == 1 else -1]
-                settings = chosen(state, trial) if seed == 1 else {"set": dict(experiment.settings(trial))}
+                settings = chosen(state, trial, suggest) if seed == 1 else {"set": dict(experiment.settings(trial))}
                 return {"kind": "Start", "trial": trial, "seed": seed, "rawFrames": frames, **settings}
     return None
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from rljob_operator.experiments.decide import decide
 from rljob_operator.experiments.state import DECISIONS, ExperimentState, Mismatch
-from rljob_operator.experiments.suggestions import by_another_release
+from rljob_operator.experiments.suggestions import as_written
 
 Entry = dict[str, Any]
 
@@ -33,14 +33,14 @@ def whole_lines(text: bytes) -> bytes:
 
 def replayed(lines: Iterable[bytes], *, checked: bool = True) -> ExperimentState:
     """What an experiment is after its journal. Raises JournalProblem where a line can't be read, contradicts those before it, or
-    is another decision than they lead to. What another release of a sampler has suggested stands as it is. Not ``checked``, for
-    those who only look, decisions are not made again."""
+    is another decision than they lead to. Suggestions are not made again; nor are decisions where not ``checked``, for those who
+    only look."""
     state = ExperimentState()
     for number, text in enumerate(lines, 1):
         try:
             entry = json.loads(text)
-            due = decide(state) if checked else None
-            if due is not None and line(due) != text and not by_another_release(entry, due):
+            due = decide(state, as_written(entry)) if checked else None
+            if due is not None and line(due) != text:
                 raise Mismatch(f"the lines before it lead to {line(due).decode().strip()}")
             if checked and due is None and entry.get("kind") in DECISIONS:
                 raise Mismatch("the lines before it lead to no decision")

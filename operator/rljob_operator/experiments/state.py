@@ -14,9 +14,10 @@ from rljob.api.experiment_check import parse_experiment
 from rljob.api.experiment_trials import Experiment
 
 DECISIONS = ("Start", "Promote", "Prune", "End")
-"""Kinds of lines that are decided; the others are observed: Settings, Score, Fail, TimeUp, Verdict."""
+"""Kinds of lines that are decided; the others are observed: Settings, Score, Fail, TimeUp, Verdict.
+Settings after the End begin the experiment anew where it has ended, with the runs and scores that it has."""
 
-MAY_CHANGE = ("parallelism", "maxFailedTrials", "budget.seconds")
+MAY_CHANGE = "parallelism, maxFailedTrials and budget.seconds may change, and seeds, trials and list grow"
 
 _SEEDS_APART = 1_000_000
 """Between the seeds of the games of two rungs: all trials of a rung play the same games, and no game is played at two rungs."""
@@ -122,6 +123,8 @@ class ExperimentState:
             if self.experiment is not None:
                 checked.suggested.update(self.experiment.suggested)
             self.experiment, self._checked = checked, None
+            self.end, self.time_up = None, False
+            self.verdicts.clear()
         elif kind == "Start":
             self._add(Run(entry["trial"], entry["seed"]))
             if "by" in entry:
@@ -165,8 +168,8 @@ class ExperimentState:
 
     def _require_same(self, experiment: Experiment) -> None:
         """Other settings are taken over where they change nothing of what was decided by those before."""
-        if self.experiment is not None and _lasting(experiment) != _lasting(self.experiment):
-            raise Mismatch(f"of an experiment that has begun only {', '.join(MAY_CHANGE)} may change")
+        if self.experiment is not None and not _goes_on(experiment, self.experiment):
+            raise Mismatch(f"of an experiment that has begun only {MAY_CHANGE}")
 
     def _add(self, run: Run) -> None:
         if run.key in self.runs:
@@ -242,12 +245,22 @@ def over_seeds(scores: Sequence[Score]) -> tuple[float, float]:
     return statistics.fmean(means), error
 
 
-def _lasting(experiment: Experiment) -> tuple[Any, ...]:
-    """What of an experiment stays as it began."""
-    spec, template = experiment.spec, experiment.document["spec"]["template"]
+def _goes_on(experiment: Experiment, before: Experiment) -> bool:
+    """Whether nothing is lost of what was decided before: every run that there may be is one of the new settings, too."""
+    grown = experiment.trials >= before.trials and experiment.spec.seeds >= before.spec.seeds
+    return grown and _lasting(experiment, before.trials) == _lasting(before, before.trials)
+
+
+def _lasting(experiment: Experiment, trials: int) -> tuple[Any, ...]:
+    """What of an experiment with so many trials stays as it began."""
+    spec, template, search = experiment.spec, experiment.document["spec"]["template"], experiment.spec.search
+    if search is not None:
+        drawn = {"random": search.random, "tpe": search.tpe}
+        same = {name: each and each.model_copy(update={"trials": trials}) for name, each in drawn.items()}
+        search = search.model_copy(update={**same, "listed": search.listed and search.listed[:trials]})
     budget = spec.budget.model_copy(update={"seconds": None})
-    same = {"parallelism": 1, "max_failed_trials": 0, "budget": budget, "suspend": False}
-    return experiment.name, template, spec.model_copy(update=same)
+    fixed = {"parallelism": 1, "max_failed_trials": 0, "suspend": False, "seeds": 1}
+    return experiment.name, template, spec.model_copy(update={**fixed, "budget": budget, "search": search})
 
 
 def _place(ranked: Ranked) -> tuple[Any, ...]:

@@ -9,23 +9,44 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
-from rljob.api.experiment import Distribution
-from rljob.api.experiment_trials import bounds, rounded, takes_integer
+from rljob.api import ManifestError
+from rljob.api.experiment import Distribution, SearchSpec
+from rljob.api.experiment_trials import Experiment, bounds, rounded, takes_integer
+from rljob.api.problems import ABSENT, Problem
 
-from rljob_operator.experiments.state import ExperimentState, Run, RunState
+from rljob_operator.experiments.state import ExperimentState, Mismatch, Run, RunState
+
+Suggest = Callable[[ExperimentState, SearchSpec, int], dict[str, Any]]
 
 
-def chosen(state: ExperimentState, trial: int) -> dict[str, Any]:
+def require_sampler(experiment: Experiment) -> None:
+    """Raises ManifestError where the experiment needs suggestions that can't be made here."""
+    search = experiment.spec.search
+    if search is None or search.tpe is None:
+        return
+    if getattr(find_spec("optuna"), "origin", None) is None:  # a mere folder of that name has none
+        needed = "needs Optuna, which is not installed here: pip install 'rljob[optuna]'; random does without"
+        raise ManifestError([Problem("spec.search.tpe", ABSENT, needed)])
+
+
+def chosen(state: ExperimentState, trial: int, suggest: Suggest) -> dict[str, Any]:
     """What a line says of the settings of ``trial``, which starts now: ``set``, and of suggested ones ``by`` which release."""
     search = state.known.spec.search
     tpe = search.tpe if search is not None else None
-    firsts = [run for (_, seed), run in state.runs.items() if seed == 1]
-    if search is None or tpe is None or sum(bool(run.scores) for run in firsts) < tpe.startup_trials:
+    if search is None or tpe is None or sum(bool(run.scores) for run in _firsts(state)) < tpe.startup_trials:
         return {"set": dict(state.known.settings(trial))}
+    return suggest(state, search, trial)
+
+
+def by_optuna(state: ExperimentState, search: SearchSpec, trial: int) -> dict[str, Any]:
+    """What Optuna suggests now, and its release."""
+    tpe = search.tpe
+    assert tpe is not None
     optuna = import_module("optuna")  # an extra, and slow to load
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     key = json.dumps([tpe.seed, trial]).encode()
@@ -33,7 +54,7 @@ def chosen(state: ExperimentState, trial: int) -> dict[str, Any]:
     sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=0)
     study = optuna.create_study(sampler=sampler, direction="maximize")
     space = {path: _range(optuna.distributions, path, from_) for path, from_ in sorted(search.parameters.items())}
-    for run in firsts:
+    for run in _firsts(state):
         settings = state.known.settings(run.trial)
         params = {path: _told(settings[path], from_) for path, from_ in search.parameters.items()}
         study.add_trial(optuna.create_trial(params=params, distributions=space, **_score(optuna, run)))
@@ -42,12 +63,34 @@ def chosen(state: ExperimentState, trial: int) -> dict[str, Any]:
     return {"set": suggested, "by": f"Optuna {optuna.__version__}"}
 
 
-def by_another_release(entry: Mapping[str, Any], due: Mapping[str, Any]) -> bool:
-    """Whether ``entry`` is the decision that is due but for what another release of the sampler has suggested."""
-    releases = {entry.get("by"), due.get("by")}
-    return (
-        len(releases) == 2 and None not in releases and {**entry, "by": "", "set": {}} == {**due, "by": "", "set": {}}
-    )
+def as_written(entry: Mapping[str, Any]) -> Suggest:
+    """The suggestion that a journal's line has. It is not made again: another release may suggest something else, and what was
+    done follows from what was written. Raises Mismatch where it is none of the search."""
+
+    def suggest(state: ExperimentState, search: SearchSpec, trial: int) -> dict[str, Any]:
+        found = {name: entry.get(name) for name in ("set", "by")}
+        settings = found["set"]
+        if (
+            not isinstance(settings, dict)
+            or not isinstance(found["by"], str)
+            or settings.keys() != search.parameters.keys()
+            or not all(_allowed(settings[path], path, from_) for path, from_ in search.parameters.items())
+        ):
+            raise Mismatch("the lines before it lead to a trial with settings that were suggested of search.parameters")
+        return found
+
+    return suggest
+
+
+def _firsts(state: ExperimentState) -> list[Run]:
+    return [run for (_, seed), run in state.runs.items() if seed == 1]
+
+
+def _allowed(value: Any, path: str, from_: Distribution) -> bool:
+    if from_.values is not None:
+        return value in from_.values
+    least, most = bounds(path, from_)
+    return isinstance(value, int if takes_integer(path) else int | float) and least <= value <= most
 
 
 def _score(optuna: Any, run: Run) -> dict[str, Any]:

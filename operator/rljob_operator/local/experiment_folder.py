@@ -13,7 +13,14 @@ from rljob_operator.experiments.decide import decide
 from rljob_operator.experiments.journal import Entry, JournalProblem, line, replayed, whole_lines
 from rljob_operator.experiments.state import ExperimentState, Mismatch
 from rljob_operator.experiments.summary import summary
-from rljob_operator.local.run_folder import EXPERIMENT_FILE, STATUS_FILE, RunFolderProblem, write_json, write_text
+from rljob_operator.local.run_folder import (
+    EXPERIMENT_FILE,
+    OUTCOME_FILE,
+    STATUS_FILE,
+    RunFolderProblem,
+    write_json,
+    write_text,
+)
 
 JOURNAL_FILE: Final = "journal.jsonl"
 
@@ -46,6 +53,7 @@ class ExperimentFolder:
         if entry is not None:
             write_text(self.folder / EXPERIMENT_FILE, dump_document(dict(document)), durable=True)
             self.add(entry)
+            (self.folder / OUTCOME_FILE).unlink(missing_ok=True)  # where it had ended, it goes on
 
     def add(self, entry: Entry) -> None:
         """Write a line; it is on the disk when this returns. Raises RunFolderProblem where the disk doesn't take it."""

@@ -1,4 +1,4 @@
-"""The trials of an experiment on this machine, from its journal: each with its score, its run folders, and what became of it."""
+"""The trials of an experiment, from its journal: each with its score, its runs, and what became of it."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Trial(NamedTuple):
     standard_error: float | None
     scores: tuple[tuple[int, float, float], ...]
     """Each judgement of its first run: raw frames, mean, standard error."""
-    runs: tuple[Path, ...]
-    """The folders of its runs, by seed."""
+    runs: tuple[str | Path, ...]
+    """The folders of its runs, by seed; on a cluster the names of RLJobs."""
 
 
 def read_experiment(folder: Path) -> ExperimentState:
@@ -44,21 +44,21 @@ def read_experiment(folder: Path) -> ExperimentState:
     return state
 
 
-def trials_of(state: ExperimentState, folder: Path) -> list[Trial]:
-    """The trials that were started, the best first."""
+def trials_of(state: ExperimentState, folder: Path | None) -> list[Trial]:
+    """The trials that were started, the best first. ``folder``: of the experiment; None on a cluster."""
     ranked = {each.trial: (each.mean, each.standard_error) for each in state.ranking()}
     found = []
     for number in dict.fromkeys([*ranked, *(trial for trial, _ in state.runs)]):
         runs = sorted((run for run in state.runs.values() if run.trial == number), key=lambda run: run.seed)
         scores = tuple((score.raw_frames, score.mean, score.standard_error) for score in runs[0].scores)
-        folders = tuple(folder / state.known.run_name(*run.key) for run in runs)
+        places = tuple(_place(state, run.key, folder) for run in runs)
         mean, error = ranked.get(number, (None, None))
         became = str(runs[0].state), _why(state, runs[0])
-        found.append(Trial(number, state.known.settings(number), *became, mean, error, scores, folders))
+        found.append(Trial(number, state.known.settings(number), *became, mean, error, scores, places))
     return sorted(found, key=lambda trial: not trial.scores)
 
 
-def best_of(state: ExperimentState, folder: Path) -> tuple[Trial, str] | None:
+def best_of(state: ExperimentState, folder: Path | None) -> tuple[Trial, str] | None:
     """The best trial with its score in games that nothing was chosen by, and of its runs the best one first; and that on a line.
     None before it was judged in them."""
     chosen = state.end["best"] if state.end is not None else None
@@ -69,13 +69,18 @@ def best_of(state: ExperimentState, folder: Path) -> tuple[Trial, str] | None:
     scores = [state.verdicts[key] for key in keys]
     mean, error = over_seeds(scores)
     trial = next(each for each in trials_of(state, folder) if each.number == keys[0][0])
-    runs = tuple(folder / state.known.run_name(*key) for key in keys)
+    runs = tuple(_place(state, key, folder) for key in keys)
     over = f"{scores[0].episodes} fresh games"
     if len(scores) > 1:
         over = f"{len(scores)} seeds, {over} each"
     settings = " ".join(f"{path}={value}" for path, value in trial.settings.items())
     words = f"trial {trial.number}, {mean:.2f} +- {error:.2f} (standard error) over {over}: {settings}".rstrip(": ")
     return trial._replace(mean=mean, standard_error=error, runs=runs), words
+
+
+def _place(state: ExperimentState, key: tuple[int, int], folder: Path | None) -> str | Path:
+    name = state.known.run_name(*key)
+    return name if folder is None else folder / name
 
 
 def _why(state: ExperimentState, run: Run) -> str:

@@ -1,4 +1,4 @@
-"""``rljob.Experiment``: the handle of an experiment on this machine. It holds no state: each look reads its journal anew."""
+"""``rljob.Experiment``: the handle of an experiment, wherever it runs. It holds no state: each look reads its journal anew."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
+from rljob_operator.experiments.state import ExperimentState
 from rljob_operator.local import lock
 from rljob_operator.local.experiment_folder import JOURNAL_FILE
 from rljob_operator.local.experiment_trials import Trial, best_of, read_experiment, trials_of
@@ -16,13 +18,44 @@ from rljob_operator.python.handle import Run, Status
 from rljob_operator.verbs.jobs import Place
 from rljob_operator.verbs.local_jobs import LocalJob
 
+if TYPE_CHECKING:
+    from rljob_operator.verbs.cluster_jobs import ClusterJob
+
 
 class Experiment(Run):
-    """An experiment that `rljob.run` has started or `rljob.attach` found. Made by them.
+    """An experiment that `rljob.run` has started or `rljob.attach` found, on this machine or a cluster. Made by them.
 
-    It has what a `Run` has, but figures, logs and reasons are those of its `runs`. All raise UsageError where the folder is gone
-    or its journal can't be read.
+    It has what a `Run` has, but figures, logs and reasons are those of its `runs`. All raise UsageError where it is gone, or its
+    journal can't be read.
     """
+
+    @property
+    def trials(self) -> Sequence[Trial]:
+        """The trials that were started, the best first. Their runs are folders, on a cluster the names of RLJobs."""
+        state = self._state()
+        return trials_of(state, self.folder) if state.experiment is not None else []
+
+    @property
+    def best(self) -> Trial | None:
+        """The best trial, with its score in games that no trial was chosen by, and of its ``runs`` the best one first. None
+        before the experiment has come to its end."""
+        found = best_of(self._state(), self.folder)
+        return None if found is None else found[0]
+
+    @property
+    def runs(self) -> Sequence[Run]:
+        """The handles of all runs, those of the best trial first."""
+        return [Run(str(run), self._place) for trial in self.trials for run in trial.runs]
+
+    def _state(self) -> ExperimentState:
+        """What its journal says."""
+        with self._asking() as ask:
+            found: ExperimentState = ask(lambda job: cast("ClusterJob", job).experiment())
+        return found
+
+
+class LocalExperiment(Experiment):
+    """An experiment in a folder of this machine."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(str(folder), Place())
@@ -35,29 +68,12 @@ class Experiment(Run):
         if not (self._folder / JOURNAL_FILE).is_file():  # its controller is loading, or has found that it can't begin
             why = " ".join(tail(self._folder / CONTROLLER_LOG, 1))
             return Status("Starting", "") if running else Status("Failed", why)
-        state = read_experiment(self._folder)
+        state = self._state()
         best = best_of(state, self._folder)
         if state.end is not None and not running and (best is not None or state.end["best"] is None):
             return Status(state.end["reason"], best[1] if best is not None else "no trial has a score")
         judged = sum(bool(run.scores) for (_, seed), run in state.runs.items() if seed == 1)
         return Status("Running" if running else "SessionEnded", f"{judged} of {state.known.trials} trials judged")
-
-    @property
-    def trials(self) -> Sequence[Trial]:
-        """The trials that were started, the best first."""
-        return trials_of(read_experiment(self._folder), self._folder)
-
-    @property
-    def best(self) -> Trial | None:
-        """The best trial, with its score in games that no trial was chosen by, and of its ``runs`` the best one first. None
-        before the experiment has come to its end."""
-        found = best_of(read_experiment(self._folder), self._folder)
-        return None if found is None else found[0]
-
-    @property
-    def runs(self) -> Sequence[Run]:
-        """The handles of all runs, those of the best trial first."""
-        return [Run(str(folder), Place()) for trial in self.trials for folder in trial.runs]
 
     def wait(self, timeout_seconds: float | None = None, progress: bool = False) -> Experiment:
         """As `Run.wait`; ``progress`` prints a line whenever another trial has a score."""
@@ -75,3 +91,6 @@ class Experiment(Run):
     def stop(self, timeout_seconds: float = 180.0) -> None:
         """End all its runs as `rljob stop` does, each with a checkpoint, and wait for that. It can be resumed."""
         LocalJob(self._folder).stop(lambda _: None, timeout_seconds)
+
+    def _state(self) -> ExperimentState:
+        return read_experiment(self._folder)

@@ -26,12 +26,13 @@ from rljob.api.yaml_dialect import dump_document
 from rljob.data_plane import require_data_plane
 from rljob.errors import UsageError
 
+from rljob_operator.kube.apiserver.resources import RLEXPERIMENTS
 from rljob_operator.local import run_folder
 from rljob_operator.local.background import start_controller
 from rljob_operator.local.run_folder import EXPERIMENT_FILE, JOB_FILE
 from rljob_operator.local.spec_store import SpecStore
 from rljob_operator.python.asking import asking_jobs
-from rljob_operator.python.experiment import Experiment
+from rljob_operator.python.experiment import Experiment, LocalExperiment
 from rljob_operator.python.handle import Run
 from rljob_operator.verbs.jobs import Place
 
@@ -67,17 +68,13 @@ def run(
     experiment = parse_experiment(written) if is_experiment(written) else None
     name = parse_job(written).metadata.name if experiment is None else experiment.name
     if any(place):
-        if experiment is not None:
-            raise UsageError(
-                "from Python an experiment runs on this machine alone; on a cluster, kubectl apply its manifest"
-            )
         if any(each is not None for each in (folder, max_seconds, max_actors)):
             raise UsageError(
                 "folder, max_seconds and max_actors are for a run on this machine; leave out the namespace, or them"
             )
         with asking_jobs(place) as ask:
             name = ask(lambda jobs: jobs.create(written))
-        return Run(name, place)
+        return Run(name, place) if experiment is None else Experiment(name, place)
     require_data_plane("rljob.run")
     bounds = (("--max-seconds", max_seconds), ("--max-actors", max_actors))
     options = [word for name, value in bounds if value is not None for word in (name, str(_at_least_one(name, value)))]
@@ -87,7 +84,7 @@ def run(
     if experiment is not None:
         run_folder.write_text(run_dir / EXPERIMENT_FILE, dump_document(written), durable=True)
         start_controller(run_dir, EXPERIMENT_FILE, options)
-        return Experiment(run_dir)
+        return LocalExperiment(run_dir)
     SpecStore(run_dir).create(written)
     start_controller(run_dir, JOB_FILE, options)
     return Run(str(run_dir), place)
@@ -101,17 +98,18 @@ def attach(
     kubeconfig: str | None = None,
 ) -> Run:
     """The handle of a run or an experiment that is there: by its folder, or the newest run under ``runs/``; with ``namespace``,
-    ``context`` or ``kubeconfig`` a cluster's job by its name. However it was started, and whether or not it has ended.
+    ``context`` or ``kubeconfig`` one of a cluster by its name. However it was started, and whether or not it has ended.
 
     Raises UsageError where there is none.
     """
     place, name = Place(namespace, context, kubeconfig), None if run is None else os.fspath(run)
     if not any(place):
         if name is not None and (Path(name) / EXPERIMENT_FILE).is_file():
-            return Experiment(Path(name).resolve())
+            return LocalExperiment(Path(name).resolve())
         return Run(str(run_folder.chosen_run(None if name is None else Path(name)).resolve()), place)
     with asking_jobs(place) as ask:
-        return Run(ask(lambda jobs: jobs.chosen(name).look(figures=False)).name, place)
+        name, kind = ask(lambda jobs: ((job := jobs.chosen(name)).look(figures=False).name, job.resource))
+    return Experiment(name, place) if kind is RLEXPERIMENTS else Run(name, place)
 
 
 def _written(manifest: str | os.PathLike[str] | Mapping[str, Any], overrides: list[str]) -> dict[str, Any]:

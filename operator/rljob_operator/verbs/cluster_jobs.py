@@ -12,16 +12,29 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from types import TracebackType
 from typing import Any, BinaryIO, Final, TypeVar
 
+from rljob.api.experiment import is_experiment
 from rljob.api.status_document import json_document
 from rljob.api.timestamps import rfc3339
 from rljob.errors import CommandRefused, UsageError
 
 from rljob_operator.core.desired import STOP_ANNOTATION
 from rljob_operator.core.member import Role
+from rljob_operator.experiments.journal import JournalProblem
+from rljob_operator.experiments.state import ExperimentState
 from rljob_operator.kube.apiserver.access import NoAccess, load_access
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.errors import AlreadyExists, ApiError, NotFound, Unavailable
-from rljob_operator.kube.apiserver.resources import EVENTS, PODS, RLEXPERIMENTS, RLJOBS, SECRETS, Object, Resource
+from rljob_operator.kube.apiserver.resources import (
+    CONFIG_MAPS,
+    EVENTS,
+    PODS,
+    RLEXPERIMENTS,
+    RLJOBS,
+    SECRETS,
+    Object,
+    Resource,
+)
+from rljob_operator.kube.experiment.journal import Journal
 from rljob_operator.kube.job.members import Pod
 from rljob_operator.kube.job.stored import read
 from rljob_operator.kube.reach import PodsProxy
@@ -107,18 +120,18 @@ class ClusterJobs:
         return ClusterJob(self, name)
 
     def create(self, written: Object) -> str:
-        """Create the job in this namespace, as `kubectl create` would; answers its name."""
+        """Create the job or the experiment in this namespace, as `kubectl create` would; answers its name."""
         about = written["metadata"]
         if about.get("namespace", self.namespace) != self.namespace:
             raise UsageError(f"the manifest is of namespace {about['namespace']}, and {self.namespace} was named")
         document = {**written, "metadata": {**about, "namespace": self.namespace}}
-        with self.refusing("create", RLJOBS):
+        resource, word = (RLEXPERIMENTS, "an experiment") if is_experiment(written) else (RLJOBS, "a job")
+        with self.refusing("create", resource):
             try:
-                return str(self.run(self.client.create(RLJOBS, document))["metadata"]["name"])
+                return str(self.run(self.client.create(resource, document))["metadata"]["name"])
             except AlreadyExists:
-                raise UsageError(
-                    f"there is a job {self.namespace}/{about['name']}; give this one another name"
-                ) from None
+                there = f"there is {word} {self.namespace}/{about['name']}"
+                raise UsageError(f"{there}; give this one another name") from None
 
     def to_stop(self, name: str) -> ClusterJob:
         """See `Jobs`."""
@@ -253,6 +266,16 @@ class ClusterJob:
                 self._jobs.run(policy.fetch(self._client, stored, out, say, timeout_seconds))
         except policy.NoPolicy as problem:
             raise UsageError(f"{self.place}: {problem}") from None
+
+    def experiment(self) -> ExperimentState:
+        """What the journal of an experiment says, from its ConfigMaps."""
+        journal = Journal(self._client, self._document())
+        try:
+            with self._jobs.refusing("list", CONFIG_MAPS):
+                self._jobs.run(journal.load())
+        except JournalProblem as problem:
+            raise UsageError(f"{self.place}: {problem}") from None
+        return journal.state
 
     def events(self) -> Sequence[EventView]:
         """See `Job`."""

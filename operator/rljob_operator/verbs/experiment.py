@@ -13,6 +13,7 @@ from rljob.api.experiment_check import parse_experiment
 from rljob.api.problems import Problem
 
 from rljob_operator.experiments.journal import Entry
+from rljob_operator.experiments.suggestions import require_sampler
 from rljob_operator.experiments.summary import in_words, row
 from rljob_operator.local import run_folder
 from rljob_operator.local.experiment_folder import JOURNAL_FILE, ExperimentFolder, require_experiment
@@ -47,6 +48,7 @@ def start(
     if experiment.spec.suspend:
         words = "allowed with rljob run: false; `rljob stop FOLDER` ends its runs in good order, and --resume goes on"
         raise ManifestError([Problem("spec.suspend", True, words)])
+    require_sampler(experiment)
     if resume and folder is not None:
         require_experiment(folder)
     elif folder is not None and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):

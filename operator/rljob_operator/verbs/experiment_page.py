@@ -68,7 +68,7 @@ def _curves(judged: Sequence[Trial], words: dict[int, str]) -> Chart:
     series = []
     for colour, trial in enumerate(judged[:_COLOURED]):
         name = textwrap.shorten(f"{trial.number}: {words[trial.number]}", 50, placeholder=" ...")
-        series.append(Series(name, _curve(trial.runs[0]), colour=colour))
+        series.append(Series(name, _curve(Path(trial.runs[0])), colour=colour))
     return line_chart(
         "Training return of the best trials, first seed", series, x_label="raw frames", y_label="return a game"
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -105,17 +104,8 @@ def test_rungs_of_the_median_rule() -> None:
     assert parse_experiment(document).rungs == (4000, 8000, 9000)
 
 
-def test_suggestions_without_optuna_are_refused_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rljob.api.experiment_check.find_spec", lambda name: None)
-    (said,) = problems(written(search={"tpe": {"trials": 20}, "parameters": ONE}))
-    assert said == (
-        "spec.search.tpe: needs Optuna, which is not installed here: pip install 'rljob[optuna]'; random does without"
-    )
-
-
-def test_suggestions_begin_where_draws_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_suggestions_begin_where_draws_end() -> None:
     """As long as nothing is suggested, a trial has what random search would draw."""
-    monkeypatch.setattr("rljob.api.experiment_check.find_spec", lambda name: SimpleNamespace(origin="there"))
     (said,) = problems(written(search={"tpe": {"trials": 10}, "parameters": ONE}))
     assert said.startswith("spec.search.tpe.startupTrials: got 10; allowed: fewer than the 10 of trials")
     rates = {LEARNING_RATE: {"logUniform": {"min": 1e-4, "max": 1e-2}}}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from importlib.util import find_spec
 from typing import Any
 
 from pydantic import ValidationError
@@ -176,9 +175,6 @@ def _search(search: SearchSpec, seed: str) -> Iterator[Problem]:
 
 
 def _tpe(tpe: TPESearch) -> Iterator[Problem]:
-    if getattr(find_spec("optuna"), "origin", None) is None:  # a mere folder of that name has none
-        needed = "needs Optuna, which is not installed here: pip install 'rljob[optuna]'; random does without"
-        yield Problem("spec.search.tpe", ABSENT, needed)
     if tpe.startup_trials >= tpe.trials:
         fewer = f"allowed: fewer than the {tpe.trials} of trials, as all would be drawn otherwise"
         yield Problem("spec.search.tpe.startupTrials", tpe.startup_trials, fewer)

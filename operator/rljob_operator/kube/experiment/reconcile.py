@@ -104,7 +104,7 @@ class ExperimentReconciler:
         known = self._known.setdefault(
             key, Known(document["metadata"]["uid"], status_of(document), document.get("status") or {})
         )
-        if finished(known.status):
+        if finished(known.status) and known.status.observed_generation == document["metadata"]["generation"]:
             known.journal = None
             return None
         try:
@@ -129,6 +129,7 @@ class ExperimentReconciler:
             trouble.append(words)
         updates = conditions(
             state,
+            known.status,
             suspend=runs.suspended,
             rests=all(map(runs.rests, state.runs.values())),
             judged=all(run.key in {**state.verdicts, **runs.unjudged} for run in state.best()),
@@ -157,29 +158,32 @@ class ExperimentReconciler:
         state, suspend = journal.state, bool(document["spec"].get("suspend"))
         known.works(self._monotonic(), suspend=suspend)
 
-        def add(entry: Entry | None) -> None:
+        async def add(entry: Entry | None) -> None:
             while entry is not None:
                 journal.add(entry)
                 entries.append(entry)
-                entry = decide(state) if not suspend else None
+                entry = await due()
 
-        def observe(entry: Entry | None) -> None:
-            add(None if entry is None else {**entry, "seconds": known.seconds(self._monotonic())})
+        async def due() -> Entry | None:
+            return None if suspend else await asyncio.to_thread(decide, state)  # a suggestion takes a while
+
+        async def observe(entry: Entry | None) -> None:
+            await add(None if entry is None else {**entry, "seconds": known.seconds(self._monotonic())})
 
         if known.generation != document["metadata"]["generation"]:
             known.generation, known.refused = document["metadata"]["generation"], ""
             try:
-                add(await asyncio.to_thread(state.taking, _settings_of(document)))
+                await add(await asyncio.to_thread(state.taking, _settings_of(document)))
             except (ManifestError, Mismatch) as problem:
                 known.refused = str(problem)
         runs = Runs(self._sources, document, state, suspend)
         if not suspend and state.experiment is not None:
-            add(decide(state))
-            observe(_time_up(state, known.seconds(self._monotonic())))
+            await add(await due())
+            await observe(_time_up(state, known.seconds(self._monotonic())))
             for run in state.active:
-                observe(runs.look(run) if state.end is None else None)
+                await observe(runs.look(run) if state.end is None else None)
             for run in state.best():
-                observe(runs.verdict(run))
+                await observe(runs.verdict(run))
         await journal.store()
         return journal, runs, entries
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from rljob.api.conditions import ConditionType, Reason
 from rljob.api.experiment_status import RLExperimentStatus
 
-from rljob_operator.core.conditions.update import ConditionUpdate, false, merged, true
+from rljob_operator.core.conditions.update import ConditionUpdate, false, merged, true, withdrawn
 from rljob_operator.experiments.state import ExperimentState
 from rljob_operator.experiments.summary import fresh_verdict
 
@@ -16,11 +16,19 @@ FINISHED: Final = (ConditionType.COMPLETE, ConditionType.FAILED)
 
 
 def conditions(
-    state: ExperimentState, *, suspend: bool, rests: bool, judged: bool, refused: str, trouble: Sequence[str] = ()
+    state: ExperimentState,
+    before: RLExperimentStatus,
+    *,
+    suspend: bool,
+    rests: bool,
+    judged: bool,
+    refused: str,
+    trouble: Sequence[str] = (),
 ) -> Iterator[ConditionUpdate]:
     """What holds of an experiment.
 
     Args:
+        before: what was told last.
         suspend: whether nothing of it shall run.
         rests: whether nothing of it runs.
         judged: whether the best trial was judged anew, or can't be.
@@ -39,6 +47,7 @@ def conditions(
     stopped = suspend and rests and state.end is None
     yield (true if stopped else false)(ConditionType.SUSPENDED, Reason.USER_REQUESTED if stopped else Reason.RESUMED)
     if state.end is None:
+        yield from (withdrawn(ended) for ended in FINISHED if any(each.type == ended for each in before.conditions))
         reason = Reason.RUNNING if not suspend else Reason.SUSPENDED if rests else Reason.SUSPENDING
         reason = Reason.NAME_CONFLICT if words and not suspend else reason
         yield (true if reason is Reason.RUNNING else false)(ConditionType.READY, reason, words)
@@ -56,7 +65,7 @@ def conditions(
 
 
 def finished(status: RLExperimentStatus) -> bool:
-    """Whether the experiment has ended for good."""
+    """Whether the experiment has ended; with more trials or seeds it goes on."""
     return any(each.type in FINISHED and each.status == "True" for each in status.conditions)
 
 
@@ -72,7 +81,8 @@ def after(
     known = RLExperimentStatus.model_validate({**dict(before), **figures}).model_copy(
         update={**about, "conditions": merged(before.conditions, updates, generation, now)}
     )
-    return known.model_copy(update={"completion_time": before.completion_time or now}) if finished(known) else known
+    ended = before.completion_time or now
+    return known.model_copy(update={"completion_time": ended if finished(known) else None})
 
 
 def _sentence(state: ExperimentState) -> str:

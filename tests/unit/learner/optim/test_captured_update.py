@@ -143,8 +143,8 @@ def test_weights_in_16_bits_and_the_scale_of_a_loss_follow(
             each.loss_scale._growth_updates = 2  # a number of the host's, which a graph keeps
     replaying(graphed, data)
     learn(plain, data), learn(graphed, data)
-    # One that had computed with the first weights all along would be as far away as it has moved (0.6 to 1.3 of that way; these are
-    # 0.001 apart). Single elements tell less: a weight that is rounded to the other side in 16 bits changes some gradients by a tenth.
+    # One that had computed with the first weights all along would be as far away as it has moved (0.6 to 1.3 of that way; these
+    # are 0.001 apart). Single elements tell less: a weight rounded to the other side in 16 bits changes some gradients by 10 %.
     reached = state.capture(graphed)
     for name, tensor in state.capture(plain).items():
         if tensor.is_floating_point():

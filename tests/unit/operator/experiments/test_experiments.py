@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rljob.api.experiment_check import parse_experiment
@@ -103,9 +105,75 @@ def test_what_may_change_of_an_experiment_that_has_begun() -> None:
         {"kind": "Settings", "experiment": document(3, budget={"rawFrames": 9000, "seconds": 5}, parallelism=1)}
     )
     assert state.known.spec.parallelism == 1
-    for other in (document(4), document(3, seeds=2), document(3, prune=HALVING), document(3, budget={"rawFrames": 1})):
-        with pytest.raises(Mismatch, match=r"only parallelism, maxFailedTrials, budget\.seconds"):
+    state.apply({"kind": "Settings", "experiment": document(4, seeds=2)})
+    listed = [{"algorithm.ppo.learningRate": rate} for rate in (1e-3, 1e-4)]
+    for other in (
+        document(3, seeds=2),
+        document(4),
+        document(4, seeds=2, prune=HALVING),
+        document(4, seeds=2, budget={"rawFrames": 1}),
+        document(4, seeds=2, search={"list": listed * 2}),
+    ):
+        with pytest.raises(
+            Mismatch, match=r"only parallelism, maxFailedTrials and budget\.seconds may change, and seeds"
+        ):
             state.apply({"kind": "Settings", "experiment": other})
+
+
+def test_a_list_may_grow_at_its_end() -> None:
+    rates = [{"algorithm.ppo.learningRate": rate} for rate in (1e-3, 1e-4, 1e-5)]
+    state = ExperimentState()
+    state.apply({"kind": "Settings", "experiment": document(0, search={"list": rates[:2]})})
+    with pytest.raises(Mismatch, match="list grow"):
+        state.apply({"kind": "Settings", "experiment": document(0, search={"list": rates[::-1]})})
+    state.apply({"kind": "Settings", "experiment": document(0, search={"list": rates})})
+    assert state.known.trials == 3
+
+
+@pytest.mark.parametrize("spec", [{"prune": HALVING}, {"prune": MEDIAN}, {}], ids=["halving", "median", "plain"])
+def test_one_that_has_ended_goes_on_with_more_trials_and_seeds(spec: dict[str, Any]) -> None:
+    """Killed at every step, it plays no run again, and tries what it would have tried had it had as many trials at first."""
+    ended = World(document(3, **spec), spread)
+    lived(ended)
+    more, whole = document(6, seeds=2, **spec), World(document(6, seeds=2, **spec), spread)
+    lived(whole)
+    calm = copy.deepcopy(ended)
+    calm.experiment = more
+    state = calm.controller()
+    assert calm.text.startswith(ended.text)
+    starts = [
+        {entry["trial"]: entry["set"] for entry in world.entries() if entry["kind"] == "Start"}
+        for world in (calm, whole)
+    ]
+    assert starts[0] == starts[1]
+    assert len({run.trial for run in state.runs.values()}) == 6
+    assert any(run.seed == 2 for run in state.runs.values())
+    assert [entry["kind"] for entry in calm.entries()].count("End") == 2
+    for at in range(ended.steps + 1, calm.steps + 1):
+        world = copy.deepcopy(ended)
+        world.experiment, world.kill_at = more, at
+        lived(world)
+        assert (world.text, world.sent, world.played) == (calm.text, calm.sent, calm.played), at
+
+
+def test_with_more_time_it_goes_on_with_the_runs_that_had_to_end() -> None:
+    state = ExperimentState()
+    state.apply(
+        {"kind": "Settings", "experiment": document(2, budget={"rawFrames": 9000, "seconds": 5}, parallelism=2)}
+    )
+    while (entry := decide(state)) is not None:
+        state.apply(entry)
+    score = {"mean": 5.0, "standardError": 1.0, "episodes": 100, "rawFrames": 9000}
+    state.apply({"kind": "Score", "trial": 1, "seed": 1, "solved": False, **score})
+    state.apply({"kind": "TimeUp", "seconds": 5.5})
+    state.apply(decide(state) or {})
+    state.apply({"kind": "Verdict", "trial": 1, "seed": 1, **score})
+    assert state.active == []
+    state.apply(
+        {"kind": "Settings", "experiment": document(2, budget={"rawFrames": 9000, "seconds": 50}, parallelism=2)}
+    )
+    assert [run.trial for run in state.active] == [0]
+    assert (state.end, state.time_up, state.verdicts, decide(state)) == (None, False, {}, None)
 
 
 def test_time_that_is_up_ends_it_with_the_best_so_far() -> None:

@@ -210,15 +210,35 @@ def test_what_is_refused_is_said_in_the_words_of_rljob_validate() -> None:
 def test_of_one_that_has_begun_little_may_change() -> None:
     world = World(document(4), spread)
     world.settle()
-    world.edit(RLEXPERIMENTS, "a", seeds=3)
+    world.edit(RLEXPERIMENTS, "a", budget={"rawFrames": 8000})
     world.settle()
     refused = world.condition("Accepted")
     assert (refused["status"], world.state) == ("False", "Running"), "what it began with goes on"
     assert refused["message"].startswith("of an experiment that has begun only parallelism")
-    world.edit(RLEXPERIMENTS, "a", seeds=1, parallelism=1)
+    world.edit(RLEXPERIMENTS, "a", budget={"rawFrames": 9000}, parallelism=1)
     world.settle()
     assert world.condition("Accepted")["status"] == "True"
     assert [entry["kind"] for entry in world.entries()].count("Settings") == 2
+
+
+def test_one_that_has_ended_goes_on_with_more_trials() -> None:
+    world = World(document(3, prune=HALVING), spread)
+    ended = world.live()
+    assert (world.state, ended["done"]) == ("Complete", 3)
+    world.edit(RLEXPERIMENTS, "a", seeds=1, budget={"rawFrames": 7})
+    world.settle()
+    assert (world.state, world.condition("Accepted")["status"]) == ("Complete", "False"), (
+        "it stays ended with what can't be"
+    )
+    more = document(6)["spec"]["search"]
+    world.edit(RLEXPERIMENTS, "a", search=more, budget={"rawFrames": 9000})
+    world.settle()
+    conditions = [each["type"] for each in world.objects["rlexperiments", "a"]["status"]["conditions"]]
+    assert "Complete" not in conditions
+    assert "completionTime" not in world.objects["rlexperiments", "a"]["status"]
+    found = world.live()
+    assert (world.state, found["done"], found["trials"]) == ("Complete", 6, 6)
+    assert [entry["kind"] for entry in world.entries()].count("End") == 2
 
 
 def test_time_that_is_up_ends_it() -> None:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from rljob.api import ManifestError
 from rljob.api.experiment_check import parse_experiment
 from rljob.api.load import read_document
 from rljob_operator.experiments.state import Run
+from rljob_operator.experiments.suggestions import require_sampler
 from rljob_operator.local.experiment_folder import ExperimentFolder
 from rljob_operator.local.experiment_runs import Runs
 from rljob_operator.local.run_folder import RunFolderProblem, write_json
 from rljob_operator.local.spec_store import SpecStore
 
+from tests.support.experiment_world import document
 from tests.support.paths import EXAMPLES
 from tests.support.waiting import eventually
 
@@ -81,5 +85,23 @@ def test_a_journals_last_line_that_was_cut_off_is_dropped_and_the_rest_gone_on_w
     assert [run.trial for run in again.state.active] == [0, 1]
     assert again.decided() is None
     with pytest.raises(RunFolderProblem, match="only parallelism, maxFailedTrials"):
-        again.take({**EXPERIMENT.document, "spec": {**EXPERIMENT.document["spec"], "seeds": 2}})
+        again.take({**EXPERIMENT.document, "spec": {**EXPERIMENT.document["spec"], "budget": {"rawFrames": 80_000}}})
     again.close()
+
+
+def test_suggestions_without_optuna_are_refused_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    search = {
+        "tpe": {"trials": 20},
+        "parameters": {"algorithm.ppo.learningRate": {"uniform": {"min": 1e-4, "max": 1e-3}}},
+    }
+    experiment = parse_experiment(document(20, search=search))
+    monkeypatch.setattr("rljob_operator.experiments.suggestions.find_spec", lambda name: None)
+    with pytest.raises(
+        ManifestError, match=r"spec.search.tpe: needs Optuna.*pip install 'rljob\[optuna\]'; random does without"
+    ):
+        require_sampler(experiment)
+    monkeypatch.setattr(
+        "rljob_operator.experiments.suggestions.find_spec", lambda name: SimpleNamespace(origin="there")
+    )
+    require_sampler(experiment)
+    require_sampler(parse_experiment(document(20)))

@@ -98,18 +98,23 @@ def test_the_order_in_which_parameters_are_written_does_not_matter() -> None:
     assert found[0].text == found[1].text
 
 
-def test_what_another_release_has_suggested_stands_and_what_a_hand_has_written_does_not() -> None:
+def test_what_was_suggested_stands_as_it_was_written_and_is_not_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(searched(8), spread)
     lived(world)
     lines = world.text.splitlines(keepends=True)
     at = next(i for i, text in enumerate(lines) if b'"by":' in text)
     entry = json.loads(lines[at])
     other = {**entry, "by": "Optuna 0.1", "set": {**entry["set"], RATE: 0.00123}}
+    monkeypatch.setattr("rljob_operator.experiments.suggestions.import_module", lambda name: 1 / 0)
     state = replayed([*lines[:at], line(other)])
     assert state.known.settings(entry["trial"])[RATE] == 0.00123
     for wrong in (
-        {**other, "by": entry["by"]},
         {**other, "rawFrames": 1},
+        {**other, "set": {**entry["set"], RATE: 0.5}},
+        {**other, "set": {**entry["set"], RATE: "fast"}},
+        {**other, "set": {**entry["set"], COST: 0.02}},
+        {**other, "set": {**entry["set"], EPOCHS: 2.5}},
+        {**other, "set": {RATE: 0.00123}},
         {k: v for k, v in other.items() if k != "by"},
     ):
         with pytest.raises(JournalProblem, match="the lines before it lead to"):

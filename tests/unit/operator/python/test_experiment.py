@@ -81,8 +81,8 @@ def test_what_is_wrong_is_said_before_anything_is_made(tmp_path: Path, monkeypat
     monkeypatch.chdir(tmp_path)
     with pytest.raises(rljob.ManifestError, match=r"spec\.parallelism: got 0"):
         rljob.run(SEARCH, set={"parallelism": 0})
-    with pytest.raises(rljob.UsageError, match="on a cluster, kubectl apply its manifest"):
-        rljob.run(SEARCH, namespace="team")
+    with pytest.raises(rljob.UsageError, match="max_seconds and max_actors are for a run on this machine"):
+        rljob.run(SEARCH, namespace="team", max_seconds=5)
     with pytest.raises(rljob.UsageError, match="max_seconds is 0"):
         rljob.run(SEARCH, max_seconds=0)
     assert not any(tmp_path.iterdir())
