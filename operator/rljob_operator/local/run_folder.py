@@ -27,6 +27,8 @@ CONTROLLER_LOG: Final = "logs/controller.log"
 """What a controller prints that was started without a terminal."""
 RUNS: Final = Path("runs")
 """Where runs without --run-dir go, and where verbs without RUN look."""
+_NAMED: Final = 4
+"""Runs of an experiment that are named where one of them has to be."""
 
 
 class RunFolderProblem(UsageError):
@@ -88,25 +90,32 @@ def is_stored_job(file: Path, run_dir: Path) -> bool:
 
 
 def stored_runs(folder: Path = RUNS) -> list[Path]:
-    """The run folders below ``folder``, the newest first."""
-    found = [path.parent for path in folder.glob(f"*/{JOB_FILE}")]
+    """The run folders in ``folder`` and in experiments there, the newest first."""
+    found = [path.parent for depth in ("*", "*/*") for path in folder.glob(f"{depth}/{JOB_FILE}")]
     return sorted(
         found, key=lambda run: (run / "roles").stat().st_ctime if (run / "roles").exists() else 0, reverse=True
     )
 
 
+def newest() -> Path:
+    """The newest run under ``runs/``, or the experiment that it is a run of. Raises RunFolderProblem."""
+    runs = stored_runs()
+    if not runs:
+        raise RunFolderProblem(f"no run under {RUNS}/ here; give the folder of a run, as `rljob run` printed it")
+    around = runs[0].parent
+    return around if (around / EXPERIMENT_FILE).is_file() else runs[0]
+
+
 def chosen_run(run: Path | None) -> Path:
     """The run that a verb is about: ``run``, or the newest under ``runs/``. Raises RunFolderProblem."""
-    if run is None:
-        runs = stored_runs()
-        if not runs:
-            raise RunFolderProblem(f"no run under {RUNS}/ here; give the folder of a run, as `rljob run` printed it")
-        return runs[0]
+    run = newest() if run is None else run
     if not run.exists():
         raise RunFolderProblem(f"{run}: no such folder; give the folder of a run, as `rljob run` printed it")
     if (run / EXPERIMENT_FILE).is_file():
+        here = ", ".join(map(str, stored_runs(run)[:_NAMED])) or "none yet"
         raise RunFolderProblem(
-            f"{run}: an experiment's folder; `rljob get --all {shlex.quote(str(run))}` lists its runs, which are folders in it"
+            f"{run}: an experiment's folder; name one of its runs, the newest of which are {here} "
+            f"(`rljob get {shlex.quote(str(run))}` shows all)"
         )
     if not (run / JOB_FILE).is_file():
         raise RunFolderProblem(f"{run}: not a run folder (no {JOB_FILE} in it); see the folder {RUNS}/")

@@ -65,7 +65,7 @@ def start(
         try:
             opened.take(experiment.document)
             _say(console, f"experiment folder: {folder}")
-            _say(console, f"{experiment.in_words}; `rljob get --all {shlex.quote(str(folder))}` shows its runs")
+            _say(console, f"{experiment.in_words}; `rljob get {shlex.quote(str(folder))}` shows its runs")
             return _Session(opened, Runs(folder, opened.state.known, max_actors), console).run(max_seconds)
         finally:
             opened.close()
@@ -78,6 +78,8 @@ class _Session:
         self._opened, self._runs, self._console = opened, runs, console
         self._state = opened.state
         self._started, self._before = time.monotonic(), opened.state.seconds
+        self._unjudged: dict[tuple[int, int], str] = {}
+        """Runs of the best trial, and why they can't be judged anew."""
 
     def run(self, max_seconds: float | None) -> int:
         """Until its end, or that of the session; the exit code."""
@@ -129,13 +131,13 @@ class _Session:
                 return
 
     def _judged(self) -> bool:
-        """Whether the runs of the best trial were judged anew, on games that it was not chosen by."""
+        """Whether the runs of the best trial were judged anew, on games that it was not chosen by, or can't be."""
         for run in self._state.best():
-            if run.key not in self._state.verdicts:
+            if run.key not in self._state.verdicts and run.key not in self._unjudged:
                 found = self._runs.judged(run, len(self._state.known.rungs))
                 if found is not None and "why" in found:
-                    raise RunFolderProblem(f"{self._runs.folder(run)}: the best trial {found['why']}")
-                if found is not None:
+                    self._unjudged[run.key] = found["why"]
+                elif found is not None:
                     self._add({"kind": "Verdict", "trial": run.trial, "seed": run.seed, **found})
                 return False
         return True
@@ -153,12 +155,20 @@ class _Session:
         end = self._state.end
         assert end is not None
         failed = end["best"] is None or end["reason"] == "TooManyFailedTrials"
-        chosen, best = best_of(self._state, self._opened.folder), None
-        if chosen is not None:
-            found, words = chosen
-            fresh = {"mean": found.mean, "standardError": found.standard_error, "runs": list(map(str, found.runs))}
-            before = {"chosenByMean": end["best"]["mean"], "chosenByStandardError": end["best"]["standardError"]}
-            best = {"trial": found.number, "set": dict(found.settings), **fresh, **before, "words": words}
+        best, (found, words) = end["best"], best_of(self._state, self._opened.folder) or (None, "")
+        if best is not None:
+            why = f"trial {best['trial']}, without a score on fresh games: {'; '.join(self._unjudged.values())}"
+            runs = found.runs if found is not None else map(self._runs.folder, self._state.best())
+            best = {
+                "trial": best["trial"],
+                "set": best["set"],
+                "mean": found.mean if found is not None else None,
+                "standardError": found.standard_error if found is not None else None,
+                "runs": [str(run) for run in runs if Path(run).is_dir()],
+                "chosenByMean": best["mean"],
+                "chosenByStandardError": best["standardError"],
+                "words": words or why,
+            }
         document = {
             "state": "Failed" if failed else "Complete",
             "reason": end["reason"],
@@ -173,8 +183,8 @@ class _Session:
         for line in whys:
             _say(self._console, f"failed: {line}")
         if best is not None:
-            policy = f"rljob policy {shlex.quote(best['runs'][0])} -o FOLDER"
-            _say(self._console, f"best: {best['words']}; take it: {policy}")
+            policy = f"; take it: rljob policy {shlex.quote(best['runs'][0])} -o FOLDER" if best["runs"] else ""
+            _say(self._console, f"best: {best['words']}{policy}")
         from rljob_operator.verbs.experiment_page import write_experiment_report  # of use at the end alone
 
         try:

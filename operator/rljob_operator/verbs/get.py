@@ -44,7 +44,7 @@ def get(
     context: ContextOption = None,
     kubeconfig: KubeconfigOption = None,
 ) -> None:
-    """Show a job, or all of them, in columns.
+    """Show a job, all runs of an experiment, or all jobs, in columns.
 
     ACTORS is ready/desired, DEPTH the learner's queue and its bound in batches, RETURN that of the newest games, LAG how many
     updates behind the learner its data is, DURATION the time it has been at work, AGE the time since it began. A run is

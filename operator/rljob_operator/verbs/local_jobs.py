@@ -22,7 +22,7 @@ from rljob_operator.local.addresses import TOKEN_FILE, read_token
 from rljob_operator.local.job_view import look, running_members
 from rljob_operator.local.log_files import LogFollower
 from rljob_operator.local.reach import Loopback
-from rljob_operator.local.run_folder import EXPERIMENT_FILE, RUNS, chosen_run, read_json, stored_runs
+from rljob_operator.local.run_folder import EXPERIMENT_FILE, RUNS, chosen_run, newest, read_json, stored_runs
 from rljob_operator.local.spec_store import SpecStore
 from rljob_operator.polls.reach import Reach
 from rljob_operator.verbs.jobs import Listing, ShowLines
@@ -36,7 +36,7 @@ _ASKED_SECONDS = 5.0
 
 
 class LocalJobs:
-    """The runs that are named by their folders; without a name the newest under ``runs/``."""
+    """The runs that are named by their folders; without a name the newest under ``runs/``. `get` also shows an experiment's."""
 
     def chosen(self, name: str | None) -> LocalJob:
         """See `Jobs`."""
@@ -48,9 +48,9 @@ class LocalJobs:
 
     def shown(self, name: str | None, everything: bool, *, figures: bool) -> Listing:
         """See `Jobs`."""
-        if not everything:
-            return Listing([self.chosen(name).look(figures=figures)], is_list=False)
-        folder = Path(name) if name is not None else RUNS
+        folder = Path(name) if name is not None else RUNS if everything else newest()
+        if not everything and not (folder / EXPERIMENT_FILE).is_file():
+            return Listing([self.chosen(str(folder)).look(figures=figures)], is_list=False)
         runs = stored_runs(folder)
         if not runs:
             raise UsageError(f"no run under {folder}/; `rljob run FILE` starts one")

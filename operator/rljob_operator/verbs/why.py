@@ -16,7 +16,7 @@ from rljob.command_errors import one_line_errors
 from rljob.cores import usable_cores
 from rljob.errors import UsageError
 from rljob.telemetry.figures import flatten_status
-from rljob.telemetry.next_unit import lines, next_units
+from rljob.telemetry.next_unit import crowded, lines, next_units
 from rljob.telemetry.prices import read_prices
 
 from rljob_operator.core.recorded import judged
@@ -101,12 +101,13 @@ def _next_unit(run: JobView, prices: Path | None, cores: float | None) -> Iterat
             raise
         spec = None
     table = read_prices(prices, spec) if prices is not None and spec is not None else None
+    figures = flatten_status(run.figures.to_document()) if run.figures.state != "Evaluating" else {}
     found = next_units(
-        flatten_status(run.figures.to_document()) if run.figures.state != "Evaluating" else {},
+        figures,
         spec,
         cores=cores,
         seconds_left=run.status.progress.estimated_seconds_remaining,
         prices=table,
     )
-    told = [run.status.progress.next_unit] if found is None else list(lines(found))
+    told = [crowded(figures, cores) or run.status.progress.next_unit] if found is None else list(lines(found))
     yield from ("", *told) if any(told) else ()

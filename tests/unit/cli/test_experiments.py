@@ -59,6 +59,6 @@ def test_a_folder_that_is_in_use_or_has_none_is_refused(tmp_path: Path) -> None:
     code, _, said = rljob("run", EXAMPLE, "--run-dir", folder, "--resume")
     assert (code, "line 1 of the journal" in said) == (2, True)
     code, _, said = rljob("top", folder)
-    assert (code, "an experiment's folder; `rljob get --all" in said) == (2, True)
+    assert (code, "an experiment's folder; name one of its runs" in said) == (2, True)
     code, said, _ = rljob("stop", folder)
     assert (code, "nothing of it runs" in said) == (0, True)

@@ -11,6 +11,7 @@ from rljob.loading import forget_files
 from rljob_operator.cli import app
 from typer.testing import CliRunner, Result
 
+from tests.support.paths import EXAMPLES
 from tests.support.plugins_page import block, write_environment, write_example
 
 
@@ -51,6 +52,14 @@ CORRIDOR = "  observation: vector float32 [1]\n  action: Discrete int64 [] of 2\
 def test_a_manifest_whose_environment_is_right(tmp_path: Path) -> None:
     manifest = write_environment(tmp_path)
     assert invoke("validate", manifest).stdout == f"{manifest}: ok, ApeXDQN on corridor.py:make\n{CORRIDOR}"
+
+
+def test_int8_of_a_network_that_can_not_be_computed_so_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    manifest, int8 = EXAMPLES / "cartpole-impala.yaml", "actors.precision=INT8"
+    assert invoke("validate", manifest, "--set", int8).exit_code == 0
+    line = same_line(tmp_path, manifest, int8, "algorithm.impala.separateCritic=true")
+    assert "actors.precision is INT8, but this network can't be computed in int8: that takes" in line
+    assert "separateCritic" in line
 
 
 @pytest.mark.parametrize(

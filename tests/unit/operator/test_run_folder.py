@@ -13,7 +13,17 @@ from pathlib import Path
 
 import pytest
 from rljob_operator.local.lock import ControllerLock, owner
-from rljob_operator.local.run_folder import JOB_FILE, RunFolderProblem, chosen_run, new_run_dir, prepare, write_json
+from rljob_operator.local.run_folder import (
+    EXPERIMENT_FILE,
+    JOB_FILE,
+    RunFolderProblem,
+    chosen_run,
+    new_run_dir,
+    newest,
+    prepare,
+    stored_runs,
+    write_json,
+)
 
 
 def test_an_older_run_is_not_written_over(tmp_path: Path) -> None:
@@ -64,6 +74,21 @@ def test_the_newest_run_is_meant_where_none_is_named(tmp_path: Path, monkeypatch
         chosen_run(tmp_path)
     with pytest.raises(RunFolderProblem, match="no such folder"):
         chosen_run(tmp_path / "none")
+
+
+def test_where_the_newest_is_an_experiments_its_runs_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("alone", "search/search-0", "search/search-1"):
+        prepare(Path("runs") / name, resume=False)
+        (Path("runs") / name / JOB_FILE).write_text("")
+        time.sleep(0.02)
+    (Path("runs") / "search" / EXPERIMENT_FILE).write_text("")
+    assert newest() == Path("runs/search")
+    with pytest.raises(RunFolderProblem, match=r"experiment's .* runs/search/search-1, runs/search/search-0 "):
+        chosen_run(None)
+    assert stored_runs() == [Path("runs") / each for each in ("search/search-1", "search/search-0", "alone")]
+    (Path("runs") / "search" / EXPERIMENT_FILE).unlink()
+    assert chosen_run(None) == Path("runs/search/search-1"), "a folder that its user has made"
 
 
 def test_one_controller_a_run_folder(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rljob.api import ManifestError, load_manifest
 from rljob.api.types import quantity
-from rljob.telemetry.next_unit import lines, next_units, sentence
+from rljob.telemetry.next_unit import crowded, lines, next_units, sentence
 from rljob.telemetry.prices import price_of_an_hour, read_prices
 
 from tests.support.paths import EXAMPLES
@@ -79,6 +79,16 @@ def test_on_a_machine_whose_cores_are_taken_an_actor_needs_one_more() -> None:
     shares = {unit.name: unit.share for unit in found.units}
     assert shares["an actor on the cores there are"] == pytest.approx(0, abs=0.01)
     assert shares["an actor on a core of its own"] > 0.3
+
+
+@pytest.mark.parametrize(("waited", "told"), [(0.9, ""), (1.9, "take 1.9 of this machine's 2, ")])
+def test_nothing_is_promised_where_other_processes_have_the_cores(waited: float, told: str) -> None:
+    mine = {"processes/learner/cpu_cores": 0.02, "processes/replay/cpu_cores": 0.0, "processes/actor/cpu_cores": 0.03}
+    figures = {**FIGURES, **mine, "processes/actor/core_wait_cores": waited}
+    assert told in crowded(figures, 2.0)
+    assert (next_units(figures, SPEC, cores=2.0) is None) == bool(told)
+    assert not crowded(figures, None), "each role has a machine of its own"
+    assert not crowded({}, 2.0)
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ from rljob.algorithms.compute import (
     told,
 )
 from rljob.algorithms.decision import Inference
+from rljob.algorithms.suits import NOT_IN_INT8
 from rljob.algorithms.trunk import FrameNetwork
 from rljob.api.networks import NetworkProblem
 from rljob.observation import arrays_of, each, rows_of
@@ -38,11 +39,6 @@ log = logging.getLogger(__name__)
 _BUDGET_SECONDS = 0.5
 _CPU = torch.device("cpu")
 _INT8 = Place(_CPU, Compute("int8"))
-_NOT_IN_INT8 = (
-    "actors.precision is INT8, but this network can't be computed in int8 on this processor: that takes convolutions and dense "
-    "layers one behind the other, of one picture or of vectors, as Nature, Compact, Small and MLP are (not Deep, nor one of your "
-    "own, nor a critic of its own), and an x86 processor; Auto takes int8 where it can and helps"
-)
 
 
 def choose_compute(
@@ -67,7 +63,7 @@ def choose_compute(
     """
     if own == "INT8":
         if not computable(network):
-            raise NetworkProblem(_NOT_IN_INT8)
+            raise NetworkProblem(NOT_IN_INT8)
         return Measured(_INT8, {})
     home, rows = arrays_of(observation)[0].device, rows_of(observation)
     memory = torch.zeros((rows, 2, units), device=home)

@@ -22,24 +22,12 @@ from rljob.observation import by_column
 
 WITHIN = (0.999, 0.99, 0.995, 1.0)
 """Shares of what a layer sees that its scale may be for; more is cut off. A few large numbers cost all others their digits."""
-_IN_ORDER = (nn.Conv2d, nn.Linear, nn.ReLU, nn.Tanh, nn.GroupNorm, nn.LayerNorm)
 
 
 def computable(network: FrameNetwork) -> bool:
-    """Whether ``network`` can be computed so: convolutions and dense layers one behind the other, of one picture or vectors."""
-    layers = [*network.convolutions, *network.dense]
+    """Whether ``network`` can be computed so here."""
     has_kernels = platform.machine() == "x86_64" and hasattr(torch.ops.onednn, "qconv2d_pointwise")
-    columns = {leaf.column for leaf in (*network.pictures, *network.vectors)}
-    return (
-        has_kernels
-        and not network.named
-        and bool(layers)
-        and all(isinstance(layer, _IN_ORDER) for layer in layers)
-        and not network.more_convolutions
-        and len(columns) == 1
-        and bool(network.convolutions) == bool(network.pictures)
-        and getattr(network, "critic_dense", None) is None
-    )
+    return has_kernels and network.in_order
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ NORMALIZED_AT_MOST = 10.0
 """Standard deviations from its mean beyond which a normalised number is cut off."""
 STATISTICS = ("observation_mean", "observation_scale", "return_scale")
 """The buffers of running statistics. Those of them that a network has are set by its learner alone."""
+_IN_ORDER = (nn.Conv2d, nn.Linear, nn.ReLU, nn.Tanh, nn.GroupNorm, nn.LayerNorm)
 
 if TYPE_CHECKING:
     from rljob.algorithms.batches import Observation
@@ -98,6 +99,20 @@ class FrameNetwork(nn.Module):
             return 1
         (stride, _), (kernel, _) = self._first.stride, self._first.kernel_size
         return stride if kernel % stride == 0 and self._first.padding == (0, 0) else 1
+
+    @property
+    def in_order(self) -> bool:
+        """Whether it is convolutions and dense layers one behind the other, of one picture or of vectors, as int8 takes it."""
+        layers = [*self.convolutions, *self.dense]
+        return (
+            not self.named
+            and bool(layers)
+            and all(isinstance(layer, _IN_ORDER) for layer in layers)
+            and not self.more_convolutions
+            and len({leaf.column for leaf in (*self.pictures, *self.vectors)}) == 1
+            and bool(self.convolutions) == bool(self.pictures)
+            and getattr(self, "critic_dense", None) is None
+        )
 
     def compute_plans(self, precision: str, *, native: Sequence[Arithmetic]) -> tuple[Compute, ...]:
         """How this network may be computed, plainest first; see ``candidates``."""

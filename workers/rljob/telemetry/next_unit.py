@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from rljob.api.job import RLJobSpec
 from rljob.telemetry.pipeline import Pipeline, pipeline
 from rljob.telemetry.prices import KINDS, Prices, cores_of, per_million_steps, price_of_an_hour
+
+_LEAST_SHARE: Final = 0.5
+"""Of a machine's cores. With less than that, a core more is several times what the run has, and nothing says that it would get
+it rather than the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +50,12 @@ def next_units(
     seconds_left: float | None = None,
     prices: Prices | None = None,
 ) -> NextUnits | None:
-    """What one more of each would bring to a run with these flat figures; None before they tell. ``cores``: of the one machine
-    that all roles share, None where each has its own. Rates are in proportion to what was measured."""
+    """What one more of each would bring to a run with these flat figures; None before they tell, and where the run is `crowded`.
+    ``cores``: of the one machine that all roles share, None where each has its own. Rates are in proportion to what was
+    measured."""
     shards = spec.replay.shards if spec is not None and spec.replay is not None else 1
     parts = pipeline(figures, shards=shards, cores=cores)
-    if parts is None:
+    if parts is None or crowded(figures, cores):
         return None
     actors, rate = max(1, round(figures["actors_running"])), figures["steps_per_second"]
     scale = rate / parts.steps_per_second(actors, shards)
@@ -74,6 +80,17 @@ def next_units(
         parts.knee(shards),
         tuple((count, scale * _with_cores(parts, count, actors, shards)) for count in counts),
         tuple(found),
+    )
+
+
+def crowded(figures: Mapping[str, float], cores: float | None) -> str:
+    """That other processes have most of the cores which the roles would share, in words; empty where they do not."""
+    parts = pipeline(figures, cores=cores)
+    if cores is None or parts is None or parts.cores is None or parts.cores >= _LEAST_SHARE * cores:
+        return ""
+    return (
+        f"the run waits for cores: other processes than its actors, learner and replay take {cores - parts.cores:.1f} of this "
+        f"machine's {cores:g}, and until they do not it can't be told what one more of anything would add"
     )
 
 

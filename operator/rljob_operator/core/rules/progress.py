@@ -7,7 +7,7 @@ from rljob.api.learner_status import LearnerStatus
 from rljob.api.status import ProgressStatus
 from rljob.api.timestamps import stamp
 from rljob.telemetry.figures import flatten_status
-from rljob.telemetry.next_unit import next_units, sentence
+from rljob.telemetry.next_unit import crowded, next_units, sentence
 from rljob.telemetry.progress import Point, Target, progress
 
 from rljob_operator.core.context import ReconcileContext
@@ -127,8 +127,9 @@ def _next_unit(context: ReconcileContext, sample: LearnerStatus) -> str:
     """What it was before, while training stands still for an evaluation, of which the figures tell nothing."""
     if sample.state == "Evaluating":
         return context.status.progress.next_unit
-    found = next_units(flatten_status(sample.to_document()), context.spec, cores=context.observed.cores)
-    return "" if found is None else sentence(found)
+    figures, cores = flatten_status(sample.to_document()), context.observed.cores
+    found = next_units(figures, context.spec, cores=cores)
+    return crowded(figures, cores) if found is None else sentence(found)
 
 
 def _fill_percent(sample: LearnerStatus) -> int | None:

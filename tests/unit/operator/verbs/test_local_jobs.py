@@ -11,6 +11,8 @@ import pytest
 from rljob_operator.verbs.local_jobs import LocalJobs, merge
 from rljob_operator.verbs.refusals import listed, no_log, not_there
 
+from tests.support.experiment_runs import document, experiment_folder
+
 
 @pytest.mark.parametrize(
     ("before", "patch", "after"),
@@ -33,6 +35,16 @@ def test_a_role_without_a_run_is_a_role(tmp_path: Path, monkeypatch: pytest.Monk
     assert not LocalJobs().splits("runs/pong")
     (tmp_path / "learner").mkdir()
     assert not LocalJobs().splits("learner")
+
+
+def test_of_an_experiment_all_runs_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    search = Path("runs/rates")
+    experiment_folder(search, document([1e-3, 1e-4]), lambda _rate, _seed, _frames: 1.0)
+    for name in (None, str(search)):
+        shown = LocalJobs().shown(name, False, figures=True)
+        assert shown.is_list
+        assert {job.place for job in shown.jobs} == {"runs/rates/rates-0", "runs/rates/rates-1"}
 
 
 def test_names_that_are_near() -> None:

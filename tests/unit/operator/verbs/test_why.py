@@ -44,6 +44,16 @@ def test_the_table_of_what_each_unit_adds(tmp_path: Path) -> None:
     assert " spot" in said(RUN, prices)
 
 
+def test_cores_that_others_have_are_said_instead() -> None:
+    taken = {
+        "learner": {"cpu_cores": 0.02, "core_wait_cores": 1.0},
+        "actor": {"cpu_cores": 0.03, "core_wait_cores": 0.9},
+    }
+    text = said(replace(RUN, figures=replace(FIGURES, processes=taken)), cores=2.0)
+    assert text.startswith("\nthe run waits for cores: other processes")
+    assert "%" not in text
+
+
 def test_without_figures_the_jobs_status_tells() -> None:
     assert said(replace(RUN, figures=LearnerStatus())) == "\nas it was"
     assert said(replace(RUN, figures=replace(FIGURES, state="Evaluating"))) == "\nas it was", "training stands still"
