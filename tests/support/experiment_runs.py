@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rljob_operator.local.experiment_folder import ExperimentFolder
+from rljob_operator.local.run_folder import OUTCOME_FILE, write_json
 
 from tests.support.judged_runs import FRAMES_A_RECORD, PPO, judged_run
 
@@ -69,6 +70,8 @@ def experiment_folder(
         name = folder / state.known.run_name(run.trial, run.seed)
         judged_run(name, returns, seed=run.seed, overrides=sets, manifest=PPO, evaluate_every=10**9)
     opened.close()
+    if state.end is not None:
+        write_json(folder / OUTCOME_FILE, {"state": "Complete", "reason": state.end["reason"]})
     return folder
 
 

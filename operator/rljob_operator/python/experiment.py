@@ -13,7 +13,7 @@ from rljob_operator.local import lock
 from rljob_operator.local.experiment_folder import JOURNAL_FILE
 from rljob_operator.local.experiment_trials import Trial, best_of, read_experiment, trials_of
 from rljob_operator.local.log_files import tail
-from rljob_operator.local.run_folder import CONTROLLER_LOG
+from rljob_operator.local.run_folder import CONTROLLER_LOG, OUTCOME_FILE
 from rljob_operator.python.handle import Run, Status
 from rljob_operator.verbs.jobs import Place
 from rljob_operator.verbs.local_jobs import LocalJob
@@ -70,8 +70,8 @@ class LocalExperiment(Experiment):
             return Status("Starting", "") if running else Status("Failed", why)
         state = self._state()
         best = best_of(state, self._folder)
-        if state.end is not None and not running and (best is not None or state.end["best"] is None):
-            return Status(state.end["reason"], best[1] if best is not None else "no trial has a score")
+        if state.end is not None and not running and (self._folder / OUTCOME_FILE).is_file():
+            return Status(state.end["reason"], best[1] if best is not None else "no trial has a score in fresh games")
         judged = sum(bool(run.scores) for (_, seed), run in state.runs.items() if seed == 1)
         return Status("Running" if running else "SessionEnded", f"{judged} of {state.known.trials} trials judged")
 

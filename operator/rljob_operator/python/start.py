@@ -19,14 +19,13 @@ from rljob.api import (
     with_files_beside,
     written_job,
 )
-from rljob.api.experiment import is_experiment
+from rljob.api.experiment import EXPERIMENT_KIND, is_experiment
 from rljob.api.experiment_check import parse_experiment
 from rljob.api.problems import unknown_name
 from rljob.api.yaml_dialect import dump_document
 from rljob.data_plane import require_data_plane
 from rljob.errors import UsageError
 
-from rljob_operator.kube.apiserver.resources import RLEXPERIMENTS
 from rljob_operator.local import run_folder
 from rljob_operator.local.background import start_controller
 from rljob_operator.local.run_folder import EXPERIMENT_FILE, JOB_FILE
@@ -97,19 +96,20 @@ def attach(
     context: str | None = None,
     kubeconfig: str | None = None,
 ) -> Run:
-    """The handle of a run or an experiment that is there: by its folder, or the newest run under ``runs/``; with ``namespace``,
+    """The handle of a run or an experiment that is there: by its folder, or the newest under ``runs/``; with ``namespace``,
     ``context`` or ``kubeconfig`` one of a cluster by its name. However it was started, and whether or not it has ended.
 
     Raises UsageError where there is none.
     """
     place, name = Place(namespace, context, kubeconfig), None if run is None else os.fspath(run)
     if not any(place):
-        if name is not None and (Path(name) / EXPERIMENT_FILE).is_file():
-            return LocalExperiment(Path(name).resolve())
-        return Run(str(run_folder.chosen_run(None if name is None else Path(name)).resolve()), place)
+        folder = run_folder.newest() if name is None else Path(name)
+        if (folder / EXPERIMENT_FILE).is_file():
+            return LocalExperiment(folder.resolve())
+        return Run(str(run_folder.chosen_run(folder).resolve()), place)
     with asking_jobs(place) as ask:
-        name, kind = ask(lambda jobs: ((job := jobs.chosen(name)).look(figures=False).name, job.resource))
-    return Experiment(name, place) if kind is RLEXPERIMENTS else Run(name, place)
+        name, kind = ask(lambda jobs: ((job := jobs.chosen(name)).look(figures=False).name, job.resource.kind))
+    return Experiment(name, place) if kind == EXPERIMENT_KIND else Run(name, place)
 
 
 def _written(manifest: str | os.PathLike[str] | Mapping[str, Any], overrides: list[str]) -> dict[str, Any]:

@@ -65,6 +65,7 @@ def test_how_it_stands_before_its_end(tmp_path: Path) -> None:
 def test_one_that_was_stopped_before_its_best_was_judged_anew_has_not_ended(folder: Path) -> None:
     lines = (folder / "journal.jsonl").read_bytes().splitlines(keepends=True)
     (folder / "journal.jsonl").write_bytes(b"".join(lines[:-1]))  # one of two seeds has been judged
+    (folder / "outcome.json").unlink()
     assert rljob.attach(folder).status == ("SessionEnded", "2 of 2 trials judged")
 
 
