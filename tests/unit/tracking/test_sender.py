@@ -162,6 +162,16 @@ def test_only_one_process_sends_a_run(tmp_path: Path) -> None:
             pass
 
 
+def test_a_tracker_that_does_not_begin_says_why_in_its_last_line(tmp_path: Path) -> None:
+    """That line is what `rljob run`, `rljob track` and the condition Tracked repeat."""
+    (tmp_path / "tracking").mkdir()
+    command = [sys.executable, "-m", "rljob.tracking.sender", str(tmp_path), "wandb", "--once"]
+    with sender.alone(tmp_path / "tracking", "wandb"):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("rljob: another process sends this run to W&B now: ")
+
+
 def test_a_run_keeps_its_identity_and_a_cluster_gives_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = sender.identity(tmp_path)
     assert len(first) == 32
