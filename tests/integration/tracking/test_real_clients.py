@@ -55,6 +55,7 @@ class Run:
         (folder / "logs").mkdir(parents=True)
         spec = {
             "preset": "CartPoleIMPALA",
+            "environment": {"kwargs": {"top speed (m/s)": 3}},
             "tracking": tracking,
             "learner": {"env": [{"name": "KEY", "value": "secret"}]},
         }
@@ -221,10 +222,16 @@ def test_mlflow_has_every_point_once_after_kills(tmp_path: Path) -> None:
     (found,) = client.search_runs([experiment.experiment_id])
     assert found.info.status == "FINISHED"
     assert found.data.params["env_id"] == "CartPole-v1"
+    assert found.data.params["environment.kwargs.top speed _m/s_"] == "3"
     history = client.get_metric_history(found.info.run_id, "mean_return")
     assert sorted((each.timestamp, each.step) for each in history) == sorted(
         (round(point.time_unix * 1000), point.raw_frames) for point in Follower(run.folder / METRICS_FILE).read(1000)
     )
+    client.delete_run(found.info.run_id)
+    run.trackers = Trackers(run.folder, run.said.append, ["--once"])
+    run.until(lambda: not run.trackers.look(run.tracking), 120)
+    (again,) = client.search_runs([experiment.experiment_id])
+    assert len(client.get_metric_history(again.info.run_id, "mean_return")) == 80
 
 
 def test_a_tracker_that_can_not_work_is_told_once_and_tried_again(tmp_path: Path) -> None:
