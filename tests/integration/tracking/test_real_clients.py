@@ -176,6 +176,24 @@ def test_the_status_of_a_run_says_whether_its_figures_arrive(tmp_path: Path) -> 
 
 @needs_wandb
 @pytest.mark.timeout(200)
+@pytest.mark.parametrize("said_by", ["dryrun", "settings"])
+def test_wandb_is_offline_however_that_was_said(said_by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """settings: the file that `wandb offline` writes where it is called."""
+    monkeypatch.chdir(tmp_path)
+    if said_by == "settings":
+        (tmp_path / "wandb").mkdir()
+        (tmp_path / "wandb" / "settings").write_text("[default]\nmode = offline\n")
+    else:
+        monkeypatch.setenv("WANDB_MODE", said_by)
+    run = Run(tmp_path / "run", {"wandb": {}})
+    run.learn(5)
+    run.until(lambda: run.state("wandb").get("points") == 5)
+    run.trackers.close(60)
+    assert len(list((tmp_path / "run" / "tracking" / "wandb").glob("offline-run-*"))) == 1
+
+
+@needs_wandb
+@pytest.mark.timeout(200)
 def test_wandbs_offline_directory_is_whole_after_a_kill_and_its_own_library_reads_it(
     server: WandbServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
