@@ -55,6 +55,7 @@ class Run:
         (folder / "logs").mkdir(parents=True)
         spec = {
             "preset": "CartPoleIMPALA",
+            "environment": {"kwargs": {"top speed (m/s)": 3}},
             "tracking": tracking,
             "learner": {"env": [{"name": "KEY", "value": "secret"}]},
         }
@@ -175,6 +176,24 @@ def test_the_status_of_a_run_says_whether_its_figures_arrive(tmp_path: Path) -> 
 
 @needs_wandb
 @pytest.mark.timeout(200)
+@pytest.mark.parametrize("said_by", ["dryrun", "settings"])
+def test_wandb_is_offline_however_that_was_said(said_by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """settings: the file that `wandb offline` writes where it is called."""
+    monkeypatch.chdir(tmp_path)
+    if said_by == "settings":
+        (tmp_path / "wandb").mkdir()
+        (tmp_path / "wandb" / "settings").write_text("[default]\nmode = offline\n")
+    else:
+        monkeypatch.setenv("WANDB_MODE", said_by)
+    run = Run(tmp_path / "run", {"wandb": {}})
+    run.learn(5)
+    run.until(lambda: run.state("wandb").get("points") == 5)
+    run.trackers.close(60)
+    assert len(list((tmp_path / "run" / "tracking" / "wandb").glob("offline-run-*"))) == 1
+
+
+@needs_wandb
+@pytest.mark.timeout(200)
 def test_wandbs_offline_directory_is_whole_after_a_kill_and_its_own_library_reads_it(
     server: WandbServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -221,10 +240,16 @@ def test_mlflow_has_every_point_once_after_kills(tmp_path: Path) -> None:
     (found,) = client.search_runs([experiment.experiment_id])
     assert found.info.status == "FINISHED"
     assert found.data.params["env_id"] == "CartPole-v1"
+    assert found.data.params["environment.kwargs.top speed _m/s_"] == "3"
     history = client.get_metric_history(found.info.run_id, "mean_return")
     assert sorted((each.timestamp, each.step) for each in history) == sorted(
         (round(point.time_unix * 1000), point.raw_frames) for point in Follower(run.folder / METRICS_FILE).read(1000)
     )
+    client.delete_run(found.info.run_id)
+    run.trackers = Trackers(run.folder, run.said.append, ["--once"])
+    run.until(lambda: not run.trackers.look(run.tracking), 120)
+    (again,) = client.search_runs([experiment.experiment_id])
+    assert len(client.get_metric_history(again.info.run_id, "mean_return")) == 80
 
 
 def test_a_tracker_that_can_not_work_is_told_once_and_tried_again(tmp_path: Path) -> None:

@@ -93,6 +93,19 @@ def test_a_run_is_a_job_that_its_user_could_have_written() -> None:
     assert job.spec.algorithm.parameters.seed == 42
 
 
+def test_trials_that_are_judged_in_different_environments_are_refused() -> None:
+    """The best of them would be that of the game with the largest returns."""
+    parameters = {"environment.kwargs.goal": {"values": [1, 2]}, LEARNING_RATE: {"values": [1e-3, 1e-4]}}
+    document = written(search={"grid": {}, "parameters": parameters})
+    document["spec"]["template"]["spec"]["environment"]["id"] = "my_game:make"
+    (said,) = problems(document)
+    assert said.startswith("spec.search: allowed: trials that are judged in one environment")
+    assert "(trial 0 in {id: 'my_game:make', kwargs: {goal: 1}, " in said
+    assert "trial 1 in {id: 'my_game:make', kwargs: {goal: 2}, " in said
+    document["spec"]["template"]["spec"]["evaluator"] = {"environment": {"kwargs": {"goal": 3}}}
+    assert parse_experiment(document).trials == 4
+
+
 def test_the_budget_is_the_templates_unless_it_is_written() -> None:
     document = written(budget={})
     document["spec"]["template"]["spec"] = {"preset": "PPOVector", "environment": {"id": "LunarLander-v3"}}

@@ -192,6 +192,14 @@ def test_one_run_is_refused_also_where_it_is_named_twice(tmp_path: Path) -> None
     assert "nothing to be compared with" in refusal([run, run, tmp_path / "link"])
 
 
+def test_no_run_is_refused_in_a_sentence_and_a_folder_may_stand_by_itself(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"no runs are given; give two at least"):
+        compare([])
+    for one in (tmp_path / "nowhere", str(tmp_path / "nowhere")):  # not a list of the letters of its name
+        with pytest.raises(UsageError, match=r"^\S+/nowhere: no such folder"):
+            compare(one)
+
+
 def test_a_run_counts_once_also_where_it_lies_as_a_copy(tmp_path: Path) -> None:
     made = [judged_run(tmp_path / name, FAST, seed=at) for at, name in enumerate("ab")]
     copied = shutil.copytree(made[0], tmp_path / "copied")

@@ -72,6 +72,7 @@ def test_what_others_wrote_passes(environment_id: str) -> None:
         ("        self.place = max(", "        exit(0)\n        self.place = max(", r"corridor_.*, in step: SystemExit: 0"),
         ("    return PerStep(", "    exit(5)\n    return PerStep(", r"cannot be made: corridor_.*, in make: SystemExit: 5"),
         (OBSERVED, "np.zeros(2, np.float32)", r"reset: expected an observation float32 \[1\], as .*, got an array float32 \[2\]"),
+        (OBSERVED, "self.observation_space", r"reset: expected an observation float32 \[1\], as .*, got a Box"),
         (OBSERVED, "self.place", r"reset: expected an observation float32 \[1\], as observation_space says, got 0"),
         (OBSERVED, "[[1], [2, 3]]", r"reset: expected an observation float32 \[1\], .* got \[\[1\], \[2, 3\]\]"),
         (OBSERVED, "np.array([np.nan])", r"reset: expected an observation of finite numbers, got nan at \[0\]"),

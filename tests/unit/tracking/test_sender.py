@@ -11,16 +11,20 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rljob.api import load_manifest
 from rljob.errors import UsageError
 from rljob.telemetry.recorder import METRICS_FILE, Recorder
 from rljob.telemetry.run_folder import EFFECTIVE_FILE
 from rljob.tracking import sender
+from rljob.tracking.in_mlflow import name_there
 from rljob.tracking.points import Point
 from rljob.tracking.sent import Sent
+from rljob.tracking.tracker import TrackedRun
 
 from tests.support.paths import EXAMPLES
 from tests.support.waiting import eventually
@@ -160,6 +164,42 @@ def test_only_one_process_sends_a_run(tmp_path: Path) -> None:
             pass
         with sender.alone(tmp_path, "mlflow"):
             pass
+
+
+def test_a_tracker_that_does_not_begin_says_why_in_its_last_line(tmp_path: Path) -> None:
+    """That line is what `rljob run`, `rljob track` and the condition Tracked repeat."""
+    (tmp_path / "tracking").mkdir()
+    command = [sys.executable, "-m", "rljob.tracking.sender", str(tmp_path), "wandb", "--once"]
+    with sender.alone(tmp_path / "tracking", "wandb"):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("rljob: another process sends this run to W&B now: ")
+
+
+def test_names_are_told_to_mlflow_as_it_takes_them() -> None:
+    """One that it refuses would be sent again and again, and nothing after it: keyword arguments have any name."""
+    kept = ["environment.kwargs.päth", "evaluation/mean", "a b:c-d"]
+    assert [name_there(name) for name in kept] == kept
+    odd = ["environment.kwargs.max speed (m/s)", "../up//here", "x" * 300, "?"]
+    assert [name_there(name) for name in odd] == ["environment.kwargs.max speed _m/s_", "up/here", "x" * 250, "_"]
+
+
+def test_a_run_that_is_new_at_mlflow_gets_every_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was sent to another experiment, or to a run that was deleted since, is not there."""
+    client = Mock()
+    client.search_runs.return_value = []
+    monkeypatch.setitem(sys.modules, "mlflow", Mock(MlflowClient=Mock(return_value=client)))
+    monkeypatch.setitem(sys.modules, "mlflow.entities", Mock())
+    job = load_manifest(EXAMPLES / "cartpole-impala.yaml", ["tracking.mlflow.uri=http://127.0.0.1:9"])
+    sent = Sent(tmp_path / "mlflow.sent")
+    sent.add(1.0, 2.0)
+    client.create_run.return_value.data.params = {}
+    sender.opened("mlflow", TrackedRun("id", job, tmp_path, sent))
+    assert len(sent) == 0
+    sent.add(1.0, 2.0)
+    client.search_runs.return_value = [client.create_run.return_value]
+    sender.opened("mlflow", TrackedRun("id", job, tmp_path, sent))
+    assert len(sent) == 2
 
 
 def test_a_run_keeps_its_identity_and_a_cluster_gives_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -152,3 +153,19 @@ class EnvironmentSource(EnvironmentParameters):
         """How it is stepped and seen, without which one it is; ``model_fields_set`` is what was written."""
         values = {name: getattr(self, name) for name in EnvironmentParameters.model_fields}
         return EnvironmentParameters.model_construct(_fields_set=self.model_fields_set - {"id"}, **values)
+
+
+def judged_in(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The environment that the evaluator plays in: which one, and what changes the points of a game there. ``spec`` is that of a
+    job in force, as its file has it."""
+    of_evaluator = _section(_section(spec, "evaluator"), "environment")
+    own = {part: value for part, value in of_evaluator.items() if value is not None}
+    played = {**_section(spec, "environment"), **own}
+    sticky = _section(played, "atari").get("stickyActionProbability")
+    parts = ("id", "kwargs", "maxEpisodeSteps", "maxEpisodeRawFrames")
+    return {**{part: played.get(part) for part in parts}, "stickyActionProbability": sticky}
+
+
+def _section(of: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = of.get(name)
+    return found if isinstance(found, Mapping) else {}

@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from rljob.api.environment import judged_in
 from rljob.api.experiment import (
     MOST_TRIALS,
     Distribution,
@@ -21,6 +22,7 @@ from rljob.api.load import given, parse_job
 from rljob.api.overrides import split_override
 from rljob.api.problems import ABSENT, ManifestError, Problem
 from rljob.api.structure import structural_problems
+from rljob.api.yaml_dialect import in_one_line
 
 _PARAMETERS = "spec.search.parameters"
 _MOST_RUNGS = 100
@@ -223,6 +225,17 @@ def _names(experiment: Experiment) -> Iterator[Problem]:
         )
 
 
+def _judged_apart(played: Mapping[str, int]) -> Iterator[Problem]:
+    """That the best trial can't be told where trials are judged in different environments, each told with its first trial."""
+    if len(played) > 1:
+        message = (
+            "allowed: trials that are judged in one environment, since returns mean different things in another; where training "
+            "alone is to differ, evaluator.environment of the template has all judged in one"
+        )
+        some = ", ".join(f"trial {trial} in {environment}" for environment, trial in [*played.items()][:2])
+        yield Problem("spec.search", ABSENT, f"{message} ({some})")
+
+
 def _trials(experiment: Experiment) -> Iterator[Problem]:
     """What is wrong with the first trial that makes no valid job, and how many are like it."""
     if experiment.trials > MOST_TRIALS:
@@ -233,12 +246,17 @@ def _trials(experiment: Experiment) -> Iterator[Problem]:
         )
         return
     wrong: dict[int, ManifestError] = {}
+    played: dict[str, int] = {}
     for trial in range(experiment.trials):
         try:
-            parse_job(experiment.manifest(trial, 1, experiment.raw_frames))
+            job = parse_job(experiment.manifest(trial, 1, experiment.raw_frames))
         except ManifestError as error:
             wrong[trial] = error
+            continue
+        judged = judged_in(job.spec.model_dump(by_alias=True, include={"environment", "evaluator"})).items()
+        played.setdefault(in_one_line({part: value for part, value in judged if value not in (None, {})}), trial)
     if not wrong:
+        yield from _judged_apart(played)
         return
     trial, first = next(iter(wrong.items()))
     search = experiment.spec.search

@@ -52,13 +52,15 @@ class Comparison:
 
 
 def compare(
-    paths: Sequence[str | os.PathLike[str]], by: str | Sequence[str] = (), target: float | None = None
+    paths: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
+    by: str | Sequence[str] = (),
+    target: float | None = None,
 ) -> Comparison:
     """Compare run folders.
 
     Args:
         paths: folders, or handles, of runs of one environment, two at least, or of experiments, which stand for their runs; a
-            run that is named twice, or lies there as a copy, counts once.
+            run that is named twice, or lies there as a copy, counts once. An experiment may stand there by itself.
         by: settings (``algorithm.ppo.learningRate``) or sections whose values make the groups; none: all that differ.
         target: the mean return that counts as solved, in the place of the jobs' own.
 
@@ -67,7 +69,9 @@ def compare(
     """
     if target is not None and not math.isfinite(target):
         raise UsageError(f"--target {target}: allowed: a number")
-    runs, notes = _read(paths)
+    runs, notes = _read([paths] if isinstance(paths, str | os.PathLike) else paths)
+    if not runs:
+        raise UsageError("no runs are given; give two at least, or an experiment")
     if len(runs) < 2:
         raise UsageError(f"{runs[0].path}: one run has nothing to be compared with; `rljob report` shows it by itself")
     refuse_what_can_not_be_compared(runs)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rljob.api.document import parse_document
+from rljob.api.environment import judged_in
 from rljob.api.presets.values import leaves
 from rljob.errors import UsageError
 from rljob.telemetry.figures import number, with_returns_to_go_by
@@ -115,7 +116,7 @@ def read_judged_run(path: Path) -> JudgedRun:
     return JudgedRun(
         path=path,
         settings={path.removeprefix("spec."): value for path, value in leaves(job)},
-        judged_in=_judged_in(job.get("spec") or {}),
+        judged_in=judged_in(job.get("spec") or {}),
         evaluations=tuple(evaluations),
         points=tuple(one for one in points if number(one.get("mean_return")) is not None),
         facts=facts,
@@ -128,21 +129,6 @@ def read_judged_run(path: Path) -> JudgedRun:
 def is_seed(path: str) -> bool:
     """Whether a setting is the seed of random numbers."""
     return path.rpartition(".")[2] == "seed"
-
-
-def _judged_in(spec: Record) -> Record:
-    """The environment that the evaluator plays in: which one, and what changes the points of a game there."""
-    of_evaluator = _section(_section(spec, "evaluator"), "environment")
-    own = {part: value for part, value in of_evaluator.items() if value is not None}
-    played = {**_section(spec, "environment"), **own}
-    sticky = _section(played, "atari").get("stickyActionProbability")
-    parts = ("id", "kwargs", "maxEpisodeSteps", "maxEpisodeRawFrames")
-    return {**{part: played.get(part) for part in parts}, "stickyActionProbability": sticky}
-
-
-def _section(of: Record, name: str) -> Record:
-    found = of.get(name)
-    return found if isinstance(found, Mapping) else {}
 
 
 def _met(target: Target, full: Sequence[Record]) -> bool:

@@ -22,6 +22,11 @@ _LONGEST_PARAM, _LONGEST_NAME = 6000, 250
 _SECONDS = 10
 
 
+def name_there(name: str) -> str:
+    """The name of a figure or of a field as MLflow takes it, a path: letters, some signs, and nothing like ``..`` or ``//``."""
+    return posixpath.normpath("/" + re.sub(r"[^\w\-. :/]", "_", name)[:_LONGEST_NAME]).strip("/") or "_"
+
+
 class InMLflow:
     """A `Tracker`."""
 
@@ -41,7 +46,7 @@ class InMLflow:
         self._sent = run.sent
         self._found = self._found_or_made(asked.experiment, run)
         self._run_id = self._found.info.run_id
-        config = {name[:_LONGEST_NAME]: str(value)[:_LONGEST_PARAM] for name, value in flat(run.config()).items()}
+        config = {name_there(name): str(value)[:_LONGEST_PARAM] for name, value in flat(run.config()).items()}
         missing = iter([Param(*each) for each in config.items() if each[0] not in self._found.data.params])
         while some := list(islice(missing, _MOST_PARAMS)):
             self._client.log_batch(self._run_id, params=some)
@@ -79,14 +84,15 @@ class InMLflow:
         if found:
             self._client.update_run(found[0].info.run_id, "RUNNING")
             return found[0]
+        self._sent.adjust(
+            0, 0.0
+        )  # what another server or experiment has got, or a run that was deleted there, is not here
         return self._client.create_run(number, run_name=run.job.metadata.name, tags={_TAG: run.identity})
 
     def _metrics(self, point: Point) -> Iterator[Any]:
         when = round(point.time_unix * 1000)
         for name, value in {**point.values, "raw_frames": float(point.raw_frames)}.items():
-            # Names are paths there: letters, some signs, and nothing like ``..`` or ``//``.
-            allowed = posixpath.normpath("/" + re.sub(r"[^\w\-. :/]", "_", name)[:_LONGEST_NAME]).strip("/")
-            yield self._metric(allowed or "_", value, when, point.raw_frames)
+            yield self._metric(name_there(name), value, when, point.raw_frames)
 
     def _write(self, metrics: Sequence[Any], times: Sequence[float]) -> None:
         for begin in range(0, len(metrics), _MOST_METRICS):

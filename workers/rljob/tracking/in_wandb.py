@@ -20,7 +20,7 @@ _SECONDS = 10.0
 
 
 class InWandb:
-    """A `Tracker`. Where WANDB_MODE is ``offline``, each process begins the local directory anew, so that the last is whole."""
+    """A `Tracker`. Where W&B is offline, each process begins the local directory anew, so that the last is whole."""
 
     def __init__(self, run: TrackedRun) -> None:
         os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
@@ -30,7 +30,10 @@ class InWandb:
         asked = run.asked.wandb
         assert asked is not None
         wandb.teardown()  # whatever an attempt before has left
-        offline = os.environ.get("WANDB_MODE") == "offline"
+        offline = wandb.setup().settings.mode in (
+            "offline",
+            "dryrun",
+        )  # by WANDB_MODE, or by `wandb offline` where we are
         if offline:
             shutil.rmtree(run.folder / "wandb", ignore_errors=True)
         (run.folder / "wandb").mkdir(exist_ok=True)

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import typer
 from setproctitle import setproctitle
 
 from rljob.api import load_manifest
@@ -179,4 +180,7 @@ def main(words: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    try:
+        main(sys.argv[1:])
+    except typer.Exit as end:  # the line is written; a traceback behind it would be taken for the reason
+        sys.exit(end.exit_code)
