@@ -9,7 +9,7 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
-from rljob_operator.experiments.state import ExperimentState, Run, RunState
+from rljob_operator.experiments.state import ALL_FAILED, TOO_MANY_FAILED, ExperimentState, Run, RunState
 from rljob_operator.experiments.suggestions import Suggest, by_optuna, chosen
 
 Decision = dict[str, Any]
@@ -21,7 +21,7 @@ def decide(state: ExperimentState, suggest: Suggest = by_optuna) -> Decision | N
     if state.experiment is None or state.end is not None:
         return None
     if state.failed > state.experiment.spec.max_failed_trials:
-        return _end(state, "TooManyFailedTrials")
+        return _end(state, TOO_MANY_FAILED)
     if state.time_up:
         return _end(state, "TimeUp")
     pruned = _pruned(state)
@@ -35,7 +35,9 @@ def decide(state: ExperimentState, suggest: Suggest = by_optuna) -> Decision | N
         decision = decision or _start(state, suggest) or (_promoted(state) if halving else None)
         if decision is not None:
             return decision
-    return _end(state, "Completed") if state.running == 0 else None
+    if state.running > 0:
+        return None
+    return _end(state, "Completed" if any(state.ranking()) else ALL_FAILED)
 
 
 def _start(state: ExperimentState, suggest: Suggest) -> Decision | None:

@@ -19,6 +19,9 @@ Settings after the End begin the experiment anew where it has ended, with the ru
 
 MAY_CHANGE = "parallelism, maxFailedTrials and budget.seconds may change, and seeds, trials and list grow"
 
+TOO_MANY_FAILED, ALL_FAILED = "TooManyFailedTrials", "AllTrialsFailed"
+"""Reasons of an End with which an experiment has failed. It has failed, too, where no trial has a score when its time is up."""
+
 _SEEDS_APART = 1_000_000
 """Between the seeds of the games of two rungs: all trials of a rung play the same games, and no game is played at two rungs."""
 

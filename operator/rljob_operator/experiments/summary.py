@@ -64,6 +64,16 @@ def row(state: ExperimentState, ranked: Ranked) -> dict[str, Any]:
     }
 
 
+def rows(state: ExperimentState) -> list[dict[str, Any]]:
+    """A line for every trial that was started: those with a score, the best first, then those without."""
+    found = [row(state, ranked) for ranked in state.ranking()]
+    unscored = {"seeds": 0, "rawFrames": 0, "mean": None, "standardError": None}
+    for trial in sorted({trial for trial, _ in state.runs} - {each["trial"] for each in found}):
+        about = {"trial": trial, "set": settings_in_words(state, trial), "state": str(state.runs[trial, 1].state)}
+        found.append({**about, **unscored})
+    return found
+
+
 def settings_in_words(state: ExperimentState, trial: int) -> str:
     """What a trial sets, each field by its last name: ``learningRate=0.001 entropyCost=0``."""
     return " ".join(f"{path.rpartition('.')[2]}={value}" for path, value in state.known.settings(trial).items())

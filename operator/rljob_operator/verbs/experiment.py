@@ -13,8 +13,9 @@ from rljob.api.experiment_check import parse_experiment
 from rljob.api.problems import Problem
 
 from rljob_operator.experiments.journal import Entry
+from rljob_operator.experiments.state import TOO_MANY_FAILED
 from rljob_operator.experiments.suggestions import require_sampler
-from rljob_operator.experiments.summary import in_words, row
+from rljob_operator.experiments.summary import in_words, rows
 from rljob_operator.local import run_folder
 from rljob_operator.local.experiment_folder import JOURNAL_FILE, ExperimentFolder, require_experiment
 from rljob_operator.local.experiment_runs import Runs
@@ -154,7 +155,7 @@ class _Session:
     def _finish(self) -> int:
         end = self._state.end
         assert end is not None
-        failed = end["best"] is None or end["reason"] == "TooManyFailedTrials"
+        failed = end["best"] is None or end["reason"] == TOO_MANY_FAILED
         best, (found, words) = end["best"], best_of(self._state, self._opened.folder) or (None, "")
         if best is not None:
             why = f"trial {best['trial']}, without a score on fresh games: {'; '.join(self._unjudged.values())}"
@@ -174,7 +175,7 @@ class _Session:
             "reason": end["reason"],
             "seconds": self._seconds,
             "best": best,
-            "trials": [row(self._state, ranked) for ranked in self._state.ranking()],
+            "trials": rows(self._state),
         }
         run_folder.write_json(self._opened.folder / OUTCOME_FILE, document)
         for line in _table(document["trials"]):
@@ -201,7 +202,7 @@ class _Session:
 def _table(rows: list[dict[str, Any]]) -> list[str]:
     cells = [("TRIAL", "RAW FRAMES", "SEEDS", "MEAN", "STATE", "SETTINGS")]
     for each in rows:
-        mean = f"{each['mean']:.2f} +- {each['standardError']:.2f}"
+        mean = "-" if each["mean"] is None else f"{each['mean']:.2f} +- {each['standardError']:.2f}"
         cells.append(
             (str(each["trial"]), f"{each['rawFrames']:,}", str(each["seeds"]), mean, each["state"], each["set"])
         )

@@ -9,7 +9,7 @@ from rljob.api.conditions import ConditionType, Reason
 from rljob.api.experiment_status import RLExperimentStatus
 
 from rljob_operator.core.conditions.update import ConditionUpdate, false, merged, true, withdrawn
-from rljob_operator.experiments.state import ExperimentState
+from rljob_operator.experiments.state import TOO_MANY_FAILED, ExperimentState
 from rljob_operator.experiments.summary import fresh_verdict
 
 FINISHED: Final = (ConditionType.COMPLETE, ConditionType.FAILED)
@@ -53,7 +53,7 @@ def conditions(
         yield (true if reason is Reason.RUNNING else false)(ConditionType.READY, reason, words)
         return
     ended, best = state.end["reason"], state.end["best"]
-    failed = best is None or ended == "TooManyFailedTrials"
+    failed = best is None or ended == TOO_MANY_FAILED
     if not (rests and judged):
         yield true(ConditionType.READY, Reason.FINISHING, "the best trial is judged on games that it was not chosen by")
         return

@@ -13,7 +13,7 @@ from rljob.api.experiment_check import parse_experiment
 from rljob_operator.experiments.decide import decide
 from rljob_operator.experiments.journal import JournalProblem, replayed
 from rljob_operator.experiments.state import ExperimentState, Mismatch, Run, RunState
-from rljob_operator.experiments.summary import in_words, summary
+from rljob_operator.experiments.summary import in_words, rows, summary
 from rljob_operator.local.experiment_runs import Runs
 
 from tests.support.experiment_world import CASES, HALVING, MEDIAN, World, document, learning, lived, spread
@@ -51,6 +51,18 @@ def test_what_the_cases_lead_to() -> None:
     assert {run.state for run in halving.runs.values()} == {RunState.DONE, RunState.PRUNED}
     assert {key for key, run in ends["failing"].runs.items() if run.state is RunState.FAILED} == {(1, 1), (3, 1)}
     assert len(ends["seeds"].runs) == 4
+
+
+def test_where_all_trials_fail_that_is_the_reason_and_none_is_left_out() -> None:
+    state = lived(World(document(3), spread, fails=frozenset({0, 1, 2})))
+    assert state.end is not None
+    assert (state.end["reason"], state.end["best"]) == ("AllTrialsFailed", None)
+    some = lived(World(document(3), spread, fails=frozenset({1})))
+    assert [(each["trial"], each["state"], each["mean"]) for each in rows(some)] == [
+        (2, "Done", 84.0),
+        (0, "Done", 10.0),
+        (1, "Failed", None),
+    ]
 
 
 def test_the_median_ends_what_is_below_it_and_needs_enough_others() -> None:
