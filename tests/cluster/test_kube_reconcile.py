@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -398,6 +399,29 @@ def test_figures_alone_are_written_every_thirty_seconds_at_most(cluster: Control
             await five_minutes(False)
             stored = await status_of(viewer, namespace, "pong")
             assert stored["progress"]["learnerUpdates"] == clock.updates, "the last figures are written, too"
+
+    asyncio.run(story())
+
+
+def test_what_trackers_beside_the_learner_meet_is_a_condition(cluster: ControlPlane, namespace: str) -> None:
+    async def story() -> None:
+        async with at_work(cluster, namespace) as (viewer, client, kubelet):
+            await viewer.create(RLJOBS, written(namespace, "pong", tracking={"mlflow": {"uri": "http://mlflow:5000"}}))
+            clock = Clock()
+            run = Run(client, namespace, now=clock.now, monotonic=clock.monotonic)
+            await bring_up(run, viewer, kubelet, "pong")
+
+            async def tracked(untracked: dict[str, str] | None) -> list[Any]:
+                clock.seconds += 60.0
+                said = dataclasses.replace(clock.answer().status or LearnerStatus(), untracked=untracked)
+                run.poll.answers[namespace, "pong"] = Answer(said, "")
+                await run.turn(viewer, "pong")
+                conditions = (await status_of(viewer, namespace, "pong"))["conditions"]
+                return [(each["status"], each["message"]) for each in conditions if each["type"] == "Tracked"]
+
+            assert await tracked(None) == []
+            assert await tracked({"MLflow": "401: who are you?"}) == [("False", "MLflow: 401: who are you?")]
+            assert await tracked({}) == [("True", "")]
 
     asyncio.run(story())
 

@@ -16,15 +16,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from rljob.api.tracking import TrackingSpec
-from rljob.tracking.tracker import FOLDER, TRACKERS
+from rljob.tracking.tracker import FOLDER, HUNG_SECONDS, TRACKERS, trackers_of
 
 from rljob_operator.local.log_files import tail
 from rljob_operator.local.run_folder import read_json
 
 FIRST_WAIT_SECONDS: Final = 2.0
 LONGEST_WAIT_SECONDS: Final = 30.0
-HUNG_SECONDS: Final = 120.0
-"""A client may take so long to load and to be told that its server does not answer."""
 LAST_SECONDS: Final = 15.0
 """How long the end of a run waits for the last points."""
 
@@ -49,8 +47,7 @@ class Trackers:
         if tracking != self._tracking:
             for each in self._each:
                 each.ask_to_end()
-            names = [name for name in TRACKERS if getattr(tracking, name, None) is not None]
-            self._each = [_Process(self._run_dir, name, self._options) for name in names]
+            self._each = [_Process(self._run_dir, name, self._options) for name in trackers_of(tracking)]
             self._tracking = tracking
         for each in self._each:
             each.look()

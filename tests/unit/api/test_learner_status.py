@@ -35,7 +35,7 @@ ALWAYS = {
 }  # fmt: skip
 WHERE_KNOWN = {
     "consumption_per_second", "production_per_second", "replay", "queue", "lag_limit_updates", "rejected_total",
-    "inference", "device_name", "device_memory_bytes", "driver",
+    "inference", "device_name", "device_memory_bytes", "driver", "untracked",
 }  # fmt: skip
 OF_THE_ALGORITHMS = {
     "advantage_std",
@@ -76,6 +76,7 @@ STATUS = LearnerStatus(
     evaluations=(Verdict(version=3, mean=1.5, standard_error=0.1, episodes=20, seed=7),),
     evaluating=EvaluationUnderWay(version=4, games=1, episodes=20),
     checkpoint=CheckpointStatement(step=10, path="/run/10", state="Valid", written_unix=5.0, interval_seconds=300.0),
+    untracked={"MLflow": "it is away"},
     gpu={"utilization": 0.5},
     inference={"state": "Serving"},
     device="cuda",

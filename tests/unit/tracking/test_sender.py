@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -24,10 +25,30 @@ from rljob.tracking import sender
 from rljob.tracking.in_mlflow import name_there
 from rljob.tracking.points import Point
 from rljob.tracking.sent import Sent
-from rljob.tracking.tracker import TrackedRun
+from rljob.tracking.tracker import TrackedRun, untracked
 
 from tests.support.paths import EXAMPLES
 from tests.support.waiting import eventually
+
+
+def test_what_trackers_of_a_pod_meet_is_read_from_what_they_write(tmp_path: Path) -> None:
+    def written(name: str, problem: str, seconds_ago: float) -> None:
+        state = {"pid": 1, "time_unix": time.time() - seconds_ago, "points": 3, "problem": problem}
+        (tmp_path / f"{name}.json").write_text(json.dumps(state))
+
+    both, began = ("wandb", "mlflow"), time.time() - 1000.0
+    assert untracked(tmp_path, both, time.time()) is None
+    silent = "nothing was heard of its tracker for 120 s"
+    assert untracked(tmp_path, both, began) == {"W&B": silent, "MLflow": silent}
+    written("wandb", "", 5.0)
+    written("mlflow", "401: who are you?", 5.0)
+    assert untracked(tmp_path, both, began) == {"MLflow": "401: who are you?"}
+    assert untracked(tmp_path, ("wandb",), began) == {}
+    assert untracked(tmp_path, both, time.time()) is None, "that was in an earlier life of the pod"
+    written("wandb", "", 500.0)
+    assert untracked(tmp_path, ("wandb",), began) == {"W&B": silent}
+    (tmp_path / "wandb.json").write_text("{")
+    assert untracked(tmp_path, ("wandb",), began) == {"W&B": silent}
 
 
 class Killed(BaseException):

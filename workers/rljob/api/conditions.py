@@ -138,7 +138,7 @@ MEANING_WHEN_TRUE: dict[ConditionType, str] = {
     ConditionType.SCALING_ACTIVE: "the number of actors, or with mode External the recommended one, follows fresh figures",
     ConditionType.SCALING_LIMITED: "something keeps the number of actors from the one that is recommended or asked for",
     ConditionType.CHECKPOINT_VALID: "the newest checkpoint was read back, has its digest, and is younger than three intervals",
-    ConditionType.TRACKED: "W&B and MLflow take the figures that are sent to them; said of a job with `tracking`, on one machine",
+    ConditionType.TRACKED: "W&B and MLflow take the figures that are sent to them; said of a job with `tracking`",
     ConditionType.SUSPENDED: "nothing of the job runs, because its user or its queue wants that",
     ConditionType.FAILURE_TARGET: "the job is going to fail; some of its members are still leaving",
     ConditionType.FAILED: "the job has failed, for good; nothing of it runs",

@@ -44,6 +44,10 @@ def _words(value: object) -> str:
     return text(value)[:_LONGEST_TEXT]
 
 
+def _words_by_name(value: object) -> dict[str, str]:
+    return {name: _words(each) for name, each in json_object(value).items()}
+
+
 def _counts(value: object) -> dict[str, int]:
     return {name: _count(each) for name, each in json_object(value).items()}
 
@@ -271,6 +275,8 @@ class LearnerStatus(Document):
     compiled: bool | None = wire(flag, default=None)
     captured: bool | None = wire(flag, default=None)
     refused_handshakes_total: int | None = wire(_count, default=None)
+    untracked: Mapping[str, str] | None = wire(_words_by_name, default=None, left_out=True)
+    """Trackers beside the learner in its pod that take no points, and why. None: it is not known, or another says it."""
     gpu: Mapping[str, Any] = wire(json_object, default=dict, write=dict)
     """How busy and how full it is; empty without one. Not looked into when read."""
     inference: Mapping[str, Any] | None = wire(json_object, default=None, left_out=True)

@@ -51,6 +51,7 @@ from rljob.telemetry.metrics import learner_registry
 from rljob.telemetry.recorder import Recorder
 from rljob.telemetry.server import TelemetryServer
 from rljob.telemetry.torch_trace import TorchTrace
+from rljob.tracking.tracker import FOLDER, trackers_of, untracked
 from rljob.weights.exchange import WeightServer
 from rljob.weights.versions import VersionLog
 from rljob.wire import load_keys
@@ -133,12 +134,18 @@ def _run(options: RoleOptions, stop: threading.Event, candidates: Sequence[torch
             closing.enter_context(serving)
         recorder = closing.enter_context(Recorder(options.run_dir))
 
+        trackers = trackers_of(spec.tracking)
+
         def document(status: LearnerStatus) -> dict[str, Any]:
             """The learner's status with that of the inference server in this process, as it is shown and recorded."""
             if serving is not None:
                 part = serving.status()
                 stages = {**status.stages, "inference": part["stages"]}
                 status = replace(status, inference=part, stages=stages)
+            if options.on_cluster and trackers:
+                status = replace(
+                    status, untracked=untracked(options.run_dir / FOLDER, trackers, status.started_unix or 0.0)
+                )
             return status.to_document()
 
         trace = TorchTrace()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,6 +26,8 @@ IDENTITY_VARIABLE: Final = "RLJOB_RUN_ID"
 """What the run is found by at the trackers; where it is not set, a random one is made once and kept in the folder."""
 TRACKERS: Final = {"wandb": "W&B", "mlflow": "MLflow"}
 """Field of ``spec.tracking``, extra and module of the client -> what it is called."""
+HUNG_SECONDS: Final = 120.0
+"""A client may take so long to load and to be told that its server does not answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +84,35 @@ class Tracker(Protocol):
         """Wait until all of it is there. ``state``: how the run ended, as in ``outcome.json``; empty where it may go on."""
 
 
+def trackers_of(tracking: TrackingSpec | None) -> tuple[str, ...]:
+    """The trackers that a job names, by their fields."""
+    return tuple(name for name in TRACKERS if getattr(tracking, name, None) is not None)
+
+
+def untracked(folder: Path, names: Sequence[str], since_unix: float) -> dict[str, str] | None:
+    """Trackers that take no points -> why, by what each has written in ``folder``; None before it is known of all.
+
+    ``since_unix``: what was written before is of an earlier process.
+    """
+    found = {}
+    for name in names:
+        state: dict[str, Any] = {}
+        with suppress(OSError, ValueError):
+            state = json.loads((folder / f"{name}.json").read_bytes())
+        heard = max(since_unix, float(state.get("time_unix", 0.0)))
+        if time.time() - heard > HUNG_SECONDS:
+            found[TRACKERS[name]] = f"nothing was heard of its tracker for {HUNG_SECONDS:.0f} s"
+        elif heard == since_unix:
+            return None
+        elif state["problem"]:
+            found[TRACKERS[name]] = state["problem"]
+    return found
+
+
 def wanted(tracking: TrackingSpec | None) -> tuple[str, ...]:
     """The trackers that a job names, by their fields. Raises UsageError, in one line that says what to install, where the client
     of one is missing."""
-    found = tuple(name for name in TRACKERS if tracking is not None and getattr(tracking, name) is not None)
+    found = trackers_of(tracking)
     for name in found:
         spec = find_spec(name)
         if spec is None or spec.origin is None:  # a mere folder of that name, as both clients leave them behind

@@ -243,6 +243,7 @@ class Reconciler:
         return Observation(
             members=known.refusals.told(found, stored.desired.generation, self._monotonic()),
             learner=answer.status,
+            untracked=answer.status.untracked if answer.status is not None else None,
             missing=answer.missing,
             checkpoint=newest,
             checkpoints_are=where,

@@ -6,6 +6,7 @@ import math
 from typing import Any, Final
 
 from rljob.api import RLJob
+from rljob.tracking.tracker import trackers_of
 
 from rljob_operator.core.member import Role
 from rljob_operator.kube.render import external_redis, names, trackers
@@ -72,7 +73,7 @@ def _with_last_words(pod: dict[str, Any]) -> dict[str, Any]:
 def grace_seconds(job: RLJob, role: Role) -> int:
     """How long a pod of the role may take to end: what its role may, a Redis or trackers beside it, and the kubelet."""
     saving = SAVE_SECONDS if role is Role.REPLAY and has_own_redis(job) else 0
-    sending = trackers.LAST_SECONDS if role is Role.LEARNER and trackers.tracked(job) else 0
+    sending = trackers.LAST_SECONDS if role is Role.LEARNER and trackers_of(job.spec.tracking) else 0
     return math.ceil(drain_seconds(job, role)) + saving + sending + _KUBELET_SECONDS
 
 

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from rljob.api import RLJob
-from rljob.tracking.tracker import IDENTITY_VARIABLE, TRACKERS
+from rljob.tracking.tracker import IDENTITY_VARIABLE, trackers_of
 
 from rljob_operator.core.member import Role
 from rljob_operator.kube.render import names
@@ -22,11 +21,6 @@ LAST_SECONDS: Final = 15
 """For the last points, once the learner has ended."""
 _REQUESTS: Final = {"cpu": "50m", "memory": "256Mi"}
 _MOUNTED: Final = frozenset({names.RUN_DIR, names.JOB_DIR, "/tmp"})
-
-
-def tracked(job: RLJob) -> list[str]:
-    """The trackers that the job names, by their fields."""
-    return [name for name in TRACKERS if getattr(job.spec.tracking, name, None) is not None]
 
 
 def sidecars(owned: Owned, settings: Settings) -> list[dict[str, Any]]:
@@ -48,5 +42,5 @@ def sidecars(owned: Owned, settings: Settings) -> list[dict[str, Any]]:
             "volumeMounts": [each for each in mounts(job, "learner", settings) if each["mountPath"] in _MOUNTED],
             "securityContext": restricted(),
         }
-        for name in tracked(job)
+        for name in trackers_of(tracking)
     ]
