@@ -24,6 +24,7 @@ from rljob.telemetry.run_folder import EFFECTIVE_FILE
 from rljob.tracking import sender
 from rljob.tracking.in_mlflow import name_there
 from rljob.tracking.points import Point
+from rljob.tracking.sender import in_words
 from rljob.tracking.sent import Sent
 from rljob.tracking.tracker import TrackedRun, untracked
 
@@ -49,6 +50,16 @@ def test_what_trackers_of_a_pod_meet_is_read_from_what_they_write(tmp_path: Path
     assert untracked(tmp_path, ("wandb",), began) == {"W&B": silent}
     (tmp_path / "wandb.json").write_text("{")
     assert untracked(tmp_path, ("wandb",), began) == {"W&B": silent}
+
+
+def test_a_problem_is_all_that_was_said_in_one_line() -> None:
+    assert (
+        in_words(ValueError("1 validation error\n  mode\n    allowed: online"))
+        == "ValueError: 1 validation error mode allowed: online"
+    )
+    assert in_words(UsageError("pip install 'rljob[mlflow]'")) == "pip install 'rljob[mlflow]'"
+    assert in_words(TimeoutError()) == "TimeoutError"
+    assert len(in_words(ValueError("x" * 1000))) == 300
 
 
 class Killed(BaseException):

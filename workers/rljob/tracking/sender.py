@@ -27,7 +27,7 @@ from setproctitle import setproctitle
 
 from rljob.api import load_manifest
 from rljob.command_errors import one_line_errors
-from rljob.errors import UsageError, named
+from rljob.errors import UsageError
 from rljob.telemetry.recorder import METRICS_FILE
 from rljob.telemetry.run_folder import EFFECTIVE_FILE, OUTCOME_FILE
 from rljob.threads import start_contained
@@ -94,12 +94,18 @@ def send(
         except Exception as error:
             tracker, points = None, None
             wait_seconds = min(LONGEST_WAIT_SECONDS, 2 * wait_seconds)
-            if (said := named(error)[:_LONGEST_PROBLEM]) != problem:
+            if (said := in_words(error)) != problem:
                 problem = said
                 log.warning("%s; trying again", problem, exc_info=log.isEnabledFor(logging.DEBUG))
         tell({"points": len(sent), "problem": problem, "url": url, "done": False})
         if not points:
             time.sleep(1.0) if stop.is_set() else stop.wait(wait_seconds)
+
+
+def in_words(error: Exception) -> str:
+    """All that an error says, in one line of bounded length. What is in the user's hands needs no name of a type."""
+    kind, words = type(error).__name__, " ".join(str(error).split())
+    return (words if isinstance(error, UsageError) else f"{kind}: {words}" if words else kind)[:_LONGEST_PROBLEM]
 
 
 def identity(folder: Path) -> str:
