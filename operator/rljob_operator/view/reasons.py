@@ -7,12 +7,14 @@ import time
 from rljob.api.conditions import CATALOGUE
 from rljob.api.experiment import is_experiment
 from rljob.api.experiment_status import RLExperimentStatus
+from rljob.api.learner_status import LearnerStatus
 from rljob.api.status import Condition
 
 from rljob_operator.view.job_view import LOST, JobView
 from rljob_operator.view.words import age
 
 _FINE = {"ScalingLimited": "False", "Suspended": "False", "FailureTarget": "False", "Failed": "False"}
+_MANY_STEPS = 100_000
 _AS_WANTED = ("PodsStopped", "Suspended", "SessionEnded", "Finishing")
 """Reasons of conditions that are False because a user wanted that, or because the job is over."""
 
@@ -27,6 +29,7 @@ def why(run: JobView) -> list[str]:
         lines += _scaling(run)
     if is_experiment(run.document):
         lines += _trials(run)
+    lines += _endless(run.figures)
     odd = [condition for condition in run.status.conditions if is_odd(condition)]
     if odd:
         lines += ["", "Conditions that are not as in a healthy run:"]
@@ -80,6 +83,15 @@ def _attendance(run: JobView) -> list[str]:
     last = f"it was last {run.status.state}" if run.status.state else "there is no status to tell how far it was"
     ending = f" These are ending: {', '.join(run.running)}." if run.running else ""
     return [f"It has no controller, which did not end in order; {last}.{ending} It can be resumed."]
+
+
+def _endless(said: LearnerStatus) -> list[str]:
+    """That there is no return because no game has ended."""
+    steps = said.steps_total or 0
+    if said.episodes_total != 0 or steps < _MANY_STEPS:
+        return []
+    words = "environment.maxEpisodeSteps truncates games that may not end by themselves"
+    return ["", f"No game has ended in {steps:,} steps of all environments, so that there is no return yet; {words}."]
 
 
 def _trials(run: JobView) -> list[str]:

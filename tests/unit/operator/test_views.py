@@ -114,6 +114,16 @@ def test_why_shows_the_decision_its_limit_and_what_failed() -> None:
     assert re.search(r"Ready=False Failed, for \S+$", text, re.MULTILINE), "nothing to say about it, and nothing said"
 
 
+def test_why_says_that_no_game_has_ended() -> None:
+    def said(**figures: int) -> str:
+        seen = run(RLJobStatus(conditions=[ready("True", "Running")]), figures=figures)
+        return "\n".join(why(seen))
+
+    assert "No game has ended in 250,000 steps of all environments" in said(episodes_total=0, steps_total=250_000)
+    for fine in ({"episodes_total": 1, "steps_total": 250_000}, {"episodes_total": 0, "steps_total": 900}, {}):
+        assert "No game" not in said(**fine)
+
+
 def condition(type: str, status: str, reason: str, message: str = "") -> Condition:
     stamped = {"type": type, "status": status, "reason": reason, "message": message, "last_transition_time": 1.0}
     return Condition.model_validate(stamped)
