@@ -136,11 +136,11 @@ def shown(came: object) -> str:
     """What a user's function gave, in words: an array by its type and shape, small things as they are, of long ones the
     beginning."""
     dtype, shape = getattr(came, "dtype", None), getattr(came, "shape", None)
-    # A space has a type and a shape, too, but can't be made an array.
+    # A space has a type and a shape, too, and no numbers.
     if (
         dtype is not None
         and isinstance(shape, tuple)
-        and hasattr(came, "__array__")
+        and any(hasattr(came, way) for way in ("__array__", "__dlpack__"))
         and not isinstance(came, float | int)
     ):
         kind = "a tensor" if hasattr(came, "requires_grad") else "an array"

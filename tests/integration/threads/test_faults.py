@@ -156,6 +156,7 @@ def test_nobody_starts_a_thread_in_another_way() -> None:
     assert [f"{path.parent.name}/{path.name}" for name in others for path, _ in calls(name)] == [
         "experiment/journal.py",
         "experiment/reconcile.py",
+        "experiment/reconcile.py",
         "process/lease.py",
     ], "the election raises its thread's errors, and what experiments compute aside is awaited at once"
 
