@@ -103,7 +103,7 @@ def test_a_profile_comes_from_a_pod_through_the_api_server(running: tuple[User, 
     assert "MainThread" in said
     assert (tmp_path / "profile" / "learner.folded").read_text()
     refusal = user.refused(2, "profile", "pong", "inference-3", "-o", str(tmp_path / "other"))
-    assert "no inference-3 to profile; there are: actor-0, actor-1, learner, replay-0" in refusal
+    assert "no inference-3 to profile; there are: learner, actor-0, actor-1, replay-0" in refusal
 
 
 def test_last_lines_of_all_of_a_role_and_of_a_member(running: tuple[User, KubeletServer]) -> None:
