@@ -52,8 +52,8 @@ class ExperimentFolder:
             ) from None
         if entry is not None:
             write_text(self.folder / EXPERIMENT_FILE, dump_document(dict(document)), durable=True)
-            self.add(entry)
             (self.folder / OUTCOME_FILE).unlink(missing_ok=True)  # where it had ended, it goes on
+            self.add(entry)
 
     def add(self, entry: Entry) -> None:
         """Write a line; it is on the disk when this returns. Raises RunFolderProblem where the disk doesn't take it."""
