@@ -92,9 +92,19 @@ def any_seed() -> AnySeed:
     return AnySeed()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--draw-long", metavar="SEED", help="of the tests marked long, run one in three, drawn by SEED")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """In `make fuzz`: the randomised tests alone, folder by folder in an order of the round's own, so that short rounds reach
-    all of them in time."""
+    """With --draw-long, of the long tests those that are drawn. In `make fuzz`: the randomised tests alone, folder by folder in
+    an order of the round's own, so that short rounds reach all of them in time."""
+    if (seed := config.getoption("--draw-long")) is not None:
+        left = [
+            item for item in items if item.get_closest_marker("long") and crc32(f"{seed} {item.nodeid}".encode()) % 3
+        ]
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if item not in left]
     if FUZZ_SEED is None:
         return
     others = [item for item in items if not _randomised(item)]

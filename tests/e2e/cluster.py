@@ -145,7 +145,8 @@ class Namespace:
         self.kubectl("patch", "rljob", job, "--type=merge", "-p", json.dumps({"spec": spec}))
 
     def delete_jobs(self) -> None:
-        """All of them, until nothing is left of any."""
+        """All of them, until nothing is left of any; experiments first, which would make theirs again."""
+        self.kubectl("delete", "rlexperiments", "--all", "--wait=false")
         self.kubectl("delete", "rljobs", "--all", "--wait=false")
         self.wait_empty()
 
@@ -165,7 +166,11 @@ class Namespace:
     def describe(self) -> str:
         """What is there, for somebody who reads why a test failed."""
         words = []
-        for command in (("get", "rljobs,pods,pvc", "-o", "wide"), ("get", "rljobs", "-o", "yaml"), ("get", "events")):
+        for command in (
+            ("get", "rlexperiments,rljobs,pods,pvc", "-o", "wide"),
+            ("get", "rljobs", "-o", "yaml"),
+            ("get", "events"),
+        ):
             try:
                 words.append(self.kubectl(*command)[-6000:])
             except KubectlFailed as problem:

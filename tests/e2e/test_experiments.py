@@ -28,8 +28,8 @@ SEARCH = {
             }
         },
         "search": {"grid": {}, "parameters": {"algorithm.impala.learningRate": {"values": [0.0005, 0.005]}}},
-        "prune": {"halving": {"firstRawFrames": 25_000, "factor": 8}},
-        "budget": {"rawFrames": 200_000},
+        "prune": {"halving": {"firstRawFrames": 10_000, "factor": 8}},
+        "budget": {"rawFrames": 80_000},
         "parallelism": 2,
     },
 }

@@ -1,4 +1,4 @@
-"""Twenty cells of the table of tests/pod_events, drawn anew for each commit: what happens to pods on a real cluster."""
+"""Ten cells of the table of tests/pod_events, drawn anew for each commit: what happens to pods on a real cluster."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.pod_events.on_cluster import PodEvents
 from tests.pod_events.table import cells
 from tests.support.paths import ROOT
 
-DRAWN = 20
+DRAWN = 10
 SEED = (
     os.environ.get("RLJOB_E2E_SEED")
     or subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()

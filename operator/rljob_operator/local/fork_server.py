@@ -47,7 +47,6 @@ _LOADED: Final = (
     "rljob.roles.inference",
     "rljob.roles.learner",
     "rljob.roles.replay",
-    "torch._dynamo",  # an optimizer loads it when it is made
 )
 
 

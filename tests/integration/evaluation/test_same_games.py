@@ -96,6 +96,7 @@ def test_every_game_is_the_one_that_plain_gymnasium_plays(environment_id: str, s
     assert len({digest for _, digest in expected}) > 1, "seeds begin different games"
 
 
+@pytest.mark.long
 def test_a_network_plays_the_same_games_in_any_company() -> None:
     """Sampled actions of a real network: one game alone, several in one process, and shared by two of them."""
     policy = identity_of(parse_job(PONG))

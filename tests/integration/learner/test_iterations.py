@@ -63,6 +63,7 @@ class Iterations:
         self._socket.close(0)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("job", [0, 1], indirect=True)
 def test_a_killed_actor_holds_an_iteration_up_no_longer_than_an_unroll_takes(job: Roles) -> None:

@@ -190,6 +190,7 @@ class SlowRoad:
         self._listener.close()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("written", [50, None])
 def test_weights_that_travel_long_cost_unrolls_only_where_the_user_set_a_limit(

@@ -14,7 +14,7 @@ from rljob_operator.local.spec_store import SpecStore
 
 from tests.support.local_run import ENDLESS, LocalRun
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = [pytest.mark.timeout(400), pytest.mark.long]
 
 
 def test_what_is_changed_while_the_job_suspends_is_what_it_goes_on_with(local_run: Callable[..., LocalRun]) -> None:

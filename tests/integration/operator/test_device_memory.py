@@ -12,7 +12,7 @@ from tests.support.local_run import ENDLESS, LocalRun
 from tests.support.plugins_page import write_example
 
 SAID = "CUDA out of memory. Tried to allocate 20.00 GiB."
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.timeout(240), pytest.mark.long]
 
 
 def out_of_memory(folder: Path, condition: str) -> Path:

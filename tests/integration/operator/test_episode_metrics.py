@@ -13,7 +13,7 @@ from tests.support.local_run import LocalRun
 from tests.support.paths import IMPORTABLE, ROOT
 
 REPORTING = ROOT / "tests" / "support" / "reporting.yaml"
-pytestmark = pytest.mark.timeout(180)
+pytestmark = [pytest.mark.timeout(180), pytest.mark.long]
 
 
 def test_what_the_environment_reports_completes_the_job_and_stands_in_its_report(

@@ -10,7 +10,7 @@ import pytest
 from tests.support.local_run import ENDLESS, LocalRun
 from tests.support.shared_redis import PASSWORD, shared_redis
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.long]
 
 
 def test_a_run_goes_on_with_the_experience_that_it_has_there(

@@ -10,7 +10,7 @@ import pytest
 from tests.support.local_run import ENDLESS, LocalRun
 from tests.support.paths import EXAMPLES, IMPORTABLE
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = [pytest.mark.timeout(180), pytest.mark.long]
 
 
 def failing(crash: float, stall: float, allowed: int) -> list[str]:

@@ -28,6 +28,7 @@ from tests.support.paths import EXAMPLES, IMPORTABLE
 pytestmark = pytest.mark.timeout(300)
 
 
+@pytest.mark.long
 def test_a_wedged_learner_is_called_stalled_and_then_the_deadline_acts(local_run: Callable[..., LocalRun]) -> None:
     run = local_run(*ENDLESS, "--set", "spec.progressDeadlineSeconds=20")
     run.until_learning(50)
@@ -51,6 +52,7 @@ def test_a_wedged_learner_is_called_stalled_and_then_the_deadline_acts(local_run
     assert (code, "has ended" in printed) == (2, True)
 
 
+@pytest.mark.long
 def test_actors_that_never_work_fail_the_job_with_their_last_words(local_run: Callable[..., LocalRun]) -> None:
     run = local_run(
         "--set", "spec.environment.id=tests.support.slow_game:broken", job=slow_game.JOB, environment=IMPORTABLE
@@ -94,6 +96,7 @@ def test_a_full_disk_is_told_and_damages_nothing(small_disk: Path) -> None:
     assert StoredRun(run_dir).status.active_seconds == 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("small_disk", ["8m"], indirect=True)
 def test_a_run_outlives_a_full_disk(local_run: Callable[..., LocalRun], small_disk: Path) -> None:
     run = local_run(*ENDLESS, "--set", "spec.checkpoint.intervalSeconds=2", run_dir=small_disk / "run")
@@ -124,6 +127,7 @@ def test_a_run_outlives_a_full_disk(local_run: Callable[..., LocalRun], small_di
     assert not list(run.run_dir.rglob("*.tmp")), "nothing half written is left"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("small_disk", ["16m"], indirect=True)
 def test_a_replay_that_cannot_be_saved_at_the_end_is_told(local_run: Callable[..., LocalRun], small_disk: Path) -> None:
     run = local_run(*ENDLESS, run_dir=small_disk / "run")

@@ -23,7 +23,7 @@ from rljob_operator.local.substrate import LocalSubstrate
 from tests.support.local_run import ENDLESS
 from tests.support.paths import EXAMPLES
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.long]
 HOUR = 3600.0
 DEADLINES = ("startupDeadlineSeconds=90", "progressDeadlineSeconds=90", "activeDeadlineSeconds=200")
 

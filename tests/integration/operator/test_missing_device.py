@@ -24,6 +24,7 @@ def accelerator(text: str) -> list[str]:
     return ["--set", f"spec.learner.accelerator={{{text}}}"]
 
 
+@pytest.mark.long
 def test_a_run_goes_on_without_it_and_says_so(local_run: Callable[..., LocalRun]) -> None:
     run = local_run(*ENDLESS, *accelerator("count: 1"), environment=NO_GPU)
     run.until_learning(20)
@@ -33,6 +34,7 @@ def test_a_run_goes_on_without_it_and_says_so(local_run: Callable[..., LocalRun]
     assert run.interrupt() == 130
 
 
+@pytest.mark.long
 def test_a_run_that_says_fail_fails_with_the_reason(local_run: Callable[..., LocalRun]) -> None:
     run = local_run(*ENDLESS, *accelerator("count: 1, onMissing: Fail"), environment=NO_GPU)
     assert run.finish(120) == 1, run.output

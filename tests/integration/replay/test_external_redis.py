@@ -201,10 +201,12 @@ def test_a_role_takes_the_address_of_its_job_and_keys_of_its_own(
     for folder in (one, other):
         folder.mkdir()
     of_one = life(one)
-    assert of_one and all(key.startswith("run:cartpole/") for key in of_one)
+    assert of_one
+    assert all(key.startswith("run:cartpole/") for key in of_one)
     assert not life(one), "all keys were there"
     assert life(other)
     given = "default/cartpole/uid/replay-0"
     of_other = life(other, redis_keys=given)
-    assert of_other and all(key.startswith(f"run:{given}:") for key in of_other)
+    assert of_other
+    assert all(key.startswith(f"run:{given}:") for key in of_other)
     assert not (one / "redis" / "replay-0").exists(), "no server of its own is started"
