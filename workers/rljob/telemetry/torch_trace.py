@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -41,9 +42,14 @@ class TorchTrace:
 
     def ask(self, note: Mapping[str, Any]) -> None:
         """Record the next turns, unless that is under way."""
-        if not self._wanted:
+        if self._trace[0] != 202:
             self._trace = self._table = 202, "text/plain", b"under way\n"
-            self._wanted = True
+            start_contained("torch-trace", self._load)
+
+    def _load(self) -> None:
+        """What the profiler loads when it starts: two seconds of a core, which would hold up the loop."""
+        import_module("torch._dynamo")
+        self._wanted = True
 
     def __call__(self) -> None:
         """A turn of the loop begins."""
@@ -72,8 +78,9 @@ class TorchTrace:
             with TemporaryDirectory() as folder:
                 file = Path(folder) / "trace.json.gz"
                 profiler.export_chrome_trace(str(file))
-                self._trace = 200, "application/gzip", file.read_bytes()
+                trace = file.read_bytes()
             self._table = 200, "text/plain", f"{table}\n".encode()
+            self._trace = 200, "application/gzip", trace
         except Exception as error:
             self._trace = self._table = 500, "text/plain", f"{error}\n".encode()
             raise
