@@ -112,6 +112,7 @@ async def at_work(cluster: ControlPlane, namespace: str, folder: Path) -> AsyncI
             await asyncio.gather(playing, return_exceptions=True)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", FAULTS)
 def test_calls_that_go_wrong_double_and_lose_nothing(
@@ -138,6 +139,7 @@ def test_calls_that_go_wrong_double_and_lose_nothing(
     asyncio.run(story())
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("what", ["killed", "hanging", "etcd"])
 def test_an_api_server_that_is_away_is_waited_for(

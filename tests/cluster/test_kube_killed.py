@@ -13,6 +13,7 @@ from tests.cluster.killed_operators import SCENES, play, stage
 MOST = 6
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SCENES)
 def test_whoever_follows_finds_everything_once(cluster: ControlPlane, namespace: str, name: str) -> None:
     with stage(cluster, namespace) as at:

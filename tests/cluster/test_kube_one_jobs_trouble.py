@@ -195,6 +195,7 @@ def webhook_away(cluster: ControlPlane, namespace: str, url: str, *, seconds: in
         cluster.request("DELETE", f"{WEBHOOKS}/{namespace}")
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("server", "seconds"), [(refused, 10), (no_answer, 10), (no_answer, 30)])
 def test_a_webhook_that_cannot_be_called_is_named(

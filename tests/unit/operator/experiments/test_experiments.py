@@ -19,6 +19,7 @@ from rljob_operator.local.experiment_runs import Runs
 from tests.support.experiment_world import CASES, HALVING, MEDIAN, World, document, learning, lived, spread
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", CASES)
 def test_killed_at_every_step_it_ends_as_it_would_have(case: str) -> None:
     """No run is doubled, no decision made twice or otherwise, no line lost: the journal is that of an undisturbed life, to the
@@ -142,6 +143,7 @@ def test_a_list_may_grow_at_its_end() -> None:
     assert state.known.trials == 3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("spec", [{"prune": HALVING}, {"prune": MEDIAN}, {}], ids=["halving", "median", "plain"])
 def test_one_that_has_ended_goes_on_with_more_trials_and_seeds(spec: dict[str, Any]) -> None:
     """Killed at every step, it plays no run again, and tries what it would have tried had it had as many trials at first."""

@@ -22,6 +22,7 @@ CASES: dict[str, tuple[dict[str, Any], frozenset[int]]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", CASES)
 def test_killed_at_every_write_it_ends_as_it_would_have(case: str) -> None:
     """No job is doubled, no decision made twice or otherwise, no line lost, no game played twice for a line."""

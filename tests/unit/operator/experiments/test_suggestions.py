@@ -61,6 +61,7 @@ def test_on_a_known_function_it_beats_draws_in_the_median_of_twenty_seeds() -> N
     assert sum(ours > drawn for ours, drawn in zip(best["tpe"], best["random"], strict=True)) >= 15
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("spec", [{}, {"prune": HALVING, "maxFailedTrials": 2, "seeds": 2}], ids=["plain", "halving"])
 def test_killed_at_every_step_it_suggests_the_same(spec: dict[str, Any]) -> None:
