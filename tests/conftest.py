@@ -100,10 +100,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """With --draw-long, of the long tests those that are drawn. In `make fuzz`: the randomised tests alone, folder by folder in
     an order of the round's own, so that short rounds reach all of them in time."""
     if (seed := config.getoption("--draw-long")) is not None:
-        left = [
+        left = {
             item for item in items if item.get_closest_marker("long") and crc32(f"{seed} {item.nodeid}".encode()) % 3
-        ]
-        config.hook.pytest_deselected(items=left)
+        }
+        config.hook.pytest_deselected(items=list(left))
         items[:] = [item for item in items if item not in left]
     if FUZZ_SEED is None:
         return
