@@ -86,6 +86,7 @@ class SilentPoll:
         self.answers: dict[JobKey, Answer] = {}
         self.silences: dict[str, Silence] = {}
         self.followed: dict[JobKey, list[Alive | Learner]] = {}
+        self.endings: dict[JobKey, str | None] = {}
 
     def answer(self, key: JobKey) -> Answer:
         return self.answers.get(key, Answer())
@@ -93,8 +94,15 @@ class SilentPoll:
     def silence(self, key: JobKey, incarnation: str) -> Silence | None:
         return self.silences.get(incarnation)
 
-    def follow(self, key: JobKey, members: Iterable[Alive | Learner], checkpoint_seconds: float | None = None) -> None:
+    def follow(
+        self,
+        key: JobKey,
+        members: Iterable[Alive | Learner],
+        checkpoint_seconds: float | None = None,
+        ending: str | None = None,
+    ) -> None:
         self.followed[key] = list(members)
+        self.endings[key] = ending
 
     def learner(self, *key: str) -> Learner | None:
         """The one that is asked."""

@@ -403,10 +403,15 @@ def test_figures_alone_are_written_every_thirty_seconds_at_most(cluster: Control
     asyncio.run(story())
 
 
-def test_what_trackers_beside_the_learner_meet_is_a_condition(cluster: ControlPlane, namespace: str) -> None:
+def test_what_trackers_beside_the_learner_meet_is_a_condition_and_its_end_reaches_them(
+    cluster: ControlPlane, namespace: str
+) -> None:
     async def story() -> None:
         async with at_work(cluster, namespace) as (viewer, client, kubelet):
-            await viewer.create(RLJOBS, written(namespace, "pong", tracking={"mlflow": {"uri": "http://mlflow:5000"}}))
+            tracking = {"mlflow": {"uri": "http://mlflow:5000"}}
+            await viewer.create(
+                RLJOBS, written(namespace, "pong", tracking=tracking, successPolicy={"rawFrames": 10_000})
+            )
             clock = Clock()
             run = Run(client, namespace, now=clock.now, monotonic=clock.monotonic)
             await bring_up(run, viewer, kubelet, "pong")
@@ -422,6 +427,10 @@ def test_what_trackers_beside_the_learner_meet_is_a_condition(cluster: ControlPl
             assert await tracked(None) == []
             assert await tracked({"MLflow": "401: who are you?"}) == [("False", "MLflow: 401: who are you?")]
             assert await tracked({}) == [("True", "")]
+            assert run.poll.endings[namespace, "pong"] is None
+            clock.updates = 2500
+            await tracked({})
+            assert run.poll.endings[namespace, "pong"] == "Complete", "before its pod is asked to leave"
 
     asyncio.run(story())
 

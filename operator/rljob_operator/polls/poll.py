@@ -1,4 +1,4 @@
-"""Asks members, one task for each that is up, in one event loop: a learner for its status and for checkpoints, others whether
+"""Asks members, one task for each that is up, in one event loop: a learner for its status, with requests to it; others whether
 they are alive, as a kubelet does. A member that does not answer holds up no other.
 """
 
@@ -8,9 +8,9 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from rljob.api.learner_status import LearnerStatus
 
@@ -67,7 +67,7 @@ class Alive:
 
 @dataclass(frozen=True, slots=True)
 class Learner:
-    """A learner that should send its status: as `Alive`, and what a request for a checkpoint carries."""
+    """A learner that should send its status: as `Alive`, and what a request to it carries."""
 
     incarnation: str
     url: str
@@ -106,8 +106,8 @@ class _Asked:
     task: asyncio.Future[None] = field(init=False)
     silence: Silence | None = None
     ended: float = 0.0
-    checkpoint_seconds: float | None = None
-    passed_on: float | None = None
+    requests: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # page -> document
+    taken: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     wake: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -149,11 +149,23 @@ class Poll(Generic[Key]):
         asked = self._asked.get(key, {}).get(incarnation)
         return asked.silence if asked is not None else None
 
-    def follow(self, key: Key, members: Iterable[Alive | Learner], checkpoint_seconds: float | None = None) -> None:
+    def follow(
+        self,
+        key: Key,
+        members: Iterable[Alive | Learner],
+        checkpoint_seconds: float | None = None,
+        ending: str | None = None,
+    ) -> None:
         """Ask these from now on, and no others of the job; what its learner answered stays.
 
-        ``checkpoint_seconds``: the request for a checkpoint that the learner has to answer, or None; see `Decision`.
+        ``checkpoint_seconds``: the request for a checkpoint that the learner has to answer, or None; see `Decision`. ``ending``:
+        how the job ends, if the learner is to know.
         """
+        requests: dict[str, Mapping[str, Any]] = {}
+        if checkpoint_seconds is not None:
+            requests["checkpoint"] = {"sinceUnix": checkpoint_seconds}
+        if ending is not None:
+            requests["ending"] = {"state": ending}
         known, wanted = self._asked.setdefault(key, {}), {member.incarnation: member for member in members}
         for incarnation in [each for each, asked in known.items() if wanted.get(each) != asked.member]:
             known.pop(incarnation).task.cancel()
@@ -163,10 +175,9 @@ class Poll(Generic[Key]):
                 asked.task = asyncio.ensure_future(self._ask(key, asked))
                 asked.task.add_done_callback(self._ended)
             asked = known[incarnation]
-            request = checkpoint_seconds if isinstance(member, Learner) else None
-            if request is not None and request != asked.checkpoint_seconds:
+            if any(asked.requests.get(page) != document for page, document in requests.items()):
                 asked.wake.set()
-            asked.checkpoint_seconds = request
+            asked.requests = requests
         if not known:
             del self._asked[key]
 
@@ -224,12 +235,13 @@ class Poll(Generic[Key]):
             self._on_defect(error)
 
     async def _pass_on(self, asked: _Asked) -> None:
-        """Ask for the checkpoint that is wanted, until the learner has taken the request."""
-        wanted, member = asked.checkpoint_seconds, asked.member
-        if wanted is None or wanted == asked.passed_on or not isinstance(member, Learner):
+        """Leave each request with the learner, until it has taken it."""
+        member = asked.member
+        if not isinstance(member, Learner):
             return
-        if await self._reach.send(member.url, "checkpoint", {"sinceUnix": wanted}, member.token):
-            asked.passed_on = wanted
+        for page, document in asked.requests.items():
+            if document != asked.taken.get(page) and await self._reach.send(member.url, page, document, member.token):
+                asked.taken[page] = document
 
 
 def _longer(before: Silence | None, began: float, because: str, asked_seconds: float, since_before: float) -> Silence:

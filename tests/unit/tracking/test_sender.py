@@ -22,6 +22,7 @@ from rljob.errors import UsageError
 from rljob.telemetry.recorder import METRICS_FILE, Recorder
 from rljob.telemetry.run_folder import EFFECTIVE_FILE
 from rljob.tracking import sender
+from rljob.tracking.ending import note_ending
 from rljob.tracking.in_mlflow import name_there
 from rljob.tracking.points import Point
 from rljob.tracking.sender import in_words
@@ -50,6 +51,14 @@ def test_what_trackers_of_a_pod_meet_is_read_from_what_they_write(tmp_path: Path
     assert untracked(tmp_path, ("wandb",), began) == {"W&B": silent}
     (tmp_path / "wandb.json").write_text("{")
     assert untracked(tmp_path, ("wandb",), began) == {"W&B": silent}
+
+
+def test_how_a_job_ends_is_written_where_trackers_of_a_pod_read_it(tmp_path: Path) -> None:
+    note_ending(tmp_path, {"state": "Complete"})
+    assert json.loads((tmp_path / "outcome.json").read_text()) == {"state": "Complete"}
+    for other in ({}, {"state": "Running"}, {"state": ["Complete"]}):
+        with pytest.raises(ValueError, match='"state" is needed: one of Complete, Failed'):
+            note_ending(tmp_path, other)
 
 
 def test_a_problem_is_all_that_was_said_in_one_line() -> None:
@@ -242,7 +251,7 @@ def test_a_run_keeps_its_identity_and_a_cluster_gives_one(tmp_path: Path, monkey
     assert sender.identity(tmp_path) == "uid"
 
 
-TIED = """
+SENDING = """
 import sys
 from rljob.tracking import sender
 
@@ -253,8 +262,22 @@ class Taker:
 
 sender.wanted = lambda tracking: ["wandb"]  # no client is needed for this
 sender.opened = lambda name, run: Taker()
-sender.main([*sys.argv[1:], "wandb", "--tied"])
+sender.main([sys.argv[1], "wandb", *sys.argv[2:]])
 """
+
+
+@pytest.mark.parametrize("state", ["Complete", "Killed"])
+def test_that_of_a_pod_tells_what_the_learner_was_told_of_the_end(state: str, tmp_path: Path) -> None:
+    """Killed: the pod goes, and the job has not ended."""
+    shutil.copy(EXAMPLES / "cartpole-impala.yaml", tmp_path / EFFECTIVE_FILE)
+    if state == "Complete":
+        note_ending(tmp_path, {"state": state})
+    with subprocess.Popen([sys.executable, "-c", SENDING, str(tmp_path)], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        eventually((tmp_path / "tracking" / "wandb.json").exists, "it does not begin")
+        process.terminate()
+        assert process.wait(30) == 0
+        assert process.stdout.read().strip() == state
 
 
 @pytest.mark.parametrize("state", ["Stopped", "Killed"])
@@ -265,7 +288,10 @@ def test_it_ends_with_the_process_that_started_it_and_tells_how_that_was(state: 
     if state == "Stopped":
         (tmp_path / "outcome.json").write_text('{"state": "Stopped"}')
     with subprocess.Popen(
-        [sys.executable, "-c", TIED, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", SENDING, str(tmp_path), "--tied"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as process:
         assert process.stdin is not None
         assert process.stdout is not None

@@ -6,9 +6,10 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -51,6 +52,7 @@ from rljob.telemetry.metrics import learner_registry
 from rljob.telemetry.recorder import Recorder
 from rljob.telemetry.server import TelemetryServer
 from rljob.telemetry.torch_trace import TorchTrace
+from rljob.tracking.ending import forget_ending, note_ending
 from rljob.tracking.tracker import FOLDER, trackers_of, untracked
 from rljob.weights.exchange import WeightServer
 from rljob.weights.versions import VersionLog
@@ -134,7 +136,10 @@ def _run(options: RoleOptions, stop: threading.Event, candidates: Sequence[torch
             closing.enter_context(serving)
         recorder = closing.enter_context(Recorder(options.run_dir))
 
-        trackers = trackers_of(spec.tracking)
+        trackers, requests = trackers_of(spec.tracking), dict[str, Callable[[Mapping[str, Any]], None]]()
+        if options.on_cluster and trackers:
+            forget_ending(options.run_dir)
+            requests["/ending"] = partial(note_ending, options.run_dir)
 
         def document(status: LearnerStatus) -> dict[str, Any]:
             """The learner's status with that of the inference server in this process, as it is shown and recorded."""
@@ -198,6 +203,7 @@ def _run(options: RoleOptions, stop: threading.Event, candidates: Sequence[torch
                 lambda: learner.state in ("WarmingUp", "Training", "Evaluating"),
                 learner_registry(lambda: document(learner.status())),
                 requests={
+                    **requests,
                     "/checkpoint": lambda note: learner.request_checkpoint(wanted_since(note)),
                     "/profile": trace.ask,
                 },

@@ -19,6 +19,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,8 +30,9 @@ from rljob.api import load_manifest
 from rljob.command_errors import one_line_errors
 from rljob.errors import UsageError
 from rljob.telemetry.recorder import METRICS_FILE
-from rljob.telemetry.run_folder import EFFECTIVE_FILE, OUTCOME_FILE
+from rljob.telemetry.run_folder import EFFECTIVE_FILE
 from rljob.threads import start_contained
+from rljob.tracking.ending import noted_ending
 from rljob.tracking.points import Follower
 from rljob.tracking.sent import Sent
 from rljob.tracking.tracker import FOLDER, IDENTITY_VARIABLE, TRACKERS, TrackedRun, Tracker, wanted
@@ -177,12 +179,15 @@ def main(words: Sequence[str]) -> None:
                 part.write_text(json.dumps({"pid": os.getpid(), "time_unix": time.time(), **state}))
                 os.replace(part, path)
 
-            def ended() -> str:
-                with contextlib.suppress(OSError, ValueError):
-                    return str(json.loads((asked.run / OUTCOME_FILE).read_bytes()).get("state", ""))
-                return "Killed" if asked.tied else ""
-
-            send(asked.run / METRICS_FILE, sent, connect, tell, stop=stop, once=asked.once, ended=ended)
+            send(
+                asked.run / METRICS_FILE,
+                sent,
+                connect,
+                tell,
+                stop=stop,
+                once=asked.once,
+                ended=partial(noted_ending, asked.run),
+            )
 
 
 if __name__ == "__main__":

@@ -166,7 +166,7 @@ class Reconciler:
         for note in decision.notes:
             kind, reason = "Warning" if note.warning else "Normal", decision.state or "Pending"
             self._events.record(about, kind, reason, note.text, action="Reconciling")
-        await self._follow(key, stored, known, observed, pods, decision.checkpoint_seconds)
+        await self._follow(key, stored, known, observed, pods, decision)
         news = await self._carry_out(stored, known, observed, pods, decision)
         now = self._monotonic()
         again = NEVER if decision.requeue_seconds is None else decision.requeue_seconds
@@ -276,10 +276,10 @@ class Reconciler:
         known: RememberedJob,
         observed: Observation,
         pods: Sequence[Pod],
-        checkpoint_seconds: float | None,
+        decision: Decision,
     ) -> None:
         """Have the replay shards that are up asked whether they are alive, and the learner for its status and a wanted
-        checkpoint.
+        checkpoint; it is told how the job ends where its trackers are to tell that.
 
         A learner that has ended is asked no more: its pod still shows an address, which may be another pod's by now.
         """
@@ -297,7 +297,8 @@ class Reconciler:
                 if not known.children.token:
                     known.children.token = await token_of(self._client, stored.owned())
                 asked.append(Learner(incarnation, url, known.children.token))
-        self._poll.follow(key, asked, checkpoint_seconds)
+        ending = str(decision.outcome.end) if decision.outcome and stored.desired.job.spec.tracking else None
+        self._poll.follow(key, asked, decision.checkpoint_seconds, ending)
 
     async def _leave(self, key: JobKey, stored: StoredJob, pods: Sequence[Pod]) -> None:
         """The job is being deleted: nothing is made any more, and its pods go, unless its user wants them to stay."""

@@ -36,6 +36,7 @@ class Serving:
         self.headers: dict[str, str] = {}
         self.takes, self.asked = True, 0
         self.wishes: list[tuple[Any, str]] = []
+        self.endings: list[Any] = []
         self.url = ""
 
     async def status(self, _: web.Request) -> web.Response:
@@ -47,12 +48,22 @@ class Serving:
         self.wishes.append((await request.json(), request.headers.get("Authorization", "")))
         return web.Response(status=202 if self.takes else 503)
 
+    async def ending(self, request: web.Request) -> web.Response:
+        self.endings.append(await request.json())
+        return web.Response(status=202 if self.takes else 503)
+
 
 @asynccontextmanager
 async def serving() -> AsyncIterator[Serving]:
     learner = Serving()
     application = web.Application()
-    application.add_routes([web.get("/status", learner.status), web.post("/checkpoint", learner.checkpoint)])
+    application.add_routes(
+        [
+            web.get("/status", learner.status),
+            web.post("/checkpoint", learner.checkpoint),
+            web.post("/ending", learner.ending),
+        ]
+    )
     runner = web.AppRunner(application, shutdown_timeout=0.1)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
@@ -211,6 +222,10 @@ def test_a_new_request_does_not_wait_for_the_next_round() -> None:
             await until(lambda: bool(told))
             poll.follow("pong", [Learner("a", learner.url)], 3.0)
             await until(lambda: bool(learner.wishes))
+            poll.follow("pong", [Learner("a", learner.url)], 3.0, "Complete")
+            await until(lambda: bool(learner.endings))
+            assert learner.endings == [{"state": "Complete"}]
+            assert len(learner.wishes) == 1, "the other request was taken before"
 
     asyncio.run(story())
 
