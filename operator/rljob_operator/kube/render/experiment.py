@@ -34,9 +34,8 @@ def is_of(document: Mapping[str, Any], owner: Mapping[str, Any]) -> bool:
 def run(owner: Object, experiment: Experiment, trial: int, seed: int) -> Object:
     """The RLJob of a run. It queues at Kueue by the labels of the template, or of the experiment itself."""
     made = experiment.manifest(trial, seed, experiment.raw_frames)
-    queue = {k: v for k, v in (owner["metadata"].get("labels") or {}).items() if k.startswith(_OF_KUEUE)}
     labels = {
-        **queue,
+        **_of_queue(owner["metadata"].get("labels") or {}),
         **made["metadata"].get("labels", {}),
         names.TRIAL_LABEL: str(trial),
         names.SEED_LABEL: str(seed),
@@ -53,7 +52,7 @@ def journal_part(owner: Object, number: int, text: str) -> Object:
 
 def judge(owned: Owned, settings: Settings, experiment: str, name: str, seed: int) -> Object:
     """The pod that plays a run's games: with all that its learner had, what an evaluator asks for, and no device. It leaves its
-    figures as its last words, and goes with its run."""
+    figures as its last words, and goes with its run. Kueue, which knows pods, has it wait for quota as it has its run."""
     made: dict[str, Any] = pod(owned, "learner", "judge", "", settings)
     (worker,) = [each for each in made["spec"]["containers"] if each["name"] == names.WORKER]
     evaluator, storage = section(owned.job, Role.EVALUATOR), owned.job.spec.checkpoint.storage
@@ -67,12 +66,20 @@ def judge(owned: Owned, settings: Settings, experiment: str, name: str, seed: in
     }
     # Without the operator's: it is none of the job's members.
     labels = {**handed_on(owned.job.metadata.labels), names.EXPERIMENT_LABEL: experiment, names.JOB_LABEL: owned.name}
+    queue = _of_queue(owned.job.metadata.labels) if settings.kueue else {}
+    about = owned.metadata(name, {**labels, **queue})
+    if queue:  # which Kueue does not see on what is controlled by an object that it knows to queue by itself
+        about["ownerReferences"] = [{**each, "controller": False} for each in about["ownerReferences"]]
     spec = {field: value for field, value in made["spec"].items() if field not in ("hostname", "subdomain")}
     return {
         **made,
-        "metadata": owned.metadata(name, labels),
+        "metadata": about,
         "spec": {**spec, "restartPolicy": "Never", "containers": [container], "initContainers": []},
     }
+
+
+def _of_queue(labels: Mapping[str, str]) -> dict[str, str]:
+    return {label: value for label, value in labels.items() if label.startswith(_OF_KUEUE)}
 
 
 def _metadata(owner: Object, name: str, labels: Mapping[str, str]) -> Object:

@@ -6,10 +6,14 @@ import json
 from typing import Any
 
 import pytest
+from rljob.api import parse_job
 from rljob.api.experiment_check import parse_experiment
 from rljob_operator.experiments.journal import replayed
 from rljob_operator.kube.apiserver.resources import CONFIG_MAPS, PODS, RLEXPERIMENTS, RLJOBS
 from rljob_operator.kube.experiment import journal
+from rljob_operator.kube.render import experiment as render
+from rljob_operator.kube.render.metadata import Owned
+from rljob_operator.kube.render.settings import Settings
 
 from tests.support.experiment_cluster import NAMESPACE, World
 from tests.unit.operator.experiments.test_experiments import HALVING, MEDIAN, document, spread
@@ -206,6 +210,18 @@ def test_what_is_refused_is_said_in_the_words_of_rljob_validate() -> None:
         search={"parameters": {"algorithm.ppo.learningRat": None, "algorithm.ppo.gamma": {"values": [0.9]}}},
     )
     world.live()
+
+
+@pytest.mark.parametrize("asks", [True, False])
+def test_a_pod_that_judges_queues_as_its_run_does_where_the_operator_asks_kueue(asks: bool) -> None:
+    queue = {"kueue.x-k8s.io/queue-name": "team"}
+    spec = document(1)["spec"]["template"]["spec"]
+    made = {**document(1), "kind": "RLJob", "metadata": {"name": "a-0", "labels": queue}, "spec": spec}
+    owned = Owned(parse_job(made), "uid")
+    about = render.judge(owned, Settings(image="rl:1", kueue=asks), "a", "a-0-judge-0-0", 1)["metadata"]
+    (owner,) = about["ownerReferences"]
+    assert (queue.items() <= about["labels"].items(), owner["controller"]) == (asks, not asks)
+    assert (owner["kind"], owner["uid"]) == ("RLJob", "uid"), "it goes with its run"
 
 
 def test_of_one_that_has_begun_little_may_change() -> None:
