@@ -36,7 +36,7 @@ from benchmarks.operator_at_scale.jobs import METRICS_PORT
 from benchmarks.operator_at_scale.process import learners, operator
 from tests.e2e.cluster import made_namespace
 
-PARTS = ("children", "neighbours", "start", "memory", "running")
+PARTS = ("children", "neighbours", "experiment", "start", "memory", "running")
 """In this order: the later ones work on the jobs that ``start`` leaves."""
 
 
@@ -45,6 +45,7 @@ def parts_of(options: argparse.Namespace, bench: Bench) -> dict[str, Callable[[]
     return {
         "children": lambda: starting.one_by_one(bench, options.rounds),
         "neighbours": lambda: neighbours.first_pods(bench, options.rounds),
+        "experiment": lambda: starting.of_an_experiment(bench),
         "start": lambda: starting.all_at_once(bench),
         "memory": lambda: running.memory(bench, options.minutes * 60.0),
         "running": lambda: running.status_writes(bench, options.seconds),

@@ -1,10 +1,10 @@
-"""Jobs whose pods land on nodes that kwok plays, and ask for so little that thousands fit."""
+"""Jobs, and an experiment, whose pods land on nodes that kwok plays, and ask for so little that thousands fit."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from rljob_operator.kube.apiserver.resources import RLJOBS, Object
+from rljob_operator.kube.apiserver.resources import RLEXPERIMENTS, RLJOBS, Object
 
 METRICS_PORT = 9090
 PODS_BESIDE_ACTORS = 2
@@ -38,5 +38,23 @@ def job(namespace: str, name: str, actors: int, *, startup_wave: int = 32) -> Ob
             "successPolicy": {"rawFrames": 1_000_000_000_000},
             "activeDeadlineSeconds": 1_000_000_000,  # the preset's is a quarter of an hour
             "monitoring": {"metricsPort": METRICS_PORT},
+        },
+    }
+
+
+def experiment(namespace: str, name: str, runs: int, actors: int) -> Object:
+    """So many of these jobs, all at the same time, each with a discount of its own."""
+    spec = job(namespace, name, actors)["spec"]
+    del spec["successPolicy"]
+    parameters = {"algorithm.apeXDQN.gamma": {"uniform": {"min": 0.9, "max": 0.999}}}
+    return {
+        "apiVersion": RLEXPERIMENTS.api_version,
+        "kind": RLEXPERIMENTS.kind,
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "template": {"spec": spec},
+            "search": {"random": {"trials": runs}, "parameters": parameters},
+            "budget": {"rawFrames": 1_000_000_000},
+            "parallelism": runs,
         },
     }

@@ -1,4 +1,4 @@
-"""How long jobs take to be there: a thousand at once, and one after the other."""
+"""How long jobs take to be there: a thousand at once, one after the other, and those of an experiment."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import time
 
-from rljob_operator.kube.apiserver.resources import PODS, RLJOBS
+from rljob_operator.kube.apiserver.resources import PODS, RLEXPERIMENTS, RLJOBS
 
 from benchmarks.operator_at_scale.bench import AT_ONCE, Bench, Figures, control_plane_seconds, load, memory_mb, spread
 from benchmarks.operator_at_scale.cluster import (
@@ -20,7 +20,7 @@ from benchmarks.operator_at_scale.cluster import (
     pod_ready,
     until,
 )
-from benchmarks.operator_at_scale.jobs import PODS_BESIDE_ACTORS, job
+from benchmarks.operator_at_scale.jobs import PODS_BESIDE_ACTORS, experiment, job
 from benchmarks.operator_at_scale.process import calls_between
 
 LONGEST_SECONDS = 900.0
@@ -99,6 +99,35 @@ async def one_by_one(bench: Bench, rounds: int, actors: int = 4) -> Figures:
         "actors": actors,
         "all_objects_but_pods": spread(objects),
         "all_pods_too": spread(all_pods),
+        "load": load(),
+    }
+
+
+async def of_an_experiment(bench: Bench, runs: int = 100) -> Figures:
+    """From the moment that an experiment is sent, which has all its runs play at the same time, until every pod of them is ready;
+    then it is deleted."""
+    name, wanted = "many", runs * (PODS_BESIDE_ACTORS + ACTORS)
+    jobs, pods = Seen(), Seen(pod_ready)
+
+    def times(of: dict[str, float]) -> list[float]:
+        return [moment for each, moment in of.items() if each.startswith(f"{name}-")]
+
+    async with followed(bench.client, bench.namespace, (RLJOBS, jobs), (PODS, pods)):
+        before, began = bench.operator.figures(), time.monotonic()
+        await bench.client.create(RLEXPERIMENTS, experiment(bench.namespace, name, runs, ACTORS))
+        await until(f"{wanted} pods being ready", lambda: len(times(pods.ready)) >= wanted, LONGEST_SECONDS)
+        figures = await asyncio.to_thread(bench.operator.figures)
+        await bench.client.delete(RLEXPERIMENTS, bench.namespace, name, propagation="Background")
+        await until("its runs going", lambda: not any(each.startswith(name) for each in jobs.there), LONGEST_SECONDS)
+    assert len(times(jobs.created)) == runs, "one was made twice, or another in its place"
+    return {
+        "runs": runs,
+        "pods": wanted,
+        "seconds_until_runs_created": max(times(jobs.created)) - began,
+        "seconds_until_pods_created": max(times(pods.created)) - began,
+        "seconds_until_pods_ready": max(times(pods.ready)) - began,
+        "operator_cpu_seconds": figures["process_cpu_seconds_total"] - before["process_cpu_seconds_total"],
+        "operator_memory_mb": memory_mb(figures),
         "load": load(),
     }
 
