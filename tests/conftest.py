@@ -93,7 +93,7 @@ def any_seed() -> AnySeed:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--draw-long", metavar="SEED", help="of the tests marked long, run one in three, drawn by SEED")
+    parser.addoption("--draw-long", metavar="SEED", help="of the tests marked long, run one in four, drawn by SEED")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -101,7 +101,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     an order of the round's own, so that short rounds reach all of them in time."""
     if (seed := config.getoption("--draw-long")) is not None:
         left = {
-            item for item in items if item.get_closest_marker("long") and crc32(f"{seed} {item.nodeid}".encode()) % 3
+            item for item in items if item.get_closest_marker("long") and crc32(f"{seed} {item.nodeid}".encode()) % 4
         }
         config.hook.pytest_deselected(items=list(left))
         items[:] = [item for item in items if item not in left]
