@@ -43,6 +43,7 @@ COPY --from=requirements /requirements/worker.txt /requirements.txt
 RUN /opt/rljob/bin/pip install -c /constraints.txt -r /requirements.txt \
  && /opt/rljob/bin/python -c "import sys, torch; \
 sys.exit(torch.version.cuda and f'worker-cpu got torch for CUDA {torch.version.cuda}; TORCH_CPU_INDEX must name an index of CPU wheels')"
+RUN /opt/rljob/bin/pip freeze > /opt/rljob/installed.txt
 
 FROM builder AS torch-gpu
 # The same for CUDA. Empty: the build for the newest CUDA, from the index that pip is configured with.
@@ -55,6 +56,7 @@ COPY --from=requirements /requirements/worker.txt /requirements/gpu.txt /require
 RUN /opt/rljob/bin/pip install -c /constraints.txt -r /requirements/worker.txt -r /requirements/gpu.txt \
  && /opt/rljob/bin/python -c "import sys, torch; \
 sys.exit(None if torch.version.cuda else 'worker-gpu got torch without CUDA; TORCH_GPU_INDEX must name an index of CUDA wheels')"
+RUN /opt/rljob/bin/pip freeze > /opt/rljob/installed.txt
 
 # --- rljob itself, laid out as it goes into those environments
 FROM builder AS sources
@@ -86,14 +88,14 @@ CMD ["--help"]
 # container's first process, and Python does not collect children that it has not started: they would stay as zombies.
 #
 # `pip install` in an image made FROM a worker adds to /opt/extra, which is the user's, and finds what is installed already; it cannot
-# replace what rljob was tested with, which is root's. A file that is copied to /opt/plugins can be imported, too.
+# replace what rljob was tested with, which is root's, so it is told to choose releases that go with that. A file that is copied to /opt/plugins can be imported, too.
 FROM runtime AS worker
 USER 0:0
 RUN install --directory --owner=10001 --group=10001 /opt/extra /opt/plugins \
  && packages=lib/python$(python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')/site-packages \
  && mkdir --parents /opt/rljob/$packages \
  && printf "import site; site.addsitedir('/opt/extra/$packages')\n/opt/plugins\n" > /opt/rljob/$packages/extra.pth \
- && printf '[global]\nno-cache-dir = true\ndisable-pip-version-check = true\n[install]\nprefix = /opt/extra\n' > /opt/rljob/pip.conf
+ && printf '[global]\nno-cache-dir = true\ndisable-pip-version-check = true\n[install]\nprefix = /opt/extra\nconstraint = /opt/rljob/installed.txt\n' > /opt/rljob/pip.conf
 COPY --from=init /usr/bin/tini-static /usr/bin/tini
 USER 10001:10001
 ENTRYPOINT ["tini", "--", "rljob"]
