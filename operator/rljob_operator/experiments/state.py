@@ -149,6 +149,8 @@ class ExperimentState:
             self.time_up = True
         elif kind == "End":
             self.end = entry
+            if self.known.trials == 1:  # nothing was chosen by its scores, so they are what fresh games would be
+                self.verdicts = {run.key: run.scores[-1] for run in self.best()}
         elif kind == "Verdict":
             self.verdicts[entry["trial"], entry["seed"]] = _score(entry)
         else:
@@ -165,7 +167,7 @@ class ExperimentState:
         return {"kind": "Settings", "experiment": dict(experiment.document)}
 
     def best(self) -> Iterator[Run]:
-        """The runs of the best trial, once it has ended; they are judged anew."""
+        """The runs of the best trial, once it has ended; they are judged anew where it is the best of several."""
         found = (self.end["best"] if self.end is not None else None) or {"seeds": ()}
         yield from (self.runs[found["trial"], seed] for seed in found["seeds"])
 

@@ -13,7 +13,7 @@ from rljob.api.experiment_check import parse_experiment
 from rljob_operator.experiments.decide import decide
 from rljob_operator.experiments.journal import JournalProblem, replayed
 from rljob_operator.experiments.state import ExperimentState, Mismatch, Run, RunState
-from rljob_operator.experiments.summary import in_words, rows, summary
+from rljob_operator.experiments.summary import fresh_verdict, in_words, rows, summary
 from rljob_operator.local.experiment_runs import Runs
 
 from tests.support.experiment_world import CASES, HALVING, MEDIAN, World, document, learning, lived, spread
@@ -64,6 +64,15 @@ def test_where_all_trials_fail_that_is_the_reason_and_none_is_left_out() -> None
         (0, "Done", 10.0),
         (1, "Failed", None),
     ]
+
+
+def test_of_one_setting_nothing_is_chosen_so_its_scores_are_its_verdict() -> None:
+    alone, chosen = lived(World(document(1, seeds=3), spread)), lived(World(document(2, seeds=3), spread))
+    assert {key: score.mean for key, score in alone.verdicts.items()} == {(0, 1): 10.0, (0, 2): 11.0, (0, 3): 12.0}
+    assert fresh_verdict(alone) == {"mean": 11.0, "standardError": 0.5774, "episodes": 100}
+    assert (chosen.verdicts, fresh_verdict(chosen)) == ({}, None), "its games chose it"
+    failed = lived(World(document(1), spread, fails=frozenset({0})))
+    assert (failed.verdicts, fresh_verdict(failed)) == ({}, None)
 
 
 def test_the_median_ends_what_is_below_it_and_needs_enough_others() -> None:
