@@ -21,13 +21,13 @@ nothing is said. A scrape reads the same document that `/status` sends; a value 
 `/profile` samples the role for as long as it is asked again and again, as
 [`rljob profile`](running-locally.md#where-does-the-time-go) does.
 
-Whoever reaches the port may read it. `POST /checkpoint` of the learner and `POST /profile`, which has learners and actors record
-a trace by torch's profiler, change something: they need the job's token, as
-`Authorization: Bearer TOKEN` or `X-RLJob-Token: TOKEN`, where the role was given one (`--token-file FILE` or
-`RLJOB_TOKEN_FILE`, such as a mounted Secret; it is read anew for each request). Without a token it is taken on loopback, and
-off loopback the port is read-only. The answers are 401 for a token that is missing or wrong, and 403 where the role knows
-none. `rljob run` makes a token for each run, `roles/request-token` of the run folder, so `rljob checkpoint` and `suspend` work
-wherever the learner listens.
+Whoever reaches the port may read it. `POST /checkpoint` of the learner, `POST /ending`, by which the operator tells the
+learner of a tracked job how it ends, and `POST /profile`, which has learners and actors record a trace by torch's profiler,
+change something: they need the job's token, as `Authorization: Bearer TOKEN` or `X-RLJob-Token: TOKEN`, where the role was
+given one (`--token-file FILE` or `RLJOB_TOKEN_FILE`, such as a mounted Secret; it is read anew for each request). Without a
+token it is taken on loopback, and off loopback the port is read-only. The answers are 401 for a token that is missing or
+wrong, and 403 where the role knows none. `rljob run` makes a token for each run, `roles/request-token` of the run folder, so
+`rljob checkpoint` and `suspend` work wherever the learner listens.
 
 Every series has the label `role`, and `actor`, `shard` or `evaluator` with the name of the process. Counters start at 0
 with their process, except those "over the whole run", which the replay service keeps.
