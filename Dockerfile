@@ -88,7 +88,8 @@ CMD ["--help"]
 # container's first process, and Python does not collect children that it has not started: they would stay as zombies.
 #
 # `pip install` in an image made FROM a worker adds to /opt/extra, which is the user's, and finds what is installed already; it cannot
-# replace what rljob was tested with, which is root's, so it is told to choose releases that go with that. A file that is copied to /opt/plugins can be imported, too.
+# replace what rljob was tested with, which is root's, so it is told to choose releases that go with that. A file that is copied to
+# /opt/plugins can be imported, too.
 FROM runtime AS worker
 USER 0:0
 RUN install --directory --owner=10001 --group=10001 /opt/extra /opt/plugins \

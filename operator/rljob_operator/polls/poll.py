@@ -175,9 +175,10 @@ class Poll(Generic[Key]):
                 asked.task = asyncio.ensure_future(self._ask(key, asked))
                 asked.task.add_done_callback(self._ended)
             asked = known[incarnation]
-            if any(asked.requests.get(page) != document for page, document in requests.items()):
-                asked.wake.set()
-            asked.requests = requests
+            if isinstance(member, Learner):
+                if any(asked.requests.get(page) != document for page, document in requests.items()):
+                    asked.wake.set()
+                asked.requests = requests
         if not known:
             del self._asked[key]
 

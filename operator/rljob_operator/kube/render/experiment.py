@@ -52,7 +52,7 @@ def journal_part(owner: Object, number: int, text: str) -> Object:
 
 def judge(owned: Owned, settings: Settings, experiment: str, name: str, seed: int) -> Object:
     """The pod that plays a run's games: with all that its learner had, what an evaluator asks for, and no device. It leaves its
-    figures as its last words, and goes with its run. Kueue, which knows pods, has it wait for quota as it has its run."""
+    figures as its last words, and goes with its run. Where its run queues at Kueue, it does, too."""
     made: dict[str, Any] = pod(owned, "learner", "judge", "", settings)
     (worker,) = [each for each in made["spec"]["containers"] if each["name"] == names.WORKER]
     evaluator, storage = section(owned.job, Role.EVALUATOR), owned.job.spec.checkpoint.storage
@@ -68,7 +68,7 @@ def judge(owned: Owned, settings: Settings, experiment: str, name: str, seed: in
     labels = {**handed_on(owned.job.metadata.labels), names.EXPERIMENT_LABEL: experiment, names.JOB_LABEL: owned.name}
     queue = _of_queue(owned.job.metadata.labels) if settings.kueue else {}
     about = owned.metadata(name, {**labels, **queue})
-    if queue:  # which Kueue does not see on what is controlled by an object that it knows to queue by itself
+    if queue:  # Kueue leaves alone what a kind controls that its externalFrameworks name, as RLJobs should be there
         about["ownerReferences"] = [{**each, "controller": False} for each in about["ownerReferences"]]
     spec = {field: value for field, value in made["spec"].items() if field not in ("hostname", "subdomain")}
     return {
