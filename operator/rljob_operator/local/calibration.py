@@ -1,5 +1,6 @@
-"""What the parts of a job take on this machine, measured while the job itself trains here for a minute: with one actor, nothing
-that judges, and a replay that learning begins from soon. Everything else is as in a run, processes and sockets among it.
+"""What the parts of a job take on this machine, measured while the job itself trains here for a minute: with one actor, one
+inference server where it has any, a replay that learning begins from soon, and an evaluator only after that minute, so that it
+holds nothing up. Everything else is as in a run, processes and sockets among it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,14 +25,18 @@ from rljob.envs.spec import EnvironmentSpec, handed_over
 from rljob.errors import UsageError
 from rljob.experience import transition_layout
 from rljob.experience.columns import Rows
-from rljob.telemetry.figures import mean_figures
-from rljob.telemetry.pipeline import computed, pipeline
+from rljob.telemetry.bottleneck import busy_share
+from rljob.telemetry.figures import mean_figures, stage_fractions
+from rljob.telemetry.pipeline import computed, pipeline, with_a_core
+from rljob.telemetry.process import Threads, core_wait_seconds, cpu_seconds, thread_times
 from rljob.telemetry.recorder import METRICS_FILE, read_records
+from rljob.telemetry.sizing import inference_servers
 
 from rljob_operator.local.experiment_runs import CHILD
 from rljob_operator.local.job_view import member_status, running_members
 from rljob_operator.local.log_files import tail
 from rljob_operator.local.other_load import OtherLoad
+from rljob_operator.local.spec_store import SpecStore
 from rljob_operator.polls.reach import NoAnswer
 
 SETTLING_SECONDS: Final = 10.0
@@ -39,7 +45,13 @@ LEAST_SECONDS: Final = 10.0
 """Shorter a measurement says little."""
 _FILLS: Final = 20
 """The replay holds so many times what learning begins from: the whole capacity may be more than this machine has memory for."""
-_ROLES: Final = ("actor", "learner", "replay")
+JUDGING_SECONDS: Final = 8.0
+"""So long an evaluator is watched while it plays."""
+_MOST_START_SECONDS: Final = 60.0
+"""From the moment at which there is an evaluator until it plays."""
+_NOT_OF_A_PRESET: Final = ("evaluator.triggerReturn", "successPolicy.targetReturn")
+"""A null in a manifest leaves what its preset says; an evaluator plays at once, and ends nothing."""
+_ROLES: Final = ("actor", "learner", "replay", "inference")
 
 
 def calibrate(written: Mapping[str, Any], seconds: float, say: Callable[[str], None]) -> tuple[dict[str, float], str]:
@@ -51,6 +63,7 @@ def calibrate(written: Mapping[str, Any], seconds: float, say: Callable[[str], N
     job = parse_job(written)
     short = written_job(written, _overrides(job))
     parse_job(short)
+    served = inference_servers(job) > 0
     with tempfile.TemporaryDirectory(prefix="rljob-size-") as temporary:
         folder = Path(temporary) / "run"
         order = json.dumps({"folder": str(folder), "job": short, "max_actors": 1})
@@ -61,9 +74,13 @@ def calibrate(written: Mapping[str, Any], seconds: float, say: Callable[[str], N
             run.stdin.write(order.encode() + b"\n")
             run.stdin.flush()
             say(f"calibrating for up to {seconds:.0f} s: the job trains here with one actor")
-            figures, others = _watched(run, folder, seconds)
+            figures, others = _watched(run, folder, seconds, served)
             told = {name: member_status(folder, name, LEAST_SECONDS) for name in ("actor-0", "learner")}
             memory = {name: _resident_bytes(pid) for name, pid in running_members(folder).items()}
+            if job.spec.evaluator.enabled:
+                say("and its evaluator plays")
+                figures |= _judging(run, folder)
+                memory["evaluator"] = _resident_bytes(running_members(folder)["evaluator"])
             environment = handed_over(folder, job.spec.environment)
         except (NoAnswer, ValueError) as problem:
             raise UsageError(f"a member did not answer while the job was calibrated: {problem}") from None
@@ -80,13 +97,19 @@ def calibrate(written: Mapping[str, Any], seconds: float, say: Callable[[str], N
 def _overrides(job: RLJob) -> list[str]:
     """What is different from the job as it would run."""
     spec = job.spec
+    of_preset = [*spec.preset_without, *_NOT_OF_A_PRESET] if spec.preset is not None else []
     wanted = [
+        f"spec.presetWithout={json.dumps(of_preset)}",
         *("spec.suspend=false", "spec.activeDeadlineSeconds=", "spec.tracking="),
-        *("spec.evaluator.enabled=false", "spec.evaluator.triggerReturn="),
+        *("spec.evaluator.enabled=false", "spec.evaluator.triggerReturn=", "spec.evaluator.resources.requests.cpu=1"),
         *("spec.successPolicy.targetReturn=", "spec.successPolicy.metric=", f"spec.successPolicy.rawFrames={10**12}"),
         *(f"spec.earlyStopping.{rule}=" for rule in ("plateau", "trainingReturn", "valueLoss")),
         *("spec.autoscaling.mode=Disabled", "spec.actors.replicas=1"),
     ]
+    if "cpu" in spec.evaluator.resources.limits:
+        wanted.append("spec.evaluator.resources.limits.cpu=1")  # it has a process for each of its cores
+    if inference_servers(job):
+        wanted.append("spec.inference.replicas=1")
     if spec.algorithm.type != "Custom" and spec.algorithm.parameters.compile is None:
         # Beside training it would be compiled in the middle of the minute; a pod of the worker image has no compiler.
         wanted.append(f"spec.algorithm.{BLOCKS[spec.algorithm.type]}.compile=false")
@@ -103,12 +126,12 @@ def _overrides(job: RLJob) -> list[str]:
     return wanted
 
 
-def _watched(run: subprocess.Popen[bytes], folder: Path, seconds: float) -> tuple[dict[str, float], str]:
-    """The mean figures of the run while it trained and had settled, ``seconds`` from now; and the load of others meanwhile."""
+def _watched(run: subprocess.Popen[bytes], folder: Path, seconds: float, served: bool) -> tuple[dict[str, float], str]:
+    """The mean figures of the run while it trained and had settled, ``seconds`` from now; and the load of others meanwhile.
+    ``served``: with those of an inference server of its own, which a learner does not record."""
     deadline, learning = time.monotonic() + seconds, math.inf
     while time.monotonic() < min(deadline - LEAST_SECONDS, learning + SETTLING_SECONDS):
-        if run.poll() is not None:
-            raise UsageError(f"the job ended while it was calibrated: {'; '.join(tail(folder.with_name('output'), 3))}")
+        _running(run, folder)
         if learning == math.inf and (points := _points(folder)) and points[-1].get("updates"):
             learning = time.monotonic()
         time.sleep(0.2)
@@ -118,8 +141,66 @@ def _watched(run: subprocess.Popen[bytes], folder: Path, seconds: float) -> tupl
             f"after {seconds - LEAST_SECONDS:.0f} s the job had not learned for {SETTLING_SECONDS:.0f} s, so that nothing can "
             "be measured; give it more --seconds, or numbers of another machine with --calibration"
         )
+    serving = _reading(folder, "inference-0") if served else None
     time.sleep(max(0.0, deadline - time.monotonic()))
-    return mean_figures(_points(folder)[len(before) :], before[-1]["elapsed_seconds"]), others.words()
+    figures = mean_figures(_points(folder)[len(before) :], before[-1]["elapsed_seconds"])
+    if serving is not None:
+        figures |= _between(serving, _reading(folder, "inference-0"), "inference")
+    return figures, others.words()
+
+
+def _judging(run: subprocess.Popen[bytes], folder: Path) -> dict[str, float]:
+    """The figures of an evaluator that plays from now on. Raises UsageError where it does not."""
+    SpecStore(folder).edit(lambda document: document["spec"]["evaluator"].update(enabled=True))
+    deadline = time.monotonic() + _MOST_START_SECONDS
+    while not member_status(folder, "evaluator", LEAST_SECONDS).get("steps_total"):
+        _running(run, folder)
+        if time.monotonic() > deadline:
+            raise UsageError(
+                f"the evaluator has not played a step within {_MOST_START_SECONDS:.0f} s, so that it can't be measured; "
+                "calibrate without it: --set spec.evaluator.enabled=false"
+            )
+        time.sleep(0.2)
+    before = _reading(folder, "evaluator")
+    time.sleep(JUDGING_SECONDS)
+    after = _reading(folder, "evaluator")
+    steps = (after.steps - before.steps) / (after.at - before.at)
+    return _between(before, after, "evaluator") | {"judged_steps_per_second": steps}
+
+
+def _running(run: subprocess.Popen[bytes], folder: Path) -> None:
+    """Raises UsageError where the run has ended."""
+    if run.poll() is not None:
+        raise UsageError(f"the job ended while it was calibrated: {'; '.join(tail(folder.with_name('output'), 3))}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """A member at a moment: seconds in each stage, steps of games that it judged, and what its threads have computed."""
+
+    at: float
+    stages: Mapping[str, float]
+    steps: int
+    cpu_seconds: float
+    threads: Threads
+
+
+def _reading(folder: Path, name: str) -> _Reading:
+    status, pid = member_status(folder, name, LEAST_SECONDS), running_members(folder)[name]
+    return _Reading(
+        time.monotonic(), status["stages"], status.get("steps_total", 0), cpu_seconds(pid), thread_times(pid)
+    )
+
+
+def _between(before: _Reading, after: _Reading, role: str) -> dict[str, float]:
+    """The figures of a role's one member between two moments, as a learner records them."""
+    elapsed = after.at - before.at
+    shares = stage_fractions({role: after.stages}, {role: before.stages}).get(role, {})
+    return {
+        **{f"stage/{role}/{stage}": share for stage, share in shares.items()},
+        f"processes/{role}/cpu_cores": (after.cpu_seconds - before.cpu_seconds) / elapsed,
+        f"processes/{role}/core_wait_cores": core_wait_seconds(before.threads, after.threads) / elapsed,
+    }
 
 
 def _points(folder: Path) -> list[dict[str, Any]]:
@@ -155,7 +236,14 @@ def measured(
         )  # the limiter's band lets either side run ahead for a while
     acting = parts.actor_seconds / (1 - figures["stage/actor/blocked"])
     learning = parts.learner_seconds * rate / updates  # seconds of an update, with all that comes beside it
-    work = {"actor": parts.actor_seconds, "learner": parts.learner_seconds, "replay": parts.shard_seconds(1)}
+    work = {
+        "actor": parts.actor_seconds,
+        "learner": parts.learner_seconds,
+        "replay": parts.shard_seconds(1),
+        "inference": parts.serving_seconds,
+    }
+    judged = figures.get("judged_steps_per_second", 0.0)
+    judging = with_a_core(figures, "evaluator", busy_share(figures, "evaluator")) / judged if judged else 0.0
     cores = {role: computed(figures, role) / (rate * work[role]) if work[role] else 0.0 for role in _ROLES}
     store, (replay, redis) = learner.get("replay") or {}, memory.get("replay-0", (0.0, 0.0))
     return {
@@ -171,6 +259,9 @@ def measured(
         "replay_seconds": parts.replay_seconds,
         "drawing_seconds": parts.drawing_seconds,
         "replay_cores": cores["replay"],
+        "inference_seconds": parts.serving_seconds,
+        "inference_cores": cores["inference"],
+        "judging_seconds": judging,
         "overlap": parts.overlap,
         "step_bytes": actor["bytes_encoded"] / max(1, actor["produced"]),
         "weights_bytes_per_update": learner["weights"]["sent_bytes_total"] / learner["updates"],
@@ -181,6 +272,8 @@ def measured(
         "learner_memory_bytes": sum(memory["learner"]),
         "replay_memory_bytes": replay,
         "redis_memory_bytes": redis,
+        "inference_memory_bytes": sum(memory.get("inference-0", ())),
+        "evaluator_memory_bytes": sum(memory.get("evaluator", ())),
     }
 
 

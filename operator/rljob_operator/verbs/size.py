@@ -119,7 +119,15 @@ def _lines(job: RLJob, measured: Measured, found: Mapping[str, Any]) -> list[str
     lines = [
         f"An actor     {1e6 / step:>10,.0f} steps/s: {step:,.1f} us a step, environment {env:,.1f}, acting {acting:,.1f}",
         f"The learner  {1 / measured['learner_seconds']:>10,.0f} steps/s: {update}",
-        *(f"A shard      {1 / seconds:>10,.0f} steps/s" for seconds in (parts(measured).shard_seconds(1),) if seconds),
+        *(
+            f"{which:<12} {1 / seconds:>10,.0f} steps/s{more}"
+            for which, seconds, more in (
+                ("A shard", parts(measured).shard_seconds(1), ""),
+                ("A server", measured["inference_seconds"], ": inference, in the batches of one actor"),
+                ("Judging", measured["judging_seconds"], _judging(job, measured)),
+            )
+            if seconds
+        ),
         f"On {measured['cores']:.0f} cores such as here, with {here}: {found['here_steps_per_second']:,.0f} steps/s",
         f"\nThe knee is at {found['knee']:.2f} actors, each part on cores of its own:",
         f"  {'actors':>8}  {'steps/s':>10}  the next one adds",
@@ -138,9 +146,15 @@ def _lines(job: RLJob, measured: Measured, found: Mapping[str, Any]) -> list[str
     if spec.replay is not None:
         stored = f"{bytes_of(found['replay_bytes'])} when the replay is full, {measured['stored_bytes']:,.0f} bytes a transition"
         lines.append(f"  {'stored':<12} {stored}, and as much in its log")
-    if spec.evaluator.enabled:
-        lines.append("\nThe evaluator was not measured: it plays now and then, and needs what an actor does, or more.")
     return lines
+
+
+def _judging(job: RLJob, measured: Measured) -> str:
+    """How long a verdict takes."""
+    evaluator = job.spec.evaluator
+    cores = evaluator.resources.cores()
+    seconds = evaluator.episodes * 1000 * measured["judging_seconds"] / cores
+    return f" a core: {evaluator.episodes} games of 1,000 steps take {seconds:,.0f} s on {cores}"
 
 
 def _write(out: Path, job: RLJob, sized: Mapping[str, Any], roles: Mapping[str, Mapping[str, float]]) -> None:

@@ -62,6 +62,7 @@ def test_it_does_not_matter_who_plays_a_game() -> None:
             games = [list(players.play(weights(seed), range(EPISODES), 10 * seed, nothing)) for seed in (1, 2)]
             seen.append([sorted(some, key=lambda game: game.index) for some in games])
             assert players.failures_total == 0
+            assert players.steps_total == sum(game.length for some in games for game in some)
     assert [game.index for game in seen[0][0]] == list(range(EPISODES))
     assert all(games == seen[0] for games in seen[1:])
     assert seen[0][0] != seen[0][1], "other weights and starts play other games"

@@ -23,7 +23,7 @@ def test_a_replay_job_is_measured_and_leaves_nothing_behind(monkeypatch: pytest.
     before = {process.pid for process in psutil.process_iter()}
     said: list[str] = []
     measured, _ = calibrate(read_manifest(EXAMPLES / "cartpole-apex.yaml"), 60.0, said.append)
-    assert said == ["calibrating for up to 60 s: the job trains here with one actor"]
+    assert said == ["calibrating for up to 60 s: the job trains here with one actor", "and its evaluator plays"]
     assert measured["updates_per_step"] == pytest.approx(8 / 128)
     assert 0 < measured["env_seconds"] + measured["acting_seconds"] < measured["actor_seconds"]
     assert 0 < measured["update_seconds"] * measured["updates_per_step"] < measured["learner_seconds"]
@@ -36,6 +36,8 @@ def test_a_replay_job_is_measured_and_leaves_nothing_behind(monkeypatch: pytest.
     for memory in (measured["actor_memory_bytes"], measured["learner_memory_bytes"], measured["replay_memory_bytes"]):
         assert memory > 50 << 20
     assert measured["redis_memory_bytes"] > 1 << 20
+    assert 0 < measured["judging_seconds"] < 0.1
+    assert measured["evaluator_memory_bytes"] > 50 << 20
     assert list(tmp_path.glob("rljob-size-*")) == []
     left = [process for process in psutil.process_iter(["cmdline"]) if process.pid not in before]
     assert not [process for process in left if "rljob-size-" in " ".join(process.info["cmdline"] or [])]
@@ -61,3 +63,14 @@ def test_a_job_that_fails_says_so() -> None:
     written = read_manifest(slow_game.JOB, ["spec.environment.id=tests.support.slow_game:nothing"])
     with pytest.raises(UsageError, match=r"the job ended while it was calibrated: .*slow_game:nothing"):
         calibrate(written, 60.0, lambda _: None)
+
+
+@pytest.mark.long
+def test_an_inference_server_of_its_own_is_measured() -> None:
+    """Three are asked for; one actor asks one of them, and what it does there is not its own work."""
+    central = ["spec.actors.inference=Central", "spec.inference.replicas=3", "spec.evaluator.enabled=false"]
+    measured, _ = calibrate(read_manifest(EXAMPLES / "cartpole-apex.yaml", central), 60.0, lambda _: None)
+    assert 0 < measured["inference_seconds"] < 0.01
+    assert measured["inference_cores"] > 0
+    assert measured["inference_memory_bytes"] > 50 << 20
+    assert (measured["judging_seconds"], measured["evaluator_memory_bytes"]) == (0, 0)

@@ -99,6 +99,35 @@ def test_a_job_without_replay_has_no_shard(cartpole: EnvironmentSpec) -> None:
     assert parts(found).knee() == pytest.approx(2.0)
 
 
+def test_an_inference_server_and_an_evaluator_are_measured_beside_it() -> None:
+    """The server is at work for a fifth of 1,000 steps a second, with two threads; the evaluator for 0.9 of a second in which it
+    judged 300 steps, and had no core for a third of that."""
+    figures = FIGURES | {
+        "stage/inference/wait": 0.8, "stage/inference/evaluate": 0.15, "stage/inference/answer": 0.05,
+        "processes/inference/cpu_cores": 0.4, "processes/inference/core_wait_cores": 0.0,
+        "stage/evaluator/wait": 0.1, "stage/evaluator/play": 0.9, "judged_steps_per_second": 300.0,
+        "processes/evaluator/cpu_cores": 0.6, "processes/evaluator/core_wait_cores": 0.3,
+    }  # fmt: skip
+    memory = MEMORY | {"inference-0": (200.0 * MIB, 0.0), "evaluator": (240.0 * MIB, 10.0 * MIB)}
+    spec = describe_environment("CartPole-v1", EnvironmentParameters())
+    found = measured(JOB, spec, figures, TOLD, memory)
+    assert found["inference_seconds"] == pytest.approx(0.2e-3)
+    assert found["inference_cores"] == pytest.approx(2.0)
+    assert found["judging_seconds"] == pytest.approx(0.6 / 300)
+    assert found["inference_memory_bytes"] == 200 * MIB
+    assert found["evaluator_memory_bytes"] == 250 * MIB
+    assert parts(found, servers=2).serving_seconds == pytest.approx(0.1e-3)
+
+
+def test_a_preset_ends_no_calibration_and_delays_no_evaluator() -> None:
+    written = read_manifest(EXAMPLES / "pong-central.yaml", ["spec.inference.replicas=3"])
+    short = written_job(written, _overrides(parse_job(written)))
+    short["spec"]["evaluator"]["enabled"] = True
+    spec = parse_job(short).spec
+    assert (spec.evaluator.trigger_return, spec.success_policy.target_return) == (None, None)
+    assert (spec.evaluator.resources.cores(), spec.inference.replicas) == (1, 1)
+
+
 def test_no_rule_that_ends_a_job_ends_its_calibration() -> None:
     rules = (
         "plateau={}",

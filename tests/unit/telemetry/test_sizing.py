@@ -14,6 +14,8 @@ PONG: dict[str, float] = {
     "cores": 2, "actor_seconds": 1e-3, "env_seconds": 6e-4, "acting_seconds": 3e-4, "actor_cores": 0.9,
     "update_seconds": 0.02, "updates_per_step": 0.01, "learner_seconds": 2.5e-4, "learner_cores": 2.0,
     "replay_seconds": 6e-6, "drawing_seconds": 4e-6, "replay_cores": 3.0, "overlap": 64.0, "step_bytes": 130,
+    "inference_seconds": 0.0, "inference_cores": 0.0, "judging_seconds": 8e-4, "inference_memory_bytes": 0,
+    "evaluator_memory_bytes": 250 * MIB,
     "weights_bytes_per_update": 1000,
     "stored_bytes": 140, "mirror_bytes": 2000, "stored_transitions": 5000, "actor_memory_bytes": 300 * MIB,
     "learner_memory_bytes": 600 * MIB, "replay_memory_bytes": 100 * MIB, "redis_memory_bytes": 50 * MIB,
@@ -37,6 +39,7 @@ def test_numbers_by_hand() -> None:
     assert roles["replay"]["cores"] == pytest.approx(3.0 * (4e-6 + 6e-6 / 2) * rate)
     assert roles["replay.redis"]["memory_bytes"] == 50 * MIB + 495_000 * 140
     assert roles["replay"]["members"] == 2
+    assert roles["evaluator"] == {"members": 1, "cores": 1.0, "memory_bytes": 2 * 250 * MIB}  # of its preset
     # On the two cores of the calibration one actor is held to what all roles compute together.
     assert found["here_steps_per_second"] == pytest.approx(min(1000, 2 / (9e-4 + 5e-4 + 3e-5)), rel=0.02)
     adds = {actors: more for actors, _, more in found["rows"]}
@@ -58,8 +61,31 @@ def test_a_job_without_replay_has_none() -> None:
         load_manifest(EXAMPLES / "pong-vtrace.yaml"),
         PONG | {"replay_seconds": 0.0, "drawing_seconds": 0.0, "redis_memory_bytes": 0.0},
     )
-    assert set(found["roles"]) == {"actors", "learner"}
+    assert set(found["roles"]) == {"actors", "learner", "evaluator"}
     assert found["replay_bytes"] == 0
+
+
+def test_inference_servers_are_a_part_and_a_role() -> None:
+    """A server that answers all takes a millisecond a step, two half as much each: actors of 1e-3 s need two for them."""
+    served = PONG | {"inference_seconds": 1e-3, "inference_cores": 1.5, "inference_memory_bytes": 200 * MIB}
+    two = ["spec.actors.inference=Central", "spec.inference.replicas=2"]
+    found = sizing(load_manifest(EXAMPLES / "pong-apex.yaml", two), served)
+    assert found["knee"] == pytest.approx(2)
+    assert found["steps_per_second"] == pytest.approx(2000, rel=0.02)
+    needs = found["roles"]["inference"]
+    assert needs == {"members": 2, "cores": pytest.approx(1.5, rel=0.02), "memory_bytes": 200 * MIB}
+    # In the learner it is no role, and holds the actors up as much as one.
+    within = sizing(load_manifest(EXAMPLES / "pong-apex.yaml", two[:1]), served)
+    assert "inference" not in within["roles"]
+    assert within["knee"] == pytest.approx(1)
+
+
+def test_an_evaluator_has_a_process_for_each_core_of_its_limit() -> None:
+    resources = "spec.evaluator.resources={requests: {cpu: 500m}, limits: {cpu: 3}}"
+    roles = sizing(load_manifest(EXAMPLES / "pong-apex.yaml", [resources]), PONG)["roles"]
+    assert roles["evaluator"] == {"members": 1, "cores": 0.5, "memory_bytes": 750 * MIB}
+    without = sizing(load_manifest(EXAMPLES / "pong-apex.yaml", ["spec.evaluator.enabled=false"]), PONG)["roles"]
+    assert "evaluator" not in without
 
 
 def test_requests_are_filled_in_beside_what_is_written() -> None:

@@ -74,6 +74,8 @@ class Players:
         self._playing = [0] * len(self._helpers)
         self._failures = [0] * len(self._helpers)
         self._round = 0
+        self.steps_total = 0
+        """Steps of games: in this process as they are played, in the others as games end."""
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -105,6 +107,7 @@ class Players:
             while to_come or self._own.playing or any(self._playing):
                 self._deal(to_come, each_step)
                 each_step()
+                self.steps_total += self._own.playing
                 ended = [*self._own.step(each_step), *self._heard(0.0 if self._own.playing else _LOOK_SECONDS)]
                 if ended or time.monotonic() - last_end > LONG_SECONDS:
                     if not ended:
@@ -153,6 +156,7 @@ class Players:
                 if isinstance(answer, Exception):
                     raise answer
                 self._failures[helper] = failures
+                self.steps_total += answer.length
                 if round_ == self._round:
                     ended.append(answer)
                     self._playing[helper] -= 1

@@ -138,6 +138,7 @@ class Evaluator:
             "state": self._state,
             "evaluations_total": self._verdicts.total,
             "episodes_total": self._episodes_total,
+            "steps_total": self._players.steps_total,
             "environment_failures": self._players.failures_total,
             "evaluating": None if evaluating is None else evaluating.document(),
             "last": None

@@ -367,6 +367,12 @@ EVALUATOR: Final = (
     Metric("evaluations_total", "counter", "Evaluations finished.", "evaluations_total"),
     Metric("evaluation_episodes_total", "counter", "Games played for them.", "episodes_total"),
     Metric(
+        "evaluation_steps_total",
+        "counter",
+        "Steps of its games: in the evaluator's own process as they are played, in its others as games end.",
+        "steps_total",
+    ),
+    Metric(
         "environment_failures_total",
         "counter",
         "Environments that raised in the middle of a game, which was played again.",

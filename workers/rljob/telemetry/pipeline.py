@@ -29,8 +29,8 @@ _LEAST_RATE: Final = 1e-9
 @dataclass(frozen=True, slots=True)
 class Pipeline:
     """Seconds of work that an agent step costs each part while it has a core: an actor, the learner, a replay shard if there were
-    only one, and the way between them. ``drawing_seconds`` are a shard's for batches, and not among its others: each batch is
-    asked of every shard, so that a further one is taken to save none of them.
+    only one, an inference server, and the way between them. ``drawing_seconds`` are a shard's for batches, and not among its
+    others: each batch is asked of every shard, so that a further one is taken to save none of them.
 
     ``overlap``: the exponent p. ``cpu_seconds``: of all cores together, of which ``cpu_actor_seconds`` are the actors'.
     ``cores``: that the roles share and can have now; None where each has its own.
@@ -40,6 +40,7 @@ class Pipeline:
     learner_seconds: float
     replay_seconds: float = 0.0
     drawing_seconds: float = 0.0
+    serving_seconds: float = 0.0
     way_seconds: float = 0.0
     overlap: float = SLOWEST_ALONE
     cpu_seconds: float = 0.0
@@ -59,6 +60,7 @@ class Pipeline:
             self.actor_seconds / actors,
             self.learner_seconds / learners,
             self.shard_seconds(shards),
+            self.serving_seconds,
             self.way_seconds / ways,
         )
         longest = max(parts)
@@ -73,7 +75,8 @@ class Pipeline:
     def knee(self, shards: float = 1.0) -> float:
         """Actors with which they make as much as the slowest of the other parts. Up to there one more brings about its own rate,
         from there on hardly anything."""
-        return self.actor_seconds / max(self.learner_seconds, self.shard_seconds(shards), self.way_seconds)
+        others = self.learner_seconds, self.shard_seconds(shards), self.serving_seconds, self.way_seconds
+        return self.actor_seconds / max(others)
 
 
 def pipeline(figures: Mapping[str, float], *, shards: int = 1, cores: float | None = None) -> Pipeline | None:
@@ -85,17 +88,22 @@ def pipeline(figures: Mapping[str, float], *, shards: int = 1, cores: float | No
     held = known_share(known, "actors_blocked_fraction", "stage/actor/blocked")
     if rate < _LEAST_RATE or actors < 1 or wait is None or held is None or wait >= 1 or held >= 1:
         return None
-    at_work = {"actor": 1 - held, "learner": 1 - wait, "replay": busy_share(known, "replay")}
+    at_work = {
+        "actor": 1 - held,
+        "learner": 1 - wait,
+        **{role: busy_share(known, role) for role in ("replay", "inference")},
+    }
     way = _on_the_way(known) if cores is None else 0.0
     overlap, rest = _overlap((*at_work.values(), way))
     taken, wanted = (sum(of(known, role) for role in at_work) for of in (computed, _waited))
-    shard = _with_a_core(known, "replay", shards * at_work["replay"]) / shards / rate
+    shard = with_a_core(known, "replay", shards * at_work["replay"]) / shards / rate
     drawing = min(1.0, known.get("stage/replay/sample", 0.0) / max(at_work["replay"], _LEAST_RATE))
     return Pipeline(
-        actor_seconds=_with_a_core(known, "actor", actors * at_work["actor"]) / rate,
-        learner_seconds=_with_a_core(known, "learner", at_work["learner"]) / rate,
+        actor_seconds=with_a_core(known, "actor", actors * at_work["actor"]) / rate,
+        learner_seconds=with_a_core(known, "learner", at_work["learner"]) / rate,
         replay_seconds=shards * shard * (1 - drawing),
         drawing_seconds=shard * drawing,
+        serving_seconds=with_a_core(known, "inference", at_work["inference"]) / rate,
         way_seconds=(way + rest) / rate,
         overlap=overlap,
         cpu_seconds=taken / rate,
@@ -131,7 +139,7 @@ def _waited(known: Mapping[str, float], role: str) -> float:
     return max(0.0, known.get(f"processes/{role}/core_wait_cores", 0.0))
 
 
-def _with_a_core(known: Mapping[str, float], role: str, at_work: float) -> float:
+def with_a_core(known: Mapping[str, float], role: str, at_work: float) -> float:
     """Seconds of work a second, of all members of a role, without those in which they had no core. Several threads may have
     waited at once: never a larger share is taken away than that of waiting in all the time in which they wanted a core."""
     taken, waited = computed(known, role), _waited(known, role)

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from rljob.api import RLJob
 from rljob.api.document import plain_copy
+from rljob.api.types import quantity
 from rljob.telemetry.pipeline import Pipeline
 
 Measured = Mapping[str, float]
@@ -28,6 +29,9 @@ NUMBERS: Final[Mapping[str, str]] = {
     "replay_seconds": "work of a shard that takes in all, an agent step, but for its draws; 0 without replay",
     "drawing_seconds": "work of each shard for the batches that are drawn from all of them, an agent step",
     "replay_cores": "that it takes while it works, with its Redis",
+    "inference_seconds": "work of an inference server that answers all, an agent step; 0 where actors compute",
+    "inference_cores": "that one of its own takes while it works; 0 without",
+    "judging_seconds": "work of a process of the evaluator, a step of a game; 0 without an evaluator",
     "overlap": "how far actors and learner work at the same time: 1, they take turns; 64, the slower never waits",
     "step_bytes": "an agent step, as packed by an actor",
     "weights_bytes_per_update": "of weights that one actor fetches",
@@ -38,20 +42,24 @@ NUMBERS: Final[Mapping[str, str]] = {
     "learner_memory_bytes": "resident",
     "replay_memory_bytes": "resident",
     "redis_memory_bytes": "resident; 0 without a log here",
+    "inference_memory_bytes": "resident, of a server of its own",
+    "evaluator_memory_bytes": "resident, of one of its processes",
 }
 POSITIVE: Final = ("cores", "actor_seconds", "learner_seconds")
 _MIB: Final = 1 << 20
 
 
-def parts(measured: Measured, cores: float | None = None) -> Pipeline:
-    """The parts of the job; ``cores`` that all of them share, None where each has its own."""
+def parts(measured: Measured, cores: float | None = None, servers: int = 1) -> Pipeline:
+    """The parts of the job, with so many inference servers; ``cores`` that all of them share, None where each has its own."""
     actor, learner, replay, drawing = (measured[f"{of}_seconds"] for of in ("actor", "learner", "replay", "drawing"))
-    working = {"actor": actor, "learner": learner, "replay": replay + drawing}
+    serving = measured["inference_seconds"]
+    working = {"actor": actor, "learner": learner, "replay": replay + drawing, "inference": serving}
     return Pipeline(
         actor,
         learner,
         replay,
         drawing,
+        serving / servers,
         overlap=measured["overlap"],
         cpu_seconds=sum(taken * measured[f"{role}_cores"] for role, taken in working.items()),
         cores=cores,
@@ -66,7 +74,8 @@ def sizing(job: RLJob, measured: Measured) -> dict[str, Any]:
     and the share that one more adds. Network: bytes a second of the learner's node. ``replay_bytes``: of all shards' services,
     whose logs hold as much again. ``roles``: members, cores and memory of each, by its path in the manifest.
     """
-    spec, alone = job.spec, parts(measured)
+    spec, servers = job.spec, inference_servers(job)
+    alone = parts(measured, servers=max(1, servers))
     replay = spec.replay.resolved() if spec.replay is not None else None
     shards, capacity = (replay.shards, replay.capacity) if replay is not None else (1, 0)
     if replay is not None and replay.capacity_bytes and measured["stored_bytes"]:
@@ -85,12 +94,19 @@ def sizing(job: RLJob, measured: Measured) -> dict[str, Any]:
         roles["replay"] = (shards, cores, measured["replay_memory_bytes"] + stored)
     if measured["redis_memory_bytes"] and spec.required_replay.redis.external is None:
         roles["replay.redis"] = (shards, 0.0, measured["redis_memory_bytes"] + stored)
+    if servers:
+        cores = measured["inference_cores"] * alone.serving_seconds * rate
+        roles["inference"] = (servers, cores, measured["inference_memory_bytes"])
+    if spec.evaluator.enabled:
+        judges = spec.evaluator.resources
+        asked = float(quantity(judges.requests.get("cpu", str(judges.cores()))))  # how fast it is to judge is no need
+        roles["evaluator"] = (1, asked, judges.cores() * measured["evaluator_memory_bytes"])
     return {
         "knee": alone.knee(shards),
         "actors": actors,
         "steps_per_second": rate,
         "updates_per_second": updates,
-        "here_steps_per_second": parts(measured, measured["cores"]).steps_per_second(
+        "here_steps_per_second": parts(measured, measured["cores"], max(1, servers)).steps_per_second(
             max(1, spec.requested_actors), shards
         ),
         "rows": list(_rows(alone, actors, shards)),
@@ -101,6 +117,11 @@ def sizing(job: RLJob, measured: Measured) -> dict[str, Any]:
             role: dict(zip(("members", "cores", "memory_bytes"), needs, strict=True)) for role, needs in roles.items()
         },
     }
+
+
+def inference_servers(job: RLJob) -> int:
+    """Servers of their own; 0 where actors compute their own actions, or the learner does for them."""
+    return job.spec.inference.replicas if job.spec.actors.inference == "Central" else 0
 
 
 def _rows(alone: Pipeline, feeding: int, shards: int) -> Iterator[tuple[int, float, float]]:
