@@ -47,8 +47,8 @@ _FILLS: Final = 20
 """The replay holds so many times what learning begins from: the whole capacity may be more than this machine has memory for."""
 JUDGING_SECONDS: Final = 8.0
 """So long an evaluator is watched while it plays."""
-_MOST_START_SECONDS: Final = 60.0
-"""From the moment at which there is an evaluator until it plays."""
+_MOST_STEP_SECONDS: Final = 60.0
+"""In which an evaluator takes a step, from the moment at which it is to be started."""
 _NOT_OF_A_PRESET: Final = ("evaluator.triggerReturn", "successPolicy.targetReturn")
 """A null in a manifest leaves what its preset says; an evaluator plays at once, and ends nothing."""
 _ROLES: Final = ("actor", "learner", "replay", "inference")
@@ -152,20 +152,26 @@ def _watched(run: subprocess.Popen[bytes], folder: Path, seconds: float, served:
 def _judging(run: subprocess.Popen[bytes], folder: Path) -> dict[str, float]:
     """The figures of an evaluator that plays from now on. Raises UsageError where it does not."""
     SpecStore(folder).edit(lambda document: document["spec"]["evaluator"].update(enabled=True))
-    deadline = time.monotonic() + _MOST_START_SECONDS
-    while not member_status(folder, "evaluator", LEAST_SECONDS).get("steps_total"):
-        _running(run, folder)
-        if time.monotonic() > deadline:
-            raise UsageError(
-                f"the evaluator has not played a step within {_MOST_START_SECONDS:.0f} s, so that it can't be measured; "
-                "calibrate without it: --set spec.evaluator.enabled=false"
-            )
-        time.sleep(0.2)
+    _play(run, folder, 0)
     before = _reading(folder, "evaluator")
     time.sleep(JUDGING_SECONDS)
+    _play(run, folder, before.steps)
     after = _reading(folder, "evaluator")
     steps = (after.steps - before.steps) / (after.at - before.at)
     return _between(before, after, "evaluator") | {"judged_steps_per_second": steps}
+
+
+def _play(run: subprocess.Popen[bytes], folder: Path, steps: int) -> None:
+    """Wait until the evaluator has played more than so many steps. Raises UsageError where it does not."""
+    deadline = time.monotonic() + _MOST_STEP_SECONDS
+    while member_status(folder, "evaluator", LEAST_SECONDS).get("steps_total", 0) <= steps:
+        _running(run, folder)
+        if time.monotonic() > deadline:
+            raise UsageError(
+                f"the evaluator has not played a step within {_MOST_STEP_SECONDS:.0f} s, so that it can't be measured; "
+                "calibrate without it: --set spec.evaluator.enabled=false"
+            )
+        time.sleep(0.2)
 
 
 def _running(run: subprocess.Popen[bytes], folder: Path) -> None:

@@ -30,7 +30,10 @@ def size(
     file: Annotated[Path, typer.Argument(help="The manifest (YAML) of an RLJob.", show_default=False)],
     set_: SetOption = None,
     seconds: Annotated[
-        float, typer.Option(min=30, max=600, help="Longest calibration, the start of the job's parts included.")
+        float,
+        typer.Option(
+            min=30, max=600, help="Longest training, the start of its parts included; the evaluator plays after it."
+        ),
     ] = 60.0,
     calibration: Annotated[
         Path | None,

@@ -107,8 +107,9 @@ class Players:
             while to_come or self._own.playing or any(self._playing):
                 self._deal(to_come, each_step)
                 each_step()
-                self.steps_total += self._own.playing
+                stepped = self._own.playing
                 ended = [*self._own.step(each_step), *self._heard(0.0 if self._own.playing else _LOOK_SECONDS)]
+                self.steps_total += stepped
                 if ended or time.monotonic() - last_end > LONG_SECONDS:
                     if not ended:
                         log.warning(_LONG, LONG_SECONDS, f"{self._own.longest:,}")
