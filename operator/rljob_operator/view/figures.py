@@ -41,7 +41,7 @@ def figures(turn: Turn) -> dict[str, str]:
     depth, bound = status.queue_depth_batches, status.queue_bound_batches
     return {
         "return": number(status.mean_return, "{:.2f}"),
-        "evaluation": evaluation(status),
+        "evaluation": evaluation(status, turn.desired.job.spec.evaluator.trigger_return),
         **reported(status),
         "steps/s": number(status.steps_per_second, "{:,.0f}"),
         "raw frames/s": number(status.raw_frames_per_second, "{:,.0f}"),
@@ -143,8 +143,9 @@ def likely_need(spec: RLJobSpec, raw_frames: int, raw_frames_per_second: float) 
     )
 
 
-def evaluation(status: LearnerStatus) -> str:
-    """How far the evaluation under way has come, and the last verdict; a dash before the first."""
+def evaluation(status: LearnerStatus, trigger_return: float | None = None) -> str:
+    """How far the evaluation under way has come, and the last verdict; before the first a dash, or the return of training that
+    it waits for."""
     under_way, said = status.evaluating, []
     if under_way is not None:
         said.append(f"{under_way.games} of {under_way.episodes} games")
@@ -154,7 +155,7 @@ def evaluation(status: LearnerStatus) -> str:
             said[0] += ", training stands still"
     if status.evaluations:
         said.append(f"{'last ' if said else ''}{verdict(status.evaluations[-1])}")
-    return "; ".join(said) or "-"
+    return "; ".join(said) or ("-" if trigger_return is None else f"from a return of {trigger_return:g} on")
 
 
 def verdict(evaluation: Verdict) -> str:

@@ -5,12 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from rljob.api import RLJob, parse_job
+from rljob.api import RLJob, load_manifest, parse_job
 from rljob.api.learner_status import LearnerStatus
+from rljob.api.status import RLJobStatus
+from rljob_operator.core.desired import DesiredState
+from rljob_operator.core.observed import Observation
+from rljob_operator.core.turn import turn
 from rljob_operator.view.figures import evaluation as shown
-from rljob_operator.view.figures import likely_need, stop_rule
+from rljob_operator.view.figures import figures, likely_need, stop_rule
 
 from tests.support.controller import START, evaluation, running, sample
+from tests.support.paths import EXAMPLES
 
 VERDICT = {"mean": 18.5, "standard_error": 0.25, "episodes": 100, "finished": True, "seed": 1000004}
 
@@ -52,6 +57,17 @@ def preset_job(preset: str, **spec: Any) -> RLJob:
 )
 def test_how_far_an_evaluation_has_come(status: dict[str, object], words: str) -> None:
     assert shown(LearnerStatus.lenient(status)) == words
+
+
+def test_before_the_first_it_says_what_an_evaluator_waits_for() -> None:
+    assert shown(LearnerStatus(), 300.0) == "from a return of 300 on"
+    assert shown(LearnerStatus.lenient({"evaluations": [VERDICT]}), 300.0) == "18.50 +- 0.25 (100 games)"
+    waits = ["spec.evaluator={triggerReturn: 12.5}", "spec.successPolicy={rawFrames: 1000}"]
+    job = load_manifest(EXAMPLES / "cartpole-ppo.yaml", waits)
+    assert (
+        figures(turn(DesiredState(job), RLJobStatus(), Observation(), START))["evaluation"]
+        == "from a return of 12.5 on"
+    )
 
 
 def test_a_success_names_the_seed_of_its_games() -> None:

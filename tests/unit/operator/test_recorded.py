@@ -18,6 +18,7 @@ from tests.support.controller import make_job, running, sample
 from tests.support.paths import EXAMPLES, ROOT
 
 CURVES = sorted((ROOT / "tests" / "data" / "curves").glob("*.csv"))
+DIVERGING = ROOT / "tests" / "data" / "diverging" / "cartpole-apex-seed-2.csv"
 SOLVED_AT_18 = "spec.successPolicy={targetReturn: {value: 18}}"
 DEFAULTS = "spec.earlyStopping={plateau: {}, trainingReturn: {}, valueLoss: {}}"
 
@@ -155,3 +156,14 @@ def test_options_that_would_change_nothing_are_refused() -> None:
         code, said = invoked(*words)
         assert code == 2
         assert "go with --rules FILE" in said
+
+
+def test_a_recorded_run_whose_values_diverge_is_ended_and_not_by_the_return_of_training() -> None:
+    """Ape-X on CartPole with a learning rate of 0.01, neither a target network that lags nor double learning, and no clipping.
+    Its return is best after 22,000 raw frames, and the loss grows ten-thousandfold."""
+    rules = "spec.earlyStopping={valueLoss: {windowRawFrames: 10000, graceRawFrames: 10000}, trainingReturn: {}}"
+    found = judged(with_rules(rules), records_of(DIVERGING))
+    assert set(found.ends) == {"valueLoss"}
+    assert 40_000 < found.ends["valueLoss"].raw_frames < 60_000
+    # With the defaults, for longer runs, it would have gone on to its end.
+    assert judged(with_rules(DEFAULTS), records_of(DIVERGING)).ends == {}
