@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rljob.api import with_files_beside
 from rljob.api.experiment import is_experiment
 from rljob.api.load import given, read_document
@@ -30,6 +29,7 @@ from rljob_operator.verbs.stop import stop
 from rljob_operator.verbs.top import top
 from rljob_operator.verbs.track import track
 from rljob_operator.verbs.why import why
+from rljob_operator.view.console import RunConsole
 
 
 def run(
@@ -82,7 +82,7 @@ def run(
         from rljob_operator.verbs import experiment
         from rljob_operator.verbs import run as local
 
-        bounds: dict[str, Any] = {"max_seconds": max_seconds, "max_actors": max_actors, "console": Console()}
+        bounds: dict[str, Any] = {"max_seconds": max_seconds, "max_actors": max_actors, "console": RunConsole()}
         stored = resume_ and run_dir is not None and is_stored_job(file, run_dir) and not set_
         written = {} if stored else with_files_beside(given(read_document(file, set_ or ())), file.parent)
         if is_experiment(written):

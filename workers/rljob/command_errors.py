@@ -3,6 +3,7 @@ meaningful exit code."""
 
 from __future__ import annotations
 
+import select
 import sys
 import traceback
 from collections.abc import Iterator
@@ -60,7 +61,9 @@ def one_line_errors(configuration_exit: int = EXIT_INVALID) -> Iterator[None]:
         _fail(str(error), error.exit_code)
     except (ManifestError, UsageError) as error:
         _fail(str(error), configuration_exit)
-    except Exception as error:  # noqa: BLE001 - the outermost frame of a command: nothing above it would show the error
+    except Exception as error:
+        if isinstance(error, BrokenPipeError) and _reader_left():
+            raise  # which ends without a word, as any program does in the middle of `rljob why | head`
         if _is_one_of(_INPUT_PROBLEMS, error):
             _fail(first_line(error), configuration_exit)
         if _is_one_of(_OUTSIDE_PROBLEMS, error):
@@ -70,6 +73,13 @@ def one_line_errors(configuration_exit: int = EXIT_INVALID) -> Iterator[None]:
         where = authors_line(error)  # of the user's own code, which is where the user will look
         text = f"{where}{named(error)}" if where else first_line(error)
         _fail(f"{text}  (--debug shows where)", EXIT_FAILURE)
+
+
+def _reader_left() -> bool:
+    """Whether the program that standard output goes to has ended."""
+    output = select.poll()
+    output.register(1, 0)
+    return bool(output.poll(0))
 
 
 def _fail(text: str, code: int) -> None:

@@ -1,0 +1,21 @@
+"""The console of a run."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+
+from rich.console import Console
+
+
+class RunConsole(Console):
+    """Shows a run that goes on when the program which its output went to has ended, as that of `rljob run job.yaml | head`."""
+
+    def on_broken_pipe(self) -> None:
+        """Show nothing more; say so on standard error, which may lead to the same place."""
+        self.quiet = True
+        with open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
+        with contextlib.suppress(OSError):
+            sys.stderr.write("rljob: the output has no reader any more; the run goes on (rljob get shows it)\n")
