@@ -82,7 +82,7 @@ def calibrate(written: Mapping[str, Any], seconds: float, say: Callable[[str], N
                 figures |= _judging(run, folder)
                 memory["evaluator"] = _resident_bytes(running_members(folder)["evaluator"])
             environment = handed_over(folder, job.spec.environment)
-        except (NoAnswer, ValueError) as problem:
+        except (NoAnswer, ValueError, KeyError) as problem:
             raise UsageError(f"a member did not answer while the job was calibrated: {problem}") from None
         finally:
             run.stdin.close()  # which asks it to end in good order, as would the end of this process; ...

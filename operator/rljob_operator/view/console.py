@@ -10,7 +10,7 @@ from rich.console import Console
 
 
 class RunConsole(Console):
-    """Shows a run that goes on when the program which its output went to has ended, as that of `rljob run job.yaml | head`."""
+    """Shows a run, which goes on when the program that reads this has ended, as in `rljob run job.yaml | head`."""
 
     def on_broken_pipe(self) -> None:
         """Show nothing more; say so on standard error, which may lead to the same place."""
