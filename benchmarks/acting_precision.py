@@ -5,7 +5,8 @@
 
 Each way is as a role computes it (``rljob.acting``). "loading int8" is what rounding its weights takes, each time that there are
 newer ones. The random frames of the first kind of figures cost what others do. The second is of a trained policy: scales from its
-first 256 observations, compared on those after.
+first 256 observations, compared on those after; games are played in int8 with the scales that agree most, as an actor would take
+them, and in bf16 where the processor has it.
 """
 
 from __future__ import annotations
@@ -147,7 +148,8 @@ def agreement(source: str, observations: int, games: int) -> None:
     # Scales from the first 256 of them, and all that is compared from the games after.
     calibration, rest = shown[:256], shown[256:]
     rest = rest[np.random.default_rng(0).permutation(len(rest))[:observations]]
-    ways["bf16"] = acting_copy(policy.module, Compute("bf16"))  # type: ignore[arg-type]
+    if "bf16" in native_arithmetic(torch.device("cpu")):
+        ways["bf16"] = acting_copy(policy.module, Compute("bf16"))  # type: ignore[arg-type]
     for within in WITHIN:
         ways[f"int8, scales for {within}"] = int8_copy(policy.module, calibration, within)[0]  # type: ignore[arg-type]
     greedy: dict[str, Any] = {}
@@ -156,13 +158,16 @@ def agreement(source: str, observations: int, games: int) -> None:
         memory = np.zeros((16, 2, method.memory_units(identity.params)), np.float32)
         numbers = [method.preferences(method.infer(network, part, memory).outputs) for part in parts]
         greedy[way] = torch.cat(numbers).argmax(1)
-        if way not in scores:
-            scores[way] = played(network)
-    for way, returns in scores.items():
-        equal = float((greedy[way] == greedy["fp32"]).float().mean())
-        error = statistics.stdev(returns) / len(returns) ** 0.5
-        report("policy", way=way, equal_greedy_actions=equal, of=len(greedy[way]), mean=statistics.fmean(returns),
-               standard_error=error, games=len(returns))  # fmt: skip
+    equal = {way: float((actions == greedy["fp32"]).float().mean()) for way, actions in greedy.items()}
+    for way, share in equal.items():
+        report("equal_greedy_actions", way=way, share=share, of=len(greedy[way]))
+    taken = max((way for way in ways if way.startswith("int8")), key=equal.__getitem__)
+    for way in ("fp32", "bf16", taken):
+        if way not in scores and way in ways:
+            scores[way] = played(ways[way])
+        if returns := scores.get(way):
+            error = statistics.stdev(returns) / len(returns) ** 0.5
+            report("policy", way=way, mean=statistics.fmean(returns), standard_error=error, games=len(returns))
 
 
 def _microseconds(run: Callable[[], object]) -> float:
