@@ -71,7 +71,7 @@ def measured(file: Path, job: RLJob, given: list[str], actors: int, seconds: flo
             store = running.status("replay-0")
             if job.spec.evaluator.enabled:
                 SpecStore(running.run_dir).edit(lambda document: document["spec"]["evaluator"].update(enabled=True))
-                eventually(lambda: running.status("evaluator").get("steps_total"), seconds=60, what="its first step")
+                eventually(lambda: running.status("evaluator").get("steps_total"), "the evaluator did not play")
                 time.sleep(JUDGING_SECONDS)
                 memory["evaluator"] = _resident(running_members(running.run_dir)["evaluator"])
         finally:

@@ -39,7 +39,7 @@ def test_numbers_by_hand() -> None:
     assert roles["replay"]["cores"] == pytest.approx(3.0 * (4e-6 + 6e-6 / 2) * rate)
     assert roles["replay.redis"]["memory_bytes"] == 50 * MIB + 495_000 * 140
     assert roles["replay"]["members"] == 2
-    assert roles["evaluator"] == {"members": 1, "cores": 1.0, "memory_bytes": 2 * 250 * MIB}  # of its preset
+    assert roles["evaluator"] == {"members": 1, "cores": 1.0, "memory_bytes": 3 * 250 * MIB}  # two by its preset
     # On the two cores of the calibration one actor is held to what all roles compute together.
     assert found["here_steps_per_second"] == pytest.approx(min(1000, 2 / (9e-4 + 5e-4 + 3e-5)), rel=0.02)
     adds = {actors: more for actors, _, more in found["rows"]}
@@ -80,10 +80,10 @@ def test_inference_servers_are_a_part_and_a_role() -> None:
     assert within["knee"] == pytest.approx(1)
 
 
-def test_an_evaluator_has_a_process_for_each_core_of_its_limit() -> None:
+def test_an_evaluator_has_a_process_for_each_core_of_its_limit_and_one_that_forks_them() -> None:
     resources = "spec.evaluator.resources={requests: {cpu: 500m}, limits: {cpu: 3}}"
     roles = sizing(load_manifest(EXAMPLES / "pong-apex.yaml", [resources]), PONG)["roles"]
-    assert roles["evaluator"] == {"members": 1, "cores": 0.5, "memory_bytes": 750 * MIB}
+    assert roles["evaluator"] == {"members": 1, "cores": 0.5, "memory_bytes": 1000 * MIB}
     without = sizing(load_manifest(EXAMPLES / "pong-apex.yaml", ["spec.evaluator.enabled=false"]), PONG)["roles"]
     assert "evaluator" not in without
 

@@ -100,7 +100,8 @@ def sizing(job: RLJob, measured: Measured) -> dict[str, Any]:
     if spec.evaluator.enabled:
         judges = spec.evaluator.resources
         asked = float(quantity(judges.requests.get("cpu", str(judges.cores()))))  # how fast it is to judge is no need
-        roles["evaluator"] = (1, asked, judges.cores() * measured["evaluator_memory_bytes"])
+        processes = judges.cores() + (judges.cores() > 1)  # several are forked from one more
+        roles["evaluator"] = (1, asked, processes * measured["evaluator_memory_bytes"])
     return {
         "knee": alone.knee(shards),
         "actors": actors,
