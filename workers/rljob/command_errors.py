@@ -61,7 +61,7 @@ def one_line_errors(configuration_exit: int = EXIT_INVALID) -> Iterator[None]:
         _fail(str(error), error.exit_code)
     except (ManifestError, UsageError) as error:
         _fail(str(error), configuration_exit)
-    except Exception as error:
+    except Exception as error:  # the outermost frame of a command: nothing above it would show the error
         if isinstance(error, BrokenPipeError) and _reader_left():
             raise  # which ends without a word, as any program does in the middle of `rljob why | head`
         if _is_one_of(_INPUT_PROBLEMS, error):

@@ -131,7 +131,7 @@ def _watched(run: subprocess.Popen[bytes], folder: Path, seconds: float, served:
     ``served``: with those of an inference server of its own, which a learner does not record."""
     deadline, learning = time.monotonic() + seconds, math.inf
     while time.monotonic() < min(deadline - LEAST_SECONDS, learning + SETTLING_SECONDS):
-        _running(run, folder)
+        _check_running(run, folder)
         if learning == math.inf and (points := _points(folder)) and points[-1].get("updates"):
             learning = time.monotonic()
         time.sleep(0.2)
@@ -152,20 +152,20 @@ def _watched(run: subprocess.Popen[bytes], folder: Path, seconds: float, served:
 def _judging(run: subprocess.Popen[bytes], folder: Path) -> dict[str, float]:
     """The figures of an evaluator that plays from now on. Raises UsageError where it does not."""
     SpecStore(folder).edit(lambda document: document["spec"]["evaluator"].update(enabled=True))
-    _play(run, folder, 0)
+    _await_steps(run, folder, 0)
     before = _reading(folder, "evaluator")
     time.sleep(JUDGING_SECONDS)
-    _play(run, folder, before.steps)
+    _await_steps(run, folder, before.steps)
     after = _reading(folder, "evaluator")
     steps = (after.steps - before.steps) / (after.at - before.at)
     return _between(before, after, "evaluator") | {"judged_steps_per_second": steps}
 
 
-def _play(run: subprocess.Popen[bytes], folder: Path, steps: int) -> None:
+def _await_steps(run: subprocess.Popen[bytes], folder: Path, steps: int) -> None:
     """Wait until the evaluator has played more than so many steps. Raises UsageError where it does not."""
     deadline = time.monotonic() + _MOST_STEP_SECONDS
     while member_status(folder, "evaluator", LEAST_SECONDS).get("steps_total", 0) <= steps:
-        _running(run, folder)
+        _check_running(run, folder)
         if time.monotonic() > deadline:
             raise UsageError(
                 f"the evaluator has not played a step within {_MOST_STEP_SECONDS:.0f} s, so that it can't be measured; "
@@ -174,7 +174,7 @@ def _play(run: subprocess.Popen[bytes], folder: Path, steps: int) -> None:
         time.sleep(0.2)
 
 
-def _running(run: subprocess.Popen[bytes], folder: Path) -> None:
+def _check_running(run: subprocess.Popen[bytes], folder: Path) -> None:
     """Raises UsageError where the run has ended."""
     if run.poll() is not None:
         raise UsageError(f"the job ended while it was calibrated: {'; '.join(tail(folder.with_name('output'), 3))}")
