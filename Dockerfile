@@ -27,8 +27,8 @@ FROM builder AS operator-dependencies
 COPY --from=requirements /requirements/operator.txt /requirements.txt
 RUN python3 -m venv /tools && python3 -m venv --without-pip /opt/rljob \
  && /tools/bin/pip --python /opt/rljob/bin/python install -c /constraints.txt -r /requirements.txt
-# The Kubernetes client loads the type of an object, and the calls of a group, when somebody asks for it. The operator asks for three
-# of 1,800, so their byte code is left out; the sources are there, and whoever imports one waits for its compilation.
+# The Kubernetes client loads the type of an object, and the calls of a group, when it is first used. The operator asks for three
+# of 1,800, so their byte code is left out; the sources are there, and an import of one waits for its compilation.
 RUN find /opt/rljob/lib -path '*/kubernetes/*' \( -path '*/client/api/*' -o -path '*/client/models/*' \) \
     -name '*.pyc' ! -name '__init__.*' -delete
 
@@ -71,7 +71,7 @@ RUN /opt/rljob/bin/pip install --no-deps --no-build-isolation --prefix /rljob .
 FROM ${BASE_IMAGE} AS init
 RUN apt-get update && apt-get install --yes --no-install-recommends tini
 
-# --- what runs: nobody's files but root's, a user with a number, and nothing written but in /tmp and /var/lib/rljob
+# --- what runs: files that are root's alone, a user with a number, and nothing written but in /tmp and /var/lib/rljob
 FROM ${BASE_IMAGE} AS runtime
 RUN echo 'rljob:x:10001:10001:rljob:/tmp:/usr/sbin/nologin' >> /etc/passwd && echo 'rljob:x:10001:' >> /etc/group \
  && install --directory --owner=10001 --group=10001 /var/lib/rljob

@@ -4,8 +4,8 @@
 
 It needs an API server and etcd alone, which it starts: pods are run by a stand-in for kubelets, and one server answers for all
 learners with ever new samples, at addresses that are made this machine's own (Linux, as root; in a network namespace of its own
-nobody else sees them). The operator is a process, as the command ``rljob operator``. Every minute one job is deleted, another one
-is made, and an actor of a third fails and is started again.
+no other client sees them). The operator is a process, as the command ``rljob operator``. Every minute one job is deleted, another
+one is made, and an actor of a third fails and is started again.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ Needs a cluster with the CRD and nodes as kwok plays them, with the label ``type
 whose kwok says ``started: true`` of a container that runs, as a kubelet does (its own stages leave it out). The operator is a
 process of its own, as the command ``rljob operator``.
 
-Fake pods have addresses at which nobody answers. ``--pod-addresses 10.240.0.0/16`` (root, Linux) makes all of them addresses of
+Fake pods have addresses at which nothing answers. ``--pod-addresses 10.240.0.0/16`` (root, Linux) makes all of them addresses of
 the machine that the benchmark runs on, where one server answers for all learners: the operator asks as it always does.
 
 What fake nodes leave out: images, containers, their processes and probes, the CNI, nodes' own load on the API server. So this is

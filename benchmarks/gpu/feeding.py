@@ -27,7 +27,7 @@ TERMS = [
 
 
 def settings(cores: int) -> list[tuple[int, int, str]]:
-    """(actors, shards, samples per insert): few to many, and the many once more with actors that nobody holds back."""
+    """(actors, shards, samples per insert): few to many, and the many once more with actors that are not held back."""
     most = max(2, cores - 2)
     return [
         (most, 1, "8"),

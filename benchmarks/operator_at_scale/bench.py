@@ -27,7 +27,7 @@ class Bench:
 
     Attributes:
         namespaces: where jobs are made in turns; what works on single jobs uses the first alone.
-        learners: the stand-in that answers for all learners; None where nobody answers.
+        learners: the stand-in that answers for all learners; None where nothing answers.
         jobs: how many there are to be at once.
     """
 

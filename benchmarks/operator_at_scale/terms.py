@@ -1,4 +1,4 @@
-"""Who leads, as the Lease tells whoever watches it."""
+"""Who leads, as the Lease tells its watchers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rljob_operator.kube.process.operator import LEASE_NAME
 
 
 class Term(NamedTuple):
-    """From when somebody held the Lease, on the monotonic clock; an empty holder is nobody."""
+    """From when a process held the Lease, on the monotonic clock; an empty holder is none."""
 
     began: float
     holder: str
@@ -28,7 +28,7 @@ class Terms:
         return self.past[-1].holder if self.past else ""
 
     def taken_from(self, before: str) -> Term | None:
-        """The newest term, where it is of somebody else than ``before``."""
+        """The newest term, where it is of another holder than ``before``."""
         return self.past[-1] if self.holder not in ("", before) else None
 
     def given_up(self, by: str, since: float) -> float | None:

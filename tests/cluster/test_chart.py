@@ -75,7 +75,7 @@ def test_a_crd_that_kubectl_applied_is_handed_over_with_the_commands_that_are_sa
 ) -> None:
     for note in ("meta.helm.sh/release-name", "meta.helm.sh/release-namespace"):
         cluster.kubectl("annotate", "crd", "rljobs.rljob.dev", "rlexperiments.rljob.dev", f"{note}-")
-    words = r"the CRDs rlexperiments\.rljob\.dev and rljobs\.rljob\.dev are there already, from somebody without Helm"
+    words = r"the CRDs rlexperiments\.rljob\.dev and rljobs\.rljob\.dev are there already, from a user without Helm"
     with pytest.raises(HelmRefused, match=words) as said:
         helm.install("rl", "handed-over")
 

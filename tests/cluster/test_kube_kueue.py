@@ -423,7 +423,7 @@ def test_a_strangers_workload_is_named_and_not_used(with_kueue: ControlPlane, na
             run = QueuedRun(client, namespace, SETTINGS)
             await run.turn(viewer, "pong")
             said = message(await status_of(viewer, namespace, "pong"), "Admitted")
-            assert "the name of Workload pong belongs to somebody else" in said
+            assert "the name of Workload pong belongs to another owner" in said
 
     asyncio.run(story())
 

@@ -53,7 +53,7 @@ class ObservationColumn:
         return drawn.astype(self.dtype)
 
     def problem(self, array: NDArray[Any], shape: tuple[int, ...]) -> str | None:
-        """What is wrong with ``array`` as numbers of this column in that shape, whoever sent it."""
+        """What is wrong with ``array`` as numbers of this column in that shape, from any sender."""
         if array.dtype != self.dtype or array.shape != shape:
             return f"{self.name} is {array.dtype}{list(array.shape)}, expected {self.dtype}{list(shape)}"
         if self.dtype.kind == "f" and not np.isfinite(array).all():

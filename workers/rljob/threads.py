@@ -97,7 +97,7 @@ class SupervisedThread:
             self._failure = f"thread {self.name} has ended: {_in_words(cause)}"
         else:
             if self._until is not None and not self._until.is_set():
-                self._failure = f"thread {self.name} has ended: it returned, and nobody had asked it to"
+                self._failure = f"thread {self.name} has ended: it returned without being asked to"
                 log.error("%s", self._failure)
         if self._failure and self._ended is not None:
             self._ended()

@@ -63,6 +63,6 @@ release {{ .Release.Name }} of namespace {{ .Release.Namespace }}
 {{- if hasKey $notes "meta.helm.sh/release-name" -}}
 release {{ get $notes "meta.helm.sh/release-name" }} of namespace {{ get $notes "meta.helm.sh/release-namespace" }}
 {{- else -}}
-somebody without Helm
+a user without Helm
 {{- end -}}
 {{- end -}}

@@ -149,7 +149,7 @@ class Server(socketserver.ThreadingTCPServer):
 
 
 def end_with_stdin() -> None:
-    """Whoever started this server holds the other end of its standard input, and lets go of it however it ends."""
+    """The process that started this server holds the other end of its standard input, and lets go of it however it ends."""
     sys.stdin.buffer.read()
     os._exit(0)
 

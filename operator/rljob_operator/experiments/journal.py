@@ -1,6 +1,6 @@
 """The journal of an experiment: a line of JSON for each decision and each observation, in their order, and nothing else.
 
-What is decided next follows from the lines alone. So a controller that comes back reads them, and anybody can check them: each
+What is decided next follows from the lines alone. So a controller that comes back reads them, and a reader can check them: each
 decision must be, to the byte, the one that the lines before it lead to.
 """
 

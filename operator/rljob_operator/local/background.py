@@ -20,7 +20,7 @@ def start_controller(run_dir: Path, manifest: str = JOB_FILE, options: Sequence[
     """Start `rljob run --resume` with ``options`` on what is stored in ``run_dir`` (a whole path), a run or, by its ``manifest``,
     an experiment; answers its pid at once.
 
-    It has the run's lock from before it exists, so that whoever looks at the run sees that it has a controller; a SIGTERM that
+    It has the run's lock from before it exists, so that a look at the run shows that it has a controller; a SIGTERM that
     comes while it loads is kept for it. What this program can import, it can. What it prints is in ``logs/controller.log``.
     Raises RunFolderProblem where the run has a controller, and OSError where the machine is full.
     """

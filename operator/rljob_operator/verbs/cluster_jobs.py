@@ -353,7 +353,7 @@ class ClusterJob:
         assert previous
         return UsageError(
             f"no pod of an earlier life of {who or 'any member'} is kept: logs go with their pods; the last words of "
-            f"ends that nobody asked for are in `{self.command('why')}`"
+            f"unexpected ends are in `{self.command('why')}`"
         )
 
 

@@ -230,7 +230,7 @@ def _control(
     finally:
         substrate.close(kill=over)
     code = _finish(run_dir, decision, time.monotonic() - started, notices.steps, console)
-    with contextlib.suppress(KeyboardInterrupt):  # whoever does not want to wait sends the rest later
+    with contextlib.suppress(KeyboardInterrupt):  # a user who does not want to wait sends the rest later
         unsent = sent_to(trackers.close())
         if decision.status.condition(unsent.type) is not None or unsent.message:
             conditions = merged(decision.status.conditions, [unsent], stored.desired().generation, time.time())

@@ -1,4 +1,4 @@
-"""Shards whose log is in a Redis that somebody else runs: with a password, beside other jobs, and not for ever."""
+"""Shards whose log is in a Redis that others run: with a password, beside other jobs, and not for ever."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ NO_CHECKPOINT = "The learner of team-a/pong has written no checkpoint for "
 NOT_FINITE = "The loss of team-a/pong was not finite."
 STUCK = "team-a/pong has been starting, suspending or ending for half an hour."
 STILL = "The learner of team-a/pong makes no updates."
-NO_LEADER = "No RLJob operator in rljob-system leads; jobs train on, and nobody looks after them."
+NO_LEADER = "No RLJob operator in rljob-system leads; jobs train on, and no operator looks after them."
 NOT_LOOKED_AFTER = "The RLJob operator in rljob-system has failed to look after some job for a quarter of an hour."
 CASES = [
     Case("RLJobLearnerStarved", "waits four fifths of the time", {**waits(0.8), **TRAINING}, 16, OF_THE_JOB,

@@ -1,8 +1,8 @@
 """PPO (Schulman et al. 2017): an iteration of unrolls of one policy, learned from in several epochs with a clipped ratio.
 
 Advantages are generalised (Schulman et al. 2016), of values that the learner computes when an iteration begins, or before each
-epoch (``recompute_advantages``), so that they are as new as its network, whoever acted and how long ago. Which unrolls make an
-iteration is the queue's business (``rljob.learner.iteration``).
+epoch (``recompute_advantages``), so that they are as new as its network, whichever weights acted and how long ago. Which unrolls
+make an iteration is the queue's business (``rljob.learner.iteration``).
 
 Shapes: T steps of an unroll, B unrolls, M single steps.
 """

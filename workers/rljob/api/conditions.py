@@ -192,7 +192,7 @@ def _entries() -> tuple[Entry, ...]:
             ("False", r.INVALID_SPEC, "the spec breaks a rule; the last good one, if any, stays in force"),
             ("False", r.POD_TEMPLATE_REJECTED, "the API server refuses a pod made from a role's `podTemplate`"),
             ("False", r.POD_SECURITY_FORBIDDEN, "the namespace's pod security level forbids a pod of the job"),
-            ("False", r.NAME_CONFLICT, "an object with a name that the job needs belongs to somebody else"),
+            ("False", r.NAME_CONFLICT, "an object with a name that the job needs belongs to another owner"),
             ("False", r.NAMESPACE_TERMINATING, "the namespace is being deleted, and nothing can be made in it"),
             (
                 "False",

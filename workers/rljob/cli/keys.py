@@ -22,7 +22,7 @@ def keys(
 
     Writes FOLDER/ROLE.json for each role: its own secret and the public keys of all. Copy to a machine only the files of the
     roles that it runs, and give them to `rljob worker ROLE --keys FOLDER/ROLE.json`. Files are readable by their owner alone.
-    FOLDER must not exist yet: keys are never replaced. One folder serves one job; anyone with a file of it can join that job.
+    FOLDER must not exist yet: keys are never replaced. One folder serves one job; each holder of a file of it can join that job.
 
     Example:
 

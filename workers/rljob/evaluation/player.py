@@ -32,7 +32,7 @@ ROWS: Final = 8
 process of many that has few games pays for all of them."""
 
 
-class _Nobody:
+class _NoGame:
     """Takes the place of a game in a row that is not needed."""
 
     def __init__(self) -> None:
@@ -47,14 +47,14 @@ def judged_policy(algorithm: AnyAlgorithm, module: nn.Module, parameters: Any) -
     different numbers of rows, and one other action makes another game; with the same number of rows each row has the same
     result wherever it stands and whatever the others hold (on one kind of processor, with one thread: tested).
     """
-    nobody = [_Nobody() for _ in range(ROWS)]
+    no_games = [_NoGame() for _ in range(ROWS)]
 
     def act(observation: Observation, games: Sequence[Game]) -> Any:
         actions = []
         for first in range(0, len(games), ROWS):
             some = list(games[first : first + ROWS])
             shown = each(lambda of, first=first: _filled(of[first : first + ROWS]), observation)
-            chosen = algorithm.evaluation_action(parameters, module, shown, [*some, *nobody[len(some) :]])
+            chosen = algorithm.evaluation_action(parameters, module, shown, [*some, *no_games[len(some) :]])
             of_games = slice(len(some))
             actions.append(each(lambda of, of_games=of_games: of[of_games], chosen))
         return each(lambda *parts: np.concatenate(parts), *actions)

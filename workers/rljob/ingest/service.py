@@ -162,7 +162,7 @@ class Ingest:
         verdict = self.ledger.receive(peer, sequence)
         if verdict is Verdict.GAP and not session.accepted_any:
             # The first chunk after a hello is the oldest one its actor still has. What lies between was acknowledged
-            # while Redis was gone and lost with the service: no one can send it again.
+            # while Redis was gone and lost with the service: no actor can send it again.
             missing = sequence - 1 - self.ledger.accepted(peer)
             self.lost_before_total += missing
             log.warning("actor %s: %d chunks before chunk %d were lost with Redis", session.actor, missing, sequence)

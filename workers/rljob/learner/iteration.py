@@ -1,8 +1,8 @@
 """Iterations: which unrolls make the next batch, where all have to be of the newest weights, and who is asked to play them.
 
-The batch that is learned from with the weights of version k is made of the first unrolls of version k - lag or newer, whoever
-sends them. An actor begins an unroll only once it is asked to, by credits for all of its environments, and with weights new
-enough for it. So nobody plays what will be too old; an actor that is slow, or gone, or lost an unroll with an environment that
+The batch that is learned from with the weights of version k is made of the first unrolls of version k - lag or newer, of any
+actors. An actor begins an unroll only once it is asked to, by credits for all of its environments, and with weights new enough
+for it. So no actor plays what will be too old; an actor that is slow, or gone, or lost an unroll with an environment that
 failed, is not waited for: when an unroll of its takes longer than they usually do, all are asked in its place, itself too.
 """
 

@@ -169,7 +169,7 @@ def worker(
         typer.Option(
             envvar="RLJOB_EPOCH",
             min=0,
-            help="The least epoch that the learner takes: whoever starts it anew says more each time. Of two learners of a job "
+            help="The least epoch that the learner takes: each start anew is told more. Where a job has two learners, "
             "that of the later epoch counts, and the other one ends with 75.",
         ),
     ] = 0,

@@ -21,7 +21,7 @@ nothing is said. A scrape reads the same document that `/status` sends; a value 
 `/profile` samples the role for as long as it is asked again and again, as
 [`rljob profile`](running-locally.md#where-does-the-time-go) does.
 
-Whoever reaches the port may read it. `POST /checkpoint` of the learner, `POST /ending`, by which the operator tells the
+Any client that reaches the port may read it. `POST /checkpoint` of the learner, `POST /ending`, by which the operator tells the
 learner of a tracked job how it ends, and `POST /profile`, which has learners and actors record a trace by torch's profiler,
 change something: they need the job's token, as `Authorization: Bearer TOKEN` or `X-RLJob-Token: TOKEN`, where the role was
 given one (`--token-file FILE` or `RLJOB_TOKEN_FILE`, such as a mounted Secret; it is read anew for each request). Without a

@@ -22,7 +22,7 @@ _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 
 class ProcessUse:
-    """Samples this process, at most once in five seconds, by whoever asks: every reader is told the same figures.
+    """Samples this process, at most once in five seconds, when asked: every reader is told the same figures.
 
     ``now`` gives ``cpu_seconds`` since the start, ``cpu_cores`` in recent use, and ``core_wait_cores``, those that working
     threads would have taken more if they had had one whenever they wanted it; all three with the processes below this one

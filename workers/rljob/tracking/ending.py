@@ -1,4 +1,4 @@
-"""How a job ends, from whoever knows it to its trackers, which end last: it stands in the run's ``outcome.json``."""
+"""How a job ends, from the controller to its trackers, which end last: it stands in the run's ``outcome.json``."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from rljob.api.tracking import TrackingSpec
 from rljob.errors import UsageError
 from rljob.tracking.sent import Sent
 
-if TYPE_CHECKING:  # whoever only starts trackers does without what reads a record
+if TYPE_CHECKING:  # a process that only starts trackers does without what reads a record
     from rljob.tracking.points import Point
 
 FOLDER: Final = "tracking"

@@ -118,15 +118,15 @@ def _with_a_first_actor(spec: AutoscalingSpec, memory: AutoscalingMemory, now_se
     """
     forbidden = spec.pause in ("ScaleOut", "All") or spec.behavior.scale_up.select_policy == "Disabled"
     if spec.mode == "External":
-        return replace(_told(spec, memory, ActiveReason.STALE_METRICS, sentence.NOBODY_PLAYS), recommended=1.0)
+        return replace(_told(spec, memory, ActiveReason.STALE_METRICS, sentence.NO_ACTOR_PLAYS), recommended=1.0)
     if forbidden or spec.max_replicas == 0:
-        return _told(spec, memory, ActiveReason.STALE_METRICS, sentence.NOBODY_PLAYS)
+        return _told(spec, memory, ActiveReason.STALE_METRICS, sentence.NO_ACTOR_PLAYS)
     memory = replace(memory, desired=1, limited_by=LimitedBy.NOTHING, active=ActiveReason.STALE_METRICS)
     memory = behavior.with_change(memory, spec, 1, now_seconds)
     return replace(
         memory,
-        active_message=sentence.NOBODY_PLAYS,
-        last_decision=f"{sentence.NOBODY_PLAYS}: 0 -> 1 actors, to begin with",
+        active_message=sentence.NO_ACTOR_PLAYS,
+        last_decision=f"{sentence.NO_ACTOR_PLAYS}: 0 -> 1 actors, to begin with",
     )
 
 

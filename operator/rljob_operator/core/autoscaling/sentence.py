@@ -22,7 +22,7 @@ _LIMITS = {
     LimitedBy.PAUSE: "pause",
 }
 
-NOBODY_PLAYS = "nobody plays, so nothing can be measured"
+NO_ACTOR_PLAYS = "no actor plays, so nothing can be measured"
 
 
 def decided(

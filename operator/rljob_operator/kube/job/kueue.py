@@ -268,7 +268,7 @@ class JobQueue:
             if stored.owned().has(found):
                 return ""
             self._later(stored.key, AGAIN_SECONDS)
-            return f"the name of Workload {name} belongs to somebody else: delete it, or give the job another name"
+            return f"the name of Workload {name} belongs to another owner: delete it, or give the job another name"
         except ApiError as problem:
             if not is_refusal(problem):
                 raise

@@ -200,7 +200,7 @@ class Elector:
         spec: dict[str, Any] = lease.get("spec") or {}
         holder = spec.get("holderIdentity") or ""
         if holder not in (self.holder, self.identity):
-            log.info("%s stands by: %s holds the lease", self.identity, holder or "no one")
+            log.info("%s stands by: %s holds the lease", self.identity, holder or "no process")
         self.holder = holder
         seen = tuple(spec.get(name) for name in ("holderIdentity", "acquireTime", "renewTime", "leaseTransitions"))
         if seen != self._seen:
@@ -208,7 +208,7 @@ class Elector:
         change = ours | {"renewTime": now}
         if holder != self.identity:
             if self._renewed is not None:
-                raise LeadershipLost(f"{self.identity}: the lease is held by {holder or 'no one'}")
+                raise LeadershipLost(f"{self.identity}: the lease is held by {holder or 'no process'}")
             holds = max(float(spec.get("leaseDurationSeconds") or 0), self._times.duration_seconds)
             if holder and self._steady() - self._seen_at < holds:
                 return False

@@ -54,7 +54,7 @@ class JobFigures(Collector):
         )
         restarts = GaugeMetricFamily(
             "rljob_operator_job_restarts",
-            "Ends of members that nobody asked for: those counted towards backoffLimit, and those ignored.",
+            "Unexpected ends of members: those counted towards backoffLimit, and those ignored.",
             labels=(*_JOB, "kind"),
         )
         for job in self._jobs():

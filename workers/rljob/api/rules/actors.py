@@ -29,12 +29,12 @@ def min_below_max(scaling: AutoscalingSpec) -> Outcome:
     "actors.replicas",
     cel="has(self.autoscaling) && has(self.autoscaling.mode) && self.autoscaling.mode != 'Disabled' || "
     "self.actors.replicas >= 1",
-    message="allowed: at least 1 without autoscaling; nobody would play and training never start",
+    message="allowed: at least 1 without autoscaling; no actor would play and training never start",
 )
 def at_least_one_actor(spec: RLJobSpec) -> Outcome:
     if spec.autoscaling.mode != "Disabled" or spec.actors.replicas >= 1:
         return None
-    return "allowed: at least 1 without autoscaling; nobody would play and training never start"
+    return "allowed: at least 1 without autoscaling; no actor would play and training never start"
 
 
 @rule(
@@ -88,12 +88,12 @@ def room_for_one_actor(spec: RLJobSpec) -> Outcome:
     RLJobSpec,
     "inference.replicas",
     cel="has(self.actors.inference) && self.actors.inference == 'Central' || self.inference.replicas == 0",
-    message="allowed: 0 with actors.inference: Local; nobody would ask these servers. Set actors.inference: Central",
+    message="allowed: 0 with actors.inference: Local; no actor would ask these servers. Set actors.inference: Central",
 )
 def servers_that_are_asked(spec: RLJobSpec) -> Outcome:
     if spec.actors.inference == "Central" or spec.inference.replicas == 0:
         return None
-    return "allowed: 0 with actors.inference: Local; nobody would ask these servers. Set actors.inference: Central"
+    return "allowed: 0 with actors.inference: Local; no actor would ask these servers. Set actors.inference: Central"
 
 
 _REFRESHED_ANYWAY = (

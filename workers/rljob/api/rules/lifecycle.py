@@ -13,7 +13,7 @@ _NO_TARGET = (
     "allowed: only with evaluator.enabled: true; without evaluations the target could never be seen to be reached"
 )
 _NO_PLATEAU = "allowed: only with evaluator.enabled: true; without evaluations there is no evalReturn"
-_NO_TRIGGER = "allowed: only with evaluator.enabled: true; nobody would be triggered"
+_NO_TRIGGER = "allowed: only with evaluator.enabled: true; there would be no evaluator to trigger"
 _WHOLE = (
     "!has(self.preset) || !has(self.environment) || !has(self.environment.id) || (':' + self.environment.id).endsWith({"
     + ", ".join(
