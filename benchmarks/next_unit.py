@@ -5,8 +5,9 @@
 Each unit is throttled in a run of its own, its gain is computed from that run's figures as the report and `rljob why` do, and
 a second run has it. actor: simulators that sleep, so that cores are free, and a learner that is held to half an actor, one
 and a half, and three. core: CartPole with Ape-X, all processes held to one core, then two. shard: a replay service that is
-slow in each turn. link: Pong's unrolls over TCP on a loopback device of a network namespace, which ``tc tbf`` holds to
-``--megabits``, then to twice that; it needs root. One JSON line a comparison.
+slow in each turn. link: unrolls of noise over TCP on a loopback device of a network namespace, which ``tc tbf`` holds to
+``--megabits``, then to twice that; simulators sleep here too, since cores that all roles share would be the limit of a faster
+link; it needs root. One JSON line a comparison.
 """
 
 from __future__ import annotations
@@ -114,16 +115,22 @@ def compared(
     _report(unit, rate, given, share, **about, knee=knee)
 
 
+def sleeping(game: str) -> list[str]:
+    """IMPALA on simulators that take their time and no core."""
+    return [
+        f"spec.environment.id=tests.support.slow_game:{game}",
+        f"spec.environment.kwargs={json.dumps({'step_seconds': 0.002})}",
+        "spec.environment.backend=Sync",
+        "spec.actors.envsPerActor=4",
+        "spec.autoscaling.mode=Disabled",
+        "spec.algorithm.impala.compile=false",
+        "spec.successPolicy.rawFrames=1000000000000",  # the preset's goal is of another environment
+    ]
+
+
 def actor(seconds: float, rounds: int) -> None:
     """Sleeping simulators, one actor then two, beside learners of three speeds."""
-    steps = json.dumps({"step_seconds": 0.002})
-    sets = [
-        "spec.environment.id=tests.support.slow_game:make",
-        f"spec.environment.kwargs={steps}",
-        "spec.autoscaling.mode=Disabled",
-    ]
-    sets += ["spec.environment.backend=Sync", "spec.actors.envsPerActor=4", "spec.algorithm.impala.compile=false"]
-    sets += ["spec.successPolicy.rawFrames=1000000000000"]  # the preset's goal is of another environment
+    sets = sleeping("make")
     alone, _ = run(Setting(EXAMPLES / "cartpole-impala.yaml", [*sets, "spec.actors.replicas=1"], {}), seconds)
     for speed in (0.5, 1.5, 3.0):
         delay = 20 * 16 / (speed * alone)
@@ -164,7 +171,8 @@ def link(seconds: float, rounds: int, megabits: float) -> None:
         subprocess.run(command, check=True, env=os.environ | {"NEXT_UNIT_NAMESPACE": "own"})
         return
     subprocess.run(["ip", "link", "set", "lo", "mtu", "1500", "up"], check=True)
-    settings = Setting(EXAMPLES / "pong-vtrace.yaml", ["spec.algorithm.impala.compile=false"], {}, prelude=_TCP)
+    sets = [*sleeping("noisy"), "spec.actors.replicas=1"]
+    settings = Setting(EXAMPLES / "cartpole-impala.yaml", sets, {}, prelude=_TCP)
     found = []
     for rate in (megabits, 2 * megabits) * rounds:
         shaped = ["rate", f"{rate}mbit", "burst", "16kb", "latency", "400ms"]

@@ -1,4 +1,4 @@
-"""Games for the controller's tests, named as ``tests.support.slow_game:make``, ``:throttled`` and ``:broken``."""
+"""Games for the controller's tests, named as ``tests.support.slow_game:make``, ``:noisy``, ``:throttled`` and ``:broken``."""
 
 from __future__ import annotations
 
@@ -44,6 +44,17 @@ class SlowGame(gymnasium.Env[Any, Any]):
         return np.full(4, np.sin(self._steps), np.float32)
 
 
+class NoisyGame(SlowGame):
+    """Shows ``numbers`` of noise, which no compression makes smaller, so that a link to the actor can be what limits it."""
+
+    def __init__(self, step_seconds: float, numbers: int) -> None:
+        super().__init__(step_seconds)
+        self.observation_space = gymnasium.spaces.Box(-1.0, 1.0, (numbers,), np.float32)
+
+    def _observation(self) -> Any:
+        return self.np_random.uniform(-1.0, 1.0, self.observation_space.shape).astype(np.float32)
+
+
 class BrokenGame(SlowGame):
     """Plays for longer than controller and learner try it before the start, and not for a whole game: every actor dies."""
 
@@ -71,6 +82,10 @@ class ThrottledGame(SlowGame):
 
 def make(step_seconds: float = 0.02) -> SlowGame:
     return SlowGame(step_seconds)
+
+
+def noisy(step_seconds: float = 0.002, numbers: int = 256) -> NoisyGame:
+    return NoisyGame(step_seconds, numbers)
 
 
 def throttled() -> ThrottledGame:

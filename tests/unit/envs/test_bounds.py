@@ -74,7 +74,7 @@ def test_an_infinite_bound_leaves_the_number_as_it_is() -> None:
 
 @pytest.mark.parametrize("name", OPEN)
 def test_without_bounds_nothing_is_squashed(name: str) -> None:
-    said = "action leaf 'action' has the bound -?inf, to which a tanh can't be scaled; with IMPALA or PPO actions: Clipped takes"
+    said = "action leaf 'action' has the bound -?inf, to which a tanh can't be scaled; give the environment finite ones"
     with pytest.raises(EnvironmentProblem, match=said):
         describe_environment(ID, EnvironmentParameters(kwargs={"action": name}, actions="Squashed"))
 

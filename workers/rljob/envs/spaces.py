@@ -109,7 +109,8 @@ def check_squashed(environment_id: str, leaves: Sequence[ActionLeaf]) -> None:
         if odd := [bound for bound in (*leaf.low, *leaf.high) if not np.isfinite(bound)]:
             raise EnvironmentProblem(
                 f"{problem}action leaf {short(leaf.path)!r} has the bound {odd[0]:g}, to which a tanh can't be scaled; "
-                "with IMPALA or PPO actions: Clipped takes a policy's number as it is there"
+                "give the environment finite ones (gymnasium.wrappers.TransformAction), or take IMPALA or PPO, where "
+                "actions: Clipped takes a policy's number as it is there"
             )
 
 
