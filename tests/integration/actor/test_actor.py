@@ -87,7 +87,7 @@ def surroundings(job: RLJob, run_dir: Path, *, scheme: str = "inproc", generous:
         redis=None,
         environment=spec,
     )
-    # Nobody samples here: a generous limiter never holds inserts back, a strict one does so soon.
+    # No learner samples here: a generous limiter never holds inserts back, a strict one does so soon.
     buffer = 1e9 if generous else 4096
     limiter = LimiterConfig(8.0, 400, buffer, insert_step=config.layout.length, sample_step=512)
     config = replace(config, limiter=limiter)

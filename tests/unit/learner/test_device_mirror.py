@@ -120,7 +120,7 @@ def test_batches_are_those_of_a_mirror_in_ram(layout: SegmentLayout, device: tor
 
 
 class Lazy(AtOnce):
-    """A side stream at its slowest: what it is asked for is done, in order, when somebody waits for it or needs its result."""
+    """A side stream at its slowest: what it is asked for is done, in order, when a caller waits for it or needs its result."""
 
     def __init__(self) -> None:
         self.asked: deque[tuple[Callable[[], Any], Doing]] = deque()

@@ -54,7 +54,7 @@ def settings(optimizer: str, clip_norm: float) -> ImpalaParameters:
 
 
 def unseen(shard: list[ParameterSlice]) -> None:
-    """Nobody follows."""
+    """Nothing follows."""
 
 
 @given(st.lists(st.integers(0, 70), min_size=1, max_size=6), st.integers(1, 5))

@@ -1,4 +1,4 @@
-"""Where pods go: devices are asked for and their nodes reached, and whoever asks for none keeps off them."""
+"""Where pods go: devices are asked for and their nodes reached, and a pod that asks for none keeps off them."""
 
 from __future__ import annotations
 

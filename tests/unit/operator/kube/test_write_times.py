@@ -1,4 +1,4 @@
-"""What may wait is written the later, the longer writes take, and never so late that nobody seems to look."""
+"""What may wait is written the later, the longer writes take, and never so late that no operator seems to look."""
 
 from __future__ import annotations
 
