@@ -127,7 +127,7 @@ class Stage:
         return found
 
     def status(self) -> Object:
-        """Of the job, as it is stored."""
+        """The status of the job, as it is stored."""
         return dict(self.run(self.viewer.get(RLJOBS, self.namespace, self.job)).get("status") or {})
 
     def ends_of(self, pod: str) -> int:

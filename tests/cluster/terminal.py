@@ -25,7 +25,7 @@ def five_minutes_ago() -> str:
 
 
 def status(**more: Any) -> dict[str, Any]:
-    """Of a job that runs."""
+    """The status of a job that runs."""
     since = five_minutes_ago()
     return {
         "observedGeneration": 1,

@@ -60,7 +60,7 @@ class Scene:
             await asyncio.sleep(0.1)
 
     async def end_a_learner(self) -> None:
-        """Of each job, where it has one that runs."""
+        """End the learner of each job that has one that runs."""
         for name in self.jobs:
             for pod in (await self.kubelet.pods(name)).get("learner", ()):
                 if (pod.get("status") or {}).get("phase") == "Running" and "deletionTimestamp" not in pod["metadata"]:

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.timeout(1000)
 
 
 SOONER = ("successPolicy.targetReturn.value=120", "evaluator.triggerReturn=80", "evaluator.episodes=20")
-"""Of the example, whose own target `benchmarks/time_to_solve.py` trains to."""
+"""Changes of the example, whose own target `benchmarks/time_to_solve.py` trains to."""
 
 
 def test_cartpole_reaches_its_target_and_leaves_a_whole_run_folder(local_run: Callable[..., LocalRun]) -> None:

@@ -244,7 +244,7 @@ def test_torch_itself_finds_no_wait_on_a_gpu() -> None:
 
 @needs_cuda
 def test_only_numbers_cross_the_bus() -> None:
-    """Of a batch nothing is left in the host's memory but row numbers and columns, and those are pinned."""
+    """Nothing of a batch is left in the host's memory but row numbers and columns, and those are pinned."""
     staging = MirrorStagingRing(DeviceMirror(IMAGES, 4, 1, CUDA), BATCH, 1).take()
     assert staging is not None
     tensors = [*staging.tensors.values(), *staging._newest.values()]

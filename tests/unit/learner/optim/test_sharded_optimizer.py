@@ -41,7 +41,7 @@ def some(seed: int, scale: float = 1.0) -> list[Tensor]:
 
 
 def gradients(seed: int, pieces: int) -> list[list[Tensor]]:
-    """Of several pieces; those of a convolution come in plain order, and one in bf16."""
+    """Gradients of several pieces; those of a convolution come in plain order, and one in bf16."""
     found = [[gradient.contiguous() for gradient in some(seed + piece)] for piece in range(pieces)]
     for piece in found:
         piece[2] = piece[2].bfloat16()

@@ -137,7 +137,7 @@ ON_AMD64 = [
 
 
 def required(spec: dict[str, Any]) -> list[list[dict[str, Any]]]:
-    """Of each term by which nodes are required, its expressions."""
+    """The expressions of each term by which nodes are required."""
     of_nodes = spec.get("affinity", {}).get("nodeAffinity", {})
     terms = of_nodes.get("requiredDuringSchedulingIgnoredDuringExecution", {}).get("nodeSelectorTerms", [])
     return [term["matchExpressions"] for term in terms]

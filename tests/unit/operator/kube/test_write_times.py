@@ -11,7 +11,7 @@ NOW = 1000.0
 
 
 def slow(seconds: float) -> WriteTimes:
-    """Of an API server each of whose writes has taken so long for a while."""
+    """The times of an API server each of whose writes has taken so long for a while."""
     times = WriteTimes()
     for _ in range(50):
         times.took(seconds)
