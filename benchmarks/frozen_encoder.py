@@ -67,7 +67,7 @@ class Way:
         self.update.append((time.process_time() - began) / UPDATES)
 
     def wire_bytes(self) -> float:
-        """Of a step, of observations alone."""
+        """The bytes of a step, of its observations alone."""
         stream = np.stack([rows[:, -1] for rows in self.rows])
         starts = range(0, len(stream) - SEGMENT - MORE + 1, SEGMENT)
         cut = [

@@ -128,7 +128,7 @@ async def _comes_and_goes(client: Client, namespace: str, nodes: Kubelets, minut
 
 
 def _rate(before: dict[str, float], now: dict[str, float], name: str) -> float:
-    """Of a counter, over about a minute."""
+    """The rate of a counter, over about a minute."""
     return (now.get(name, 0.0) - before.get(name, 0.0)) / 60.0
 
 

@@ -108,7 +108,7 @@ def _moment(running: LocalRun, actors: int) -> dict[str, float]:
 
 
 def _resident(pid: int) -> tuple[float, float]:
-    """Of a process, and of those below it."""
+    """The resident memory of a process, and of those below it."""
     process = psutil.Process(pid)
     return float(process.memory_info().rss), float(
         sum(each.memory_info().rss for each in process.children(recursive=True))

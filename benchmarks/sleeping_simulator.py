@@ -16,8 +16,8 @@ class SleepingSimulator(gymnasium.Env[Any, Any]):
     """Each step sleeps, log-uniformly, for ``step_seconds``, and stops with probability ``stop`` for ``stop_seconds``.
 
     Times are drawn from the operating system, so that no two copies are slow in the same steps. An episode has
-    ``episode_steps``. Of the copies that are given the same ``slow_one``, a path, the one that has locked that file sleeps
-    for ``reset_seconds`` in each reset.
+    ``episode_steps``. Where copies are given the same ``slow_one``, a path, the one that has locked that file sleeps for
+    ``reset_seconds`` in each reset.
     """
 
     observation_space = gymnasium.spaces.Box(-1.0, 1.0, (4,), np.float32)

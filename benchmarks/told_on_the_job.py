@@ -6,7 +6,8 @@ Needs what tests/e2e need (docs/testing-on-kubernetes.md).
     python -m benchmarks.told_on_the_job --only quota,gate --rest-seconds 0
 
 Seconds from the event to the first condition of the job whose reason or message has the word that names the event; "never" after
-`LONGEST_SECONDS`. Of the job at rest: requests to the API group rljob.dev and to events, by verb, as the API server counts them.
+`LONGEST_SECONDS`. While the job is at rest: requests to the API group rljob.dev and to events, by verb, as the API server
+counts them.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
 Those of hypothesis follow its profile. Those that draw for themselves take their seeds from the fixture `any_seed`. What a
 round finds is mended and pinned beside its test, as an `@example` or a row of a table.
 
-Of several processes each takes the next file that nobody has begun; of `tests/integration`, whose tests take seconds each and
-mostly wait, the next test.
+Where several processes run tests, each takes the next file that none of them has begun; in `tests/integration`, whose tests
+take seconds each and mostly wait, it takes the next test.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from rljob.telemetry.report import judge, mean_figures
 
 _LEAVING_SECONDS = 40.0
 TINY_WARM_UP_SECONDS = 2.0
-"""Of the tiny form of a step, which shows that it works and measures nothing."""
+"""The warm-up of the tiny form of a step, which shows that it works and measures nothing."""
 
 
 def never(found: Sequence[dict[str, Any]]) -> bool:

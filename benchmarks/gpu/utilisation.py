@@ -26,7 +26,7 @@ ASKED = {
     "memory_used_bytes": ("memory.used", 2.0**20),
     "power_watts": ("power.draw.instant", 1.0),
 }
-"""Of each of our figures: nvidia-smi's name for it, and one of its units in ours."""
+"""Each of our figures -> nvidia-smi's name for it, and one of its units in ours."""
 
 
 def main() -> None:
@@ -102,7 +102,7 @@ def nvidia_smi() -> dict[str, float]:
 
 
 def means(looks: list[dict[str, float]]) -> dict[str, float]:
-    """Of each figure the mean over those looks that have it."""
+    """The mean of each figure over those looks that have it."""
     names = {name for look in looks for name in look}
     told = {name: [look[name] for look in looks if name in look] for name in sorted(names)}
     return {name: float(f"{sum(values) / len(values):.4g}") for name, values in told.items()}

@@ -23,7 +23,7 @@ from tests.cluster.reconciling import Kubelet, stamped
 
 
 class Kubelets:
-    """Of one namespace. ``addresses`` are given out one after the other; none is used again."""
+    """The kubelets of one namespace. ``addresses`` are given out one after the other; none is used again."""
 
     def __init__(self, client: Client, namespace: str, addresses: str) -> None:
         self._client, self._namespace = client, namespace

@@ -74,7 +74,7 @@ async def _stretch(bench: Bench, seconds: float) -> Figures:
 
 
 def _slope(looks: list[tuple[float, float]]) -> float:
-    """Of the straight line through them, by least squares."""
+    """The slope of the straight line through them, by least squares."""
     return statistics.linear_regression(*zip(*looks, strict=True)).slope
 
 

@@ -48,8 +48,8 @@ def pods_of(job: str, *more: str) -> list[dict[str, Any]]:
 
 
 def pods() -> list[dict[str, Any]]:
-    """Those that the operator would make, one of a job that wants not to be scraped, and one of somebody else; all have a port of
-    the same name."""
+    """Those that the operator would make, one of a job that wants not to be scraped, and one of another workload; all have a port
+    of the same name."""
     ours = pods_of(JOB)
     (quiet,) = (
         each

@@ -83,7 +83,7 @@ def test_lint_finds_nothing(chart: Chart) -> None:
 
 @pytest.fixture
 def parent(chart: Chart, tmp_path: Path) -> Chart:
-    """A chart of somebody else that has this one as a dependency."""
+    """A chart of another author that has this one as a dependency."""
     folder = tmp_path / "parent"
     shutil.copytree(CHART, folder / "charts" / CHART.name)
     dependency = {"name": CHART.name, "version": "0.1.0", "condition": f"{CHART.name}.enabled"}

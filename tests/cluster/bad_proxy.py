@@ -1,6 +1,6 @@
 """A way to the real API server on which answers get lost, calls are refused and watches are cut, as often as one likes.
 
-It takes plain HTTP from whoever is to suffer and asks the server as an administrator.
+It takes plain HTTP from the client that is to suffer and asks the server as an administrator.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class BadProxy:
                 return web.Response()
             passed = {"Content-Type": answer.content_type}
             response = web.StreamResponse(status=answer.status, headers=passed)
-            with suppress(ConnectionError):  # whoever asked has gone
+            with suppress(ConnectionError):  # the client that asked has gone
                 await response.prepare(request)
                 await self._copy(answer, response, watch=watch, cut=fault == "cut")
             return response

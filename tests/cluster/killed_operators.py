@@ -1,7 +1,7 @@
 """What an operator is about when it is killed: scenes of a job's life, each with what must be true afterwards.
 
 A scene is set, an operator that takes turns on it is killed at a moment, and the next operator takes over. Then everything must
-be as in the same scene where nobody was killed.
+be as in the same scene where no operator was killed.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class Stage:
         return found
 
     def status(self) -> Object:
-        """Of the job, as it is stored."""
+        """The status of the job, as it is stored."""
         return dict(self.run(self.viewer.get(RLJOBS, self.namespace, self.job)).get("status") or {})
 
     def ends_of(self, pod: str) -> int:
@@ -247,7 +247,7 @@ def shrinks(at: Stage, moment: int) -> tuple[bool, Object]:
     killed = at.killed(moment)
     at.settle()
     asked = [pod["metadata"] for pods in at.pods().values() for pod in pods if "deletionTimestamp" in pod["metadata"]]
-    assert len(asked) == 1, "one victim, the same one whoever asks"
+    assert len(asked) == 1, "one victim, the same one whichever operator asks"
     assert names.ASKED_ANNOTATION in asked[0]["annotations"], "or its end would count as a failure"
     _let_go(at, 3)
     assert at.status()["restarts"] == counted
@@ -302,7 +302,7 @@ ON_ONE_JOB = tuple(SCENES)[1:6]
 
 
 def play(at: Stage, name: str, step: int = 1, most: int = NEVER) -> int:
-    """The scene with nobody killed, then with an operator that is killed at every ``step``-th of its moments; how many were."""
+    """The scene with no operator killed, then with one that is killed at every ``step``-th of its moments; how many were."""
     scene, before, moment = SCENES[name], at.kills, 0
     if name in ON_ONE_JOB:
         up(at)

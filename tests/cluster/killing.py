@@ -15,8 +15,8 @@ from typing import Any
 
 
 class Life:
-    """Of one process: it ends at the moment of this number. Before and after a task waits there is a moment each, while
-    ``counts`` is set."""
+    """The life of one process: it ends at the moment of this number. Before and after a task waits there is a moment each,
+    while ``counts`` is set."""
 
     def __init__(self, ends_at: int) -> None:
         self._ends_at, self._moments = ends_at, 0

@@ -80,7 +80,7 @@ class BreakingClient(Client):
 
 
 class SilentPoll:
-    """Asks nobody; ``answers`` and ``silences``, by incarnation, are what it would know."""
+    """Asks no member; ``answers`` and ``silences``, by incarnation, are what it would know."""
 
     def __init__(self) -> None:
         self.answers: dict[JobKey, Answer] = {}
@@ -195,7 +195,7 @@ class Kubelet:
         return found
 
     async def start(self, job: str, *members: str) -> None:
-        """Bind and run all pods of the job that nobody has started, or those of ``members``."""
+        """Bind and run all pods of the job that have not been started, or those of ``members``."""
         for member, pods in (await self.pods(job)).items():
             for pod in pods:
                 fresh = (
@@ -246,7 +246,7 @@ class Kubelet:
         )
 
     async def finish_deleted(self, job: str, but: Container[str] = ()) -> None:
-        """End every pod that is being deleted, in good order, and let it go where nobody keeps it; the members ``but`` take
+        """End every pod that is being deleted, in good order, and let it go where nothing keeps it; the members ``but`` take
         longer."""
         for pod in [each for name, pods in (await self.pods(job)).items() if name not in but for each in pods]:
             if "deletionTimestamp" not in pod["metadata"]:

@@ -1,4 +1,4 @@
-"""Somebody at a terminal who types verbs about jobs of a real API server."""
+"""A user at a terminal who types verbs about jobs of a real API server."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def five_minutes_ago() -> str:
 
 
 def status(**more: Any) -> dict[str, Any]:
-    """Of a job that runs."""
+    """The status of a job that runs."""
     since = five_minutes_ago()
     return {
         "observedGeneration": 1,
@@ -40,7 +40,7 @@ def status(**more: Any) -> dict[str, Any]:
 
 
 class User:
-    """Somebody at a terminal, in a namespace with jobs."""
+    """A user at a terminal, in a namespace with jobs."""
 
     def __init__(self, cluster: ControlPlane, namespace: str, kubeconfig: Path) -> None:
         self.cluster, self.namespace, self.kubeconfig = cluster, namespace, kubeconfig

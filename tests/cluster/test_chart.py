@@ -22,7 +22,7 @@ CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/rljobs.rljob.dev"
 
 
 class Installed:
-    """Helm against the server; hooks need somebody who runs pods, so they are left out."""
+    """Helm against the server; hooks need a kubelet that runs pods, so they are left out."""
 
     def __init__(self, chart: Chart, cluster: ControlPlane, kubeconfig: Path) -> None:
         self._chart, self._cluster, self._kubeconfig = chart, cluster, kubeconfig

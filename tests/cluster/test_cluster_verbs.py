@@ -159,7 +159,7 @@ def test_a_stopped_job_leaves_in_order_stays_so_and_comes_back(user: User) -> No
             await viewer.create(RLJOBS, written(user.namespace, "pong", actors={"replicas": 1}))
             await bring_up(run, viewer, kubelet, "pong")
             result = await asyncio.to_thread(user.types, "stop", "pong", "--timeout", "1")
-            assert result.exit_code == 1, "nobody has followed the wish yet"
+            assert result.exit_code == 1, "no operator has followed the wish yet"
             leaving = []
             for _ in range(8):
                 await run.settle(viewer, "pong")

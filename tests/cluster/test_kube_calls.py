@@ -34,8 +34,8 @@ OF_EACH_JOB: Calls = Counter(
         ("patch", "rljobs/status"): 3,
     }
 )
-"""Of a learner, a shard and two actors that come up within seconds. Its events: it is accepted, and each role is ready. One
-of the writes gives the learner its epoch before it starts."""
+"""A job has a learner, a shard and two actors that come up within seconds. Its events: it is accepted, and each role is ready.
+One of the writes gives the learner its epoch before it starts."""
 
 
 async def brought_up(run: Run, viewer: Client, kubelet: Kubelet, clock: Clock, name: str, seconds: float) -> Calls:

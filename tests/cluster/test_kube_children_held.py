@@ -1,4 +1,4 @@
-"""What somebody deletes of a job that runs is there again, and what is left of a former job of the same name is waited for."""
+"""What a user deletes of a job that runs is there again, and what is left of a former job of the same name is waited for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who removes a shard's log from a Redis of somebody else, and when: on a real API server, which checks the Job that does it."""
+"""Who removes a shard's log from a Redis that others run, and when: on a real API server, which checks the Job that does it."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class Scene:
             await asyncio.sleep(0.1)
 
     async def end_a_learner(self) -> None:
-        """Of each job, where it has one that runs."""
+        """End the learner of each job that has one that runs."""
         for name in self.jobs:
             for pod in (await self.kubelet.pods(name)).get("learner", ()):
                 if (pod.get("status") or {}).get("phase") == "Running" and "deletionTimestamp" not in pod["metadata"]:
@@ -87,7 +87,7 @@ class Scene:
         """Wait until nothing is wrong; how long that took."""
         began = time.monotonic()
         while problem := await self.wrong():
-            assert not self.playing.done(), f"nobody plays the kubelet: {self.playing}"
+            assert not self.playing.done(), f"nothing plays the kubelet: {self.playing}"
             assert time.monotonic() - began < seconds, f"{problem}\n{self.program.log()[-6000:]}"
             await asyncio.sleep(0.25)
         assert "Traceback" not in self.program.log(), self.program.log()[-6000:]

@@ -1,4 +1,4 @@
-"""Secrets that somebody deletes under a running job: they come back as they were, or it is said that nobody knows them."""
+"""Secrets that a user deletes under a running job: they come back as they were, or it is said that they are lost."""
 
 from __future__ import annotations
 

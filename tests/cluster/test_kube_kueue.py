@@ -348,7 +348,7 @@ def make_priority(cluster: ControlPlane, resource: Resource, name: str, value: i
 
 
 def test_its_priority_is_that_of_its_label_else_of_its_pods(with_kueue: ControlPlane, namespace: str) -> None:
-    """Kueue gives a Workload that somebody else has made the priority 0 unless it is told another one."""
+    """Kueue gives a Workload that another client has made the priority 0 unless it is told another one."""
     make_priority(with_kueue, PRIORITIES, f"{namespace}-urgent", 1000)
     make_priority(with_kueue, PRIORITY_CLASSES, f"{namespace}-high", 70)
 

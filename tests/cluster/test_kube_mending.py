@@ -83,7 +83,7 @@ def test_an_actor_that_was_asked_in_vain_and_may_stay_is_asked_no_more(cluster: 
             await kubelet.end(pods[asked[0]][0], 1)
             await run.settle(viewer, "pong")
             status = await status_of(viewer, namespace, "pong")
-            assert status["restarts"] == {"counted": 0, "ignored": 1}, "its end is one that nobody asked for"
+            assert status["restarts"] == {"counted": 0, "ignored": 1}, "its end is one that was not asked for"
 
     asyncio.run(story())
 

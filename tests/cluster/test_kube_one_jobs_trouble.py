@@ -44,7 +44,7 @@ class Cluster:
     async def play_kubelet(self) -> None:
         while True:
             for name in self.jobs:
-                with suppress(ApiError):  # somebody else has changed it
+                with suppress(ApiError):  # another client has changed it
                     await self.kubelet.start(name)
                     await self.kubelet.finish_deleted(name)
             await asyncio.sleep(0.1)
@@ -164,13 +164,13 @@ def no_answer() -> Iterator[str]:
 
 @contextmanager
 def refused() -> Iterator[str]:
-    """A port where nobody listens."""
+    """A port where no server listens."""
     yield "https://127.0.0.1:9/"
 
 
 @contextmanager
 def webhook_away(cluster: ControlPlane, namespace: str, url: str, *, seconds: int) -> Iterator[None]:
-    """Whatever is made in the namespace is asked of somebody who can't be called."""
+    """Whatever is made in the namespace is asked of a webhook that can't be called."""
     rule = {"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["CREATE"], "resources": ["*"]}
     webhook = {
         "name": "policy.example.com",

@@ -30,7 +30,7 @@ def test_only_pods_that_ended_by_themselves_stay_and_those_go_when_they_are_dele
             assert set(await kubelet.pods("pong")) == {"learner"}, "with default podCleanup, for its logs"
 
             name = learner["metadata"]["name"]
-            await viewer.delete(PODS, namespace, name)  # somebody has read them, or drains its node
+            await viewer.delete(PODS, namespace, name)  # a user has read them, or drains its node
             await run.settle(viewer, "pong")
             await kubelet.finish_deleted("pong")
             assert not await kubelet.pods("pong")

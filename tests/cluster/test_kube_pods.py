@@ -65,7 +65,7 @@ async def following(
 
 
 def names(pods: Pods, namespace: str) -> set[str]:
-    """Of those that are there; one that is gone is kept until its end has been dealt with."""
+    """The names of those that are there; one that is gone is kept until its end has been dealt with."""
     return {pod["metadata"]["name"] for pod in pods.of(namespace, JOB_UID) if not is_gone(pod)}
 
 

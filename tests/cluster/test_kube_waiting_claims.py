@@ -173,7 +173,7 @@ def test_other_reasons_of_the_scheduler_cost_no_call(cluster: ControlPlane, name
 def test_a_volume_of_a_node_that_is_away_is_waited_for_with_the_command_that_gives_it_up(
     cluster: ControlPlane, namespace: str, words: str
 ) -> None:
-    """Whether it comes back nobody can tell: what the shard holds is its user's."""
+    """Whether it comes back can't be told: what the shard holds is its user's."""
     node = f"away-{namespace}"
 
     async def story() -> None:

@@ -84,7 +84,7 @@ def prometheus(
     code, answer = cluster.request("POST", f"/apis/rljob.dev/v1alpha1/namespaces/{place}/rljobs", job)
     assert code == 201, answer
     registry = CollectorRegistry()
-    Gauge("rljob_learner_epoch", "Of a pod.", registry=registry).set(7)
+    Gauge("rljob_learner_epoch", "The epoch of a pod.", registry=registry).set(7)
     with (
         TelemetryServer("learner", of_pods, dict, lambda: True, registry),
         Discovery(scrape_configs(only(objects, "PodMonitor")), folder, objects_of(cluster)) as discovery,

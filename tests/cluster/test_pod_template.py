@@ -280,7 +280,7 @@ def lists(schemas: dict[str, Any], name: str, seen: set[str]) -> Iterator[tuple[
 
 
 def test_the_table_is_that_of_cores_types(cluster: ControlPlane) -> None:
-    """Of every list in a PodTemplateSpec, whatever it is part of: the server says itself how a patch merges it."""
+    """The server says itself how a patch merges each list in a PodTemplateSpec, whatever the list is part of."""
     code, document = cluster.request("GET", "/openapi/v3/api/v1")
     assert code == 200
     schemas = document["components"]["schemas"]

@@ -85,7 +85,7 @@ EDIT = [*VIEW, {"apiGroups": ["rljob.dev"], "resources": ["rljobs"], "verbs": ["
 
 
 def grant(user: User, name: str, rules: list[dict[str, Any]], folder: Path) -> User:
-    """Somebody with exactly these rights."""
+    """A user with exactly these rights."""
     group = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{user.namespace}"
     token = user.cluster.token(user.namespace, name)
     assert user.cluster.request("POST", f"{group}/roles", {"metadata": {"name": name}, "rules": rules})[0] == 201
@@ -122,7 +122,7 @@ def test_the_rights_of_the_page_are_enough_and_no_more(user: User, tmp_path: Pat
 
 
 def test_kubernetes_own_roles_have_the_rest_of_the_rights(user: User) -> None:
-    """As the page says: `view` has all but RLJobs and pods/proxy, `edit` has that, too. (Nobody adds them up here.)"""
+    """As the page says: `view` has all but RLJobs and pods/proxy, `edit` has that, too. (No controller adds them up here.)"""
 
     def has(role: str, group: str, resource: str, verb: str) -> bool:
         rules = user.cluster.request(

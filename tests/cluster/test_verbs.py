@@ -113,7 +113,7 @@ def test_explain_teaches_a_parameter(cluster: ControlPlane) -> None:
 
 
 def test_scale_of_a_manifest_that_is_a_preset_alone(cluster: ControlPlane) -> None:
-    """The number of actors is stored although nobody wrote it, as the scale subresource reads it from there."""
+    """The number of actors is stored although no user wrote it, as the scale subresource reads it from there."""
     applied = cluster.kubectl("apply", "-n", "default", "-f", str(PRESET))
     assert applied.returncode == 0, applied.stderr
     assert cluster.request("GET", f"{jobs.JOBS}/pong/scale")[1]["spec"] == {"replicas": 1}
@@ -125,7 +125,7 @@ def test_scale_of_a_manifest_that_is_a_preset_alone(cluster: ControlPlane) -> No
     assert stored.document["spec"] == {"preset": "PongVTrace", "actors": {"replicas": 3}, **filled_in}
     again = cluster.kubectl("apply", "-n", "default", "-f", str(PRESET))
     assert again.returncode == 0, again.stderr
-    assert jobs.read(cluster, "pong").document["spec"]["actors"]["replicas"] == 3, "whoever scales keeps what they set"
+    assert jobs.read(cluster, "pong").document["spec"]["actors"]["replicas"] == 3, "a user keeps what they scaled to"
     spec = parse_job(stored.document).spec
     assert spec.actors.replicas == 3
     assert spec.algorithm == load_manifest(PRESET).spec.algorithm
@@ -185,7 +185,7 @@ def test_scaling_obeys_the_rules(cluster: ControlPlane, pong: str) -> None:
 
 
 def test_an_autoscaler_is_not_refused_for_bounds_that_the_controller_keeps(cluster: ControlPlane) -> None:
-    """Neither the number that a server fills in nor one that somebody else wrote stands in the way of new bounds."""
+    """Neither the number that a server fills in nor one that another client wrote stands in the way of new bounds."""
     bounded = document(IMPALA, ["spec.autoscaling={mode: External, minReplicas: 2, maxReplicas: 3}"])
     assert jobs.create(cluster, bounded, dry_run=False).accepted
     scaled = cluster.kubectl("scale", "-n", "default", "rlj/pong", "--replicas=4")

@@ -103,7 +103,7 @@ class Namespace:
         return dict(json.loads(text))
 
     def pods(self, job: str, role: str = "") -> dict[str, Object]:
-        """Member -> its pod, of those that nobody has asked to go."""
+        """Member -> its pod, of those that have not been asked to go."""
         selector = f"rljob.dev/job={job}" + (f",rljob.dev/role={role}" if role else "")
         return {
             pod["metadata"]["labels"]["rljob.dev/member"]: pod
@@ -164,7 +164,7 @@ class Namespace:
         return [f"{each['kind']}/{each['metadata']['name']}" for each in self.list(kinds, OURS)]
 
     def describe(self) -> str:
-        """What is there, for somebody who reads why a test failed."""
+        """What is there, for a reader who asks why a test failed."""
         words = []
         for command in (
             ("get", "rlexperiments,rljobs,pods,pvc", "-o", "wide"),

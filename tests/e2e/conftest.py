@@ -1,4 +1,4 @@
-"""A cluster that somebody gives by environment, a namespace of its own for each module, and in it an operator as a process.
+"""A cluster that is given by environment, a namespace of its own for each module, and in it an operator as a process.
 
 Without the variables these tests are skipped; docs/testing-on-kubernetes.md says how to provide them.
 """

@@ -25,8 +25,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 COMMIT = "99e307dbb61d9c67385cbeb2e1a2ab7780bcc364"
-"""Of the day on which the chart was first installed, upgraded and uninstalled on a cluster. To be moved on to a tag once there
-are releases."""
+"""The commit of the day on which the chart was first installed, upgraded and uninstalled on a cluster. To be moved on to a tag
+once there are releases."""
 RENAMED = {
     "ttlSecondsAfterFinished": "secondsKeptAfterFinished",
     "ttl_seconds_after_finished": "seconds_kept_after_finished",

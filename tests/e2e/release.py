@@ -1,4 +1,4 @@
-"""A release of the chart on the cluster, as whoever runs Helm sees it."""
+"""A release of the chart on the cluster, as a user of Helm sees it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Release:
         return self._chart.run(verb, RELEASE, *words, *place, values=values)
 
     def install(self, chart: Path = CHART) -> None:
-        """Where the CRD is somebody else's, with the commands that the refusal tells."""
+        """Where the CRD belongs to another owner, with the commands that the refusal tells."""
         try:
             self.helm("install", str(chart), values=self._values)
         except HelmRefused as refused:

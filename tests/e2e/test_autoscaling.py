@@ -110,7 +110,7 @@ def wait_actors(namespace: Namespace, least: int, most: int) -> None:
 
 
 def check_that_nothing_was_lost(namespace: Namespace) -> None:
-    """Of each actor that left: produced = acknowledged + dropped + in flight; the replay has all that was acknowledged."""
+    """For each actor that left, produced = acknowledged + dropped + in flight; the replay has all that was acknowledged."""
     pods = namespace.pods(JOB)
     text = namespace.kubectl(
         "exec", pods["replay-0"]["metadata"]["name"], "-c", "worker", "--", "python3", "-c", READ_LEFT

@@ -42,7 +42,7 @@ def jobs(kubeconfig: Path) -> Iterator[Namespace]:
 
 
 def test_install(release: Release) -> None:
-    """The CRD was applied by somebody else; the release takes it with the commands that the refusal tells."""
+    """The CRD was applied by another client; the release takes it with the commands that the refusal tells."""
     began = time.monotonic()
     release.install()
     installed = time.monotonic()

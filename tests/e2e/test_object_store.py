@@ -18,7 +18,7 @@ from tests.support.s3_server import ACCESS_KEY, BUCKET, SECRET_KEY, S3Server, pr
 from tests.support.waiting import eventually
 
 ADDRESS = "RLJOB_E2E_S3"
-"""host:port where pods reach a server that is started as the operator is; nobody else may use it."""
+"""host:port where pods reach a server that is started as the operator is; no other process may use it."""
 
 
 @pytest.fixture(scope="module")

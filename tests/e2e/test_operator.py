@@ -18,7 +18,7 @@ def test_training_goes_on_under_the_next_operator(namespace: Namespace, operator
 
     operator.kill()
     made = namespace.learner_figures("kept")["updates"]
-    namespace.wait_updates("kept", more_than=made)  # nobody looks after it
+    namespace.wait_updates("kept", more_than=made)  # no operator looks after it
     operator.start()
     namespace.kubectl("scale", "rljob", "kept", "--replicas=2")  # the next one works
     eventually(

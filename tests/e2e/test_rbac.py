@@ -164,7 +164,7 @@ def test_a_jobs_life_needs_what_the_table_grants_and_no_more(
     used, refused = asked(namespace, audit_log)
     assert used, f"{audit_log} tells nothing of the operator's account"
     assert set(refused) <= PROBES.keys()
-    assert used <= granted(), "it was let in by somebody else's grant"
+    assert used <= granted(), "it was let in by another grant than its own"
     assert sorted(granted() - used - UNUSED.keys()) == []
 
 

@@ -1,4 +1,4 @@
-"""Jobs that can't run: each says why, in the words of whoever refused, and harms nothing that is not its own."""
+"""Jobs that can't run: each says why, in the words of what refused it, and harms nothing that is not its own."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ RLJOB = (sys.executable, "-c", "from rljob_operator.__main__ import main; main()
 
 
 class Terminal:
-    """Where somebody types verbs."""
+    """Where a user types verbs."""
 
     def __init__(self, namespace: Namespace) -> None:
         self._place = ("-n", namespace.name, "--kubeconfig", str(namespace.kubeconfig))
@@ -131,7 +131,7 @@ def test_stop_and_resume(trains: Namespace, terminal: Terminal) -> None:
 
 
 def test_stopping_and_resuming_at_once_again_and_again(trains: Namespace, terminal: Terminal) -> None:
-    """Somebody who does not wait: the pods of one life are still being removed when the next begins."""
+    """A user who does not wait: the pods of one life are still being removed when the next begins."""
     for _ in range(3):
         for verb, *words in (["suspend", "--wait"], ["resume", "--wait"], ["stop"], ["resume", "--wait"]):
             terminal.sees(verb, JOB, *words, "--timeout", str(LONG_SECONDS))

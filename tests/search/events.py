@@ -35,7 +35,7 @@ Judge = Callable[[World, Turned], bool]
 
 
 class Events:
-    """Of one job. ``judge`` sees each turn that is taken."""
+    """The events of one job. ``judge`` sees each turn that is taken."""
 
     def __init__(self, job: SmallJob, statuses: Statuses, operator: Operator, judge: Judge) -> None:
         self.job, self.statuses, self.operator, self.judge = job, statuses, operator, judge

@@ -24,20 +24,20 @@ class Violation(Exception):
 
 
 class Invariants:
-    """Of one job."""
+    """The invariants of one job."""
 
     def __init__(self, job: SmallJob, statuses: Statuses) -> None:
         self.job, self.statuses = job, statuses
 
     def turn(self, world: World, turned: Turned) -> None:
-        """Of a turn before anything of it is done."""
+        """Check a turn before anything of it is done."""
         before, after = self.statuses[turned.before], turned.decision.status
         self._ends(world, before, after)
         self._counts(world, turned, before, after)
         self._calls(world, turned)
 
     def state(self, world: World) -> None:
-        """Of a state."""
+        """Check a state."""
         standing: dict[str, Pod] = {}
         for pod in world.pods:
             if pod.alive and pod.deleted < 0:

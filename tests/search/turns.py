@@ -38,7 +38,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 5, 60
 SAYS_WHERE = "checkpoints_are" in Observation.__dataclass_fields__
 unseen_end = getattr(observe, "unseen_end", None)
 checkpoint_in_its_pod = getattr(observe, "checkpoint_in_its_pod", None)
-"""Of these an earlier commit, on which the search is tried, has none."""
+"""An earlier commit, on which the search is tried, has none of these."""
 
 PASSED_OVER = 400_000
 """Turns that are remembered at once."""
@@ -60,7 +60,7 @@ class Turned:
 
 
 class Operator:
-    """Of one search: turns are pure, so each is taken once."""
+    """The operator of one search: turns are pure, so each is taken once."""
 
     def __init__(self, job: SmallJob, statuses: Statuses) -> None:
         self.job, self.statuses = job, statuses
@@ -142,7 +142,7 @@ class Operator:
 
 @lru_cache(maxsize=PASSED_OVER)
 def shown_as(pod: Pod, was_up: bool) -> Pod:
-    """The pod with what only the truth knows left out, and what nothing asks for. Of a node that is lost its cluster tells."""
+    """The pod with what only the truth knows left out, and what nothing asks for. A lost node is told of by its cluster."""
     began = pod.began if pod.stage == Stage.RUNNING or was_up else min(pod.began, 0)
     return pod._replace(cause=Cause.NONE, work=0, began=began)
 

@@ -15,7 +15,7 @@ RUNBOOK = "https://docs.example.com/monitoring"
 
 
 def rules_text() -> str:
-    """Of an operator in the namespace rljob-system, with a page of runbooks."""
+    """The rules of an operator in the namespace rljob-system, with a page of runbooks."""
     return RULES.read_text().replace("@NAMESPACE@", NAMESPACE).replace("@RUNBOOK@", RUNBOOK)
 
 

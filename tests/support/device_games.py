@@ -1,4 +1,4 @@
-"""A simulator whose arrays are of no framework that anybody knows: they speak DLPack, and are written anew in every step."""
+"""A simulator whose arrays are of no framework that is known: they speak DLPack, and are written anew in every step."""
 
 from __future__ import annotations
 

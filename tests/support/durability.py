@@ -32,7 +32,7 @@ def reaches(service: Any, state: str, actor: Any = None, seconds: float = 40.0) 
 
 
 def assert_log_equals_table(service: Any, admin: Any) -> None:
-    """Index, chunks and table come to be the same, so nothing is left behind that nobody will ever remove."""
+    """Index, chunks and table come to be the same, so nothing is left behind that will never be removed."""
 
     def sizes() -> tuple[int, int, int]:
         return admin.hlen(LOG), len(admin.keys(CHUNKS)), len(service.table)

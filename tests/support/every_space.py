@@ -67,7 +67,7 @@ CONTINUOUS: dict[str, spaces.Space[Any]] = {
         }
     ),
 }
-"""Of two finite bounds each, so that they can be squashed to."""
+"""Spaces of two finite bounds each, so that they can be squashed to."""
 OPEN: dict[str, spaces.Space[Any]] = {
     "unbounded": spaces.Box(-np.inf, np.inf, (2,), np.float32),
     "one_sided": spaces.Box(np.array([0, -np.inf, -1]), np.array([np.inf, 0.5, 1]), dtype=np.float32),

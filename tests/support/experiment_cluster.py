@@ -137,7 +137,7 @@ class World:
     # What goes on without it.
 
     def status(self, key: tuple[str, str], uid: str) -> RLJobStatus | None:
-        """Of a job as the operator's other part knows it."""
+        """The status of a job as the operator's other part knows it."""
         name = key[1]
         if not self.known or self.objects.get(("rljobs", name), {}).get("metadata", {}).get("uid") != uid:
             return None

@@ -23,7 +23,7 @@ ENDLESS = [
     for field in ("spec.successPolicy.targetReturn=", "spec.evaluator.triggerReturn=", "spec.evaluator.enabled=false")
     for word in ("--set", field)
 ]
-"""No stop rule and nobody who judges: the job trains until it is stopped."""
+"""No stop rule and no evaluator: the job trains until it is stopped."""
 
 
 class LocalRun:

@@ -1,4 +1,4 @@
-"""Messages that the schema allows and that nobody in his right mind would send."""
+"""Messages that the schema allows and that no client in its right mind would send."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CRDs of other projects, which whoever runs the tests provides: they are not ours."""
+"""CRDs of other projects, which the user who runs the tests provides: they are not ours."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class ProvidedCRDs:
 
     @property
     def given(self) -> bool:
-        """Whether somebody names their folder."""
+        """Whether their folder is named."""
         return bool(os.environ.get(self.variable))
 
     def files(self) -> list[Path]:
-        """Skips the test where nobody names their folder, and fails it where the folder has none."""
+        """Skips the test where their folder is not named, and fails it where the folder has none."""
         folder = os.environ.get(self.variable)
         if not folder:
             pytest.skip(

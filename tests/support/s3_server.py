@@ -67,13 +67,13 @@ class S3Server:
         eventually(self._answers, lambda: (self._folder / "log").read_text())
 
     def add_user(self, access_key: str, secret_key: str) -> None:
-        """Somebody whom the server knows, and who may do nothing with the bucket."""
+        """A user whom the server knows, and who may do nothing with the bucket."""
         words = ["--access", access_key, "--secret", secret_key, "--role", "user"]
         admin = ["admin", "--access", ACCESS_KEY, "--secret", SECRET_KEY, "--endpoint-url", self.url]
         subprocess.run([self._program, *admin, "create-user", *words], check=True, capture_output=True)
 
     def stop(self) -> None:
-        """End it at once; nobody answers at its port until it is started again."""
+        """End it at once; nothing answers at its port until it is started again."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()

@@ -10,7 +10,7 @@ from tests.support.paths import ROOT
 
 LICENCE = "Apache-2.0"
 TEXT_SHA256 = "cfc7749b96f63bd31c3c42b5c471bf756814053e847c10f3eb003417bc523d30"
-"""Of the text that apache.org gives at /licenses/LICENSE-2.0.txt, and that most packages under this licence carry."""
+"""The hash of the text that apache.org gives at /licenses/LICENSE-2.0.txt, and that most packages under this licence carry."""
 
 
 def test_the_text_is_that_of_the_licence() -> None:

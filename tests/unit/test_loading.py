@@ -16,7 +16,7 @@ _numbers = itertools.count()
 
 @pytest.fixture
 def file(tmp_path: Path) -> Iterator[Path]:
-    """A file of a name that nobody has; what it adds to ``sys.path`` goes again."""
+    """A file of a name that no module has; what it adds to ``sys.path`` goes again."""
     before = list(sys.path)
     yield tmp_path / f"outside_{next(_numbers)}.py"
     sys.path[:] = before

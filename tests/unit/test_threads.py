@@ -1,4 +1,4 @@
-"""A thread that ends too early is heard of by whoever started it, by name; one that serves a single client harms nobody."""
+"""The thread that started it hears of a thread that ends too early, by name; one that serves a single client harms no other."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def ended(body: Callable[[], None], until: threading.Event | None = None) -> Sup
     thread.start()
     thread._thread.join(20)
     assert not thread.alive
-    assert over.is_set() == thread.failed, "whoever waits is woken by a failure"
+    assert over.is_set() == thread.failed, "a thread that waits is woken by a failure"
     return thread
 
 
@@ -37,7 +37,7 @@ def test_what_it_raised_is_raised_again_with_its_name() -> None:
 
 def test_returning_too_early_is_a_failure_too() -> None:
     thread = ended(lambda: None, until=threading.Event())
-    with pytest.raises(ThreadEnded, match="returned, and nobody had asked it to"):
+    with pytest.raises(ThreadEnded, match="returned without being asked to"):
         check_threads()
     thread.close()
 
@@ -64,9 +64,9 @@ def test_only_the_thread_that_started_it_answers_for_it() -> None:
         check_threads()
 
     check_threads()
-    someone = threading.Thread(target=other)
-    someone.start()
-    someone.join(20)
+    another = threading.Thread(target=other)
+    another.start()
+    another.join(20)
     assert len(heard) == 1
     check_threads()
 

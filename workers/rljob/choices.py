@@ -68,7 +68,7 @@ class Choices:
         return numbers[:, :size], Gaussians.of(numbers[:, size:])
 
     def standard(self, count: int) -> Gaussians:
-        """Of the continuous numbers, where nothing is known."""
+        """The Gaussians of the continuous numbers, where nothing is known."""
         return Gaussians.standard(count, self.controls)
 
     def draws(self, count: int, generator: RandomNumbers) -> NDArray[np.float64]:

@@ -10,7 +10,7 @@
 {{- end }}
 {{- end -}}
 
-{{/* Of the pod: where it may run, and as whom. */}}
+{{/* Where the pod may run, and as whom. */}}
 {{- define "rljob-operator.placement" -}}
 automountServiceAccountToken: true
 {{- with .Values.imagePullSecrets }}
@@ -33,7 +33,7 @@ affinity: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end -}}
 
-{{/* Of the container: mounts, rights and variables. */}}
+{{/* Mounts, rights and variables of the container. */}}
 {{- define "rljob-operator.surroundings" -}}
 volumeMounts:
 - {name: config, mountPath: /etc/rljob, readOnly: true}

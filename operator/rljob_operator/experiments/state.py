@@ -80,8 +80,8 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A trial among others: its runs that count, their mean score and its standard error. Of several seeds the error is that of
-    the mean over seeds, of one that of its games."""
+    """A trial among others: its runs that count, their mean score and its standard error. With several seeds the error is that
+    of the mean over seeds, with one that of its games."""
 
     trial: int
     runs: tuple[Run, ...]

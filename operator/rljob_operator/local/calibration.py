@@ -216,7 +216,7 @@ def _points(folder: Path) -> list[dict[str, Any]]:
 
 
 def _resident_bytes(pid: int) -> tuple[float, float]:
-    """Of a process, and of those below it."""
+    """The resident memory of a process, and of those below it."""
     process = psutil.Process(pid)
     own, *below = (float(each.memory_info().rss) for each in (process, *process.children(recursive=True)))
     return own, sum(below)

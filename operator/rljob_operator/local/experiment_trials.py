@@ -19,7 +19,7 @@ class Trial(NamedTuple):
     settings: Mapping[str, Any]
     """Path of a field -> the value that the trial has there."""
     state: str
-    """Of its first run: Running, Waiting (to be promoted), Done, Pruned or Failed."""
+    """The state of its first run: Running, Waiting (to be promoted), Done, Pruned or Failed."""
     why: str
     """How that came, in words."""
     mean: float | None

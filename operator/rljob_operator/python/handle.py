@@ -74,7 +74,7 @@ class Run:
     def verdict(self) -> Verdict | None:
         """The newest evaluation that was played to its end: ``mean``, ``standard_error``, ``episodes``. None before there is one.
 
-        Of a cluster's job whose learner has ended, the mean alone is known here.
+        The mean alone is known here of a cluster's job whose learner has ended.
         """
         if self.folder is not None:
             found = LearnerStatus.lenient({"evaluations": self._records("evaluation")}).evaluations

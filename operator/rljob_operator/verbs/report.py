@@ -19,8 +19,8 @@ def report(
     prices: PricesOption = None,
 ) -> None:
     """Write report.html of a run: learning curve, throughput, queue, actors, time per stage, the bottleneck in a sentence, and
-    what one more actor, shard and so on would bring. Of an experiment: its trials' curves, scores over each parameter, why each
-    ended, and the best one.
+    what one more actor, shard and so on would bring. For an experiment: its trials' curves, scores over each parameter, why
+    each ended, and the best one.
 
     Examples:
 

@@ -87,7 +87,7 @@ def surroundings(job: RLJob, run_dir: Path, *, scheme: str = "inproc", generous:
         redis=None,
         environment=spec,
     )
-    # Nobody samples here: a generous limiter never holds inserts back, a strict one does so soon.
+    # No learner samples here: a generous limiter never holds inserts back, a strict one does so soon.
     buffer = 1e9 if generous else 4096
     limiter = LimiterConfig(8.0, 400, buffer, insert_step=config.layout.length, sample_step=512)
     config = replace(config, limiter=limiter)
@@ -226,7 +226,7 @@ def test_stop_before_any_service_answers(tmp_path: Path) -> None:
 
 
 def test_the_same_seeds_in_the_next_run_and_others_in_the_next_life(tmp_path: Path) -> None:
-    """Of what is made of ``seed=``, and of what is drawn from the generators of the process while a copy is made."""
+    """This holds for what is made of ``seed=``, and for what is drawn from the process's generators while a copy is made."""
 
     def seen(run: str, lives: int) -> list[list[str]]:
         of_lives = []

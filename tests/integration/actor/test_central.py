@@ -114,7 +114,7 @@ def test_a_killed_server_holds_the_actor_up_until_it_is_back(tmp_path: Path) -> 
         eventually(lambda: actor.status()["blocked_seconds"] > before["blocked_seconds"] + 2)
         waiting = actor.status()
         assert waiting["inference_wait_seconds"] > before["inference_wait_seconds"] + 1
-        # Others see it too, from the heartbeats that go on meanwhile; and nothing is made up while nobody answers.
+        # Others see it too, from the heartbeats that go on meanwhile; and nothing is made up while no server answers.
         eventually(lambda: around.service.status.actors[0].state == "Blocked")
         assert waiting["steps"] == before["steps"]
 

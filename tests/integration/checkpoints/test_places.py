@@ -1,4 +1,4 @@
-"""The same promises of a folder and of a bucket: whole or not there, in order of (epoch, step), and nobody's place is taken."""
+"""The same promises of a folder and a bucket: whole or not there, in order of (epoch, step), and no learner's place is taken."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def test_one_that_crashed_once_may_do_so_now_and_then(tmp_path: Path) -> None:
 
 
 def test_what_it_does_to_its_process_it_does_to_that_one_alone(tmp_path: Path) -> None:
-    """Folder, signals, threads and processes that are left behind: nobody waits for them, and they end."""
+    """Folder, signals, threads and processes that are left behind: they are not waited for, and they end."""
     took = "import signal, subprocess, threading, time; os.chdir('/'); signal.signal(signal.SIGINT, signal.SIG_IGN)"
     left = "threading.Thread(target=time.sleep, args=(600,)).start(); child = subprocess.Popen(['sleep', '600'])"
     mark = tmp_path / "child"

@@ -1,4 +1,4 @@
-"""Processes that share the games of an evaluation: the same games, whoever plays them, and no process left behind."""
+"""Processes that share the games of an evaluation: the same games, whichever process plays them, and no process left behind."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_games_that_are_drawn_by_numpys_own_generator_are_each_another() -> None
 
 
 def test_every_game_counts_and_is_dealt_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    """More games than places: whoever has a free place gets the next, until each has been played once."""
+    """More games than places: the process that has a free place gets the next, until each has been played once."""
     monkeypatch.setattr(room, "SIDE_BY_SIDE", 2)
     with made(2) as players:
         games = [game.index for game in players.play(weights(1), range(40), 3, nothing)]
@@ -130,7 +130,7 @@ def hold():
         with lock:
             time.sleep(0.01)
 
-threading.Thread(target=hold, daemon=True).start()  # a fork would have its lock, and nobody who gives it back
+threading.Thread(target=hold, daemon=True).start()  # a fork would have its lock, and no thread that gives it back
 
 class Game(gymnasium.Env):
     observation_space = gymnasium.spaces.Box(-1.0, 1.0, (3,), np.float32)

@@ -1,5 +1,5 @@
-"""A game is the same game, whoever plays it beside which others: with a plain Gymnasium environment one game after the other, in
-one process or in several, in a run or by ``rljob eval``."""
+"""A game is the same game, whichever process plays it, beside whichever others: with a plain Gymnasium environment one game after
+the other, in one process or in several, in a run or by ``rljob eval``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PPO's iterations with real actors, one of which is killed: the others are asked in its place, and nobody waits for it."""
+"""PPO's iterations with real actors, one of which is killed: the others are asked in its place, and it is not waited for."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ class PodContainers:
         return dict(json.loads(newest.read_text()))
 
     def get(self, member: str, page: str) -> tuple[int, str]:
-        """(HTTP status, body) of a page of its metrics port; 0 where nobody answers."""
+        """(HTTP status, body) of a page of its metrics port; 0 where no server answers."""
         return self._ask(member, page)
 
     def post(self, member: str, page: str, document: dict[str, Any], token: str) -> int:
@@ -100,7 +100,7 @@ class PodContainers:
         return self._ask(member, page, json.dumps(document).encode(), {"Authorization": f"Bearer {token}"})[0]
 
     def status(self, member: str) -> dict[str, Any]:
-        """Its status document; empty where nobody answers."""
+        """Its status document; empty where no server answers."""
         code, body = self.get(member, "/status")
         return dict(json.loads(body)) if code == 200 else {}
 

@@ -19,14 +19,14 @@ from tests.support.paths import IMPORTABLE
 
 THROTTLES = {"learner": LEARNER_DELAY_FILE, "actors": slow_game.DELAY_FILE, "replay": REPLAY_DELAY_FILE}
 SAMPLES_PER_INSERT, BATCH_SIZE = 4, 32
-"""Of slow_game.yaml."""
+"""What slow_game.yaml has."""
 SLOWER = 10
 """The slow role holds the others to this part of what all of them reached before: far enough below that they have to wait, also
 where other work takes most of the machine meanwhile."""
 LONGEST_REPLAY_TURN_SECONDS = 3.0
 """A shard that is silent for longer is given up by the learner, which is another thing than a slow one."""
 MEASURED_RECORDS, SETTLING_RECORDS, JUDGED_RECORDS = 2, 3, 3
-"""Of the learner's figures, each over two seconds, the first ones are of a change of speed."""
+"""The first of the learner's figures, each over two seconds, are of a change of speed."""
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.long]
 

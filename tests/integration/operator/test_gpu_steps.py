@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 SECONDS = 90
-"""Of a run at most, the start of its processes included; it ends as soon as it has the figures that its step writes."""
+"""A run takes no longer, the start of its processes included; it ends as soon as it has the figures that its step writes."""
 pytestmark = [pytest.mark.timeout(300), pytest.mark.long]
 FIGURES = {"works": ["run", "report"], "minutes_to_18": ["rates", "end"], "feeding": ["run"]}
 

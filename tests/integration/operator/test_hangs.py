@@ -167,9 +167,9 @@ def test_who_has_too_many_callers_or_says_odd_things_is_alive_and_who_is_gone_is
 
     busy = HTTPServer(("127.0.0.1", 0), Busy)
     threading.Thread(target=busy.serve_forever, daemon=True).start()
-    with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))
-        gone = f"http://127.0.0.1:{nobody.getsockname()[1]}"
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        gone = f"http://127.0.0.1:{bound.getsockname()[1]}"
         probes.watch([Alive("a", f"http://127.0.0.1:{busy.server_port}"), Alive("b", gone)], None)
         eventually(lambda: (found := probes.silence("b")) is not None and found.heard_seconds >= 2.0)
         assert probes.silence("a") is None

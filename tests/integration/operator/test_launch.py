@@ -56,9 +56,9 @@ def server_pid(launcher: Launcher) -> int:
 
 def evaluator(folder: Path) -> list[str]:
     """The words of a role that is soon ready and then waits for weights which never come."""
-    nobody = f"ipc://{folder}/nobody"
+    nowhere = f"ipc://{folder}/nowhere"
     files = ["--job", str(EXAMPLE), "--run-dir", str(folder), "--announce", str(folder / "announced.json")]
-    return ["evaluator", "--name", "evaluator", *files, "--weights", nobody, "--notice", nobody]
+    return ["evaluator", "--name", "evaluator", *files, "--weights", nowhere, "--notice", nowhere]
 
 
 def test_it_is_forked_from_one_thread_and_ends_as_it_ends(
@@ -122,7 +122,7 @@ def test_a_killed_server_takes_no_role_with_it_and_another_starts_the_next(
     assert running is not None
     os.kill(launched.pid, signal.SIGTERM)
     eventually(lambda: not running.alive, "it drains as before")
-    assert launched.wait() is None, "its parent is gone, so nobody was told"
+    assert launched.wait() is None, "its parent is gone, so no process was told"
 
 
 def test_roles_end_with_their_controller(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.timeout(1000)
 
 
 SOONER = ("successPolicy.targetReturn.value=120", "evaluator.triggerReturn=80", "evaluator.episodes=20")
-"""Of the example, whose own target `benchmarks/time_to_solve.py` trains to."""
+"""Changes of the example, whose own target `benchmarks/time_to_solve.py` trains to."""
 
 
 def test_cartpole_reaches_its_target_and_leaves_a_whole_run_folder(local_run: Callable[..., LocalRun]) -> None:
@@ -73,7 +73,7 @@ def test_training_goes_on_without_redis_and_is_durable_again(local_run: Callable
     assert len(servers) == 1
     updates = run.status("learner")["updates"]
     servers[0].send_signal(signal.SIGKILL)
-    # The server is back within a second or two, so "not durable" may be over before anyone has looked; the count stays.
+    # The server is back within a second or two, so "not durable" may be over before the test has looked; the count stays.
     run.until(lambda: run.status("replay-0").get("redis", {}).get("failures_total", 0) > 0, 60, "noticed")
     run.until_learning(updates + 100)
     run.until(lambda: run.status("replay-0").get("durable") is True, 60, "durable again")
@@ -103,7 +103,7 @@ def test_ctrl_c_then_the_printed_command_goes_on_where_it_stopped(local_run: Cal
 
 
 def test_every_role_tells_how_it_is(local_run: Callable[..., LocalRun]) -> None:
-    """And where no accelerator is asked for and none is there, nobody says a word of it."""
+    """And where no accelerator is asked for and none is there, no role says a word of it."""
     run = local_run(*ENDLESS, environment={"CUDA_VISIBLE_DEVICES": ""})
     run.until_learning(50)
     for name, metric in [

@@ -27,7 +27,7 @@ ENDLESSLY = dict.fromkeys(word.removesuffix("=") for word in ENDLESS if word.end
     "spec.evaluator.enabled": False
 }
 SMALLER = {"200_000": "2_000", '"batchSize": 64': '"batchSize": 8', '"envsPerActor": 64': '"envsPerActor": 8'}
-"""Of the notebook's run, so that it does some updates and ends in seconds also where others use the cores."""
+"""Changes of the notebook's run, so that it does some updates and ends in seconds also where others use the cores."""
 NOTEBOOK = ROOT / "examples" / "first_run.ipynb"
 
 

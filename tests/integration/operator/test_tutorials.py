@@ -26,7 +26,7 @@ SMALLER = (
     "spec.evaluator.triggerReturn=-21",
     "spec.evaluator.episodes=2",
 )
-"""Of the quickstart's run, whose policy the page is about: one that has learned nothing yet, and one verdict on it."""
+"""Settings of the quickstart's run, whose policy the page is about: one that has learned nothing yet, and one verdict on it."""
 pytestmark = [pytest.mark.timeout(600), pytest.mark.long]
 
 

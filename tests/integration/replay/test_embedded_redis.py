@@ -1,4 +1,4 @@
-"""A real server of one's own: it comes back after kill -9, keeps its data, and shares its folder with nobody."""
+"""A real server of one's own: it comes back after kill -9, keeps its data, and shares its folder with no other."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_a_folder_too_deep_for_a_socket(tmp_path: Path) -> None:
     put(server, "key", "value")
     kill(server)
     eventually(lambda: server.revive() or answers(server))
-    assert server.socket == short, "whoever uses the server finds it where it was"
+    assert server.socket == short, "a client of the server finds it where it was"
     put(server, "key", "again")
     server.stop(save=True)
     assert not short.parent.exists()

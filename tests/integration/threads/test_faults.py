@@ -198,7 +198,7 @@ def inject(thread: threading.Thread) -> None:
 
 
 def knock(roles: RoleThreads, case: Case) -> None:
-    """Wake the thread of the allow-list, which sleeps until somebody comes."""
+    """Wake the thread of the allow-list, which sleeps until a client comes."""
     role = {run_replay: "ingest", run_learner: "weights", run_inference: "inference"}[case.role]
     server_key = load_keys(roles.run_dir / "keys.json", case.options["keys"]).server().keys.public
     with zmq.Context.instance().socket(zmq.DEALER) as stranger:
@@ -279,7 +279,7 @@ def test_an_operator_hears_that_nobody_watches_its_jobs(monkeypatch: pytest.Monk
             return Page([], "1")
 
     def ended(watch: KopfWatch, loop: asyncio.AbstractEventLoop) -> None:
-        raise Fault("nobody catches this")
+        raise Fault("nothing catches this")
 
     async def story() -> None:
         access: Any = None

@@ -1,4 +1,4 @@
-"""The roles of a job over tcp with CURVE keys, as on several machines: they train together, and nobody else takes part."""
+"""The roles of a job over tcp with CURVE keys, as on several machines: they train together, and no stranger takes part."""
 
 from __future__ import annotations
 

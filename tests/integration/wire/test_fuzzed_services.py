@@ -51,7 +51,7 @@ pytestmark = pytest.mark.timeout(400)
 
 
 class Bomb:
-    """Leaves a file behind if anybody unpickles it."""
+    """Leaves a file behind if it is unpickled."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -112,7 +112,7 @@ def storm(server: Server, damaged: list[list[bytes]], work: Callable[[], None]) 
         eventually(lambda: server.malformed_total - malformed > 0.6 * len(damaged), str(server.malformed))
         work()
     assert server.malformed.keys() >= {"header", "parts", "size", "checksum"}, server.malformed
-    # A burst for each peer and then one a second: nobody is made to answer nonsense as fast as it comes.
+    # A burst for each peer and then one a second: no server is made to answer nonsense as fast as it comes.
     assert server.refused_total < 300
     assert peak_bytes() - resident < GROWTH_BYTES
 
@@ -234,7 +234,7 @@ def test_weights_go_on_being_served(tmp_path: Path, damaged: list[list[bytes]]) 
             assert weights is not None
 
     storm(server._server, damaged, fetch)
-    # The socket of the notices only sends; whoever is connected can still write to it.
+    # The socket of the notices only sends; a peer that is connected can still write to it.
     listener = Subscriber(server.notice)
     with zmq.Context.instance().socket(zmq.XSUB) as stranger:
         stranger.linger = 0

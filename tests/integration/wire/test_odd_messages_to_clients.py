@@ -49,7 +49,7 @@ def test_a_learner_takes_whatever_a_shard_says(tmp_path: Path, monkeypatch: pyte
     batch = Message("batch", {"req": 1, "mass": 1.0, "error": 0.0, "shard": 0}, columns)
     serving = {"service": "s", "state": "serving", "priority_total": 1.0, "limiter": {"error": 0.0}}
     stats = Message("stats", {}, {"json": np.frombuffer(json.dumps(serving).encode(), np.uint8)})
-    # Of another job: ends the learner, which says so. It is tested where the session is.
+    # A message of another job ends the learner, which says so. It is tested where the session is.
     told = [m for m in every_kind(subscribed, mirror, batch) if m.kind != "refused" and _same_layout(m)]
     remaining = iter(told)
     spoken = 0

@@ -65,7 +65,7 @@ def join(identity=None):
         client.setsockopt(zmq.IDENTITY, identity)
     client.connect(sys.argv[1])
     client.send(b"hello")
-    assert router.poll(20_000), "nobody came"
+    assert router.poll(20_000), "no client came"
     return client, router.recv_multipart()[0]
 
 first, _ = join()
@@ -77,7 +77,7 @@ print(its_id.hex())
 MANY_GUESSES = """
 import random, zmq
 context = zmq.Context.instance()
-# Whoever knows the old start tries what follows it; the others try anything. A guess counts while its socket is there.
+# A client that knows the old start tries what follows it; the others try anything. A guess counts while its socket is there.
 chance = random.Random(1)
 guesses = [int(sys.argv[2]) + step for step in range(50_000)] + [chance.getrandbits(32) for _ in range(50_000)]
 ids = set()
@@ -102,7 +102,7 @@ for at in range(0, len(guesses), 500):
     honest = dealer()
     honest.connect(sys.argv[1])
     honest.send(b"hello")
-    assert router.poll(20_000), "nobody came"
+    assert router.poll(20_000), "no client came"
     ids.add(router.recv_multipart()[0])
     for client in (honest, *clients):
         client.close()

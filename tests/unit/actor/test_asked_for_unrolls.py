@@ -44,12 +44,12 @@ class Scene:
 
     @property
     def steps(self) -> int:
-        """Of each environment."""
+        """The steps of each environment."""
         return self.player.figures.steps // ENVS
 
     @property
     def versions(self) -> list[int]:
-        """Of the steps of the unrolls of the first environment."""
+        """The versions of the steps in the unrolls of the first environment."""
         found: list[Any] = [unroll["policy_version"] for unroll in self.sink.chunks if unroll.environment == 0]
         return np.concatenate(found).tolist() if found else []
 

@@ -1,4 +1,4 @@
-"""Several shards as one sink: even inserts, and a shard that is full, dead or new holds nobody else back."""
+"""Several shards as one sink: even inserts, and a shard that is full, dead or new holds no other back."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def test_a_dead_shard_holds_nobody_back_and_gets_what_it_missed(number: int, kee
 
 @pytest.mark.parametrize("count", [10, 300])
 def test_games_are_told_to_a_shard_that_is_there_each_once(count: int) -> None:
-    """300: more than an actor keeps while nobody is there."""
+    """300: more than an actor keeps while no shard is there."""
 
     def told(number: int) -> list[float]:
         shard = both.pairs[number].shard

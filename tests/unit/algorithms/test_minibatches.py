@@ -13,7 +13,7 @@ NUMBERS = torch.arange(STEPS * UNROLLS).view(STEPS, UNROLLS)
 
 
 def batch(*, targets: bool = True) -> UnrollBatch:
-    """Of random numbers; the actions name the steps."""
+    """A batch of random numbers; the actions name the steps."""
     random = torch.Generator().manual_seed(1)
 
     def normal(*shape: int) -> torch.Tensor:

@@ -59,7 +59,7 @@ def test_a_new_network_sees_what_there_is() -> None:
 
 
 def test_floats_alone_are_normalised() -> None:
-    """Of pictures, floats, whole numbers, bits and indices, and of what the value alone sees."""
+    """The observation has pictures, floats, whole numbers, bits and indices, and what the value alone sees."""
     seen = EnvironmentParameters(kwargs={"observation": "nested"}, leaves={"hidden": "critic"})
     spec = describe_environment(EVERY, seen)
     network = PolicyNetwork(PolicyConfig("Auto", spec, seen, hidden=8, normalize_observations=True))

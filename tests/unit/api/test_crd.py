@@ -65,7 +65,7 @@ def test_it_is_small(file: Path, made: dict[str, Any]) -> None:
 
 
 def test_every_definition_is_its_own() -> None:
-    """What somebody writes into one is not in the next."""
+    """What a caller writes into one is not in the next."""
     (version,) = definition()["spec"]["versions"]
     spec = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
     for schema in spec["properties"].values():
@@ -110,7 +110,7 @@ def test_every_default_obeys_its_own_schema() -> None:
             api_server.fill(value, schema)
             assert [error.message for error in validator.iter_errors(value)] == [], path
     assert [path for path, schema in schemas(STATUS, "status") if "default" in schema] == ["status"]
-    assert STATUS["default"] == {"observedGeneration": 0}, "nobody has looked at it; nothing else is filled in"
+    assert STATUS["default"] == {"observedGeneration": 0}, "no operator has looked at it; nothing else is filled in"
 
 
 def test_lists_with_keys() -> None:

@@ -46,7 +46,7 @@ def test_valid_and_unchanged_by_writing_and_reading(file: Path) -> None:
     ],
 )
 def test_a_quickstart_is_its_preset(name: str, preset: str) -> None:
-    """Whoever copies one reads the least that a manifest can be."""
+    """A user who copies one reads the least that a manifest can be."""
     job = example(name)
     assert job.spec.preset == preset
     assert job.spec.model_fields_set == {"preset"}

@@ -43,8 +43,8 @@ def as_stored(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def complete(base: dict[str, Any]) -> dict[str, Any]:
-    """The job with all its optional sections, and every field written. It breaks rules between fields, of which nobody asks
-    here."""
+    """The job with all its optional sections, and every field written. It breaks rules between fields, which no test here
+    asks about."""
     given = copy.deepcopy(base)
     given["spec"] |= {
         "checkpoint": {"storage": {"persistentVolumeClaim": {"claimName": "a"}, "objectStore": {"url": "s3://a/b"}}},

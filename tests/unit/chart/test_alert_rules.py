@@ -132,13 +132,13 @@ CASES = [
          {**up("learner", "0x60"), **up("actor-0", "0x60")}, 11, OF_THE_JOB,
          "No pod of team-a/pong lets Prometheus read its metrics."),
     Case("RLJobNotScraped", "one of two answers", {**up("learner", "1x60"), **up("actor-0", "0x60")}, 30),
-    Case("RLJobNotScraped", "somebody else's pod", {'up{namespace="team-a",pod="web"}': "0x60"}, 30),
+    Case("RLJobNotScraped", "the pod of another workload", {'up{namespace="team-a",pod="web"}': "0x60"}, 30),
     Case("RLJobReconcileErrors", "a job fails again and again",
          {**looks("error", "0+1x60"), **looks("ok", "0+30x60")}, 21, {"namespace": "rljob-system"}, NOT_LOOKED_AFTER),
     Case("RLJobReconcileErrors", "the API server refuses",
          looks("refused", "0+1x60"), 21, {"namespace": "rljob-system"}, NOT_LOOKED_AFTER),
     Case("RLJobReconcileErrors", "two errors, then none", looks("error", "0 1 2x60"), 21),
-    Case("RLJobReconcileErrors", "changes by somebody else", looks("again", "0+5x60"), 30),
+    Case("RLJobReconcileErrors", "changes by another client", looks("again", "0+5x60"), 30),
     Case("RLJobOperatorWithoutLeader", "both stand by",
          {**leader("a", "0x60"), **leader("b", "0x60")}, 3, {"namespace": "rljob-system"}, NO_LEADER),
     Case("RLJobOperatorWithoutLeader", "there is none",
@@ -207,7 +207,7 @@ def test_each_alert_says_how_long_how_bad_and_what_to_do(name: str) -> None:
 
 @pytest.mark.parametrize("name", alerts())
 def test_each_alert_says_what_its_section_of_the_page_says(name: str) -> None:
-    """So whoever is woken by it has it without the page."""
+    """So a user who is woken by it has it without the page."""
     page = (ROOT / "docs" / "monitoring.md").read_text()
     section = page.split(f"### {name}\n", 1)[1].split("\n##", 1)[0]
     words = " ".join(re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", section).split())

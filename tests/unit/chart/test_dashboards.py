@@ -24,7 +24,7 @@ SUFFIXES = ("_bucket", "_sum", "_count")
 
 
 def names_of(registry: CollectorRegistry) -> set[str]:
-    """Of all series that a registry can have, as they are asked for."""
+    """The names of all series that a registry can have, as they are asked for."""
     found = set()
     for family in registry.collect():
         if family.type == "histogram":

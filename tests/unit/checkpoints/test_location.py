@@ -1,4 +1,4 @@
-"""What names of places mean, where a job keeps its checkpoints, and that a server's own words are passed on to nobody."""
+"""What names of places mean, where a job keeps its checkpoints, and that a server's own words are not passed on."""
 
 from __future__ import annotations
 

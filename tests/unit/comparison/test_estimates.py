@@ -36,7 +36,7 @@ def ends(estimate: Estimate) -> tuple[float, float]:
     ("scores", "of_rliable"), [(A, 18.25), (B, 16.169999999999998), (C, 495.73333333333335)], ids="ABC"
 )
 def test_the_interquartile_mean_is_that_of_rliable(scores: list[float], of_rliable: float) -> None:
-    """Of rliable 1.2.0 with SciPy 1.17.1: ``metrics.aggregate_iqm(np.array(scores)[:, None])``."""
+    """The numbers are those of rliable 1.2.0 with SciPy 1.17.1: ``metrics.aggregate_iqm(np.array(scores)[:, None])``."""
     assert iqm(scores) == pytest.approx(of_rliable, abs=1e-9)
 
 
@@ -47,8 +47,8 @@ def test_the_interquartile_mean_is_that_of_rliable(scores: list[float], of_rliab
 def test_the_probability_of_improvement_is_that_of_rliable(
     better: list[float], than: list[float], of_rliable: float
 ) -> None:
-    """Of the same: ``metrics.probability_of_improvement``, a Mann-Whitney U over the number of pairs. (Of two groups with the
-    same scores in the same order rliable gives a half over that number, where its definition gives a half.)"""
+    """The numbers are those of its ``metrics.probability_of_improvement``, a Mann-Whitney U over the number of pairs. (For two
+    groups with the same scores in the same order rliable gives a half over that number, where its definition gives a half.)"""
     assert improvement(better, than).value == pytest.approx(of_rliable, abs=1e-9)
 
 
@@ -90,7 +90,7 @@ def test_the_order_of_the_runs_changes_nothing_to_the_last_bit() -> None:
 
 
 def test_groups_of_one_size_are_drawn_independently() -> None:
-    """Of two groups with the same scores, drawn alike, each draw would beat the other by exactly as much as it loses."""
+    """Were two groups with the same scores drawn alike, each draw would beat the other by exactly as much as it loses."""
     low, high = ends(improvement(A, A))
     assert low < 0.5 < high
 

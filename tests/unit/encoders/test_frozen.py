@@ -68,7 +68,7 @@ def test_what_it_is_depends_on_the_content_of_the_file_and_not_on_where_it_lies(
 
 
 def test_actors_and_scorer_show_the_features_that_the_policys_network_has(policy: Any, file: Path) -> None:
-    """Of the file's own game, so that the policy itself is the reference; its network centres and scales frames."""
+    """It is the file's own game, so that the policy itself is the reference; its network centres and scales frames."""
     parameters = behind(file)
     spec = describe_environment(PONG, parameters)
     vector = make_encoded_vector(spec, parameters, 3, 7, RestartLimit(10))

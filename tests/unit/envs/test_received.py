@@ -1,4 +1,4 @@
-"""What an environment gives is taken over where it is given: copied, checked, and without what nobody reads."""
+"""What an environment gives is taken over where it is given: copied, checked, and without what is not read."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def test_a_failed_reset_is_tried_once_on_a_new_environment() -> None:
 
 
 def test_an_actor_is_alive_between_the_environments_that_it_steps_in_turn() -> None:
-    """Of eight that reset for half a minute at once a turn takes four; none of them has hung."""
+    """Where eight reset for half a minute at once, a turn takes four; none of them has hung."""
     signs: list[None] = []
     parameters = EnvironmentParameters(backend="Sync")
     spec = describe_environment("CartPole-v1", parameters)

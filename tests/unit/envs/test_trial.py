@@ -101,7 +101,7 @@ def test_a_file_is_named_as_its_author_knows_it(tmp_path: Path) -> None:
 
 
 def test_an_environment_may_fail_now_and_then(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """As a job allows it to (``maxFailuresPer10000Steps``); whoever fails always is found by the second trial."""
+    """As a job allows it to (``maxFailuresPer10000Steps``); one that always fails is found by the second trial."""
     # Its first step of all is taken to describe it, twice where it fails, without a trial.
     failures = "failures = iter(['the network was down', 'the plant was hot', 'the licence was taken'])"
     once = ("class Corridor(", f"{failures}\n\n\nclass Corridor(")

@@ -100,7 +100,7 @@ def test_nothing_is_answered_before_the_learner_was_heard() -> None:
 
 
 def test_a_repeated_request_gets_the_answer_it_had(server: InferenceServer, weights: Given) -> None:
-    """Newer weights and other observations under the same number change nothing: nobody acts twice."""
+    """Newer weights and other observations under the same number change nothing: no actor acts twice."""
     peer = Client(server.endpoint)
     fields = {"actor": "a", "inc": "1", "group": 0, "req": 5}
     first = Message("infer", fields, {"vector": observations(1), "state": NO_MEMORY})

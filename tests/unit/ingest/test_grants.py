@@ -41,4 +41,4 @@ def test_room_is_used_up_evenly_and_never_passed(
     for peer, count in wanted.items():
         mine = grants.get(peer, 0)
         assert mine <= count
-        assert mine == count or all(mine >= grants.get(other, 0) - 1 for other in wanted), "nobody falls behind by two"
+        assert mine == count or all(mine >= grants.get(other, 0) - 1 for other in wanted), "no peer falls behind by two"

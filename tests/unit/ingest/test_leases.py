@@ -43,7 +43,7 @@ def test_an_actor_that_comes_back_gets_its_slot_even_after_its_lease() -> None:
     leases = SlotLeases(4)
     assert [leases.take(actor, "a", 0.0) for actor in ACTORS[:3]] == [0, 3, 1]
     late = 100 * LEASE_SECONDS
-    assert leases.take("actor-3", "a", late) == 2, "a newcomer takes the slot that nobody is expected back for"
+    assert leases.take("actor-3", "a", late) == 2, "a newcomer takes the slot that no actor is expected back for"
     assert leases.take("actor-1", "b", late) == 3
     assert leases.take("actor-0", "b", late) == 0
 
@@ -114,7 +114,7 @@ def test_no_slot_is_held_by_two_actors_while_another_is_free(slots: int, events:
                 assert slot == held[actor][0], "who holds a slot keeps it"
             else:
                 sharers = [sum(other == s for other, _ in held.values()) for s in range(slots)]
-                assert sharers[slot] == min(sharers), "nobody shares while a slot has fewer holders"
+                assert sharers[slot] == min(sharers), "no actor shares while a slot has fewer holders"
             held[actor] = (slot, now + LEASE_SECONDS)
         if len(ACTORS) <= slots:
             taken = [slot for slot, _ in held.values()]

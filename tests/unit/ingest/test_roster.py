@@ -74,7 +74,7 @@ def test_who_goes_on_from_a_count_counts_every_step_once_and_leaves_none_out() -
     later.resume(kept)
     later.joined("actor-0", "a", 0, 9.0, known=False)  # outlived the service: what it played meanwhile is new
     later.heard(heartbeat(180), 9.0)
-    later.joined("actor-1", "c", 0, 9.0, known=False)  # began while there was nobody to say hello to
+    later.joined("actor-1", "c", 0, 9.0, known=False)  # began while there was no service to say hello to
     later.heard(heartbeat(20, "actor-1", "c"), 9.0)
     assert (later.steps_total, later.raw_frames_total) == (157 + 80 + 20, 4 * 257)
 

@@ -120,7 +120,7 @@ def test_batches_are_those_of_a_mirror_in_ram(layout: SegmentLayout, device: tor
 
 
 class Lazy(AtOnce):
-    """A side stream at its slowest: what it is asked for is done, in order, when somebody waits for it or needs its result."""
+    """A side stream at its slowest: what it is asked for is done, in order, when a caller waits for it or needs its result."""
 
     def __init__(self) -> None:
         self.asked: deque[tuple[Callable[[], Any], Doing]] = deque()
@@ -244,7 +244,7 @@ def test_torch_itself_finds_no_wait_on_a_gpu() -> None:
 
 @needs_cuda
 def test_only_numbers_cross_the_bus() -> None:
-    """Of a batch nothing is left in the host's memory but row numbers and columns, and those are pinned."""
+    """Nothing of a batch is left in the host's memory but row numbers and columns, and those are pinned."""
     staging = MirrorStagingRing(DeviceMirror(IMAGES, 4, 1, CUDA), BATCH, 1).take()
     assert staging is not None
     tensors = [*staging.tensors.values(), *staging._newest.values()]

@@ -124,11 +124,11 @@ def test_a_return_to_go_by_is_of_ten_games() -> None:
 def test_policy_lag_is_in_updates_and_leaves_out_random_actors() -> None:
     figures, versions = Figures(NAMES), VersionLog(interval=10)
     versions.note(12, updates=120)
-    nobody, everybody = np.array([0, 0]), np.array([0, 11, 9, 12, 13])
-    figures.lag(versions.ages(nobody), nobody)
+    random_only, mixed = np.array([0, 0]), np.array([0, 11, 9, 12, 13])
+    figures.lag(versions.ages(random_only), random_only)
     figures.window(0.0, {}, 0, 0, 0, [])
     assert figures.section([], {})["policy_lag_updates"] is None
-    figures.lag(versions.ages(everybody), everybody)  # lags 10, 30, 0 and, from a learner that went back, 0
+    figures.lag(versions.ages(mixed), mixed)  # lags 10, 30, 0 and, from a learner that went back, 0
     figures.window(1.0, {}, 0, 0, 0, [])
     section = figures.section([], {})
     assert section["policy_lag_updates"] == pytest.approx(10.0)

@@ -415,7 +415,7 @@ def published(one: Learner) -> dict[str, torch.Tensor]:
 def test_all_updates_from_a_batch_see_one_normaliser_and_a_version_brings_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever acts with a version normalises as the learner does until the next one."""
+    """An actor with a version normalises as the learner does until the next one."""
     params = parameters(epochs=3, minibatches=2)
     with learner(tmp_path, params) as one:
         seen: list[dict[str, torch.Tensor]] = []

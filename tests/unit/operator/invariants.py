@@ -65,7 +65,7 @@ def _end(job: RLJob, seen: ReconcileContext, decision: Decision, now: float) -> 
     reason = after.controller.outcome.reason if after.controller.outcome is not None and outcome is None else ""
     waited = ("StartupDeadlineExceeded", "ProgressDeadlineExceeded")
     looked = before.progress.last_update_time
-    assert looked is None or now - looked <= 120 or reason not in waited, "no wait runs out while nobody looks"
+    assert looked is None or now - looked <= 120 or reason not in waited, "no wait runs out while no controller looks"
 
 
 def _number_of_actors(job: RLJob, seen: ReconcileContext, decision: Decision, now: float) -> None:
@@ -74,7 +74,7 @@ def _number_of_actors(job: RLJob, seen: ReconcileContext, decision: Decision, no
     if decision.status.controller.outcome is not None or after == before:
         return
     hard = [] if seen.observed.max_actors is None else [seen.observed.max_actors]
-    assert after.desired_replicas <= min([*hard, 10**9]), "nobody's number exceeds the machine's"
+    assert after.desired_replicas <= min([*hard, 10**9]), "no number exceeds the machine's"
     if scaling.mode == "Disabled":
         assert after.desired_replicas == min([*hard, job.spec.actors.replicas])
         return

@@ -26,7 +26,7 @@ class Fault(StrEnum):
     NODES = "nodes are lost, and are heard of again"
     VANISH = "members are gone without a trace"
     FLAP = "members that were ready are not, and are again"
-    REPLACE = "somebody else replaces a member under its own name"
+    REPLACE = "another client replaces a member under its own name"
     STUCK = "members find no place or no image"
     FATAL = "exit codes that end the job or that a rule names"
     SLOPPY = "the substrate forgets some of what was decided"

@@ -1,4 +1,4 @@
-"""Where the roles of a local run meet: one folder for all its controllers, and nobody else's."""
+"""Where the roles of a local run meet: one folder for all its controllers, and for no other user."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ def test_a_replay_that_fills_is_progress() -> None:
     assert progressing is not None
     assert progressing.message == "the replay has 10 % of the 8,000 transitions that learning begins with"
     look(1000, steps_per_second=0.0)
-    assert reason(controller) == "ProgressDeadlineExceeded", "nobody plays any more"
+    assert reason(controller) == "ProgressDeadlineExceeded", "no actor plays any more"
 
 
 @pytest.mark.parametrize("first", [0, 500], ids=["without a checkpoint", "from a checkpoint"])

@@ -259,7 +259,7 @@ def test_a_finished_job_is_never_touched_again() -> None:
         assert decision.finished
         assert controller.status == over
     controller.look(1.0, generation=9)
-    assert controller.status == over.model_copy(update={"observed_generation": 9}), "whoever waits for it need not"
+    assert controller.status == over.model_copy(update={"observed_generation": 9}), "a client need not wait for it"
     assert controller.look(members=members()).drain == ("actor-0", "actor-1", "evaluator"), "strays are sent away"
 
 

@@ -1,4 +1,4 @@
-"""Ends that nobody asked for: each is counted once, what is done about it, and when they are too many."""
+"""Unexpected ends: each is counted once, what is done about it, and when they are too many."""
 
 from __future__ import annotations
 

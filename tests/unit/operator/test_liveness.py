@@ -16,8 +16,8 @@ PATIENT = EVERY_FAULT - {Fault.SUCCESS, Fault.FATAL, Fault.LOOP}
 """All but what is meant to end a job; deadlines and the limit on failures are far away."""
 
 LOOKS_TO_COME_BACK = 60
-"""Of five seconds: the longest wait before a start is 30 seconds, and roles start one after the other; where they had started
-with something else than the job now says, they leave first, one after the other, too."""
+"""Looks of five seconds: the longest wait before a start is 30 seconds, and roles start one after the other; where they had
+started with something else than the job now says, they leave first, one after the other, too."""
 
 LOOKS_TO_STAY = 30
 

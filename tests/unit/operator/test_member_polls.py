@@ -162,9 +162,9 @@ def test_time_in_which_nobody_was_there_to_hear_is_no_silence() -> None:
     """As where the machine slept between two questions, or this process stood still during one."""
     moments = [0.0, 100.0, 130.0, 130.5, 131.0, 131.5]
 
-    class Nobody(Loopback):
+    class Absent(Loopback):
         async def health(self, url: str) -> tuple[int, str]:
-            raise NoAnswer("nobody is there")
+            raise NoAnswer("nothing is there")
 
     async def story() -> list[Silence]:
         found: list[Silence] = []
@@ -181,7 +181,7 @@ def test_time_in_which_nobody_was_there_to_hear_is_no_silence() -> None:
             if len(found) == 3:
                 done.set()
 
-        poll: Poll[str] = Poll(note, Nobody(), rhythm=Rhythm(0.01, 0.01), steady=steady)
+        poll: Poll[str] = Poll(note, Absent(), rhythm=Rhythm(0.01, 0.01), steady=steady)
         poll.follow("", [Alive("a", "")])
         await done.wait()
         await poll.close()

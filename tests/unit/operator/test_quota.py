@@ -1,4 +1,4 @@
-"""What a queue has admitted bounds the number of actors, whoever asks for it; what a ResourceQuota refuses is told and waits."""
+"""What a queue has admitted bounds the number of actors, whatever asks for it; what a ResourceQuota refuses is told and waits."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ def test_a_learner_to_whom_nobody_sends_gets_its_first_actor() -> None:
     assert fleet.desired == 1
     assert fleet.last is not None
     assert "actor-0" in fleet.last.start
-    assert "nobody plays" in fleet.status.autoscaling.last_decision
+    assert "no actor plays" in fleet.status.autoscaling.last_decision
 
 
 @pytest.mark.parametrize("kind", ["max_actors", "cores"])

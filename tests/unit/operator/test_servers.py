@@ -58,7 +58,7 @@ def test_no_servers_any_more(sets: tuple[str, ...]) -> None:
     assert started_anew(controller) == {each.name for each in members()}
     assert controller.status.condition("InferenceReady") is None
     controller.look(150.0)
-    assert controller.status.restarts.counted == 0, "nobody waits for its health"
+    assert controller.status.restarts.counted == 0, "its health is not waited for"
 
 
 def test_no_servers_after_a_suspension() -> None:

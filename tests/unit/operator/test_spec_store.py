@@ -126,7 +126,7 @@ def test_an_edit_while_no_controller_ran_is_counted_by_the_next(store: SpecStore
 
 @pytest.mark.parametrize("with_a_controller", [True, False])
 def test_a_default_follows_a_change_of_what_it_follows_from(tmp_path: Path, with_a_controller: bool) -> None:
-    """rateLimiter.minSize never changes, but nobody wrote it, and the capacity that it follows from may change."""
+    """rateLimiter.minSize never changes, but no user wrote it, and the capacity that it follows from may change."""
     run_dir = tmp_path / "run"
     spec = {"algorithm": {"type": "ApeXDQN"}, "environment": {"id": "CartPole-v1"}, "replay": {"capacity": 20000}}
     store = created(run_dir, manifest_of(spec))

@@ -95,7 +95,7 @@ def said_at_last(controller: Controller) -> str:
 
 
 def test_required_waits_no_longer_than_it_may_and_says_what_that_cost() -> None:
-    """A full volume would else keep a GPU for ever, for a job that nobody wants to run."""
+    """A full volume would else keep a GPU for ever, for a job that its user does not want to run."""
     controller = suspending("spec.checkpoint.suspendTimeoutSeconds=300", checkpoint=verified(START - 100, 900))
     broken = replace(verified(START - 100, 900), state=CheckpointState.STORAGE_ERROR, message="no space left")
     assert controller.look(290.0, checkpoint=broken).drain == ()
@@ -285,7 +285,7 @@ def test_a_checkpoint_on_request() -> None:
     seen = START
     decision = controller.look(1.0, checkpoint=verified(START - 10))
     assert decision.checkpoint_seconds == seen
-    assert controller.look(1.0, members=gone("learner")).checkpoint_seconds is None, "nobody is there to be asked"
+    assert controller.look(1.0, members=gone("learner")).checkpoint_seconds is None, "no learner is there to be asked"
     assert controller.look(1.0, members=members(), checkpoint=verified(START + 3)).checkpoint_seconds is None
     assert controller.look(100.0).checkpoint_seconds is None
     decision = controller.look(1.0, checkpoint_requested_at="again")

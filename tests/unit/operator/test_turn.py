@@ -91,7 +91,7 @@ def test_an_end_that_is_decided_is_written_before_anything_else() -> None:
 
 
 def test_time_that_passes_is_told_seldom() -> None:
-    """A job that waits for its pods has nothing to tell, but that somebody looks after it."""
+    """A job that waits for its pods has nothing to tell, but that a controller looks after it."""
     controller = Controller(make_job())
     turn_of(controller, 1.0, members=())
     turn_of(controller, 1.0, members=members(learner=Phase.STARTING))

@@ -184,7 +184,7 @@ class World:
         return member
 
     def _ended(self, member: Member) -> Member | None:
-        """The member after an end that nobody asked for; None where it goes on."""
+        """The member after an unexpected end; None where it goes on."""
         disrupted, likely = "", 0.0
         code: int | None = 1
         cursed = member.role is Role.ACTOR and int(member.name.partition("-")[2]) in self.cursed

@@ -227,7 +227,7 @@ def test_signals_set_the_event_and_are_seen_in_the_exit_code(number: signal.Sign
 
 
 def test_signals_that_an_environment_has_taken_over_are_heard() -> None:
-    """And what it has forked ends by them, and ends nobody else."""
+    """And what it has forked ends by them, and ends no other process."""
     stop = threading.Event()
     with stopping_on_signals(stop):
         child = os.fork()

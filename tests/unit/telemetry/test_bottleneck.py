@@ -160,7 +160,7 @@ def test_a_job_of_unrolls_that_has_not_begun_says_so() -> None:
 
 
 def test_actors_that_wait_for_their_actions_are_told_so() -> None:
-    """Whether the learner waits as well or not: it does, when nobody plays."""
+    """Whether the learner waits as well or not: it does, when no actor plays."""
     server = {"stage/inference/wait": 0.1, "stage/inference/evaluate": 0.8, "stage/inference/answer": 0.1}
     for wait in (0.0, 0.5):
         figures = {"learner_wait_fraction": wait, "actors_blocked_fraction": 0.4, **server}

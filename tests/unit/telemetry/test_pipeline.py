@@ -14,7 +14,7 @@ from rljob.telemetry.pipeline import SLOWEST_ALONE, Pipeline, pipeline
 
 Figures = dict[str, float]
 STEPS = 20
-"""Of a chunk."""
+"""The steps of a chunk."""
 
 
 def simulated(actor: float, learner: float, actors: int, places: int, chunks: int = 4000) -> Figures:

@@ -1,4 +1,4 @@
-"""The sampling profiler on threads that do what is known: what it sees, what it costs nobody, and when it ends."""
+"""The sampling profiler on threads that do what is known: what it sees, that it costs them nothing, and when it ends."""
 
 from __future__ import annotations
 

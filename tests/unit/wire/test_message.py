@@ -89,7 +89,7 @@ def test_compression_is_used_only_where_it_makes_the_buffer_smaller() -> None:
 @pytest.mark.parametrize("width", [96, 97])
 @pytest.mark.parametrize("code", ["u1", "i4", "f4", "b1"])
 def test_differences_of_rows_come_back_and_are_smaller_where_detail_stands_still(code: str, width: int) -> None:
-    """Of all bits: floats that are no numbers, too. Rows of 97 bytes are not a number of eight."""
+    """All bits come back: floats that are no numbers, too. Rows of 97 bytes are not a number of eight."""
     generator = np.random.default_rng(0)
     still = generator.integers(0, 2 if code == "b1" else 100, width).astype(DTYPES[code])
     array = np.repeat(still[None], 50, axis=0)

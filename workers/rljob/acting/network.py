@@ -23,7 +23,7 @@ from rljob.weights.flat import Weights
 log = logging.getLogger(__name__)
 
 AGREES: Final = 0.99
-"""Of the recorded observations, so many must have the same greedy action in int8 as in floats."""
+"""This share of the recorded observations must have the same greedy action in int8 as in floats."""
 _RECORDED: Final = 256
 _RECORD_EVERY: Final = 8
 _MOST_LOADS: Final = 512
@@ -117,6 +117,6 @@ class ActingNetwork:
         )  # fmt: skip
 
     def _greedy(self, network: FrameNetwork) -> Any:
-        """Of what is recorded."""
+        """The greedy actions for what is recorded."""
         outputs = torch.cat([self._method.infer(network, *recorded).outputs for recorded in self._recorded])
         return self._choices.mode(self._method.preferences(outputs).numpy())

@@ -20,13 +20,13 @@ log = logging.getLogger(__name__)
 
 TRIED_SEGMENTS: Final = 8
 _LEAST_ROW_BYTES: Final = 64
-"""Of smaller rows a pass costs more than its bytes are worth."""
+"""A pass over smaller rows costs more than its bytes are worth."""
 _WORTH_BYTES: Final = 0.95
 _WORTH_SECONDS: Final = 2.0
 
 
 class Compression:
-    """Of the ``columns`` that are compressed, those that go as ``deltas``.
+    """Which of the ``columns`` that are compressed go as ``deltas``.
 
     ``way``: LZ4 none, Delta all, Auto those for which that was smaller by a twentieth in the first segments, and took this
     processor at most twice as long, packing and unpacking. For one thread; several sessions may share it.

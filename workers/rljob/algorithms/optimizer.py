@@ -163,7 +163,7 @@ class RMSProp(Optimizer):
 class Muon(Optimizer):
     """Moves matrices along their momentum made orthogonal, so that all its directions count alike (Jordan et al. 2024).
 
-    Of convolutions all weights of an output are a row; of several matrices beside each other each is one. A step is as long as
+    All weights of an output of a convolution are a row; each of several matrices beside each other is one. A step is as long as
     Adam's steps are about, ``0.2 * sqrt(larger side)`` times the rate (Liu et al. 2025, arXiv 2502.16982, eq. 4), so that a
     learning rate that is good for Adam is good here. Nesterov's momentum; five iterations of Newton and Schulz with the published
     coefficients stand for the singular value decomposition, in bf16 where the device multiplies that natively. As

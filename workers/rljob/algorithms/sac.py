@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from rljob.envs.spec import EnvironmentSpec
 
 _LARGEST_RANDOM: Final = 1.0 - 1e-6
-"""Of a random action: the tanh of a float32 is 1 from 9 on, which no number gives back."""
+"""The largest number of a random action: the tanh of a float32 is 1 from 9 on, which no number gives back."""
 
 
 class SAC(GaussianAlgorithm[SACParameters, Any]):

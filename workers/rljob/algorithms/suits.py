@@ -1,4 +1,4 @@
-"""Whether an algorithm can be trained in an environment, and has a network for it. Of those of this package it needs
+"""Whether an algorithm can be trained in an environment, and has a network for it. For those of this package it needs
 torch only where actors.precision is INT8."""
 
 from __future__ import annotations

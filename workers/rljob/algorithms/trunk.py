@@ -165,7 +165,7 @@ class FrameNetwork(nn.Module):
         """``observation`` [B, S, *F] in the memory layout that ``features`` computes in; at no cost where it is already.
 
         Convolutions see the S frames' values of a pixel as channels, [B, S * C, H, W]. Reordering bytes is four times cheaper
-        than reordering the floats made from them. Of several columns this is about the first picture.
+        than reordering the floats made from them. With several columns this is about the first picture.
         """
         if isinstance(observation, Mapping):
             frames = observation.get("frames")

@@ -34,7 +34,7 @@ _SEED_HELP = (
     "Seed of the first game; the others follow from it. With the seed of a run's verdict, the weights that it judged play "
     "the same games again."
 )
-_TEMPERATURE_HELP = "Of a sampled policy (IMPALA, PPO): logits are divided by it, 0 takes the best action."
+_TEMPERATURE_HELP = "Logits of a sampled policy (IMPALA, PPO) are divided by it, 0 takes the best action."
 _TemperatureOption = Annotated[
     float | None, typer.Option(min=0.0, help=_TEMPERATURE_HELP, show_default="the job's evaluationTemperature")
 ]

@@ -19,7 +19,7 @@ _EXAMPLES = 3
 
 
 def notes_on(groups: Sequence[Group], mixed: Sequence[str], targets: Sequence[Target]) -> Iterator[str]:
-    """Of groups judged by ``targets``. mixed: settings that may differ within a group."""
+    """Notes on groups judged by ``targets``. mixed: settings that may differ within a group."""
     runs = [run for group in groups for run in group.runs]
     yield from _few(groups)
     for group in groups:

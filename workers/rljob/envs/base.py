@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from rljob.envs.spec import EnvironmentSpec
 
 Observation: TypeAlias = Any
-"""Of N environments: [N, S, *F*], or a dict of such arrays by column (``rljob.observation``)."""
+"""What N environments show: [N, S, *F*], or a dict of such arrays by column (``rljob.observation``)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,8 +26,8 @@ Array = NDArray[Any]
 
 
 class Encoding:
-    """Of environments of ``spec``. ``parameters`` say which of its own actions ours are, and how continuous ones come into their
-    bounds.
+    """The encoding of environments of ``spec``. ``parameters`` say which of its own actions ours are, and how continuous ones
+    come into their bounds.
 
     An observation is a copy, for authors write into one buffer; it has no stack yet. ``rows`` of a vector environment: how many
     observations or actions each array holds, its first extent; None of one environment.

@@ -101,7 +101,7 @@ class ActionLeaf:
 
     @property
     def bounds(self) -> str:
-        """Of continuous numbers, in words."""
+        """The bounds of continuous numbers, in words."""
         return f"from {_few(self.low)} to {_few(self.high)}"
 
 

@@ -36,7 +36,7 @@ _ORIGIN: tuple[tuple[str, str], ...] = (
 class Segment:
     """Up to T steps of one stream, exactly T of an unroll. It owns its arrays; receivers must not write to them.
 
-    ``columns``: those of observations and the others of the layout, by name. Of an observation, such as ``frames``, they are
+    ``columns``: those of observations and the others of the layout, by name. Those of an observation, such as ``frames``, are
     ``[P, *F*]``: consecutive frames, or rows, of the stream, each once. The first observation of an episode contributes all of
     its S frames, any later one its newest frame, and, of transitions, the final observation of an episode one more. What ends
     with frame p is ``frames[p - S + 1 : p + 1]``, oldest first; columns of the role ``STACK`` hold such p.

@@ -37,8 +37,8 @@ class _ChunkStaging:
 
 
 class DeviceMirror:
-    """The frames of all shards, ``slots`` chunks of each, on ``device``. All memory is taken when it is made. Of layouts whose
-    observations are one column.
+    """The frames of all shards, ``slots`` chunks of each, on ``device``. All memory is taken when it is made. It is for layouts
+    whose observations are one column.
 
     It is the ``FrameStore`` of the rings that ``ring`` makes; everything but the frames stays with those, on the host. Frames are
     held as words of up to 8 bytes, so that a gather moves few of them. What belongs to the prefetch thread is not thread-safe.

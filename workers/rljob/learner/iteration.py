@@ -39,7 +39,7 @@ class Iterations:
         """What goes for how long they take until an actor has sent all that it was asked for, which it may never do: how long
         the first ones took."""
         self._asked_for: dict[bytes, int] = {}
-        """Of each that was asked, and has sent nothing since."""
+        """How many unrolls each peer was asked for that has sent nothing since."""
 
     @property
     def next(self) -> int:

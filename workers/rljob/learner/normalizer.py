@@ -51,10 +51,10 @@ class RunningMoments:
 class Normalizer:
     """The statistics that the buffers ``STATISTICS`` of ``network`` are made of, of batches.
 
-    Of observations the numbers that are recorded as vectors: of transitions those acted in, of unrolls all but the last, which
-    the next one shows again. Of returns, which only unrolls have, in the last place, the discounted rewards from each of these
-    steps on, with the value that ``network`` expects behind the unroll (of a memory as it was before it): an update's value
-    targets would need its whole forward pass.
+    Those of observations are of the numbers that are recorded as vectors: of transitions those acted in, of unrolls all but the
+    last, which the next one shows again. Those of returns, which only unrolls have, in the last place, are of the discounted
+    rewards from each of these steps on, with the value that ``network`` expects behind the unroll (of a memory as it was before
+    it): an update's value targets would need its whole forward pass.
 
     What values expect counts at most as the largest reward so far, for ever. They are in units of the very deviation that is
     measured: where they drift, as behind time limits that observations tell of, each would drive the other beyond all bounds.

@@ -72,7 +72,7 @@ def start_from(updater: AnyUpdater, checkpoint: Checkpoint) -> None:
         own = module.state_dict()
         if state is only and section != "evaluation" and updater.acting_name:  # what only learning needs begins anew
             state = own | {f"{updater.acting_name}.{name}": tensor for name, tensor in only.items()}
-        # Of before the job normalised: these begin as in a new network.
+        # Weights of before the job normalised lack these: they begin as in a new network.
         state = {name: own[name] for name in own if name.rpartition(".")[2] in STATISTICS} | state
         wrong = sorted(name for name in own.keys() | state.keys() if _shape(own, name) != _shape(state, name))
         if wrong:

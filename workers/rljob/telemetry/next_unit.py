@@ -11,8 +11,8 @@ from rljob.telemetry.pipeline import Pipeline, pipeline
 from rljob.telemetry.prices import KINDS, Prices, cores_of, per_million_steps, price_of_an_hour
 
 _LEAST_SHARE: Final = 0.5
-"""Of a machine's cores. With less than that, a core more is several times what the run has, and nothing says that it would get
-it rather than the others."""
+"""A share of a machine's cores. With less than that, a core more is several times what the run has, and nothing says that it
+would get it rather than the others."""
 
 
 @dataclass(frozen=True, slots=True)

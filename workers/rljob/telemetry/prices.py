@@ -59,7 +59,7 @@ def read_prices(path: Path, spec: RLJobSpec) -> Prices:
 
 
 def _accelerators(spec: RLJobSpec) -> int:
-    """Of the learner, and of inference servers of their own."""
+    """The accelerators of the learner, and of inference servers of their own."""
     return (spec.learner.accelerator.count or 0) + spec.inference.replicas * (spec.inference.accelerator.count or 0)
 
 

@@ -69,7 +69,7 @@ def cpu_seconds(pid: int | None = None) -> float:
 
 
 Threads = Mapping[str, tuple[float, float]]
-"""Of each thread, by its id: seconds since it began in which it had a core, and in which it was ready to run and had none,
+"""The id of a thread -> seconds since it began in which it had a core, and in which it was ready to run and had none,
 whether others had taken it or a limit on the container."""
 
 
@@ -145,5 +145,5 @@ def _waiting(descriptor: int, request: int) -> int:
 
 
 PROCESS: Final = ProcessUse()
-"""Of this process, for all who tell of it."""
+"""The use of this process, for all who tell of it."""
 os.register_at_fork(after_in_child=PROCESS.begin)

@@ -29,7 +29,7 @@ from rljob.threads import start_contained
 
 SAMPLE_SECONDS: Final = 0.01
 MOST_SHARE: Final = 0.02
-"""Of a core, for the sampling: a process with hundreds of threads is looked at less often."""
+"""The share of a core that sampling may take: a process with hundreds of threads is looked at less often."""
 SWITCH_SECONDS: Final = 0.0001
 LEASE_SECONDS: Final = 5.0
 

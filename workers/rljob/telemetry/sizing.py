@@ -126,7 +126,7 @@ def inference_servers(job: RLJob) -> int:
 
 
 def _rows(alone: Pipeline, feeding: int, shards: int) -> Iterator[tuple[int, float, float]]:
-    """Of 1, 2, 4, ... actors up to those that feed the learner, the numbers beside that, and twice as many."""
+    """Rows for 1, 2, 4, ... actors up to those that feed the learner, the numbers beside that, and twice as many."""
     doubled = (1 << power for power in range(feeding.bit_length()))
     for count in sorted({*doubled, max(1, feeding - 1), feeding, feeding + 1, 2 * feeding}):
         now, more = (alone.steps_per_second(number, shards) for number in (count, count + 1))

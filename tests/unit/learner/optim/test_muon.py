@@ -58,7 +58,7 @@ def test_matrices_beside_each_other_are_moved_each_by_itself() -> None:
 @pytest.mark.parametrize("order", [torch.contiguous_format, torch.channels_last])
 @pytest.mark.parametrize("channels", [4, 1])
 def test_of_a_convolution_an_output_is_a_row(order: torch.memory_format, channels: int) -> None:
-    """Of one channel there are fewer weights of an output than outputs."""
+    """With one channel there are fewer weights of an output than outputs."""
     generator = torch.Generator().manual_seed(0)
     gradient = torch.randn(16, channels, 3, 3, generator=generator)
     convolution = torch.zeros(16, channels, 3, 3).contiguous(memory_format=order)

@@ -59,7 +59,7 @@ def test_without_epsilon_to_speak_of_it_is_torch_s_own() -> None:
 
 @pytest.mark.parametrize("epsilon", [1.5e-7, 1e-12])
 def test_a_gradient_that_stands_still_is_no_reason_for_nan(epsilon: float) -> None:
-    """Of 1,000 such gradients torch's own centred form makes some hundred NaN: the variance is rounded below zero."""
+    """Torch's own centred form makes some hundred of 1,000 such gradients NaN: the variance is rounded below zero."""
     gradient = 10 * torch.rand(1000, generator=torch.Generator().manual_seed(0))
     weight = torch.ones(1000)
     optimizer = RMSProp([weight], learning_rate=1e-3, decay=0.95, epsilon=epsilon, centred=True)

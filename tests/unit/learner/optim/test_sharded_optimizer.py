@@ -41,7 +41,7 @@ def some(seed: int, scale: float = 1.0) -> list[Tensor]:
 
 
 def gradients(seed: int, pieces: int) -> list[list[Tensor]]:
-    """Of several pieces; those of a convolution come in plain order, and one in bf16."""
+    """Gradients of several pieces; those of a convolution come in plain order, and one in bf16."""
     found = [[gradient.contiguous() for gradient in some(seed + piece)] for piece in range(pieces)]
     for piece in found:
         piece[2] = piece[2].bfloat16()
@@ -54,7 +54,7 @@ def settings(optimizer: str, clip_norm: float) -> ImpalaParameters:
 
 
 def unseen(shard: list[ParameterSlice]) -> None:
-    """Nobody follows."""
+    """Nothing follows."""
 
 
 @given(st.lists(st.integers(0, 70), min_size=1, max_size=6), st.integers(1, 5))

@@ -181,11 +181,11 @@ def test_a_guard_that_was_left_out_follows_the_learners_limit() -> None:
         assert answer.desired == most
 
 
-# --- nobody plays ---------------------------------------------------------------------------------------------------
+# --- no actor plays -------------------------------------------------------------------------------------------------
 
 
 def idle(now: float) -> ScalingSample:
-    """What a learner reports to whom nobody sends anything: it waits all the time and makes no update."""
+    """What a learner reports to which no actor sends anything: it waits all the time and makes no update."""
     return ScalingSample(now, 1.0, 0.0, 0.0, 0.0, 0.0, 64.0, 1.0, learner_advancing=False)
 
 
@@ -227,7 +227,7 @@ def test_a_number_of_0_is_left_again() -> None:
     assert job.run(1).desired == 0, "as asked for"
     first = next(answer for _ in range(60) if (answer := job.run(1)).desired)
     assert (first.desired, first.limited_by) == (1, LimitedBy.NOTHING)
-    assert "nobody plays" in first.last_decision
+    assert "no actor plays" in first.last_decision
     assert "0 -> 1 actors" in first.last_decision
     assert job.run(600).desired == 40
     assert Lone(FROM_ZERO, actors=0).run(600).desired == 40, "nor is a job stuck that begins with 0"
@@ -347,7 +347,7 @@ def test_whoever_follows_the_recommendation_arrives_and_stays() -> None:
     assert job.answers[-1].recommended == 40
     job.capacity = 20.0
     job.run(60)
-    assert job.answers[-1].desired == 40, "that nobody asked for"
+    assert job.answers[-1].desired == 40, "no other number was asked for"
     assert job.answers[-1].recommended == pytest.approx(20, abs=1)
 
 

@@ -1,4 +1,4 @@
-"""A job whose shards use a Redis that somebody else runs: its pods, what they are told, and what removes their log."""
+"""A job whose shards use a Redis that others run: its pods, what they are told, and what removes their log."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ def job(
 
 
 class Seen:
-    """An intake that nobody feeds but the test."""
+    """An intake that the test alone feeds."""
 
     def __init__(self) -> None:
         self.enqueued: list[str] = []

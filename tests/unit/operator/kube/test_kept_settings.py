@@ -34,7 +34,7 @@ STARTED = started_under()
 
 
 def status(*, runs: bool = True, **memory: Any) -> RLJobStatus:
-    """Of a job that was started under those settings, and runs or is suspended."""
+    """The status of a job that was started under those settings, and runs or is suspended."""
     fixed = rendering.offered(RLJobStatus(), STARTED).model_copy(update=memory)
     return RLJobStatus(controller=ControllerMemory(active_since=1.0 if runs else None, rendering=fixed))
 

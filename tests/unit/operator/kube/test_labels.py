@@ -1,4 +1,4 @@
-"""Labels of a job are on all of its parts, but for those by which somebody knows what is theirs."""
+"""Labels of a job are on all of its parts, but for those by which another tool knows what is its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asking learners, against servers on loopback: what counts as an answer, and that nobody waits for one that gives none."""
+"""Asking learners, against servers on loopback: what counts as an answer, and that one that gives none is not waited for."""
 
 from __future__ import annotations
 

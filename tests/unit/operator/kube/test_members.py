@@ -170,7 +170,7 @@ def evicted(message: str, *conditions: dict[str, Any]) -> dict[str, Any]:
         (evicted("Pod ephemeral local storage usage exceeds the total limit of containers 1Gi. "), 137, "", "1Gi"),
         (evicted('Container worker exceeded its local ephemeral storage limit "1Gi". ',
                  disruption("TerminationByKubelet")), 137, "", "exceeded"),
-        # what became of its node, or what somebody did to it
+        # what became of its node, or what another client did to it
         (evicted(NODE_LOW % "memory", disruption("TerminationByKubelet")), 137, "TerminationByKubelet", "Evicted; The node"),
         (evicted(NODE_LOW % "memory"), 137, "Evicted", "memory"),
         (evicted(NODE_DISK, disruption("TerminationByKubelet")), 137, "TerminationByKubelet", "low on resource"),

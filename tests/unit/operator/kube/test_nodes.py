@@ -1,4 +1,4 @@
-"""What is kept of nodes, and when somebody is told."""
+"""What is kept of nodes, and when a change is told."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where pods go: devices are asked for and their nodes reached, and whoever asks for none keeps off them."""
+"""Where pods go: devices are asked for and their nodes reached, and a pod that asks for none keeps off them."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ ON_AMD64 = [
 
 
 def required(spec: dict[str, Any]) -> list[list[dict[str, Any]]]:
-    """Of each term by which nodes are required, its expressions."""
+    """The expressions of each term by which nodes are required."""
     of_nodes = spec.get("affinity", {}).get("nodeAffinity", {})
     terms = of_nodes.get("requiredDuringSchedulingIgnoredDuringExecution", {}).get("nodeSelectorTerms", [])
     return [term["matchExpressions"] for term in terms]

@@ -97,7 +97,7 @@ def test_a_namespace_that_may_not_be_read_is_no_silence() -> None:
             assert pods.age_seconds == 10.0
             pods.check("team")
             pods._reflectors[1].refused = Forbidden("no")
-            assert pods.age_seconds == seconds, "whoever may read nothing is of no use"
+            assert pods.age_seconds == seconds, "an operator that may read nothing is of no use"
 
     clock = [0.0]
     asyncio.run(story())

@@ -29,10 +29,10 @@ def test_the_pause_grows_and_ends_at_once_where_the_job_changes() -> None:
     assert tries == [0.0, 5.0, 15.0, 35.0, 75.0, 135.0]
     assert is_held(refusals, 1, 136.0)
     refusals.note({}, 136.0, 136.0)
-    assert is_held(refusals, 1, 136.0), "a turn in which nobody tries it leaves it as it is"
+    assert is_held(refusals, 1, 136.0), "a turn that does not try it leaves it as it is"
     assert not is_held(refusals, 2, 136.0)
     refusals.note({}, 136.0, 136.0)
-    assert (refusals.of, refusals.due_in(136.0)) == ({}, float("inf")), "it was made, or nobody wants it any more"
+    assert (refusals.of, refusals.due_in(136.0)) == ({}, float("inf")), "it was made, or is not wanted any more"
 
 
 def test_what_nobody_could_find_out_is_tried_every_few_seconds() -> None:

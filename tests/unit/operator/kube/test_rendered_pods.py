@@ -74,7 +74,7 @@ def started(pod: dict[str, Any], folder: Path, job_yaml: str, monkeypatch: pytes
 def test_every_member_starts_and_finds_its_peers(
     file: Path, sets: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each address that somebody connects to is one that a member binds and its container names as a port. What a job names by a
+    """Each address that a member connects to is one that a member binds and its container names as a port. What a job names by a
     file is found by its module, as in an image with /opt/plugins."""
     monkeypatch.syspath_prepend(PLUGINS)
     job = owned(*sets, base=file)

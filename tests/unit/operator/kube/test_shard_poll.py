@@ -72,7 +72,7 @@ def test_a_silence_begins_with_the_first_question_that_has_no_answer_and_ends_wi
         async with asking() as (shard, poll, told):
             poll.follow("pong", [Alive("a", shard.url)])
             await until(lambda: shard.asked >= 3)
-            assert (poll.silence("pong", "a"), told) == (None, []), "of an answer like the one before nobody is told"
+            assert (poll.silence("pong", "a"), told) == (None, []), "an answer like the one before is not told"
             before = time.time()
             shard.delay_seconds = 30.0
             await until(lambda: len(told) >= 2)
@@ -146,6 +146,6 @@ def test_another_life_is_asked_anew_and_nobody_asks_for_one_that_is_gone() -> No
 def test_a_shard_that_dies_is_named_within_ten_seconds() -> None:
     """In the worst case it dies after an answer, so that a whole period passes before it is asked again."""
     first_without = PERIOD_SECONDS + TIMEOUT_SECONDS
-    assert TIMEOUT_SECONDS < NAMED_SECONDS < 2 * TIMEOUT_SECONDS + 0.1, "one question that is lost names nobody, two do"
+    assert TIMEOUT_SECONDS < NAMED_SECONDS < 2 * TIMEOUT_SECONDS + 0.1, "one lost question names no shard, two do"
     assert first_without + 0.1 + TIMEOUT_SECONDS < 10.0
     assert NAMED_SECONDS / AGAIN_SECONDS + PERIOD_SECONDS < 10.0, "one that refuses the connection"

@@ -48,7 +48,7 @@ def test_what_the_pod_depends_on_is_not_given_way() -> None:
 def test_checkpoints_are_where_the_learners_run_folder_is(source: dict[str, Any], where: str) -> None:
     job = mounting(Role.LEARNER, names.RUN_DIR, **source)
     assert checkpoints_are(job.job, SETTINGS) == where
-    assert f"PersistentVolumeClaim/{names.claim(job.name, 'learner')}" not in names_of(job), "nobody would mount it"
+    assert f"PersistentVolumeClaim/{names.claim(job.name, 'learner')}" not in names_of(job), "no pod would mount it"
     made = reader(job, SETTINGS, 10.0)["spec"]
     assert made["volumes"] == [{"name": "mine", **source}]
     assert made["containers"][0]["volumeMounts"] == [

@@ -1,4 +1,4 @@
-"""What may wait is written the later, the longer writes take, and never so late that nobody seems to look."""
+"""What may wait is written the later, the longer writes take, and never so late that no operator seems to look."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NOW = 1000.0
 
 
 def slow(seconds: float) -> WriteTimes:
-    """Of an API server each of whose writes has taken so long for a while."""
+    """The times of an API server each of whose writes has taken so long for a while."""
     times = WriteTimes()
     for _ in range(50):
         times.took(seconds)
