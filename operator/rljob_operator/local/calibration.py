@@ -9,6 +9,7 @@ import contextlib
 import json
 import math
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -52,6 +53,8 @@ _MOST_STEP_SECONDS: Final = 60.0
 _NOT_OF_A_PRESET: Final = ("evaluator.triggerReturn", "successPolicy.targetReturn")
 """A null in a manifest leaves what its preset says; an evaluator plays at once, and ends nothing."""
 _ROLES: Final = ("actor", "learner", "replay", "inference")
+_PEAK: Final = "import re, {}; print(re.search(r'VmHWM:\\s+(\\d+) kB', open('/proc/self/status').read())[1])"
+"""Prints the most memory that a process had which imports these, in KiB. A parent's wait would be told of its own as well."""
 
 
 def calibrate(written: Mapping[str, Any], seconds: float, say: Callable[[str], None]) -> tuple[dict[str, float], str]:
@@ -81,6 +84,8 @@ def calibrate(written: Mapping[str, Any], seconds: float, say: Callable[[str], N
                 say("and its evaluator plays")
                 figures |= _judging(run, folder)
                 memory["evaluator"] = _resident_bytes(running_members(folder)["evaluator"])
+            if sum(memory.get("replay-0", ())[1:]):
+                memory["redis-start"] = _redis_start_bytes()
             environment = handed_over(folder, job.spec.environment)
         except (NoAnswer, ValueError, KeyError) as problem:
             raise UsageError(f"a member did not answer while the job was calibrated: {problem}") from None
@@ -222,6 +227,17 @@ def _resident_bytes(pid: int) -> tuple[float, float]:
     return own, sum(below)
 
 
+def _redis_start_bytes() -> tuple[float, float]:
+    """The resident memory of what becomes the Redis beside a shard in a pod, and of its probe (``rljob.replay.redis_server``),
+    which is in the same container while the server starts."""
+    modules = ("rljob.replay.embedded_redis", "rljob.replay.redis_server")
+    starts, probes = (
+        1024.0 * int(subprocess.run([sys.executable, "-c", _PEAK.format(each)], capture_output=True, check=True).stdout)
+        for each in modules
+    )
+    return starts, probes
+
+
 def measured(
     job: RLJob,
     environment: EnvironmentSpec,
@@ -278,6 +294,8 @@ def measured(
         "learner_memory_bytes": sum(memory["learner"]),
         "replay_memory_bytes": replay,
         "redis_memory_bytes": redis,
+        "redis_start_memory_bytes": memory.get("redis-start", (0.0, 0.0))[0],
+        "redis_probe_memory_bytes": memory.get("redis-start", (0.0, 0.0))[1],
         "inference_memory_bytes": sum(memory.get("inference-0", ())),
         "evaluator_memory_bytes": sum(memory.get("evaluator", ())),
     }

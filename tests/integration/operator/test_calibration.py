@@ -36,6 +36,7 @@ def test_a_replay_job_is_measured_and_leaves_nothing_behind(monkeypatch: pytest.
     for memory in (measured["actor_memory_bytes"], measured["learner_memory_bytes"], measured["replay_memory_bytes"]):
         assert memory > 50 << 20
     assert measured["redis_memory_bytes"] > 1 << 20
+    assert 5 << 20 < measured["redis_probe_memory_bytes"] < measured["redis_start_memory_bytes"] < 100 << 20
     assert 0 < measured["judging_seconds"] < 0.1
     assert measured["evaluator_memory_bytes"] > 50 << 20
     assert list(tmp_path.glob("rljob-size-*")) == []

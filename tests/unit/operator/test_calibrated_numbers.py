@@ -35,6 +35,7 @@ TOLD: dict[str, dict[str, Any]] = {
     },
 }
 MEMORY = {"actor-0": (290.0 * MIB, 10.0 * MIB), "learner": (400.0 * MIB, 0.0), "replay-0": (200.0 * MIB, 8.0 * MIB)}
+MEMORY["redis-start"] = 30.0 * MIB, 14.0 * MIB
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +66,8 @@ def test_numbers_of_work_and_bytes(cartpole: EnvironmentSpec) -> None:
         "actor_memory_bytes": 300 * MIB,
         "replay_memory_bytes": 200 * MIB,
         "redis_memory_bytes": 8 * MIB,
+        "redis_start_memory_bytes": 30 * MIB,
+        "redis_probe_memory_bytes": 14 * MIB,
         # 0.5 and 0.25 and 0.1 of the time at work: less than one of them at a time, so they take turns.
         "overlap": 1.0,
     }
@@ -92,7 +95,7 @@ def test_nothing_learned_is_said(cartpole: EnvironmentSpec) -> None:
 def test_a_job_without_replay_has_no_shard(cartpole: EnvironmentSpec) -> None:
     figures = {name: value for name, value in FIGURES.items() if "replay" not in name}
     told = TOLD | {"learner": {"updates": 50, "weights": {"sent_bytes_total": 5000}}}
-    memory = {name: sizes for name, sizes in MEMORY.items() if name != "replay-0"}
+    memory = {name: sizes for name, sizes in MEMORY.items() if name.startswith(("actor", "learner"))}
     found = measured(load_manifest(EXAMPLES / "cartpole-ppo.yaml"), cartpole, figures, told, memory)
     assert found["updates_per_step"] == pytest.approx(1 / 20)
     assert [found[name] for name in ("replay_seconds", "stored_bytes", "mirror_bytes", "redis_memory_bytes")] == [0] * 4

@@ -19,6 +19,7 @@ PONG: dict[str, float] = {
     "weights_bytes_per_update": 1000,
     "stored_bytes": 140, "mirror_bytes": 2000, "stored_transitions": 5000, "actor_memory_bytes": 300 * MIB,
     "learner_memory_bytes": 600 * MIB, "replay_memory_bytes": 100 * MIB, "redis_memory_bytes": 50 * MIB,
+    "redis_start_memory_bytes": 30 * MIB, "redis_probe_memory_bytes": 14 * MIB,
 }  # fmt: skip
 
 
@@ -37,7 +38,7 @@ def test_numbers_by_hand() -> None:
     assert roles["learner"] == {"members": 1, "cores": 2.0, "memory_bytes": 600 * MIB + 995_000 * 2000}
     assert roles["replay"]["memory_bytes"] == 100 * MIB + 495_000 * 140
     assert roles["replay"]["cores"] == pytest.approx(3.0 * (4e-6 + 6e-6 / 2) * rate)
-    assert roles["replay.redis"]["memory_bytes"] == 50 * MIB + 495_000 * 140
+    assert roles["replay.redis"]["memory_bytes"] == (50 + 14) * MIB + 495_000 * 140
     assert roles["replay"]["members"] == 2
     assert roles["evaluator"] == {"members": 1, "cores": 1.0, "memory_bytes": 3 * 250 * MIB}  # two by its preset
     # On the two cores of the calibration one actor is held to what all roles compute together.
@@ -45,6 +46,13 @@ def test_numbers_by_hand() -> None:
     adds = {actors: more for actors, _, more in found["rows"]}
     assert adds[1] == pytest.approx(1.0, abs=0.02)
     assert adds[5] == pytest.approx(0.0, abs=0.01)
+
+
+def test_a_redis_with_little_data_needs_the_most_while_it_starts() -> None:
+    """A job of 10 MiB ended there, killed in the second in which Python becomes the server."""
+    job = load_manifest(EXAMPLES / "cartpole-apex.yaml", ["spec.replay.capacity=5000", "spec.replay.shards=1"])
+    found = sizing(job, PONG | {"redis_memory_bytes": 9 * MIB})
+    assert found["roles"]["replay.redis"]["memory_bytes"] == (30 + 14) * MIB
 
 
 def test_a_limit_in_bytes_counts_and_a_redis_elsewhere_does_not() -> None:

@@ -42,6 +42,8 @@ NUMBERS: Final[Mapping[str, str]] = {
     "learner_memory_bytes": "resident",
     "replay_memory_bytes": "resident",
     "redis_memory_bytes": "resident; 0 without a log here",
+    "redis_start_memory_bytes": "resident, of the process that becomes that Redis in a pod",
+    "redis_probe_memory_bytes": "resident, of the probe that asks there whether it has read its data",
     "inference_memory_bytes": "resident, of a server of its own",
     "evaluator_memory_bytes": "resident, of one of its processes",
 }
@@ -93,7 +95,8 @@ def sizing(job: RLJob, measured: Measured) -> dict[str, Any]:
         cores = measured["replay_cores"] * alone.shard_seconds(shards) * rate
         roles["replay"] = (shards, cores, measured["replay_memory_bytes"] + stored)
     if measured["redis_memory_bytes"] and spec.required_replay.redis.external is None:
-        roles["replay.redis"] = (shards, 0.0, measured["redis_memory_bytes"] + stored)
+        serving, starting = measured["redis_memory_bytes"] + stored, measured["redis_start_memory_bytes"]
+        roles["replay.redis"] = (shards, 0.0, max(serving, starting) + measured["redis_probe_memory_bytes"])
     if servers:
         cores = measured["inference_cores"] * alone.serving_seconds * rate
         roles["inference"] = (servers, cores, measured["inference_memory_bytes"])
