@@ -13,7 +13,7 @@ from rljob_operator.kube.render import names
 from rljob_operator.kube.render.names import at
 from rljob_operator.kube.render.roles import device, section
 from rljob_operator.kube.render.settings import Settings
-from rljob_operator.kube.render.spot import on_spot_nodes
+from rljob_operator.kube.render.spot import on_spot_nodes, playing_on
 
 _GPU_WEIGHT: Final = 60
 """Weight of the preference to keep off nodes with a GPU, from 1 to 100: above that for spot nodes."""
@@ -43,7 +43,7 @@ def placed(spec: dict[str, Any], job: RLJob, role: Role, settings: Settings) -> 
             }
         ]
     if role is Role.ACTOR and job.spec.actors.spot:
-        found = on_spot_nodes(found, settings.spot)
+        found = playing_on(on_spot_nodes(found, settings.spot))
     if settings.architectures and not (given.image or job.spec.image or _ARCHITECTURE in (given.node_selector or ())):
         of_images = {"kubernetes.io/os": ["linux"], _ARCHITECTURE: list(settings.architectures)}
         _require(found, [{"key": key, "operator": "In", "values": values} for key, values in of_images.items()])

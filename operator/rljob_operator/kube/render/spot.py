@@ -1,4 +1,4 @@
-"""What ``actors.spot: true`` puts into a pod, so that it may play on spot nodes and prefers them.
+"""What ``actors.spot: true`` puts into a pod, so that it may play on spot nodes, prefers them, and plays on once one is taken.
 
 Each cloud marks its spot nodes in its own way. Where a node is tainted by default the pod needs a toleration, or it never gets
 there; a label says which nodes to prefer. No cloud's marks mean anything on another, so all of them are put into every pod.
@@ -41,6 +41,24 @@ Mode is one)."""
 
 WEIGHT: Final = 50
 """Weight of each preference, from 1 to 100: in the middle, so that preferences of the job's own can be put above it or below."""
+
+
+PLAY_ON_SECONDS: Final = 10
+"""An actor that is to leave plays on for so long, while the one in its place starts. Clouds give 30 seconds' notice and more, of
+which a kubelet that shuts its node down may leave pods 15."""
+
+
+def playing_on(pod: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of an actor's PodSpec that is told to leave ``PLAY_ON_SECONDS`` later, and may take as much longer.
+
+    A pod can't know why it is to leave, so that one which the operator takes away plays on, too.
+    """
+    hook = {"preStop": {"exec": {"command": ["sleep", f"{PLAY_ON_SECONDS}"]}}}
+    return {
+        **pod,
+        "terminationGracePeriodSeconds": pod["terminationGracePeriodSeconds"] + PLAY_ON_SECONDS,
+        "containers": [{**each, "lifecycle": hook} for each in pod["containers"]],
+    }
 
 
 def on_spot_nodes(pod: Mapping[str, Any], marks: SpotMarks = CLOUDS) -> dict[str, Any]:

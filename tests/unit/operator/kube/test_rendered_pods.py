@@ -181,6 +181,15 @@ def test_a_pod_has_the_time_that_its_role_needs_to_leave() -> None:
     assert pod_of(owned("spec.actors.drainSeconds=90"), "actor-0")["spec"]["terminationGracePeriodSeconds"] >= 90
 
 
+def test_a_spot_actor_plays_on_while_the_next_one_starts() -> None:
+    on_spot, off_it = (pod_of(owned(f"spec.actors.spot={spot}"), "actor-0")["spec"] for spot in ("true", "false"))
+    (actor,), (other,) = on_spot["containers"], off_it["containers"]
+    assert actor.pop("lifecycle") == {"preStop": {"exec": {"command": ["sleep", "10"]}}}
+    assert actor == other
+    assert on_spot["terminationGracePeriodSeconds"] == off_it["terminationGracePeriodSeconds"] + 10
+    assert "lifecycle" not in worker(pod_of(owned("spec.actors.spot=true"), "learner"))
+
+
 @pytest.mark.parametrize(("role", "threads"), [(Role.ACTOR, "1"), (Role.LEARNER, None)])
 def test_an_actor_computes_in_one_thread(role: Role, threads: str | None) -> None:
     found = environment(pod_of(owned(), MEMBERS[role]))
