@@ -65,7 +65,7 @@ def _own(owned: Owned, resource: Resource, found: Object) -> Object:
 def _owner_in_words(found: Mapping[str, Any]) -> str:
     owners = found["metadata"].get("ownerReferences") or ()
     words = [f"{owner.get('kind')} {owner.get('name')}" for owner in owners]
-    return ", ".join(words) if words else "no member that it names, and was not made for this job"
+    return ", ".join(words) if words else "no owner that it names, and was not made for this job"
 
 
 _KEYS = "keys.json"
