@@ -21,7 +21,7 @@ from rljob.api import (
     nearest,
     quantity,
 )
-from rljob.api.fields import unwrapped
+from rljob.api.fields import description_of, unwrapped
 from rljob.api.job import RLJobSpec
 from rljob.api.types import decimal_text
 
@@ -154,8 +154,8 @@ def test_every_section_and_every_field_is_described() -> None:
     """For `rljob explain`; what is special to the CRD is in `test_crd`."""
     for model in [*_models(RLJob, set()), ApeXDQNParameters, ImpalaParameters, EnvironmentParameters]:
         assert model.__doc__
-        for name, field in model.model_fields.items():
-            assert field.description, f"{model.__name__}.{name}"
+        for name in model.model_fields:
+            assert description_of(model, name), f"{model.__name__}.{name}"
 
 
 def test_the_api_is_light_to_import() -> None:

@@ -162,7 +162,7 @@ def _walked(steps: tuple[str, ...]) -> tuple[str, TypedPlace]:
 
 def _of_kubernetes(shown: str, place: TypedPlace, step: str) -> str:
     """Where the fields of one of Kubernetes' own types are described; empty where the place is of no such type."""
-    owner, link = place.entry, _LINK.search((place.field.description or "") if place.field is not None else "")
+    owner, link = place.entry, _LINK.search(place.description)
     own_name = owner.model is not None and nearest(step, owner.field_names) is not None
     if link is None or own_name or not (owner.model is None or issubclass(owner.model, CoreEntry | Metadata)):
         return ""
@@ -209,14 +209,13 @@ def _lines(place: TypedPlace, prefix: str = "") -> Iterator[FieldLine]:
 
 
 def _line(name: str, place: TypedPlace) -> FieldLine:
-    own = place.field.description if place.field is not None else None
-    return FieldLine(name, type_in_words(place), first_sentence(own or place.annotation.__doc__))
+    return FieldLine(name, type_in_words(place), first_sentence(place.description or place.annotation.__doc__))
 
 
 def _description(place: TypedPlace) -> tuple[str, ...]:
     """The field's own words, then those of its type, less a paragraph of the one that only begins the other's."""
     model = place.entry.model
-    of_field = paragraphs(place.field.description) if place.field is not None else ()
+    of_field = paragraphs(place.description)
     of_type = paragraphs(model.__doc__) if model is not None else ()
     if of_field and of_type and of_type[0].startswith(of_field[0].rstrip(".")):
         return of_type

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from rljob.api.fields import unwrapped
+from rljob.api.fields import description_of, unwrapped
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,11 @@ class TypedPlace:
     def field(self) -> FieldInfo | None:
         """The field that it is."""
         return self.owner.model_fields[self.name] if self.owner is not None else None
+
+    @property
+    def description(self) -> str:
+        """The words of the field that it is; empty where it is none."""
+        return description_of(self.owner, self.name) if self.owner is not None else ""
 
     @property
     def is_list(self) -> bool:

@@ -27,7 +27,6 @@ class StatusModel(BaseModel):
         alias_generator=to_camel,
         validate_by_alias=True,
         validate_by_name=True,
-        use_attribute_docstrings=True,
     )
 
     def document(self) -> dict[str, Any]:

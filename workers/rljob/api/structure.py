@@ -137,7 +137,7 @@ def _purpose(model: type[BaseModel], location: Location) -> str:
     if place is None or place.field is None:
         return "a value"
     words = literal_values(place.field)
-    meaning = first_sentence(place.field.description).rstrip(".") or "a value"
+    meaning = first_sentence(place.description).rstrip(".") or "a value"
     return f"{meaning}; allowed: {', '.join(words)}" if words else meaning
 
 

@@ -44,7 +44,6 @@ class APIModel(BaseModel):
         alias_generator=to_camel,
         validate_by_alias=True,
         validate_by_name=True,
-        use_attribute_docstrings=True,
     )
 
 

@@ -36,9 +36,9 @@ def reference() -> str:
     own = [row for name, place in of_spec if place.model is None for row in _row(name, place)]
     parts += ["## spec\n", _table(_FIELD_HEAD, own)]
     for name, place in of_spec:
-        if place.model is None or place.field is None:
+        if place.model is None:
             continue
-        parts += [f"## spec.{name}\n", f"{flowed(place.field.description)}\n"]
+        parts += [f"## spec.{name}\n", f"{flowed(place.description)}\n"]
         is_role = issubclass(place.model, RoleSpec)
         if is_role:
             parts.append("Beside the [fields of every role](#fields-of-every-role):\n")
@@ -81,8 +81,7 @@ def _rows(section: TypedPlace, prefix: str = "", without: Sequence[str] = ()) ->
 
 def _row(path: str, place: TypedPlace) -> Iterator[Row]:
     """The row of a field; those of the fields below it come after it."""
-    assert place.field is not None
-    yield f"`{path}`", type_in_words(place), _default(place), flowed(place.field.description)
+    yield f"`{path}`", type_in_words(place), _default(place), flowed(place.description)
     yield from _rows(place.entry, f"{path}[]." if place.is_list else f"{path}.")
 
 

@@ -13,7 +13,7 @@ from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticUndefined
 
 from rljob.api.computed import COMPUTED
-from rljob.api.fields import default_of, marker_of, unwrapped
+from rljob.api.fields import default_of, description_of, marker_of, unwrapped
 from rljob.api.generate.cel import Validation, rule_validations, transition_validations
 from rljob.api.job import RLJobSpec
 from rljob.api.keyed import KEYED
@@ -87,7 +87,7 @@ def schema_of(model: type[BaseModel], path: str = "status") -> Schema:
 
 def _description(model: type[BaseModel], name: str, path: str, schema: Schema) -> str:
     """What a field means, its bounds, which ``kubectl explain`` leaves out, its default, and which presets set it to what."""
-    words = flowed(model.model_fields[name].description)
+    words = flowed(description_of(model, name))
     if not path.startswith("spec.") or "properties" in schema:
         return words
     parts = (words, bounds_words(model, name), default_words(model, name), preset_words(model, name, path))
