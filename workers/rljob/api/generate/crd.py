@@ -37,7 +37,7 @@ COLUMNS: tuple[dict[str, Any], ...] = (
     },
     {"name": "Learner", "jsonPath": _condition("LearnerReady", "status"), "description": "Whether the learner serves."},
     {
-        "name": "Steps",
+        "name": "Updates",
         "type": "integer",
         "jsonPath": ".status.progress.learnerUpdates",
         "description": "Updates that the learner has made.",
