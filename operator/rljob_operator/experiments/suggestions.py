@@ -21,6 +21,8 @@ from rljob.api.problems import ABSENT, Problem
 
 from rljob_operator.experiments.state import ExperimentState, Mismatch, Run, RunState
 
+_MOST_ASKED = 50
+"""Suggestions until one may be what was tried before: near the best of a small space the sampler has few others."""
 Suggest = Callable[[ExperimentState, SearchSpec, int], dict[str, Any]]
 
 
@@ -54,12 +56,16 @@ def by_optuna(state: ExperimentState, search: SearchSpec, trial: int) -> dict[st
     sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=0)
     study = optuna.create_study(sampler=sampler, direction="maximize")
     space = {path: _range(optuna.distributions, path, from_) for path, from_ in sorted(search.parameters.items())}
-    for run in _firsts(state):
-        settings = state.known.settings(run.trial)
+    tried = [state.known.settings(run.trial) for run in _firsts(state)]
+    for run, settings in zip(_firsts(state), tried, strict=True):
         params = {path: _told(settings[path], from_) for path, from_ in search.parameters.items()}
         study.add_trial(optuna.create_trial(params=params, distributions=space, **_score(optuna, run)))
-    found = study.ask(fixed_distributions=space).params
-    suggested = {path: _setting(found[path], path, from_) for path, from_ in search.parameters.items()}
+    suggested: dict[str, Any] = {}
+    for _ in range(_MOST_ASKED):
+        found = study.ask(fixed_distributions=space).params
+        suggested = {path: _setting(found[path], path, from_) for path, from_ in search.parameters.items()}
+        if suggested not in tried:
+            break
     return {"set": suggested, "by": f"Optuna {optuna.__version__}"}
 
 

@@ -82,8 +82,27 @@ def test_draws_are_the_same_everywhere_and_fill_their_space() -> None:
     assert trials(parse_experiment(random(parameters, trials=600, seed=8))) != found
 
 
+def test_no_setting_is_drawn_twice() -> None:
+    """The same seed of training would play it again, for as much. Every setting of a small space is drawn as by a grid."""
+    parameters = {
+        LEARNING_RATE: {"values": [1e-3, 1e-4, 1e-5]},
+        "algorithm.ppo.epochs": {"logUniform": {"min": 1, "max": 40}},
+    }
+    for seed in range(5):
+        found = trials(parse_experiment(random(parameters, trials=120, seed=seed)))
+        assert len({(each[LEARNING_RATE], each["algorithm.ppo.epochs"]) for each in found}) == 120
+        # More trials leave the ones before them as they are.
+        assert trials(parse_experiment(random(parameters, trials=30, seed=seed))) == found[:30]
+
+
+def test_a_space_with_next_to_nothing_in_it_is_drawn_from_all_the_same() -> None:
+    """Numbers have six digits, of which there are few between such bounds."""
+    narrow = {LEARNING_RATE: {"uniform": {"min": 1e-3, "max": 1.00002e-3}}}
+    assert len(trials(parse_experiment(random(narrow, trials=20)))) == 20
+
+
 def test_a_run_is_a_job_that_its_user_could_have_written() -> None:
-    document = random({"spec.environment.id": {"values": ["CartPole-v1"]}}, seeds=3)
+    document = random({"algorithm.impala.learningRate": {"values": [1e-3, 1e-4, 1e-5]}}, trials=3, seeds=3)
     document["spec"]["template"]["metadata"] = {"labels": {"kueue.x-k8s.io/queue-name": "team"}}
     document["spec"]["template"]["spec"]["algorithm"] = {"impala": {"seed": 40}}
     job = parse_job(parse_experiment(document).manifest(2, 3, 4000))
@@ -113,7 +132,7 @@ def test_the_budget_is_the_templates_unless_it_is_written() -> None:
 
 
 def test_rungs_of_the_median_rule() -> None:
-    document = random({LEARNING_RATE: {"values": [1e-3]}}, prune={"median": {"afterRawFrames": 4000}})
+    document = random(ONE, prune={"median": {"afterRawFrames": 4000}})
     assert parse_experiment(document).rungs == (4000, 8000, 9000)
 
 
@@ -151,7 +170,7 @@ def test_files_are_found_beside_the_manifest(tmp_path: Path) -> None:
     assert found["template"]["spec"]["environment"]["id"] == f"{tmp_path}/net.py:make"
 
 
-ONE = {LEARNING_RATE: {"values": [1e-3, 1e-4]}}
+ONE = {LEARNING_RATE: {"values": [1e-3, 1e-4, 1e-5, 1e-6, 1e-7]}}
 
 
 @pytest.mark.parametrize(
@@ -184,6 +203,19 @@ ONE = {LEARNING_RATE: {"values": [1e-3, 1e-4]}}
         (written(search={"grid": {}, "parameters": {LEARNING_RATE: {"uniform": {"min": 0, "max": 1}}}}), "in a grid: values"),
         (written(search={"list": [{LEARNING_RATE: 1e-3}, {LEARNING_RATE: 3}]}), f"spec.search.list[1][{LEARNING_RATE}]: got 3"),
         (written(search={"list": [{LEARNING_RATE: 1e-3}], "parameters": ONE}), "not beside list"),
+        (
+            written(search={"list": [{LEARNING_RATE: 1e-3}, {LEARNING_RATE: 1e-4}, {f"spec.{LEARNING_RATE}": 0.001}]}),
+            "spec.search.list[2]: the same as list[0]; allowed: each setting once",
+        ),
+        (
+            written(search={"grid": {}, "parameters": {LEARNING_RATE: {"values": [1e-3, 1e-4, 0.001]}}}),
+            f"spec.search.parameters[{LEARNING_RATE}].values: got 0.001; allowed in a grid: each value once",
+        ),
+        (random(ONE, trials=6), "spec.search.random.trials: got 6; allowed: up to 5, as parameters have no more settings"),
+        (
+            written(search={"tpe": {"trials": 50}, "parameters": {"algorithm.ppo.epochs": {"uniform": {"min": 1, "max": 40}}}}),
+            "spec.search.tpe.trials: got 50; allowed: up to 40",
+        ),
         (written(template={"spec": {"preset": "PongVtrace"}}), "spec.template.spec.preset: got 'PongVtrace'"),
         (written(template={"spec": {"environment": {"id": "a"}, "suspend": True}}), "spec.template.spec.suspend"),
         (written(template={}), "spec.template.spec: required"),

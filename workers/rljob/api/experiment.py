@@ -54,7 +54,7 @@ class Distribution(APIModel):
 
 
 class RandomSearch(APIModel):
-    """Trials that are drawn, each by itself."""
+    """Trials that are drawn, each with settings of its own."""
 
     trials: Annotated[int, Integer(1, MOST_TRIALS)]
     """How many settings are tried."""

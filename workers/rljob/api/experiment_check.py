@@ -16,7 +16,7 @@ from rljob.api.experiment import (
     SearchSpec,
     TPESearch,
 )
-from rljob.api.experiment_trials import Experiment, own_seed, takes_integer
+from rljob.api.experiment_trials import Experiment, own_seed, settings_there_are, takes_integer
 from rljob.api.job import API_VERSION, KIND, Metadata, RLJob
 from rljob.api.load import given, parse_job
 from rljob.api.overrides import split_override
@@ -26,6 +26,7 @@ from rljob.api.yaml_dialect import in_one_line
 
 _PARAMETERS = "spec.search.parameters"
 _MOST_RUNGS = 100
+_ONCE = "once, as it would be played with the same seed again; seeds plays each setting several times"
 _OF_THE_EXPERIMENT = {
     "suspend": "the experiment starts and stops its runs",
     "ttlSecondsAfterFinished": "a run is judged after its end, and goes with its experiment",
@@ -60,7 +61,7 @@ def parse_experiment(document: Mapping[str, Any]) -> Experiment:
     if problems:
         raise ManifestError(problems)
     whole = Experiment(experiment.metadata.name, checked, written)
-    problems = [*_names(whole), *_trials(whole)]
+    problems = [*_names(whole), *_trials(whole), *_enough_settings(whole)]
     if problems:
         raise ManifestError(problems)
     return whole
@@ -171,7 +172,11 @@ def _search(search: SearchSpec, seed: str) -> Iterator[Problem]:
     for path, from_ in search.parameters.items():
         yield from _path(path, f"{_PARAMETERS}[{path}]", seed)
         yield from _distribution(path, from_, search)
-    for at, settings in enumerate(search.listed or ()):
+    listed = search.listed or []
+    for at, settings in enumerate(listed):
+        if (first := listed.index(settings)) < at:
+            again = f"the same as list[{first}]; allowed: each setting {_ONCE}"
+            yield Problem(f"spec.search.list[{at}]", ABSENT, again)
         for path in settings:
             yield from _path(path, f"spec.search.list[{at}]", seed)
 
@@ -201,6 +206,9 @@ def _distribution(path: str, from_: Distribution, search: SearchSpec) -> Iterato
     yield from _one_of(place, kinds)
     if search.grid is not None and from_.values is None:
         yield Problem(place, ABSENT, "allowed in a grid: values; numbers between bounds are drawn with random")
+    values = from_.values or []
+    if search.grid is not None and (twice := [value for at, value in enumerate(values) if value in values[:at]]):
+        yield Problem(f"{place}.values", twice[0], f"allowed in a grid: each value {_ONCE}")
     for kind, bounds in (("logUniform", from_.log_uniform), ("uniform", from_.uniform)):
         if bounds is None:
             continue
@@ -236,14 +244,22 @@ def _judged_apart(played: Mapping[str, int]) -> Iterator[Problem]:
         yield Problem("spec.search", ABSENT, f"{message} ({some})")
 
 
+def _enough_settings(experiment: Experiment) -> Iterator[Problem]:
+    search = experiment.spec.search
+    if search is None or (search.random is None and search.tpe is None):
+        return
+    most = settings_there_are(search.parameters)
+    if experiment.trials > most:
+        place = f"spec.search.{'random' if search.random is not None else 'tpe'}.trials"
+        message = f"allowed: up to {most:,}, as parameters have no more settings; each is tried {_ONCE}"
+        yield Problem(place, experiment.trials, message)
+
+
 def _trials(experiment: Experiment) -> Iterator[Problem]:
     """What is wrong with the first trial that makes no valid job, and how many are like it."""
     if experiment.trials > MOST_TRIALS:
-        yield Problem(
-            "spec.search",
-            ABSENT,
-            f"allowed: up to {MOST_TRIALS:,} trials; these are {experiment.trials:,} combinations",
-        )
+        message = f"allowed: up to {MOST_TRIALS:,} trials; these are {experiment.trials:,} combinations"
+        yield Problem("spec.search", ABSENT, message)
         return
     wrong: dict[int, ManifestError] = {}
     played: dict[str, int] = {}

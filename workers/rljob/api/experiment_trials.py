@@ -1,7 +1,8 @@
 """What an experiment tries: the settings of each trial, and the RLJob of each run. All of it follows from the manifest alone.
 
-A draw is a hash of the search's seed, the trial's number and the parameter's path: no draw depends on another, so that a trial
-has the same settings wherever and whenever it is asked for.
+A draw is a hash of the search's seed, the trial's number and the parameter's path, so that a trial has the same settings wherever
+and whenever it is asked for. Settings that a trial before it has are drawn again: as the seed of training is the same, too, they
+would only be played twice.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 from rljob.api.algorithm import BLOCKS
@@ -27,6 +29,8 @@ _SHARE_BITS = 48
 """Bits of a hash that make a draw; a float holds them exactly."""
 _DIGITS = 6
 """Significant digits of a drawn number, so that the last bit of a machine's logarithm does not matter."""
+_MOST_REPEATED = 20_000
+"""Draws that are drawn again. What is left of a small space may be too unlikely to wait for; trials may be equal then."""
 Settings = Mapping[str, Any]
 """Path of a field, as ``--set`` has it without ``spec.``, -> its value in a trial."""
 
@@ -47,6 +51,7 @@ class Experiment:
     spec: RLExperimentSpec
     document: Mapping[str, Any]
     suggested: dict[int, Settings] = field(default_factory=dict, compare=False)
+    _drawn: list[Settings] = field(default_factory=list, init=False, compare=False, repr=False)
 
     @property
     def trials(self) -> int:
@@ -102,7 +107,9 @@ class Experiment:
         if trial in self.suggested:
             return self.suggested[trial]
         if (drawing := search.random or search.tpe) is not None:
-            return {path: drawn(drawing.seed, trial, path, from_) for path, from_ in search.parameters.items()}
+            if trial >= len(self._drawn):
+                self._drawn[:] = _draws(drawing.seed, max(trial + 1, drawing.trials), search.parameters)
+            return self._drawn[trial]
         if search.listed is not None:
             return search.listed[trial]
         chosen = {}
@@ -161,9 +168,38 @@ def own_seed(job: RLJob) -> tuple[str, int]:
     return f"algorithm.{BLOCKS[algorithm.type]}.seed", algorithm.parameters.seed
 
 
-def drawn(seed: int, trial: int, path: str, from_: Distribution) -> Any:
+def settings_there_are(parameters: Mapping[str, Distribution]) -> float:
+    """How many settings there are to draw; infinity where a parameter may be any number between its bounds."""
+    return math.prod(_values_there_are(path, from_) for path, from_ in parameters.items())
+
+
+def _values_there_are(path: str, from_: Distribution) -> float:
+    if from_.values is not None:
+        return len({in_one_line(value) for value in from_.values})
+    low, high = bounds(path, from_)
+    return high - low + 1 if takes_integer(path) else math.inf
+
+
+def _draws(seed: int, trials: int, parameters: Mapping[str, Distribution]) -> list[Settings]:
+    """The settings of trials from 0 on, none of them twice where there are enough."""
+    found: list[Settings] = []
+    known: set[str] = set()
+    there_are, repeated = settings_there_are(parameters), 0
+    while len(found) < trials:
+        for draw in count():
+            settings = {path: _drawn(seed, len(found), path, from_, draw) for path, from_ in parameters.items()}
+            key = json.dumps(settings, sort_keys=True)
+            if key not in known or len(known) == there_are or repeated == _MOST_REPEATED:
+                break
+            repeated += 1
+        known.add(key)
+        found.append(settings)
+    return found
+
+
+def _drawn(seed: int, trial: int, path: str, from_: Distribution, draw: int) -> Any:
     """The value of a parameter in a trial: one of its values, or a number with six significant digits between its bounds."""
-    key = json.dumps([seed, trial, path]).encode()
+    key = json.dumps([seed, trial, path, *([draw] if draw else [])]).encode()
     share = int.from_bytes(hashlib.sha256(key).digest()[: _SHARE_BITS // 8], "big") / (1 << _SHARE_BITS)
     if from_.values is not None:
         return from_.values[int(share * len(from_.values))]

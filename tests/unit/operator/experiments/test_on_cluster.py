@@ -207,7 +207,9 @@ def test_what_is_refused_is_said_in_the_words_of_rljob_validate() -> None:
     world.edit(
         RLEXPERIMENTS,
         "a",
-        search={"parameters": {"algorithm.ppo.learningRat": None, "algorithm.ppo.gamma": {"values": [0.9]}}},
+        search={
+            "parameters": {"algorithm.ppo.learningRat": None, "algorithm.ppo.gamma": {"values": [0.9, 0.95, 0.99]}}
+        },
     )
     world.live()
 

@@ -75,6 +75,15 @@ def test_killed_at_every_step_it_suggests_the_same(spec: dict[str, Any]) -> None
         assert world.text == calm.text, at
 
 
+@pytest.mark.parametrize(("trials", "epochs"), [(12, 12), (12, 20)])
+def test_nothing_is_suggested_twice(trials: int, epochs: int) -> None:
+    """Near the best of a small space the sampler would suggest the same again and again."""
+    how = {"trials": trials, "startupTrials": 4}
+    parameters = {EPOCHS: {"uniform": {"min": 1, "max": epochs}}, RATE: {"values": [1e-3]}, COST: {"values": [0.01]}}
+    known = climbed(document(trials, search={"tpe": how, "parameters": parameters})).known
+    assert len({known.settings(trial)[EPOCHS] for trial in range(trials)}) == trials
+
+
 def test_it_draws_until_enough_have_a_score_and_then_every_suggestion_is_another() -> None:
     """Also of those that start at the same time: a new sampler each time would repeat itself if its seed were the same."""
     world = World(searched(24, parallelism=8), spread)
