@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -43,6 +44,10 @@ def imported(module: str) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom) and node.module:
             whole = [f"{node.module}.{each.name}" for each in node.names]
             names = [name if name in MODULES else node.module for name in whole]
+        elif isinstance(node, ast.Constant) and re.fullmatch(r"(rljob[\w.]+)(:\w+)+", str(node.value)):
+            names = [
+                str(node.value).partition(":")[0]
+            ]  # a command's or an algorithm's place, imported when it is asked for
         yield from (name for name in names if name in MODULES and name != module)
 
 

@@ -157,18 +157,23 @@ def test_top_help_starts_with_what_to_type() -> None:
     assert "rljob run manifests/examples/pong-vtrace.yaml" in re.sub(r"\x1b\[[0-9;]*m", "", result.output)
 
 
-def test_commands_that_need_no_torch_do_not_load_it() -> None:
+def test_a_command_waits_for_the_imports_of_no_other() -> None:
+    """A shell that completes a word waits for them each time."""
     code = (
-        "import sys; sys.argv = ['rljob', 'validate', sys.argv[1]]\n"
-        "from rljob.cli.app import app\n"
-        "try: app()\n"
+        "import sys; sys.argv = ['rljob', *sys.argv[1:]]\n"
+        "from rljob_operator.cli import main\n"
+        "try: main()\n"
         "except SystemExit as error: assert error.code == 0\n"
-        "print([m for m in ('torch', 'zmq', 'redis') if m in sys.modules])"
+        "heavy = ('pydantic', 'torch', 'zmq', 'redis')\n"
+        "print([name for name in sys.modules if name in heavy or name.startswith('rljob_operator.verbs.')])"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(GOOD)], capture_output=True, text=True, check=True, timeout=60
-    )
-    assert done.stdout.splitlines()[-1] == "[]"
+    shown = []
+    for words in (["--version"], ["validate", str(GOOD)]):
+        done = subprocess.run(
+            [sys.executable, "-c", code, *words], capture_output=True, text=True, check=True, timeout=60
+        )
+        shown.append(done.stdout.splitlines()[-1])
+    assert shown == ["[]", "['pydantic']"]
 
 
 def test_debug_shows_the_traceback(tmp_path: Path) -> None:

@@ -273,8 +273,10 @@ def test_a_pod_s_program_imports_no_other_command() -> None:
     assert done.returncode == 0, done.stderr[-2000:]
     assert "rljob worker" in done.stdout
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-    assert "rljob.roles.command" in imported
-    assert not [name for name in imported if name.startswith(("rljob_operator.", "torch", "kubernetes"))]
+    assert "rljob.roles.options" in imported
+    ours = {name for name in imported if name.startswith("rljob_operator.")}
+    assert ours == {"rljob_operator.cli"}
+    assert not [name for name in imported if name.startswith(("torch", "kubernetes"))]
 
 
 def test_a_module_that_takes_the_root_loggers_handlers_leaves_ours() -> None:

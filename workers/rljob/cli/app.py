@@ -4,22 +4,15 @@ processes."""
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Iterator, Mapping, MutableMapping
+from functools import cache
+from importlib import import_module
 from importlib.metadata import version
-from typing import Annotated
+from typing import Annotated, Any, cast
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
-from rljob.cli.compare import compare
-from rljob.cli.explain import explain
-from rljob.cli.export import export
-from rljob.cli.keys import keys
-from rljob.cli.policies import evaluate, play
-from rljob.cli.presets import presets
-from rljob.cli.validate import validate
-from rljob.command_errors import Debug
-from rljob.roles.command import RoleCommand, worker
 from rljob.wire.version import WIRE_VERSION
 
 PANELS = MANIFEST, TRAIN, LEARNED, PARTS = (
@@ -30,8 +23,67 @@ PANELS = MANIFEST, TRAIN, LEARNED, PARTS = (
 )
 """The groups of commands, in the order in which the help shows them."""
 
+Commands = dict[str, tuple[str, str]]
+"""Name -> panel of the help, and the command's place: ``module:function``, and ``:class`` where it is no plain `TyperCommand`."""
+COMMANDS: Commands = {
+    "validate": (MANIFEST, "rljob.cli.validate:validate"),
+    "explain": (MANIFEST, "rljob.cli.explain:explain"),
+    "presets": (MANIFEST, "rljob.cli.presets:presets"),
+    "eval": (LEARNED, "rljob.cli.policies:evaluate"),
+    "play": (LEARNED, "rljob.cli.policies:play"),
+    "compare": (LEARNED, "rljob.cli.compare:compare"),
+    "export": (LEARNED, "rljob.cli.export:export"),
+    "keys": (PARTS, "rljob.cli.keys:keys"),
+    "worker": (PARTS, "rljob.roles.command:worker:RoleCommand"),
+}
+
+
+class _Imported(Mapping[str, TyperCommand]):
+    """Commands by their names, of which each is imported when it is asked for: what one needs takes half a second or more, and a
+    shell that completes a word waits for it."""
+
+    def __init__(self, commands: Commands) -> None:
+        self._commands = commands
+
+    def __getitem__(self, name: str) -> TyperCommand:
+        return _imported(name, *self._commands[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(self._commands, key=lambda name: PANELS.index(self._commands[name][0])))
+
+    def __len__(self) -> int:
+        return len(self._commands)
+
+
+@cache
+def _imported(name: str, panel: str, place: str) -> TyperCommand:
+    """The help shows a command's docstring: each paragraph as one line, which a terminal of any width wraps, and examples line by
+    line."""
+    module, function, *of_class = place.split(":")
+    found = import_module(module)
+    command = getattr(found, function)
+    parts = inspect.cleandoc(command.__doc__ or "").split("\n\n")
+    text = "\n\n".join(part if part.startswith(" ") else part.replace("\n", " ") for part in parts)
+    cls = getattr(found, of_class[0]) if of_class else TyperCommand
+    alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    alone.command(name, cls=cls, help=text, rich_help_panel=panel)(command)
+    return cast(TyperCommand, typer.main.get_command(alone))
+
+
+def group_of(commands: Commands) -> type[TyperGroup]:
+    """A group of typer that has these commands."""
+
+    class Group(TyperGroup):
+        def __init__(self, **attributes: Any) -> None:
+            super().__init__(**attributes)
+            self.commands = cast(MutableMapping[str, Any], _Imported(commands))
+
+    return Group
+
+
 app = typer.Typer(
     name="rljob",
+    cls=group_of(COMMANDS),
     help=(
         "Train reinforcement-learning agents from one manifest, on a laptop or a cluster.\n\n"
         "Start here:\n\n"
@@ -64,21 +116,6 @@ def common(
     ] = False,
 ) -> None:
     """Options before the command."""
+    from rljob.command_errors import Debug
+
     Debug.enabled = debug
-
-
-def register(
-    to: typer.Typer, panel: str, cls: type[TyperCommand] = TyperCommand, /, **commands: Callable[..., None]
-) -> None:
-    """Add commands to a panel of the help. It shows their docstrings: each paragraph as one line, which a terminal of any width
-    wraps, and examples line by line."""
-    for name, command in commands.items():
-        parts = inspect.cleandoc(command.__doc__ or "").split("\n\n")
-        text = "\n\n".join(part if part.startswith(" ") else part.replace("\n", " ") for part in parts)
-        to.command(name, cls=cls, help=text, rich_help_panel=panel)(command)
-
-
-register(app, MANIFEST, validate=validate, explain=explain, presets=presets)
-register(app, LEARNED, eval=evaluate, play=play, compare=compare, export=export)
-register(app, PARTS, keys=keys)
-register(app, PARTS, RoleCommand, worker=worker)

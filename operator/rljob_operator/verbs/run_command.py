@@ -1,0 +1,78 @@
+"""The command `rljob run`: what it takes, before anything that a run needs is imported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rljob.api import with_files_beside
+from rljob.api.experiment import is_experiment
+from rljob.api.load import given, read_document
+from rljob.command_errors import one_line_errors
+from rljob.data_plane import require_data_plane
+from rljob.errors import UsageError
+
+from rljob_operator.view.console import RunConsole
+
+
+def run(
+    file: Annotated[
+        Path, typer.Argument(help="The manifest (YAML) of an RLJob or an RLExperiment.", show_default=False)
+    ],
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="PATH=VALUE", help="Override a field, e.g. spec.actors.replicas=2. Repeatable."),
+    ] = None,
+    run_dir: Annotated[Path | None, typer.Option(help="Folder of this run.", show_default="runs/<name>-<time>")] = None,
+    max_seconds: Annotated[
+        float | None, typer.Option(min=1, help="Stop in good order after so many seconds; the run can be resumed.")
+    ] = None,
+    max_actors: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=10_000,
+            help="Most actors on this machine.",
+            show_default="one for each core where autoscaling decides, else as many as actors.replicas says",
+        ),
+    ] = None,
+    resume_: Annotated[bool, typer.Option("--resume", help="Go on with the run in --run-dir.")] = False,
+) -> None:
+    """Train a job on this machine: actors, replay, learner and evaluator as processes, with an embedded Redis.
+
+    Look at it and change it from another terminal: rljob get, top, why, logs, suspend, resume, scale, checkpoint, stop.
+
+    An RLExperiment is several runs, at most so many at a time as it says, of which the best is sought.
+
+    Exit codes: 0 the success policy was met (or --max-seconds is over), 1 the job failed, 2 the manifest or the command line
+    is wrong or can't run here, 130 stopped with Ctrl-C.
+
+    Examples:
+
+      rljob run manifests/examples/pong-vtrace.yaml
+
+      rljob run manifests/examples/cartpole-impala.yaml --run-dir runs/seed-2 \\
+        --set algorithm.impala.seed=2
+
+      rljob run manifests/examples/experiments/cartpole-search.yaml
+    """
+    with one_line_errors():
+        require_data_plane("rljob run")
+        if resume_ and run_dir is None:
+            raise UsageError("--resume needs --run-dir: the folder of the run to go on with")
+        # Gymnasium and ALE take a second to import: only a run pays for them, not --help.
+        from rljob_operator.local.run_folder import is_stored_job
+        from rljob_operator.verbs import experiment
+        from rljob_operator.verbs import run as local
+
+        bounds: dict[str, Any] = {"max_seconds": max_seconds, "max_actors": max_actors, "console": RunConsole()}
+        stored = resume_ and run_dir is not None and is_stored_job(file, run_dir) and not set_
+        written = {} if stored else with_files_beside(given(read_document(file, set_ or ())), file.parent)
+        if is_experiment(written):
+            code = experiment.start(written, run_dir, resume=resume_, **bounds)
+        elif resume_ and run_dir is not None:
+            code = local.go_on(run_dir, written or None, **bounds)
+        else:
+            code = local.start(written, run_dir, **bounds)
+    raise typer.Exit(code)
