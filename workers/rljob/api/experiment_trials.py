@@ -187,7 +187,7 @@ def _draws(seed: int, trials: int, parameters: Mapping[str, Distribution]) -> li
     there_are, repeated = settings_there_are(parameters), 0
     while len(found) < trials:
         for draw in count():
-            settings = {path: _drawn(seed, len(found), path, from_, draw) for path, from_ in parameters.items()}
+            settings = {path: _value(seed, len(found), path, from_, draw) for path, from_ in parameters.items()}
             key = json.dumps(settings, sort_keys=True)
             if key not in known or len(known) == there_are or repeated == _MOST_REPEATED:
                 break
@@ -197,7 +197,7 @@ def _draws(seed: int, trials: int, parameters: Mapping[str, Distribution]) -> li
     return found
 
 
-def _drawn(seed: int, trial: int, path: str, from_: Distribution, draw: int) -> Any:
+def _value(seed: int, trial: int, path: str, from_: Distribution, draw: int) -> Any:
     """The value of a parameter in a trial: one of its values, or a number with six significant digits between its bounds."""
     key = json.dumps([seed, trial, path, *([draw] if draw else [])]).encode()
     share = int.from_bytes(hashlib.sha256(key).digest()[: _SHARE_BITS // 8], "big") / (1 << _SHARE_BITS)
