@@ -47,7 +47,7 @@ def figures(turn: Turn) -> dict[str, str]:
         "raw frames/s": number(status.raw_frames_per_second, "{:,.0f}"),
         "updates/s": number(status.updates_per_second, "{:,.1f}"),
         "queue": f"{number(depth, '{:,.0f}')}/{number(bound, '{:,.0f}')}",
-        **_stored(status),
+        **stored(status),
         "lag": number(status.policy_lag_updates, "{:,.0f}"),
         "learner waits": percent(status.learner_wait_fraction),
         "actors blocked": percent(status.actors_blocked_fraction),
@@ -81,12 +81,14 @@ def states_line(turn: Turn) -> str:
     return ", ".join(odd)
 
 
-def _stored(status: LearnerStatus) -> dict[str, str]:
+def stored(status: LearnerStatus) -> dict[str, str]:
     """What waits to be learned from: transitions in the replay, or the fate of unrolls where there is none."""
     queue, replay = status.queue, status.replay or ReplaySummary()
     if queue is not None:
-        dropped = sum(queue.dropped.values())
-        return {"unrolls": f"{number(queue.learned, '{:,}')} learned, {number(dropped, '{:,}')} dropped"}
+        looked_at = queue.dropped.get("centring", 0)  # those that statistics of observations begin with
+        lost = sum(queue.dropped.values()) - looked_at
+        words = f"{number(queue.learned, '{:,}')} learned, {number(lost, '{:,}')} dropped"
+        return {"unrolls": f"{words}, {looked_at:,} for statistics alone" if looked_at else words}
     return {"replay": f"{number(replay.items, '{:,}')} ({percent(replay.fill)})"}
 
 

@@ -12,7 +12,7 @@ from rljob.api.controller_memory import ControllerMemory
 from rljob.api.learner_status import ActorStatus, LearnerStatus
 from rljob.api.status import AutoscalingStatus, Condition, Failure, InferenceStatus, RLJobStatus
 from rljob_operator.view.columns import table
-from rljob_operator.view.figures import blocked_fraction
+from rljob_operator.view.figures import blocked_fraction, stored
 from rljob_operator.view.job_view import LOST, JobView
 from rljob_operator.view.reasons import why
 from rljob_operator.view.top import screen
@@ -236,3 +236,15 @@ def test_the_screen_says_how_busy_and_full_the_learners_gpu_is(gpu: dict[str, fl
     console.print(screen(run(RLJobStatus(), figures={**FIGURES, "gpu": gpu})))
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert ("GPU" not in text) if cell is None else (cell in text), text
+
+
+@pytest.mark.parametrize(
+    ("dropped", "words"),
+    [
+        ({}, "1,500 learned, 0 dropped"),
+        ({"stale": 30, "overflow": 12}, "1,500 learned, 42 dropped"),
+        ({"stale": 30, "centring": 128}, "1,500 learned, 30 dropped, 128 for statistics alone"),
+    ],
+)
+def test_unrolls_that_were_looked_at_are_not_told_as_dropped(dropped: dict[str, int], words: str) -> None:
+    assert stored(LearnerStatus.lenient({"queue": {"learned": 1500, "dropped": dropped}})) == {"unrolls": words}
