@@ -260,7 +260,7 @@ def test_another_life_of_the_learner_is_asked_in_the_place_of_the_one_before() -
     async def story() -> None:
         async with serving() as old, serving() as new, polling() as (poll, told):
             poll.follow("pong", [Learner("a", old.url)], 3.0)
-            await until(lambda: bool(old.wishes) and old.asked > 0)
+            await until(lambda: bool(old.wishes) and poll.answer("pong").status is not None)
             old.code = 500
             await until(lambda: poll.silence("pong", "a") is not None)
             new.delay_seconds = 0.3

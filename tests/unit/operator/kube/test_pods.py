@@ -209,18 +209,23 @@ def test_a_cached_pod_costs_little() -> None:
         json.dumps(running_pod(number, job=f"job-{number // 4}", job_uid=f"8a3f27f5-6a7d-43f7-8f8e-{number // 4:012d}"))
         for number in range(count)
     ]
-    cache = PodCache(lambda key, kind, pod: None)
-    gc.collect()
-    tracemalloc.start()
-    try:
-        for each in raw:
-            cache.change("ADDED", cache.keep(json.loads(each)))
+
+    def bytes_a_pod() -> float:
+        cache = PodCache(lambda key, kind, pod: None)
         gc.collect()
-        bytes_a_pod = tracemalloc.get_traced_memory()[0] / count
-    finally:
-        tracemalloc.stop()
-    assert len(cache) == count
-    assert bytes_a_pod < MOST_BYTES_A_POD, f"{bytes_a_pod:.0f} bytes a pod"
+        tracemalloc.start()
+        try:
+            for each in raw:
+                cache.change("ADDED", cache.keep(json.loads(each)))
+            gc.collect()
+            assert len(cache) == count
+            return tracemalloc.get_traced_memory()[0] / count
+        finally:
+            tracemalloc.stop()
+
+    # The interpreter's one table of interned strings may double in one of the two, which is megabytes and not the cache's.
+    cost = min(bytes_a_pod(), bytes_a_pod())
+    assert cost < MOST_BYTES_A_POD, f"{cost:.0f} bytes a pod"
 
 
 def test_pods_are_found_by_the_name_of_their_job_whichever_object_had_it() -> None:
