@@ -181,7 +181,7 @@ class World:
         words = json.dumps({"mean": mean, "standard_error": 1.0, "episodes": 100})
         return {
             "phase": "Succeeded",
-            "containerStatuses": [{"name": "worker", "state": {"terminated": {"message": words}}}],
+            "containerStatuses": [{"name": "worker", "state": {"terminated": {"exitCode": 0, "message": words}}}],
         }
 
     # The story.

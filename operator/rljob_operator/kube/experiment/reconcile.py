@@ -135,6 +135,7 @@ class ExperimentReconciler:
             judged=all(run.key in {**state.verdicts, **runs.unjudged} for run in state.best()),
             refused=known.refused,
             trouble=trouble,
+            held=[f"trial {trial}: {why}" for (trial, _), why in runs.held.items()],
         )
         return min(LOOK_SECONDS, await self._write(document, known, updates))
 
@@ -176,7 +177,7 @@ class ExperimentReconciler:
                 await add(await asyncio.to_thread(state.taking, _settings_of(document)))
             except (ManifestError, Mismatch) as problem:
                 known.refused = str(problem)
-        runs = Runs(self._sources, document, state, suspend)
+        runs = Runs(self._sources, document, state, suspend, self._now())
         if not suspend and state.experiment is not None:
             await add(await due())
             await observe(_time_up(state, known.seconds(self._monotonic())))

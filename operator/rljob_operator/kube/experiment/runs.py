@@ -11,12 +11,14 @@ from rljob.api import ManifestError, RLJob, parse_job
 from rljob.api.conditions import ConditionType
 from rljob.api.status import RLJobStatus
 
+from rljob_operator.core.member import Phase, Role
 from rljob_operator.experiments.journal import Entry
 from rljob_operator.experiments.state import ExperimentState, Run, RunState, games_seed, scored, seen
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.errors import AlreadyExists, NotFound
 from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, Object
 from rljob_operator.kube.job.last_words import parsed
+from rljob_operator.kube.job.members import shown
 from rljob_operator.kube.job.stored import read
 from rljob_operator.kube.render import experiment as render
 from rljob_operator.kube.render import names
@@ -47,16 +49,18 @@ class Runs:
     """The runs of the experiment ``owner`` as they are now. `look` and `verdict` only read, and note which pods they need; `lead`
     has what is wanted done.
 
-    ``taken``: names of RLJobs that runs need and others have. ``unjudged``: runs of the best trial, and why they can't be judged
-    anew.
+    ``now``: Unix seconds. ``taken``: names of RLJobs that runs need and others have. ``unjudged``: runs of the best trial, and
+    why they can't be judged anew. ``held``: runs whose judge does not come up, and why, as far as its pod tells.
     """
 
     sources: Sources
     owner: Object
     state: ExperimentState
     suspended: bool
+    now: float
     taken: list[str] = field(default_factory=list)
     unjudged: dict[tuple[int, int], str] = field(default_factory=dict)
+    held: dict[tuple[int, int], str] = field(default_factory=dict)
     _needed: list[Object] = field(default_factory=list)
     _kept: set[str] = field(default_factory=set)
     _unknown: set[str] = field(default_factory=set)
@@ -165,12 +169,16 @@ class Runs:
                 break
             if pod is None:
                 return scored({}, 0, why)
-            phase = (pod.get("status") or {}).get("phase") if render.is_of(pod, job) else ""
-            if phase == "Succeeded":
-                return scored(parsed(pod), status.progress.raw_frames, "its judge left no figures")
-            if phase != "Failed" and "deletionTimestamp" not in pod["metadata"]:
+            if not render.is_of(pod, job):
+                break  # of another life of the run, and about to go
+            judge = shown(pod, Role.EVALUATOR, self.now)
+            if judge.phase is Phase.EXITED and parsed(pod):  # whatever is beside it may run on
+                return scored(parsed(pod), status.progress.raw_frames, "its judge left no mean")
+            if judge.phase is not Phase.EXITED and not judge.deleted:
+                if judge.phase is Phase.STARTING and judge.waiting_message:
+                    self.held[run.key] = f"pod {name} does not come up: {judge.waiting_message}"
                 break
-            why = f"pod {name} has failed: {_last_words(pod)}"
+            why = f"pod {name} has failed: {judge.last_words or judge.disrupted or 'it left no figures'}"
         else:
             return scored({}, 0, why)
         self._kept.update(names_of_pods)
@@ -194,9 +202,3 @@ def _comparable(document: Object) -> RLJob | None:
         spec = {"suspend": False, "actors": job.spec.actors.model_copy(update={"replicas": 1})}
         return job.model_copy(update={"metadata": None, "spec": job.spec.model_copy(update=spec)})
     return None
-
-
-def _last_words(pod: Object) -> str:
-    status = pod.get("status") or {}
-    ends = [(each.get("state") or {}).get("terminated") or {} for each in status.get("containerStatuses") or ()]
-    return next((each["message"] for each in ends if each.get("message")), status.get("message") or "it was ended")

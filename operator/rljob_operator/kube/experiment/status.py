@@ -24,6 +24,7 @@ def conditions(
     judged: bool,
     refused: str,
     trouble: Sequence[str] = (),
+    held: Sequence[str] = (),
 ) -> Iterator[ConditionUpdate]:
     """What holds of an experiment.
 
@@ -34,6 +35,7 @@ def conditions(
         judged: whether the best trial was judged anew, or can't be.
         refused: why the newest spec is not in force; empty where it is.
         trouble: what keeps it from going on, or is to be told at its end.
+        held: what it waits for that may come by itself, or not.
     """
     yield (
         false(ConditionType.ACCEPTED, Reason.INVALID_SPEC, refused)
@@ -50,12 +52,13 @@ def conditions(
         yield from (withdrawn(ended) for ended in FINISHED if any(each.type == ended for each in before.conditions))
         reason = Reason.RUNNING if not suspend else Reason.SUSPENDED if rests else Reason.SUSPENDING
         reason = Reason.NAME_CONFLICT if words and not suspend else reason
-        yield (true if reason is Reason.RUNNING else false)(ConditionType.READY, reason, words)
+        yield (true if reason is Reason.RUNNING else false)(ConditionType.READY, reason, words or "; ".join(held))
         return
     ended, best = state.end["reason"], state.end["best"]
     failed = best is None or ended == TOO_MANY_FAILED
     if not (rests and judged):
-        yield true(ConditionType.READY, Reason.FINISHING, "the best trial is judged on games that it was not chosen by")
+        told = ["the best trial is judged on games that it was not chosen by", *held]
+        yield true(ConditionType.READY, Reason.FINISHING, "; ".join(told))
         return
     why = next((f"; trial {run.trial}: {run.why}" for run in state.runs.values() if run.why), "") if failed else ""
     said = f"{_sentence(state)}{why}" + (f"; {words}" if words else "")

@@ -85,6 +85,11 @@ def member(pod: Pod, now_seconds: float, were_up: Container[str] = ()) -> Member
     name = member_of(pod)
     if name is None:
         raise ValueError(f"pod {pod['metadata']['name']} is no member's")
+    return shown(pod, name, now_seconds, were_up)
+
+
+def shown(pod: Pod, name: str, now_seconds: float, were_up: Container[str] = ()) -> Member:
+    """What a pod shows of its worker, as if it were the member ``name``: also a pod that is no member's."""
     about, status = pod["metadata"], pod.get("status") or {}
     worker = _container_status(status, names.WORKER)
     phase, since = _phase(pod, worker, now_seconds)

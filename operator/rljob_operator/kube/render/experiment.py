@@ -10,7 +10,7 @@ from rljob.api.experiment_trials import Experiment
 from rljob.api.job import API_VERSION
 
 from rljob_operator.core.member import Role
-from rljob_operator.kube.render import names
+from rljob_operator.kube.render import names, trackers
 from rljob_operator.kube.render.containers import resources
 from rljob_operator.kube.render.metadata import Owned, handed_on
 from rljob_operator.kube.render.pod import pod
@@ -51,10 +51,14 @@ def journal_part(owner: Object, number: int, text: str) -> Object:
 
 
 def judge(owned: Owned, settings: Settings, experiment: str, name: str, seed: int) -> Object:
-    """The pod that plays a run's games: with all that its learner had, what an evaluator asks for, and no device. It leaves its
-    figures as its last words, and goes with its run. Where its run queues at Kueue, it does, too."""
+    """The pod that plays a run's games: with all that its learner had, what its podTemplate says included, but for trackers;
+    with what an evaluator asks for, and no device. It leaves its figures as its last words, and goes with its run. Where its run
+    queues at Kueue, it does, too."""
     made: dict[str, Any] = pod(owned, "learner", "judge", "", settings)
     (worker,) = [each for each in made["spec"]["containers"] if each["name"] == names.WORKER]
+    beside = [each for each in made["spec"]["containers"] if each is not worker]
+    of_trackers = {each["name"] for each in trackers.sidecars(owned, settings)}
+    before = [each for each in made["spec"].get("initContainers", ()) if each["name"] not in of_trackers]
     evaluator, storage = section(owned.job, Role.EVALUATOR), owned.job.spec.checkpoint.storage
     bucket = storage.object_store if storage is not None else None
     where = bucket.url if bucket is not None else f"{names.RUN_DIR}/checkpoints"
@@ -65,16 +69,19 @@ def judge(owned: Owned, settings: Settings, experiment: str, name: str, seed: in
         "resources": resources(evaluator.resources, settings.requests[Role.EVALUATOR]),
     }
     # Without the operator's: it is none of the job's members.
-    labels = {**handed_on(owned.job.metadata.labels), names.EXPERIMENT_LABEL: experiment, names.JOB_LABEL: owned.name}
+    labels = {**handed_on(made["metadata"]["labels"]), names.EXPERIMENT_LABEL: experiment, names.JOB_LABEL: owned.name}
     queue = _of_queue(owned.job.metadata.labels) if settings.kueue else {}
     about = owned.metadata(name, {**labels, **queue})
     if queue:  # Kueue leaves alone what a kind controls that its externalFrameworks name, as RLJobs should be there
         about["ownerReferences"] = [{**each, "controller": False} for each in about["ownerReferences"]]
     spec = {field: value for field, value in made["spec"].items() if field not in ("hostname", "subdomain")}
+    annotations = {
+        key: value for key, value in made["metadata"]["annotations"].items() if not key.startswith(names.OURS)
+    }
     return {
         **made,
-        "metadata": about,
-        "spec": {**spec, "restartPolicy": "Never", "containers": [container], "initContainers": []},
+        "metadata": {**about, "annotations": annotations},
+        "spec": {**spec, "containers": [container, *beside], "initContainers": before},
     }
 
 

@@ -10,6 +10,7 @@ from rljob.api.replay import ExternalRedis
 from rljob_operator.core.member import number
 from rljob_operator.kube.render import names
 from rljob_operator.kube.render.metadata import Owned, handed_on
+from rljob_operator.kube.render.settings import SMALL
 
 _ADDRESS: Final = "RLJOB_REDIS"
 _KEYS: Final = "RLJOB_REDIS_KEYS"
@@ -19,7 +20,6 @@ _UNIX: Final = "unix://"
 _TRIED_SECONDS: Final = 3600
 _SHOWN_SECONDS: Final = 600
 _RETRIES: Final = 100
-_REQUESTS: Final = {"cpu": "50m", "memory": "128Mi"}
 
 
 def plain_variables(owned: Owned, member: str, redis: ExternalRedis) -> dict[str, str]:
@@ -71,7 +71,7 @@ def removal(pod: Mapping[str, Any]) -> dict[str, Any] | None:
         "image": worker["image"],
         "command": ["python", "-m", "rljob.replay.remove_log", value[_ADDRESS], value[_KEYS], str(shard)],
         "env": [each for each in variables if each["name"] not in (_ADDRESS, _KEYS)],
-        "resources": {"requests": _REQUESTS},
+        "resources": SMALL,
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": worker.get("securityContext", {}),
     }

@@ -39,6 +39,8 @@ REQUESTS: Final[Mapping[Role, Mapping[str, str]]] = {
 """What a role's container asks for where the manifest does not say: what its process takes without any experience in it. A pod
 that asks for nothing is the first to be evicted, and no cluster autoscaler makes room for it."""
 REDIS_REQUESTS: Final[Mapping[str, str]] = {"cpu": "100m", "memory": "256Mi"}
+SMALL: Final = {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"cpu": "1", "memory": "512Mi"}}
+"""What a container has that reads or removes a few objects: limits too, since a quota of its namespace may demand them."""
 
 CHECKPOINT_SIZE: Final = "4Gi"
 """For the five that are kept, the best one and the one being written, of 600 MB each: a network of 30 million parameters with its

@@ -54,7 +54,7 @@ def _lost(pod: Mapping[str, Any], found: Mapping[str, Any]) -> Iterator[str]:
         given = after.get(field)
         for key, value in before[field].items():
             kept = isinstance(given, Mapping) and given.get(key) == value
-            if not kept and (key == names.MANAGED_BY or key.startswith("rljob.dev/")):
+            if not kept and (key == names.MANAGED_BY or key.startswith(names.OURS)):
                 yield f"metadata.{field}[{key}]: the controller knows the pod by it"
     spec = found.get("spec")
     if not isinstance(spec, Mapping):

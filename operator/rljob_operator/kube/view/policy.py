@@ -16,13 +16,13 @@ from rljob_operator.core.member import Phase, Role
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.errors import NotFound
 from rljob_operator.kube.apiserver.resources import PODS, VOLUME_CLAIMS, Object
-from rljob_operator.kube.job.members import Pod, current, member
+from rljob_operator.kube.job.members import Pod, current, member, shown
 from rljob_operator.kube.job.stored import StoredJob
 from rljob_operator.kube.render import names
 from rljob_operator.kube.render.metadata import Owned, handed_on
 from rljob_operator.kube.render.pod import pod
 from rljob_operator.kube.render.rendering import started_with
-from rljob_operator.kube.render.settings import Settings
+from rljob_operator.kube.render.settings import SMALL, Settings
 from rljob_operator.kube.render.volumes import checkpoint_claim, checkpoints_are
 from rljob_operator.kube.view import pod_logs
 
@@ -31,7 +31,6 @@ LOOK_SECONDS: Final = 0.5
 _TAKEN_OVER: Final = ("nodeSelector", "affinity", "tolerations", "imagePullSecrets", "securityContext", "serviceAccountName",
                       "runtimeClassName")  # fmt: skip
 """What a reader has from the learner's pod: where its volume can be had, and what a namespace's policies have let in before."""
-_RESOURCES: Final = {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"cpu": "1", "memory": "512Mi"}}
 
 
 class NoPolicy(Exception):
@@ -78,7 +77,7 @@ def reader(owned: Owned, settings: Settings, longest_seconds: float) -> Object:
         "name": names.WORKER,
         "image": worker["image"],
         "command": ["python", "-c", f"import time; time.sleep({seconds})"],
-        "resources": _RESOURCES,
+        "resources": SMALL,
         "securityContext": worker["securityContext"],
         "volumeMounts": [{**mount, "readOnly": True}],
     }
@@ -130,8 +129,8 @@ async def _runs(client: Client, made: Object, timeout_seconds: float) -> None:
                 await asyncio.sleep(LOOK_SECONDS)
                 found = await client.get(PODS, about["namespace"], about["name"])
     except TimeoutError:
-        seen = member({**found, "metadata": {**about, "labels": {names.MEMBER_LABEL: str(Role.LEARNER)}}}, time.time())
-        why = f": {seen.waiting_message}" if seen.waiting_message else ""
+        waits_for = shown(found, Role.LEARNER, time.time()).waiting_message
+        why = f": {waits_for}" if waits_for else ""
         raise NoPolicy(f"pod {about['name']} did not come up within {timeout_seconds:g} s{why}") from None
 
 

@@ -11,9 +11,8 @@ from sys import intern
 from typing import Any
 
 from rljob_operator.kube.apiserver.resources import Object
+from rljob_operator.kube.render import names
 
-ANNOTATIONS = "rljob.dev/"
-"""Only annotations whose names begin so count."""
 LONGEST_TEXT = 1024
 LONGEST_LAST_WORDS = 4096
 """What a kubelet takes of a termination message."""
@@ -42,7 +41,7 @@ def trim(pod: Mapping[str, Any]) -> Object:
         metadata["deletionGracePeriodSeconds"] = grace
     _put(metadata, "labels", {intern(name): intern(value) for name, value in (about.get("labels") or {}).items()})
     ours = (about.get("annotations") or {}).items()
-    _put(metadata, "annotations", {intern(name): value for name, value in ours if name.startswith(ANNOTATIONS)})
+    _put(metadata, "annotations", {intern(name): value for name, value in ours if name.startswith(names.OURS)})
     _put(metadata, "finalizers", [intern(name) for name in about.get("finalizers") or ()])
     _put(metadata, "ownerReferences", [_some(owner, _OWNER, ()) for owner in about.get("ownerReferences") or ()])
     state = _some(status, _STATUS)

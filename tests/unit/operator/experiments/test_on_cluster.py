@@ -160,7 +160,7 @@ def test_a_judge_that_fails_is_tried_three_times() -> None:
         if "a-0-judge" not in name:
             return verdict(name, pod)
         world.judged.append(name)
-        ended = {"message": f"no checkpoint, says {name}"}
+        ended = {"exitCode": 1, "message": f"no checkpoint, says {name}"}
         return {"phase": "Failed", "containerStatuses": [{"name": "worker", "state": {"terminated": ended}}]}
 
     world.verdict = broken  # type: ignore[method-assign]
@@ -169,6 +169,41 @@ def test_a_judge_that_fails_is_tried_three_times() -> None:
     assert [name for name in world.judged if "a-0" in name] == [f"a-0-judge-0-{attempt}" for attempt in range(3)]
     (why,) = [entry["why"] for entry in world.entries() if entry["kind"] == "Fail"]
     assert why == "it can't be judged: pod a-0-judge-0-2 has failed: no checkpoint, says a-0-judge-0-2"
+
+
+def test_a_judge_whose_pod_runs_on_for_a_container_beside_it_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with a service mesh, which puts a proxy into every pod that does not end by itself."""
+    world = World(document(2), spread)
+    verdict, proxy = world.verdict, {"name": "istio-proxy", "state": {"running": {"startedAt": "2026-11-27T12:00:00Z"}}}
+
+    def beside_a_proxy(name: str, pod: dict[str, Any]) -> dict[str, Any]:
+        ended = verdict(name, pod)
+        return {**ended, "phase": "Running", "containerStatuses": [proxy, *ended["containerStatuses"]]}
+
+    monkeypatch.setattr(world, "verdict", beside_a_proxy)
+    status = world.live()
+    assert (status["failed"], status["best"]["trial"], status["fresh"]["episodes"]) == (0, 1, 100)
+    assert world.of(PODS) == {}, "the proxies are gone with their judges"
+
+
+def test_why_a_judge_does_not_come_up_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(document(2), spread)
+    verdict, full = world.verdict, "0/3 nodes are available: 3 Insufficient cpu."
+    unscheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": full}
+    monkeypatch.setattr(world, "verdict", lambda name, pod: {"phase": "Pending", "conditions": [unscheduled]})
+    while not world.of(PODS):
+        world.settle()
+        world.tick()
+    world.tick()
+    world.settle()
+    held = world.condition("Ready")
+    assert (held["status"], held["reason"]) == ("True", "Running")
+    assert f"trial 0: pod a-0-judge-0-0 does not come up: {full}" in held["message"]
+    monkeypatch.setattr(world, "verdict", verdict)
+    for name, pod in list(world.of(PODS).items()):
+        world.put(PODS, {**pod, "status": verdict(name, pod)})
+    world.live()
+    assert full not in world.condition("Ready")["message"]
 
 
 @pytest.mark.parametrize(("reason", "solved"), [("MetricReached", True), ("EarlyStopped", False)])
@@ -224,6 +259,33 @@ def test_a_pod_that_judges_queues_as_its_run_does_where_the_operator_asks_kueue(
     (owner,) = about["ownerReferences"]
     assert (queue.items() <= about["labels"].items(), owner["controller"]) == (asks, not asks)
     assert (owner["kind"], owner["uid"]) == ("RLJob", "uid"), "it goes with its run"
+
+
+def test_a_pod_that_judges_has_what_its_learners_pod_template_says() -> None:
+    """What makes its environment work, or lets it read the bucket, may be in there."""
+    made, identity = (
+        {**document(1), "kind": "RLJob", "metadata": {"name": "a-0"}},
+        {"azure.workload.identity/use": "true"},
+    )
+    fetch = {"name": "fetch", "image": "fetch:1", "volumeMounts": [{"name": "rljob-tmp", "mountPath": "/tmp"}]}
+    proxy = {"name": "proxy", "image": "proxy:1"}
+    template = {
+        "metadata": {"labels": identity, "annotations": {"vault.hashicorp.com/agent-inject": "true"}},
+        "spec": {"initContainers": [fetch], "containers": [proxy]},
+    }
+    made["spec"] = {
+        **document(1)["spec"]["template"]["spec"],
+        "learner": {"podTemplate": template},
+        "tracking": {"mlflow": {"uri": "http://mlflow:5000"}},
+    }
+    pod = render.judge(Owned(parse_job(made), "uid"), Settings(image="rl:1"), "a", "a-0-judge-0-0", 1)
+    about, spec = pod["metadata"], pod["spec"]
+    assert about["labels"] == {**identity, "rljob.dev/experiment": "a", "rljob.dev/job": "a-0"}
+    assert about["annotations"]["vault.hashicorp.com/agent-inject"] == "true"
+    assert not [key for key in about["annotations"] if key.startswith("rljob.dev/")], "it is none of the job's members"
+    assert [each["name"] for each in spec["initContainers"]] == ["fetch"], "its run is not told to a tracker twice"
+    assert sorted(each["name"] for each in spec["containers"]) == ["proxy", "worker"]
+    assert spec["restartPolicy"] == "Never"
 
 
 def test_of_one_that_has_begun_little_may_change() -> None:
