@@ -265,6 +265,26 @@ def test_a_long_record_of_before_is_thinned_while_it_is_read(tmp_path: Path, mon
     assert points(tmp_path)[-1]["updates"] == 1000
 
 
+def test_events_of_a_long_run_become_rarer_and_verdicts_do_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorder_module, "EVENTS_APART", 100)
+    clock = Clock(1000.0)
+    with Recorder(tmp_path, wall=clock, monotonic=clock) as recorder:
+        for second in range(2000):
+            recorder.record({"loss": 1.0}, second, second)
+            recorder.record_evaluation({"version": second, "raw_frames": second, "mean": 17.5})
+            clock.now += 1.0
+    found = scalars(tmp_path)
+    steps = [step for step, _ in found["loss"]]
+    assert steps[:100] == list(range(100)), "at first each point is one"
+    assert 250 < len(steps) < 450
+    assert steps[-1] >= 1980
+    assert len(points(tmp_path)) == 2000
+    with Recorder(tmp_path, wall=clock, monotonic=clock) as recorder:
+        recorder.record({"loss": 2.0}, 2000, 2000)
+    assert scalars(tmp_path)["loss"][-1] == (2000, 2.0), "the first point of a run that goes on is one"
+    assert [step for step, _ in found["evaluation/mean"]] == list(range(2000))
+
+
 def test_tensorboard_shows_no_points_beyond_the_checkpoint_that_a_run_goes_on_from(tmp_path: Path) -> None:
     clock = Clock(1000.0)
     for first in (0, 30):

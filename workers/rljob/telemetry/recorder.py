@@ -39,6 +39,9 @@ LEARNER: Final = "learner"
 MOST_POINTS: Final = 10_000
 """Records of figures that are kept, five hours at one in two seconds. A full record gives up every second one, so the oldest lie
 furthest apart and it always spans the run; what has a kind is kept."""
+EVENTS_APART: Final = 5_000
+"""Two events of figures lie at least this part of the run's time apart: nothing is taken out of a file that TensorBoard follows,
+so its events become rarer, 30,000 in the first month. It draws a thousand of them."""
 
 _LEARNER_FACTS = (
     "device",
@@ -88,6 +91,7 @@ class Recorder:
         self._facts: dict[str, Any] = {}
         self._points = 0
         self._begun = False
+        self._next_event_seconds = 0.0
         path = run_dir / METRICS_FILE
         self._offset_seconds = self._recall(path)
         self._opened = monotonic()
@@ -180,6 +184,10 @@ class Recorder:
         self._points += "kind" not in document
         if self._points > MOST_POINTS:
             self._thin()
+        if "kind" not in document:
+            if elapsed < self._next_event_seconds:
+                return
+            self._next_event_seconds = elapsed * (1 + 1 / EVENTS_APART)
         values = [
             Summary.Value(tag=name, simple_value=value)
             for name, raw in {**known_tags(scalars), **scalars}.items()
