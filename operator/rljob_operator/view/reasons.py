@@ -21,7 +21,7 @@ _AS_WANTED = ("PodsStopped", "Suspended", "SessionEnded", "Finishing")
 
 def why(run: JobView) -> list[str]:
     """The whole answer, a line each."""
-    lines = [f"{run.name} is {run.state}{_meaning('Ready', run.status.state)}"]
+    lines = [f"{run.name} is {run.state}{_state(run)}"]
     lines += _attendance(run)
     if run.status.is_true("Complete"):
         lines += ["", ending(run)]
@@ -75,6 +75,14 @@ def is_odd(condition: Condition) -> bool:
     ):
         return False
     return condition.status == "True" or condition.reason not in _AS_WANTED
+
+
+def _state(run: JobView) -> str:
+    """What its state means: of a job in general, of an experiment in its own words, unless they come further below."""
+    if not is_experiment(run.document):
+        return _meaning("Ready", run.status.state)
+    ready = run.status.condition("Ready")
+    return _tail(ready.message) if ready is not None and ready.status == "True" and not run.status.finished else ""
 
 
 def _attendance(run: JobView) -> list[str]:

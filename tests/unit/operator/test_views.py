@@ -129,6 +129,22 @@ def condition(type: str, status: str, reason: str, message: str = "") -> Conditi
     return Condition.model_validate(stamped)
 
 
+def test_why_of_an_experiment_has_its_own_words() -> None:
+    waits = "trial 0: pod a-0-judge-0-0 does not come up: 0/3 nodes are available"
+    document = {"kind": "RLExperiment", "metadata": {"name": "a"}, "status": {"trials": 2, "running": 1}}
+    for conditions, said in (
+        ([condition("Ready", "True", "Running", waits)], f"a is Running: {waits}"),
+        ([condition("Ready", "True", "Running")], "a is Running"),
+        (
+            [condition("Ready", "True", "Complete", "best"), condition("Complete", "True", "Completed", "best")],
+            "a is Complete",
+        ),
+    ):
+        lines = why(run(RLJobStatus(conditions=conditions), document=document))
+        assert lines[0] == said
+        assert "Trials: 0 of 2 are over; 1 runs play, 0 have failed." in lines
+
+
 STOPPED = [condition(f"{role}Ready", "False", "PodsStopped") for role in ("Replay", "Learner", "Actors")]
 
 
