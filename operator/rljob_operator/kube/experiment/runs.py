@@ -18,7 +18,7 @@ from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.errors import AlreadyExists, NotFound
 from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, Object
 from rljob_operator.kube.job.last_words import parsed
-from rljob_operator.kube.job.members import shown
+from rljob_operator.kube.job.members import NODE_LOST, shown
 from rljob_operator.kube.job.stored import read
 from rljob_operator.kube.render import experiment as render
 from rljob_operator.kube.render import names
@@ -174,7 +174,8 @@ class Runs:
             judge = shown(pod, Role.EVALUATOR, self.now)
             if judge.phase is Phase.EXITED and parsed(pod):  # whatever is beside it may run on
                 return scored(parsed(pod), status.progress.raw_frames, "its judge left no mean")
-            if judge.phase is not Phase.EXITED and not judge.deleted:
+            goes = judge.deleted and judge.disrupted != NODE_LOST  # then another one is made in its place
+            if judge.phase is not Phase.EXITED or goes:
                 if judge.phase is Phase.STARTING and judge.waiting_message:
                     self.held[run.key] = f"pod {name} does not come up: {judge.waiting_message}"
                 break

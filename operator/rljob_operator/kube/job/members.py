@@ -37,6 +37,8 @@ _OUT_OF_MEMORY: Final = (
     "OOMKilled: container {} needed more memory than it may have; raise requests and limits of memory in its resources"
 )
 
+NODE_LOST: Final = "NodeLost"
+"""Why a pod that was deleted is there still, long after its grace period."""
 UNSEEN: Final = "EndNotSeen"
 """Why a pod that has ended, and does not tell how, is taken for disrupted."""
 
@@ -259,7 +261,7 @@ def _disrupted(pod: Pod, terminated: Mapping[str, Any]) -> str:
     if about.get("deletionTimestamp") is None:
         return "" if terminated else UNSEEN
     ended = terminated or status.get("phase") in _ENDED or not (pod.get("spec") or {}).get("nodeName")
-    return "Deleted" if ended else "NodeLost"
+    return "Deleted" if ended else NODE_LOST
 
 
 def _asked_to_end(pod: Pod) -> float | None:

@@ -186,6 +186,27 @@ def test_a_judge_whose_pod_runs_on_for_a_container_beside_it_is_done(monkeypatch
     assert world.of(PODS) == {}, "the proxies are gone with their judges"
 
 
+def test_a_judge_that_is_drained_counts_as_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(document(1), spread)
+    verdict = world.verdict
+    running = {"phase": "Running", "containerStatuses": [{"name": "worker", "state": {"running": {}}}]}
+    monkeypatch.setattr(world, "verdict", lambda name, pod: running)
+    for _ in range(4):
+        while not any("status" in pod for pod in world.of(PODS).values()):
+            world.settle()
+            world.tick()
+        ((name, pod),) = world.of(PODS).items()
+        world.put(PODS, {**pod, "metadata": {**pod["metadata"], "deletionTimestamp": "2026-11-27T12:00:30Z"}})
+        world.settle()
+        ended = {"name": "worker", "state": {"terminated": {"exitCode": 143, "finishedAt": "2026-11-27T12:00:01Z"}}}
+        world.put(PODS, {**world.of(PODS)[name], "status": {"phase": "Failed", "containerStatuses": [ended]}})
+        world.settle()
+        assert list(world.of(PODS)) == ["a-0-judge-0-0"], "no other one while it goes"
+        del world.objects[PODS.plural, name]
+    monkeypatch.setattr(world, "verdict", verdict)
+    assert (world.live()["failed"], world.judged[0]) == (0, "a-0-judge-0-0")
+
+
 def test_why_a_judge_does_not_come_up_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(document(2), spread)
     verdict, full = world.verdict, "0/3 nodes are available: 3 Insufficient cpu."
