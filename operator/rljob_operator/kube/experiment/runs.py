@@ -172,8 +172,8 @@ class Runs:
             if not render.is_of(pod, job):
                 break  # of another life of the run, and about to go
             judge = shown(pod, Role.EVALUATOR, self.now)
-            if judge.phase is Phase.EXITED and parsed(pod):  # whatever is beside it may run on
-                return scored(parsed(pod), status.progress.raw_frames, "its judge left no mean")
+            if judge.phase is Phase.EXITED and (figures := parsed(pod)):  # whatever is beside it may run on
+                return scored(figures, status.progress.raw_frames, "its judge left no mean")
             goes = judge.deleted and judge.disrupted != NODE_LOST  # then another one is made in its place
             if judge.phase is not Phase.EXITED or goes:
                 if judge.phase is Phase.STARTING and judge.waiting_message:
