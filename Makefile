@@ -16,7 +16,7 @@ READY_DEV := $(VENV)/.ready-dev
 PIP_INSTALL := $(VENV)/bin/pip install --quiet --disable-pip-version-check -c constraints.txt
 RLJOB := $(VENV)/bin/rljob
 
-.PHONY: train test test-all fuzz search test-cluster lint generate clean help
+.PHONY: train test test-all fuzz search mutate test-cluster lint generate clean help
 
 help: ## Show the commands.
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -38,6 +38,9 @@ fuzz: $(READY_TEST) ## Look for what fixed draws miss: every randomised test wit
 
 search: $(READY_TEST) ## Search what may happen to small jobs, breadth first, for SECONDS=300 in two processes.
 	$(VENV)/bin/python -m tests.search --seconds $(SECONDS)
+
+mutate: $(READY_DEV) ## Change one line of the code 200 times and tell which changes no unit test notices. ARGS="--seed 2 --rooms workers/rljob/wire".
+	$(VENV)/bin/python -m tests.mutate $(ARGS)
 
 test-cluster: $(READY_TEST) ## Run the tests against a real API server, from the programs in the folder KUBEBUILDER_ASSETS.
 	@test -n "$$KUBEBUILDER_ASSETS" || \
