@@ -4,8 +4,7 @@
 Those of hypothesis follow its profile. Those that draw for themselves take their seeds from the fixture `any_seed`. What a
 round finds is mended and pinned beside its test, as an `@example` or a row of a table.
 
-Where several processes run tests, each takes the next file that none of them has begun; in `tests/integration`, whose tests
-take seconds each and mostly wait, it takes the next test.
+Unit tests come first. Where several processes run tests, half of them begin with those that wait for processes.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from __future__ import annotations
 import os
 import random
 import time
+from pathlib import Path
 from typing import Any
 from zlib import crc32
 
@@ -25,7 +25,10 @@ pytest.register_assert_rewrite("tests.support")  # so that its assertions show t
 # Threads of torch wait for each other by spinning, unless they are told not to. Where processes outnumber cores, that takes
 # the core from the one that is waited for: 46 seconds of processor time in place of 8, in one test. Read when torch is loaded.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+# One thread for whoever does not choose a number: many processes compute beside each other here.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+TESTS = Path(__file__).parent
 FUZZ_SEED = os.environ.get("RLJOB_FUZZ_SEED")
 """Set by `tests/fuzz.py`: the seed of its round."""
 FUZZ_UNTIL = float(os.environ.get("RLJOB_FUZZ_UNTIL", "inf"))
@@ -39,19 +42,23 @@ for profile, fixed in (("fixed", True), ("fuzz", False)):
 settings.load_profile("fuzz" if FUZZ_SEED else "fixed")
 
 
-class FilesAndTests(LoadScopeScheduling):
-    """What a process is given at a time: the tests of a file, one test, or all that need the one cluster."""
+class UnitTestsFirst(LoadScopeScheduling):
+    """A process is given a file at a time; all of `tests/e2e`, which needs the one cluster, is one.
 
-    TOGETHER = frozenset(
-        f"tests/integration/{name}.py" for name in ("learner/test_restore_from", "operator/test_launch")
-    )
-    """Their tests share what takes long to make."""
+    As many processes as there are cores begin with the unit tests, which compute; the others begin with those that start roles
+    and mostly wait. Who has done its part takes of the other.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.split("::", 1)[0]
-        if file.startswith("tests/e2e/"):
-            return "tests/e2e"
-        return nodeid if file.startswith("tests/integration/") and file not in self.TOGETHER else file
+        return "tests/e2e" if file.startswith("tests/e2e/") else file
+
+    def _assign_work_unit(self, node: Any) -> None:
+        computes = int(node.gateway.id.removeprefix("gw")) < (os.cpu_count() or 1)
+        mine = (scope for scope in self.workqueue if scope.startswith("tests/unit/") == computes)
+        if scope := next(mine, None):
+            self.workqueue.move_to_end(scope, last=False)
+        super()._assign_work_unit(node)
 
     def schedule(self) -> None:
         """A process begins a test once it knows the next one, so one that takes the place of another is given two units, too."""
@@ -71,9 +78,15 @@ class FilesAndTests(LoadScopeScheduling):
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FilesAndTests:
-    config.option.loadscopereorder = False  # the folders' order is right: those that take longest come first
-    return FilesAndTests(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> UnitTestsFirst:
+    config.option.loadscopereorder = False  # the files' order is right
+    return UnitTestsFirst(config, log)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    from tests.record import Record  # here: it imports tests.support, which the line above has to precede
+
+    config.pluginmanager.register(Record(config))
 
 
 class AnySeed:
@@ -106,6 +119,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=list(left))
         items[:] = [item for item in items if item not in left]
     if FUZZ_SEED is None:
+        items.sort(key=lambda item: TESTS / "unit" not in item.path.parents)
         return
     others = [item for item in items if not _randomised(item)]
     config.hook.pytest_deselected(items=others)
