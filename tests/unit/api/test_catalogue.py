@@ -121,12 +121,12 @@ def vars_of(found: Explanation) -> dict[str, Any]:
 
 
 def test_what_presets_set_is_shown_with_every_value() -> None:
+    fields = {path: found for path in PATHS if not (found := explained(path)).fields}
     for name, preset in PRESETS.items():
-        leaves = [path for path in PATHS if not explained(path).fields and at({"spec": preset.spec}, path) is not None]
-        assert leaves
-        for path in leaves:
-            value = at({"spec": preset.spec}, path)
-            assert isinstance(value, dict) or explained(path).presets[name] == value, path
+        values = {path: value for path in fields if (value := at({"spec": preset.spec}, path)) is not None}
+        assert values
+        for path, value in values.items():
+            assert isinstance(value, dict) or fields[path].presets[name] == value, path
 
 
 def test_a_section_names_the_presets_that_set_something_in_it() -> None:
