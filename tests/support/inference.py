@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import threading
 import uuid
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
@@ -107,6 +107,21 @@ class Kept:
         self.reported.append(message)
 
     def poll(self, timeout_seconds: float = 0.0) -> None: ...
+
+
+def assert_equal_segments(first: Kept, second: Kept, *, rounded: Callable[[str, Any], bool]) -> None:
+    """The same segments, byte for byte but for columns that are ``rounded``, by their name and array."""
+    assert len(first.chunks) == len(second.chunks) > 0
+    for one, other in zip(first.chunks, second.chunks, strict=True):
+        origins = ([getattr(each, f.name) for f in fields(each) if f.name != "columns"] for each in (one, other))
+        assert next(origins) == next(origins)
+        for name, mine in one.columns.items():
+            theirs, what = other[name], f"{name} of segment {one.sequence}"
+            assert (mine.dtype, mine.shape) == (theirs.dtype, theirs.shape)
+            if rounded(name, mine):
+                np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-5, err_msg=what)
+            else:
+                assert mine.tobytes() == theirs.tobytes(), what
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ from rljob.api import EnvironmentParameters
 from rljob.weights.flat import snapshot
 
 from tests.support.specs import spec_of
+from tests.unit.learner.learner_builders import assert_equal
 
 PONG = spec_of("Pong", (42, 42), "uint8", 4, 6)
 OBSERVATION = torch.randint(0, 256, (5, 4, 42, 42), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
@@ -49,9 +50,8 @@ def test_weights_are_copied_and_the_source_stays_float32() -> None:
 )
 def test_precision_is_obeyed(precision: str, allowed: set[str]) -> None:
     network = a_network()
-    before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
     assert choose_compute(network, ApeXDQN().infer, OBSERVATION, 0, precision).place.compute.arithmetic in allowed
-    assert all(torch.equal(tensor, before[name]) for name, tensor in network.state_dict().items())
+    assert_equal(network.state_dict(), a_network().state_dict())
 
 
 def test_each_device_is_measured_in_each_way_and_the_figures_are_kept() -> None:
@@ -62,8 +62,7 @@ def test_each_device_is_measured_in_each_way_and_the_figures_are_kept() -> None:
     assert set(measured.seconds) == {f"{device} {way}" for device in devices for way in ways}
     assert all(0.0 < taken < 1.0 for taken in measured.seconds.values())
     assert str(measured.place) in measured.seconds
-    document = measured.document()
-    assert document == {"compute": str(measured.place), "compute_seconds": measured.seconds}
+    assert measured.document() == {"compute": str(measured.place), "compute_seconds": measured.seconds}
 
 
 def test_a_network_is_evaluated_as_its_algorithm_does_and_may_take_more_than_the_observation() -> None:

@@ -78,14 +78,11 @@ def test_values_of_states_are_those_of_the_algorithm(name: str) -> None:
 
 
 def test_only_who_decides_in_the_built_in_way_is_decided_for_on_the_device() -> None:
-    cpu = torch.device("cpu")
-    assert isinstance(rule_of(ApeXDQN(), CHOICES, cpu, 0), EpsilonGreedy)
-    assert isinstance(rule_of(IMPALA(), CHOICES, cpu, 0), SampledPolicy)
-    assert isinstance(rule_of(PPO(), CHOICES, cpu, 0), SampledPolicy)
-    rule = rule_of(OwnWay(), CHOICES, cpu, 4)
-    assert isinstance(rule, OnHost)
+    rules = [rule_of(method, CHOICES, torch.device("cpu"), 4) for method in (ApeXDQN(), IMPALA(), PPO(), OwnWay())]
+    assert [type(each) for each in rules] == [EpsilonGreedy, SampledPolicy, SampledPolicy, OnHost]
+    rule = rules[-1]
     outputs = torch.randn(20, ACTIONS + 1, generator=torch.Generator().manual_seed(2))
     decision = rule.decide(outputs, torch.zeros(20))
     expected = OwnWay().decide(outputs.numpy(), 0.0, np.random.default_rng(4), CHOICES)
-    np.testing.assert_array_equal(decision.action.numpy(), expected.action)
-    np.testing.assert_array_equal(decision.taken.numpy(), expected.taken)
+    for name in ("action", "taken"):
+        np.testing.assert_array_equal(getattr(decision, name).numpy(), getattr(expected, name))

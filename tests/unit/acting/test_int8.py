@@ -41,12 +41,10 @@ CASES: dict[str, tuple[str, Any, Any, EnvironmentParameters]] = {
 
 
 def observations(spec: Any, count: int, seed: int = 0) -> torch.Tensor:
-    random = np.random.default_rng(seed)
-    shape = (count, *spec.observation_shape)
-    of_bytes = spec.columns[0].dtype == np.uint8
-    return torch.from_numpy(
-        random.integers(0, 256, shape, np.uint8) if of_bytes else random.normal(size=shape).astype(np.float32)
-    )
+    random, shape = np.random.default_rng(seed), (count, *spec.observation_shape)
+    if spec.columns[0].dtype == np.uint8:
+        return torch.from_numpy(random.integers(0, 256, shape, np.uint8))
+    return torch.from_numpy(random.normal(size=shape).astype(np.float32))
 
 
 def built(case: str, seed: int = 0) -> tuple[Any, Any, Any, Any]:
@@ -55,10 +53,14 @@ def built(case: str, seed: int = 0) -> tuple[Any, Any, Any, Any]:
     method = algorithm(name)
     network = method.build(spec, params, env)
     if env.centre_input:
-        network.centre(
-            torch.from_numpy(np.random.default_rng(1).integers(60, 120, network.mean.shape).astype(np.float32))
-        )
+        network.centre(torch.randint(60, 120, network.mean.shape).float())
     return method, network, spec, method.memory_units(params)
+
+
+def calibrated(network: Any, shown: torch.Tensor) -> Int8Trunk:
+    trunk = Int8Trunk(acting_copy(network, Compute()))
+    trunk.calibrate(shown)
+    return trunk
 
 
 @needs_kernels
@@ -68,8 +70,7 @@ def test_int8_gives_what_floats_give_up_to_its_rounding(case: str) -> None:
     shown, memory = observations(spec, 32), torch.zeros(32, 2, units)
     exact = method.infer(acting_copy(network, Compute()), shown, memory)
     assert computable(network)
-    trunk = Int8Trunk(acting_copy(network, Compute()))
-    trunk.calibrate(shown)
+    trunk = calibrated(network, shown)
     trunk.quantize()
     found = method.infer(trunk.network, shown, memory)
     for one, other in zip(exact, found, strict=True):
@@ -85,16 +86,12 @@ def test_newer_weights_are_taken_at_the_next_rounding() -> None:
     method, network, spec, _ = built("tiles, centred")
     _, other, _, _ = built("tiles, centred", seed=1)
     shown, memory = observations(spec, 16), torch.zeros(16, 2, 0)
-    trunk, direct = Int8Trunk(acting_copy(network, Compute())), Int8Trunk(acting_copy(other, Compute()))
-    for each in (trunk, direct):
-        each.calibrate(shown)
+    trunk, direct = calibrated(network, shown), calibrated(other, shown)
     direct._scales = trunk._scales
     trunk.quantize(), direct.quantize()
     snapshot(other, 2, 1, {}).load_into(trunk.network)
     trunk.quantize()
-    assert torch.equal(
-        method.infer(trunk.network, shown, memory).outputs, method.infer(direct.network, shown, memory).outputs
-    )
+    assert torch.equal(*(method.infer(each.network, shown, memory).outputs for each in (trunk, direct)))
 
 
 def test_a_number_and_its_byte() -> None:
@@ -107,29 +104,28 @@ def test_a_number_and_its_byte() -> None:
     assert Scale.of(torch.zeros(5), 0.99).bytes_of(torch.zeros(1)).item() == 0
 
 
+def tries_int8(network: Any, method: Any, shown: torch.Tensor, units: int, precision: str, **own: str) -> bool:
+    return any("int8" in way for way in choose_compute(network, method.infer, shown, units, precision, **own).seconds)
+
+
 def test_what_int8_does_not_know_is_told_apart_and_refused_only_where_it_is_asked_for() -> None:
-    params = ImpalaParameters(network="Deep")
     method = algorithm("IMPALA")
-    network = method.build(PONG, params, PLAIN)
+    network = method.build(PONG, ImpalaParameters(network="Deep"), PLAIN)
     assert not computable(network)
     shown = observations(PONG, 4)
     with pytest.raises(NetworkProblem, match=r"actors\.precision is INT8, but .*not Deep"):
         choose_compute(network, method.infer, shown, 0, "FP32", own="INT8")
-    measured = choose_compute(network, method.infer, shown, 0, "FP32", own="Auto")
-    assert all("int8" not in way for way in measured.seconds)
-    separate = PPOParameters(network="MLP", separate_critic=True)
-    assert not computable(algorithm("PPO").build(VECTOR, separate, PLAIN))
+    assert not tries_int8(network, method, shown, 0, "FP32", own="Auto")
+    assert not computable(algorithm("PPO").build(VECTOR, PPOParameters(network="MLP", separate_critic=True), PLAIN))
 
 
 @needs_kernels
 def test_auto_tries_int8_and_the_algorithms_precision_alone_does_not() -> None:
     method, network, spec, units = built("tiles, centred")
     shown = observations(spec, 8)
-    assert "cpu int8" in choose_compute(network, method.infer, shown, units, "FP32", own="Auto").seconds
-    assert "cpu int8" not in choose_compute(network, method.infer, shown, units, "Auto").seconds
-    assert all(
-        "int8" not in way for way in choose_compute(network, method.infer, shown, units, "Auto", own="FP32").seconds
-    )
+    assert tries_int8(network, method, shown, units, "FP32", own="Auto")
+    assert not tries_int8(network, method, shown, units, "Auto")
+    assert not tries_int8(network, method, shown, units, "Auto", own="FP32")
 
 
 def acting(case: str, *, saved: float = 0.01, always: bool = False) -> tuple[ActingNetwork, Any, Any, int]:
@@ -143,6 +139,11 @@ def played(net: ActingNetwork, spec: Any, units: int, steps: int, start: int = 0
         net.infer(observations(spec, 16, seed=start + step), torch.zeros(16, 2, units))
 
 
+@torch.no_grad()
+def prefer_one_action(network: Any) -> None:
+    network.policy.weight.zero_(), network.policy.bias.copy_(torch.tensor([0.0, 5.0, 0.0]))
+
+
 @needs_kernels
 def test_int8_is_used_once_it_was_seen_to_agree_and_no_longer_where_it_does_not() -> None:
     net, network, spec, units = acting("tiles, centred", saved=10.0)
@@ -152,15 +153,12 @@ def test_int8_is_used_once_it_was_seen_to_agree_and_no_longer_where_it_does_not(
     played(net, spec, units, 160, 8)
     net.load(snapshot(network, 2, 0, {}))
     played(net, spec, units, 1)
-    assert net.equal_actions is not None
     assert net.in_int8 == (net.equal_actions >= 0.99)
-    with torch.no_grad():
-        network.policy.weight.zero_(), network.policy.bias.copy_(torch.tensor([0.0, 5.0, 0.0]))
+    prefer_one_action(network)
     for version in range(3, 9):
         net.load(snapshot(network, version, 0, {}))
         played(net, spec, units, 4)
-    assert net.equal_actions == 1.0, "one action is always the best"
-    assert net.in_int8
+    assert (net.equal_actions, net.in_int8) == (1.0, True), "one action is always the best"
     assert net.document() | {"compute_seconds": None} == {
         "compute": "cpu int8", "compute_seconds": None, "int8_equal_actions": 1.0,
     }  # fmt: skip
@@ -180,12 +178,10 @@ def test_batches_of_several_sizes_are_recorded_until_there_is_enough(batches: tu
 @needs_kernels
 def test_int8_is_not_used_where_rounding_newer_weights_takes_more_than_steps_save() -> None:
     net, network, spec, units = acting("tiles, centred", saved=1e-9)
-    with torch.no_grad():
-        network.policy.weight.zero_(), network.policy.bias.copy_(torch.tensor([0.0, 5.0, 0.0]))
+    prefer_one_action(network)
     net.load(snapshot(network, 1, 0, {}))
     played(net, spec, units, 140)
-    assert (net.equal_actions, net.in_int8) == (1.0, False)
-    assert net.document()["compute"] == "cpu fp32"
+    assert (net.equal_actions, net.in_int8, net.document()["compute"]) == (1.0, False, "cpu fp32")
 
 
 @needs_kernels

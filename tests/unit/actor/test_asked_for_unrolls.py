@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+import pytest
 from rljob.inference.server import InferenceServer
 
 from tests.support.inference import Player, ppo, serving
@@ -37,10 +38,14 @@ class Scene:
         for _ in range(count):
             self.player.loop.turn(self.stop)
 
-    def ask(self, *, credits: int = ENVS, least_version: int | None = None) -> None:
-        self.sink.credits = credits
-        if least_version is not None:
-            self.sink.least_version = least_version
+    def ask(self, **asked: int | None) -> None:
+        """``credits`` for as many unrolls, of weights of ``least_version`` at least."""
+        for name, value in asked.items():
+            setattr(self.sink, name, value)
+
+    def brings(self, version: int) -> None:
+        """These weights come next."""
+        self.weights.next = SETUP.weights(version)
 
     @property
     def steps(self) -> int:
@@ -56,9 +61,7 @@ class Scene:
     def _poll(self, timeout_seconds: float = 0.0) -> None:
         self.polls += 1
         self.states.add(self.player.figures.state)
-        event = self._events.pop(self.polls, None)
-        if event is not None:
-            event()
+        self._events.pop(self.polls, lambda: None)()
 
 
 def local(version: int, least_version: int) -> Scene:
@@ -77,7 +80,7 @@ def central(version: int, least_version: int) -> Iterator[Scene]:
 def test_an_unroll_waits_for_a_credit_of_each_environment_and_goes_on_without_more() -> None:
     scene = local(3, 3)
     scene.ask(credits=ENVS - 1)
-    scene.after(4, scene.ask)
+    scene.after(4, lambda: scene.ask(credits=ENVS))
     scene.turns(1)
     assert (scene.steps, scene.polls) == (1, 4)
     assert "Blocked" in scene.states
@@ -91,9 +94,9 @@ def test_an_unroll_waits_for_a_credit_of_each_environment_and_goes_on_without_mo
 
 def test_an_unroll_waits_for_new_weights_and_is_played_with_those() -> None:
     scene = local(3, 4)
-    scene.after(3, lambda: setattr(scene.weights, "next", SETUP.weights(4)))
+    scene.after(3, lambda: scene.brings(4))
     scene.turns(4)
-    scene.weights.next = SETUP.weights(5)
+    scene.brings(5)
     scene.turns(LENGTH)
     assert scene.versions == [4] * LENGTH
     scene.turns(LENGTH - 4)
@@ -102,31 +105,33 @@ def test_an_unroll_waits_for_new_weights_and_is_played_with_those() -> None:
 
 def test_who_asks_for_nothing_is_not_waited_for() -> None:
     scene = local(3, 0)
-    scene.sink.least_version = None
-    scene.ask(credits=0)
+    scene.ask(credits=0, least_version=None)
     scene.turns(2 * LENGTH)
     assert len(scene.sink.chunks) == 2 * ENVS
 
 
-def test_a_server_is_asked_until_it_answers_with_new_weights() -> None:
-    with central(3, 4) as scene:
-        scene.after(3, lambda: setattr(scene.weights, "next", SETUP.weights(4)))
+@pytest.mark.parametrize(("least", "brought", "played"), [(4, 4, 4), (9, None, 3)])
+def test_a_server_is_asked_until_it_answers_with_new_weights_or_the_learner_goes_back(
+    least: int, brought: int | None, played: int
+) -> None:
+    """Back to earlier weights: it asks for older ones, while an answer of newer ones is still being waited for."""
+    with central(3, least) as scene:
+        scene.after(3, lambda: scene.brings(brought) if brought else scene.ask(least_version=2))
         scene.turns(LENGTH)
-        assert scene.versions == [4] * LENGTH
+        assert scene.versions == [played] * LENGTH
 
 
 def test_a_server_is_not_asked_before_the_unroll_was() -> None:
     with central(3, 3) as scene:
         scene.turns(LENGTH)
-        assert scene.player.client is not None
         asked = scene.player.client.requests
         scene.ask(credits=0)
         scene.after(3, scene.stop.set)
         scene.turns(1)
         assert scene.player.client.requests == asked
         scene.stop.clear()
-        scene.weights.next = SETUP.weights(5)
-        scene.ask(least_version=5)
+        scene.brings(5)
+        scene.ask(credits=ENVS, least_version=5)
         scene.turns(LENGTH)
         assert scene.versions == [3] * LENGTH + [5] * LENGTH
 
@@ -136,12 +141,4 @@ def test_an_unroll_goes_on_with_what_it_began_with_where_a_server_answers() -> N
         scene.turns(2)
         scene.ask(credits=0, least_version=4)  # its unroll will be too old; the next one waits
         scene.turns(LENGTH - 2)
-        assert scene.versions == [3] * LENGTH
-
-
-def test_a_learner_that_goes_back_to_earlier_weights_is_not_waited_for() -> None:
-    """It asks for older ones, while an answer of newer ones is still being waited for."""
-    with central(3, 9) as scene:
-        scene.after(3, lambda: scene.ask(least_version=2))
-        scene.turns(LENGTH)
         assert scene.versions == [3] * LENGTH

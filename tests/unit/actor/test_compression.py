@@ -22,8 +22,7 @@ def standing(random: np.random.Generator) -> NDArray[Any]:
 def moving(random: np.random.Generator) -> NDArray[Any]:
     """A plain picture full of small things, all of which move."""
     frames = np.zeros((56, 84, 84), np.uint8)
-    places = random.integers(0, 84, (56, 40, 2))
-    for frame, several in zip(frames, places, strict=True):
+    for frame, several in zip(frames, random.integers(0, 84, (56, 40, 2)), strict=True):
         frame[several[:, 0], several[:, 1]] = 200
     return frames
 

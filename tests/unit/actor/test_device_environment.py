@@ -12,22 +12,17 @@ from rljob.api import EnvironmentParameters
 from rljob.envs import EnvironmentProblem, describe_environment, make_device_vector, make_vector_environment
 from rljob.envs.gymnasium_vector import GymnasiumVector
 
-from tests.support.device_games import Clocks
-
 CLOCKS = "tests.support.device_games:clocks"
 
 
 def made(num_envs: int = 3, **settings: Any) -> DeviceEnvironment:
     parameters = EnvironmentParameters(**settings)
-    vector = make_device_vector(describe_environment(CLOCKS, parameters), parameters, num_envs)
-    assert vector is not None
-    return DeviceEnvironment(vector, seed=4)
+    return DeviceEnvironment(make_device_vector(describe_environment(CLOCKS, parameters), parameters, num_envs), seed=4)
 
 
 def test_arrays_of_another_framework_are_the_same_memory() -> None:
     env = made()
     simulator = env._env
-    assert isinstance(simulator, Clocks)
     assert env.device == torch.device("cpu")
     assert env.reset().tolist() == [[4.0, 0.0]] * 3, "begun with the seed, though it was tried before"
     step = env.step(torch.tensor([0, 1, 2]))
@@ -44,8 +39,7 @@ def test_arrays_of_another_framework_are_the_same_memory() -> None:
 
 def test_some_of_its_actions_alone_may_be_offered() -> None:
     env = made(actions=[1, 2])
-    assert env.spec.num_actions == 2
-    assert env.step(torch.tensor([0, 1, 0])).reward.tolist() == [2.5, -0.5, 2.5]
+    assert (env.spec.num_actions, env.step(torch.tensor([0, 1, 0])).reward.tolist()) == (2, [2.5, -0.5, 2.5])
 
 
 @pytest.mark.parametrize(
@@ -64,11 +58,10 @@ def test_what_is_wrong_with_it_is_said_before_anything_is_trained(bad: str, said
 
 
 def test_what_a_simulator_raises_is_told_with_its_name() -> None:
-    env = made(kwargs={"bad": "late"})
-    env.step(torch.zeros(3, dtype=torch.int64))
-    env.step(torch.zeros(3, dtype=torch.int64))
+    env, actions = made(kwargs={"bad": "late"}), torch.zeros(3, dtype=torch.int64)
+    env.step(actions), env.step(actions)
     with pytest.raises(EnvironmentProblem, match=r"clocks': failed in step\(\): .*RuntimeError: the plant caught fire"):
-        env.step(torch.zeros(3, dtype=torch.int64))
+        env.step(actions)
 
 
 @pytest.mark.parametrize(
@@ -87,8 +80,7 @@ def test_every_other_environment_is_stepped_on_the_host(environment_id: str, set
 def test_where_arrays_must_be_the_hosts_the_plain_games_are_played() -> None:
     """With central inference, say: an inference server is sent arrays of the host."""
     env = make_vector_environment(CLOCKS, EnvironmentParameters(), 2, 0)
-    assert isinstance(env, GymnasiumVector)
-    assert isinstance(env.reset(), np.ndarray)
+    assert (type(env), type(env.reset())) == (GymnasiumVector, np.ndarray)
     env.close()
     with pytest.raises(EnvironmentProblem, match="takes a device: its arrays stay there"):
         make_vector_environment(CLOCKS, EnvironmentParameters(backend="Native"), 2, 0)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import fields
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from rljob.actor.device_environment import DeviceEnvironment
 from rljob.actor.device_loop import DeviceLoop
 from rljob.actor.device_policy import DevicePolicy
 from rljob.actor.figures import ActorFigures
-from rljob.actor.loop import ActorLoop, LocalLoop
+from rljob.actor.loop import ActorLoop
 from rljob.actor.policy import Policy
 from rljob.algorithms.apex_dqn import ApeXDQN
 from rljob.algorithms.impala import IMPALA
@@ -27,7 +26,7 @@ from rljob.envs.meter import EpisodeMeter
 from rljob.experience import Decision, make_builder
 
 from tests.support.devices import DEVICES, needs_cuda
-from tests.support.inference import SEED, Kept, Setup
+from tests.support.inference import SEED, Kept, Setup, assert_equal_segments
 from tests.support.paths import PLUGINS
 from tests.support.weights import Given
 from tests.unit.learner.optim.test_no_waiting import Waits, waiting_is_an_error
@@ -93,22 +92,19 @@ class Actor:
 
     def __init__(self, setup: Setup, *, in_blocks: bool, weights: int | None = 1) -> None:
         method, spec, parameters, env_params = setup.method, setup.spec, setup.parameters, setup.environment_parameters
-        vector = make_device_vector(spec, env_params, ENVS)
-        assert vector is not None
-        env = DeviceEnvironment(vector, SEED)
+        env = DeviceEnvironment(make_device_vector(spec, env_params, ENVS), SEED)
         self.sink, self.figures = Kept(), ActorFigures(ActorIdentity("actor-0", "life", ENVS))
         sink: Any = self.sink
         layout = method.layout(spec, parameters)
         self.recorder = make_builder(layout, ENVS, 0.99, False, "actor-0", "life", 0)
-        given = Given(setup.weights(weights) if weights else None)
-        self.loop: LocalLoop
+        self.given = given = Given(setup.weights(weights) if weights else None)
+        self.loop: Any
         if in_blocks:
             policy = DevicePolicy(method, spec, parameters, env_params, ENVS, env.device, SEED)
             self.loop = DeviceLoop(env, policy, self.recorder, sink, given, self.figures, layout.length)
         else:
             acting = Policy(method, spec, parameters, env_params, ENVS, np.random.default_rng(SEED))
             self.loop = ActorLoop(StepByStep(env), acting, self.recorder, sink, given, self.figures)
-        self.given = given
         self.loop.start()
 
     def play(self, turns: int) -> Actor:
@@ -118,10 +114,8 @@ class Actor:
 
 
 @pytest.fixture(autouse=True)
-def path_as_before() -> Iterator[None]:
-    before = list(sys.path)
-    yield
-    sys.path[:] = before
+def path_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
 
 
 def clocks(method: Any, parameters: Any, **settings: Any) -> Setup:
@@ -141,39 +135,29 @@ SETUPS: dict[str, Callable[[], Setup]] = {
 }
 
 
+def reported(actor: Actor, name: str) -> np.ndarray:
+    return np.concatenate([each.columns[name] for each in actor.sink.reported])
+
+
 @pytest.mark.parametrize("kind", SETUPS)
 def test_a_block_is_recorded_as_its_steps_would_be(kind: str) -> None:
     setup = SETUPS[kind]()
     blocks, steps = Actor(setup, in_blocks=True).play(6), Actor(setup, in_blocks=False).play(6 * STEPS)
-    assert len(blocks.sink.chunks) == len(steps.sink.chunks) > ENVS
-    for ours, theirs in zip(blocks.sink.chunks, steps.sink.chunks, strict=True):
-        ours.check()
-        for field in fields(theirs):
-            if field.name != "columns":
-                assert getattr(ours, field.name) == getattr(theirs, field.name)
-        for name, one in ours.columns.items():
-            # The values of final observations are computed in another batch, which rounds otherwise.
-            if name in ("priority", "final_value"):
-                np.testing.assert_allclose(one, theirs[name], rtol=1e-4, atol=1e-5)
-            else:
-                np.testing.assert_array_equal(one, theirs[name], err_msg=name)
+    assert len(blocks.sink.chunks) > ENVS
+    for chunk in blocks.sink.chunks:
+        chunk.check()
+    # The values of final observations are computed in another batch, which rounds otherwise.
+    assert_equal_segments(blocks.sink, steps.sink, rounded=lambda name, _: name in ("priority", "final_value"))
     assert blocks.figures.steps == steps.figures.steps == blocks.figures.raw_frames == 6 * STEPS * ENVS
     assert blocks.recorder.pending == steps.recorder.pending
     for name in ("ret", "length", "env", "cut", "pv"):
-        ours, theirs = (
-            np.concatenate([each.columns[name] for each in actor.sink.reported]) for actor in (blocks, steps)
-        )
+        ours, theirs = (reported(actor, name) for actor in (blocks, steps))
         np.testing.assert_array_equal(ours, theirs)
         assert len(ours) > ENVS
-
-
-@pytest.mark.parametrize("kind", ["unrolls", "a memory"])
-def test_both_kinds_of_end_are_among_what_is_compared(kind: str) -> None:
-    blocks = Actor(SETUPS[kind](), in_blocks=True).play(6)
-    cut = np.concatenate([message.columns["cut"] for message in blocks.sink.reported])
-    assert 0 < cut.sum() < len(cut)
-    final_values = np.concatenate([unroll["final_value"] for unroll in blocks.sink.chunks])  # type: ignore[union-attr]
-    assert (final_values != 0).any()
+    if kind in ("unrolls", "a memory"):
+        cut = reported(blocks, "cut")
+        assert 0 < cut.sum() < len(cut), "both kinds of end are among what is compared"
+        assert any((unroll["final_value"] != 0).any() for unroll in blocks.sink.chunks)
 
 
 def test_weights_are_taken_between_blocks_and_none_play_at_random() -> None:
@@ -188,11 +172,10 @@ def test_weights_are_taken_between_blocks_and_none_play_at_random() -> None:
     assert actor.figures.policy_version == 4
 
 
-def test_weights_that_arrive_within_a_block_wait_for_its_end_and_no_longer() -> None:
+def test_weights_that_arrive_within_a_block_wait_for_its_end_and_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     setup = clocks(IMPALA(), impala())
     actor = Actor(setup, in_blocks=True, weights=3)
     loop, newer = actor.loop, [setup.weights(4)]
-    assert isinstance(loop, DeviceLoop)
     step = loop._environment.step
 
     def arriving(actions: torch.Tensor) -> Any:
@@ -201,11 +184,10 @@ def test_weights_that_arrive_within_a_block_wait_for_its_end_and_no_longer() -> 
         loop._next_exchange = 0.0
         return step(actions)
 
-    loop._environment.step = arriving  # type: ignore[method-assign]
+    monkeypatch.setattr(loop._environment, "step", arriving)
     actor.play(1)
-    assert (newer, actor.given.next) == ([], None), "they were seen"
-    assert actor.figures.policy_version == 3
-    loop._environment.step = step  # type: ignore[method-assign]
+    assert (newer, actor.given.next, actor.figures.policy_version) == ([], None, 3), "they were seen"
+    monkeypatch.undo()
     loop._next_exchange = float("inf")
     actor.play(1)
     assert actor.figures.policy_version == 4, "however lately it was looked for them"
@@ -249,15 +231,13 @@ def test_unrolls_say_what_the_network_says(device: torch.device, recurrent: str)
         discount = torch.from_numpy(unroll["discount"])[:, None]
         with torch.inference_mode():
             logits, _ = network.unroll(frames, torch.from_numpy(unroll["state"])[None], discount)  # type: ignore[union-attr]
-        action = torch.from_numpy(unroll["action"]).long()[:, None, None]
-        expected = logits.log_softmax(-1).gather(-1, action)[:, 0, 0]
+        expected = logits.log_softmax(-1).gather(-1, torch.from_numpy(unroll["action"]).long()[:, None, None])[:, 0, 0]
         np.testing.assert_allclose(unroll["log_prob"], expected.numpy(), atol=1e-4)  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("method", [Greedy(), ApeXDQN(), IMPALA()])
 def test_the_host_reads_nothing_while_a_block_is_played(method: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     loop = Actor(cartpole(method, impala() if method.name == "IMPALA" else APEX), in_blocks=True).play(1).loop
-    assert isinstance(loop, DeviceLoop)
 
     def read(*_: Any) -> None:
         raise AssertionError("the host would wait here")
@@ -273,9 +253,7 @@ def test_the_host_reads_nothing_while_a_block_is_played(method: Any, monkeypatch
 @needs_cuda
 @pytest.mark.parametrize("method", [ApeXDQN(), IMPALA()])
 def test_on_a_gpu_torch_itself_finds_no_wait(method: Any) -> None:
-    setup = cartpole(method, impala() if method.name == "IMPALA" else APEX, "cuda")
-    loop = Actor(setup, in_blocks=True).play(1).loop
-    assert isinstance(loop, DeviceLoop)
+    loop = Actor(cartpole(method, impala() if method.name == "IMPALA" else APEX, "cuda"), in_blocks=True).play(1).loop
     with waiting_is_an_error():
         loop._play(NEVER)
 

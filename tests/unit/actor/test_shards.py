@@ -42,13 +42,26 @@ class Shards:
     def connect(self) -> None:
         self.until(lambda: all(pair.session.connected for pair in self.pairs))
 
-    def play(self, chunks: int) -> None:
-        """As an actor does: a chunk, and no other before it was taken."""
+    def encode(self, chunks: int = 1) -> None:
         for _ in range(chunks):
             self.sink.encode(a_chunk(self.produced))
             self.produced += 1
+
+    def play(self, chunks: int) -> None:
+        """As an actor does: a chunk, and no other before it was taken."""
+        for _ in range(chunks):
+            self.encode()
             self.turn()
             assert not self.sink.waiting, "the actor stands still"
+
+    def numbers(self) -> list[int]:
+        """Those of the chunks that are stored, in order."""
+        return sorted(number for pair in self.pairs for number in pair.numbers())
+
+    def told(self, shard: int) -> list[float]:
+        """The games that it was told of."""
+        received = self.pairs[shard].shard.received
+        return [float(message.columns["ret"][0]) for message in received if message.kind == "episodes"]
 
     def kill(self, number: int, *, keep_log: bool) -> None:
         """What the shard was sent and has not read is lost with it."""
@@ -66,11 +79,6 @@ class Shards:
     def stored(self) -> list[int]:
         return [len(pair.shard.stored) for pair in self.pairs]
 
-    def close(self) -> None:
-        self.sink.close()
-        for pair in self.pairs:
-            pair.shard.server.close()
-
 
 def a_game(game_return: float) -> Message:
     columns = {"ret": np.array([game_return], np.float32), "epsilon": np.zeros(1, np.float32)}
@@ -80,45 +88,43 @@ def a_game(game_return: float) -> Message:
 
 
 @contextmanager
-def shards(count: int, window: int = 4) -> Iterator[Shards]:
+def shards(count: int, window: int = 4, *, connected: bool = True) -> Iterator[Shards]:
     made = Shards(count, window)
     try:
+        if connected:
+            made.connect()
         yield made
     finally:
-        made.close()
+        made.sink.close()
+        for pair in made.pairs:
+            pair.shard.server.close()
 
 
 @pytest.mark.parametrize("count", [2, 4, 16])
 def test_shards_that_answer_at_once_are_given_the_same_number_of_chunks(count: int) -> None:
     with shards(count) as all_of_them:
-        all_of_them.connect()
         all_of_them.play(10 * count)
-        assert all_of_them.stored() == [10] * count
-        for pair in all_of_them.pairs:
-            assert [chunk.sequence for chunk in pair.shard.stored] == list(range(10)), "each shard sees no gap"
+        seen = [[chunk.sequence for chunk in pair.shard.stored] for pair in all_of_them.pairs]
+        assert seen == [list(range(10))] * count, "each shard sees no gap"
 
 
 def test_credit_of_every_shard_is_used_before_the_actor_waits() -> None:
     with shards(2, window=3) as both:
-        both.connect()
         for pair in both.pairs:
             pair.shard.grant = False
-        for number in range(7):
-            both.sink.encode(a_chunk(number))
+        both.encode(7)
         assert [pair.session.waiting for pair in both.pairs] == [3, 3]
         assert (both.sink.waiting, both.sink.unacknowledged, both.sink.held_transitions) == (1, 7, 21)
         both.turn(2)
-        assert both.stored() == [3, 3]
-        assert both.sink.waiting == 1, "no shard has a credit for the last one"
+        assert (both.stored(), both.sink.waiting) == ([3, 3], 1), "no shard has a credit for the last one"
         both.pairs[1].shard.grant_now()
         both.until(lambda: both.sink.unacknowledged == 0)
-        assert both.stored() == [3, 4]
-        assert both.sink.held_transitions == 0
+        assert (both.stored(), both.sink.held_transitions) == ([3, 4], 0)
         assert both.sink.total("acknowledged_transitions") == 21
 
 
 def test_what_may_be_sent_now_is_what_does_not_wait() -> None:
-    with shards(1, window=3) as one:
+    with shards(1, window=3, connected=False) as one:
         (pair,) = one.pairs
         pair.shard.least_version = 5
         assert (one.sink.credits, one.sink.least_version) == (0, None)
@@ -126,7 +132,7 @@ def test_what_may_be_sent_now_is_what_does_not_wait() -> None:
         assert (one.sink.credits, one.sink.least_version) == (3, 5)
         pair.shard.grant = False
         for left in (2, 1, 0, -1):
-            one.sink.encode(a_chunk(0))
+            one.encode()
             assert one.sink.credits == left
         one.turn()
         assert one.sink.credits == -1, "what was sent has used its credit"
@@ -134,7 +140,6 @@ def test_what_may_be_sent_now_is_what_does_not_wait() -> None:
 
 def test_a_full_shard_takes_nothing_and_holds_nobody_back() -> None:
     with shards(2) as both:
-        both.connect()
         both.play(4)
         both.pairs[0].shard.grant = False
         both.play(40)
@@ -150,7 +155,6 @@ def test_a_full_shard_takes_nothing_and_holds_nobody_back() -> None:
 @pytest.mark.parametrize("keep_log", [True, False])
 def test_a_dead_shard_holds_nobody_back_and_gets_what_it_missed(number: int, keep_log: bool) -> None:
     with shards(2) as both:
-        both.connect()
         both.play(10)
         before = both.stored()[number]
         both.kill(number, keep_log=keep_log)
@@ -163,8 +167,7 @@ def test_a_dead_shard_holds_nobody_back_and_gets_what_it_missed(number: int, kee
         both.revive(number)
         both.until(lambda: both.sink.unacknowledged == 0, seconds_each=0.5)
         both.play(20)
-        numbers = sorted(number for pair in both.pairs for number in pair.numbers())
-        assert numbers == list(range(both.produced)), "nothing is lost, nothing counted twice"
+        assert both.numbers() == list(range(both.produced)), "nothing is lost, nothing counted twice"
         assert both.stored()[number] >= before + 10, "its turn comes again"
 
 
@@ -172,45 +175,39 @@ def test_a_dead_shard_holds_nobody_back_and_gets_what_it_missed(number: int, kee
 def test_games_are_told_to_a_shard_that_is_there_each_once(count: int) -> None:
     """300: more than an actor keeps while no shard is there."""
 
-    def told(number: int) -> list[float]:
-        shard = both.pairs[number].shard
-        return [float(message.columns["ret"][0]) for message in shard.received if message.kind == "episodes"]
-
-    def play(first: int) -> None:
-        for number in range(first, first + count):
+    def play(first: int) -> list[int]:
+        games = list(range(first, first + count))
+        for number in games:
             both.sink.episodes(a_game(float(number)))
             both.turn()
+        return games
 
     with shards(2) as both:
-        both.connect()
-        play(0)
-        assert (told(0), told(1)) == ([float(number) for number in range(count)], [])
+        games = play(0)
+        assert (both.told(0), both.told(1)) == (games, [])
         both.kill(0, keep_log=True)
         both.turn(10, seconds=2.0)
         assert not both.pairs[0].session.connected
-        play(count)
-        assert told(1) == [float(number) for number in range(count, 2 * count)]
+        meanwhile = play(count)
+        assert both.told(1) == meanwhile
         both.revive(0)
         both.until(lambda: both.pairs[0].session.connected, seconds_each=0.5)
-        play(2 * count)
-        assert told(0)[count:] == [float(number) for number in range(2 * count, 3 * count)]
-        assert sorted(told(0) + told(1)) == [float(number) for number in range(3 * count)]
-        assert both.sink.episodes_dropped == 0
+        games += play(2 * count)
+        assert (both.told(0), both.told(1), both.sink.episodes_dropped) == (games, meanwhile, 0)
 
 
 def test_games_wait_while_no_shard_is_there_and_the_oldest_of_too_many_are_counted() -> None:
-    with shards(2) as both:
+    with shards(2, connected=False) as both:
         for number in range(300):
             both.sink.episodes(a_game(float(number)))
         assert both.sink.episodes_dropped == 300 - 256
         both.connect()
         both.turn(3)
-        told = [m.columns["ret"][0] for pair in both.pairs for m in pair.shard.received if m.kind == "episodes"]
-        assert sorted(told) == [float(number) for number in range(44, 300)]
+        assert sorted(both.told(0) + both.told(1)) == list(range(44, 300))
 
 
 def test_the_slot_is_that_of_the_first_shard_which_answers() -> None:
-    with shards(2) as both:
+    with shards(2, connected=False) as both:
         both.dead.add(0)
         both.until(lambda: both.sink.welcome is not None)
         assert both.sink.welcome == both.pairs[1].session.welcome
@@ -220,47 +217,60 @@ def test_the_slot_is_that_of_the_first_shard_which_answers() -> None:
         assert both.sink.welcome == both.pairs[0].session.welcome
 
 
-@settings(max_examples=40)
+@settings(max_examples=80)
 @given(
+    count=st.sampled_from([1, 3]),
+    window=st.integers(1, 5),
     script=st.lists(
         st.tuples(
-            st.sampled_from(["chunk", "chunk", "chunk", "turn", "kill", "revive", "full", "grant"]), st.integers(0, 2)
+            st.sampled_from(["chunk", "chunk", "chunk", "turn", "kill", "lose", "restart", "revive", "full", "grant"]),
+            st.integers(0, 2),
         ),
         max_size=40,
     ),
 )
-def test_whatever_happens_to_whichever_shard_every_chunk_arrives_once(script: list[tuple[str, int]]) -> None:
-    with shards(3, window=2) as three:
-        for event, number in script:
-            shard = three.pairs[number].shard
+def test_whatever_happens_to_whichever_shard_every_chunk_arrives_once(
+    count: int, window: int, script: list[tuple[str, int]]
+) -> None:
+    with shards(count, window, connected=False) as some:
+        for event, drawn in script:
+            number = drawn % count
+            shard = some.pairs[number].shard
             if event == "chunk":
-                three.sink.encode(a_chunk(three.produced))
-                three.produced += 1
+                some.encode()
             elif event == "turn":
-                three.turn(1, 0.4)
+                some.turn(1, 0.4)
             elif event == "kill":
-                three.kill(number, keep_log=True)
+                some.kill(number, keep_log=True)
+            elif event == "lose":  # the connection breaks, with everything that was on its way
+                shard.mute = True
+                some.turn(1, 0.3)
+                some.revive(number)
+                shard.restart(keep_log=True)
+            elif event == "restart":
+                shard.restart(keep_log=True)
             elif event == "revive":
-                three.revive(number)
+                some.revive(number)
             elif event == "full":
                 shard.grant = False
-            elif number not in three.dead:
+            elif number not in some.dead:
                 shard.grant_now()
-        for number, pair in enumerate(three.pairs):
-            three.revive(number)
+        for number, pair in enumerate(some.pairs):
+            some.revive(number)
             pair.shard.grant_now()
-        three.until(lambda: three.sink.unacknowledged == 0, seconds_each=0.5)
-        assert sorted(number for pair in three.pairs for number in pair.numbers()) == list(range(three.produced))
-        assert three.sink.held_transitions == 0
+        some.until(lambda: some.sink.unacknowledged == 0, seconds_each=0.5)
+        assert some.numbers() == list(range(some.produced))
+        for pair in some.pairs:
+            assert pair.numbers() == sorted(pair.numbers()), "in order"
+            assert pair.session.produced_transitions == pair.session.acknowledged_transitions == 3 * len(pair.numbers())
+        assert some.sink.held_transitions == 0
 
 
 def test_a_blocked_sink_sleeps_until_a_credit_comes(monkeypatch: pytest.MonkeyPatch) -> None:
     with shards(4) as four:
-        four.connect()
         for pair in four.pairs:
             pair.shard.grant = False
-        for number in range(17):
-            four.sink.encode(a_chunk(number))
+        four.encode(17)
         four.turn(3)
         assert four.sink.waiting == 1
         wakes: list[object] = []

@@ -15,7 +15,6 @@ from rljob.algorithms.distributions import (
     ActionDistribution,
     tanh_gaussian_log_prob,
 )
-from rljob.algorithms.vtrace import vtrace
 from rljob.choices import FORBIDDEN, Choices
 from rljob.controls import Gaussians, normal
 from torch import Tensor
@@ -65,17 +64,15 @@ def test_both_faces_agree_with_torch(shape: str) -> None:
         acted = acted + gaussians.log_prob(control)
 
     theirs = of_torch(sizes, controls, numbers)
-    action = torch.from_numpy(chosen)
+    action, control = torch.from_numpy(chosen), None if control is None else torch.from_numpy(control)
     each_choice = [action] if len(sizes) == 1 else [action[:, place] for place in range(len(sizes))]
-    taken = [*each_choice, *([] if control is None else [torch.from_numpy(control)])]
+    taken = [*each_choice, *([] if control is None else [control])]
     wanted = sum(one.log_prob(of) for one, of in zip(theirs, taken, strict=True))
 
     normalised = policy.normalised(numbers)
-    judged = policy.log_prob(normalised, action, None if control is None else torch.from_numpy(control))
-    torch.testing.assert_close(judged, wanted, rtol=0, atol=1e-5)
+    torch.testing.assert_close(policy.log_prob(normalised, action, control), wanted, rtol=0, atol=1e-5)
     np.testing.assert_allclose(acted, wanted.numpy(), rtol=0, atol=1e-5)
-    entropy = sum(one.entropy() for one in theirs)
-    torch.testing.assert_close(policy.entropy(normalised), entropy, rtol=0, atol=1e-5)
+    torch.testing.assert_close(policy.entropy(normalised), sum(one.entropy() for one in theirs), rtol=0, atol=1e-5)
     divergence = sum(kl_divergence(*pair) for pair in zip(theirs, of_torch(sizes, controls, others), strict=True))
     torch.testing.assert_close(policy.kl(normalised, policy.normalised(others)), divergence, rtol=1e-9, atol=1e-5)
     best, mean = policy.mode(numbers)
@@ -88,9 +85,7 @@ def test_both_faces_agree_with_torch(shape: str) -> None:
 
 def test_of_choices_alone_nothing_else_is_computed() -> None:
     """Bit for bit what it was before there were continuous numbers."""
-    logits = torch.randn(50, 5)
-    policy = ActionDistribution((5,))
-    action = torch.randint(0, 5, (50,))
+    logits, action, policy = torch.randn(50, 5), torch.randint(0, 5, (50,)), ActionDistribution((5,))
     normalised = policy.normalised(logits)
     assert torch.equal(normalised, logits.log_softmax(-1))
     assert torch.equal(policy.log_prob(normalised, action, None), normalised.gather(1, action[:, None])[:, 0])
@@ -116,14 +111,11 @@ def test_the_ends_are_finite_and_so_are_their_gradients(draw: float, log_std: fl
     numbers = torch.tensor([[0.3, -0.1, log_std, log_std]], dtype=dtype, requires_grad=True)
     policy, control = ActionDistribution((), 2), torch.full((1, 2), draw, dtype=dtype)
     normalised = policy.normalised(numbers)
-    nothing = torch.zeros(1, 0, dtype=torch.int64)
-    log_prob = policy.log_prob(normalised, nothing, control)
+    log_prob = policy.log_prob(normalised, torch.zeros(1, 0, dtype=torch.int64), control)
     squashed = tanh_gaussian_log_prob(normalised[:, :2], normalised[:, 2:], control)
     total = log_prob + squashed + policy.entropy(normalised) + policy.kl(normalised, normalised.detach() + 0.1)
     total.sum().backward()
-    assert torch.isfinite(total).all()
-    assert numbers.grad is not None
-    assert torch.isfinite(numbers.grad).all()
+    assert torch.isfinite(torch.cat([total, numbers.grad[0]])).all()
 
 
 def test_the_density_behind_a_tanh() -> None:
@@ -143,16 +135,8 @@ def test_a_forbidden_choice_beside_a_number_has_no_chance_and_no_gradient() -> N
     normalised = policy.normalised(numbers)
     found = policy.log_prob(normalised, torch.tensor([1]), torch.zeros(1, 1)) + policy.entropy(normalised)
     found.sum().backward()
-    assert numbers.grad is not None
     assert torch.isfinite(numbers.grad).all()
     assert numbers.grad[0, 0] == 0.0
-
-
-def test_a_ratio_beyond_all_numbers_leaves_targets_finite() -> None:
-    steps = torch.zeros(4, 2)
-    log_ratio = torch.tensor([[0.0, 800.0], [-800.0, 0.0], [800.0, -800.0], [0.0, 0.0]])
-    found = vtrace(log_ratio, steps, steps, steps, steps[0], rho_clip=float("inf"))
-    assert all(torch.isfinite(each).all() for each in found)
 
 
 def test_acting_needs_no_torch() -> None:

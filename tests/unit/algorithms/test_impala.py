@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 from rljob.algorithms import algorithm
-from rljob.algorithms.batches import UnrollBatch
 from rljob.algorithms.impala import IMPALA
 from rljob.algorithms.policy_network import PolicyNetwork
 from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters
@@ -18,6 +17,8 @@ from rljob.envs.spec import EnvironmentSpec
 from rljob.learner.optim.updater import trial_update
 
 from tests.support.specs import spec_of
+from tests.unit.algorithms.test_vtrace import by_definition
+from tests.unit.learner.learner_builders import unroll_parameters, unrolls_with_ends
 
 METHOD = IMPALA()
 
@@ -27,35 +28,9 @@ ENVIRONMENT = EnvironmentParameters()
 CHOICES = Choices((3,))
 
 
-def parameters(**changes: Any) -> ImpalaParameters:
-    values = {"network": "MLP", "hidden_units": 8, "unroll_length": 5, "batch_size": 4, "precision": "FP32"}
-    return ImpalaParameters.model_validate({**values, **changes})
-
-
 def network(params: ImpalaParameters, spec: EnvironmentSpec = VECTORS, seed: int = 0) -> PolicyNetwork:
     torch.manual_seed(seed)
     return METHOD.build(spec, params, ENVIRONMENT)
-
-
-def batch(params: ImpalaParameters, seed: int = 1) -> UnrollBatch:
-    random = torch.Generator().manual_seed(seed)
-    steps, unrolls = params.unroll_length, params.batch_size
-
-    def normal(*shape: int) -> torch.Tensor:
-        return torch.randn(*shape, generator=random)
-
-    discount = torch.full((steps, unrolls), params.gamma)
-    discount[torch.rand(steps, unrolls, generator=random) < 0.2] = 0.0
-    units = params.lstm_units if params.recurrent == "LSTM" else 0
-    return UnrollBatch(
-        observation=normal(unrolls, steps + 1, 1, 4),
-        action=torch.randint(0, 3, (steps, unrolls), generator=random),
-        reward=normal(steps, unrolls),
-        discount=discount,
-        log_prob=-normal(steps, unrolls).abs() - 0.1,
-        final_value=normal(steps, unrolls) * (discount == 0),
-        state=normal(unrolls, 2, units),
-    )
 
 
 def test_sampling_follows_the_policy_and_says_how_probable_it_was() -> None:
@@ -66,10 +41,9 @@ def test_sampling_follows_the_policy_and_says_how_probable_it_was() -> None:
     np.testing.assert_allclose(shares, [0.7, 0.2, 0.1], atol=0.01)
     np.testing.assert_allclose(decision.taken, logits[decision.action], rtol=1e-5)
     assert set(decision.value.tolist()) == {3.5}
-    generators = [np.random.default_rng(5), np.random.default_rng(5)]
-    METHOD.decide(outputs, 0.0, generators[0], CHOICES)
-    METHOD.decide(-outputs, 0.0, generators[1], CHOICES)
-    assert generators[0].random() == generators[1].random()  # it advances alike whatever comes out
+    one, other = np.random.default_rng(5), np.random.default_rng(5)
+    METHOD.decide(outputs, 0.0, one, CHOICES), METHOD.decide(-outputs, 0.0, other, CHOICES)
+    assert one.random() == other.random()  # it advances alike whatever comes out
 
 
 def test_without_weights_actions_are_uniform_and_say_so() -> None:
@@ -87,7 +61,7 @@ class Seat:
 
 @pytest.mark.parametrize("recurrent", ["None", "LSTM"])
 def test_judged_games_do_not_depend_on_their_neighbours(recurrent: str) -> None:
-    params = parameters(recurrent=recurrent, lstm_units=6, evaluation_temperature=0.5)
+    params = unroll_parameters(recurrent=recurrent, lstm_units=6, evaluation_temperature=0.5)
     net = network(params)
     frames = np.random.default_rng(0).normal(size=(6, 3, 1, 4)).astype(np.float32)
     together = [Seat(game) for game in range(3)]
@@ -99,7 +73,7 @@ def test_judged_games_do_not_depend_on_their_neighbours(recurrent: str) -> None:
 
 
 def test_temperature_zero_takes_the_most_probable_action() -> None:
-    params = parameters(evaluation_temperature=0.0)
+    params = unroll_parameters(evaluation_temperature=0.0)
     net = network(params)
     observation = np.random.default_rng(0).normal(size=(50, 1, 4)).astype(np.float32)
     seats = [Seat(1) for _ in range(50)]
@@ -108,8 +82,8 @@ def test_temperature_zero_takes_the_most_probable_action() -> None:
 
 
 def test_an_unroll_with_memory_is_its_steps_with_the_memory_cleared_between_episodes() -> None:
-    params = parameters(recurrent="LSTM", lstm_units=6)
-    net, given = network(params), batch(params)
+    params = unroll_parameters(recurrent="LSTM", lstm_units=6)
+    net, given = network(params), unrolls_with_ends(params, VECTORS)
     logits, values = net.unroll(given.observation, given.state, given.discount)
     state = given.state
     for t in range(params.unroll_length + 1):
@@ -124,67 +98,59 @@ def test_an_unroll_with_memory_is_its_steps_with_the_memory_cleared_between_epis
 @pytest.mark.parametrize("reduction", ["Sum", "Mean"])
 @pytest.mark.parametrize("corrected", [True, False])
 def test_the_vtrace_loss_is_written_out_step_by_step(reduction: str, corrected: bool) -> None:
-    params = parameters(
+    params = unroll_parameters(
         loss_reduction=reduction, correct_off_policy=corrected, entropy_cost=0.02, value_cost=0.7, policy_kl_cost=0.3
     )
-    net, given = network(params), batch(params)
+    net, given = network(params), unrolls_with_ends(params, VECTORS)
     found = METHOD.loss(params, net, given)
     steps, unrolls = given.action.shape
     total = torch.zeros(())
-    advantages_of, targets_of, values_of = [], [], []
-    for b in range(unrolls):
-        outputs = [net(given.observation[b : b + 1, t]) for t in range(steps + 1)]
-        policies = [torch.log_softmax(output.logits[0], 0) for output in outputs]
-        values = [output.value[0] for output in outputs]
-        detached = [value.item() for value in values]
-        rewards = [(given.reward[t, b] + params.gamma * given.final_value[t, b]).item() for t in range(steps)]
-        ahead = detached[steps]
-        targets, advantages = [0.0] * steps, [0.0] * steps
-        for t in reversed(range(steps)):
-            ratio = math.exp(policies[t][given.action[t, b]].item() - given.log_prob[t, b].item()) if corrected else 1.0
-            clipped, discount = min(1.0, ratio), given.discount[t, b].item()
-            advantages[t] = clipped * (rewards[t] + discount * ahead - detached[t])
-            delta = clipped * (rewards[t] + discount * detached[t + 1] - detached[t])
-            ahead = targets[t] = detached[t] + delta + discount * clipped * (ahead - detached[t + 1])
-        for t in range(steps):
-            entropy = -(policies[t].exp() * policies[t]).sum()
-            total = total - policies[t][given.action[t, b]] * advantages[t] - 0.02 * entropy
-            total = total + 0.7 * 0.5 * (targets[t] - values[t]) ** 2
-            total = total + 0.3 * 0.5 * (policies[t][given.action[t, b]] - given.log_prob[t, b]) ** 2
-        advantages_of.append(advantages)
-        targets_of.append(targets)
-        values_of.append(detached[:-1])
+    rewards = (given.reward + params.gamma * given.final_value).numpy()
+    outputs = [[net(given.observation[b : b + 1, t]) for b in range(unrolls)] for t in range(steps + 1)]
+    policies = [[torch.log_softmax(output.logits[0], 0) for output in row] for row in outputs]
+    values = np.array([[output.value.item() for output in row] for row in outputs])
+    taken = [[policies[t][b][given.action[t, b]] for b in range(unrolls)] for t in range(steps)]
+    log_ratio = np.array([[each.item() for each in row] for row in taken]) - given.log_prob.numpy()
+    targets, advantages = by_definition(
+        log_ratio if corrected else 0 * log_ratio,
+        given.discount.numpy(),
+        rewards,
+        values[:-1],
+        values[-1],
+        1.0,
+        1.0,
+        1.0,
+    )
+    for t in range(steps):
+        for b in range(unrolls):
+            entropy = -(policies[t][b].exp() * policies[t][b]).sum()
+            total = total - taken[t][b] * advantages[t, b] - 0.02 * entropy
+            total = total + 0.7 * 0.5 * (targets[t, b] - outputs[t][b].value[0]) ** 2
+            total = total + 0.3 * 0.5 * (taken[t][b] - given.log_prob[t, b]) ** 2
     expected = total if reduction == "Sum" else total / (steps * unrolls)
-    error = np.array(targets_of) - np.array(values_of)
-    assert found.metrics["value"].item() == pytest.approx(np.mean(values_of), rel=1e-4)
-    assert found.metrics["advantage_std"].item() == pytest.approx(np.std(advantages_of), rel=1e-4)
-    explained = max(-1.0, 1.0 - error.var() / np.var(targets_of))
-    assert found.metrics["explained_variance"].item() == pytest.approx(explained, rel=1e-3)
+    metrics = {
+        "value": values[:-1].mean(),
+        "advantage_std": advantages.std(),
+        "explained_variance": max(-1.0, 1.0 - (targets - values[:-1]).var() / targets.var()),
+    }
+    assert {name: found.metrics[name].item() for name in metrics} == pytest.approx(metrics, rel=1e-3)
     assert found.value.item() == pytest.approx(expected.item(), rel=1e-4)
-    gradient = torch.autograd.grad(found.value, list(net.parameters()))
-    reference = torch.autograd.grad(expected, list(net.parameters()))
-    for mine, its in zip(gradient, reference, strict=True):
-        torch.testing.assert_close(mine, its, rtol=1e-3, atol=1e-5)
+    gradients = (torch.autograd.grad(loss, list(net.parameters())) for loss in (found.value, expected))
+    torch.testing.assert_close(*gradients, rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["Nature", "Deep", "Compact"])
 def test_image_networks_act_and_judge_unrolls_alike(kind: str) -> None:
-    params = parameters(network=kind, hidden_units=16, layer_norm=True, orthogonal_init=True)
-    net = network(params, IMAGES)
+    net = network(unroll_parameters(network=kind, hidden_units=16, layer_norm=True, orthogonal_init=True), IMAGES)
     frames = torch.randint(0, 256, (2, 3, 4, 42, 42), dtype=torch.uint8)
     logits, values = net.unroll(frames, net.initial_state(2), torch.ones(2, 2))
     assert (logits.shape, values.shape) == ((2, 2, 3), (3, 2))
     torch.testing.assert_close(values[2], net(frames[:, 2]).value, rtol=1e-4, atol=1e-5)
 
 
-def test_impossible_networks_are_refused() -> None:
-    with pytest.raises(ValueError, match="at least 36x36"):
-        network(parameters(network="Nature"), VECTORS)
-
-
 def test_the_registry_says_what_the_loops_need() -> None:
     method = algorithm("IMPALA")
-    params = parameters(recurrent="LSTM", lstm_units=6)
+    params = unroll_parameters(recurrent="LSTM", lstm_units=6)
     assert method.memory_units(params) == 6
     assert algorithm("ApeXDQN").memory_units(ApeXDQNParameters()) == 0
     net = network(params)

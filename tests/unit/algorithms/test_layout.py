@@ -17,8 +17,7 @@ def views(frames: torch.Tensor) -> Iterator[torch.Tensor]:
     yield frames[:, :, 1:]
     yield frames[:, :, :, 1:]
     yield frames.contiguous(memory_format=torch.channels_last)
-    odd = torch.empty(frames.numel() + 1, dtype=frames.dtype)[1:].view(frames.shape)
-    yield odd.copy_(frames)
+    yield torch.empty(frames.numel() + 1, dtype=frames.dtype)[1:].view(frames.shape).copy_(frames)
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])

@@ -36,9 +36,6 @@ def batch(*, targets: bool = True) -> UnrollBatch:
 
 def test_passes_over_single_steps_visit_each_once_with_its_own_columns() -> None:
     given = batch()
-    assert given.advantage is not None
-    assert given.value_target is not None
-    assert given.control is not None
     torch.manual_seed(0)
     found = list(minibatches_of_steps(given, 2, 4))
     assert [len(part.action) for part in found] == [5] * 8
@@ -46,19 +43,13 @@ def test_passes_over_single_steps_visit_each_once_with_its_own_columns() -> None
         assert sorted(int(a) for part in epoch for a in part.action) == NUMBERS.flatten().tolist()
     assert found[0].action.tolist() != found[4].action.tolist()
     for part in found:
-        assert part.single_steps
-        assert part.steps == given.steps
-        assert part.advantage is not None
-        assert part.value_target is not None
-        assert part.control is not None
+        assert (part.single_steps, part.steps) == (True, given.steps)
         for row, name in enumerate(part.action.tolist()):
             t, b = divmod(name, UNROLLS)
             for column in ("one", "two"):
                 assert torch.equal(part.observation[column][row], given.observation[column][b, t])
-            assert part.advantage[row] == given.advantage[t, b]
-            assert part.value_target[row] == given.value_target[t, b]
-            assert part.log_prob[row] == given.log_prob[t, b]
-            assert torch.equal(part.control[row], given.control[t, b])
+            for column in ("advantage", "value_target", "log_prob", "control"):
+                assert torch.equal(getattr(part, column)[row], getattr(given, column)[t, b])
 
 
 def test_what_does_not_divide_evenly_is_left_out_of_a_pass() -> None:

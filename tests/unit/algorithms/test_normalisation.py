@@ -7,27 +7,22 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from rljob.actor.policy import Policy
 from rljob.algorithms import algorithm
 from rljob.algorithms.impala import IMPALA
 from rljob.algorithms.policy_network import PolicyConfig, PolicyNetwork
 from rljob.algorithms.trunk import NORMALIZED_AT_MOST, STATISTICS
-from rljob.api import EnvironmentParameters, ImpalaParameters
-from rljob.choices import Choices
+from rljob.api import EnvironmentParameters
 from rljob.envs import describe_environment
 from rljob.observation import of_columns
 from rljob.weights.flat import snapshot
 from torch import Tensor, nn
 
 from tests.support.specs import spec_of
-from tests.unit.learner.learner_builders import unroll_batches
+from tests.unit.learner.learner_builders import unroll_batches, unroll_parameters
 
 VECTORS = spec_of("Test/Vectors-v0", (4,), "float32", 1, 2)
 EVERY = "tests.support.every_space:EverySpace"
-
-
-def parameters(**changes: Any) -> ImpalaParameters:
-    values = {"network": "MLP", "hidden_units": 8, "unroll_length": 5, "batch_size": 4, "precision": "FP32"}
-    return ImpalaParameters.model_validate({**values, **changes})
 
 
 def seen_by_dense(network: PolicyNetwork, observation: Any) -> Tensor:
@@ -40,22 +35,18 @@ def seen_by_dense(network: PolicyNetwork, observation: Any) -> Tensor:
     return found[0]
 
 
-def test_without_it_the_state_is_what_it_was() -> None:
-    plain = IMPALA().build(VECTORS, parameters(), EnvironmentParameters())
-    assert not set(STATISTICS) & plain.state_dict().keys()
-    both = parameters(normalize_observations=True, normalize_returns=True)
-    assert set(STATISTICS) <= IMPALA().build(VECTORS, both, EnvironmentParameters()).state_dict().keys()
+def built(**changes: Any) -> PolicyNetwork:
+    torch.manual_seed(0)
+    return IMPALA().build(VECTORS, unroll_parameters(**changes), EnvironmentParameters())
 
 
-def test_a_new_network_sees_what_there_is() -> None:
+def test_without_it_the_state_is_what_it_was_and_a_new_network_sees_what_there_is() -> None:
     """Mean 0 and deviation 1, until there are statistics."""
+    plain, new = built(), built(normalize_observations=True, normalize_returns=True)
+    assert not set(STATISTICS) & plain.state_dict().keys()
+    assert set(STATISTICS) <= new.state_dict().keys()
     observation = torch.randn(6, 1, 4)
-    torch.manual_seed(0)
-    plain = PolicyNetwork(PolicyConfig("MLP", VECTORS, hidden=8))
-    torch.manual_seed(0)
-    new = PolicyNetwork(PolicyConfig("MLP", VECTORS, hidden=8, normalize_observations=True, normalize_returns=True))
-    for mine, its in zip(plain(observation), new(observation), strict=True):
-        assert torch.equal(mine, its)
+    torch.testing.assert_close(plain(observation), new(observation), rtol=0.0, atol=0.0)
 
 
 def test_floats_alone_are_normalised() -> None:
@@ -68,8 +59,6 @@ def test_floats_alone_are_normalised() -> None:
     observation = of_columns(spec.columns, [torch.from_numpy(each.drawn(random, 3)) for each in spec.columns])
     before = seen_by_dense(network, observation)
     raw = network.critic_row(observation)
-    assert network.observation_mean is not None
-    assert network.observation_scale is not None
     network.observation_mean.fill_(1.0)
     network.observation_scale.fill_(2.0)
     after = seen_by_dense(network, observation)
@@ -85,8 +74,7 @@ def test_whole_numbers_beside_floats_keep_their_scale() -> None:
     seen = EnvironmentParameters(kwargs={"observation": "whole_numbers"})
     spec = describe_environment(EVERY, seen)
     network = PolicyNetwork(PolicyConfig("MLP", spec, seen, hidden=8, normalize_observations=True))
-    assert network.normalized == ()
-    assert network.observation_mean is None
+    assert (network.normalized, network.observation_mean) == ((), None)
     assert torch.equal(seen_by_dense(network, torch.full((1, 1, 2), 9.0)), torch.ones(1, 2))
 
 
@@ -97,18 +85,15 @@ def test_what_is_far_out_is_cut_off() -> None:
 
 
 class Summing(nn.Module):
+    def __init__(self, inputs: Any) -> None:
+        super().__init__()
+
     def forward(self, x: Tensor) -> Tensor:
         return x.sum(dim=1, keepdim=True)
 
 
-def summing(inputs: Any) -> nn.Module:
-    return Summing()
-
-
 def test_a_network_of_one_s_own_sees_normalised_numbers() -> None:
-    own = PolicyConfig(f"{__name__}:summing", VECTORS, hidden=8, normalize_observations=True)
-    network = PolicyNetwork(own)
-    assert network.observation_mean is not None
+    network = PolicyNetwork(PolicyConfig(f"{__name__}:Summing", VECTORS, hidden=8, normalize_observations=True))
     network.observation_mean.copy_(torch.tensor([1.0, 2.0, 3.0, 4.0]))
     assert seen_by_dense(network, torch.tensor([[[1.0, 2.0, 3.0, 5.0]]])).tolist() == [[1.0]]
 
@@ -116,27 +101,20 @@ def test_a_network_of_one_s_own_sees_normalised_numbers() -> None:
 @pytest.mark.parametrize("changes", [{}, {"recurrent": "LSTM", "lstm_units": 3}, {"policy_kl_cost": 0.1}])
 def test_the_loss_is_that_of_rewards_and_values_divided_by_the_scale(changes: dict[str, Any]) -> None:
     """The value itself is in the rewards' own units."""
-    params, scale = parameters(normalize_returns=True, **changes), 40.0
-    torch.manual_seed(0)
-    large = IMPALA().build(VECTORS, params, EnvironmentParameters())
-    torch.manual_seed(0)
-    small = IMPALA().build(VECTORS, params, EnvironmentParameters())
-    assert large.return_scale is not None
+    params, scale = unroll_parameters(normalize_returns=True, **changes), 40.0
+    large, small = (built(normalize_returns=True, **changes) for _ in range(2))
     large.return_scale.fill_(scale)
     (batch,) = unroll_batches(params, 1, VECTORS)
     final = 0.1 * torch.randn(batch.reward.shape)
     batch = batch._replace(reward=scale * batch.reward, final_value=scale * final)
     divided = batch._replace(reward=batch.reward / scale, final_value=final)
-    mine, its = (
-        net.unroll(each.observation, each.state, each.discount)[1] for net, each in ((large, batch), (small, divided))
-    )
-    torch.testing.assert_close(mine, scale * its)
-    losses = []
+    values, losses = [], []
     for network, each in ((large, batch), (small, divided)):
-        result = IMPALA().loss(params, network, each)
-        losses.append((result.value, *torch.autograd.grad(result.value, list(network.parameters()))))
-    for mine, its in zip(*losses, strict=True):
-        torch.testing.assert_close(mine, its, rtol=1e-4, atol=1e-5)
+        values.append(network.unroll(each.observation, each.state, each.discount)[1])
+        loss = IMPALA().loss(params, network, each).value
+        losses.append((loss, *torch.autograd.grad(loss, list(network.parameters()))))
+    torch.testing.assert_close(values[0], scale * values[1])
+    torch.testing.assert_close(*losses, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("recurrent", ["None", "LSTM"])
@@ -144,35 +122,27 @@ def test_at_lag_0_the_ratio_is_1(recurrent: str) -> None:
     """What acts has the published weights, with a mask; what learns computes whole unrolls of the same version."""
     seen = EnvironmentParameters(kwargs={"observation": "dict", "masked": True})
     spec = describe_environment(EVERY, seen)
-    assert spec.mask is not None
-    params = parameters(normalize_observations=True, normalize_returns=True, recurrent=recurrent, lstm_units=4)
-    method = algorithm("IMPALA")
-    torch.manual_seed(0)
-    online, acting = (method.build(spec, params, seen) for _ in range(2))
+    params = unroll_parameters(normalize_observations=True, normalize_returns=True, recurrent=recurrent, lstm_units=4)
+    method: Any = algorithm("IMPALA")
+    online = method.build(spec, params, seen)
     online.observation_mean.fill_(1000.0)
     online.observation_scale.fill_(1e-3)
     online.return_scale.fill_(7.0)
-    snapshot(online, 1, 1, {}).load_into(acting)
-    steps, envs = 6, 3
-    random = np.random.default_rng(0)
+    steps, envs, random = 6, 3, np.random.default_rng(0)
+    policy = Policy(method, spec, params, seen, envs, random)
+    policy.take_slot(0, 1)
+    policy.load(snapshot(online, 1, 1, {}))
     drawn = {column.name: column.drawn(random, envs, steps + 1) for column in spec.columns}
     drawn["vector"] = (1000.0 + 1000.0 * drawn["vector"]).astype(np.float32)
-    memory = np.zeros((envs, 2, method.memory_units(params)), np.float32)
-    state, taken, actions = memory, [], []
-    for step in range(steps):
-        shown = {name: array[:, step] for name, array in drawn.items()}
-        outputs, after = method.infer(acting, shown, state)
-        decision = method.decide(outputs.numpy(), 0.0, random, Choices(spec.action_sizes))
-        taken.append(decision.taken)
-        actions.append(decision.action)
-        state = after.numpy()
+    decisions = [policy.act({name: array[:, step] for name, array in drawn.items()}) for step in range(steps)]
     logits, values = online.unroll(
         {name: torch.from_numpy(array) for name, array in drawn.items()},
-        torch.from_numpy(memory),
+        torch.zeros(envs, 2, method.memory_units(params)),
         torch.full((steps, envs), 0.99),
     )
-    again = online.choices.log_prob(online.choices.log_policy(logits), torch.from_numpy(np.stack(actions)))
-    torch.testing.assert_close(
-        again.exp() / torch.from_numpy(np.stack(taken)).exp(), torch.ones(steps, envs), rtol=0, atol=1e-5
+    actions, taken = (
+        torch.from_numpy(np.stack(each)) for each in zip(*((d.action, d.taken) for d in decisions), strict=True)
     )
+    again = online.choices.log_prob(online.choices.log_policy(logits), actions)
+    torch.testing.assert_close(again.exp() / taken.exp(), torch.ones(steps, envs), rtol=0, atol=1e-5)
     assert values.shape == (steps + 1, envs)

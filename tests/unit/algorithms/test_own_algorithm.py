@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +17,6 @@ from tests.support.plugins_page import write_example
 
 EXAMPLE = ROOT / "examples" / "plugins" / "cartpole-qr-dqn.yaml"
 PARAMETERS = "spec.algorithm.custom.parameters"
-
-
-@pytest.fixture(autouse=True)
-def path_as_before() -> Iterator[None]:
-    before = list(sys.path)
-    yield
-    sys.path[:] = before
 
 
 def test_the_example_is_what_it_says() -> None:
@@ -45,7 +36,6 @@ def test_its_parameters_are_in_force_with_every_default(tmp_path: Path) -> None:
     bound = tried(job(tmp_path, parameters={"units": 8, "learningRate": 0.01}))
     parameters: Any = bound.spec.algorithm.parameters
     assert (parameters.units, parameters.learning_rate, parameters.learning_rate_final) == (8, 0.01, 0.01)
-    assert bound.spec.algorithm.custom is not None
     assert bound.spec.algorithm.custom.parameters["batchSize"] == 256
     assert memory_estimate(bound, frame_bytes=16).total_bytes > 0
 
@@ -81,31 +71,28 @@ def test_a_wrong_parameter(tmp_path: Path, parameters: dict[str, Any], path: str
     assert said in problem.message
 
 
-def test_a_check_of_the_authors_own_is_told_in_its_words(tmp_path: Path) -> None:
-    check = (
-        "    units: Annotated[int, Integer(1, 100)] = 16\n\n"
-        "    @pydantic.field_validator('units')\n    @classmethod\n    def even(cls, value):\n"
-        "        if value % 2:\n            raise ValueError('allowed: an even number')\n        return value\n"
-    )
-    changes = (
-        ("    units: Annotated[int, Integer(1, 100)] = 16\n", check),
-        ("import torch\n", "import pydantic\nimport torch\n"),
-    )
-    with pytest.raises(ManifestError, match="units: got 3; allowed: an even number"):
-        with_own_parts(job(tmp_path, *changes, parameters={"units": 3}))
-
-
-def test_a_check_of_the_authors_own_that_fails_names_its_line(tmp_path: Path) -> None:
-    check = (
-        "    units: Annotated[int, Integer(1, 100)] = 16\n\n"
-        "    @pydantic.field_validator('units')\n    @classmethod\n    def known(cls, value):\n        return {16: 16}[value]\n"
-    )
-    changes = (
-        ("    units: Annotated[int, Integer(1, 100)] = 16\n", check),
-        ("import torch\n", "import pydantic\nimport torch\n"),
-    )
-    said = r"its parameters can't be checked: plugin_\d+.py:\d+, in known: KeyError: 3"
-    with pytest.raises(PluginProblem, match=said):
+@pytest.mark.parametrize(
+    ("body", "kind", "said"),
+    [
+        (
+            "if value % 2:\n            raise ValueError('allowed: an even number')\n        return value\n",
+            ManifestError,
+            "units: got 3; allowed: an even number",
+        ),
+        (
+            "return {16: 16}[value]\n",
+            PluginProblem,
+            r"its parameters can't be checked: plugin_\d+.py:\d+, in known: KeyError: 3",
+        ),
+    ],
+)
+def test_a_check_of_the_authors_own_is_told_in_its_words_or_by_the_line_that_fails(
+    tmp_path: Path, body: str, kind: type[Exception], said: str
+) -> None:
+    units = "    units: Annotated[int, Integer(1, 100)] = 16\n"
+    check = f"    @pydantic.field_validator('units')\n    @classmethod\n    def known(cls, value):\n        {body}"
+    changes = (units, f"{units}\n{check}"), ("import torch\n", "import pydantic\nimport torch\n")
+    with pytest.raises(kind, match=said):
         with_own_parts(job(tmp_path, *changes, parameters={"units": 3}))
 
 
@@ -153,16 +140,6 @@ def test_what_it_learns_from_has_a_place_that_fits(tmp_path: Path) -> None:
             "from rljob.plugins import ParameterSet\nclass Parameters(ParameterSet):",
             "its parameters Parameters lack n_step, .*seed, .*which the loops read; rljob.plugins.TransitionParameterSet",
         ),
-    ],
-)
-def test_what_is_no_algorithm(tmp_path: Path, old: str, new: str, said: str) -> None:
-    with pytest.raises(PluginProblem, match=said):
-        with_own_parts(job(tmp_path, (old, new)))
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "said"),
-    [
         (
             "dense_layers(4, units",
             "dense_layers(5, units",
@@ -355,45 +332,22 @@ def test_a_network_that_does_not_look_at_what_it_is_shown(tmp_path: Path, old: s
             "return self.head(self.dense((observation.flatten(1) > 40).float()))\n",
         ),
         ("nn.Linear(units, spec.num_actions)\n", "nn.Sequential(nn.Linear(units, spec.num_actions), nn.Hardtanh())\n"),
+        (
+            "return self.head(self.features(observation))\n",
+            "return self.head(self.features(observation)) + torch.randn(len(observation), 1)\n",
+        ),
     ],
-    ids=["a head that begins with zeros", "a threshold that few observations reach", "outputs within bounds"],
+    ids=["a head that begins with zeros", "a threshold that few observations reach", "outputs within bounds", "noise"],
 )
-def test_a_network_may_begin_with_the_same_outputs_for_all(tmp_path: Path, old: str, new: str) -> None:
+def test_a_network_may_begin_with_the_same_outputs_for_all_and_have_noise(tmp_path: Path, old: str, new: str) -> None:
     tried(job(tmp_path, (old, new)))
 
 
-@pytest.mark.parametrize(
-    ("new", "said"),
-    [
-        (
-            "params.units + torch.randint(1, 100, ()).item(), env_params",
-            r"got dense.0.weight float32 \[\d+, 4\] and then float32 \[\d+, 4\]",
-        ),
-        (
-            "params.units, env_params)\n        net.register_buffer(f'b{id(net)}', torch.zeros(2)",
-            r"got b\d+ .* and then none",
-        ),
-    ],
-)
-def test_a_network_is_the_same_each_time_that_it_is_built(tmp_path: Path, new: str, said: str) -> None:
-    change = ("return Network(spec, params.units, env_params)", f"net = Network(spec, {new})\n        return net")
-    expected = f"build: expected the same network from each call, of its arguments alone, {said}"
-    with pytest.raises(PluginProblem, match=expected):
-        tried(job(tmp_path, change))
+CENTRED = {"id": "CartPole-v1", "centreInput": True}
 
 
-def test_a_network_with_noise_is_none_whose_rows_depend_on_each_other(tmp_path: Path) -> None:
-    noisy = "return self.head(self.features(observation))"
-    tried(job(tmp_path, (f"{noisy}\n", f"{noisy} + torch.randn(len(observation), 1)\n")))
-
-
-def test_a_network_that_does_not_centre_what_is_to_be_centred(tmp_path: Path) -> None:
-    centred = {"id": "CartPole-v1", "centreInput": True}
-    tried(job(tmp_path, environment=centred))
-    other = ("Network(spec, params.units, env_params)", "Network(spec, params.units, type(env_params)())")
-    said = r"build: expected a network that is centred \(FrameNetwork\(spec, env_params\)\), as .*centreInput says"
-    with pytest.raises(PluginProblem, match=said):
-        tried(job(tmp_path, other, environment=centred))
+def test_a_network_may_centre_its_input(tmp_path: Path) -> None:
+    tried(job(tmp_path, environment=CENTRED))
 
 
 @pytest.mark.parametrize("parameters", [{}, {"units": 3}])
@@ -426,149 +380,179 @@ def test_a_file_that_is_named_as_a_module(tmp_path: Path, monkeypatch: pytest.Mo
         algorithm("beside:make")
 
 
-@pytest.mark.parametrize(
-    ("body", "said"),
-    [
-        (
-            "yield from minibatches_of_steps(batch, 1, 2)",
-            r"minibatches failed: plugin_\d+.py:\d+, in minibatches: ValueError: single steps need advantage \[T, B\] of the "
-            r"batch, \[8, 4\] here, got None; batch._replace\(advantage=..., value_target=...\) sets both",
-        ),
-        (
-            "yield from minibatches_of_steps(batch._replace(advantage=batch.reward, value_target=batch.reward[:-1]), 1, 2)",
-            r"single steps need value_target \[T, B\] of the batch, \[8, 4\] here, got \[7, 4\]",
-        ),
-        ("yield from ()", "minibatches: expected each to be an UnrollBatch, got none at all"),
-        ("return batch", "minibatches: expected batches that are yielded, got one that is returned"),
-        ("minibatches_of_unrolls(batch, 1, 2)", "minibatches: expected batches that are yielded, got None"),
-        (
-            "yield batch.observation, batch.action",
-            r"minibatches: expected each to be an UnrollBatch, got 2 values \(a tensor float32 ",
-        ),
-        (
-            "yield from minibatches_of_unrolls(batch, 1, 5)",
-            "minibatches: expected batches with something in them, got an empty one of a batch of 4 unrolls of 8 steps",
-        ),
-        ("yield batch._replace(advantage=batch.rewards)", "no attribute 'rewards'; an UnrollBatch has observation, action, "),
-    ],
-)  # fmt: skip
-def test_minibatches_that_are_none(tmp_path: Path, body: str, said: str) -> None:
-    with pytest.raises(PluginProblem, match=said):
-        tried(unrolls(tmp_path, f"    def minibatches(self, params, online, batch):\n        {body}\n"))
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        "return [batch]",
-        "yield from minibatches_of_unrolls(batch, 1, 3)",
-        "yield from minibatches_of_unrolls(batch, 2, 2)\n\n    def passes(self, params):\n        return 2",
-    ],
-)
-def test_minibatches_that_are_some(tmp_path: Path, body: str) -> None:
-    tried(unrolls(tmp_path, f"    def minibatches(self, params, online, batch):\n        {body}\n"))
-
-
-@pytest.mark.parametrize(
-    ("methods", "said"),
-    [
-        ({"iteration_lag": "2"}, "iteration_lag: expected None, 0 or 1, got 2"),
-        (
-            {"iteration_lag": "0", "refresh_steps": "4"},
-            r"refresh_steps: expected 0, since iteration_lag\(\) is 0: .* are of one version each, got 4",
-        ),
-        ({"refresh_steps": "-1"}, "refresh_steps: expected an integer of 0 or more, got -1"),
-        ({"largest_divergence": "-0.1"}, "largest_divergence: expected a number of 0 or more, got -0.1"),
-        (
-            {"largest_divergence": "0.1", "loss": "super().loss(params, online, batch)._replace(divergence=None)"},
-            r"loss: divergence: expected a divergence, since largest_divergence\(\) is 0.1, got None",
-        ),
-    ],
-)
-def test_iterations_that_are_none(tmp_path: Path, methods: dict[str, str], said: str) -> None:
-    with pytest.raises(PluginProblem, match=said):
-        tried(unrolls(tmp_path, "\n".join(method(name, body) for name, body in methods.items())))
-
-
-def test_iterations_that_are_some(tmp_path: Path) -> None:
-    methods = {"iteration_lag": "1", "refresh_steps": "0", "largest_divergence": "0.1"}
-    tried(unrolls(tmp_path, "\n".join(method(name, body) for name, body in methods.items())))
-
-
 def method(name: str, body: str) -> str:
     """A method of an algorithm of unrolls that gives ``body``."""
     arguments = "self, params, online, batch" if name == "loss" else "self, params"
     return f"    def {name}({arguments}):\n        return {body}\n"
 
 
-def test_targets_that_carry_a_gradient_of_the_network(tmp_path: Path) -> None:
-    body = (
-        "    def minibatches(self, params, online, batch):\n"
-        "        _, values = online.unroll(batch.observation, batch.state, batch.discount)\n"
-        "        yield batch._replace(advantage=batch.reward, value_target=values[:-1]{})\n"
-    )
-    tried(unrolls(tmp_path, body.format(".detach()")))
-    said = r"minibatches: value_target: expected a detached tensor, got one with a gradient; torch.no_grad\(\) where online"
-    with pytest.raises(PluginProblem, match=said):
-        tried(unrolls(tmp_path, body.format("")))
+MINIBATCHES = "    def minibatches(self, params, online, batch):\n        {}\n"
+TARGETS = (
+    "_, values = online.unroll(batch.observation, batch.state, batch.discount)\n"
+    "        yield batch._replace(advantage=batch.reward, value_target=values[:-1]{})"
+)
+"""The body of minibatches whose targets may carry a gradient of the network."""
 
 
 @pytest.mark.parametrize(
-    ("function", "body"),
+    ("methods", "said"),
     [
-        ("infer(self, net, observation, state)", "super().infer(net, observation.float(), state)"),
-        ("infer(self, net, observation, state)", "net(observation)"),
-        ("evaluation_action(self, params, net, observation, games)", "net(observation).logits.argmax(1).numpy()"),
+        (
+            MINIBATCHES.format("yield from minibatches_of_steps(batch, 1, 2)"),
+            r"minibatches failed: plugin_\d+.py:\d+, in minibatches: ValueError: single steps need advantage \[T, B\] of the "
+            r"batch, \[8, 4\] here, got None; batch._replace\(advantage=..., value_target=...\) sets both",
+        ),
+        (
+            MINIBATCHES.format(
+                "batch = batch._replace(advantage=batch.reward, value_target=batch.reward[:-1])\n"
+                "        yield from minibatches_of_steps(batch, 1, 2)"
+            ),
+            r"single steps need value_target \[T, B\] of the batch, \[8, 4\] here, got \[7, 4\]",
+        ),
+        (MINIBATCHES.format("yield from ()"), "minibatches: expected each to be an UnrollBatch, got none at all"),
+        (
+            MINIBATCHES.format("return batch"),
+            "minibatches: expected batches that are yielded, got one that is returned",
+        ),
+        (
+            MINIBATCHES.format("minibatches_of_unrolls(batch, 1, 2)"),
+            "minibatches: expected batches that are yielded, got None",
+        ),
+        (
+            MINIBATCHES.format("yield batch.observation, batch.action"),
+            r"minibatches: expected each to be an UnrollBatch, got 2 values \(a tensor float32 ",
+        ),
+        (
+            MINIBATCHES.format("yield from minibatches_of_unrolls(batch, 1, 5)"),
+            "minibatches: expected batches with something in them, got an empty one of a batch of 4 unrolls of 8 steps",
+        ),
+        (
+            MINIBATCHES.format("yield batch._replace(advantage=batch.rewards)"),
+            "no attribute 'rewards'; an UnrollBatch has observation, action, ",
+        ),
+        (
+            MINIBATCHES.format(TARGETS.format("")),
+            r"minibatches: value_target: expected a detached tensor, got one with a gradient; torch.no_grad\(\) where online",
+        ),
+        (method("iteration_lag", "2"), "iteration_lag: expected None, 0 or 1, got 2"),
+        (
+            method("iteration_lag", "0") + method("refresh_steps", "4"),
+            r"refresh_steps: expected 0, since iteration_lag\(\) is 0: .* are of one version each, got 4",
+        ),
+        (method("refresh_steps", "-1"), "refresh_steps: expected an integer of 0 or more, got -1"),
+        (method("largest_divergence", "-0.1"), "largest_divergence: expected a number of 0 or more, got -0.1"),
+        (
+            method("largest_divergence", "0.1")
+            + method("loss", "super().loss(params, online, batch)._replace(divergence=None)"),
+            r"loss: divergence: expected a divergence, since largest_divergence\(\) is 0.1, got None",
+        ),
+        *(
+            (
+                f"    def {name}({arguments}):\n        return {body}\n",
+                rf"{name} failed: plugin_\d+.py:\d+, in {name}: AttributeError: 'numpy.ndarray' object has no attribute '\w+'; "
+                r"it is given arrays here, and may be given tensors: torch.as_tensor\(...\) takes both",
+            )
+            for name, arguments, body in (
+                ("infer", "self, net, observation, state", "super().infer(net, observation.float(), state)"),
+                ("infer", "self, net, observation, state", "net(observation)"),
+                (
+                    "evaluation_action",
+                    "self, params, net, observation, games",
+                    "net(observation).logits.argmax(1).numpy()",
+                ),
+            )
+        ),
     ],
 )
-def test_an_array_that_is_taken_for_a_tensor(tmp_path: Path, function: str, body: str) -> None:
-    name = function.partition("(")[0]
-    said = (
-        rf"{name} failed: plugin_\d+.py:\d+, in {name}: AttributeError: 'numpy.ndarray' object has no attribute '\w+'; it is "
-        r"given arrays here, and may be given tensors: torch.as_tensor\(...\) takes both"
-    )
+def test_a_mistake_with_unrolls_is_told(tmp_path: Path, methods: str, said: str) -> None:
     with pytest.raises(PluginProblem, match=said):
-        tried(unrolls(tmp_path, f"    def {function}:\n        return {body}\n"))
+        tried(unrolls(tmp_path, methods))
 
 
-def test_an_algorithm_of_unrolls_has_no_replay(tmp_path: Path) -> None:
-    change = (
-        "def make():\n    return Own()",
-        "from rljob.plugins import IMPALA\n\nclass Mine(IMPALA):\n    pass\n\ndef make():\n    return Mine()",
-    )
+@pytest.mark.parametrize(
+    "methods",
+    [
+        MINIBATCHES.format("return [batch]"),
+        MINIBATCHES.format(TARGETS.format(".detach()")),
+        MINIBATCHES.format("yield from minibatches_of_unrolls(batch, 1, 3)"),
+        MINIBATCHES.format("yield from minibatches_of_unrolls(batch, 2, 2)")
+        + "\n    def passes(self, params):\n        return 2",
+        "".join(
+            method(*each) for each in (("iteration_lag", "1"), ("refresh_steps", "0"), ("largest_divergence", "0.1"))
+        ),
+    ],
+)
+def test_minibatches_and_iterations_that_are_some(tmp_path: Path, methods: str) -> None:
+    tried(unrolls(tmp_path, methods))
+
+
+def subclass(body: str) -> tuple[str, str]:
+    """The change that has the plug-in make a ``Mine`` of ``body``."""
+    return "def make():\n    return Own()", f"{body}\n\ndef make():\n    return Mine()"
+
+
+OF_IMPALA = subclass("from rljob.plugins import IMPALA\n\nclass Mine(IMPALA):\n    pass")
+OF_PPO = subclass(
+    "from rljob.plugins import PPO, PPOParameters\n\nclass Of(PPOParameters):\n    batch_size: int = 8\n\n"
+    "class Mine(PPO):\n    parameters = Of"
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "stored", "wrong", "said"),
+    [
+        (OF_IMPALA, "unrollQueue.capacity", {"unrollQueue": {"capacity": 8}}, r"capacity: got 8; allowed: at least batchSize"),
+        (OF_PPO, "batchSize", {"minibatches": 3}, "minibatches: got 3; allowed: a divisor of 1,024"),  # it has no queue either
+    ],
+    ids=["IMPALA", "PPO"],
+)  # fmt: skip
+def test_an_algorithm_of_unrolls_has_no_replay(
+    tmp_path: Path, change: tuple[str, str], stored: str, wrong: dict[str, Any], said: str
+) -> None:
     bound = tried(job(tmp_path, change, replay=None, parameters={"network": "MLP", "hiddenUnits": 16}))
-    assert memory_estimate(bound, frame_bytes=16).stored.path == f"{PARAMETERS}.unrollQueue.capacity"
+    assert memory_estimate(bound, frame_bytes=16).stored.path == f"{PARAMETERS}.{stored}"
     with pytest.raises(ManifestError, match=r"spec.replay: not allowed: .* learns from unrolls"):
         with_own_parts(job(tmp_path, change, parameters={"network": "MLP"}))
-    with pytest.raises(ManifestError, match=r"unrollQueue\.capacity: got 8; allowed: at least batchSize"):
-        with_own_parts(job(tmp_path, change, replay=None, parameters={"unrollQueue": {"capacity": 8}}))
+    with pytest.raises(ManifestError, match=said):
+        with_own_parts(job(tmp_path, change, replay=None, parameters=wrong))
 
 
-def test_a_subclass_of_ppo_has_neither_replay_nor_queue(tmp_path: Path) -> None:
-    change = (
-        "def make():\n    return Own()",
-        "from rljob.plugins import PPO, PPOParameters\n\nclass Of(PPOParameters):\n    batch_size: int = 8\n\n"
-        "class Mine(PPO):\n    parameters = Of\n\ndef make():\n    return Mine()",
-    )
-    bound = tried(job(tmp_path, change, replay=None, parameters={"network": "MLP", "hiddenUnits": 16}))
-    assert memory_estimate(bound, frame_bytes=16).stored.path == f"{PARAMETERS}.batchSize"
-    with pytest.raises(ManifestError, match=r"spec.replay: not allowed: .* learns from unrolls"):
-        with_own_parts(job(tmp_path, change, parameters={"network": "MLP"}))
-    with pytest.raises(ManifestError, match=r"minibatches: got 3; allowed: a divisor of 1,024"):
-        with_own_parts(job(tmp_path, change, replay=None, parameters={"minibatches": 3}))
+SAME = r"build: expected the same network from each call, of its arguments alone, "
+BUILT = "return Network(spec, params.units, env_params)"
+OWN_UNITS = "params.units + torch.randint(1, 100, ()).item(), env_params"
+OWN_BUFFER = "params.units, env_params)\n        net.register_buffer(f'b{id(net)}', torch.zeros(2)"
+OF_PPO_WITHOUT_ITERATIONS = subclass(
+    "from rljob.plugins import PPO\n\nclass Mine(PPO):\n    def iteration_lag(self, params):\n        return None"
+)
 
 
-def test_an_algorithm_without_iterations_needs_a_queue(tmp_path: Path) -> None:
-    change = (
-        "def make():\n    return Own()",
-        "from rljob.plugins import PPO\n\nclass Mine(PPO):\n    def iteration_lag(self, params):\n        return None\n\n"
-        "def make():\n    return Mine()",
-    )
-    said = "iteration_lag: expected 0 or 1, since its parameters have no unroll_queue, got None"
+@pytest.mark.parametrize(
+    ("change", "settings", "said"),
+    [
+        (
+            (BUILT, f"net = Network(spec, {OWN_UNITS})\n        return net"),
+            {},
+            rf"{SAME}got dense.0.weight float32 \[\d+, 4\] and then float32 \[\d+, 4\]",
+        ),
+        ((BUILT, f"net = Network(spec, {OWN_BUFFER})\n        return net"), {}, rf"{SAME}got b\d+ .* and then none"),
+        (
+            (BUILT, "return Network(spec, params.units, type(env_params)())"),
+            {"environment": CENTRED},
+            r"build: expected a network that is centred \(FrameNetwork\(spec, env_params\)\), as .*centreInput says",
+        ),
+        (
+            OF_PPO_WITHOUT_ITERATIONS,
+            {"replay": None, "parameters": {"network": "MLP"}},
+            "iteration_lag: expected 0 or 1, since its parameters have no unroll_queue, got None",
+        ),
+    ],
+)
+def test_a_mistake_that_depends_on_the_job_or_on_chance_is_told(
+    tmp_path: Path, change: tuple[str, str], settings: dict[str, Any], said: str
+) -> None:
     with pytest.raises(PluginProblem, match=said):
-        tried(job(tmp_path, change, replay=None, parameters={"network": "MLP"}))
+        tried(job(tmp_path, change, **settings))
 
 
 def test_a_checkpoint_names_it_by_its_factory(tmp_path: Path) -> None:
-    name = job(tmp_path).spec.algorithm.name
-    assert algorithm(name).metrics == ("q",)
+    assert algorithm(job(tmp_path).spec.algorithm.name).metrics == ("q",)

@@ -79,9 +79,12 @@ def test_vtrace_is_its_definition(streams: int, rho_clip: float, c_clip: float, 
         np.testing.assert_allclose(found.ratio.numpy(), np.exp(given["log_ratio"]), rtol=1e-5)
 
 
+def on_policy(steps: int, streams: int, seed: int) -> dict[str, Any]:
+    return case(steps, streams, seed) | {"log_ratio": np.zeros((steps, streams))}
+
+
 def test_on_policy_vtrace_is_the_n_step_return() -> None:
-    given = case(7, 3, 1)
-    given["log_ratio"][:] = 0.0
+    given = on_policy(7, 3, 1)
     found = vtrace(**tensors(given)).value.numpy()
     for b in range(3):
         following = given["bootstrap"][b]
@@ -99,14 +102,13 @@ def test_nothing_reaches_back_over_the_end_of_an_episode() -> None:
         changed[name][3:] += 5.0
     changed["bootstrap"] += 5.0
     before, after = vtrace(**tensors(given)), vtrace(**tensors(changed))
-    assert torch.equal(before.value[:3], after.value[:3])
-    assert torch.equal(before.advantage[:3], after.advantage[:3])
-    assert not torch.equal(before.value[3:], after.value[3:])
+    for name in ("value", "advantage"):
+        assert torch.equal(getattr(before, name)[:3], getattr(after, name)[:3])
+        assert not torch.equal(getattr(before, name)[3:], getattr(after, name)[3:])
 
 
 def test_inputs_in_bf16_are_computed_in_float32() -> None:
-    given = case(20, 4, 3)
-    rounded = tensors(given, torch.bfloat16)
+    rounded = tensors(case(20, 4, 3), torch.bfloat16)
     exact = {name: tensor.double().numpy() for name, tensor in rounded.items()}
     expected, _ = by_definition(**exact, rho_clip=1.0, c_clip=1.0, decay=1.0)
     found = vtrace(**rounded)
@@ -137,12 +139,10 @@ def test_gae_is_its_definition() -> None:
 
 
 def test_gae_with_a_full_trace_is_on_policy_vtrace() -> None:
-    given = case(8, 4, 6)
-    given["log_ratio"][:] = 0.0
-    whole = tensors(given)
-    trace = vtrace(**whole)
+    whole = tensors(on_policy(8, 4, 6))
+    trace = vtrace(**whole).value
     del whole["log_ratio"]
-    torch.testing.assert_close(gae(**whole, trace_decay=1.0).value, trace.value)
+    torch.testing.assert_close(gae(**whole, trace_decay=1.0).value, trace)
 
 
 @pytest.mark.parametrize(

@@ -49,8 +49,7 @@ def plain(parameters: EnvironmentParameters) -> EnvironmentParameters:
 def test_one_vector_of_float16_is_shown_in_the_place_of_a_stack_of_pictures(file: Path) -> None:
     spec, shown = describe_environment(BREAKOUT, behind(file)), describe_environment(BREAKOUT, plain(behind(file)))
     assert (spec.observation_shape, spec.observation_dtype, spec.row_bytes) == ((1, WIDTH), "float16", 2 * WIDTH)
-    assert spec.action == shown.action
-    assert spec.seen_shapes == [(WIDTH,)]
+    assert (spec.action, spec.seen_shapes) == (shown.action, [(WIDTH,)])
     assert spec.lines[-1] == f"encoder: sha256 {spec.encoder}"
 
 
@@ -62,9 +61,7 @@ def test_what_it_is_depends_on_the_content_of_the_file_and_not_on_where_it_lies(
     assert describe_environment(PONG, behind(elsewhere)) == spec
     another = describe_environment(PONG, behind(other))
     assert another.fingerprint != spec.fingerprint != describe_environment(PONG, plain(behind(file))).fingerprint
-    difference = spec.difference(another)
-    assert difference is not None
-    assert "encoder: sha256" in difference
+    assert "encoder: sha256" in spec.difference(another)
 
 
 def test_actors_and_scorer_show_the_features_that_the_policys_network_has(policy: Any, file: Path) -> None:
@@ -102,8 +99,7 @@ def test_final_observations_are_encoded_where_there_are_any(file: Path) -> None:
     vector.reset()
     steps = [vector.step(np.zeros(2, np.int64)) for _ in range(5)]
     assert all(step.final_observation is None for step in steps[:4])
-    final = steps[4].final_observation
-    assert final is not None
+    final: Any = steps[4].final_observation
     assert steps[4].truncated.all()
     assert final.any()
     assert not np.array_equal(final, steps[4].observation)
@@ -124,19 +120,24 @@ def changed(file: Path, to: Path, changes: dict[str, Any], **policy: Any) -> Pat
     return to
 
 
-def test_a_picture_of_another_size_is_told_with_the_tensor_that_would_have_another_shape(file: Path) -> None:
-    parameters = EnvironmentParameters.model_validate({"atari": {"frameSize": 48}, "encoder": {"file": str(file)}})
-    with pytest.raises(
-        EnvironmentProblem,
-        match=r"does not fit 'ALE/Pong-v5': mean is float32 \[42, 42\], but has to be float32 \[48, 48\]",
-    ):
-        check_encoder(PONG, parameters)
-    parameters = behind(file, frameStack=3)
-    with pytest.raises(
-        EnvironmentProblem,
-        match=r"convolutions.0.weight is float32 \[16, 4, 6, 6\], but has to be float32 \[16, 3, 6, 6\]",
-    ):
-        check_encoder(PONG, parameters)
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (
+            {"atari": {"frameSize": 48}},
+            r"does not fit 'ALE/Pong-v5': mean is float32 \[42, 42\], but has to be float32 \[48, 48\]",
+        ),
+        (
+            {"frameStack": 3},
+            r"convolutions.0.weight is float32 \[16, 4, 6, 6\], but has to be float32 \[16, 3, 6, 6\]",
+        ),
+    ],
+)
+def test_a_picture_of_another_size_is_told_with_the_tensor_that_would_have_another_shape(
+    file: Path, settings: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(EnvironmentProblem, match=said):
+        check_encoder(PONG, behind(file, **settings))
 
 
 @pytest.mark.parametrize(
@@ -174,13 +175,9 @@ def test_what_is_no_such_file(file: Path, tmp_path: Path) -> None:
         (bare, "holds not what it is a policy of"),
         (convolutions, "holds no dense layers"),
     ):
+        encoder = behind(file).encoder.model_copy(update={"file": str(path)})
         with pytest.raises(EnvironmentProblem, match=said):
-            describe_environment(
-                PONG,
-                EnvironmentParameters.model_construct(
-                    **{**dict(behind(file)), "encoder": behind(file).encoder.model_copy(update={"file": str(path)})}
-                ),
-            )  # type: ignore[union-attr]
+            describe_environment(PONG, behind(file).model_copy(update={"encoder": encoder}))
     with pytest.raises(ManifestError, match="safetensors file"):
         load_manifest(
             Path(__file__).parents[3] / "manifests/examples/pong-vtrace.yaml", ["environment.encoder.file=policy.pt"]
@@ -222,12 +219,10 @@ def test_validate_says_what_is_shown_and_that_a_network_for_pictures_sees_none(f
     from rljob_operator.cli import app
 
     words = ["validate", "manifests/examples/pong-vtrace.yaml", "--set", f"environment.encoder.file={file}"]
-    result = CliRunner().invoke(app, words)
-    assert result.exit_code == 2
-    assert "Compact" in result.output
-    result = CliRunner().invoke(app, [*words, "--set", "algorithm.impala.network=MLP"])
-    assert result.exit_code == 0
-    assert "observation: vector float16 [128]" in result.output
+    of_vectors = "--set", "algorithm.impala.network=MLP"
+    for more, code, said in (((), 2, "Compact"), (of_vectors, 0, "observation: vector float16 [128]")):
+        result = CliRunner().invoke(app, [*words, *more])
+        assert (result.exit_code, said in result.output) == (code, True), result.output
 
 
 @pytest.mark.parametrize("kind", ["chunk", "unroll", "infer"])

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -18,7 +17,7 @@ from rljob.api import EnvironmentParameters, ImpalaParameters
 from rljob.inference.server import InferenceServer
 from rljob.observation import each, of_columns
 
-from tests.support.inference import Kept, Player, Setup, apex, impala, ppo, serving
+from tests.support.inference import Kept, Player, Setup, apex, assert_equal_segments, impala, ppo, serving
 from tests.support.weights import Given
 
 # So short that games are truncated: the values of final observations are asked for too.
@@ -82,17 +81,8 @@ def rounds_by_batch(setup: Setup) -> bool:
 
 
 def assert_equal_experience(first: Kept, second: Kept, *, to_rounding: bool = False) -> None:
-    assert len(first.chunks) == len(second.chunks) > 0
-    for one, other in zip(first.chunks, second.chunks, strict=True):
-        origins = ([getattr(each, f.name) for f in fields(each) if f.name != "columns"] for each in (one, other))
-        assert next(origins) == next(origins)
-        for name, mine in one.columns.items():
-            theirs, what = other[name], f"{name} of segment {one.sequence}"
-            assert (mine.dtype, mine.shape) == (theirs.dtype, theirs.shape)
-            if to_rounding and mine.dtype.kind == "f":
-                np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-5, err_msg=what)
-            else:  # byte for byte: priorities and log-probabilities show the last bit of every output
-                assert mine.tobytes() == theirs.tobytes(), what
+    # byte for byte: priorities and log-probabilities show the last bit of every output
+    assert_equal_segments(first, second, rounded=lambda name, column: to_rounding and column.dtype.kind == "f")
     assert len(first.reported) == len(second.reported) > 0
     for mine, theirs in zip(first.reported, second.reported, strict=True):
         assert {n: c.tolist() for n, c in mine.columns.items()} == {n: c.tolist() for n, c in theirs.columns.items()}

@@ -26,9 +26,7 @@ def test_published_weights_are_taken_by_reference_and_once() -> None:
         assert source.poll() is None
         published.publish(setup.network(), 2, 1, {})
         published.publish(setup.network(), 3, 1, {})
-        latest = source.poll()
-        assert latest is not None
-        assert latest.version == 3
+        assert source.poll().version == 3
     finally:
         published.close()
 

@@ -9,15 +9,6 @@ from rljob.ingest.grants import share_credits
 PEERS = [b"a", b"b", b"c", b"d"]
 
 
-def test_with_room_everybody_gets_what_is_wanted() -> None:
-    assert share_credits({b"a": 3, b"b": 0}, 2, 10, lambda n: n <= 50, 0) == {b"a": 3, b"b": 0}
-
-
-def test_without_room_nobody_gets_any() -> None:
-    assert share_credits({b"a": 3}, 2, 10, lambda n: n <= 29, 0) == {}
-    assert share_credits({}, 0, 10, lambda n: True, 3) == {}
-
-
 def test_a_single_credit_goes_round() -> None:
     wanted = dict.fromkeys(PEERS, 4)
     given_to = [next(iter(share_credits(wanted, 0, 1, lambda n: n <= 1, turn))) for turn in range(4)]
@@ -25,7 +16,7 @@ def test_a_single_credit_goes_round() -> None:
 
 
 @given(
-    st.lists(st.integers(0, 5), min_size=1, max_size=4),
+    st.lists(st.integers(0, 5), max_size=4),
     st.integers(0, 6),
     st.integers(1, 50),
     st.integers(0, 1000),
@@ -36,8 +27,7 @@ def test_room_is_used_up_evenly_and_never_passed(
 ) -> None:
     wanted = dict(zip(PEERS, wants, strict=False))
     grants = share_credits(wanted, outstanding, length, lambda n: n <= room, turn)
-    given_out = sum(grants.values())
-    assert given_out == min(sum(wants), max(0, room // length - outstanding))
+    assert sum(grants.values()) == min(sum(wants), max(0, room // length - outstanding))
     for peer, count in wanted.items():
         mine = grants.get(peer, 0)
         assert mine <= count

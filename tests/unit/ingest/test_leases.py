@@ -29,58 +29,29 @@ def test_newcomers_get_the_slots_in_that_order_and_keep_them() -> None:
         assert [leases.take(actor, "a", float(now)) for actor in ACTORS[:3]] == [0, 2, 1]
 
 
-def test_a_renewed_lease_does_not_expire_and_another_does() -> None:
-    leases = SlotLeases(2)
-    assert leases.take("actor-0", "a", 0.0) == 0
-    assert leases.take("actor-1", "a", 0.0) == 1
-    leases.take("actor-1", "a", 10.0)
-    now = LEASE_SECONDS + 1.0
-    assert leases.take("actor-2", "a", now) == 0, "the lease of actor-0 ran out, that of actor-1 did not"
-    assert leases.take("actor-1", "a", now) == 1
-
-
 def test_an_actor_that_comes_back_gets_its_slot_even_after_its_lease() -> None:
     leases = SlotLeases(4)
     assert [leases.take(actor, "a", 0.0) for actor in ACTORS[:3]] == [0, 3, 1]
     late = 100 * LEASE_SECONDS
-    assert leases.take("actor-3", "a", late) == 2, "a newcomer takes the slot that no actor is expected back for"
-    assert leases.take("actor-1", "b", late) == 3
-    assert leases.take("actor-0", "b", late) == 0
-
-
-def test_a_slot_taken_meanwhile_is_not_taken_back() -> None:
-    leases = SlotLeases(2)
-    assert [leases.take(actor, "a", 0.0) for actor in ACTORS[:2]] == [0, 1]
-    leases.release("actor-0")
-    assert leases.take("actor-2", "a", 1.0) == 0
-    leases.release("actor-1")
-    assert leases.take("actor-0", "b", 2.0) == 1
-
-
-def test_a_full_house_is_shared_evenly_rather_than_refused() -> None:
-    leases = SlotLeases(2)
-    slots = [leases.take(actor, "a", 0.0) for actor in ACTORS]
-    assert sorted(slots) == [0, 0, 0, 1, 1, 1]
-    assert [leases.take(actor, "a", 1.0) for actor in ACTORS] == slots, "sharing is stable"
+    # a newcomer takes the slot that no actor is expected back for
+    taken = [leases.take(*each, late) for each in (("actor-3", "a"), ("actor-1", "b"), ("actor-0", "b"))]
+    assert taken == [2, 3, 0]
 
 
 def test_two_incarnations_of_one_name_are_one_actor() -> None:
     leases = SlotLeases(2)
-    assert leases.take("actor-0", "old", 0.0) == 0
-    assert leases.take("actor-0", "new", 1.0) == 0
-    assert leases.take("actor-1", "a", 1.0) == 1, "the old life holds no second slot"
-    assert leases.take("actor-0", "new", 2.0) == 0
+    turns = (("actor-0", "old", 0.0), ("actor-0", "new", 1.0), ("actor-1", "a", 1.0), ("actor-0", "new", 2.0))
+    assert [leases.take(*turn) for turn in turns] == [0, 0, 1, 0], "the old life holds no second slot"
     assert leases.lives == [2, 1]
-    assert leases.release("actor-0") == 0
-    assert leases.release("actor-0") is None
+    assert [leases.release("actor-0") for _ in range(2)] == [0, None]
 
 
 def test_restored_leases_last_for_what_remained_of_them() -> None:
     leases = SlotLeases(3)
     leases.restore([(2, "actor-0", "a", 5.0), (1, "actor-1", "a", 12.0), (7, "actor-9", "a", 12.0)], now=100.0)
-    assert leases.take("actor-2", "a", 104.0) == 0, "slots 1 and 2 are still held; slot 7 is of a larger job"
-    assert leases.take("actor-1", "b", 104.0) == 1
-    assert leases.take("actor-3", "a", 106.0) == 2, "the lease of actor-0 ran out at 105"
+    # At 104 slots 1 and 2 are still held, slot 7 is of a larger job; the lease of actor-0 ran out at 105.
+    turns = (("actor-2", "a", 104.0), ("actor-1", "b", 104.0), ("actor-3", "a", 106.0))
+    assert [leases.take(*turn) for turn in turns] == [0, 1, 2]
 
 
 def test_there_must_be_a_slot() -> None:

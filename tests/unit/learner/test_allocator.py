@@ -27,7 +27,8 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="another C library")
 def test_freed_memory_is_not_fetched_again() -> None:
     def faults(how: str) -> int:
-        answer = subprocess.run([sys.executable, "-c", _FAULTS, how], check=True, capture_output=True, text=True)
-        return int(answer.stdout)
+        return int(
+            subprocess.run([sys.executable, "-c", _FAULTS, how], check=True, capture_output=True, text=True).stdout
+        )
 
     assert faults("kept") < 20 < faults("default")

@@ -17,33 +17,28 @@ from tests.unit.learner.test_non_finite import learner, ready
 
 def test_a_request_is_answered_once_with_a_checkpoint_that_verifies(tmp_path: Path) -> None:
     with learner(tmp_path, "Fail") as one:
-        one.request_checkpoint(time.time())
-        one._housekeeping()
-        assert stored(tmp_path) == [], "before the first update there is nothing to save"
-        assert one.status().checkpoint.written_unix is None
-        assert one.status().checkpoint.interval_seconds > 0
-        one._learn(ready(1.0))
-        one._housekeeping()
-        one._saver.finish()
-        (path,) = stored(tmp_path)
-        assert one.status().checkpoint.digest == verify(path).digest
-        assert one.status().checkpoint.written_unix <= time.time()
-        one._learn(ready(1.0))
-        one._housekeeping()
-        one._saver.finish()
-        assert stored(tmp_path) == [path], "the same request asks for nothing more"
-        one.request_checkpoint(time.time() + 3600.0)
-        for _ in range(3):
+
+        def kept() -> list[Path]:
             one._housekeeping()
             one._saver.finish()
-        assert [p.name for p in stored(tmp_path)] == [checkpoint.checkpoint_name(1, 2), path.name], (
-            "once, even from the future"
-        )
+            return stored(tmp_path)
+
+        one.request_checkpoint(time.time())
+        assert kept() == [], "before the first update there is nothing to save"
+        status = one.status().checkpoint
+        assert (status.written_unix, status.interval_seconds > 0) == (None, True)
+        one._learn(ready(1.0))
+        (path,) = kept()
+        status = one.status().checkpoint
+        assert (status.digest, status.written_unix <= time.time()) == (verify(path).digest, True)
+        one._learn(ready(1.0))
+        assert kept() == [path], "the same request asks for nothing more"
+        one.request_checkpoint(time.time() + 3600.0)
+        second = path.with_name(checkpoint.checkpoint_name(1, 2))
+        assert [kept() for _ in range(3)] == [[second, path]] * 3, "once, even from the future"
         one._learn(ready(1.0))
         one.request_checkpoint(asked := time.time() - 3600.0)
-        one._housekeeping()
-        one._saver.finish()
-        newest = stored(tmp_path)[0]
+        newest = kept()[0]
         assert newest.name == checkpoint.checkpoint_name(1, 3), "nor does a clock that was set back matter"
         assert verify(newest).manifest["requested_unix"] == asked
 
@@ -76,12 +71,9 @@ def test_the_slowdown_is_inert_unless_asked_for(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv(LEARNER_DELAY_FILE, str(delay))
     updates, delays = 1, list[float]()
     monkeypatch.setattr("rljob.roles.slowdown.time.sleep", delays.append)
-    slow = slowed_down(LEARNER_DELAY_FILE, lambda: updates, turn)
-    slow()
+    slowed_down(LEARNER_DELAY_FILE, lambda: updates, turn)()
     assert delays == [], "no file, no delay"
     delay.write_text("1.0")
     slow = slowed_down(LEARNER_DELAY_FILE, lambda: updates, turn)
-    slow()
-    assert delays == [1.0]
-    slow()
+    slow(), slow()
     assert delays == [1.0], "a turn without an update is not delayed"

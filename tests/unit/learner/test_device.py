@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import pytest
 import torch
@@ -20,36 +21,42 @@ CUDA = torch.device("cuda")
 
 def chosen(*, cluster: bool, there: bool = False, **written: object) -> str:
     """The kinds of devices that may be used; ``there``: one that works."""
-    accelerator = Accelerator.model_validate(written)
-    found = devices(accelerator, on_cluster=cluster, why_not=lambda: "" if there else NOTHING)
+    found = devices(Accelerator.model_validate(written), on_cluster=cluster, why_not=lambda: "" if there else NOTHING)
     return " or ".join(device.type for device in found)
 
 
+@pytest.mark.parametrize(
+    ("cluster", "there", "written", "expected"),
+    [
+        *(
+            (cluster, True, {"count": 1, "on_missing": on_missing, **more}, kinds)
+            for cluster in (False, True)
+            for on_missing in (None, "Fail", "UseCPU")
+            for more, kinds in (({}, "cuda or cpu"), ({"device": "Accelerator"}, "cuda"))  # measured: which is faster
+        ),
+        # Where nothing is said, one machine uses what is there, and a cluster what was asked for.
+        (False, True, {}, "cuda or cpu"),
+        (False, True, {"device": "Accelerator"}, "cuda"),
+        (False, False, {"device": "Accelerator"}, "cpu"),
+        (False, False, {}, "cpu"),
+        (True, True, {}, "cpu"),
+        (True, False, {}, "cpu"),
+    ],
+)
+def test_a_device_is_used_where_it_is_there_and_was_asked_for_or_is_the_machines(
+    cluster: bool, there: bool, written: dict[str, object], expected: str
+) -> None:
+    assert chosen(cluster=cluster, there=there, **written) == expected
+
+
 @pytest.mark.parametrize("cluster", [False, True])
-def test_a_device_that_was_asked_for_and_is_there_is_used(cluster: bool) -> None:
-    for on_missing in (None, "Fail", "UseCPU"):
-        written = {"count": 1, "on_missing": on_missing}
-        assert chosen(cluster=cluster, there=True, **written) == "cuda or cpu", "it is measured which is faster"
-        assert chosen(cluster=cluster, there=True, device="Accelerator", **written) == "cuda"
-
-
-def test_where_nothing_is_said_one_machine_uses_what_is_there_and_a_cluster_what_was_asked_for() -> None:
-    assert chosen(cluster=False, there=True) == "cuda or cpu"
-    assert chosen(cluster=False, there=True, device="Accelerator") == "cuda"
-    assert chosen(cluster=False, there=False, device="Accelerator") == "cpu"
-    assert chosen(cluster=False, there=False) == "cpu"
-    assert chosen(cluster=True, there=True) == "cpu", "nothing was reserved for it"
-    assert chosen(cluster=True, there=False) == "cpu"
-
-
-@pytest.mark.parametrize("cluster", [False, True])
-def test_none_at_all_means_the_cpu_and_no_device_is_touched(cluster: bool) -> None:
+@pytest.mark.parametrize("on_missing", [None, "Fail", "UseCPU"])
+def test_none_at_all_means_the_cpu_and_no_device_is_touched(cluster: bool, on_missing: Any) -> None:
     def touched() -> str:
         raise AssertionError("it would take memory of a device that it does not use")
 
-    for on_missing in (None, "Fail", "UseCPU"):
-        accelerator = Accelerator(count=0, on_missing=on_missing)  # type: ignore[arg-type]
-        assert devices(accelerator, on_cluster=cluster, why_not=touched) == (torch.device("cpu"),)
+    found = devices(Accelerator(count=0, on_missing=on_missing), on_cluster=cluster, why_not=touched)
+    assert found == (torch.device("cpu"),)
 
 
 @pytest.mark.parametrize(
@@ -117,28 +124,27 @@ def test_a_device_on_which_nothing_can_be_computed_is_none(monkeypatch: pytest.M
     )
 
 
+def out_of_memory(memory: DeviceMemory, more: str = "") -> str:
+    """What is told where torch says so; one sentence."""
+    kind = DeviceMemoryProblem if memory.sufficed else DeviceProblem
+    with pytest.raises(kind) as caught, memory.explained():
+        raise torch.OutOfMemoryError(f"CUDA out of memory.{more}")
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
 @pytest.mark.parametrize(
-    ("params", "sufficed", "kind", "changes"),
+    ("params", "sufficed", "changes"),
     [
-        (
-            ApeXDQNParameters(batch_size=512),
-            False,
-            DeviceProblem,
-            ["batchSize (now 512),", "precision: BF16 (now Auto)"],
-        ),
-        (ImpalaParameters(batch_size=32, unroll_length=20), False, DeviceProblem, ["or unrollLength (now 20),"]),
-        (ApeXDQNParameters(batch_size=512), True, DeviceMemoryProblem, ["batchSize (now 512),"]),
+        (ApeXDQNParameters(batch_size=512), False, ["batchSize (now 512),", "precision: BF16 (now Auto)"]),
+        (ImpalaParameters(batch_size=32, unroll_length=20), False, ["or unrollLength (now 20),"]),
+        (ApeXDQNParameters(batch_size=512), True, ["batchSize (now 512),"]),
     ],
 )
-def test_memory_that_does_not_suffice_says_what_to_change(
-    params: ApeXDQNParameters | ImpalaParameters, sufficed: bool, kind: type[Exception], changes: list[str]
-) -> None:
+def test_memory_that_does_not_suffice_says_what_to_change(params: Any, sufficed: bool, changes: list[str]) -> None:
     memory = DeviceMemory(torch.device("cpu"), params)
     memory.sufficed = sufficed
-    with pytest.raises(kind) as caught, memory.explained():
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nand a page more")
-    said = str(caught.value)
-    assert len(said.splitlines()) == 1
+    said = out_of_memory(memory, " Tried to allocate 2.00 GiB.\nand a page more")
     assert said.startswith("the learner's device is out of memory: write a smaller batchSize ")
     assert all(change in said for change in changes)
     assert said.endswith("torch says: CUDA out of memory. Tried to allocate 2.00 GiB.")
@@ -146,11 +152,9 @@ def test_memory_that_does_not_suffice_says_what_to_change(
 
 @pytest.mark.parametrize("precision", ["BF16", "FP16"])
 def test_what_is_so_already_is_no_advice(precision: str) -> None:
-    params = ApeXDQNParameters.model_validate({"precision": precision})
-    with pytest.raises(DeviceProblem) as caught, DeviceMemory(torch.device("cpu"), params).explained():
-        raise torch.OutOfMemoryError("CUDA out of memory.")
-    assert "precision" not in str(caught.value)
-    assert "write a smaller batchSize (now 512), a smaller network, or give" in str(caught.value)
+    said = out_of_memory(DeviceMemory(torch.device("cpu"), ApeXDQNParameters.model_validate({"precision": precision})))
+    assert "precision" not in said
+    assert "write a smaller batchSize (now 512), a smaller network, or give" in said
 
 
 def of_a_thread(error: Exception) -> None:
@@ -176,18 +180,15 @@ def test_a_thread_that_found_no_memory_is_explained_and_one_that_ended_otherwise
 def test_a_mirror_that_takes_part_of_it_is_named() -> None:
     memory = DeviceMemory(torch.device("cpu"), ApeXDQNParameters())
     memory.mirror_bytes = 19 << 30
-    with pytest.raises(DeviceProblem) as caught, memory.explained():
-        raise torch.OutOfMemoryError("CUDA out of memory.")
-    assert ", a smaller replay.capacity (its mirror there takes 19.0 GiB), precision: BF16" in str(caught.value)
+    assert ", a smaller replay.capacity (its mirror there takes 19.0 GiB), precision: BF16" in out_of_memory(memory)
 
 
 def test_who_holds_the_memory_of_a_gpu_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (2 << 30, 80 << 30))
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 18 << 30)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA H100")
-    with pytest.raises(DeviceProblem) as caught, DeviceMemory(torch.device("cuda"), ApeXDQNParameters()).explained():
-        raise torch.OutOfMemoryError("CUDA out of memory.")
-    assert "device NVIDIA H100 with 80.0 GiB, of which other processes hold 60.0, is out of memory" in str(caught.value)
+    held = "device NVIDIA H100 with 80.0 GiB, of which other processes hold 60.0, is out of memory"
+    assert held in out_of_memory(DeviceMemory(CUDA, ApeXDQNParameters()))
 
 
 def test_other_errors_are_left_as_they_are() -> None:

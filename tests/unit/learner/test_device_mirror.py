@@ -14,7 +14,7 @@ from rljob.experience import Segment, SegmentLayout, transition_layout
 from rljob.experience.ring import SegmentRing
 from rljob.learner import device_mirror
 from rljob.learner.device_mirror import CHUNKS_UNDER_WAY, DeviceMirror, MirrorStagingRing
-from rljob.learner.staging import AtOnce, TransitionBuffers, on_current_stream, transition_buffers
+from rljob.learner.staging import AtOnce, on_current_stream, transition_buffers
 from rljob.observation import frames
 
 from tests.support.devices import DEVICES, LateEvent, needs_cuda
@@ -32,42 +32,52 @@ LAYOUTS = [
 BATCH = 24
 
 
-def random_chunk(layout: SegmentLayout, random: np.random.Generator, number: int) -> Segment:
-    steps = int(random.integers(1, layout.length + 1))
-    count = int(random.integers(layout.stack, layout.max_frames + 1))
-    chunk = make_chunk(
-        "actor-0",
-        number,
-        layout,
-        steps,
-        frames=random.integers(0, 255, (count, *layout.observation[0].shape)).astype(layout.observation[0].dtype),
-        observation=random.integers(layout.stack - 1, count, steps).astype(np.uint16),
-        next_observation=random.integers(layout.stack - 1, count, steps).astype(np.uint16),
-        action=random.integers(0, 9, steps).astype(np.int32),
-        n_step_return=random.normal(size=steps).astype(np.float32),
-        policy_version=number,
-    )
-    chunk.check()
-    return chunk
-
-
 class Shards:
     """Each shard's ring in RAM, and the one of the mirror; what is told to one is told to the other."""
 
-    def __init__(self, mirror: DeviceMirror, count: int, slots: int) -> None:
+    def __init__(
+        self, count: int = 1, slots: int = 4, layout: SegmentLayout = IMAGES, device: torch.device = CPU
+    ) -> None:
+        self.mirror = DeviceMirror(layout, slots, count, device)
         self.random = np.random.default_rng(0)
-        self.layout, self.number = mirror.layout, 0
-        self.in_ram = [SegmentRing(self.layout, slots) for _ in range(count)]
-        self.on_device = [mirror.ring(shard, slots) for shard in range(count)]
+        self.layout, self.number = layout, 0
+        self.in_ram = [SegmentRing(layout, slots) for _ in range(count)]
+        self.on_device = [self.mirror.ring(shard, slots) for shard in range(count)]
 
-    def insert(self, chunks: int) -> None:
+    def both(self, count: int = 1) -> tuple[Any, Any]:
+        """Buffers for batches of the rings in RAM, and ``count`` for those of the mirror."""
+        return transition_buffers(self.layout, BATCH, 1, self.mirror.device), MirrorStagingRing(
+            self.mirror, BATCH, count
+        )
+
+    def insert(self, chunks: int) -> Shards:
         for _ in range(chunks):
-            chunk = random_chunk(self.layout, self.random, self.number)
-            shard = self.number % len(self.in_ram)
-            turn = self.number // len(self.in_ram)
+            chunk = self.chunk()
+            shard, turn = self.number % len(self.in_ram), self.number // len(self.in_ram)
             for ring in (self.in_ram[shard], self.on_device[shard]):
                 ring.insert(turn % ring.capacity, 1 + turn // ring.capacity, chunk)
             self.number += 1
+        return self
+
+    def chunk(self) -> Segment:
+        layout, random = self.layout, self.random
+        steps = int(random.integers(1, layout.length + 1))
+        count = int(random.integers(layout.stack, layout.max_frames + 1))
+        column = layout.observation[0]
+        chunk = make_chunk(
+            "actor-0",
+            self.number,
+            layout,
+            steps,
+            frames=random.integers(0, 255, (count, *column.shape)).astype(column.dtype),
+            observation=random.integers(layout.stack - 1, count, steps).astype(np.uint16),
+            next_observation=random.integers(layout.stack - 1, count, steps).astype(np.uint16),
+            action=random.integers(0, 9, steps).astype(np.int32),
+            n_step_return=random.normal(size=steps).astype(np.float32),
+            policy_version=self.number,
+        )
+        chunk.check()
+        return chunk
 
     def draw(self, shard: int, count: int) -> np.ndarray:
         """Slot ids of stored transitions."""
@@ -75,24 +85,20 @@ class Shards:
         chunk = self.random.choice(np.flatnonzero(ring.length), count)
         return (chunk * self.layout.length + self.random.integers(0, ring.length[chunk])).astype(np.uint32)
 
-
-def filled_both(shards: Shards, expected: TransitionBuffers, made: TransitionBuffers, chunks_between: int) -> None:
-    """The same batch in both: a part of each shard, with new chunks after each part, which overwrite what it was made of."""
-    edges = np.linspace(0, BATCH, len(shards.in_ram) + 1).astype(int).tolist()
-    for shard in shards.random.permutation(len(shards.in_ram)).tolist():
-        rows = slice(edges[shard], edges[shard + 1])
-        slots = shards.draw(shard, rows.stop - rows.start)
-        expected.fill(rows, slots, shards.in_ram[shard])
-        made.fill(rows, slots, shards.on_device[shard])
-        shards.insert(chunks_between)
-    weight = shards.random.random(BATCH).astype(np.float32)
-    expected.weight[:] = weight
-    made.weight[:] = weight
+    def fill(self, expected: Any, made: Any, chunks_between: int) -> None:
+        """The same batch in both: a part of each shard, with new chunks after each part, which overwrite what it was made of."""
+        edges = np.linspace(0, BATCH, len(self.in_ram) + 1).astype(int).tolist()
+        for shard in self.random.permutation(len(self.in_ram)).tolist():
+            rows = slice(edges[shard], edges[shard + 1])
+            slots = self.draw(shard, rows.stop - rows.start)
+            expected.fill(rows, slots, self.in_ram[shard])
+            made.fill(rows, slots, self.on_device[shard])
+            self.insert(chunks_between)
+        expected.weight[:] = made.weight[:] = self.random.random(BATCH).astype(np.float32)
 
 
 def same(made: TransitionBatch, expected: TransitionBatch) -> None:
-    for name in TransitionBatch._fields:
-        mine, its = getattr(made, name), getattr(expected, name)
+    for name, mine, its in zip(expected._fields, made, expected, strict=True):
         if its is None:  # what an update adds
             assert mine is None, name
             continue
@@ -103,15 +109,13 @@ def same(made: TransitionBatch, expected: TransitionBatch) -> None:
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_batches_are_those_of_a_mirror_in_ram(layout: SegmentLayout, device: torch.device) -> None:
-    mirror = DeviceMirror(layout, 4, 3, device)
-    shards = Shards(mirror, 3, slots=4)
-    shards.insert(3)
-    plain, buffers = transition_buffers(layout, BATCH, 1, device), MirrorStagingRing(mirror, BATCH, 2)
+    shards = Shards(3, layout=layout, device=device).insert(3)
+    plain, buffers = shards.both(2)
     for _ in range(30):
         expected, made = plain.take(), buffers.take()
         while expected is None or made is None:  # copies that are still under way
             expected, made = expected or plain.take(), made or buffers.take()
-        filled_both(shards, expected, made, chunks_between=2)
+        shards.fill(expected, made, chunks_between=2)
         same(on_current_stream(*buffers.upload(made)), on_current_stream(*plain.upload(expected)))
         np.testing.assert_array_equal(made.policy_version, expected.policy_version)
         plain.give_back(expected)
@@ -157,16 +161,13 @@ def test_a_device_that_is_late_gathers_what_was_meant(chunks_between: int, monke
     """Buffers of chunks are not written to before they were copied, and nothing that was asked for later comes first."""
     stream = Lazy()
     monkeypatch.setattr(device_mirror, "stream_beside", lambda device: stream)
-    mirror = DeviceMirror(IMAGES, 4, 2, CPU)
-    shards = Shards(mirror, 2, slots=4)
-    plain, buffers = transition_buffers(IMAGES, BATCH, 1, CPU), MirrorStagingRing(mirror, BATCH, 1)
+    shards = Shards(2)
+    plain, buffers = shards.both()
     monkeypatch.setattr(stream, "run", stream.later)
     shards.insert(2)
     for _ in range(5):
         expected, made = plain.take(), buffers.take()
-        assert expected is not None
-        assert made is not None
-        filled_both(shards, expected, made, chunks_between)
+        shards.fill(expected, made, chunks_between)
         assert stream.asked, "nothing was in need of the device yet"
         same(buffers.upload(made)[0], plain.upload(expected)[0])
         plain.give_back(expected)
@@ -174,14 +175,11 @@ def test_a_device_that_is_late_gathers_what_was_meant(chunks_between: int, monke
 
 
 def test_a_batch_is_the_loop_s_when_the_next_one_is_gathered() -> None:
-    mirror = DeviceMirror(IMAGES, 4, 1, CPU)
-    shards = Shards(mirror, 1, slots=4)
-    shards.insert(4)
-    buffers = MirrorStagingRing(mirror, BATCH, 1)
+    shards = Shards().insert(4)
+    _, buffers = shards.both()
     observations = []
     for _ in range(2):
         made = buffers.take()
-        assert made is not None
         made.fill(slice(0, BATCH), shards.draw(0, BATCH), shards.on_device[0])
         batch, _ = buffers.upload(made)
         observations.append((batch.observation, batch.observation.clone()))
@@ -190,20 +188,15 @@ def test_a_batch_is_the_loop_s_when_the_next_one_is_gathered() -> None:
 
 
 def test_a_shard_that_begins_anew_has_the_same_room() -> None:
-    mirror = DeviceMirror(IMAGES, 3, 2, CPU)
-    before = mirror.nbytes
-    assert before == 2 * 3 * IMAGES.max_frames * IMAGES.row_bytes
-    shards = Shards(mirror, 2, slots=3)
-    shards.insert(6)
-    shards.on_device[1], shards.in_ram[1] = mirror.ring(1, 3), SegmentRing(IMAGES, 3)
+    shards = Shards(2, slots=3).insert(6)
+    before = shards.mirror.nbytes
+    shards.on_device[1], shards.in_ram[1] = shards.mirror.ring(1, 3), SegmentRing(IMAGES, 3)
     shards.insert(4)
-    plain, made = transition_buffers(IMAGES, BATCH, 1, CPU), MirrorStagingRing(mirror, BATCH, 1)
-    expected, staging = plain.take(), made.take()
-    assert expected is not None
-    assert staging is not None
-    filled_both(shards, expected, staging, chunks_between=0)
-    same(made.upload(staging)[0], plain.upload(expected)[0])
-    assert mirror.nbytes == before
+    plain, buffers = shards.both()
+    expected, made = plain.take(), buffers.take()
+    shards.fill(expected, made, chunks_between=0)
+    same(buffers.upload(made)[0], plain.upload(expected)[0])
+    assert shards.mirror.nbytes == before == 2 * 3 * IMAGES.max_frames * IMAGES.row_bytes
 
 
 def test_what_there_is_no_room_for_is_refused() -> None:
@@ -214,28 +207,22 @@ def test_what_there_is_no_room_for_is_refused() -> None:
 
 def test_nothing_is_asked_of_the_device() -> None:
     """What would make the host wait for a GPU, looked for on a CPU."""
-    mirror = DeviceMirror(IMAGES, 4, 2, CPU)
-    shards, buffers = Shards(mirror, 2, slots=4), MirrorStagingRing(mirror, BATCH, 1)
-    plain = transition_buffers(IMAGES, BATCH, 1, CPU)
-    shards.insert(8)
+    shards = Shards(2).insert(8)
+    plain, buffers = shards.both()
     expected, made = plain.take(), buffers.take()
-    assert expected is not None
-    assert made is not None
     with Waits() as waits:
-        filled_both(shards, expected, made, chunks_between=2)
+        shards.fill(expected, made, chunks_between=2)
         buffers.upload(made)
     assert waits.found == []
 
 
 @needs_cuda
 def test_torch_itself_finds_no_wait_on_a_gpu() -> None:
-    mirror = DeviceMirror(IMAGES, 4, 1, CUDA)
-    shards, buffers = Shards(mirror, 1, slots=4), MirrorStagingRing(mirror, BATCH, 2)
-    shards.insert(8)
+    shards = Shards(device=CUDA).insert(8)
+    _, buffers = shards.both(2)
     with waiting_is_an_error():
         for _ in range(2):
             made = buffers.take()
-            assert made is not None
             made.fill(slice(0, BATCH), shards.draw(0, BATCH), shards.on_device[0])
             shards.insert(1)
             batch = on_current_stream(*buffers.upload(made))
@@ -245,8 +232,7 @@ def test_torch_itself_finds_no_wait_on_a_gpu() -> None:
 @needs_cuda
 def test_only_numbers_cross_the_bus() -> None:
     """Nothing of a batch is left in the host's memory but row numbers and columns, and those are pinned."""
-    staging = MirrorStagingRing(DeviceMirror(IMAGES, 4, 1, CUDA), BATCH, 1).take()
-    assert staging is not None
+    staging: Any = Shards(device=CUDA).both()[1].take()
     tensors = [*staging.tensors.values(), *staging._newest.values()]
     assert all(tensor.is_pinned() for tensor in tensors)
     assert sum(tensor.nbytes for tensor in tensors) == BATCH * (8 + 8 + 4 + 4 + 4 + 4)

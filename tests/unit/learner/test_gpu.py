@@ -11,6 +11,7 @@ import torch
 from rljob.learner import gpu as gpu_module
 from rljob.learner.gpu import FRESH_SECONDS, Gpu, kernel_module_version
 
+from tests.support.clock import Clock
 from tests.support.devices import needs_cuda
 
 CUDA = torch.device("cuda", 0)
@@ -52,18 +53,18 @@ def test_a_cpu_has_nothing_to_say() -> None:
 
 @pytest.mark.usefixtures("card")
 def test_name_memory_driver_and_figures() -> None:
-    now = [0.0]
-    gpu = Gpu(CUDA, library=object, clock=lambda: now[0])
+    clock = Clock(0.0)
+    gpu = Gpu(CUDA, library=object, clock=clock)
     assert gpu.facts == {
         "device_name": "NVIDIA H100 80GB HBM3", "device_memory_bytes": 100, "driver": "580.159.04"
     }  # fmt: skip
     assert gpu.figures() == {**MEMORY, "utilization": 0.1}
-    now[0] += FRESH_SECONDS / 2
+    clock.now = FRESH_SECONDS / 2
     assert gpu.figures() == {**MEMORY, "utilization": 0.1}, "many may ask; the driver is asked now and then"
-    now[0] += FRESH_SECONDS
+    clock.now = 1.5 * FRESH_SECONDS
     assert gpu.figures() == {**MEMORY, "utilization": 0.2}
     gpu.close()
-    now[0] += FRESH_SECONDS
+    clock.now = 2.5 * FRESH_SECONDS
     assert gpu.figures() == MEMORY
 
 
@@ -75,17 +76,19 @@ def test_without_the_driver_s_library_memory_is_known_all_the_same(monkeypatch: 
     assert gpu.figures() == MEMORY
 
 
-def test_the_kernel_module_s_version(tmp_path: Path) -> None:
-    said = tmp_path / "version"
-    assert kernel_module_version(said) == ""
-    said.write_text(
-        "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.159.04  Fri Aug  1 10:00:00 UTC 2026\nGCC 13\n"
-    )
-    assert kernel_module_version(said) == "580.159.04"
-    said.write_text("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build\n")
-    assert kernel_module_version(said) == "580.159.04"
-    said.write_text("nothing of the kind")
-    assert kernel_module_version(said) == ""
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        (None, ""),
+        ("NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.159.04  Fri Aug  1 10:00:00 UTC 2026\nGCC 13\n", "580.159.04"),
+        ("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build\n", "580.159.04"),
+        ("nothing of the kind", ""),
+    ],
+)  # fmt: skip
+def test_the_kernel_module_s_version(tmp_path: Path, text: str | None, version: str) -> None:
+    if text is not None:
+        (tmp_path / "version").write_text(text)
+    assert kernel_module_version(tmp_path / "version") == version
 
 
 @needs_cuda

@@ -35,26 +35,27 @@ class World:
             self.outstanding[peer] += count
         return "".join(sorted(peer.decode() for peer in grants))
 
-    def come(self, peers: str) -> None:
-        """The unrolls of these have come."""
+    def asked_after(self, *seconds: float) -> list[str]:
+        """Who is asked after each of these times, one after the other."""
+        asked = []
+        for each in seconds:
+            self.now += each
+            asked.append(self.ask())
+        return asked
+
+    def come(self, peers: str, after: float = 0.0) -> None:
+        """The unrolls of these have come, so many seconds later."""
+        self.now += after
         for peer in peers.encode():
             self.waiting += self.outstanding[bytes([peer])]
             self.outstanding[bytes([peer])] = 0
 
-    def assemble(self) -> None:
+    def assemble(self, published: int = 0) -> None:
+        """A batch is made; the learner publishes so many versions."""
         assert self.waiting >= self.batch_size
         self.waiting -= self.batch_size
         self.iterations.assembled()
-
-
-def test_each_is_asked_once_for_an_iteration() -> None:
-    world = World(lag=1)
-    assert world.ask() == "abc"
-    world.come("ab")
-    assert world.ask() == ""
-    world.come("c")
-    world.assemble()
-    assert world.ask() == "abc"  # while the learner learns from it
+        self.version += published
 
 
 def test_without_lag_all_wait_for_the_next_weights() -> None:
@@ -69,12 +70,13 @@ def test_without_lag_all_wait_for_the_next_weights() -> None:
 
 def test_with_a_lag_of_one_they_are_one_iteration_ahead_and_no_more() -> None:
     world = World(lag=1)
-    for step in ("abc", "abc", ""):  # being learned from; the next; the one after that would be too old
-        assert world.ask() == step
-        if step:
-            world.come(step)
-            world.assemble()
-    assert world.iterations.least_version == 2
+    for _ in range(2):  # being learned from; the next
+        assert world.ask() == "abc"
+        world.come("ab")
+        assert world.ask() == "", "each is asked once"
+        world.come("c")
+        world.assemble()
+    assert (world.ask(), world.iterations.least_version) == ("", 2), "the one after that would be too old"
     world.version = 2
     assert (world.ask(), world.iterations.least_version) == ("abc", 2)
 
@@ -84,22 +86,13 @@ def test_whoever_is_gone_is_not_waited_for_longer_than_an_unroll_takes(lag: int)
     world = World(lag)
     for _ in range(3):
         assert world.ask() == "abc"
-        world.now += 1.0
-        world.come("abc")
-        world.assemble()
-        world.version += 1
+        world.come("abc", after=1.0)
+        world.assemble(published=1)
     assert world.ask() == "abc"
-    world.now += 1.0
-    world.come("ab")  # c has died
-    assert world.ask() == ""
-    world.now += 0.2
-    assert world.ask() == ""
-    world.now += 0.1
-    assert world.ask() == "a"  # what is missing fits into one
-    world.now += 1.0
-    world.come("a")
+    world.come("ab", after=1.0)  # c has died
+    assert world.asked_after(0.0, 0.2, 0.1) == ["", "", "a"], "what is missing fits into one"
+    world.come("a", after=1.0)
     world.assemble()
-    world.version += 1
 
 
 def test_an_unroll_that_was_lost_in_the_first_iteration_is_played_again() -> None:
@@ -108,17 +101,10 @@ def test_an_unroll_that_was_lost_in_the_first_iteration_is_played_again() -> Non
     for _ in range(3):  # and again with each that is asked for
         assert world.ask() == "a"
         world.now += 1.0
-        world.outstanding[b"a"] -= 15
-        world.waiting += 15
-        assert world.ask() == ""
-        world.now += 0.2
-        assert world.ask() == ""
-        world.now += 0.1
-        assert world.ask() == "a"
-        world.outstanding[b"a"] -= 15
-        world.waiting += 15
-        world.assemble()
-        world.version += 1
+        world.outstanding[b"a"], world.waiting = 1, 15
+        assert world.asked_after(0.0, 0.2, 0.1) == ["", "", "a"]
+        world.outstanding[b"a"], world.waiting = 1, 30
+        world.assemble(published=1)
         world.now += 10.0
         world.waiting = 0
 
@@ -135,11 +121,9 @@ def test_one_that_joins_is_asked_with_the_next_iteration_at_the_latest() -> None
 
 def test_an_iteration_of_several_unrolls_of_each_environment() -> None:
     world = World(lag=1, batch_size=96)
-    assert world.ask() == "abc"
-    world.come("a")
-    assert world.ask() == "a"
-    world.come("ab")
-    assert world.ask() == "ab"
+    for asked, come in (("abc", "a"), ("a", "ab"), ("ab", "")):
+        assert world.ask() == asked
+        world.come(come)
 
 
 def test_after_going_back_to_earlier_weights_it_begins_with_those() -> None:
@@ -155,5 +139,4 @@ def test_after_going_back_to_earlier_weights_it_begins_with_those() -> None:
 
 def test_before_the_first_weights_whatever_comes_is_good() -> None:
     world = World(lag=0, version=0)
-    assert world.iterations.least_version == 0
-    assert world.ask() == "abc"
+    assert (world.iterations.least_version, world.ask()) == (0, "abc")

@@ -40,18 +40,11 @@ def test_what_is_told() -> None:
         on_device.told
         == "on the GPU: it takes 18.9 GiB; of the GPU's 70.0 GiB that are free 8.0 GiB are left for updates"
     )
-    in_ram = place(TWO_MILLION, 17 * GIB, 8 * GIB)
-    assert in_ram.told.startswith(
-        "in RAM: it would take 18.9 GiB, and of the GPU's 17.0 GiB that are free 8.0 GiB are left"
-    )
-    assert in_ram.told.endswith("; a replay.capacity of about 950,000 would fit")
-    assert "would fit" not in place(TWO_MILLION, 7 * GIB, 8 * GIB).told
-
-
-def test_the_capacity_that_is_advised_fits() -> None:
     told = place(TWO_MILLION, 17 * GIB, 8 * GIB).told
-    advised = int(told.split("about ")[1].split(" would")[0].replace(",", ""))
-    assert place(MirrorSize(ATARI, Capacity(advised).chunks(ATARI), 1, advised), 17 * GIB, 8 * GIB).on_device
+    assert told.startswith("in RAM: it would take 18.9 GiB, and of the GPU's 17.0 GiB that are free 8.0 GiB are left")
+    assert told.endswith("; a replay.capacity of about 950,000 would fit")
+    assert place(MirrorSize(ATARI, Capacity(950_000).chunks(ATARI), 1, 950_000), 17 * GIB, 8 * GIB).on_device
+    assert "would fit" not in place(TWO_MILLION, 7 * GIB, 8 * GIB).told
 
 
 def test_the_margin_has_room_for_the_batches_that_are_under_way() -> None:
@@ -62,8 +55,7 @@ def test_the_margin_has_room_for_the_batches_that_are_under_way() -> None:
 
 def test_on_a_cpu_it_is_in_ram() -> None:
     mirror, chosen = mirror_for(TWO_MILLION, 512, 2, torch.device("cpu"))
-    assert (mirror, chosen.on_device) == (None, False)
-    assert chosen.told == "in RAM, as the learner computes on the CPU"
+    assert (mirror, chosen.on_device, chosen.told) == (None, False, "in RAM, as the learner computes on the CPU")
 
 
 class Refuses:

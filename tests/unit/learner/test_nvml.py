@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from collections import Counter
 from typing import Any
 
 import pynvml
@@ -14,70 +15,57 @@ from rljob.learner.nvml import DriverFigures, nvml
 UUID = "GPU-5ea9ed01-2b7c-4a1e-9d5b-0123456789ab"
 
 
+ANSWERS = {
+    "nvmlDeviceGetUtilizationRates": {"gpu": 87, "memory": 41},
+    "nvmlDeviceGetPowerUsage": {"value": 412_500},
+    "nvmlDeviceGetEnforcedPowerLimit": {"value": 700_000},
+    "nvmlGpmQueryDeviceSupport": {"isSupportedDevice": 1},
+}
+"""The fields that functions fill in of what they are given last."""
+
+
 class Driver:
     """A driver's C functions, by name, as the library calls them: each fills in what it is given and returns 0 or an error."""
 
-    def __init__(self, *, counters: bool = True) -> None:
-        self.counters = counters
+    def __init__(self) -> None:
+        self.answers = dict(ANSWERS)
         self.unknown: set[str] = set()
         """Questions that this device does not answer."""
-        self.samples = self.taken = 0
-        self.shut_down = False
+        self.asked: Counter[str] = Counter()
 
-    def __getattribute__(self, name: str) -> Any:
-        if name.startswith("nvml") and name in object.__getattribute__(self, "unknown"):
-            return lambda *arguments: pynvml.NVML_ERROR_NOT_SUPPORTED
-        return object.__getattribute__(self, name)
+    def __getattr__(self, name: str) -> Any:
+        def function(*arguments: Any) -> int:
+            self.asked[name] += 1
+            if name in self.unknown:
+                return pynvml.NVML_ERROR_NOT_SUPPORTED
+            for field, value in self.answers.get(name, {}).items():
+                setattr(arguments[-1]._obj, field, value)
+            own = getattr(type(self), f"_{name}", None)
+            return own(self, *arguments) if own else 0
 
-    def nvmlInitWithFlags(self, flags: int) -> int:
-        return 0
+        return function
 
-    def nvmlShutdown(self) -> int:
-        self.shut_down = True
-        return 0
+    @property
+    def samples(self) -> int:
+        """Those that were made and not freed."""
+        return self.asked["nvmlGpmSampleAlloc"] - self.asked["nvmlGpmSampleFree"]
 
-    def nvmlDeviceGetHandleByUUID(self, uuid: Any, device: Any) -> int:
+    def _nvmlDeviceGetHandleByUUID(self, uuid: Any, device: Any) -> int:
         return 0 if uuid.value == UUID.encode() else pynvml.NVML_ERROR_NOT_FOUND
 
-    def nvmlSystemGetDriverVersion(self, text: Any, size: Any) -> int:
+    def _nvmlSystemGetDriverVersion(self, text: Any, size: Any) -> int:
         text.value = b"580.159.04"
         return 0
 
-    def nvmlDeviceGetUtilizationRates(self, device: Any, rates: Any) -> int:
-        rates._obj.gpu, rates._obj.memory = 87, 41
-        return 0
-
-    def nvmlDeviceGetPowerUsage(self, device: Any, milliwatts: Any) -> int:
-        milliwatts._obj.value = 412_500
-        return 0
-
-    def nvmlDeviceGetEnforcedPowerLimit(self, device: Any, milliwatts: Any) -> int:
-        milliwatts._obj.value = 700_000
-        return 0
-
-    def nvmlGpmQueryDeviceSupport(self, device: Any, support: Any) -> int:
-        support._obj.isSupportedDevice = int(self.counters)
-        return 0
-
-    def nvmlGpmSampleAlloc(self, sample: Any) -> int:
-        self.samples += 1
+    def _nvmlGpmSampleAlloc(self, sample: Any) -> int:
         sample._obj.contents = pynvml.struct_c_nvmlGpmSample_t()
         return 0
 
-    def nvmlGpmSampleFree(self, sample: Any) -> int:
-        self.samples -= 1
-        return 0
-
-    def nvmlGpmSampleGet(self, device: Any, sample: Any) -> int:
-        self.taken += 1
-        return 0
-
-    def nvmlGpmMetricsGet(self, asked: Any) -> int:
+    def _nvmlGpmMetricsGet(self, asked: Any) -> int:
         got = asked._obj
         assert (got.version, got.numMetrics) == (pynvml.NVML_GPM_METRICS_GET_VERSION, 1)
         first, second = (ctypes.cast(sample, ctypes.c_void_p).value for sample in (got.sample1, got.sample2))
-        assert first is not None, "a sample that was never taken"
-        assert first != second
+        assert None is not first != second, "a sample that was never taken"
         assert got.metrics[0].metricId == pynvml.NVML_GPM_METRIC_SM_UTIL
         got.metrics[0].value = 63.5
         return 0
@@ -102,19 +90,17 @@ def test_shares_and_watts(driver: Driver) -> None:
     assert figures.driver == "580.159.04"
     told = {"utilization": 0.87, "memory_utilization": 0.41, "power_watts": 412.5, "power_limit_watts": 700.0}
     assert figures.figures() == told, "the activity of multiprocessors is that between two looks"
-    assert figures.figures() == {**told, "sm_activity": 0.635}
-    assert figures.figures() == {**told, "sm_activity": 0.635}
-    assert (driver.taken, driver.samples) == (3, 2)
+    assert [figures.figures() for _ in range(2)] == [{**told, "sm_activity": 0.635}] * 2
+    assert (driver.asked["nvmlGpmSampleGet"], driver.samples) == (3, 2)
     figures.close()
-    assert driver.samples == 0
-    assert driver.shut_down
+    assert (driver.samples, driver.asked["nvmlShutdown"]) == (0, 1)
 
 
 def test_a_device_without_counters_is_not_asked_for_them(driver: Driver) -> None:
-    driver.counters = False
+    driver.answers["nvmlGpmQueryDeviceSupport"] = {"isSupportedDevice": 0}
     figures = asked()
     assert all("sm_activity" not in figures.figures() for _ in range(2))
-    assert driver.samples == driver.taken == 0
+    assert driver.asked["nvmlGpmSampleAlloc"] == driver.asked["nvmlGpmSampleGet"] == 0
 
 
 @pytest.mark.parametrize(
@@ -157,4 +143,4 @@ def test_without_the_package_there_is_nothing_to_ask(monkeypatch: pytest.MonkeyP
 def test_a_driver_that_does_not_know_the_device_is_asked_nothing_more(driver: Driver) -> None:
     driver.unknown = {"nvmlDeviceGetHandleByUUID"}
     assert _driver_figures(nvml(), UUID) is None
-    assert driver.shut_down
+    assert driver.asked["nvmlShutdown"] == 1

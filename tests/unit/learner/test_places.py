@@ -14,26 +14,22 @@ from rljob.algorithms import algorithm
 from rljob.algorithms.compute import Measured, Place
 from rljob.learner import state
 from rljob.learner.optim.data_parallel_threads import DataParallelThreads
-from rljob.learner.optim.updater import make_updater
 from rljob.learner.places import Ready, choose
 
-from tests.unit.learner.learner_builders import ENV_PARAMS, PLAIN, SPEC, parameters
+from tests.unit.learner.learner_builders import PLAIN, SPEC, assert_equal, parameters, updater
 
 THERE, HERE = torch.device("cpu:0"), torch.device("cpu")
 METHOD = algorithm("ApeXDQN")
 
 
 def ready(device: torch.device, *, threads: int = 1, hidden_units: int = 16, batch_size: int = 16) -> Ready:
-    params = parameters(hidden_units=hidden_units, batch_size=batch_size)
-    torch.manual_seed(0)
-    online = METHOD.build(SPEC, params, ENV_PARAMS)
-    shared = DataParallelThreads(threads)
-    updater = make_updater(METHOD, params, online, device, shared)
+    params, shared = parameters(hidden_units=hidden_units, batch_size=batch_size), DataParallelThreads(threads)
+    made = updater(params, threads=shared, device=device)
 
     def example() -> object:
-        return METHOD.example(SPEC, params, online, device)
+        return METHOD.example(SPEC, params, made.online, device)
 
-    return Ready(updater, Measured(Place(device, PLAIN), {"cpu fp32": 1.0}), shared, example)
+    return Ready(made, Measured(Place(device, PLAIN), {"cpu fp32": 1.0}), shared, example)
 
 
 def nothing(device: torch.device) -> None:
@@ -53,16 +49,12 @@ def test_the_faster_one_is_taken_and_both_figures_are_told(slow: torch.device) -
 
 
 def test_other_threads_are_another_configuration_and_nothing_is_learned_from_a_trial() -> None:
-    before = torch.get_num_threads()
-    try:
-        plain = ready(HERE)
-        chosen = choose((THERE, HERE), lambda device: ready(device, threads=1 + (device == HERE)), nothing)
-    finally:
-        torch.set_num_threads(before)
+    plain = ready(HERE)
+    chosen = choose((THERE, HERE), lambda device: ready(device, threads=1 + (device == HERE)), nothing)
     assert all(taken > 0 for taken in chosen.measured.seconds.values())
     untouched, tried = state.capture(plain.updater), state.capture(chosen.updater)
     assert chosen.updater.updates == 0
-    assert all(torch.equal(tried[name], tensor) for name, tensor in untouched.items())
+    assert_equal({name: tried[name] for name in untouched}, untouched)
     moments = tried.keys() - untouched.keys()
     assert not any(tried[name].any() for name in moments), "an optimiser's moments are those of no update"
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 from rljob.experience import transition_layout
-from rljob.learner.staging import BufferRing, TransitionStaging, on_current_stream, transition_buffers
+from rljob.learner.staging import BufferRing, on_current_stream, transition_buffers
 from rljob.observation import frames
 
-from tests.support.devices import DEVICES, LateEvents
+from tests.support.devices import DEVICES, LateEvent, LateEvents
 
 CPU = torch.device("cpu")
 LAYOUT = transition_layout(10, frames((6,), np.uint8, 2), 3)
@@ -29,23 +29,28 @@ class Copies:
         return batch_of(dict(tensors)), event
 
 
-def ring(count: int) -> tuple[BufferRing[TransitionStaging], Copies]:
-    copies = Copies()
-    buffers = transition_buffers(LAYOUT, 4, count, CPU)
-    return BufferRing([taken for _ in range(count) if (taken := buffers.take())], dict, copies), copies  # type: ignore[arg-type]
+def ring(count: int) -> tuple[Any, list[LateEvent]]:
+    """Buffers, and the ends of their copies."""
+    copies, buffers = Copies(), transition_buffers(LAYOUT, 4, count, CPU)
+    return BufferRing([buffers.take() for _ in range(count)], dict, copies), copies.events.made  # type: ignore[arg-type]
+
+
+def used(buffers: Any, staging: Any) -> None:
+    """Copied, and given back at once: the loop has no more use for it, and its copy may still be under way."""
+    buffers.upload(staging)
+    buffers.give_back(staging)
 
 
 def test_a_buffer_is_not_given_out_while_it_is_being_copied() -> None:
     buffers, copies = ring(1)
-    staging = buffers.take()
-    assert staging is not None
-    buffers.upload(staging)
-    buffers.give_back(staging)  # the loop has no more use for it; the copy may still be under way
+    used(buffers, staging := buffers.take())
     assert buffers.take() is None
     assert buffers.available() == 1, "it will be there once the copy has finished"
-    copies.events.made[0].happen()
+    copies[0].happen()
     assert buffers.take() is staging
-    assert not copies.events.made[0].waited_for, "asking is enough"
+    assert not copies[0].waited_for, "asking is enough"
+    used(buffers, staging)
+    assert buffers.take() is None, "its newest copy guards it"
 
 
 def test_one_that_is_ready_is_given_out_before_one_that_is_not() -> None:
@@ -53,41 +58,25 @@ def test_one_that_is_ready_is_given_out_before_one_that_is_not() -> None:
     taken = [buffers.take() for _ in range(3)]
     assert buffers.take() is None
     for each in taken:
-        assert each is not None
-        buffers.upload(each)
-        buffers.give_back(each)
-    copies.events.made[1].happen()
-    assert buffers.take() is taken[1]
-    assert buffers.take() is None
-
-
-def test_a_buffer_that_was_copied_once_is_guarded_by_its_newest_copy() -> None:
-    buffers, copies = ring(1)
-    for number in range(3):
-        staging = buffers.take()
-        assert staging is not None
-        buffers.upload(staging)
-        buffers.give_back(staging)
-        assert buffers.take() is None
-        copies.events.made[number].happen()
+        used(buffers, each)
+    copies[1].happen()
+    assert [buffers.take(), buffers.take()] == [taken[1], None]
 
 
 def test_an_owner_that_needs_one_now_waits_for_the_oldest_copy_alone() -> None:
     buffers, copies = ring(3)
     taken = [buffers.take_waiting() for _ in range(3)]
     for each in taken:
-        buffers.upload(each)
-        buffers.give_back(each)
-    copies.events.made[2].happen()
+        used(buffers, each)
+    copies[2].happen()
     assert buffers.take_waiting() is taken[2], "what is ready needs no waiting"
     assert buffers.take_waiting() is taken[0]
-    assert [event.waited_for for event in copies.events.made] == [True, False, False]
+    assert [event.waited_for for event in copies] == [True, False, False]
 
 
 def test_without_a_device_a_buffer_is_the_loops_until_it_gives_it_back() -> None:
     buffers = transition_buffers(LAYOUT, 4, 1, CPU)
     staging = buffers.take()
-    assert staging is not None
     batch, ready = buffers.upload(staging)
     assert ready is None
     assert batch.observation.data_ptr() == staging.tensors["observation"].data_ptr(), "nothing is copied"
@@ -105,8 +94,6 @@ def test_every_batch_arrives_as_it_was_written(device: torch.device) -> None:
         while (staging := buffers.take()) is None:
             pass
         staging.arrays["n_step_return"][:] = number
-        batch, ready = buffers.upload(staging)
-        batch = on_current_stream(batch, ready)
-        arrived.append(batch.n_step_return.clone())
+        arrived.append(on_current_stream(*buffers.upload(staging)).n_step_return.clone())
         buffers.give_back(staging)
     assert [each.unique().tolist() for each in arrived] == [[float(number)] for number in range(60)]

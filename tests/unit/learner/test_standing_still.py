@@ -46,8 +46,7 @@ def test_no_update_is_made_until_there_is_a_verdict(tmp_path: Path) -> None:
         before = one.status()
         for _ in range(3):
             one._turn()
-        stands_still = one.status()
-        assert stands_still.updates == before.updates
+        assert one.status().updates == before.updates
         assert one.clock.seconds()["evaluation"] > 0.2
         evaluator.report(verdict())
         eventually(lambda: in_state(one, "Training"))

@@ -47,25 +47,33 @@ class Rig:
     def __init__(self, **changes: Any) -> None:
         self.endpoint = f"inproc://unrolls-{next(_NAMES)}"
         self.versions = VersionLog(1)
-        self.versions.note(1, 0)
         values: dict[str, Any] = {"batch_size": 2, "capacity": 4, "credits": 8, **changes}
         self.queue = UnrollQueue(
             UnrollQueueConfig(self.endpoint, UNROLLS, **values), self.versions, torch.device("cpu")
         )
-        self.queue.published(1)
         self.session = self.connect()
 
     def connect(self) -> ReplaySession:
-        return self.connect_to(self.endpoint)
-
-    @staticmethod
-    def connect_to(endpoint: str) -> ReplaySession:
         identity = ActorIdentity("actor-0", "i1", 1)
-        figures = ActorFigures(identity)
-        return ReplaySession(Client(endpoint), identity, figures.heartbeat)
+        return ReplaySession(Client(self.endpoint), identity, ActorFigures(identity).heartbeat)
+
+    def send(self, *unrolls: Segment) -> None:
+        for each in unrolls:
+            self.session.encode(each)
 
     def until(self, happened: Callable[[], object]) -> None:
         eventually(happened, self.queue.statuses, between=lambda: self.session.poll(0.01))
+
+    def ready(self) -> Any:
+        """The next batch."""
+        self.until(lambda: self.queue.ready_batches)
+        return self.queue.next(5.0)
+
+    def learned(self) -> list[int]:
+        """The actions of the next batch, which is given back."""
+        batch = self.ready()
+        self.queue.give_back(batch)
+        return batch.batch.action[0].tolist()
 
     def counts(self) -> dict[str, Any]:
         status: dict[str, Any] = self.queue.section()["queue"].to_document()
@@ -73,9 +81,17 @@ class Rig:
         return status
 
 
+def unrolls(count: int, **changes: int) -> list[Segment]:
+    return [unroll(number, **changes) for number in range(count)]
+
+
 @contextmanager
-def rig(**changes: Any) -> Iterator[Rig]:
+def rig(*, published: int = 1, **changes: Any) -> Iterator[Rig]:
+    """``published``: the epoch of the learner's first version; 0 for none yet."""
     one = Rig(**changes)
+    if published:
+        one.versions.note(1, 0)
+        one.queue.published(published)
     try:
         yield one
     finally:
@@ -85,82 +101,55 @@ def rig(**changes: Any) -> Iterator[Rig]:
 
 def test_batches_are_the_unrolls_in_order_with_their_frames_stacked() -> None:
     with rig() as one:
-        sent = [unroll(number) for number in range(4)]
-        for each in sent:
-            one.session.encode(each)
+        sent = unrolls(4)
+        one.send(*sent)
         one.until(lambda: one.session.unacknowledged == 0)
         for first in (0, 2):
             ready = one.queue.next(5.0)
-            assert ready is not None
             batch = ready.wait()
             assert batch.action.tolist() == [[first, first + 1]] * 3
             for b in range(2):
                 for t in range(4):
-                    expected = sent[first + b]["frames"][t : t + 2]
-                    np.testing.assert_array_equal(batch.observation[b, t].numpy(), expected)
+                    np.testing.assert_array_equal(batch.observation[b, t].numpy(), sent[first + b]["frames"][t : t + 2])
                 np.testing.assert_array_equal(batch.reward[:, b].numpy(), sent[first + b]["reward"])
             one.queue.give_back(ready)
         one.until(lambda: one.counts()["learned"] == 4)
-        assert one.counts() | {"head_age_updates": 0} == one.counts() | {
-            "received": 4, "learned": 4, "dropped": {}, "waiting": 0, "in_flight": 0, "head_age_updates": 0,
-        }  # fmt: skip
+        assert (
+            one.counts().items() >= {"received": 4, "learned": 4, "dropped": {}, "waiting": 0, "in_flight": 0}.items()
+        )
 
 
 def test_a_full_queue_holds_its_actors_back() -> None:
     with rig() as one:
-        for number in range(20):
-            one.session.encode(unroll(number))
+        one.send(*unrolls(20))
         one.until(lambda: one.counts()["waiting"] == 4)
         for _ in range(20):
             one.session.poll(0.01)
-        assert one.counts()["received"] == 6  # four wait, two are a ready batch
-        assert one.session.waiting == 14
-        learned = 0
-        while learned < 20:
-            one.until(lambda: one.queue.ready_batches)
-            ready = one.queue.next(5.0)
-            assert ready is not None
-            assert ready.batch.action[0].tolist() == [learned, learned + 1]
-            one.queue.give_back(ready)
-            learned += 2
+        # four wait, two are a ready batch
+        assert (one.counts()["received"], one.session.waiting) == (6, 14)
+        assert [one.learned() for _ in range(10)] == [[first, first + 1] for first in range(0, 20, 2)]
         one.until(lambda: one.session.unacknowledged == 0)
 
 
 def test_a_queue_that_drops_keeps_the_newest() -> None:
     with rig(drops_oldest=True) as one:
-        for number in range(20):
-            one.session.encode(unroll(number))
-        one.until(lambda: one.session.unacknowledged == 0)
-        one.until(lambda: one.counts()["received"] == 20)
+        one.send(*unrolls(20))
+        one.until(lambda: one.session.unacknowledged == 0 and one.counts()["received"] == 20)
         assert one.counts()["dropped"] == {"overflow": 14}
-        actions = []
-        for _ in range(3):
-            one.until(lambda: one.queue.ready_batches)
-            ready = one.queue.next(5.0)
-            assert ready is not None
-            actions += ready.batch.action[0].tolist()
-            one.queue.give_back(ready)
-        assert actions[-4:] == [16, 17, 18, 19]
+        assert [one.learned() for _ in range(3)][1:] == [[16, 17], [18, 19]]
 
 
 def test_unrolls_that_are_too_old_or_of_an_earlier_life_are_dropped_and_counted() -> None:
     with rig(max_lag_updates=5, capacity=8) as one:
         one.versions.note(2, updates=6)
-        given = [unroll(0), unroll(1, version=2), unroll(2, version=2, epoch=9), unroll(3, version=2)]
-        for each in given:
-            one.session.encode(each)
-        one.until(lambda: one.queue.ready_batches)
-        ready = one.queue.next(5.0)
-        assert ready is not None
-        assert ready.batch.action[0].tolist() == [1, 3]
-        one.queue.give_back(ready)
+        one.send(unroll(0), unroll(1, version=2), unroll(2, version=2, epoch=9), unroll(3, version=2))
+        assert one.learned() == [1, 3]
         one.until(lambda: one.counts()["dropped"] == {"stale": 1, "epoch": 1})
 
 
 def test_a_ready_batch_of_an_earlier_life_is_not_handed_out() -> None:
     with rig() as one:
-        for number in range(2):
-            one.session.encode(unroll(number))
+        one.send(*unrolls(2))
         one.until(lambda: one.queue.ready_batches)
         one.queue.published(epoch=2)
         assert one.queue.next(0.1) is None
@@ -169,61 +158,41 @@ def test_a_ready_batch_of_an_earlier_life_is_not_handed_out() -> None:
 
 def test_before_the_first_version_unrolls_of_any_epoch_measure_the_input_and_none_is_learned_from() -> None:
     """Actors that outlived a learner have weights of its epoch until the new one publishes, which may take such unrolls."""
-    endpoint = f"inproc://unrolls-{next(_NAMES)}"
-    config = UnrollQueueConfig(endpoint, UNROLLS, batch_size=2, capacity=4, credits=8, epoch=3)
-    queue, session = UnrollQueue(config, VersionLog(1), torch.device("cpu")), Rig.connect_to(endpoint)
-    for number in range(4):
-        session.encode(unroll(number, epoch=2))
-    eventually(lambda: queue.ready_batches, between=lambda: session.poll(0.01))
-    assert session.welcome is not None
-    assert session.welcome.epoch == 3
-    ready = queue.next(5.0)
-    assert ready is not None
-    queue.pass_over(ready)
-    eventually(lambda: queue.ready_batches, between=lambda: session.poll(0.01))
-    queue.published(3)
-    assert queue.next(0.1) is None
-    assert queue.heard_epoch == 2
-    session.encode(unroll(4, epoch=4))  # of a learner after this one
-    eventually(lambda: queue.heard_epoch == 4, between=lambda: session.poll(0.01))
-    session.close()
-    queue.close()
+    with rig(published=0, epoch=3) as one:
+        one.send(*unrolls(4, epoch=2))
+        ready = one.ready()
+        assert one.session.welcome.epoch == 3
+        one.queue.pass_over(ready)
+        one.until(lambda: one.queue.ready_batches)
+        one.queue.published(3)
+        assert (one.queue.next(0.1), one.queue.heard_epoch) == (None, 2)
+        one.send(unroll(4, epoch=4))  # of a learner after this one
+        one.until(lambda: one.queue.heard_epoch == 4)
 
 
 def test_an_actor_that_comes_back_brings_nothing_twice() -> None:
     with rig(capacity=8) as one:
-        for number in range(3):
-            one.session.encode(unroll(number))
+        one.send(*unrolls(3))
         one.until(lambda: one.counts()["received"] == 3)
         before = one.session
         one.session = one.connect()  # the same incarnation over a new connection, sending everything again
-        for number in range(5):
-            one.session.encode(unroll(number))
-        one.until(lambda: one.session.unacknowledged == 0)
-        one.until(lambda: one.counts()["received"] == 5)
+        one.send(*unrolls(5))
+        one.until(lambda: one.session.unacknowledged == 0 and one.counts()["received"] == 5)
         before.close()
 
 
 def test_a_contradictory_unroll_is_refused_and_the_rest_goes_on() -> None:
     with rig() as one:
-        one.session.encode(changed(unroll(0), reward=np.full(3, np.nan, np.float32)))
-        one.session.encode(unroll(1))
-        one.session.encode(unroll(2))
-        one.until(lambda: one.queue.ready_batches)
-        ready = one.queue.next(5.0)
-        assert ready is not None
-        assert ready.batch.action[0].tolist() == [1, 2]
+        one.send(changed(unroll(0), reward=np.full(3, np.nan, np.float32)), unroll(1), unroll(2))
+        assert one.learned() == [1, 2]
         one.until(lambda: one.queue.section()["rejected_total"] == {"invalid": 1})
         assert "reward is not finite" in next(iter(one.session.refused))
 
 
 def test_a_batch_that_is_only_looked_at_counts_as_dropped() -> None:
     with rig() as one:
-        for number in range(2):
-            one.session.encode(unroll(number))
-        one.until(lambda: one.queue.ready_batches)
-        ready = one.queue.next(5.0)
-        assert ready is not None
+        one.send(*unrolls(2))
+        ready = one.ready()
         assert ready.newest_frames().shape == (6, 2, 2)
         one.queue.pass_over(ready)
         one.until(lambda: one.counts()["dropped"] == {"centring": 2})
@@ -239,8 +208,7 @@ def test_weights_that_travel_long_are_waited_for_unless_the_user_set_the_limit(a
     """Unrolls arrive 80 updates old, where 50 are allowed for the queue alone."""
     with rig(lag_limit_adapts=adapts, max_lag_updates=50) as one:
         one.versions.note(2, updates=80)
-        for number in range(4):
-            one.session.encode(unroll(number))
+        one.send(*unrolls(4))
         one.until(lambda: one.queue.ready_batches if adapts else one.counts()["dropped"] == {"stale": 4})
         one.until(lambda: one.queue.section()["lag_limit_updates"] == (130 if adapts else 50))
         one.until(lambda: one.counts()["arrival_age_updates"] == 80)

@@ -23,15 +23,13 @@ def test_it_moves_and_keeps_what_torch_s_own_does(blocked: float | None) -> None
             weight.grad = torch.randn(weight.shape, generator=generator)
             other.grad = weight.grad.clone()
         if blocked is not None and step == 3:
-            ours.found_inf = torch.tensor(blocked)
-            reference.found_inf = torch.tensor(blocked)  # type: ignore[attr-defined]
+            ours.found_inf = reference.found_inf = torch.tensor(blocked)  # type: ignore[attr-defined]
         ours.learning_rate = reference.param_groups[0]["lr"] = 1e-3 / (1 + step)
         ours.step(), reference.step()
     for weight, other in zip(mine, theirs, strict=True):
         assert torch.equal(weight, other)
-        assert ours.state[weight].keys() == reference.state[other].keys() == {"step", *ours.names}
-        for name, value in ours.state[weight].items():
-            assert torch.equal(value, reference.state[other][name]), name
+        assert ours.state[weight].keys() == {"step", *ours.names}
+        torch.testing.assert_close(dict(ours.state[weight]), dict(reference.state[other]), rtol=0.0, atol=0.0)
 
 
 def test_a_weight_without_a_gradient_stays() -> None:
@@ -44,10 +42,9 @@ def test_a_weight_without_a_gradient_stays() -> None:
     assert list(optimizer.state) == [weights[0]]
 
 
-@pytest.mark.parametrize("optimizer", ["Adam", "RMSProp", "Muon"])
-def test_an_update_imports_no_compiler(optimizer: str) -> None:
+def test_an_update_imports_no_compiler() -> None:
     """It takes two seconds, which each learner of a job would begin with, and each one that follows a pod that went."""
-    program = f"""
+    program = """
         import sys
         from rljob.algorithms import algorithm
         from rljob.api import load_manifest
@@ -56,18 +53,19 @@ def test_an_update_imports_no_compiler(optimizer: str) -> None:
         from rljob.learner.optim.updater import make_updater
         import torch
 
-        job = load_manifest("manifests/examples/cartpole-impala.yaml", ["spec.algorithm.impala.optimizer={optimizer}"])
-        method, params = algorithm("IMPALA"), job.spec.algorithm.parameters
-        spec = describe_environment("CartPole-v1", job.spec.environment.parameters)
-        online = method.build(spec, params, job.spec.environment.parameters)
-        updater = make_updater(method, params, online, torch.device("cpu"), DataParallelThreads(1))
-        before = [weight.clone() for weight in online.parameters()]
-        batch = method.example_batch(spec, params, torch.device("cpu"))
-        list(updater.updates_from(batch, 0))
-        assert any(not torch.equal(*pair) for pair in zip(before, online.parameters()))
-        print("torch._dynamo" in sys.modules)
+        for optimizer in ("Adam", "RMSProp", "Muon"):
+            job = load_manifest("manifests/examples/cartpole-impala.yaml", [f"spec.algorithm.impala.optimizer={optimizer}"])
+            method, params = algorithm("IMPALA"), job.spec.algorithm.parameters
+            spec = describe_environment("CartPole-v1", job.spec.environment.parameters)
+            online = method.build(spec, params, job.spec.environment.parameters)
+            updater = make_updater(method, params, online, torch.device("cpu"), DataParallelThreads(1))
+            before = [weight.clone() for weight in online.parameters()]
+            batch = method.example_batch(spec, params, torch.device("cpu"))
+            list(updater.updates_from(batch, 0))
+            assert any(not torch.equal(*pair) for pair in zip(before, online.parameters()))
+            assert "torch._dynamo" not in sys.modules, optimizer
     """
     found = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=120, check=False
     )
-    assert found.stdout.strip() == "False", found.stdout + found.stderr[-2000:]
+    assert found.returncode == 0, found.stderr[-2000:]

@@ -13,7 +13,7 @@ import pytest
 import torch
 from rljob.algorithms import algorithm
 from rljob.algorithms.batches import LossResult, TransitionBatch
-from rljob.algorithms.compute import Arithmetic
+from rljob.algorithms.compute import Arithmetic, Compute
 from rljob.api import EnvironmentParameters
 from rljob.checkpoints import store as checkpoint
 from rljob.envs import describe_environment
@@ -22,17 +22,25 @@ from rljob.learner.optim import readback
 from rljob.learner.optim.captured_update import Capturer, cuda_graph
 from rljob.learner.optim.cuda_graphs import captured_and_checked
 from rljob.learner.optim.update_trial import tensors_of
-from rljob.learner.optim.updater import AnyUpdater, TransitionUpdater, make_updater
+from rljob.learner.optim.updater import AnyUpdater, make_updater
 from rljob.roles.update import example_batch
 from torch.utils._pytree import tree_map_only
 
 from tests.support.devices import DEVICES, needs_cuda
 from tests.support.replays import ByCalling
-from tests.unit.learner.learner_builders import IMAGES, batches, parameters, unroll_batches
-from tests.unit.learner.optim.test_no_waiting import OPTIMIZERS, as_on_a_device, waiting_is_an_error
-from tests.unit.learner.optim.test_precision_parity import made, on
+from tests.unit.learner.learner_builders import (
+    CPU,
+    IMAGES,
+    OPTIMIZERS,
+    batches_of,
+    image_parameters,
+    on,
+    parameters,
+    updater,
+)
+from tests.unit.learner.optim.test_no_waiting import as_on_a_device, waiting_is_an_error
 
-CPU, CUDA = torch.device("cpu"), torch.device("cuda")
+CUDA = torch.device("cuda")
 TRANSITIONS: list[dict[str, Any]] = [
     {"target_update_interval": 3},
     {"target_update_tau": 0.1, "target_update_interval": 0, "evaluation_weights_decay": 0.9},
@@ -44,39 +52,36 @@ UNROLLS: list[dict[str, Any]] = [
     {"kind": "PPO", "epochs": 2, "minibatches": 4},
     {"kind": "PPO", "epochs": 2, "minibatches": 2, "recurrent": "LSTM", "lstm_units": 6, "recompute_advantages": True},
 ]
-Data = tuple[AnyUpdater, list[Any]]
+Data = tuple[Any, list[Any]]
+FALLING = {"learning_rate_final": 1e-4, "learning_rate_decay_steps": 100}
 
 
 def transitions(device: torch.device, arithmetic: Arithmetic = "fp32", **changes: Any) -> Data:
-    values = {"learning_rate_final": 1e-4, "learning_rate_decay_steps": 100, **changes}
-    return _ready(made("ApeXDQN", parameters(**values), device, arithmetic)), _on(device, batches(6, IMAGES))
+    return _ready(parameters(**{**FALLING, **changes}), device, arithmetic)
 
 
 def unrolls(device: torch.device, arithmetic: Arithmetic = "fp32", kind: str = "IMPALA", **changes: Any) -> Data:
-    values = {"network": "Compact", "hidden_units": 8, "unroll_length": 4, "batch_size": 4, "learning_rate": 1e-3,
-              "learning_rate_final": 1e-4, "learning_rate_decay_steps": 100}  # fmt: skip
-    if kind == "IMPALA":
-        values["loss_reduction"] = "Mean"
-    params = algorithm(kind).parameters.model_validate({**values, **changes})
-    return _ready(made(kind, params, device, arithmetic)), _on(device, unroll_batches(params, 6, IMAGES))
+    reduction = {"loss_reduction": "Mean"} if kind == "IMPALA" else {}
+    return _ready(image_parameters(kind, **{**FALLING, **reduction, **changes}), device, arithmetic)
 
 
-def _ready(learner: AnyUpdater) -> AnyUpdater:
+def _ready(params: Any, device: torch.device, arithmetic: Arithmetic) -> Data:
+    learner = _on_a_device(updater(params, IMAGES, plan=Compute(arithmetic, channels_last=True), device=device))
+    return learner, [on(device, batch) for batch in batches_of(params, 6, IMAGES)]
+
+
+def _on_a_device(learner: Any) -> Any:
     if learner.device.type == "cpu":
         as_on_a_device(learner)
     return learner
-
-
-def _on(device: torch.device, data: list[Any]) -> list[Any]:
-    return [on(device, batch) for batch in data]
 
 
 def capturer(device: torch.device) -> Capturer:
     return cuda_graph if device.type == "cuda" else ByCalling()
 
 
-def replaying(learner: AnyUpdater, data: list[Any]) -> AnyUpdater:
-    learner.captured, _ = captured_and_checked(learner, data[0], capturer(learner.device))  # type: ignore[assignment]
+def replaying(learner: Any, data: list[Any]) -> Any:
+    learner.captured, _ = captured_and_checked(learner, data[0], capturer(learner.device))
     return learner
 
 
@@ -91,11 +96,11 @@ def learn(learner: AnyUpdater, data: list[Any], first_step: int = 0) -> list[tor
 
 
 def assert_same(one: AnyUpdater, other: AnyUpdater, **tolerance: float) -> None:
-    first, second = state.capture(one), state.capture(other)
-    assert first.keys() == second.keys()
-    for name, tensor in first.items():
-        if tensor.is_floating_point():
-            torch.testing.assert_close(second[name], tensor, msg=lambda text, name=name: f"{name}: {text}", **tolerance)
+    first, second = (
+        {name: tensor for name, tensor in state.capture(each).items() if tensor.is_floating_point()}
+        for each in (one, other)
+    )
+    torch.testing.assert_close(second, first, **tolerance)
 
 
 CLOSE = {"rtol": 1e-3, "atol": 1e-5}
@@ -123,8 +128,7 @@ def test_replayed_updates_learn_what_started_ones_do(
     settings = {"optimizer": optimizer, "optimizer_epsilon": 1e-3, **changes}
     (plain, data), (graphed, _) = (make(device, **settings) for _ in range(2))
     replaying(graphed, data)
-    for given, expected in zip(learn(graphed, data), learn(plain, data), strict=True):
-        torch.testing.assert_close(given, expected, **CLOSE)
+    torch.testing.assert_close(learn(graphed, data), learn(plain, data), **CLOSE)
     assert graphed.updates == plain.updates > 0
     assert_same(plain, graphed, **CLOSE)
 
@@ -138,9 +142,8 @@ def test_weights_in_16_bits_and_the_scale_of_a_loss_follow(
     settings = {"layer_norm": True, "optimizer": "Adam", "optimizer_epsilon": 1e-3}
     (plain, data), (graphed, _) = (make(device, arithmetic, **settings) for _ in range(2))
     first = {name: tensor.clone() for name, tensor in state.capture(plain).items()}
-    for each in (plain, graphed):
-        if each.loss_scale is not None:
-            each.loss_scale._growth_updates = 2  # a number of the host's, which a graph keeps
+    for each in (plain, graphed) if arithmetic == "fp16" else ():
+        each.loss_scale._growth_updates = 2  # a number of the host's, which a graph keeps
     replaying(graphed, data)
     learn(plain, data), learn(graphed, data)
     # One that had computed with the first weights all along would be as far away as it has moved (0.6 to 1.3 of that way; these
@@ -150,8 +153,12 @@ def test_weights_in_16_bits_and_the_scale_of_a_loss_follow(
         if tensor.is_floating_point():
             moved = (tensor - first.get(name, torch.zeros_like(tensor))).norm()
             assert (reached[name] - tensor).norm() <= 0.1 * moved + 1e-6, name
-    if plain.loss_scale is not None and graphed.loss_scale is not None:
+    if arithmetic == "fp16":
         assert torch.equal(graphed.loss_scale.factor, plain.loss_scale.factor)
+
+
+def losses(learner: AnyUpdater, data: list[Any], first_step: int = 0) -> list[float]:
+    return [float(each[-len(learner.figures)]) for each in learn(learner, data, first_step)]
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -165,21 +172,23 @@ def test_a_replayed_loss_finds_the_steps_of_its_update(make: Callable[..., Data]
         return result._replace(value=result.value - result.value.detach() + given[-1].steps)
 
     learner._loss = steps_as_the_loss
-    learner.captured, _ = captured_and_checked(learner, data[0], capturer(device))  # type: ignore[assignment]
-    losses = [float(each[-len(learner.figures)]) for each in learn(learner, data[:3], 100)]
-    assert losses == [100.0, 110.0, 120.0]
+    assert losses(replaying(learner, data), data[:3], 100) == [100.0, 110.0, 120.0]
 
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_the_device_itself_keeps_weights_in_16_bits_up_to_date(device: torch.device) -> None:
     """A replay changes weights, and the host, which counts its own changes, does not see it."""
     learner, data = transitions(device, "bf16", **TRANSITIONS[1])
-    assert isinstance(learner, TransitionUpdater)
     learner._refresh_copies()
     learner.compute(data[0]._replace(steps=torch.zeros((), device=device)), 1e-2)
     for copied, network in ((learner._computed, learner.online), (learner._computed_target, learner.target)):
-        for copy, master in zip(copied.module.parameters(), network.parameters(), strict=True):
-            assert torch.equal(copy, master.to(copy.dtype))
+        copies = list(copied.module.parameters())
+        torch.testing.assert_close(
+            copies,
+            [master.to(each.dtype) for each, master in zip(copies, network.parameters(), strict=True)],
+            rtol=0,
+            atol=0,
+        )
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -204,15 +213,9 @@ def test_a_checkpoint_goes_where_a_replay_looks_for_it(
 @pytest.mark.parametrize("kind", ["ApeXDQN", "IMPALA", "PPO"])
 def test_what_arrives_is_replayed_by_what_was_captured_from_the_learner_s_example(kind: str) -> None:
     """A graph is made from ``example_batch`` before there is experience; batches that arrive know no count of steps yet."""
-    method = algorithm(kind)
-    values = {"batch_size": 16} if kind == "ApeXDQN" else {"batch_size": 4, "unroll_length": 4}
-    params = method.parameters.model_validate({"network": "Compact", "hidden_units": 8, **values})
-    learner = _ready(made(kind, params, CPU))
-    arriving = batches(2, IMAGES) if kind == "ApeXDQN" else unroll_batches(params, 2, IMAGES)
+    learner, arriving = transitions(CPU) if kind == "ApeXDQN" else unrolls(CPU, kind=kind)
     assert all(batch.steps is None for batch in arriving)
-    example = example_batch(method, params, IMAGES, learner.online, CPU)
-    learner.captured, _ = captured_and_checked(learner, example, ByCalling())  # type: ignore[assignment]
-    learn(learner, arriving)
+    learn(replaying(learner, [example_batch(algorithm(kind), learner.params, IMAGES, learner.online, CPU)]), arriving)
     assert learner.replayed
 
 
@@ -232,10 +235,7 @@ def test_minibatches_of_another_shape_are_learned_from_without_it() -> None:
 def test_on_a_gpu_a_loss_may_draw_there() -> None:
     learner, data = transitions(CUDA)
     with_loss(learner, lambda result: result.value * (0.5 + torch.rand((), device="cuda")))
-    replaying(learner, data)
-    given = learn(learner, [data[0]] * 3)
-    losses = [float(each[-len(learner.figures)]) for each in given]
-    assert len(set(losses)) == 3, "the same number was drawn again"
+    assert len(set(losses(replaying(learner, data), [data[0]] * 3))) == 3, "the same number was drawn again"
 
 
 @needs_cuda
@@ -264,19 +264,18 @@ def test_observations_of_several_columns_are_replayed_too(kind: str) -> None:
     env_params = EnvironmentParameters(kwargs={"observation": "nested", "action": "tuple", "masked": True})
     spec = describe_environment("tests.support.every_space:EverySpace", env_params)
     method = algorithm(kind)
-    values: dict[str, Any] = {"ApeXDQN": {"batch_size": 8}, "IMPALA": {"batch_size": 4, "unroll_length": 3}}[kind]
-    params = method.parameters.model_validate({"hidden_units": 8, **values})
+    values: dict[str, Any] = {"ApeXDQN": {"batch_size": 8}, "IMPALA": {"batch_size": 4, "unroll_length": 3}}
+    params = method.parameters.model_validate({"hidden_units": 8, **values[kind]})
 
     def made_anew() -> AnyUpdater:
         torch.manual_seed(0)
-        return _ready(make_updater(method, params, method.build(spec, params, env_params), CPU))
+        return _on_a_device(make_updater(method, params, method.build(spec, params, env_params), CPU))
 
     batch = method.example(spec, params, made_anew().online, CPU)
     again = tree_map_only(torch.Tensor, torch.clone, batch)
     again.observation["vector"].mul_(0.5)
     learner, other = replaying(made_anew(), [batch]), made_anew()
-    learn(learner, [batch, again])
-    learn(other, [batch, again])
+    learn(learner, [batch, again]), learn(other, [batch, again])
     assert_same(learner, other, **CLOSE)
 
 

@@ -22,10 +22,9 @@ from rljob.roles.update import example_batch
 
 from tests.support.devices import DEVICES, needs_cuda
 from tests.support.replays import ByCalling
-from tests.unit.learner.learner_builders import IMAGES
+from tests.unit.learner.learner_builders import CPU, IMAGES, OPTIMIZERS, assert_equal
 from tests.unit.learner.optim.test_captured_update import (
     CLOSE,
-    CPU,
     CUDA,
     UNROLLS,
     Data,
@@ -36,7 +35,6 @@ from tests.unit.learner.optim.test_captured_update import (
     unrolls,
     with_loss,
 )
-from tests.unit.learner.optim.test_no_waiting import OPTIMIZERS
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -47,12 +45,15 @@ def test_trying_leaves_no_trace(make: Callable[..., Data], device: torch.device)
     kept = {name: tensor.clone() for name, tensor in state.capture(tried).items()}
     rate = tried.learning_rate.scale
     captured_and_checked(tried, data[0], capturer(device))
-    now = state.capture(tried)
-    assert now.keys() == kept.keys()
-    assert all(torch.equal(tensor, now[name]) for name, tensor in kept.items()), "random numbers included"
+    assert_equal(state.capture(tried), kept)  # random numbers included
     assert (tried.updates, tried.learning_rate.scale, tried.captured) == (plain.updates, rate, None)
     learn(tried, data[2:]), learn(plain, data[2:])
     assert_same(plain, tried, rtol=0.0 if device.type == "cpu" else 1e-3, atol=0.0 if device.type == "cpu" else 1e-5)
+
+
+def told(caplog: pytest.LogCaptureFixture) -> str:
+    (line,) = [record.getMessage() for record in caplog.records if record.name == cuda_graphs.__name__]
+    return line
 
 
 class OldMinibatch(CapturedUpdate[Any]):
@@ -88,46 +89,44 @@ class OnlyOnce(CapturedUpdate[Any]):
         return super().__call__(minibatch, rate)
 
 
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def of_a_start(make: Callable[..., Data], changes: dict[str, Any]) -> tuple[Any, Any]:
+    """A learner, and the batch that it starts with: before anything was played, rewards and actions are all the same."""
+    learner, _ = make(CPU, **changes)
+    method = algorithm("ApeXDQN" if make is transitions else changes.get("kind", "IMPALA"))
+    return learner, example_batch(method, learner.params, IMAGES, learner.online, CPU)
+
+
+EACH = [
+    *((transitions, {"optimizer": each}) for each in OPTIMIZERS),
+    *((unrolls, {"optimizer": each}) for each in OPTIMIZERS),
+    *((unrolls, each) for each in UNROLLS),
+]
+
+
 @pytest.mark.parametrize("wrong", [OldMinibatch, OldColumn, OldRate, OnlyOnce])
-@pytest.mark.parametrize("make", [transitions, unrolls])
+@pytest.mark.parametrize(("make", "changes"), EACH)
 def test_a_graph_that_learns_something_else_is_not_used(
     make: Callable[..., Data],
+    changes: dict[str, Any],
     wrong: type[CapturedUpdate[Any]],
-    optimizer: str,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    learner, data = make(CPU, optimizer=optimizer)
-    before = state.capture(learner)
+    learner, batch = of_a_start(make, changes)
+    before = {name: tensor.clone() for name, tensor in state.capture(learner).items()}
     monkeypatch.setattr(cuda_graphs, "CapturedUpdate", wrong)
-    choose(learner, data[0], ByCalling())
+    choose(learner, batch, ByCalling())
     assert learner.captured is None
-    (line,) = [record for record in caplog.records if record.name == cuda_graphs.__name__]
-    assert line.levelno == logging.WARNING
-    assert "started one by one, without a CUDA graph: replayed, updates differ in what became of: " in line.getMessage()
+    assert "started one by one, without a CUDA graph: replayed, updates differ in what became of: " in told(caplog)
+    assert [record.levelno for record in caplog.records] == [logging.WARNING]
     after = state.capture(learner)
-    assert all(torch.equal(tensor, after[name]) for name, tensor in before.items())
+    assert_equal({name: after[name] for name in before}, before)
 
 
-@pytest.mark.parametrize("wrong", [None, OldMinibatch, OldColumn, OldRate, OnlyOnce])
-@pytest.mark.parametrize(("make", "changes"), [(transitions, {}), *((unrolls, each) for each in UNROLLS)])
-def test_the_batch_that_a_learner_starts_with_tells_right_from_wrong(
-    make: Callable[..., Data],
-    changes: dict[str, Any],
-    wrong: type[CapturedUpdate[Any]] | None,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Before anything has been played its rewards are all the same, and so are its actions."""
-    learner, _ = make(CPU, **changes)
-    method = algorithm("ApeXDQN" if make is transitions else changes.get("kind", "IMPALA"))
-    batch = example_batch(method, learner.params, IMAGES, learner.online, CPU)
-    if wrong is None:
-        assert captured_and_checked(learner, batch, ByCalling())[1] < 1e-4
-        return
-    monkeypatch.setattr(cuda_graphs, "CapturedUpdate", wrong)
-    with pytest.raises(CaptureProblem, match="became of"):
-        captured_and_checked(learner, batch, ByCalling())
+@pytest.mark.parametrize(("make", "changes"), EACH)
+def test_a_graph_that_learns_the_same_is_found_right(make: Callable[..., Data], changes: dict[str, Any]) -> None:
+    learner, batch = of_a_start(make, changes)
+    assert captured_and_checked(learner, batch, ByCalling())[1] < 1e-4
 
 
 def test_a_follower_that_stands_still_is_noticed() -> None:
@@ -161,8 +160,7 @@ def test_what_can_not_be_captured_is_said_in_a_sentence(caplog: pytest.LogCaptur
             )  # as the end of a capture does
 
     choose(learner, data[0], refuses)
-    (line,) = [record.getMessage() for record in caplog.records if record.name == cuda_graphs.__name__]
-    assert line == (
+    assert told(caplog) == (
         "the kernels of an update are started one by one, without a CUDA graph: it can't be captured (operation not permitted "
         "when stream is capturing)"
     )
@@ -171,17 +169,17 @@ def test_what_can_not_be_captured_is_said_in_a_sentence(caplog: pytest.LogCaptur
     assert_same(plain, learner, rtol=0.0, atol=0.0)
 
 
-def test_a_loss_that_draws_on_the_host_is_not_captured() -> None:
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda result: result.value * (0.5 + torch.rand(())), "draws random numbers on the host"),
+        (lambda result: result.value * float("nan"), "moved no weight"),  # which proves nothing
+    ],
+)
+def test_a_loss_that_draws_on_the_host_or_moves_nothing_is_not_captured(change: Any, said: str) -> None:
     learner, data = transitions(CPU)
-    with_loss(learner, lambda result: result.value * (0.5 + torch.rand(())))
-    with pytest.raises(CaptureProblem, match="draws random numbers on the host"):
-        captured_and_checked(learner, data[0], ByCalling())
-
-
-def test_updates_that_move_nothing_prove_nothing() -> None:
-    learner, data = transitions(CPU)
-    with_loss(learner, lambda result: result.value * float("nan"))
-    with pytest.raises(CaptureProblem, match="moved no weight"):
+    with_loss(learner, change)
+    with pytest.raises(CaptureProblem, match=said):
         captured_and_checked(learner, data[0], ByCalling())
 
 
@@ -207,8 +205,7 @@ def test_the_faster_is_chosen(seconds: float, chosen: str, caplog: pytest.LogCap
     (learner, data), (plain, _) = unrolls(CPU), unrolls(CPU)
     choose(learner, data[0], ByCalling(), Pace(learner, seconds))
     assert (learner.captured is not None) == (chosen == "as a CUDA graph")
-    (line,) = [record.getMessage() for record in caplog.records if record.name == cuda_graphs.__name__]
-    assert line.startswith(
+    assert told(caplog).startswith(
         f"the kernels of an update are started {chosen}; 4 updates took one by one 4000.00 ms, as a CUDA "
     )
     learn(learner, data), learn(plain, data)
@@ -222,8 +219,7 @@ def test_memory_for_one_of_both_suffices(monkeypatch: pytest.MonkeyPatch, caplog
     learner, data = transitions(CPU)
     monkeypatch.setattr(cuda_graphs, "fastest", too_much)
     choose(learner, data[0], ByCalling())
-    assert learner.captured is None
-    assert learner.updates == 0
+    assert (learner.captured, learner.updates) == (None, 0)
     assert "does not hold an update and its graph at once" in caplog.text
 
 

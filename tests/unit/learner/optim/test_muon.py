@@ -8,6 +8,10 @@ from rljob.algorithms.optimizer import Muon, orthogonal
 from torch import Tensor
 
 
+def seeded() -> torch.Generator:
+    return torch.Generator().manual_seed(0)
+
+
 def muon(weights: list[Tensor], half: bool = False) -> Muon:
     """One that computes in bf16 or not, whatever this processor can."""
     optimizer = Muon(weights, 1e-2)
@@ -19,8 +23,7 @@ def muon(weights: list[Tensor], half: bool = False) -> Muon:
 @pytest.mark.parametrize("shape", [(12, 40), (40, 12), (16, 16), (1, 9)])
 def test_a_matrix_is_moved_as_torch_s_own_moves_it(shape: tuple[int, int], half: bool, apart: float) -> None:
     """Torch multiplies in bf16, of whose 8 bits a few are lost in fifteen products, in another order than here."""
-    generator = torch.Generator().manual_seed(0)
-    mine = torch.randn(shape, generator=generator)
+    mine = torch.randn(shape, generator=(generator := seeded()))
     theirs = mine.clone()
     ours = muon([mine], half)
     reference = torch.optim.Muon([theirs], lr=1e-2, weight_decay=0.0, adjust_lr_fn="match_rms_adamw")
@@ -36,19 +39,15 @@ def test_a_matrix_is_moved_as_torch_s_own_moves_it(shape: tuple[int, int], half:
 
 
 def test_singular_values_become_alike() -> None:
-    generator = torch.Generator().manual_seed(0)
-    uneven = torch.diag(torch.logspace(0, -2, 20)) @ torch.randn(20, 50, generator=generator)
+    uneven = torch.diag(torch.logspace(0, -2, 20)) @ torch.randn(20, 50, generator=seeded())
     values = torch.linalg.svdvals(orthogonal(uneven))
-    assert float(values.min()) > 0.5
-    assert float(values.max()) < 1.5
+    assert 0.5 < float(values.min()) < float(values.max()) < 1.5
 
 
 def test_matrices_beside_each_other_are_moved_each_by_itself() -> None:
-    generator = torch.Generator().manual_seed(0)
-    together = torch.zeros(3, 6, 9)
-    apart = [torch.zeros(6, 9) for _ in range(3)]
+    together, apart = torch.zeros(3, 6, 9), [torch.zeros(6, 9) for _ in range(3)]
     several, single = muon([together]), muon(apart)
-    together.grad = torch.randn(3, 6, 9, generator=generator)
+    together.grad = torch.randn(3, 6, 9, generator=seeded())
     for weight, gradient in zip(apart, together.grad, strict=True):
         weight.grad = gradient.clone()
     several.step(), single.step()
@@ -59,9 +58,8 @@ def test_matrices_beside_each_other_are_moved_each_by_itself() -> None:
 @pytest.mark.parametrize("channels", [4, 1])
 def test_of_a_convolution_an_output_is_a_row(order: torch.memory_format, channels: int) -> None:
     """With one channel there are fewer weights of an output than outputs."""
-    generator = torch.Generator().manual_seed(0)
-    gradient = torch.randn(16, channels, 3, 3, generator=generator)
-    convolution = torch.zeros(16, channels, 3, 3).contiguous(memory_format=order)
+    gradient = torch.randn(16, channels, 3, 3, generator=seeded())
+    convolution = torch.zeros_like(gradient).contiguous(memory_format=order)
     matrix = torch.zeros(16, 9 * channels)
     convolution.grad, matrix.grad = gradient.contiguous(memory_format=order), gradient.flatten(1)
     muon([convolution]).step(), muon([matrix]).step()

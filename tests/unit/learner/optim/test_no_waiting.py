@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 import torch
-from rljob.algorithms import algorithm
 from rljob.learner.optim.readback import LateNumber
 from rljob.learner.optim.updater import AnyUpdater
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.support.devices import LateEvents, needs_cuda
-from tests.unit.learner.learner_builders import IMAGES, batches, parameters, unroll_batches
-from tests.unit.learner.optim.test_precision_parity import made, on
+from tests.unit.learner.learner_builders import (
+    CPU,
+    IMAGES,
+    OPTIMIZERS,
+    ORDERED,
+    batches_of,
+    image_parameters,
+    on,
+    parameters,
+    updater,
+)
 
-CUDA, CPU = torch.device("cuda"), torch.device("cpu")
+CUDA = torch.device("cuda")
 WAITING = ("_local_scalar_dense", "nonzero", "masked_select", "equal", "is_nonzero", "unique")
 """Operations whose result, or its shape, the host must know: ``item``, ``float``, ``bool``, ``tolist``, an index by a mask."""
-OPTIMIZERS = ("Adam", "RMSProp", "CentredRMSProp")
 UNROLLS: list[dict[str, Any]] = [
     {"minibatches": 2},
     {"recurrent": "LSTM", "lstm_units": 6},
@@ -44,15 +51,17 @@ class Waits(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def of_unrolls(device: torch.device, kind: str = "IMPALA", **changes: Any) -> tuple[AnyUpdater, list[Any]]:
-    values = {"network": "Compact", "hidden_units": 8, "unroll_length": 4, "batch_size": 4, "gradient_clip_norm": 1.0}
-    params = algorithm(kind).parameters.model_validate({**values, **changes})
-    return made(kind, params, device), [on(device, batch) for batch in unroll_batches(params, 4, IMAGES)]
+Data = tuple[Any, list[Any]]
 
 
-def of_transitions(device: torch.device, **changes: Any) -> tuple[AnyUpdater, list[Any]]:
-    params = parameters(**changes)
-    return made("ApeXDQN", params, device), [on(device, batch) for batch in batches(4, IMAGES)]
+def ready(params: Any, device: torch.device = CPU) -> Data:
+    """A learner, and four batches."""
+    learner = updater(params, IMAGES, plan=ORDERED, device=device)
+    return learner, [on(device, batch) for batch in batches_of(params, 4, IMAGES)]
+
+
+def of_unrolls(kind: str = "IMPALA", **changes: Any) -> Any:
+    return image_parameters(kind, gradient_clip_norm=1.0, **changes)
 
 
 def as_on_a_device(learner: AnyUpdater) -> LateEvents:
@@ -71,20 +80,16 @@ def test_the_count_finds_what_it_looks_for() -> None:
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-@pytest.mark.parametrize("changes", [{"target_update_tau": 0.1}, {"evaluation_weights_decay": 0.9}])
-def test_transitions(optimizer: str, changes: dict[str, Any]) -> None:
-    learner, data = of_transitions(CPU, optimizer=optimizer, **changes)
-    as_on_a_device(learner)
-    with Waits() as waits:
-        for batch in data:
-            list(learner.updates_from(batch, 0))
-    assert waits.found == []
-
-
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
-@pytest.mark.parametrize("changes", UNROLLS)
-def test_unrolls(optimizer: str, changes: dict[str, Any]) -> None:
-    learner, data = of_unrolls(CPU, optimizer=optimizer, **changes)
+@pytest.mark.parametrize(
+    ("make", "changes"),
+    [
+        (parameters, {"target_update_tau": 0.1}),
+        (parameters, {"evaluation_weights_decay": 0.9}),
+        *((of_unrolls, each) for each in UNROLLS),
+    ],
+)
+def test_nothing_is_waited_for(optimizer: str, make: Callable[..., Any], changes: dict[str, Any]) -> None:
+    learner, data = ready(make(optimizer=optimizer, **changes))
     events = as_on_a_device(learner)
     with Waits() as waits:
         for batch in data:
@@ -109,11 +114,8 @@ def waiting_is_an_error() -> Iterator[None]:
 @needs_cuda
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_on_a_gpu_torch_itself_finds_no_wait(optimizer: str) -> None:
-    made_of = [
-        of_transitions(CUDA, optimizer=optimizer),
-        *(of_unrolls(CUDA, optimizer=optimizer, **c) for c in UNROLLS),
-    ]
-    for learner, data in made_of:
+    for params in (parameters(optimizer=optimizer), *(of_unrolls(optimizer=optimizer, **each) for each in UNROLLS)):
+        learner, data = ready(params, CUDA)
         list(learner.updates_from(data[0], 0))
         with waiting_is_an_error():
             for batch in data[1:]:

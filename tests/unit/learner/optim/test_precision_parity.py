@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import copy
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from rljob.algorithms import algorithm
-from rljob.algorithms.batches import TransitionBatch
 from rljob.algorithms.compute import Arithmetic, Compute
-from rljob.api import ApeXDQNParameters, ImpalaParameters
-from rljob.checkpoints import store as checkpoint
-from rljob.learner import state
-from rljob.learner.optim.data_parallel_threads import DataParallelThreads
 from rljob.learner.optim.loss_scale import LossScale
-from rljob.learner.optim.sharded_optimizer import ShardedOptimizer
-from rljob.learner.optim.updater import AnyUpdater, TransitionUpdater, UnrollUpdater, make_updater
+from rljob.learner.optim.updater import AnyUpdater
 
 from tests.support.devices import DEVICES, needs_cuda
-from tests.unit.learner.learner_builders import ENV_PARAMS, IMAGES, batches, parameters, unroll_batches
+from tests.unit.learner.learner_builders import (
+    CPU,
+    IMAGES,
+    OPTIMIZERS,
+    assert_equal,
+    batches,
+    image_parameters,
+    on,
+    parameters,
+    unroll_batches,
+    updater,
+)
 
-CPU, CUDA = torch.device("cpu"), torch.device("cuda")
+CUDA = torch.device("cuda")
 ON_A_GPU_ONLY = [pytest.param(CUDA, "tf32", id="cuda-tf32", marks=needs_cuda)]
 EVERY_ARITHMETIC = [
     pytest.param(*each.values, arithmetic, id=f"{each.id}-{arithmetic}", marks=each.marks)
@@ -31,22 +35,12 @@ EVERY_ARITHMETIC = [
 ] + ON_A_GPU_ONLY
 
 
-def made(method: str, params: Any, device: torch.device, arithmetic: Arithmetic = "fp32") -> AnyUpdater:
-    torch.manual_seed(0)
-    chosen = algorithm(method)
-    network = chosen.build(IMAGES, params, ENV_PARAMS).compute(Compute(arithmetic, channels_last=True))
-    return make_updater(chosen, params, network, device)
+def transitions(arithmetic: Arithmetic, device: torch.device = CPU, **changes: object) -> Any:
+    return updater(parameters(layer_norm=True, **changes), IMAGES, plan=in_order(arithmetic), device=device)
 
 
-def transitions(arithmetic: Arithmetic, device: torch.device = CPU, **changes: object) -> TransitionUpdater:
-    params: ApeXDQNParameters = parameters(layer_norm=True, **changes)
-    learner = made("ApeXDQN", params, device, arithmetic)
-    assert isinstance(learner, TransitionUpdater)
-    return learner
-
-
-def on(device: torch.device, batch: Any) -> Any:
-    return type(batch)(*(None if tensor is None else tensor.to(device) for tensor in batch))
+def in_order(arithmetic: Arithmetic) -> Compute:
+    return Compute(arithmetic, channels_last=True)
 
 
 def moved(learner: AnyUpdater, start: dict[str, torch.Tensor]) -> torch.Tensor:
@@ -58,17 +52,17 @@ def alike(one: torch.Tensor, other: torch.Tensor) -> float:
 
 
 @pytest.mark.parametrize(("device", "arithmetic"), EVERY_ARITHMETIC)
-@pytest.mark.parametrize("optimizer", ["Adam", "RMSProp", "CentredRMSProp"])
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_transitions(device: torch.device, arithmetic: Arithmetic, optimizer: str) -> None:
-    plain = transitions("fp32", device, optimizer=optimizer, optimizer_epsilon=1e-3)
-    other = transitions(arithmetic, device, optimizer=optimizer, optimizer_epsilon=1e-3)
-    start = {name: value.clone() for name, value in plain.online.state_dict().items()}
+    plain, other = (
+        transitions(each, device, optimizer=optimizer, optimizer_epsilon=1e-3) for each in ("fp32", arithmetic)
+    )
+    start = copy.deepcopy(plain.online.state_dict())
     (batch,) = batches(1, IMAGES)
     (first, expected), (second, figures) = plain.update(on(device, batch), 0), other.update(on(device, batch), 0)
     assert alike(first, second) > 0.995
-    torch.testing.assert_close(
-        figures[:2], expected[:2], rtol=0.05, atol=0.0
-    )  # the loss, and the norm without its scale
+    # the loss, and the norm without its scale
+    torch.testing.assert_close(figures[:2], expected[:2], rtol=0.05, atol=0.0)
     assert alike(moved(other, start), moved(plain, start)) > 0.95
     assert all(value.dtype == torch.float32 for value in other.online.parameters())
 
@@ -79,14 +73,9 @@ def test_transitions(device: torch.device, arithmetic: Arithmetic, optimizer: st
 )
 @pytest.mark.parametrize(("device", "arithmetic"), EVERY_ARITHMETIC)
 def test_unrolls(device: torch.device, arithmetic: Arithmetic, kind: str, changes: dict[str, Any]) -> None:
-    params = algorithm(kind).parameters.model_validate(
-        {"network": "Compact", "hidden_units": 8, "unroll_length": 4, "batch_size": 4, "optimizer": "Adam",
-         "optimizer_epsilon": 1e-3, "learning_rate": 1e-3, **changes}
-    )  # fmt: skip
-    plain, other = made(kind, params, device), made(kind, params, device, arithmetic)
-    assert isinstance(plain, UnrollUpdater)
-    assert isinstance(other, UnrollUpdater)
-    start = {name: value.clone() for name, value in plain.online.state_dict().items()}
+    params = image_parameters(kind, optimizer="Adam", optimizer_epsilon=1e-3, **changes)
+    plain, other = (updater(params, IMAGES, plan=in_order(each), device=device) for each in ("fp32", arithmetic))
+    start = copy.deepcopy(plain.online.state_dict())
     for batch in unroll_batches(params, 2, IMAGES):
         for each in (plain, other):
             list(each.updates_from(on(device, batch), 0))
@@ -116,22 +105,22 @@ def test_gradients_that_fp16_would_round_to_nothing_are_learned_from(device: tor
     assert norms[1] == pytest.approx(exact, rel=0.05)
 
 
-@pytest.mark.parametrize("optimizer", ["Adam", "RMSProp", "CentredRMSProp"])
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_an_overflow_costs_the_update_and_halves_the_scale(optimizer: str) -> None:
     learner = transitions("fp16", optimizer=optimizer)
     learner.loss_scale = LossScale(CPU, 2.0**40)
     (batch,) = batches(1, IMAGES)
-    before = {name: value.clone() for name, value in learner.online.state_dict().items()}
+    before = copy.deepcopy(learner.online.state_dict())
     _, figures = learner.update(batch, 0)
     assert learner.figures[:3] == ("loss", "gradient_norm", "loss_scale")
     assert learner.overflowed(figures.numpy())
-    assert all(torch.equal(value, before[name]) for name, value in learner.online.state_dict().items())
+    assert_equal(learner.online.state_dict(), before)
     assert float(learner.loss_scale.factor) == 2.0**39
     for _ in range(40):
         _, figures = learner.update(batch, 0)
     assert not learner.overflowed(figures.numpy())
     assert all(torch.isfinite(value).all() for value in learner.online.parameters())
-    assert not all(torch.equal(value, before[name]) for name, value in learner.online.state_dict().items())
+    assert moved(learner, before).any()
 
 
 def test_a_loss_that_is_not_finite_is_no_overflow() -> None:
@@ -151,46 +140,3 @@ def test_the_scale_grows_while_all_goes_well(device: torch.device) -> None:
         scale.follow(norm)
         seen.append(float(scale.factor))
     assert seen == [4.0, 4.0, 8.0, 8.0, 4.0, 4.0, 4.0, 8.0, 4.0, 2.0, 1.0, 1.0]
-
-
-def test_a_run_in_fp16_resumes_exactly(tmp_path: Path) -> None:
-    data: list[TransitionBatch] = batches(6, IMAGES)
-    straight = transitions("fp16")
-    straight.loss_scale = LossScale(CPU, 2.0**30, growth_updates=2)
-    for batch in data[:3]:
-        straight.update(batch, 0)
-    path, _ = checkpoint.write(tmp_path, "step-3", state.capture(straight), {})
-    resumed = transitions("fp16")
-    resumed.loss_scale = LossScale(CPU, growth_updates=2)
-    state.restore(resumed, checkpoint.read(path), straight.updates)
-    for batch in data[3:]:
-        straight.update(batch, 0)
-        resumed.update(batch, 0)
-    first, second = state.capture(straight), state.capture(resumed)
-    assert {"loss_scale.factor", "loss_scale.good_updates"} <= first.keys()
-    assert all(torch.equal(value, second[name]) for name, value in first.items())
-
-
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("optimizer", ["RMSProp", "CentredRMSProp"])
-@pytest.mark.parametrize("momentum", [0.0, 0.5])
-def test_rmsprop_skips_on_the_device(
-    device: torch.device, optimizer: str, momentum: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    params = ImpalaParameters.model_validate({"optimizer": optimizer, "rmsprop_momentum": momentum})
-
-    def run(*, on_device: bool) -> list[torch.Tensor]:
-        torch.manual_seed(3)
-        weights = [torch.randn(20, 5, device=device), torch.randn(7, device=device)]
-        each = ShardedOptimizer(params, weights, DataParallelThreads())
-        each._skips_on_device = on_device
-        for index in range(6):
-            gradients = [torch.randn_like(weight) for weight in weights]
-            if index in (0, 4):
-                gradients[0][3, 2] = float("nan")
-            each.step([gradients], 0.01, lambda part: None)
-        return [*weights, *(value for index in range(2) for value in each.state(index).values())]
-
-    for looked, skipped in zip(run(on_device=False), run(on_device=True), strict=False):
-        torch.testing.assert_close(skipped, looked, rtol=1e-5, atol=1e-7)
-        assert torch.isfinite(skipped).all()

@@ -11,75 +11,76 @@ from tests.support.devices import DEVICES, LateEvents
 CPU = torch.device("cpu")
 
 
-def numbers(value: float) -> tuple[torch.Tensor, torch.Tensor]:
-    return torch.full((4,), value), torch.full((3,), -value)
+def figures_of(number: int, device: torch.device = CPU) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.full((4,), float(number), device=device), torch.full((3,), -float(number), device=device)
+
+
+class Numbers:
+    """A readback, the ends of its copies, and what came back: the number and figures of each push."""
+
+    def __init__(self, pushed: int = 0) -> None:
+        self.events = LateEvents()
+        self.readback = Readback(CPU, self.events)
+        self.count = 0
+        assert [self.push() for _ in range(pushed)] == [[]] * pushed
+
+    def push(self) -> list[int]:
+        number, self.count = self.count, self.count + 1
+        return self.came(self.readback.push(number, *figures_of(number)))
+
+    def came(self, given: object) -> list[int]:
+        """The numbers of what comes, which is whole."""
+        found = []
+        for number, priorities, figures in given:  # type: ignore[attr-defined]
+            assert (priorities.tolist(), figures.tolist()) == ([float(number)] * 4, [-float(number)] * 3)
+            found.append(number)
+        return found
+
+    @property
+    def waited_for(self) -> list[bool]:
+        return [event.waited_for for event in self.events.made]
 
 
 def test_what_has_arrived_comes_back_in_order_and_nobody_waits() -> None:
-    events = LateEvents()
-    readback = Readback(CPU, events)
-    assert list(readback.push("a", *numbers(1.0))) == []
-    assert list(readback.push("b", *numbers(2.0))) == []
-    events.made[0].happen()
-    events.made[1].happen()
-    came = list(readback.push("c", *numbers(3.0)))
-    assert [(item, priorities.tolist(), figures.tolist()) for item, priorities, figures in came] == [
-        ("a", [1.0] * 4, [-1.0] * 3),
-        ("b", [2.0] * 4, [-2.0] * 3),
-    ]
-    assert not any(event.waited_for for event in events.made)
+    numbers = Numbers(pushed=2)
+    for event in numbers.events.made:
+        event.happen()
+    assert (numbers.push(), numbers.waited_for) == ([0, 1], [False] * 3)
 
 
 def test_a_later_copy_does_not_overtake_an_earlier_one() -> None:
-    events = LateEvents()
-    readback = Readback(CPU, events)
-    list(readback.push("a", *numbers(1.0)))
-    list(readback.push("b", *numbers(2.0)))
-    events.made[1].happen()
-    assert list(readback.push("c", *numbers(3.0))) == []
+    numbers = Numbers(pushed=2)
+    numbers.events.made[1].happen()
+    assert numbers.push() == []
 
 
 def test_the_host_waits_for_the_oldest_once_it_is_too_far_ahead() -> None:
-    events = LateEvents()
-    readback = Readback(CPU, events)
-    for index in range(DEPTH):
-        assert list(readback.push(index, *numbers(index))) == []
-    ((item, priorities, _),) = readback.push("last", *numbers(9.0))
-    assert (item, priorities.tolist()) == (0, [0.0] * 4)
-    assert [event.waited_for for event in events.made] == [True] + [False] * DEPTH
+    numbers = Numbers(pushed=DEPTH)
+    assert (numbers.push(), numbers.waited_for) == ([0], [True] + [False] * DEPTH)
 
 
 def test_what_is_forgotten_in_the_middle_does_not_come() -> None:
-    events = LateEvents()
-    readback = Readback(CPU, events)
-    for index in range(3):
-        list(readback.push(index, *numbers(index)))
-    for event in events.made:
+    numbers = Numbers(pushed=3)
+    for event in numbers.events.made:
         event.happen()
     came = []
-    for item, _, _ in readback.push("last", *numbers(9.0)):
+    for item, _, _ in numbers.readback.push("last", torch.zeros(4), torch.zeros(3)):
         came.append(item)
-        readback.drain()  # as the loop does that goes back to a checkpoint
+        numbers.readback.drain()  # as the loop does that goes back to a checkpoint
     assert came == [0]
 
 
 def test_what_arrives_later_is_there_without_another_push() -> None:
-    events = LateEvents()
-    readback = Readback(CPU, events)
-    for index in range(3):
-        list(readback.push(index, *numbers(index)))
-    assert list(readback.arrived()) == []
-    events.made[0].happen()
-    assert [item for item, _, _ in readback.arrived()] == [0]
-    assert not any(event.waited_for for event in events.made)
-    assert [(item, figures.tolist()) for item, _, figures in readback.rest()] == [(1, [-1.0] * 3), (2, [-2.0] * 3)]
-    assert [event.waited_for for event in events.made] == [False, True, True]
-    assert list(readback.rest()) == []
+    numbers = Numbers(pushed=3)
+    assert numbers.came(numbers.readback.arrived()) == []
+    numbers.events.made[0].happen()
+    assert (numbers.came(numbers.readback.arrived()), numbers.waited_for) == ([0], [False] * 3)
+    assert (numbers.came(numbers.readback.rest()), numbers.waited_for) == ([1, 2], [False, True, True])
+    assert list(numbers.readback.rest()) == []
 
 
 def test_a_batch_s_number_counts_once_it_has_arrived_and_nobody_waits() -> None:
-    events = LateEvents()
-    late = LateNumber(CPU, events)
+    late = LateNumber(CPU, events := LateEvents())
     assert [late.push(torch.tensor(value)) for value in (0.5, 0.25, 0.125)] == [[], [], []]
     events.made[0].happen()
     events.made[1].happen()
@@ -89,8 +90,7 @@ def test_a_batch_s_number_counts_once_it_has_arrived_and_nobody_waits() -> None:
 
 
 def test_a_number_is_waited_for_once_the_host_is_too_far_ahead() -> None:
-    events = LateEvents()
-    late = LateNumber(CPU, events)
+    late = LateNumber(CPU, events := LateEvents())
     came = [late.push(torch.tensor(float(index))) for index in range(DEPTH + 2)]
     assert came == [[]] * DEPTH + [[0.0], [1.0]]
     assert [event.waited_for for event in events.made] == [True, True] + [False] * DEPTH
@@ -101,10 +101,7 @@ def test_a_number_is_waited_for_once_the_host_is_too_far_ahead() -> None:
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_every_number_comes_back_as_it_was(device: torch.device) -> None:
-    readback, came = Readback(device), []
-    for index in range(50):
-        priorities, figures = numbers(float(index))
-        came += list(readback.push(index, priorities.to(device), figures.to(device)))
-    assert [item for item, _, _ in came] == list(range(len(came)))
-    assert len(came) >= 50 - DEPTH
-    assert all(priorities.tolist() == [float(item)] * 4 for item, priorities, _ in came)
+    readback, numbers = Readback(device), Numbers()
+    came = [k for number in range(50) for k in numbers.came(readback.push(number, *figures_of(number, device)))]
+    assert came == list(range(len(came)))
+    assert len(came) >= (50 if device == CPU else 50 - DEPTH), "on a CPU at once"

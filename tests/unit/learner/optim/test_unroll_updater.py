@@ -1,10 +1,9 @@
-"""Learning from unrolls: the updates against a plain loop, exact resume, and a loss that is not finite."""
+"""Learning from unrolls: the updates against a plain loop, and a loss that is not finite."""
 
 from __future__ import annotations
 
 import copy
 import itertools
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,77 +12,74 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from rljob.algorithms import algorithm
 from rljob.algorithms.impala import IMPALA
-from rljob.algorithms.optimizer import RMSProp
 from rljob.checkpoints import store as checkpoint
 from rljob.checkpoints.policy import PolicyIdentity, load_policy
-from rljob.experience import unroll_layout
+from rljob.experience import SegmentLayout, unroll_layout
 from rljob.learner import state
 from rljob.learner.loop import Learner
-from rljob.learner.loop_config import LoopConfig, NonFiniteLoss
+from rljob.learner.loop_config import NonFiniteLoss
 from rljob.learner.optim.data_parallel_threads import DataParallelThreads
 from rljob.learner.optim.readback import LateNumber
-from rljob.learner.optim.updater import AnyUpdater, make_updater
-from rljob.learner.saver import Saver
 from rljob.learner.staging import unroll_buffers
 from rljob.learner.unroll_queue import ReadyUnrolls, UnrollQueue, UnrollQueueConfig
 from rljob.observation import frames
-from rljob.weights.exchange import WeightServer
 from rljob.weights.versions import VersionLog
 
 from tests.support.devices import LateEvents
-from tests.unit.learner.learner_builders import ENV_PARAMS, SPEC, UnrollParameters, unroll_algorithm, unroll_batches
+from tests.unit.learner.learner_builders import (
+    CPU,
+    ENV_PARAMS,
+    OPTIMIZERS,
+    SPEC,
+    UnrollParameters,
+    algorithm_of,
+    assert_equal,
+    batches_of,
+    plain_optimizer,
+    stepped,
+    unroll_batches,
+    unroll_parameters,
+    updater,
+)
+from tests.unit.learner.test_non_finite import NAN
+from tests.unit.learner.test_non_finite import learner as learner_of
 
-CPU = torch.device("cpu")
 _names = itertools.count()
 
 
-def parameters(kind: str = "IMPALA", **changes: Any) -> UnrollParameters:
-    values = {
-        "network": "MLP", "hidden_units": 8, "unroll_length": 5, "batch_size": 4, "precision": "FP32",
-        "optimizer_epsilon": 1e-5, "learning_rate": 1e-3,
-    }  # fmt: skip
-    return algorithm(kind).parameters.model_validate({**values, **changes})
+def parameters(kind: str = "IMPALA", **changes: Any) -> Any:
+    return unroll_parameters(kind, **{"optimizer_epsilon": 1e-5, **changes})
 
 
-def updater(params: UnrollParameters, seed: int = 0, threads: DataParallelThreads | None = None) -> AnyUpdater:
-    torch.manual_seed(seed)
-    method = algorithm(unroll_algorithm(params))
-    return make_updater(method, params, method.build(SPEC, params, ENV_PARAMS), CPU, threads)
+def learned(each: Any, params: Any, count: int, compared: Any = slice(None)) -> list[Any]:
+    """Priorities and figures of the updates from so many batches, which are shuffled alike for all."""
+    torch.manual_seed(2)
+    return [
+        (priorities.clone(), figures[compared].clone())
+        for batch in batches_of(params, count)
+        for priorities, figures in each.updates_from(batch, 0)
+    ]
 
 
-@pytest.mark.parametrize("optimizer", ["Adam", "RMSProp", "CentredRMSProp"])
+def assert_learned_alike(one: Any, other: Any) -> None:
+    torch.testing.assert_close(list(one.online.parameters()), list(other.online.parameters()), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_updates_equal_a_plain_loop(optimizer: str) -> None:
     params = parameters(optimizer=optimizer, gradient_clip_norm=0.5, evaluation_weights_decay=0.9, rmsprop_momentum=0.3)
     fast = updater(params)
     plain, average = copy.deepcopy(fast.online), copy.deepcopy(fast.online)
-    parameters_of = list(plain.parameters())
-    if optimizer == "Adam":
-        reference: torch.optim.Optimizer | RMSProp = torch.optim.Adam(parameters_of, lr=1e-3, eps=1e-5, foreach=False)
-    else:
-        centred = optimizer == "CentredRMSProp"
-        reference = RMSProp(parameters_of, learning_rate=1e-3, decay=0.99, epsilon=1e-5, momentum=0.3, centred=centred)
+    reference = plain_optimizer(optimizer, plain.parameters(), epsilon=1e-5, decay=0.99, momentum=0.3)
     for batch in unroll_batches(params, 10):
         expected = IMPALA().loss(params, plain, batch)
-        plain.zero_grad()
-        expected.value.backward()
-        norm = torch.stack([p.grad.square().sum() for p in parameters_of if p.grad is not None]).sum().sqrt()
-        for parameter in parameters_of:
-            assert parameter.grad is not None
-            parameter.grad *= min(1.0, 0.5 / (norm.item() + 1e-6))
-        reference.step()
-        with torch.no_grad():
-            for mine, its in zip(average.parameters(), parameters_of, strict=True):
-                mine.copy_(0.9 * mine + 0.1 * its)
+        norm = stepped(plain, average, reference, expected.value)
         ((priorities, figures),) = fast.updates_from(batch, 0)
-        assert len(priorities) == 0
-        assert figures[:2].tolist() == pytest.approx([expected.value.item(), norm.item()], rel=1e-3)
-        assert len(figures) == len(fast.figures)
-    assert fast.evaluation is not None
+        assert (len(priorities), len(figures)) == (0, len(fast.figures))
+        assert figures[:2].tolist() == pytest.approx([expected.value.item(), norm], rel=1e-3)
     for mine, its in ((fast.online, plain), (fast.evaluation, average)):
-        for name, tensor in its.state_dict().items():
-            torch.testing.assert_close(mine.state_dict()[name], tensor, rtol=1e-3, atol=1e-5)
+        torch.testing.assert_close(mine.state_dict(), its.state_dict(), rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize("count", [2, 3])
@@ -105,68 +101,13 @@ def test_updates_equal_a_plain_loop(optimizer: str) -> None:
 )
 def test_micro_batches_of_an_update_teach_what_the_whole_does(changes: dict[str, Any], count: int) -> None:
     params = parameters(optimizer="RMSProp", optimizer_epsilon=0.1, **changes)
-    threads = torch.get_num_threads()
     whole, shared = updater(params), updater(params, threads=DataParallelThreads(count))
     # A variance within the parts says little of that of the whole; PPO's advantages are measured before they are parted.
-    apart = {"explained_variance"} | ({"advantage_std"} if unroll_algorithm(params) == "IMPALA" else set())
+    apart = {"explained_variance"} | ({"advantage_std"} if algorithm_of(params).name == "IMPALA" else set())
     compared = [index for index, name in enumerate(whole.figures) if name not in apart]
-    for batch in unroll_batches(params, 3):
-        figures = []
-        for each in (whole, shared):
-            torch.manual_seed(2)  # both shuffle alike
-            figures.append(torch.stack([found[compared] for _, found in each.updates_from(batch, 0)]))
-        torch.testing.assert_close(figures[1], figures[0], rtol=1e-4, atol=1e-5)
-    for mine, its in zip(shared.online.parameters(), whole.online.parameters(), strict=True):
-        torch.testing.assert_close(mine, its, rtol=1e-4, atol=1e-5)
-    torch.set_num_threads(threads)
-
-
-@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler on a CPU")
-@pytest.mark.timeout(240)
-@pytest.mark.parametrize(
-    "changes",
-    [{"recurrent": "LSTM", "lstm_units": 3}, {"kind": "PPO", "epochs": 2, "minibatches": 2}],
-)
-def test_compiled_updates_equal_eager_ones_and_compile_once(changes: dict[str, Any]) -> None:
-    params = parameters(unroll_length=3, **changes)
-    eager, compiled = updater(params), updater(params)
-    compiled.compile()
-    for batch in unroll_batches(params, 4):
-        figures = []
-        for each in (eager, compiled):
-            torch.manual_seed(2)  # both shuffle alike
-            figures.append(torch.stack([found for _, found in each.updates_from(batch, 0)]))
-        torch.testing.assert_close(figures[1], figures[0], rtol=1e-4, atol=1e-5)
-    for mine, its in zip(compiled.online.parameters(), eager.online.parameters(), strict=True):
-        torch.testing.assert_close(mine, its, rtol=1e-4, atol=1e-5)
-    assert compiled.recompiles == 0
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"kind": "PPO", "epochs": 2, "minibatches": 4},
-        {"recurrent": "LSTM", "lstm_units": 6, "minibatches": 2},
-        {"epochs": 2, "target_policy_kl": 1e-4},
-    ],
-)
-def test_resume_is_exact(tmp_path: Path, changes: dict[str, Any]) -> None:
-    params = parameters(**changes, optimizer="Adam", learning_rate_final=1e-4, learning_rate_decay_steps=100)
-    data = unroll_batches(params, 6)
-    straight = updater(params)
-    for index, batch in enumerate(data):
-        if index == 3:
-            path, _ = checkpoint.write(tmp_path, "step-3", state.capture(straight), {})
-            saved_at = straight.updates
-        list(straight.updates_from(batch, 10 * index))
-    resumed = updater(params, seed=99)
-    state.restore(resumed, checkpoint.read(path), saved_at)
-    for index in range(3, 6):
-        list(resumed.updates_from(data[index], 10 * index))
-    assert resumed.updates == straight.updates == 6 * params.updates_per_batch
-    first, second = state.capture(straight), state.capture(resumed)
-    assert first.keys() == second.keys()
-    assert all(torch.equal(first[name], second[name]) for name in first)  # bit for bit, the random state included
+    expected = learned(whole, params, 3, compared)
+    torch.testing.assert_close(learned(shared, params, 3, compared), expected, rtol=1e-4, atol=1e-5)
+    assert_learned_alike(shared, whole)
 
 
 def test_what_is_on_its_way_says_nothing_about_weights_that_were_restored(tmp_path: Path) -> None:
@@ -224,83 +165,73 @@ def test_a_divergence_that_arrives_late_says_nothing_about_the_next_batch() -> N
     for event in events.made:
         event.happen()
     updates = learner.updates_from(second, 0)
-    next(updates)
-    next(updates)
+    list(itertools.islice(updates, 2))
     events.made[-1].happen()
-    assert len(list(updates)) == 0, "the first update's has arrived with the second's"
+    assert list(updates) == [], "the first update's has arrived with the second's"
+
+
+def layout(params: UnrollParameters) -> SegmentLayout:
+    return unroll_layout(params.unroll_length, frames((4,), np.float32))
 
 
 @contextmanager
 def learner(directory: Path, policy: str, params: UnrollParameters) -> Iterator[Learner]:
-    name = f"inproc://unroll-learner-{next(_names)}"
-    server = WeightServer(f"{name}-weights", f"{name}-notice")
     versions = VersionLog(params.publish_interval or 1)
-    layout = unroll_layout(params.unroll_length, frames((4,), np.float32))
-    queue = UnrollQueue(UnrollQueueConfig(f"{name}-ingest", layout, params.batch_size, 8), versions, CPU)
-    saver = Saver(directory, keep=3)
-    config = LoopConfig(20, params.publish_interval, 60.0, directory, on_non_finite=policy)
-    identity = PolicyIdentity(unroll_algorithm(params), SPEC, params, ENV_PARAMS)
-    yield Learner(config, identity, updater(params), queue, server, saver, lambda status: None, {}, versions)
-    queue.close()
-    server.close()
-    saver.close()
+    config = UnrollQueueConfig(f"inproc://unroll-learner-{next(_names)}", layout(params), params.batch_size, 8)
+    identity = PolicyIdentity(algorithm_of(params).name, SPEC, params, ENV_PARAMS)
+    queue = UnrollQueue(config, versions, CPU)
+    with learner_of(directory, policy, identity, updater(params), queue, versions) as one:
+        yield one
 
 
-def ready(params: UnrollParameters, reward: float) -> ReadyUnrolls:
-    layout = unroll_layout(params.unroll_length, frames((4,), np.float32))
-    staging = unroll_buffers(layout, params.batch_size, 1, CPU).take()
-    assert staging is not None
-    (batch,) = unroll_batches(params, 1)
-    return ReadyUnrolls(batch._replace(reward=batch.reward + reward), np.ones((5, 4), np.int64), 1, staging)
+def learn(one: Learner, params: UnrollParameters, *rewards: float) -> None:
+    """From a batch each, whose rewards are moved by so much."""
+    for reward in rewards:
+        (batch,) = unroll_batches(params, 1)
+        staging: Any = unroll_buffers(layout(params), params.batch_size, 1, CPU).take()
+        moved = batch._replace(reward=batch.reward + reward)
+        one._learn(ReadyUnrolls(moved, np.ones((5, 4), np.int64), 1, staging))
 
 
 def test_an_iteration_is_followed_by_a_version_however_long_it_was(tmp_path: Path) -> None:
     params = parameters(kind="PPO", epochs=2, minibatches=2)
     with learner(tmp_path / "whole", "Fail", params) as one:
         for version in (1, 2):
-            one._learn(ready(params, 1.0))
+            learn(one, params, 1.0)
             assert (one.counters.version, one._updater.updates) == (version, 4 * version)
-    with learner(tmp_path / "short", "Fail", parameters(kind="PPO", epochs=2, minibatches=2, target_kl=1e-9)) as one:
-        one._learn(ready(params, 1.0))
-        assert one.counters.version == 1
-        assert one._updater.updates < 4
+    with learner(tmp_path / "short", "Fail", params.updated(target_kl=1e-9)) as one:
+        learn(one, params, 1.0)
+        assert (one.counters.version, one._updater.updates < 4) == (1, True)
     with learner(tmp_path / "given up", "RestoreAndContinue", params) as one:
-        one._learn(ready(params, 1.0))
+        learn(one, params, 1.0)
         one._save(wait=True)
-        one._learn(ready(params, float("nan")))
-        assert (one.counters.version, one.counters.epoch) == (2, 2), (
-            "of the weights that were gone back to, and no other"
-        )
+        learn(one, params, NAN)
+        # of the weights that were gone back to, and no other
+        assert (one.counters.version, one.counters.epoch) == (2, 2)
 
 
-@pytest.mark.parametrize("optimizer", ["Adam", "RMSProp", "CentredRMSProp"])
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_a_loss_that_is_not_finite(tmp_path: Path, optimizer: str) -> None:
     params = parameters(optimizer=optimizer, epochs=2, minibatches=2, publish_interval=2)
-    poison = float("nan")
     with learner(tmp_path / "fail", "Fail", params) as one:
-        one._learn(ready(params, 1.0))
+        learn(one, params, 1.0)
         assert one.counters.version == 2  # once a pass
         with pytest.raises(NonFiniteLoss, match="update 5: the loss is nan"):
-            one._learn(ready(params, poison))
+            learn(one, params, NAN)
     with learner(tmp_path / "ignore", "Ignore", params) as one:
         before = copy.deepcopy(one._updater.online.state_dict())
-        one._learn(ready(params, poison))
-        assert all(torch.equal(tensor, before[name]) for name, tensor in one._updater.online.state_dict().items())
-        one._learn(ready(params, 1.0))
+        learn(one, params, NAN)
+        assert_equal(one._updater.online.state_dict(), before)
+        learn(one, params, 1.0)
         status = one.status()
-        assert (status.skipped_updates, status.updates) == (4, 8)
-        assert status.queue.capacity == 8
+        assert (status.skipped_updates, status.updates, status.queue.capacity) == (4, 8, 8)
     with learner(tmp_path / "restore", "RestoreAndContinue", params) as one:
-        with pytest.raises(NonFiniteLoss, match="no checkpoint"):
-            one._learn(ready(params, poison))
-        one._learn(ready(params, 1.0))
+        learn(one, params, 1.0)
         one._save(wait=True)
         saved = one._updater.updates
-        one._learn(ready(params, 1.0))
-        one._learn(ready(params, poison))
+        learn(one, params, 1.0, NAN)
         assert (one._updater.updates, one.counters.epoch) == (saved, 2)  # and the rest of the batch was given up
-        one._learn(ready(params, 1.0))
+        learn(one, params, 1.0)
         assert one._updater.updates == saved + 4
         one._save(wait=True)
-    policy = load_policy(tmp_path / "restore")
-    assert policy.params == params
+    assert load_policy(tmp_path / "restore").params == params

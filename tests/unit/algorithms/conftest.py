@@ -1,0 +1,13 @@
+"""What every test of algorithms begins with."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def path_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plug-in's folder is put on the path by loading it, and taken off after the test."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
