@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from rljob.acting.identity import ActorIdentity
 from rljob.experience.columns import ActionSpace, transition_columns, unroll_columns
@@ -40,16 +41,15 @@ def every_kind(*named: Message) -> Iterator[Message]:
         yield from odd(Message(kind, {**base.fields, **(WHO if "actor" in base.fields else {})}, base.columns))
 
 
-def tell(server: Server, messages: Iterator[Message], before: Message | None = None) -> set[bytes]:
-    """Send all of them to ``server``, ``before`` in front of each, until it has read all. Everything that came back."""
-    heard: set[bytes] = set()
+def tell(server: Server, messages: Iterator[Message], before: Message | None = None) -> None:
+    """Send all of them to ``server``, ``before`` in front of each, until it has read all. No answer tells a connection's id."""
+    heard: list[bytes] = []
     already, count = server.received_total, 0
-    with Client(server.endpoint, high_water_mark=10_000) as peer:
+    with overheard_ids(server) as ids, Client(server.endpoint, high_water_mark=10_000) as peer:
         for message in messages:
             pair = [each for each in (before, message) if each is not None]
-            if (
-                before is HELLO
-            ):  # a life of its own for each, so that what one has sent does not make the next a duplicate
+            if before is HELLO:
+                # A life of its own for each, so that what one has sent does not make the next a duplicate.
                 life = {"inc": uuid.uuid4().hex}
                 pair = [
                     replace(m, fields={**m.fields, **(life if m.fields.get("inc") == "life" else {})}) for m in pair
@@ -58,11 +58,44 @@ def tell(server: Server, messages: Iterator[Message], before: Message | None = N
                 eventually(lambda m=each: peer.send(m), "it takes no more")
                 count += 1
             while (parts := peer._read(16)) is not None:
-                heard.update(bytes(part) for part in parts)
+                heard += map(bytes, parts)
         eventually(lambda: server.received_total - already >= count, "not everything was read")
         while peer.wait(0.1) and (parts := peer._read(16)) is not None:
-            heard.update(bytes(part) for part in parts)
-    return heard
+            heard += map(bytes, parts)
+    everything = b"\n".join(heard)
+    assert ids
+    assert not [each.hex() for each in ids if any(form in everything for form in written(each))]
+
+
+@contextmanager
+def overheard_ids(server: Server) -> Iterator[set[bytes]]:
+    """The ids of those that write to it meanwhile."""
+    ids: set[bytes] = set()
+    read = server._read
+
+    def overhear(max_parts: int) -> Any:
+        parts = read(max_parts)
+        if parts is not None:
+            ids.add(bytes(parts[0]))
+        return parts
+
+    server._read = overhear  # type: ignore[method-assign]
+    yield ids
+    server._read = read  # type: ignore[method-assign]
+
+
+def written(routing_id: bytes) -> list[bytes]:
+    """How it could be told: as it is, turned round, as a number of a message's header, in letters, in digits."""
+    number = routing_id[1:]
+    digits = str(int.from_bytes(number, "big")).encode()
+    return [
+        routing_id,
+        routing_id[::-1],
+        b"\xce" + number,
+        number.hex().encode(),
+        number.hex().upper().encode(),
+        digits,
+    ]
 
 
 @contextmanager

@@ -182,6 +182,13 @@ def serving(settings: ReplayConfig) -> Iterator[ReplayService]:
         yield service
 
 
+def sent(service: ReplayService, chunks: int, name: str = "actor-0") -> Actor:
+    """An actor of which the service has taken so many chunks."""
+    actor = Actor(service.ingest_endpoint, name)
+    actor.send_all(chunks)
+    return actor
+
+
 class Shard:
     """A service on a thread of its own, at addresses that outlive it; ``start`` again is a cold start."""
 

@@ -104,14 +104,12 @@ class Sharded:
         actors: int = 0,
         pause_seconds: float = 0.0,
         samples_per_insert: float = SAMPLES_PER_INSERT,
-        absent: tuple[int, ...] = (),
         exponent: float = EXPONENT,
     ) -> None:
         limiter = LimiterConfig(samples_per_insert, 50, 200.0, insert_step=LAYOUT.length, sample_step=BATCH)
         self.shards = [make_shard(directory, index, limiter) for index in range(count)]
-        for index, shard in enumerate(self.shards):
-            if index not in absent:
-                shard.start()
+        for shard in self.shards:
+            shard.start()
         self.client = ReplayClient(
             ReplayClientConfig(
                 tuple(shard.config.sample for shard in self.shards),

@@ -6,9 +6,7 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
 import threading
-import time
 import urllib.request
 import uuid
 from collections.abc import Iterator
@@ -19,12 +17,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rljob.actor.shards import MultiShard
 from rljob.algorithms import algorithm
 from rljob.api import RLJob, dump_manifest
 from rljob.envs import EnvironmentSpec, describe_environment
-from rljob.experience.columns import ActionSpace, transition_columns
-from rljob.observation import ObservationColumn
 from rljob.replay.config import config_of
 from rljob.replay.limiter import LimiterConfig
 from rljob.replay.service import ReplayService
@@ -32,10 +27,10 @@ from rljob.roles.actor import run_actor
 from rljob.roles.options import RoleOptions
 from rljob.weights.exchange import WeightServer
 
+from tests.support.forked_roles import ForkedRole
 from tests.support.jobs import job_of
-from tests.support.paths import PLUGINS, ROOT
+from tests.support.paths import PLUGINS
 from tests.support.replay_peers import Shard
-from tests.support.role_commands import worker_command
 from tests.support.threads import running
 from tests.support.waiting import eventually
 
@@ -118,8 +113,7 @@ def acting(options: RoleOptions) -> AbstractContextManager[threading.Event]:
 def assert_conserved(around: Surroundings) -> None:
     final = around.final()
     assert final["produced"] == final["acknowledged"] + final["unacknowledged"]
-    assert final["steps"] == final["produced"] + final["cut_steps"]
-    assert final["unacknowledged"] == 0
+    assert (final["steps"], final["unacknowledged"]) == (final["produced"] + final["cut_steps"], 0)
     assert around.shard.inserted == final["produced"]
     assert not around.service.status.rejected_total
 
@@ -167,57 +161,6 @@ def test_an_actor_that_waits_for_credit_still_leaves(tmp_path: Path) -> None:
         assert around.shard.inserted == final["acknowledged"]
 
 
-def test_a_blocked_actor_sleeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It wakes four times a second to see whether it shall stop, and for each word of the service: a heartbeat's answer."""
-    polls = 0
-    poll = MultiShard.poll
-
-    def counted(sink: MultiShard, timeout_seconds: float = 0.0) -> None:
-        nonlocal polls
-        polls += 1
-        poll(sink, timeout_seconds)
-
-    with (
-        surroundings(a_job("CartPole-v1"), tmp_path, generous=False) as around,
-        acting(around.options),
-    ):
-        eventually(lambda: any(actor.state == "Blocked" for actor in around.service.status.actors))
-        monkeypatch.setattr(MultiShard, "poll", counted)
-        time.sleep(4)
-        assert 4 <= polls <= 4 * 8
-        monkeypatch.undo()
-
-
-def test_goes_on_after_a_restart_of_the_service(tmp_path: Path) -> None:
-    with surroundings(a_job("CartPole-v1"), tmp_path, scheme="ipc") as around:
-        with acting(around.options):
-            eventually(lambda: around.service.status.inserted_total > 500)
-            around.shard.end()
-            first = around.shard.inserted
-            around.shard.start()
-            eventually(lambda: around.service.status.inserted_total > 500)
-        final = around.final()
-        second = around.shard.inserted
-        assert final["unacknowledged"] == 0
-        # Without a log, a chunk accepted but not yet acknowledged when the service ended is stored once more: at most a
-        # window of credits.
-        config = around.shard.config
-        assert 0 <= first + second - final["produced"] <= config.credits * config.layout.length
-
-
-def test_two_lives_share_a_slot_but_nothing_else(tmp_path: Path) -> None:
-    with surroundings(a_job("CartPole-v1"), tmp_path) as around:
-        seen = []
-        for _ in range(2):
-            with acting(around.options):
-                inserted = around.service.status.inserted_total
-                eventually(lambda inserted=inserted: around.service.status.inserted_total > inserted + 200)
-                alive = [a for a in around.service.status.actors if a.state in ("Running", "Connecting")]
-                seen.append((alive[-1].slot, alive[-1].incarnation))
-        assert seen[0][0] == seen[1][0]
-        assert seen[0][1] != seen[1][1]
-
-
 def test_stop_before_any_service_answers(tmp_path: Path) -> None:
     with surroundings(a_job("CartPole-v1"), tmp_path) as around:
         lonely = replace(around.options, replay_ingest=("inproc://nobody-is-here",))
@@ -225,8 +168,10 @@ def test_stop_before_any_service_answers(tmp_path: Path) -> None:
             eventually(lambda: (tmp_path / "roles" / "actor-0.json").exists())
 
 
-def test_the_same_seeds_in_the_next_run_and_others_in_the_next_life(tmp_path: Path) -> None:
+def test_the_same_seeds_in_the_next_run_and_in_the_next_life_others_and_the_same_slot(tmp_path: Path) -> None:
     """This holds for what is made of ``seed=``, and for what is drawn from the process's generators while a copy is made."""
+
+    slots = []
 
     def seen(run: str, lives: int) -> list[list[str]]:
         of_lives = []
@@ -236,6 +181,10 @@ def test_the_same_seeds_in_the_next_run_and_others_in_the_next_life(tmp_path: Pa
             for _ in range(lives):
                 with acting(around.options):
                     eventually(lambda: len(list((tmp_path / run).glob("*.drawn"))) >= 4)
+                    inserted = around.service.status.inserted_total
+                    eventually(lambda least=inserted: around.service.status.inserted_total > least)
+                alive = [actor for actor in around.service.status.actors if actor.state in ("Running", "Connecting")]
+                slots.append((alive[-1].slot, alive[-1].incarnation))
                 of_lives.append(sorted(file.read_text() for file in (tmp_path / run).glob("*.drawn")))
                 for file in (tmp_path / run).glob("*.drawn"):
                     file.unlink()
@@ -244,38 +193,20 @@ def test_the_same_seeds_in_the_next_run_and_others_in_the_next_life(tmp_path: Pa
     first, second = seen("one", 2)
     assert [first] == seen("other", 1)
     assert not set(first) & set(second)
+    assert slots[0][0] == slots[1][0]
+    assert slots[0][1] != slots[1][1]
 
 
 def test_sigterm_ends_a_real_process(tmp_path: Path) -> None:
     with surroundings(a_job("CartPole-v1"), tmp_path, scheme="ipc") as around:
         (tmp_path / "job.yaml").write_text(dump_manifest(around.job))
-        options = around.options
-        command = worker_command(
-            "actor",
-            job=tmp_path / "job.yaml",
-            run_dir=tmp_path,
-            name="actor-0",
-            replay_ingest=options.replay_ingest[0],
-            weights=options.weights,
-            notice=options.notice,
-            announce=options.announce,
-            metrics_port=0,
-        )
-        with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
-            try:
-                eventually(lambda: around.service.status.inserted_total > 300 or process.poll() is not None)
-                process.send_signal(signal.SIGTERM)
-                assert process.wait(60) == 143, process.stderr.read() if process.stderr else ""
-            finally:
-                process.kill()
+        where = {name: getattr(around.options, name) for name in ("run_dir", "name", "weights", "notice", "announce")}
+        ingest, log = around.options.replay_ingest[0], tmp_path / "log"
+        process = ForkedRole("actor", log, job=tmp_path / "job.yaml", replay_ingest=ingest, metrics_port=0, **where)
+        try:
+            eventually(lambda: around.service.status.inserted_total > 300 or process.poll() is not None)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait() == 143, log.read_text()
+        finally:
+            process.close()
         assert_conserved(around)
-
-
-def test_layout_of_actor_and_service_agree() -> None:
-    job = a_job("CartPole-v1")
-    algorithm_parameters = job.spec.algorithm.parameters
-    spec = describe_environment("CartPole-v1", job.spec.environment.parameters)
-    config = config_of(job, shard=0, ingest="inproc://a", sample="inproc://b", redis=None, environment=spec)
-    assert config.layout == algorithm("ApeXDQN").layout(spec, algorithm_parameters)
-    assert config.layout.observation == (ObservationColumn("vector", np.dtype("f4"), (4,)),)
-    assert config.layout.columns == transition_columns(ActionSpace((2,)))

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import signal
-import subprocess
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,8 +15,7 @@ import pytest
 from rljob.api import RLJob, dump_manifest, parse_job
 
 from tests.integration.actor.test_actor import Surroundings, a_job, acting, assert_conserved, surroundings
-from tests.support.paths import ROOT
-from tests.support.role_commands import worker_command
+from tests.support.forked_roles import ForkedRole
 from tests.support.waiting import eventually
 
 
@@ -29,60 +26,43 @@ def central(replicas: int = 1, timeout_seconds: int = 30, envs: int = 4) -> RLJo
     return parse_job(document)
 
 
-class Process:
-    """A role as a real process of this machine; killed at the end of its block, if it is still there."""
+class Process(ForkedRole):
+    """A role as a real process of this machine."""
 
     def __init__(self, around: Surroundings, role: str, name: str) -> None:
         options, run_dir = around.options, around.options.run_dir
-        self.announced = run_dir / "roles" / f"{name}.json"
+        self.announced, self.log = run_dir / "roles" / f"{name}.json", run_dir / f"{name}.log"
         self.announced.unlink(missing_ok=True)
-        (run_dir / "job.yaml").write_text(dump_manifest(around.job))
+        job = run_dir / "job.yaml"
+        job.write_text(dump_manifest(around.job))
         if role == "actor":
             addresses = {"replay_ingest": options.replay_ingest[0]}
         else:
             addresses = {"weights": options.weights, "notice": options.notice}
-        addresses["inference"] = options.inference[0]
-        given = {"job": run_dir / "job.yaml", "run_dir": run_dir, "name": name, "announce": self.announced}
-        command = worker_command(role, **given, **addresses)
-        self.log = (run_dir / f"{name}.log").open("a+")
-        environment = os.environ | {"OMP_NUM_THREADS": "1"}
-        self.process = subprocess.Popen(command, cwd=ROOT, stderr=self.log, env=environment)
+        given: dict[str, Any] = {"job": job, "run_dir": run_dir, "name": name, "announce": self.announced, **addresses}
+        super().__init__(role, self.log, {"OMP_NUM_THREADS": "1"}, inference=options.inference[0], **given)
 
-    def status(self) -> dict[str, Any]:
+    def page(self, name: str) -> str:
         eventually(self.announced.exists)
         url = json.loads(self.announced.read_text())["metrics_url"]
-        with urllib.request.urlopen(f"{url}/status", timeout=60) as answer:
-            return json.load(answer)
-
-    def metrics(self) -> str:
-        url = json.loads(self.announced.read_text())["metrics_url"]
-        with urllib.request.urlopen(f"{url}/metrics", timeout=60) as answer:
+        with urllib.request.urlopen(f"{url}/{name}", timeout=60) as answer:
             return answer.read().decode()
 
-    def words(self) -> str:
-        self.log.seek(0)
-        return self.log.read()
-
-    def end(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait(60)
-        self.log.close()
+    def status(self) -> dict[str, Any]:
+        return json.loads(self.page("status"))
 
 
 @contextlib.contextmanager
-def processes(around: Surroundings) -> Iterator[Any]:
-    started: list[Process] = []
+def processes(around: Surroundings) -> Iterator[Callable[[str, str], Process]]:
+    """Starts a role; what still runs at the end is killed."""
+    with contextlib.ExitStack() as started:
 
-    def start(role: str, name: str) -> Process:
-        started.append(Process(around, role, name))
-        return started[-1]
+        def start(role: str, name: str) -> Process:
+            process = Process(around, role, name)
+            started.callback(process.close)
+            return process
 
-    try:
         yield start
-    finally:
-        for process in started:
-            process.end()
 
 
 @contextlib.contextmanager
@@ -94,7 +74,6 @@ def central_surroundings(job: RLJob, run_dir: Path) -> Iterator[Surroundings]:
         yield around
 
 
-@pytest.mark.timeout(180)
 def test_a_killed_server_holds_the_actor_up_until_it_is_back(tmp_path: Path) -> None:
     with central_surroundings(central(), tmp_path) as around, processes(around) as start:
         around.publish(1)
@@ -105,10 +84,9 @@ def test_a_killed_server_holds_the_actor_up_until_it_is_back(tmp_path: Path) -> 
         assert (told["role"], told["state"], told["policy_version"]) == ("inference", "Serving", 1)
         assert 0 < told["latency_p50_seconds"] <= told["latency_p99_seconds"]
         assert told["requests_total"] > 0
-        assert "rljob_inference_requests_total{" in server.metrics()
+        assert "rljob_inference_requests_total{" in server.page("metrics")
 
-        os.kill(server.process.pid, signal.SIGKILL)
-        server.process.wait(60)
+        server.close()
         eventually(lambda: actor.status()["state"] == "Blocked")
         before = actor.status()
         eventually(lambda: actor.status()["blocked_seconds"] > before["blocked_seconds"] + 2)
@@ -122,28 +100,26 @@ def test_a_killed_server_holds_the_actor_up_until_it_is_back(tmp_path: Path) -> 
         start("inference", "inference-0")
         eventually(lambda: actor.status()["steps"] > waiting["steps"] + 300)
         after = actor.status()
-        assert after["state"] == "Running"
-        assert after["policy_version"] == 2
+        assert (after["state"], after["policy_version"]) == ("Running", 2)
         assert after["inference_resent"] >= 1
-        assert "the inference server answers again" in actor.words()
+        assert "the inference server answers again" in actor.log.read_text()
 
-        actor.process.send_signal(signal.SIGTERM)
-        assert actor.process.wait(60) == 143
+        actor.send_signal(signal.SIGTERM)
+        assert actor.wait() == 143
         assert_conserved(around)
 
 
-@pytest.mark.timeout(300)
 def test_an_actor_waits_for_the_first_answer_and_gives_up_on_a_server_that_never_comes_back(tmp_path: Path) -> None:
-    with central_surroundings(central(timeout_seconds=10), tmp_path) as around, processes(around) as start:
+    with central_surroundings(central(timeout_seconds=5), tmp_path) as around, processes(around) as start:
         around.publish(1)
         actor = start("actor", "actor-0")
-        eventually(lambda: actor.status()["inference_wait_seconds"] > 11, "it gave up, or did not begin", 150.0)
+        eventually(lambda: actor.status()["inference_wait_seconds"] > 6, "it gave up, or did not begin", 150.0)
         server = start("inference", "inference-0")
         eventually(lambda: around.service.status.inserted_total > 300)
-        os.kill(server.process.pid, signal.SIGKILL)
-        assert actor.process.wait(60) == 1, "a failure that a new start may mend"
-        last = actor.words().strip().splitlines()[-1]
-        assert f"no answer from the inference server {around.options.inference[0]} for 10 s" in last
+        server.close()
+        assert actor.wait() == 1, "a failure that a new start may mend"
+        last = actor.log.read_text().strip().splitlines()[-1]
+        assert f"no answer from the inference server {around.options.inference[0]} for 5 s" in last
         assert "spec.inference.timeoutSeconds" in last
         # What it had played was sent first.
         assert around.service.status.rejected_total == {}

@@ -25,8 +25,8 @@ TENSORS = {"online.x": torch.zeros(100)}
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """The bounds of time, a tenth as long."""
     backoff = {"init_backoff": timedelta(seconds=0.1), "max_backoff": timedelta(seconds=0.5), "base": 2}
-    monkeypatch.setattr(bucket, "_RETRY", {"max_retries": 8, "retry_timeout": timedelta(seconds=2), "backoff": backoff})
-    monkeypatch.setattr(bucket, "REQUEST_SECONDS", 3)
+    monkeypatch.setattr(bucket, "_RETRY", {"max_retries": 8, "retry_timeout": timedelta(seconds=1), "backoff": backoff})
+    monkeypatch.setattr(bucket, "REQUEST_SECONDS", 1)
 
 
 @pytest.fixture
@@ -126,8 +126,7 @@ def test_nobody_waits_for_a_server_that_is_slow(s3: S3Server) -> None:
 def test_a_learner_that_may_not_write_says_so_before_its_first_checkpoint(s3: S3Server) -> None:
     s3.stop()
     saver = Saver(place(), keep=2)
-    assert saver.claim(3) == 4
-    assert saver.status.state == "Failed"
+    assert (saver.claim(3), saver.status.state) == (4, "Failed")
     assert "no checkpoint can be written: " in saver.status.message
 
 

@@ -58,7 +58,6 @@ def _broken(change: Any) -> Any:
 
     def make() -> GymnasiumVector:
         env = make_vector_environment("CartPole-v1", EnvironmentParameters(), 2, 0)
-        assert isinstance(env, GymnasiumVector)
         original = env.step
 
         def step(actions: Any) -> StepResult:

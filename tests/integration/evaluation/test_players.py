@@ -56,7 +56,7 @@ def alive(pid: int | None) -> bool:
 
 def test_it_does_not_matter_who_plays_a_game() -> None:
     seen = []
-    for processes in (1, 3, 20):
+    for processes in (1, 20):
         with made(processes) as players:
             assert len(players._helpers) == min(processes, EPISODES) - 1
             games = [list(players.play(weights(seed), range(EPISODES), 10 * seed, nothing)) for seed in (1, 2)]
@@ -112,7 +112,6 @@ def test_leaving_between_two_steps_reaches_the_caller() -> None:
 def test_a_killed_helper_is_named() -> None:
     with made(2) as players:
         (process,) = players._processes
-        assert process.pid is not None
         os.kill(process.pid, signal.SIGKILL)
         process.join(60)
         with pytest.raises(PlayerLost, match=r"player-1, .* exit code -9"):
@@ -215,7 +214,6 @@ def test_no_helper_outlives_a_killed_owner() -> None:
     with subprocess.Popen(
         [sys.executable, "-c", _OWNER, json.dumps(JOB)], stdout=subprocess.PIPE, text=True, cwd=ROOT
     ) as owner:
-        assert owner.stdout is not None
         pids = [int(word) for word in owner.stdout.readline().split()]
         assert len(pids) == 2
         assert all(alive(pid) for pid in pids)

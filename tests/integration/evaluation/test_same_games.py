@@ -1,23 +1,25 @@
-"""A game is the same game, whichever process plays it, beside whichever others: with a plain Gymnasium environment one game after
-the other, in one process or in several, in a run or by ``rljob eval``."""
+"""A game is the same game, whoever plays it beside whichever others, by plain Gymnasium or ``rljob eval``; and its video."""
 
 from __future__ import annotations
 
 import hashlib
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import gymnasium
+import imageio.v2 as imageio
 import numpy as np
 import pytest
 import torch
 from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 from rljob.algorithms import algorithm
 from rljob.api import EnvironmentParameters, parse_job
-from rljob.envs import make_single_environment
+from rljob.envs import EnvironmentProblem, describe_environment, make_single_environment
 from rljob.evaluation.player import judged_policy
 from rljob.evaluation.players import Players
 from rljob.evaluation.score import Played, play
+from rljob.evaluation.video import record_game
 from rljob.weights.flat import snapshot
 
 from tests.support.evaluated_jobs import identity_of
@@ -77,7 +79,7 @@ def by_hand(environment_id: str, parameters: EnvironmentParameters, seed: int, i
 @pytest.mark.parametrize(
     ("environment_id", "settings"),
     [
-        ("ALE/Pong-v5", {"atari": {"frame_size": 42}}),
+        ("ALE/Pong-v5", {"atari": {"frame_size": 42}, "max_episode_raw_frames": 2_002}),
         ("ALE/Breakout-v5", {"atari": {"sticky_action_probability": 0.25, "frame_size": 84}}),
         ("ALE/BeamRider-v5", {"max_episode_raw_frames": 1_501}),  # a game that depends on the emulator's own seed
     ],
@@ -114,3 +116,47 @@ def test_a_network_plays_the_same_games_in_any_company() -> None:
         with closing(Players(policy, processes, 3)) as players:
             shared = list(players.play(weights, range(3), SEED, lambda: None))
         assert sorted(shared, key=lambda game: game.index) == alone, f"{processes} processes"
+
+
+def test_a_game_of_pong_becomes_an_mp4(tmp_path: Path) -> None:
+    parameters = EnvironmentParameters(max_episode_raw_frames=400, atari={"frame_size": 42})
+    path = tmp_path / "videos" / "pong.mp4"
+    result = record_game(lambda o, games: np.zeros(len(o), np.int64), "ALE/Pong-v5", parameters, path, seed=3)
+    with imageio.get_reader(path) as reader:
+        meta = reader.get_meta_data()
+        pictures = [np.asarray(picture) for picture in reader]
+    assert (meta["fps"], meta["size"]) == (pytest.approx(15), (320, 420))
+    assert len(pictures) == result.lengths[0] + 1
+    assert pictures[0].std(axis=(0, 1)).min() > 5  # three different, lively colour channels
+    assert not np.array_equal(pictures[0][..., 0], pictures[0][..., 2])
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_an_environment_that_cannot_draw_leaves_no_file(tmp_path: Path) -> None:
+    with pytest.raises(EnvironmentProblem, match=r"cannot be drawn|draws nothing"):
+        record_game(
+            lambda o, games: np.zeros(len(o), np.int64),
+            "tests.support.toys:countdown",
+            EnvironmentParameters(),
+            tmp_path / "no.mp4",
+        )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_mujoco_says_what_it_draws_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its renderer is broken here as it is on a machine without a display, which a machine of tests may have."""
+
+    def render(env: object) -> None:
+        raise RuntimeError("an OpenGL platform library has not been loaded into this process")
+
+    monkeypatch.setattr("gymnasium.envs.mujoco.half_cheetah_v5.HalfCheetahEnv.render", render)
+    parameters = EnvironmentParameters()
+    with pytest.raises(EnvironmentProblem, match=r"cannot be drawn.*OpenGL platform.*MUJOCO_GL=egl"):
+        record_game(
+            lambda o, games: np.zeros((len(o), 6), np.float32),
+            "HalfCheetah-v5",
+            parameters,
+            tmp_path / "no.mp4",
+            spec=describe_environment("HalfCheetah-v5", parameters),
+        )
+    assert list(tmp_path.iterdir()) == []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import urllib.request
-from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -14,14 +13,14 @@ import torch
 from rljob.api import RLJob
 from rljob.checkpoints import bucket
 from rljob.checkpoints import store as checkpoint
-from rljob.checkpoints.location import directory_of, location, place
-from rljob.checkpoints.names import StorageProblem, claim_name, order
-from rljob.learner.loop_config import Superseded
+from rljob.checkpoints.location import directory_of
+from rljob.checkpoints.names import StorageProblem
 from rljob.roles.actor import run_actor
 from rljob.roles.learner import run_learner
 from rljob.weights.exchange import WeightClient
 
 from tests.support import role_threads
+from tests.support.known import known
 from tests.support.role_threads import RoleThreads, over_ipc
 from tests.support.s3_server import BUCKET, S3Server
 from tests.support.waiting import eventually
@@ -55,47 +54,6 @@ def told(run: RoleThreads, name: str = "learner") -> dict[str, Any]:
         return {}
 
 
-def until(run: RoleThreads, state: str, what: str = "", name: str = "learner") -> dict[str, Any]:
-    """Wait for a state of the learner's checkpoints, and answer what it says of them."""
-
-    def reached() -> dict[str, Any]:
-        assert not run.failures, run.failures
-        found = told(run, name).get("checkpoint", {})
-        return found if found.get("state") == state and what in found["message"] else {}
-
-    return eventually(reached, lambda: told(run, name).get("checkpoint"), 100)
-
-
-@pytest.mark.timeout(300)
-def test_training_goes_on_without_the_server_and_resumes_from_it(tmp_path: Path, s3: S3Server) -> None:
-    with over_ipc(job(), tmp_path) as run:
-        train(run)
-        run.start(run_actor, "actor-0")
-        first = until(run, "Valid")
-        assert first["path"].startswith(f"{URL}/epoch-000001-step-")
-        s3.stop()
-        failed = until(run, "Failed", "can't be reached")
-        before = told(run)["updates"]
-        run.until(lambda figures: figures.get("updates", 0) > before + 50, "updates without a server", 100)
-        assert failed["step"] >= first["step"], "the newest that is valid is still named"
-        s3.start()
-        until(run, "Valid")
-        run.stop("learner")
-        assert not (tmp_path / "checkpoints").exists()
-        saved = checkpoint.latest_valid(location(URL))
-        assert saved is not None
-        counters = saved.manifest["counters"]
-        assert counters["updates"] > before
-        train(run)
-        run.until(lambda figures: figures.get("updates", 0) > counters["updates"] + 20, "updates after it", 100)
-        assert told(run)["epoch"] == 2
-        run.stop("learner")
-    names = place(location(URL)).names()
-    assert claim_name(2) in names
-    assert claim_name(1) not in names
-    assert len(checkpoint.stored(location(URL))) == 2
-
-
 def test_a_learner_that_can_not_look_does_not_begin_anew(tmp_path: Path, s3: S3Server) -> None:
     s3.stop()
     with over_ipc(job(), tmp_path, replay=False) as run:
@@ -106,43 +64,6 @@ def test_a_learner_that_can_not_look_does_not_begin_anew(tmp_path: Path, s3: S3S
     assert "can't be reached" in str(failure)
 
 
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("url", ["", URL], ids=["folder", "bucket"])
-def test_of_two_learners_at_one_place_the_later_has_it(
-    tmp_path: Path, url: str, request: pytest.FixtureRequest
-) -> None:
-    """As when a node is cut off: the learner there goes on, and another one is started in its place."""
-    if url:
-        request.getfixturevalue("s3")
-    directory = directory_of(job(url), tmp_path)
-    with ExitStack() as both:
-        old = both.enter_context(over_ipc(job(url), tmp_path))
-        train(old, "old")
-        old.start(run_actor, "actor-0")
-        until(old, "Valid", name="old")
-        new = both.enter_context(over_ipc(job(url), tmp_path))
-        train(new, "new")
-        eventually(lambda: told(new, "new").get("epoch") == 2, lambda: new.failures)
-        eventually(lambda: old.failures, seconds=60)
-        (end,) = old.failures
-        assert isinstance(end, Superseded)
-        old.failures.clear()
-        old_ones = checkpoint.stored(directory)
-        new.start(run_actor, "actor-1")
-        eventually(lambda: order(checkpoint.stored(directory)[0].name).epoch == 2, seconds=60)  # type: ignore[union-attr]
-        assert 1 in {order(path.name).epoch for path in old_ones}  # type: ignore[union-attr]
-        newest = checkpoint.latest_valid(directory)
-        assert newest is not None
-        assert order(newest.path.name).epoch == newest.manifest["counters"]["epoch"] == 2  # type: ignore[union-attr]
-        eventually(lambda: {order(path.name).epoch for path in checkpoint.stored(directory)} == {2}, seconds=60)  # type: ignore[union-attr]
-        new.stop("new")
-    newest = checkpoint.latest_valid(directory)
-    assert newest is not None
-    assert newest.manifest["counters"]["epoch"] == 2
-    assert {order(path.name).epoch for path in checkpoint.stored(directory)} == {2}  # type: ignore[union-attr]
-
-
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("url", ["", URL], ids=["folder", "bucket"])
 def test_a_new_job_goes_back_to_an_older_step_of_the_place_it_takes_over(
     tmp_path: Path, url: str, request: pytest.FixtureRequest
@@ -170,8 +91,7 @@ def test_a_new_job_goes_back_to_an_older_step_of_the_place_it_takes_over(
         run.start(run_actor, "actor-0")
         eventually(lambda: told(run).get("updates", 0) >= 5, lambda: run.failures, 100)
         run.stop("learner")
-    found = checkpoint.latest_valid(directory)
-    assert found is not None
+    found = known(checkpoint.latest_valid(directory))
     assert found.manifest["counters"]["epoch"] == 2
     assert found.manifest["counters"]["updates"] < newest.manifest["counters"]["updates"]
     with over_ipc(back, tmp_path / "again" if url else tmp_path, replay=False) as run:

@@ -1,29 +1,37 @@
-"""The learner with real neighbours in one process: a replay service, a producer of real chunks, or the actor role itself."""
+"""The learner with real neighbours in one process: a replay service and the actor role itself, and what it goes on from."""
 
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
 import torch
+from rljob.algorithms import algorithm
+from rljob.algorithms.compute import Compute
 from rljob.api import RLJob
 from rljob.checkpoints import store as checkpoint
-from rljob.checkpoints.policy import load_policy
-from rljob.envs import make_single_environment
+from rljob.checkpoints.policy import PolicyIdentity, load_policy
+from rljob.envs import EnvironmentProblem, describe_environment
+from rljob.learner import state
+from rljob.learner.counters import Counters
+from rljob.learner.device import DeviceMemoryProblem, DeviceProblem
 from rljob.learner.device_mirror import DeviceMirror
 from rljob.learner.mirror_place import MirrorPlace, MirrorSize
+from rljob.learner.optim.updater import make_updater
+from rljob.roles import learner
 from rljob.roles import learner as learner_role
 from rljob.roles.actor import run_actor
 from rljob.roles.learner import run_learner
 from rljob.roles.replay import run_replay
-from rljob.weights.exchange import WeightClient
 
 from tests.support import role_threads
+from tests.support.jobs import job_of
+from tests.support.known import known
 from tests.support.role_threads import over_ipc
+from tests.support.waiting import eventually
 
 REPLAY = {"prioritization": {"exponent": 0.5, "importance": 0.4}}
 
@@ -43,22 +51,17 @@ def updates(figures: dict[str, Any]) -> int:
     return int(figures.get("updates", 0))
 
 
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("on_device", [False, True])
-def test_learner_trains_saves_and_resumes(tmp_path: Path, on_device: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    if on_device:
-        monkeypatch.setattr(learner_role, "mirror_for", mirror_on_this_cpu)
+def test_learner_trains_saves_resumes_and_goes_on_with_an_empty_replay(tmp_path: Path) -> None:
     with over_ipc(cartpole(), tmp_path) as run:
         run.start(run_learner, "learner", last_words=tmp_path / "last-words")
         run.start(run_actor, "actor-0")
         figures = run.until(lambda f: updates(f) > 100 and f.get("policy_lag_updates") is not None, "updates")
         assert np.isfinite(figures["loss"])
         assert figures["replay/items"] >= 500
-        told = ["on this CPU"] if on_device else ["in RAM, as the learner computes on the CPU"]
-        assert [facts.get("mirror") for facts in run.records("learner")] == told
+        (facts,) = run.records("learner")
+        assert facts["mirror"] == "in RAM, as the learner computes on the CPU"
         run.stop("learner")
-        saved = checkpoint.latest_valid(tmp_path / "checkpoints")
-        assert saved is not None
+        saved = known(checkpoint.latest_valid(tmp_path / "checkpoints"))
         counters = saved.manifest["counters"]
         assert counters["updates"] > 100
         assert counters["samples"] == counters["updates"] * 128
@@ -67,68 +70,133 @@ def test_learner_trains_saves_and_resumes(tmp_path: Path, on_device: bool, monke
         assert told["digest"].endswith(saved.manifest["sha256"])
         run.start(run_learner, "learner", resume="latest")
         figures = run.until(lambda f: updates(f) > counters["updates"] + 50, "updates after the checkpoint")
+        run.stop("replay-0")
+        run.start(run_replay, "replay-0")
+        more = updates(figures) + 100
+        after = run.until(lambda f: updates(f) > more and f["resubscriptions"] >= 1, "updates after a new subscription")
+        assert np.isfinite(after["loss"])
         run.stop("learner")
-        again = checkpoint.latest_valid(tmp_path / "checkpoints")
-        assert again is not None
+        again = known(checkpoint.latest_valid(tmp_path / "checkpoints"))
         assert again.manifest["counters"]["epoch"] == counters["epoch"] + 1
         assert again.manifest["counters"]["version"] > counters["version"]
         assert len(checkpoint.stored(tmp_path / "checkpoints")) <= 2
         assert load_policy(tmp_path).spec.id == "CartPole-v1"
 
 
-@pytest.mark.timeout(300)
-def test_a_learner_with_two_devices_measures_both_and_trains_on_one(
+def test_a_learner_with_two_devices_measures_both_and_trains_on_one_with_a_mirror_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """There is one device here, for which torch has two names; a GPU is told from the CPU by the same code."""
     monkeypatch.setattr(learner_role, "devices", lambda *_, **__: (torch.device("cpu:0"), torch.device("cpu")))
+    monkeypatch.setattr(learner_role, "mirror_for", mirror_on_this_cpu)
     with over_ipc(cartpole(), tmp_path) as run:
         run.start(run_learner, "learner")
         run.start(run_actor, "actor-0")
         run.until(lambda f: updates(f) > 20, "updates")
         (facts,) = run.records("learner")
-        run.stop("learner")
+    assert facts["mirror"] == "on this CPU"
+    assert facts["device"] in ("cpu:0", "cpu")
     seconds = facts["compute_seconds"]
     assert list(seconds) == ["cpu:0 fp32", "cpu fp32"]
-    assert facts["device"] in ("cpu:0", "cpu")
-    assert all(0.0 < taken < 1.0 for taken in seconds.values())
+    assert all(taken > 0.0 for taken in seconds.values())
 
 
-@pytest.mark.timeout(300)
-def test_learner_goes_on_after_the_replay_service_was_restarted_empty(tmp_path: Path) -> None:
-    with over_ipc(cartpole(), tmp_path) as run:
+SMALL = {"batchSize": 16, "hiddenUnits": 16}
+ALGORITHMS: dict[str, dict[str, Any]] = {
+    "ApeXDQN": {
+        "algorithm": {"type": "ApeXDQN", "apeXDQN": {"chunkLength": 10, "publishInterval": 2, **SMALL}},
+        "replay": {"capacity": 2000, "rateLimiter": {"samplesPerInsert": 2, "minSize": 200, "errorBuffer": 400}},
+    },
+    "IMPALA": {
+        "algorithm": {"type": "IMPALA", "impala": {"unrollLength": 5, "unrollQueue": {"capacity": 32}, **SMALL}},
+    },
+}
+
+
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+def test_colours_are_learned_from_by_convolutions(tmp_path: Path, name: str) -> None:
+    spec: dict[str, Any] = {
+        "environment": {"id": "tests.support.toys:Colours", "frameStack": 2, "centreInput": True, "backend": "Sync"},
+        "actors": {"replicas": 1, "envsPerActor": 2},
+        **ALGORITHMS[name],
+    }
+    with over_ipc(job_of(spec), tmp_path, replay=name == "ApeXDQN") as run:
         run.start(run_learner, "learner")
         run.start(run_actor, "actor-0")
-        before = run.until(lambda f: updates(f) > 50, "updates")
-        run.stop("replay-0")
-        time.sleep(0.5)
-        run.start(run_replay, "replay-0")
-        more = updates(before) + 100
-        after = run.until(lambda f: updates(f) > more and f["resubscriptions"] >= 1, "updates after a new subscription")
-        assert np.isfinite(after["loss"])
+        run.until(lambda f: f.get("updates", 0) > 5 and f.get("policy_lag_updates") is not None, "updates", 100)
+        run.stop("learner")
+    saved = known(checkpoint.latest_valid(tmp_path / "checkpoints"))
+    shapes = [saved.tensors[f"online.{name}"].shape for name in ("convolutions.0.weight", "mean")]
+    assert shapes == [(32, 2 * 3, 8, 8), (64, 64, 3)]
+    assert load_policy(tmp_path).spec.columns[0].shape == (64, 64, 3)
 
 
-@pytest.mark.timeout(300)
-def test_cartpole_is_learned(tmp_path: Path) -> None:
-    """The whole path learns: games of the greedier half of the ladder grow from about 20 steps to more than 150."""
-    with over_ipc(cartpole(), tmp_path) as run:
-        run.start(run_learner, "learner")
-        run.start(run_actor, "actor-0")
-        run.until(lambda f: (f.get("mean_return") or 0) > 150, "a mean return of 150", 240)
-        # The return said with the weights is that of their moment, which may have been the first or a bad one: newer follow.
-        client = WeightClient(run.endpoints["weights"], run.endpoints["notice"], evaluation=True)
-        deadline, offered, versions = time.monotonic() + 120.0, None, []
-        while offered is None or (offered.meta["mean_return"] or 0.0) <= 20:
-            assert time.monotonic() < deadline, f"of the versions {versions} none said a return above 20"
-            if (fresh := client.wait(10.0)) is not None:
-                offered = fresh
-                versions.append(fresh.version)
-        client.close()
-        assert versions == sorted(set(versions)), "newer weights follow older ones"
-        assert offered.epoch == 1
-        assert offered.meta["updates"] > 0
-        run.until(lambda f: updates(f) >= offered.meta["updates"], "figures of the update that the weights are of")
-    policy = load_policy(tmp_path)
-    environment = make_single_environment("CartPole-v1", policy.env_params, for_scoring=True)
-    assert environment.action_space.n == policy.spec.num_actions  # type: ignore[attr-defined]
-    environment.close()
+CPU = torch.device("cpu")
+FACTORY = """
+import gymnasium
+from pathlib import Path
+
+class Now(gymnasium.Wrapper):
+    def step(self, action):
+        if Path(__file__).with_suffix(".broken").exists():
+            raise OSError("the licence was taken")
+        return self.env.step(action)
+
+def make():
+    return Now(gymnasium.make("CartPole-v1"))
+"""
+
+
+@pytest.fixture
+def factory(tmp_path: Path) -> Path:
+    """An environment of a file, which raises in every step."""
+    file = tmp_path / f"factory_{tmp_path.name.replace('-', '_')}.py"
+    file.write_text(FACTORY)
+    file.with_suffix(".broken").touch()
+    return file
+
+
+def saved(job: RLJob, run_dir: Path, updates: int) -> None:
+    """What a learner leaves that has made so many updates, its weights as they were made."""
+    params, env_params = job.spec.algorithm.parameters, job.spec.environment.parameters
+    environment = describe_environment(job.spec.environment.id, env_params)
+    method = algorithm("ApeXDQN")
+    updater = make_updater(method, params, method.build(environment, params, env_params).compute(Compute()), CPU)
+    identity = PolicyIdentity("ApeXDQN", environment, params, env_params)
+    document = {**identity.document(), "counters": Counters(version=1).document(updates)}
+    name = checkpoint.checkpoint_name(1, updates)
+    checkpoint.write(run_dir / "checkpoints", name, state.capture(updater), document)
+
+
+def failure(job: RLJob, run_dir: Path) -> BaseException:
+    with over_ipc(job, run_dir, replay=False) as run:
+        run.start(run_learner, "learner", resume="latest")
+        eventually(lambda: run.failures)
+        return run.failures.pop()
+
+
+def test_an_environment_that_raises_keeps_a_run_from_beginning_and_not_from_going_on(
+    tmp_path: Path, factory: Path
+) -> None:
+    job = role_threads.cartpole(environment={"id": f"{factory}:make"}, successPolicy={"rawFrames": 1_000_000})
+    problem = failure(job, tmp_path / "new")
+    assert isinstance(problem, EnvironmentProblem)
+    assert "OSError: the licence was taken" in str(problem)
+    saved(job, tmp_path / "old", updates=50)
+    with over_ipc(job, tmp_path / "old", replay=False) as run:
+        run.start(run_learner, "learner", resume="latest")
+        run.until(lambda figures: figures.get("updates") == 50, "the updates of the checkpoint")
+
+
+@pytest.mark.parametrize(("updates", "kind"), [(0, DeviceProblem), (50, DeviceMemoryProblem)])
+def test_memory_that_has_sufficed_may_suffice_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, updates: int, kind: type[Exception]
+) -> None:
+    def full(*_: Any) -> NoReturn:
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    job = role_threads.cartpole()
+    if updates:
+        saved(job, tmp_path, updates)
+    monkeypatch.setattr(learner, "fastest_update", full)
+    assert type(failure(job, tmp_path)) is kind

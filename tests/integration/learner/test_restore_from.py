@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,8 @@ from rljob.roles.learner import run_learner
 from rljob.weights.exchange import WeightClient
 
 from tests.support import role_threads
-from tests.support.role_commands import worker_command
+from tests.support.forked_roles import ForkedRole
+from tests.support.known import known
 from tests.support.role_threads import over_ipc
 from tests.support.waiting import eventually
 
@@ -32,9 +32,7 @@ def trained(of: RLJob, run_dir: Path, updates: int) -> checkpoint.Checkpoint:
         run.start(run_actor, "actor-0")
         run.until(lambda figures: figures.get("updates", 0) >= updates, f"{updates} updates", 100)
         run.stop("learner")
-    saved = checkpoint.latest_valid(run_dir / "checkpoints")
-    assert saved is not None
-    return saved
+    return known(checkpoint.latest_valid(run_dir / "checkpoints"))
 
 
 @pytest.fixture(scope="module")
@@ -43,16 +41,12 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> checkpoint.Checkpoint:
     return trained(job(), tmp_path_factory.mktemp("other"), 60)
 
 
-@pytest.mark.timeout(200)
-@pytest.mark.parametrize("named", ["run", "checkpoint"])
-def test_a_new_run_starts_from_it_and_later_goes_on_with_its_own(
-    tmp_path: Path, other: checkpoint.Checkpoint, named: str
-) -> None:
+def test_a_new_run_starts_from_it_and_later_goes_on_with_its_own(tmp_path: Path, other: checkpoint.Checkpoint) -> None:
     source = tmp_path / "source" / "checkpoints" / other.path.name
     shutil.copytree(other.path, source)
     still = {"learningRate": 1e-30, "learningRateFinal": 1e-30, "targetUpdateInterval": 1_000_000}
-    named_uri = (source if named == "checkpoint" else tmp_path / "source").as_uri()
-    fresh = job(named_uri, **still)  # its networks stay what they were, however fast it makes updates
+    run_folder = (tmp_path / "source").as_uri()  # another test names a checkpoint of one
+    fresh = job(run_folder, **still)  # its networks stay what they were, however fast it makes updates
     run_dir = tmp_path / "run"
     with over_ipc(fresh, run_dir) as run:
         run.start(run_learner, "learner", resume="latest")
@@ -65,29 +59,27 @@ def test_a_new_run_starts_from_it_and_later_goes_on_with_its_own(
         run.start(run_actor, "actor-0")
         run.until(lambda figures: figures.get("updates", 0) >= 20, "updates")
         run.stop("learner")
-    first = checkpoint.latest_valid(run_dir / "checkpoints")
-    assert first is not None
+    first = known(checkpoint.latest_valid(run_dir / "checkpoints"))
     counters = first.manifest["counters"]
     steps = int(first.tensors["optimizer.0.step"]) - int(other.tensors["optimizer.0.step"])
     assert steps == counters["updates"] >= 20, "the optimiser went on from what it remembered"
     for name in other.section("target"):
         torch.testing.assert_close(first.tensors[f"target.{name}"], other.tensors[f"target.{name}"])
     shutil.rmtree(tmp_path / "source")
-    again = trained(job(named_uri), run_dir, counters["updates"] + 10)
+    again = trained(job(run_folder), run_dir, counters["updates"] + 10)
     assert again.manifest["counters"]["epoch"] == counters["epoch"] + 1
 
 
-@pytest.mark.timeout(120)
 def test_what_cannot_be_started_from_is_refused_with_what_came(tmp_path: Path, other: checkpoint.Checkpoint) -> None:
     def refusal(restore_from: str, **parameters: object) -> str:
-        file, run_dir = tmp_path / "job.yaml", tmp_path / "run"
+        file = tmp_path / "job.yaml"
         file.write_text(dump_manifest(job(restore_from, **parameters)))
         addresses = {name: f"ipc://{tmp_path}/{name}" for name in ("replay_sample", "weights", "notice")}
-        command = worker_command("learner", job=file, run_dir=run_dir, name="learner", resume="latest", **addresses)
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-        assert done.returncode == 78, done.stderr
-        assert "Traceback" not in done.stderr
-        return done.stderr.splitlines()[-1]
+        given = {"job": file, "run_dir": tmp_path / "run", "name": "learner", "resume": "latest", **addresses}
+        log = tmp_path / "log"
+        assert ForkedRole("learner", log, **given).wait() == 78, log.read_text()
+        assert "Traceback" not in log.read_text()
+        return log.read_text().splitlines()[-1]
 
     nowhere = refusal(f"file://{tmp_path}/nowhere")
     assert f"restoreFrom: {tmp_path}/nowhere is no folder here" in nowhere
@@ -105,8 +97,7 @@ def test_best_weights_are_enough_to_start_from(tmp_path: Path, other: checkpoint
         run.start(run_actor, "actor-0")
         run.until(lambda figures: figures.get("updates", 0) >= 5, "updates")
         run.stop("learner")
-    saved = checkpoint.latest_valid(run_dir / "checkpoints")
-    assert saved is not None
+    saved = known(checkpoint.latest_valid(run_dir / "checkpoints"))
     for section in ("online", "target", "evaluation"):
         for name, tensor in saved.section(section).items():
             torch.testing.assert_close(tensor, best[f"policy.{name}"])

@@ -6,7 +6,6 @@ import base64
 import json
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -22,6 +21,8 @@ from rljob_operator.kube.render.children import Secrets, children
 from rljob_operator.kube.render.metadata import Owned
 from rljob_operator.kube.render.pod import pod
 from rljob_operator.kube.render.settings import Settings
+
+from tests.support.ports import free_ports
 
 START_SECONDS = 120.0
 STOP_SECONDS = 60.0
@@ -67,8 +68,7 @@ class PodContainers:
         for container in spec.get("initContainers", ()):
             sidecar = self._run_sidecar(member, container, volumes)
         (container,) = spec["containers"]
-        worker = self._run(member, container, volumes)
-        self._pods[member] = Running(worker, sidecar)
+        self._pods[member] = Running(self._run(member, container, volumes), sidecar)
         self.until(lambda: self.get(member, container["startupProbe"]["httpGet"]["path"])[0] == 200, member)
 
     def end(self, member: str) -> int:
@@ -133,9 +133,7 @@ class PodContainers:
     def _port(self, member: str, number: int) -> int:
         """Where a port of a member is on this machine."""
         if (member, number) not in self._ports:
-            with socket.socket() as one:
-                one.bind(("127.0.0.1", 0))
-                self._ports[member, number] = one.getsockname()[1]
+            (self._ports[member, number],) = free_ports(1)
         return self._ports[member, number]
 
     def _volume(self, pod_name: str, volume: dict[str, Any]) -> Path:

@@ -1,23 +1,26 @@
-"""A calibration: a real job for some seconds, the numbers of its real parts."""
+"""A calibration: a real job for some seconds, the numbers of its real parts, and who else takes this machine's cores."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import psutil
 import pytest
 from rljob.api.load import read_manifest
+from rljob.cores import usable_cores
 from rljob.errors import UsageError
 from rljob.telemetry.sizing import parts
+from rljob_operator.local import other_load
 from rljob_operator.local.calibration import calibrate
+from rljob_operator.local.other_load import OtherLoad, taken_by_others
 
 from tests.support import slow_game
 from tests.support.paths import EXAMPLES
+from tests.support.waiting import eventually
 
-pytestmark = pytest.mark.timeout(240)
 
-
-@pytest.mark.long
 def test_a_replay_job_is_measured_and_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     before = {process.pid for process in psutil.process_iter()}
@@ -56,8 +59,8 @@ def test_sleeping_environments_need_an_actor_each_and_hardly_a_core() -> None:
 
 def test_a_job_that_does_not_learn_in_time_is_said() -> None:
     written = read_manifest(slow_game.JOB, ["spec.environment.kwargs={step_seconds: 1}"])
-    with pytest.raises(UsageError, match="after 10 s the job had not learned for 10 s"):
-        calibrate(written, 20.0, lambda _: None)
+    with pytest.raises(UsageError, match="after 1 s the job had not learned for 10 s"):
+        calibrate(written, 11.0, lambda _: None)
 
 
 def test_a_job_that_fails_says_so() -> None:
@@ -75,3 +78,43 @@ def test_an_inference_server_of_its_own_is_measured() -> None:
     assert measured["inference_cores"] > 0
     assert measured["inference_memory_bytes"] > 50 << 20
     assert (measured["judging_seconds"], measured["evaluator_memory_bytes"]) == (0, 0)
+
+
+BUSY = "import time; end = time.monotonic() + 20\nwhile time.monotonic() < end: pass"
+
+
+@pytest.mark.parametrize(
+    ("busy", "own", "said"),
+    [(2.0, 1.0, "take 1.0 of this machine's 2 cores"), (1.6, 0.6, ""), (2.0, 1.8, ""), (2.0, 2.1, "")],
+)
+def test_what_is_much(busy: float, own: float, said: str) -> None:
+    assert said in taken_by_others(2, busy, own)
+    assert bool(said) == bool(taken_by_others(2, busy, own))
+
+
+def test_what_runs_below_this_process_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = [0.0]
+    monkeypatch.setattr(other_load, "taken_by_others", lambda cores, busy, own: seen.append(own) or "")
+    code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {BUSY!r}])"
+    process = psutil.Popen([sys.executable, "-c", code])
+    load = OtherLoad(0.5)
+    try:
+        eventually(lambda: load.words() or seen[-1] > 0.2, "its child takes a core")
+    finally:
+        for each in (*process.children(), process):
+            each.kill()
+        process.wait()
+
+
+@pytest.mark.skipif(usable_cores() < (psutil.cpu_count() or 1), reason="a part of a machine can't be kept busy")
+def test_other_programs_are_told_of() -> None:
+    # Begun by a shell that has ended: below nothing of ours.
+    script = " ".join('"$@" >/dev/null & echo $!;' for _ in range(psutil.cpu_count() or 1))
+    command = ["sh", "-c", script, "sh", sys.executable, "-c", BUSY]
+    shell = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    others = [psutil.Process(int(pid)) for pid in shell.stdout.split()]
+    try:
+        assert "other programs take" in eventually(OtherLoad(0.5).words, "a word")
+    finally:
+        for process in others:
+            process.kill()

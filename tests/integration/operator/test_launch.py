@@ -14,11 +14,11 @@ import pytest
 from rljob_operator.local.launch import PROGRAM, Launched, Launcher
 from rljob_operator.local.process import ProcessIdentity
 
+from tests.support.known import known
 from tests.support.paths import EXAMPLES
 from tests.support.waiting import eventually
 
 EXAMPLE = EXAMPLES / "cartpole-apex.yaml"
-pytestmark = pytest.mark.timeout(120)
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,6 @@ def start(launcher: Launcher, tmp_path: Path) -> Iterator[Callable[..., Launched
 
 def server_pid(launcher: Launcher) -> int:
     """Process id of the fork server."""
-    assert launcher._server is not None
     return launcher._server._process.pid
 
 
@@ -118,34 +117,10 @@ def test_a_killed_server_takes_no_role_with_it_and_another_starts_the_next(
     assert server_pid(launcher) != killed
     assert psutil.Process(other.pid).ppid() == server_pid(launcher)
     assert other.wait() == 0
-    running = ProcessIdentity.of(launched.pid)
-    assert running is not None
+    running = known(ProcessIdentity.of(launched.pid))
     os.kill(launched.pid, signal.SIGTERM)
     eventually(lambda: not running.alive, "it drains as before")
     assert launched.wait() is None, "its parent is gone, so no process was told"
-
-
-def test_roles_end_with_their_controller(tmp_path: Path) -> None:
-    script = f"""
-import os, sys, time
-from rljob_operator.local.launch import PROGRAM, Launcher
-launcher = Launcher()
-with open({str(tmp_path / "log")!r}, "ab") as log:
-    role = launcher.launch([*PROGRAM, *{evaluator(tmp_path)!r}], os.environ, {{}}, log.fileno(), 0)
-print(launcher._server._process.pid, role.pid, flush=True)
-time.sleep(60)
-"""
-    controller = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
-    assert controller.stdout is not None
-    server, role = (ProcessIdentity.of(int(pid)) for pid in controller.stdout.readline().split())
-    assert server is not None
-    assert role is not None
-    eventually((tmp_path / "announced.json").exists, "the role is up")
-    controller.kill()
-    controller.communicate()
-    eventually(lambda: not role.alive, "it was asked to leave")
-    assert "SIGTERM: draining" in (tmp_path / "log").read_text()
-    eventually(lambda: not server.alive, "the server is gone")
 
 
 def test_a_role_that_stays_is_ended(tmp_path: Path) -> None:

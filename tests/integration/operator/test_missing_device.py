@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from rljob.api.exit_codes import EXIT_CONFIGURATION
 
+from tests.support.forked_roles import ForkedRole
 from tests.support.local_run import ENDLESS, LocalRun
 from tests.support.paths import EXAMPLES
-from tests.support.role_commands import worker_command
 
 NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
 """Hides every device, so that these tests mean the same on a machine with one."""
 ASKS = "learner.accelerator asks for nvidia.com/gpu"
-pytestmark = pytest.mark.timeout(240)
 
 
 def accelerator(text: str) -> list[str]:
@@ -52,11 +49,13 @@ def test_a_pod_ends_with_the_reason_where_nothing_is_said(tmp_path: Path, said: 
         "\nspec:\n", "\nspec:\n  learner:\n    accelerator: {count: 1, resourceName: amd.com/gpu}\n", 1
     )  # fmt: skip
     (tmp_path / "job.yaml").write_text(manifest)
-    addresses = {name: f"ipc://{tmp_path}/{name}" for name in ("replay_sample", "weights", "notice")}
-    command = worker_command("learner", job=tmp_path / "job.yaml", run_dir=tmp_path, name="learner", **addresses)
-    command += ["--on-cluster"] if said == "the option" else []
-    environment = os.environ | NO_GPU | ({} if said == "the option" else {"RLJOB_ON_CLUSTER": "1"})
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == EXIT_CONFIGURATION
-    assert done.stderr.startswith("rljob: learner.accelerator asks for amd.com/gpu, but ")
-    assert len(done.stderr.splitlines()) == 1
+    given: dict[str, object] = {name: f"ipc://{tmp_path}/{name}" for name in ("replay_sample", "weights", "notice")}
+    given |= {"job": tmp_path / "job.yaml", "run_dir": tmp_path, "name": "learner"}
+    if said == "the option":
+        given["on_cluster"] = ""
+    learner = ForkedRole(
+        "learner", tmp_path / "log", NO_GPU | {"RLJOB_ON_CLUSTER": str(int(said != "the option"))}, **given
+    )
+    assert learner.wait() == EXIT_CONFIGURATION
+    (line,) = (tmp_path / "log").read_text().splitlines()
+    assert line.startswith("rljob: learner.accelerator asks for amd.com/gpu, but ")

@@ -21,8 +21,6 @@ from tests.support.local_run import ENDLESS, LocalRun
 from tests.support.paths import ENVIRONMENTS
 from tests.support.waiting import eventually
 
-pytestmark = pytest.mark.timeout(120)
-
 FOLDER = ENVIRONMENTS / "openenv"
 BARE = [sys.executable, "-I", "-S", "maze_server.py", "--while-stdin-is-open", "--port"]
 """Starts the server at the port that comes last, without site-packages and whatever else this interpreter has."""
@@ -39,7 +37,6 @@ def server() -> Iterator[str]:
     process = subprocess.Popen(
         [*BARE, "0"], cwd=FOLDER, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    assert process.stdout is not None
     yield process.stdout.readline().split()[-1].removesuffix("/ws")
     _, said = process.communicate(timeout=20)
     assert (process.returncode, said) == (0, "")

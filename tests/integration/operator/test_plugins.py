@@ -16,7 +16,6 @@ from tests.support.local_run import ENDLESS, LocalRun
 from tests.support.paths import PLUGINS
 from tests.support.plugins_page import write_environment, write_example, write_package
 
-COUNT = "        SoftQ.calls = getattr(SoftQ, 'calls', 0) + 1\n"
 pytestmark = [pytest.mark.timeout(600), pytest.mark.long]
 
 
@@ -31,29 +30,16 @@ def test_quantile_regression_trains_and_its_checkpoint_is_a_policy(local_run: Ca
     assert run.interrupt() == 130
     records = [json.loads(line) for line in (run.run_dir / "metrics.jsonl").read_text().splitlines()]
     assert any(spread in json.dumps(record) for record in records)
-    code, said = run.verb("eval", str(run.run_dir), "--episodes", "2")
-    assert code == 0, said
-    assert "over 2 episodes" in said
+    run.answer("eval", str(run.run_dir), "--episodes", "2", said="over 2 episodes")
 
 
 def test_td3_of_the_examples_learns_pendulum(local_run: Callable[..., LocalRun]) -> None:
     run = local_run("--set", "spec.evaluator.episodes=20", job=PLUGINS / "td3-pendulum.yaml")
     assert run.finish(500) == 0, run.output + run.logs()
     assert json.loads((run.run_dir / "outcome.json").read_text())["reason"] == "TargetReturnReached", run.output
-    names = {path.name for path in (run.run_dir / "checkpoints").iterdir()}
-    assert "best" in names
-    code, said = run.verb("eval", str(run.run_dir), "--episodes", "20", "--json")
-    assert code == 0, said
+    assert "best" in {path.name for path in (run.run_dir / "checkpoints").iterdir()}
+    said = run.answer("eval", str(run.run_dir), "--episodes", "20", "--json")
     assert json.loads(said.splitlines()[-1])["mean"] > -260.0
-
-
-def test_the_pages_example_trains_as_it_is_written(local_run: Callable[..., LocalRun], tmp_path: Path) -> None:
-    run = local_run(*ENDLESS, job=write_example(tmp_path))
-    assert run.until_learning(50) >= 50
-    assert run.interrupt() == 130
-    code, said = run.verb("explain", f"{tmp_path}/soft_q.py:SoftQ", "temperature")
-    assert code == 0
-    assert "number above 0 to 100" in said
 
 
 @pytest.mark.parametrize("inference", ["Local", "Central"])
@@ -88,9 +74,7 @@ def test_an_environment_in_a_file_with_wrappers_of_its_own(local_run: Callable[.
     run = local_run(*ENDLESS, job=job)
     run.until_learning(50)
     assert run.interrupt() == 130
-    code, said = run.verb("eval", str(run.run_dir), "--episodes", "3", "--epsilon", "0")
-    assert code == 0, said
-    assert "14 to 14" in said, "seven steps of two points"
+    run.answer("eval", str(run.run_dir), "--episodes", "3", "--epsilon", "0", said="14 to 14")
 
 
 def test_the_pages_environment_trains_to_its_target(local_run: Callable[..., LocalRun], tmp_path: Path) -> None:
@@ -129,31 +113,107 @@ def test_an_environment_of_an_installed_package_trains(
     run.until_learning(50)
     run.until(lambda: run.status("actor-0").get("policy_version", 0) > 1, 60, "weights at the actor")
     assert run.interrupt() == 130
-    code, said = run.verb("eval", str(run.run_dir), "--episodes", "3", "--epsilon", "1")
-    assert code == 0, said
+    run.answer("eval", str(run.run_dir), "--episodes", "3", "--epsilon", "1")
     assert "corridor:make" in (run.run_dir / "report.html").read_text()
+
+
+def edited(folder: Path, *changes: tuple[str, str], write: Callable[[Path], Path] = write_example) -> Path:
+    """The page's example, or what else ``write`` writes, with changes of its code; answers the manifest."""
+    job = write(folder)
+    file = job.with_suffix(".py")
+    code = file.read_text()
+    for old, new in changes:
+        assert old in code
+        code = code.replace(old, new)
+    file.write_text(code)
+    return job
+
+
+TAKEN = "        taken = online("
+
+
+def where(condition: str, does: str) -> tuple[str, str]:
+    """A change of the example, whose loss does something where ``condition`` holds of the number of its calls and the batch."""
+    count = "        SoftQ.calls = getattr(SoftQ, 'calls', 0) + 1\n"
+    return TAKEN, f"{count}        if {condition}:\n            {does}\n{TAKEN}"
+
+
+LATE = "SoftQ.calls > 30"
+NAN = "(batch.weight * each).mean()"
+ONCE = ("--set", "spec.backoffLimit=0")
+CENTRAL = ("--set", "spec.actors.inference=Central", "--set", "spec.inference.replicas=1")
+OF_EACH_PROCESS = (
+    ("import torch\n", "import os\n\nimport torch\n"),
+    ("hidden_units, env_params)\n", "hidden_units + os.getpid() % 1000, env_params)\n"),
+)
+ANOTHER = (
+    r"the job: weights version \d+ are of another network: dense.0.weight: expected float32 \[\d+, 4\], got f",
+    r"build \(or a network's factory\) has to give the same network in every process",
+)
+FULL = "raise torch.OutOfMemoryError('CUDA out of memory. Tried to allocate 20.00 GiB. And more.')"
+
+
+@pytest.mark.parametrize(
+    ("changes", "options", "reason", "said"),
+    [
+        ((where(LATE, "raise KeyError('late')"),), ONCE, "BackoffLimitExceeded", ("in loss: KeyError: 'late'",)),
+        ((where(LATE, "exit(0)"),), ONCE, "BackoffLimitExceeded", ("in loss: SystemExit: 0",)),
+        (
+            (where("False", "pass"), (NAN, f"{NAN} * (1.0 if SoftQ.calls < 30 else torch.nan)")),
+            (),
+            "",
+            ("the loss is nan", "finite numbers were expected of soft_q.py:SoftQ, function loss"),
+        ),
+        (OF_EACH_PROCESS, (), "FailurePolicyRule", ANOTHER),
+        (OF_EACH_PROCESS, CENTRAL, "FailurePolicyRule", ANOTHER),
+        (
+            (where("len(batch.action) > 20", FULL),),
+            (),
+            "FailurePolicyRule",
+            (
+                r"the learner's device is out of memory: write a smaller batchSize \(now ",
+                "torch says: CUDA out of memory. Tried to allocate 20.00 GiB",
+            ),
+        ),
+        # What fitted once may fit again, as often as the job allows. Trials of ways to compute are fewer than 300.
+        (
+            (where("len(batch.action) > 20 and SoftQ.calls > 300", FULL),),
+            ONCE,
+            "BackoffLimitExceeded",
+            ("out of memory",),
+        ),
+    ],
+    ids=["raises", "exits", "nan", "another network", "another network, central", "never fits", "fits no more"],
+)
+def test_a_run_that_fails_names_what_its_author_can_change(
+    local_run: Callable[..., LocalRun],
+    tmp_path: Path,
+    changes: tuple[tuple[str, str], ...],
+    options: tuple[str, ...],
+    reason: str,
+    said: tuple[str, ...],
+) -> None:
+    run = local_run(*ENDLESS, *options, job=edited(tmp_path, *changes))
+    assert run.finish(120) == 1, run.output
+    assert reason in run.reason("Failed")
+    for words in said:
+        assert re.search(words, run.output), run.output
+    assert "Traceback" not in run.output + (run.run_dir / "logs" / "learner.log").read_text()
 
 
 def test_an_environment_that_gives_nan_is_named_with_the_function(
     local_run: Callable[..., LocalRun], tmp_path: Path
 ) -> None:
-    job = write_environment(tmp_path)
-    code = (tmp_path / "corridor.py").read_text()
-    late = (
-        "        self.steps = getattr(self, 'steps', 0) + 1\n        cost = -1.0 if self.steps < 30 else float('nan')\n"
-    )
-    code = code.replace("        return self.seen(), -1.0,", f"{late}        return self.seen(), cost,")
-    (tmp_path / "corridor.py").write_text(code)
-    run = local_run(*ENDLESS, "--set", "spec.backoffLimit=0", job=job)
+    late = "self.steps = getattr(self, 'steps', 0) + 1\n        cost = -1.0 if self.steps < 30 else float('nan')\n"
+    given = "        return self.seen(), -1.0,"
+    job = edited(tmp_path, (given, f"        {late}        return self.seen(), cost,"), write=write_environment)
+    run = local_run(*ENDLESS, *ONCE, job=job)
     assert run.finish(120) == 1
     assert "failed in step(): ValueError: reward: expected a finite number, got nan" in run.output
 
 
 def test_a_mistake_ends_the_run_before_it_begins(local_run: Callable[..., LocalRun], tmp_path: Path) -> None:
-    job = write_example(tmp_path)
-    code = (tmp_path / "soft_q.py").read_text()
-    (tmp_path / "soft_q.py").write_text(code.replace("batch.n_step_return +", "batch.reward +"))
-    run = local_run(job=job)
+    run = local_run(job=edited(tmp_path, ("batch.n_step_return +", "batch.reward +")))
     assert run.finish(60) == 2
     assert "in loss: AttributeError" in run.output
     assert "a TransitionBatch has observation" in run.output
@@ -161,63 +221,10 @@ def test_a_mistake_ends_the_run_before_it_begins(local_run: Callable[..., LocalR
     assert not run.run_dir.exists()
 
 
-@pytest.mark.parametrize(
-    ("failing", "said"), [("raise KeyError('late')", "KeyError: 'late'"), ("exit(0)", "SystemExit: 0")]
-)
-def test_an_error_in_the_middle_of_training_names_the_authors_line(
-    local_run: Callable[..., LocalRun], tmp_path: Path, failing: str, said: str
-) -> None:
-    job = write_example(tmp_path)
-    code = (tmp_path / "soft_q.py").read_text()
-    late = f"{COUNT}        if SoftQ.calls > 30:\n            {failing}\n"
-    (tmp_path / "soft_q.py").write_text(code.replace("        taken = online(", f"{late}        taken = online("))
-    run = local_run(*ENDLESS, "--set", "spec.backoffLimit=0", job=job)
-    assert run.finish(120) == 1
-    assert f"in loss: {said}" in run.output
-    assert "Traceback" not in (run.run_dir / "logs" / "learner.log").read_text()
-
-
 def test_debug_shows_the_tracebacks_of_roles_in_their_logs(local_run: Callable[..., LocalRun], tmp_path: Path) -> None:
-    job = write_example(tmp_path)
-    code = (tmp_path / "soft_q.py").read_text()
-    late = f"{COUNT}        if SoftQ.calls > 30:\n            raise KeyError('late')\n"
-    (tmp_path / "soft_q.py").write_text(code.replace("        taken = online(", f"{late}        taken = online("))
-    prelude = "import sys; sys.argv.insert(1, '--debug')"
-    run = local_run(*ENDLESS, "--set", "spec.backoffLimit=0", job=job, prelude=prelude)
+    job = edited(tmp_path, where(LATE, "raise KeyError('late')"))
+    run = local_run(*ENDLESS, *ONCE, job=job, prelude="import sys; sys.argv.insert(1, '--debug')")
     assert run.finish(120) == 1
     log = (run.run_dir / "logs" / "learner.log").read_text()
     assert "Traceback" in log
     assert 'soft_q.py", line' in log
-
-
-def test_a_loss_that_becomes_nan_names_the_algorithm(local_run: Callable[..., LocalRun], tmp_path: Path) -> None:
-    job = write_example(tmp_path)
-    code = (tmp_path / "soft_q.py").read_text()
-    code = code.replace("        taken = online(", f"{COUNT}        taken = online(")
-    code = code.replace(
-        "(batch.weight * each).mean()", "(batch.weight * each).mean() * (1.0 if SoftQ.calls < 30 else torch.nan)"
-    )
-    (tmp_path / "soft_q.py").write_text(code)
-    run = local_run(*ENDLESS, job=job)
-    assert run.finish(120) == 1
-    assert "the loss is nan" in run.output
-    assert "finite numbers were expected of soft_q.py:SoftQ, function loss" in run.output
-
-
-@pytest.mark.parametrize("inference", ["Local", "Central"])
-def test_a_network_that_is_another_one_in_each_process_fails_the_job(
-    local_run: Callable[..., LocalRun], tmp_path: Path, inference: str
-) -> None:
-    job = write_example(tmp_path)
-    code = (tmp_path / "soft_q.py").read_text()
-    code = code.replace("import torch\n", "import os\n\nimport torch\n", 1)
-    code = code.replace("hidden_units, env_params)\n", "hidden_units + os.getpid() % 1000, env_params)\n")
-    (tmp_path / "soft_q.py").write_text(code)
-    servers = 1 if inference == "Central" else 0
-    options = ("--set", f"spec.actors.inference={inference}", "--set", f"spec.inference.replicas={servers}")
-    run = local_run(*ENDLESS, *options, job=job)
-    assert run.finish(120) == 1
-    assert run.reason("Failed") == "FailurePolicyRule"
-    said = r"the job: weights version \d+ are of another network: dense.0.weight: expected float32 \[\d+, 4\], got f"
-    assert re.search(said, run.output), run.output
-    assert "build (or a network's factory) has to give the same network in every process" in run.output

@@ -2,31 +2,37 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from rljob.api import RLJob, parse_job
+from rljob.api import RLJob, load_manifest, parse_job
+from rljob.api.exit_codes import EXIT_PROTOCOL
 from rljob.wire.keyfile import write_keys, write_role_keys
+from rljob.wire.version import WIRE_VERSION
 from rljob_operator.core.member import Role
 from rljob_operator.kube.render.children import Secrets
 from rljob_operator.kube.render.metadata import Owned
 from rljob_operator.kube.render.settings import Settings
+from rljob_operator.kube.render.variables import environment
 
 from tests.integration.operator.pod_containers import PodContainers
-from tests.support.s3_server import BUCKET, S3Server, s3
+from tests.support.paths import EXAMPLES
+from tests.support.s3_server import BUCKET, S3Server
 
-__all__ = ["s3"]
 TOKEN = "the-token-of-this-job"
 
 
-def small_job(*, central: bool) -> RLJob:
+def small_job() -> RLJob:
     spec = {
         "preset": "CartPoleApeX",
         "replay": {"rateLimiter": {"minSize": 500, "errorBuffer": 8000}},
-        "actors": {"replicas": 1, **({"inference": "Central"} if central else {})},
-        "inference": {"replicas": int(central)},
+        "actors": {"replicas": 1, "inference": "Central"},
+        "inference": {"replicas": 1},
         "checkpoint": {"intervalSeconds": 3600},
         "successPolicy": {"targetReturn": None, "rawFrames": 10_000_000},
     }
@@ -47,20 +53,19 @@ def folder() -> Iterator[Path]:
         yield Path(name)
 
 
-@pytest.fixture(params=[False, True], ids=["local inference", "central inference"])
-def pods(request: pytest.FixtureRequest, folder: Path, tmp_path: Path) -> Iterator[PodContainers]:
+@pytest.fixture
+def pods(folder: Path, tmp_path: Path) -> Iterator[PodContainers]:
     secrets = Secrets(made_keys(tmp_path), TOKEN)
     settings = Settings(image="rl:1", checkpoint_size="1Gi")
-    found = PodContainers(Owned(small_job(central=request.param), "uid"), secrets, settings, folder)
+    found = PodContainers(Owned(small_job(), "uid"), secrets, settings, folder)
     try:
         yield found
     finally:
         found.close()
 
 
-@pytest.mark.timeout(400)
 def test_pods_train_leave_and_come_back_where_they_were(pods: PodContainers) -> None:
-    members = ["replay-0", "learner", *(["inference-0"] if pods.owned.job.spec.inference.replicas else []), "actor-0"]
+    members = ["replay-0", "learner", "inference-0", "actor-0"]
     for member in (*members, "evaluator"):
         pods.start(member)
     pods.until(lambda: pods.status("learner").get("updates", 0) > 100, "updates")
@@ -85,7 +90,6 @@ def test_pods_train_leave_and_come_back_where_they_were(pods: PodContainers) -> 
     pods.until(lambda: pods.status("learner").get("updates", 0) >= left["step"], "the learner goes on")
 
 
-@pytest.mark.timeout(400)
 def test_a_learner_comes_back_from_its_bucket_with_nothing_on_a_disk(
     folder: Path, tmp_path: Path, s3: S3Server
 ) -> None:
@@ -115,3 +119,27 @@ def test_a_learner_comes_back_from_its_bucket_with_nothing_on_a_disk(
         assert not list(folder.glob("*/checkpoints"))
     finally:
         pods.close()
+
+
+JOB = EXAMPLES / "cartpole-apex.yaml"
+NEXT_RELEASE = (
+    f"from rljob.wire import version; version.WIRE_VERSION = {WIRE_VERSION + 1}; "
+    "from rljob.cli.app import app; app(['worker', *__import__('sys').argv[1:]])"
+)
+
+
+def test_it_ends_at_once_with_what_it_speaks_and_what_was_wanted(tmp_path: Path) -> None:
+    variables = {
+        each["name"]: each["value"]
+        for each in environment(Owned(load_manifest(JOB), "uid-1"), "learner", Settings(image="rl:1"))
+    }
+    variables |= {"RLJOB_JOB": str(JOB), "RLJOB_RUN_DIR": str(tmp_path), "RLJOB_METRICS_PORT": "0"}
+    (tmp_path / "roles").mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", NEXT_RELEASE, "learner"],
+        env={**os.environ, **variables}, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == EXIT_PROTOCOL
+    assert done.stderr.splitlines()[-1].endswith(
+        f"speaks protocol {WIRE_VERSION + 1}; the job speaks protocol {WIRE_VERSION}"
+    )

@@ -1,19 +1,22 @@
-"""RoleProcess with real child processes: start, readiness, unasked ends, drains and kills."""
+"""RoleProcess with real child processes: start, readiness, ends, drains and kills, and who goes first on too few cores."""
 
 from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 from rljob_operator.core.member import Member, Phase, Role
-from rljob_operator.local.priority import niceness
+from rljob_operator.local.priority import niceness, set_niceness
 from rljob_operator.local.process import ProcessIdentity, RoleProcess, announce_path
 
+from tests.support.known import known
 from tests.support.launch import execute
 from tests.support.waiting import eventually
 
@@ -52,17 +55,12 @@ def reaches(process: RoleProcess, phase: Phase) -> Member:
     return eventually(there, lambda: f"{process.observe()} did not become {phase}")
 
 
-def test_an_actor_leaves_the_cores_to_those_who_are_waited_for(start: Callable[[str], RoleProcess]) -> None:
-    process = start("time.sleep(60)")
-    assert process.pid is not None
-    assert os.getpriority(os.PRIO_PROCESS, process.pid) == niceness(Role.ACTOR)
-
-
 def test_it_is_ready_once_it_has_announced_itself(start: Callable[[str], RoleProcess]) -> None:
+    """An actor leaves the cores to those who are waited for."""
     process = start("time.sleep(60)")
     reaches(process, Phase.READY)
-    assert process.metrics_url() == "http://x"
-    pid = process.pid
+    pid = known(process.pid)
+    assert (process.metrics_url(), os.getpriority(os.PRIO_PROCESS, pid)) == ("http://x", niceness(Role.ACTOR))
     process.start()
     assert process.pid == pid, "starting twice changes nothing"
 
@@ -71,10 +69,11 @@ def test_it_is_ready_once_it_has_announced_itself(start: Callable[[str], RolePro
 def test_no_simulator_outlives_its_actor(how: str, start: Callable[[str], RoleProcess], tmp_path: Path) -> None:
     begin = "import subprocess; p = subprocess.Popen(['sleep', '600']); pathlib.Path('{}').write_text(str(p.pid)); "
     process = start(begin.format(tmp_path / "simulator") + ("time.sleep(60)" if how == "kill -9" else ""))
-    simulator = ProcessIdentity.of(
-        int(eventually(lambda: (tmp_path / "simulator").exists() and (tmp_path / "simulator").read_text()))
+    simulator = known(
+        ProcessIdentity.of(
+            int(eventually(lambda: (tmp_path / "simulator").exists() and (tmp_path / "simulator").read_text()))
+        )
     )
-    assert simulator is not None
     if how == "kill -9":
         os.kill(process.pid or 0, signal.SIGKILL)
     reaches(process, Phase.EXITED)
@@ -99,21 +98,21 @@ def test_how_long_it_has_been_starting_is_told_until_it_announces_itself(tmp_pat
         process.kill()
 
 
-def test_an_unasked_end_is_counted_with_its_last_words(start: Callable[[str], RoleProcess]) -> None:
-    process = start("print('first'); sys.exit('no ROM named Pnog')")
+@pytest.mark.parametrize(
+    ("end", "code", "words"),
+    [
+        ("print('first'); sys.exit('no ROM named Pnog')", 1, "no ROM named Pnog"),
+        ("os.kill(os.getpid(), 9)", -9, "killed by SIGKILL"),
+    ],
+)
+def test_an_unasked_end_is_counted_with_its_last_words(
+    start: Callable[[str], RoleProcess], end: str, code: int, words: str
+) -> None:
+    process = start(end)
     member = reaches(process, Phase.EXITED)
-    assert (member.failed, member.exit_code) == (True, 1)
-    assert member.last_words == "no ROM named Pnog"
+    assert (member.failed, member.exit_code, member.last_words) == (True, code, words)
     process.start()
     assert reaches(process, Phase.EXITED).incarnation != member.incarnation, "each life can be told from the next"
-
-
-def test_a_killed_process_names_the_signal(start: Callable[[str], RoleProcess]) -> None:
-    process = start("time.sleep(60)")
-    reaches(process, Phase.READY)
-    assert process.pid is not None
-    os.kill(process.pid, signal.SIGKILL)
-    assert reaches(process, Phase.EXITED).last_words == "killed by SIGKILL"
 
 
 def test_a_drain_is_not_a_failure(start: Callable[[str], RoleProcess]) -> None:
@@ -121,8 +120,7 @@ def test_a_drain_is_not_a_failure(start: Callable[[str], RoleProcess]) -> None:
     reaches(process, Phase.READY)
     process.drain(5.0)
     member = reaches(process, Phase.EXITED)
-    assert member.asked
-    assert not member.failed
+    assert (member.asked, member.failed) == (True, False)
 
 
 def test_what_does_not_leave_is_made_to(start: Callable[[str], RoleProcess]) -> None:
@@ -146,9 +144,62 @@ def test_what_can_not_be_started_has_ended_and_says_why(tmp_path: Path) -> None:
 
 
 def test_a_pid_that_was_used_again_is_another_process(tmp_path: Path) -> None:
-    mine = ProcessIdentity.of(os.getpid())
-    assert mine is not None
+    mine = known(ProcessIdentity.of(os.getpid()))
     assert mine.alive
     earlier = ProcessIdentity(mine.pid, mine.start_ticks - 1)
     assert not earlier.alive
     earlier.send(signal.SIGKILL)  # goes nowhere, or this test would end here
+
+
+CORE_SECONDS = 1.5
+"""What the first of both must have had of the core before they are compared, however long that takes."""
+
+
+def test_whoever_is_waited_for_goes_first() -> None:
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    assert niceness(Role.EVALUATOR) == niceness(Role.REPLAY) == own
+    assert niceness(Role.ACTOR) >= niceness(Role.LEARNER) >= own
+    if own == 0:
+        assert niceness(Role.ACTOR) > niceness(Role.LEARNER) > 0
+
+
+def test_a_role_that_gives_way_leaves_a_core_to_one_that_does_not(tmp_path: Path) -> None:
+    """Each role has a session of its own, between which the kernel shares the processor whatever their processes' niceness."""
+    core = min(os.sched_getaffinity(0))
+    busy = [sys.executable, "-c", f"import os\nos.sched_setaffinity(0, {{{core}}})\nwhile True: pass"]
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    with (tmp_path / "log").open("ab") as log:
+        roles = [execute(busy, os.environ, {}, log.fileno(), min(19, own + more)) for more in (0, 15)]
+    try:
+        processes = [psutil.Process(role.pid) for role in roles]
+        eventually(lambda: all(p.cpu_affinity() == [core] for p in processes), "both are about to loop", 90)
+        deadline = time.monotonic() + 90
+        before = [sum(process.cpu_times()[:2]) for process in processes]
+        first = second = 0.0
+        while first < CORE_SECONDS:
+            assert time.monotonic() < deadline, f"{first:.2f} s of the core, and {second:.2f} for the other"
+            time.sleep(0.1)
+            first, second = (sum(p.cpu_times()[:2]) - b for p, b in zip(processes, before, strict=True))
+    finally:
+        for role in roles:
+            os.kill(role.pid, 9)
+            role.wait()
+    assert second < 0.25 * first, f"{second:.2f} s of the core against {first:.2f}"
+
+
+def test_a_process_that_has_ended_is_left_alone() -> None:
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    set_niceness(process.pid, 5)
+
+
+@pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="this kernel does not group processes by session")
+def test_its_session_has_the_same_niceness(tmp_path: Path) -> None:
+    with (tmp_path / "log").open("ab") as log:
+        role = execute([sys.executable, "-c", "import time; time.sleep(60)"], os.environ, {}, log.fileno(), 11)
+    try:
+        assert Path(f"/proc/{role.pid}/autogroup").read_text().split()[-1] == "11"
+        assert os.getpriority(os.PRIO_PROCESS, role.pid) == 11
+    finally:
+        os.kill(role.pid, 9)
+        role.wait()

@@ -1,30 +1,25 @@
-"""A run with two replay shards, one of which is killed: the actors go on with the other, and every chunk counts once."""
+"""The replay of a run: two shards, one of which is killed; and a log in a Redis that runs already."""
 
 from __future__ import annotations
 
 import shutil
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from tests.support.local_run import ENDLESS, LocalRun
+from tests.support.local_run import ENDLESS, LocalRun, assert_nothing_was_lost
+from tests.support.shared_redis import PASSWORD, shared_redis
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.long]
+pytestmark = [pytest.mark.timeout(600), pytest.mark.long]
 TWO_SHARDS = ["--set", "spec.replay.shards=2", "--set", "spec.actors.replicas=2"]
 
 
-def accepted(run: LocalRun, name: str) -> int:
-    """Transitions that the shards' ledgers have of that actor's present life."""
-    ledgers = [run.final(f"replay-{shard}")["accepted"].get(name) for shard in range(2)]
-    return sum(ledger["transitions"] for ledger in ledgers if ledger is not None)
-
-
-@pytest.mark.parametrize("number", [0, 1])
-def test_a_killed_shard_comes_back_and_every_chunk_counts_once(local_run: Callable[..., LocalRun], number: int) -> None:
+def test_a_killed_shard_comes_back_and_every_chunk_counts_once(local_run: Callable[..., LocalRun]) -> None:
     run = local_run(*ENDLESS, *TWO_SHARDS)
     run.until_learning(50)
-    killed, other = f"replay-{number}", f"replay-{1 - number}"
+    killed, other = "replay-1", "replay-0"
     run.until(lambda: run.status(killed).get("inserted_total", 0) > 500, 60, "experience in both shards")
     before = run.status(killed)["inserted_total"]
     pid = run.kill(killed)
@@ -34,12 +29,7 @@ def test_a_killed_shard_comes_back_and_every_chunk_counts_once(local_run: Callab
     run.until(lambda: run.status(killed).get("inserted_total", 0) > before, 60, "the shard is given new experience")
     run.until_learning(run.status("learner")["updates"] + 100)
     assert run.interrupt() == 130
-    for name in ("actor-0", "actor-1"):
-        actor = run.final(name)
-        assert actor["produced"] == actor["acknowledged"] + actor["unacknowledged"] + sum(actor["dropped"].values())
-        assert actor["acknowledged"] <= accepted(run, name) <= actor["acknowledged"] + actor["unacknowledged"]
-    inserted_total = sum(run.final(f"replay-{shard}")["inserted_total"] for shard in range(2))
-    assert inserted_total == sum(accepted(run, name) for name in ("actor-0", "actor-1"))
+    assert_nothing_was_lost(run, "actor-0", "actor-1", one_life=True)
 
 
 def test_a_shard_that_was_away_and_comes_back_without_its_redis_data_stops_nothing(
@@ -53,12 +43,33 @@ def test_a_shard_that_was_away_and_comes_back_without_its_redis_data_stops_nothi
         shutil.rmtree(run.run_dir / "redis" / "replay-0", ignore_errors=True)
         lives += 1
         run.until(lambda pid=pid: run.announced("replay-0").get("pid") not in (None, pid), 60, "the next life")
-    before = run.status("learner")["updates"]
-    run.until_learning(before + 200)
+    run.until_learning(run.status("learner")["updates"] + 200)
     run.until(lambda: run.status("replay-0").get("state") == "serving", 60, "the empty shard is filled again")
     batches = run.status("replay-0")["batches_total"]
     run.until(lambda: run.status("replay-0").get("batches_total", 0) > batches + 50, 60, "it is drawn from again")
     run.until_learning(run.status("learner")["updates"] + 200)
-    assert run.status("learner")["standstill"] == ""
-    assert run.reason("Progressing") == "LearnerAdvancing"
+    assert (run.status("learner")["standstill"], run.reason("Progressing")) == ("", "LearnerAdvancing")
     assert run.interrupt() == 130
+
+
+def test_a_run_goes_on_with_the_experience_that_it_has_there(
+    local_run: Callable[..., LocalRun], tmp_path: Path
+) -> None:
+    with shared_redis(tmp_path / "shared") as shared:
+        login = {"RLJOB_REDIS_PASSWORD": PASSWORD}
+        where = f"spec.replay.redis.external.url={shared.url}"
+        run = local_run(*ENDLESS, "--set", where, environment=login)
+        run.until_learning(50)
+        run.until(lambda: run.status("replay-0").get("durable") is True, 60, "durable")
+        assert run.interrupt() == 130
+        assert shared.names("run:")
+        assert not (run.run_dir / "redis" / "replay-0").exists(), "no server of its own is started"
+
+        again = local_run("--resume", run_dir=run.run_dir, job=run.run_dir / "job.yaml", environment=login)
+        log = run.run_dir / "logs" / "replay-0.log"
+        again.until(lambda: "restored in" in log.read_text(), 60, "what the first one has stored")
+        assert again.status("replay-0")["items"] >= 500
+        assert again.interrupt() == 130
+        secret = [file for file in run.run_dir.rglob("*") if file.is_file() and PASSWORD.encode() in file.read_bytes()]
+        assert not secret, "the password is in no file"
+        assert PASSWORD not in run.output + again.output

@@ -1,10 +1,12 @@
-"""The tutorials as they are written, with budgets smaller than theirs: every command and every line of Python in them is run.
+"""The tutorials as they are written, and the steps of benchmarks/gpu that start whole runs, all with budgets smaller than theirs.
 
 What docs/plugins.md trains is trained in ``test_plugins.py``.
 """
 
 from __future__ import annotations
 
+import importlib
+import json
 import shlex
 import subprocess
 import sys
@@ -66,8 +68,7 @@ def test_using_a_trained_policy(
             words += ["--episodes", "2"]
         if "onnx" in words and find_spec("onnx") is None:
             continue
-        code, said = run.verb(*words)
-        assert code == 0, said
+        run.answer(*words)
     said = python("\n".join(blocks(USING_A_POLICY, "python")), tmp_path)
     points = float(said.split()[-1])
     assert -21 <= points <= 21, "the points of a game, behind the policy's own words"
@@ -84,8 +85,34 @@ def test_your_own_algorithm_network_and_environment(
     assert run.finish(300) == 0, run.output + run.logs()
     for words in commands(PAGE):
         if words[0] != "run":
-            code, said = run.verb(*(str(run.run_dir) if word == "RUN" else word for word in words))
-            assert code == 0, said
+            run.answer(*(str(run.run_dir) if word == "RUN" else word for word in words))
     done = subprocess.run([sys.executable, "-m", "pytest", "-q", "test_mine.py"], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
     assert "1 passed" in done.stdout
+
+
+SECONDS = 90
+"""A run takes no longer, the start of its processes included; it ends as soon as it has the figures that its step writes."""
+FIGURES = {"works": ["run", "report"], "minutes_to_18": ["rates", "end"], "feeding": ["run"]}
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_step_runs_a_job_and_writes_its_figures(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "figures.jsonl"
+    monkeypatch.setattr(sys, "argv", [name, "--out", str(out), "--device", "cpu", "--seconds", str(SECONDS)])
+    importlib.import_module(f"benchmarks.gpu.{name}").main()
+    lines = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [line for line in lines if "failed" in line] == []
+    told = {line["figure"]: line for line in lines}
+    assert set(FIGURES[name]) <= told.keys()
+    rates = told.get("rates", told.get("run", {}))
+    assert rates["device"] == "cpu"
+    assert rates["updates_per_second"] > 0
+    assert rates["bottleneck"]
+    if name == "minutes_to_18":
+        assert told["end"]["state"] is not None
+        assert "return" in told
+        assert "verdict" in told or told["end"]["state"] != "Complete", "the last one comes as the run ends"
+    if name == "works":
+        assert told["report"]["written"]
+        assert not told["report"]["names_device"], "a processor has no name in it"

@@ -1,4 +1,4 @@
-"""Suspend, resume, scale, checkpoint, logs, get, top, why and stop beside a live `rljob run`, on one real run."""
+"""Suspend, resume, scale, checkpoint, logs, get, top, why and stop beside a live `rljob run`, and changes of its manifest."""
 
 from __future__ import annotations
 
@@ -8,54 +8,39 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from rljob.api import ManifestError
 from rljob.api.document import parse_document
 from rljob.api.status import RLJobStatus
 from rljob.api.yaml_dialect import dump_document
 from rljob.checkpoints.files import stored
 from rljob.checkpoints.names import order
 from rljob_operator.local.job_view import running_members
+from rljob_operator.local.spec_store import SpecStore
 
 from tests.support import slow_game
+from tests.support.known import known
 from tests.support.local_run import ENDLESS, LocalRun
 from tests.support.paths import IMPORTABLE
-
-pytestmark = pytest.mark.timeout(400)
-
-
-def test_a_learner_that_the_network_reaches_takes_requests_of_its_own_job_only(
-    local_run: Callable[..., LocalRun],
-) -> None:
-    run = local_run(*ENDLESS, environment={"RLJOB_METRICS_HOST": "0.0.0.0"})
-    run.until_learning(50)
-    url = run.announced("learner")["metrics_url"]
-    request = urllib.request.Request(f"{url}/checkpoint", data=json.dumps({"sinceUnix": time.time()}).encode())
-    with pytest.raises(urllib.error.HTTPError, match="401"):
-        urllib.request.urlopen(request, timeout=10)
-    assert (run.run_dir / "roles" / "request-token").stat().st_mode & 0o777 == 0o600
-    code, printed = run.verb("checkpoint", str(run.run_dir), "--wait")
-    assert code == 0, printed
-    assert "verified, file://" in printed
 
 
 def test_a_run_is_suspended_and_goes_on_where_it_was(local_run: Callable[..., LocalRun]) -> None:
     fixed = ("--set", "spec.autoscaling.mode=Disabled", "--set", "spec.actors.replicas=1")
-    run = local_run(*ENDLESS, *fixed, job=slow_game.JOB, environment=IMPORTABLE)
+    reachable = {"RLJOB_METRICS_HOST": "0.0.0.0"}
+    run = local_run(*ENDLESS, *fixed, job=slow_game.JOB, environment=IMPORTABLE | reachable)
     folder = str(run.run_dir)
     run.until_learning(50)
+    assert_a_learner_that_the_network_reaches_takes_requests_of_its_own_job_only(run)
 
-    code, printed = run.verb("checkpoint", folder, "--wait")
-    assert code == 0, printed
-    assert "verified, file://" in printed
+    run.answer("checkpoint", folder, "--wait", said="verified, file://")
 
-    code, printed = run.verb("suspend", folder, "--wait")
-    assert code == 0, printed
+    run.answer("suspend", folder, "--wait")
     assert running_members(run.run_dir) == {}
     assert run.process.poll() is None, "rljob run stays"
     assert (run.job_status.state, run.reason("Suspended")) == ("Suspended", "UserRequested")
-    checkpoint = run.job_status.checkpoint
-    assert checkpoint is not None
+    checkpoint = known(run.job_status.checkpoint)
     newest = stored(run.run_dir / "checkpoints")[0].name
     assert order(newest) == (1, checkpoint.step)
     assert checkpoint.step >= 50
@@ -65,8 +50,7 @@ def test_a_run_is_suspended_and_goes_on_where_it_was(local_run: Callable[..., Lo
 
     time.sleep(5.0)
     resumed = time.monotonic()
-    code, printed = run.verb("resume", folder)
-    assert code == 0, printed
+    run.answer("resume", folder)
     restored = run.until(
         lambda: run.status("replay-0").get("state") == "serving" and run.status("replay-0"), 60, "replay"
     )
@@ -84,23 +68,27 @@ def test_a_run_is_suspended_and_goes_on_where_it_was(local_run: Callable[..., Lo
     curve = [point["raw_frames"] for point in points if "kind" not in point]
     assert curve == sorted(curve), "the curve goes on, it does not begin again"
 
-    code, printed = run.verb("scale", folder, "2", "--wait")
-    assert code == 0, printed
+    run.answer("scale", folder, "2", "--wait")
     assert run.job_status.actors.ready == 2
-    code, printed = run.verb("scale", folder, "0")
-    assert (code, "spec.actors.replicas" in printed) == (2, True)
-    code, printed = run.verb("scale", folder, "1", "--wait")
-    assert code == 0, printed
+    run.answer("scale", folder, "0", code=2, said="spec.actors.replicas")
+    run.answer("scale", folder, "1", "--wait")
     assert len([name for name in running_members(run.run_dir) if name.startswith("actor")]) == 1
 
     assert_the_screens_tell_the_truth(run)
     assert_a_refused_edit_changes_nothing(run)
 
-    code, printed = run.verb("stop", folder)
-    assert code == 0, printed
+    run.answer("stop", folder)
     assert run.finish(10) == 130
     assert running_members(run.run_dir) == {}
     assert "Traceback" not in run.output
+
+
+def assert_a_learner_that_the_network_reaches_takes_requests_of_its_own_job_only(run: LocalRun) -> None:
+    url = run.announced("learner")["metrics_url"]
+    request = urllib.request.Request(f"{url}/checkpoint", data=json.dumps({"sinceUnix": time.time()}).encode())
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        urllib.request.urlopen(request, timeout=10)
+    assert (run.run_dir / "roles" / "request-token").stat().st_mode & 0o777 == 0o600
 
 
 def assert_the_screens_tell_the_truth(run: LocalRun) -> None:
@@ -114,18 +102,15 @@ def assert_the_screens_tell_the_truth(run: LocalRun) -> None:
     stored = json.loads(printed)
     assert stored["kind"] == "RLJob"
     assert RLJobStatus.model_validate(stored["status"]).state == "Running"
-    code, printed = run.verb("top", folder, "--once")
-    assert code == 0
+    printed = run.answer("top", folder, "--once")
     for word in ("queue depth", "starved", "blocked", "lag", "steps/s", "updates/s", "return", "actor-"):
         assert word in printed
     code, printed = run.verb("why", folder)
     assert "Last decision: " in printed
     code, printed = run.verb("logs", folder, "learner", "--tail", "3")
     assert (code, len(printed.splitlines())) == (0, 3)
-    code, printed = run.verb("logs", folder, "lerner")
-    assert (code, "there are: actor-0" in printed) == (2, True)
-    code, printed = run.verb("get", str(Path(folder).parent))
-    assert (code, "not a run folder" in printed) == (2, True)
+    run.answer("logs", folder, "lerner", code=2, said="there are: actor-0")
+    run.answer("get", str(Path(folder).parent), code=2, said="not a run folder")
 
 
 def assert_a_refused_edit_changes_nothing(run: LocalRun) -> None:
@@ -137,8 +122,61 @@ def assert_a_refused_edit_changes_nothing(run: LocalRun) -> None:
     path.write_text(dump_document(document))
     run.until(lambda: run.reason("Accepted") == "InvalidSpec", 60, "Accepted=False")
     assert "spec.actors.envsPerActor" in run.verb("why", str(run.run_dir))[1]
-    code, printed = run.verb("scale", str(run.run_dir), "2")
-    assert (code, "spec.actors.envsPerActor" in printed) == (2, True)
+    run.answer("scale", str(run.run_dir), "2", code=2, said="spec.actors.envsPerActor")
     path.write_text(good)
     run.until(lambda: run.reason("Accepted") == "Valid", 60, "Accepted again")
     assert running_members(run.run_dir) == before
+
+
+@pytest.mark.long
+def test_what_is_changed_while_the_job_suspends_is_what_it_goes_on_with(local_run: Callable[..., LocalRun]) -> None:
+    """Parameters, the number of environments, and who computes the actions: the suspension is called off at once."""
+    run = local_run(*ENDLESS)
+    run.until_learning(100)
+    store = SpecStore(run.run_dir)
+    with pytest.raises(ManifestError, match=r"spec\.algorithm\.apeXDQN\.gamma: .* only while the job is suspended"):
+        store.edit(with_changes)
+    before = running_members(run.run_dir)
+    store.edit(lambda document: document["spec"].update(suspend=True))
+    store.edit(with_changes)
+    run.until(lambda: run.reason("Suspended") == "Draining", 30, "the suspension")
+    store.edit(lambda document: document["spec"].update(suspend=False))
+    run.until(lambda: run.job_status.state == "Running" and not set(before.values()) & pids(run), 120, "new processes")
+    run.until_learning(run.status("learner")["updates"] + 50)
+
+    newest = stored(run.run_dir / "checkpoints")[0]
+    assert json.loads((newest / "manifest.json").read_text())["parameters"]["gamma"] == 0.99, "saved by the old learner"
+    run.answer("checkpoint", str(run.run_dir), "--wait")
+    newest = stored(run.run_dir / "checkpoints")[0]
+    assert json.loads((newest / "manifest.json").read_text())["parameters"]["gamma"] == 0.9
+    served = run.status("learner")["inference"]
+    assert served["observations_total"] > 0, served
+    assert (run.job_status.restarts.counted, run.interrupt()) == (0, 130)
+
+
+def with_changes(document: dict[str, Any]) -> None:
+    document["spec"].setdefault("algorithm", {}).setdefault("apeXDQN", {})["gamma"] = 0.9
+    document["spec"].setdefault("actors", {}).update(envsPerActor=4, inference="Central")
+
+
+def pids(run: LocalRun) -> set[int]:
+    return set(running_members(run.run_dir).values())
+
+
+@pytest.mark.long
+def test_a_run_of_which_nothing_is_left_may_be_changed_like_a_suspended_one(
+    local_run: Callable[..., LocalRun],
+) -> None:
+    run = local_run(*ENDLESS)
+    run.until_learning(50)
+    assert run.interrupt() == 130
+    again = local_run(
+        "--resume", "--set", "spec.actors.envsPerActor=4", run_dir=run.run_dir, job=run.run_dir / "job.yaml"
+    )
+    again.until_learning(60)
+    assert known(SpecStore(run.run_dir).accepted()).spec.actors.envs_per_actor == 4
+    assert again.interrupt() == 130
+    other = ["--set", "spec.environment.id=Acrobot-v1", "--set", "spec.successPolicy.rawFrames=1000000000"]
+    never = local_run("--resume", *other, run_dir=run.run_dir, job=run.run_dir / "job.yaml")
+    assert never.finish(60) == 2
+    assert "spec.environment.id: got 'Acrobot-v1'; it cannot be changed; make a new job" in never.output

@@ -1,4 +1,4 @@
-"""A real server of one's own: it comes back after kill -9, keeps its data, and shares its folder with no other."""
+"""A real server of one's own, in a shard and in its pod: it comes back, keeps its data, and shares its folder with no other."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,10 +17,9 @@ import redis
 from rljob.replay import embedded_redis
 from rljob.replay.embedded_redis import EmbeddedRedis, RedisUnavailable, find_server
 from rljob.replay.redis_client import connect
+from rljob.replay.redis_server import answers, main
 
 from tests.support.waiting import eventually
-
-pytestmark = pytest.mark.timeout(120)
 
 
 def put(server: EmbeddedRedis, key: str, value: str) -> None:
@@ -34,18 +35,9 @@ def get(server: EmbeddedRedis, key: str) -> bytes | None:
 
 
 def kill(server: EmbeddedRedis) -> None:
-    assert server.process is not None
     os.kill(server.process.pid, signal.SIGKILL)
     server.process.wait()
     assert not server.alive
-
-
-def answers(server: EmbeddedRedis) -> bool:
-    try:
-        with connect(str(server.socket)) as client:
-            return bool(client.ping())
-    except redis.RedisError:
-        return False
 
 
 def old_server(folder: Path, version: str = "6.0.16") -> None:
@@ -56,8 +48,9 @@ def old_server(folder: Path, version: str = "6.0.16") -> None:
     program.chmod(0o755)
 
 
-@pytest.mark.parametrize("persistence", ["Snapshot", "AppendOnly"])
+@pytest.mark.parametrize("persistence", ["Snapshot", "AppendOnly", "None"])
 def test_data_survive_an_orderly_stop(tmp_path: Path, persistence: embedded_redis.Persistence) -> None:
+    kept = b"value" if persistence != "None" else None
     server = EmbeddedRedis(tmp_path / "redis", persistence).start()
     assert server.directory.stat().st_mode & 0o777 == 0o700
     put(server, "key", "value")
@@ -65,17 +58,9 @@ def test_data_survive_an_orderly_stop(tmp_path: Path, persistence: embedded_redi
     assert not server.alive
     server.stop()  # may be called twice
     with server:
-        assert get(server, "key") == b"value"
+        assert get(server, "key") == kept
     with EmbeddedRedis(tmp_path / "redis", persistence) as other:
-        assert get(other, "key") == b"value"
-
-
-def test_without_persistence_nothing_is_kept(tmp_path: Path) -> None:
-    with EmbeddedRedis(tmp_path / "redis", "None") as server:
-        put(server, "key", "value")
-    assert not list((tmp_path / "redis").glob("*.rdb"))
-    with EmbeddedRedis(tmp_path / "redis", "None") as server:
-        assert get(server, "key") is None
+        assert get(other, "key") == kept
 
 
 def test_a_killed_server_is_revived_with_what_it_had_saved(tmp_path: Path) -> None:
@@ -88,7 +73,7 @@ def test_a_killed_server_is_revived_with_what_it_had_saved(tmp_path: Path) -> No
         kill(server)
         eventually(lambda: server.revive() or server.alive)
         assert server.process is not first
-        eventually(lambda: answers(server))
+        eventually(lambda: answers(server.socket))
         assert get(server, "key") == b"value"
     server.revive()  # a stopped one too
     assert server.process is None
@@ -115,7 +100,7 @@ def test_revival_is_tried_once_a_second_and_never_ends_its_caller(
                 now += 0.02
         assert [attempt - first for attempt in attempts] == pytest.approx([0, 1], abs=0.03)
         assert not server.alive
-        eventually(lambda: server.revive() or answers(server))
+        eventually(lambda: server.revive() or answers(server.socket))
 
 
 def test_revival_does_not_wait_for_a_folder_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,15 +119,19 @@ def test_revival_does_not_wait_for_a_folder_in_use(tmp_path: Path, monkeypatch: 
             assert not server.alive
         finally:
             os.close(lock)
-        eventually(lambda: server.revive() or answers(server))
+        eventually(lambda: server.revive() or answers(server.socket))
 
 
-def test_two_servers_never_share_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_servers_never_share_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     with EmbeddedRedis(tmp_path / "redis") as first:
         with monkeypatch.context() as patch:
             patch.setattr(embedded_redis, "SAVE_SECONDS", 0.2)
             with pytest.raises(RedisUnavailable, match=r"redis is in use by another Redis server; one run folder"):
                 EmbeddedRedis(tmp_path / "redis").start()
+            assert main(["serve", str(tmp_path / "redis"), str(tmp_path / "other.sock"), "Snapshot", "0"]) == 1
+        assert "in use by another Redis server" in capsys.readouterr().err
         put(first, "key", "value")
         assert get(first, "key") == b"value", "the first one is not disturbed"
     with EmbeddedRedis(tmp_path / "redis") as second:
@@ -157,7 +146,7 @@ def test_a_folder_too_deep_for_a_socket(tmp_path: Path) -> None:
     assert short.parent.stat().st_mode & 0o777 == 0o700
     put(server, "key", "value")
     kill(server)
-    eventually(lambda: server.revive() or answers(server))
+    eventually(lambda: server.revive() or answers(server.socket))
     assert server.socket == short, "a client of the server finds it where it was"
     put(server, "key", "again")
     server.stop(save=True)
@@ -205,3 +194,51 @@ def test_the_program_of_the_wheel_is_found_among_its_files(tmp_path: Path, monke
     program = find_server()
     assert program.is_relative_to(sys.prefix)
     assert b"v=" in subprocess.run([program, "--version"], capture_output=True, check=True).stdout
+
+
+MODULE = [sys.executable, "-m", "rljob.replay.redis_server"]
+WAIT_SECONDS = 60.0
+
+
+@contextmanager
+def serving(folder: Path, mode: str = "Snapshot", largest_bytes: int = 0) -> Iterator[subprocess.Popen[bytes]]:
+    """A server that has its data, ended at the end as a kubelet would."""
+    path = folder / "s.sock"
+    command = [*MODULE, "serve", str(folder), str(path), mode, str(largest_bytes)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    try:
+        eventually(lambda: process.poll() is not None or answers(path))
+        yield process
+    finally:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(WAIT_SECONDS) == 0
+
+
+def fill(client: redis.Redis, megabytes: int) -> None:
+    for number in range(megabytes):
+        client.set(f"key-{number}", b"x" * (1 << 20))
+
+
+@pytest.mark.parametrize("mode", ["Snapshot", "AppendOnly"])
+def test_data_outlives_the_server(tmp_path: Path, mode: str) -> None:
+    with serving(tmp_path, mode), connect(str(tmp_path / "s.sock")) as client:
+        client.set("key", "value")
+    assert main(["ping", str(tmp_path / "s.sock")]) == 1
+    with serving(tmp_path, mode), connect(str(tmp_path / "s.sock")) as client:
+        assert client.get("key") == b"value"
+        assert main(["ping", str(tmp_path / "s.sock")]) == 0
+
+
+def test_it_takes_no_more_than_it_may(tmp_path: Path) -> None:
+    with serving(tmp_path, largest_bytes=8 << 20), connect(str(tmp_path / "s.sock")) as client:
+        with pytest.raises(redis.OutOfMemoryError):
+            fill(client, 16)
+        assert client.get("key-0") is not None, "nothing is thrown away for it"
+
+
+@pytest.mark.parametrize(
+    "words", [[], ["ping"], ["serve", "a", "b", "None", "0"], ["serve", "a", "b", "Snapshot", "-1"]]
+)
+def test_other_words_are_answered_with_how_it_is_used(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 2
+    assert "redis_server serve DIRECTORY SOCKET" in capsys.readouterr().err

@@ -1,10 +1,12 @@
-"""Shards whose log is in a Redis that others run: with a password, beside other jobs, and not for ever."""
+"""Shards whose log is in a Redis that others run, with a password, beside other jobs, not for ever; and those without a log."""
 
 from __future__ import annotations
 
+import json
 import logging
 import ssl
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,13 +22,12 @@ from rljob.roles.replay import run_replay
 
 from tests.support import role_threads
 from tests.support.ports import free_ports
-from tests.support.replay_peers import Actor, config, serving
+from tests.support.replay_peers import Actor, config, sent, serving
 from tests.support.shared_redis import PASSWORD, SharedRedis, shared_redis
 from tests.support.threads import running
 from tests.support.tls_proxy import tls_proxy
 from tests.support.waiting import eventually
 
-pytestmark = pytest.mark.timeout(180)
 KEEP_SECONDS = 1000
 LOGIN = Login(password=PASSWORD)
 
@@ -69,7 +70,7 @@ def test_a_refused_login_is_said_and_training_goes_on(
     caplog.set_level(logging.DEBUG)
     with serving(of(shared, redis_login=login)) as service:
         assert "Redis refuses this user" in reason(service, "Down")
-        Actor(service.ingest_endpoint).send_all(3)
+        sent(service, 3)
         assert (service.table.items, service.status.durable) == (30, False)
         said = f"{service.status} {service.config} {caplog.text}"
     assert PASSWORD not in said
@@ -82,7 +83,7 @@ def test_two_jobs_share_a_server_and_neither_has_anything_of_the_other(shared: S
     with serving(other) as service:
         reason(service, "Durable")
         assert service.table.items == 0, "a job of the same name that was made anew has no experience yet"
-        Actor(service.ingest_endpoint).send_all(5)
+        sent(service, 5)
     with serving(one) as service:
         reason(service, "Durable")
         assert service.table.items == 200
@@ -104,8 +105,7 @@ def test_what_a_job_has_there_is_removed_and_nothing_else(
         assert remove_log.main(words) == 0
         assert shared.names("run:default/pong/uid-1/") == {f"run:{one.run}:shard:0:owner"}
         assert 0 < shared.admin.ttl(f"run:{one.run}:shard:0:owner") <= 3600
-    assert shared.names("run:default/pong/uid-2/") == before
-    assert shared.admin.get("somebody's") == b"own"
+    assert (shared.names("run:default/pong/uid-2/"), shared.admin.get("somebody's")) == (before, b"own")
     assert remove_log.main(["redis://127.0.0.1:1", one.run, "0"]) == 1
     assert "can't be reached" in capsys.readouterr().err
 
@@ -114,8 +114,7 @@ def test_a_shard_that_still_drains_writes_nothing_anew(shared: SharedRedis, monk
     monkeypatch.setenv("RLJOB_REDIS_PASSWORD", PASSWORD)
     settings = of(shared)
     with serving(settings) as service:
-        actor = Actor(service.ingest_endpoint)
-        actor.send_all(20)
+        actor = sent(service, 20)
         assert remove_log.main([shared.url, settings.run, "0"]) == 0
         actor.send_all(5)
         assert "removed" in reason(service, "Lost")
@@ -129,7 +128,7 @@ def test_everything_expires_unless_a_shard_renews_it(shared: SharedRedis) -> Non
         assert 0 < shared.admin.ttl(key) <= KEEP_SECONDS * 1.25, key
         shared.admin.expire(key, 60)
     with serving(settings) as service:
-        Actor(service.ingest_endpoint, "actor-1").send_all(1)
+        sent(service, 1, "actor-1")
         eventually(
             lambda: min(shared.admin.ttl(key) for key in shared.names("run:")) >= KEEP_SECONDS,
             lambda: {key: shared.admin.ttl(key) for key in shared.names("run:")},
@@ -138,14 +137,14 @@ def test_everything_expires_unless_a_shard_renews_it(shared: SharedRedis) -> Non
         assert service.table.items == 210
 
 
-@pytest.mark.parametrize("policy", ["allkeys-lru", "volatile-ttl"])
-def test_a_server_that_makes_room_is_named(shared: SharedRedis, policy: str) -> None:
+def test_a_server_that_makes_room_is_named(shared: SharedRedis) -> None:
     shared.admin.config_set("maxmemory", "100mb")
-    shared.admin.config_set("maxmemory-policy", policy)
     with serving(of(shared)) as service:
-        assert f"maxmemory-policy is {policy}" in reason(service, "Evicting")
-        shared.admin.config_set("maxmemory-policy", "noeviction")
-        reason(service, "Durable")
+        for policy in ("allkeys-lru", "volatile-ttl"):
+            shared.admin.config_set("maxmemory-policy", policy)
+            assert f"maxmemory-policy is {policy}" in reason(service, "Evicting")
+            shared.admin.config_set("maxmemory-policy", "noeviction")
+            reason(service, "Durable")
 
 
 def test_a_server_of_a_cluster_is_named(tmp_path: Path) -> None:
@@ -210,3 +209,46 @@ def test_a_role_takes_the_address_of_its_job_and_keys_of_its_own(
     assert of_other
     assert all(key.startswith(f"run:{given}:") for key in of_other)
     assert not (one / "redis" / "replay-0").exists(), "no server of its own is started"
+
+
+def announced(run_dir: Path) -> Path:
+    """What the shard writes once it serves."""
+    return run_dir / "announced.json"
+
+
+def shard(run_dir: Path, include: list[str]) -> RoleOptions:
+    return RoleOptions(
+        job=role_threads.cartpole(checkpoint={"include": include}),
+        run_dir=run_dir,
+        name="replay-0",
+        replay_ingest=(f"ipc://{run_dir}/i",),
+        replay_sample=(f"ipc://{run_dir}/s",),
+        announce=announced(run_dir),
+    )
+
+
+@pytest.mark.parametrize(("include", "kept"), [(["Learner", "Replay"], True), (["Learner"], False)])
+def test_experience_is_kept_only_where_include_names_the_replay(tmp_path: Path, include: list[str], kept: bool) -> None:
+    options = shard(tmp_path, include)
+    with running(lambda stop: run_replay(options, stop)):
+        eventually(announced(tmp_path).exists)
+    assert (tmp_path / "redis" / "replay-0").exists() is kept
+
+
+def test_a_private_server_is_not_told_the_name_that_another_one_knows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("USERNAME", "PASSWORD"):
+        monkeypatch.setenv(f"RLJOB_REDIS_{name}", "of another server")
+
+    def answered() -> bool:
+        """Whether the server has let the shard ask for something."""
+        url = json.loads(announced(tmp_path).read_text())["metrics_url"]
+        with urllib.request.urlopen(f"{url}/status", timeout=5) as answer:
+            status = json.load(answer)
+        return bool(status["durable"]) and status["redis"]["used_memory_bytes"] is not None
+
+    options = shard(tmp_path, ["Learner", "Replay"])
+    with running(lambda stop: run_replay(options, stop)):
+        eventually(announced(tmp_path).exists)
+        eventually(answered)

@@ -17,10 +17,9 @@ from rljob.replay.redis_client import connect
 
 from tests.support import disks
 from tests.support.durability import assert_log_equals_table, reaches
-from tests.support.replay_peers import Actor, config, serving
+from tests.support.known import known
+from tests.support.replay_peers import config, sent, serving
 from tests.support.waiting import eventually
-
-pytestmark = pytest.mark.timeout(180)
 
 
 @pytest.fixture
@@ -36,12 +35,10 @@ def test_a_server_that_cannot_save_takes_no_writes_until_it_can(small_disk: Path
         connect(str(server.socket)) as admin,
         serving(config(redis=str(server.socket))) as service,
     ):
-        actor = Actor(service.ingest_endpoint)
-        actor.send_all(10)
+        actor = sent(service, 10)
         disks.fill(small_disk / "ballast")
         admin.bgsave()
-        part = reaches(service, "Down", actor)
-        assert "can't save to its disk" in part.reason
+        assert "can't save to its disk" in reaches(service, "Down", actor).reason
         (small_disk / "ballast").unlink()
         admin.bgsave()
         reaches(service, "Durable", actor)
@@ -53,8 +50,7 @@ def test_a_server_that_cannot_save_at_the_end_is_ended_and_says_what_is_lost(
     small_disk: Path, saved_before: bool
 ) -> None:
     server = EmbeddedRedis(small_disk / "redis").start()
-    process = server.process
-    assert process is not None
+    process = known(server.process)
     with connect(str(server.socket)) as client:
         client.set("early", "value")
         if saved_before:
@@ -81,8 +77,7 @@ def test_an_append_only_file_that_could_not_be_written_is_told(small_disk: Path)
         for _ in range(30):
             client.set("late", os.urandom(1 << 16))
             time.sleep(0.1)
-    lost = server.stop()
-    assert "append-only file" in lost
+    assert "append-only file" in server.stop()
     assert not server.alive
 
 
@@ -98,7 +93,6 @@ print(server.process.pid, flush=True)
 time.sleep(60)
 """
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as owner:
-        assert owner.stdout is not None
         pid = int(owner.stdout.readline())
         disks.fill(small_disk / "ballast")
         owner.send_signal(signal.SIGKILL)

@@ -1,48 +1,28 @@
-"""The service end to end, in this process: exactly once, credits, mirror and frames agree, hostile bytes."""
+"""The service end to end, in this process: exactly once, credits, hostile bytes, and a writer of the log that fails."""
 
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-import redis
 from rljob.experience import Segment
 from rljob.experience.batch_arrays import transition_arrays
 from rljob.experience.ring import SegmentRing
-from rljob.replay.chunk_log import ChunkLog
+from rljob.replay.chunk_log import ChunkLog, Commit
 from rljob.replay.limiter import LimiterConfig
 from rljob.replay.service import ReplayService
 from rljob.replay.table import Capacity
+from rljob.threads import ThreadEnded
 from rljob.wire import Message, encode
 
 from tests.support.experience import CHUNKS
 from tests.support.replay_peers import Actor, Learner, config, random_chunk, serving
 from tests.support.waiting import eventually
-
-pytestmark = pytest.mark.timeout(120)
-
-
-def test_chunks_arrive_once_and_are_sampled(server: Any) -> None:
-    with serving(config(redis=str(server.socket))) as service:
-        actor, learner = Actor(service.ingest_endpoint), Learner(service.sample_endpoint)
-        actor.send_all(30)
-        assert actor.durable is True
-        assert actor.welcome["slots"] == 1
-        learner.subscribe()
-        batch = learner.sample(64)
-        assert batch.kind == "batch"
-        assert batch.fields["mass"] == pytest.approx(service.table.selector.priority_total)
-        assert batch.columns["prob"].sum() > 0
-        stats = learner.stats()
-        assert (stats["items"], stats["inserted_total"], stats["sampled_total"]) == (300, 300, 64)
-        assert stats["actors"][0]["name"] == "actor-0"
-        eventually(lambda: learner.stats()["redis"]["used_memory_bytes"] > 10_000)
-        assert 0 <= stats["priority_drift"] < 1e-12
-        assert stats["refused_handshakes_total"] == 0
 
 
 def test_a_learner_that_was_superseded_is_refused(server: Any) -> None:
@@ -86,8 +66,7 @@ def test_duplicates_and_reconnects_insert_nothing_twice(server: Any, any_seed: C
             actor.reconnect()
         actor.until(lambda: actor.window.unacknowledged == 0, 30)
         stats = learner.stats()
-        assert stats["inserted_total"] == actor.sequence * 10
-        assert stats["items"] == min(1000, actor.sequence * 10)
+        assert (stats["inserted_total"], stats["items"]) == (actor.sequence * 10, min(1000, actor.sequence * 10))
         # The same bytes once more, from a peer that was welcomed: acknowledged again, stored no second time.
         stale = encode(random_chunk(0, inc=actor.inc).to_message(), compress=["frames"])
         before = stats["duplicates_total"]
@@ -137,37 +116,6 @@ def test_strangers_are_told() -> None:
         assert learner.stats()["rejected_total"]["unknown"] == 2
 
 
-def test_invalid_chunk_is_refused_and_not_counted() -> None:
-    with serving(config()) as service:
-        actor = Actor(service.ingest_endpoint)
-        actor.until(lambda: actor.window.connected)
-        good = random_chunk(0, inc=actor.inc).to_message()
-        bad = Message("chunk", good.fields, {**good.columns, "obs_at": np.full(10, 999, np.uint16)})
-        actor.client.send(encode(bad))
-        actor.until(lambda: bool(actor.refused))
-        assert "obs_at" in actor.refused[0]
-        assert Learner(service.sample_endpoint).stats()["rejected_total"] == {"invalid": 1}
-
-
-def test_limiter_withholds_credits_and_defers_samples() -> None:
-    limiter = LimiterConfig(2.0, 20, 60.0, insert_step=10, sample_step=16)
-    with serving(config(limiter=limiter)) as service:
-        actor, learner = Actor(service.ingest_endpoint), Learner(service.sample_endpoint)
-        actor.produce(50)
-        actor.until(lambda: learner.stats()["insert_blocked_seconds"] > 0.2)
-        stats = learner.stats()
-        assert stats["limiter"]["blocked"] == "inserts"
-        assert stats["inserted_total"] <= 20 + 60 / 2
-        learner.subscribe()
-        for _ in range(60):
-            assert learner.sample(16).kind == "batch"
-            actor.step(0.0)
-            if actor.window.unacknowledged == 0:
-                break
-            error = learner.stats()["limiter"]["error"]
-            assert -60 <= error <= 60
-
-
 def test_a_request_may_cost_more_or_less_than_it_draws() -> None:
     """One batch over several shards: its draws are divided by one rule, what it costs the limiters by another."""
     limiter = LimiterConfig(4.0, 20, 100.0, insert_step=10, sample_step=16)
@@ -211,22 +159,6 @@ def test_a_mirror_has_what_every_batch_names() -> None:
         assert service.table.oldest > 0, "the ring must have wrapped"
 
 
-def test_stale_priorities_are_dropped_and_counted() -> None:
-    with serving(config(capacity=Capacity(100))) as service:
-        actor, learner = Actor(service.ingest_endpoint), Learner(service.sample_endpoint)
-        learner.subscribe()
-        actor.send_all(5)
-        old = learner.sample(32)
-        actor.send_all(20)
-        columns = {"slot": old.columns["slot"], "gen": old.columns["gen"], "prio": np.full(32, 1e5, np.float32)}
-        total = learner.stats()["priority_total"]
-        learner.client.send(Message("priorities", {}, columns))
-        time.sleep(0.3)
-        stats = learner.stats()
-        assert stats["stale_priority_updates_total"] == 32
-        assert stats["priority_total"] == total
-
-
 def test_made_up_names_of_actors_are_forgotten_and_counted(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     most = 20
     monkeypatch.setattr("rljob.ingest.accepted.MOST_ACTORS", most)
@@ -247,8 +179,7 @@ def test_made_up_names_of_actors_are_forgotten_and_counted(server: Any, monkeypa
             honest.step(0.0)
         honest.send_all(3)
         stats = learner.stats()
-        assert stats["forgotten_actors_total"] == 5 * most + 1 - most
-        assert len(stats["accepted"]) == most
+        assert (stats["forgotten_actors_total"], len(stats["accepted"])) == (5 * most + 1 - most, most)
         assert stats["accepted"][honest.name]["transitions"] == 60
         assert max(remembered(service)) == most
         assert stats["duplicates_total"] == 0
@@ -278,26 +209,43 @@ def test_episodes_and_roster(server: Any) -> None:
         actor.until(lambda: learner.stats()["steps_total"] == 20)
     with serving(config(redis=str(server.socket), greedy_epsilon=0.1)) as service:
         stats = Learner(service.sample_endpoint).warm_stats()
-        assert stats["episodes_total"] == 2
-        assert stats["steps_total"] == 20
-        assert stats["episodes"][1]["return"] == -3.0
+        assert (stats["episodes_total"], stats["steps_total"], stats["episodes"][1]["return"]) == (2, 20, -3.0)
 
 
-def test_a_slice_that_cannot_be_read_is_tried_again(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The third slice of a warm restart fails once (the one failure that a real server will not make on command)."""
-    settings = {"redis": str(server.socket), "capacity": Capacity(3000)}
-    with serving(config(**settings)) as service:
-        Actor(service.ingest_endpoint).send_all(150)
-    calls, real = [], ChunkLog.chunks
+def test_the_shard_ends_with_the_reason_and_acknowledges_nothing_more(
+    server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit, broken = ChunkLog.commit, threading.Event()
 
-    def chunks(log: ChunkLog, entries: Any) -> Any:
-        calls.append(len(entries))
-        if len(calls) == 3:
-            raise redis.ConnectionError("gone")
-        return real(log, entries)
+    def failing(self: ChunkLog, what: Commit) -> None:
+        if broken.is_set():
+            raise TypeError("no such encoding")
+        commit(self, what)
 
-    monkeypatch.setattr(ChunkLog, "chunks", chunks)
-    with serving(config(**settings)) as service:
-        stats = Learner(service.sample_endpoint).warm_stats()
-        assert stats["items"] == 1500
-        assert calls == [64, 64, 22, 22]
+    monkeypatch.setattr(ChunkLog, "commit", failing)
+    service, failures = ReplayService(config(redis=str(server.socket))), []
+
+    def run() -> None:
+        try:
+            service.run(threading.Event())
+        except ThreadEnded as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    actor = Actor(service.ingest_endpoint)
+    actor.send_all(5, 30)
+    assert (actor.acked, actor.durable) == (4, True)
+    broken.set()
+    actor.produce(3)
+    actor.until(lambda: bool(failures), 30)
+    thread.join(30)
+    assert str(failures[0]) == "thread replay-log has ended: TypeError: no such encoding"
+    assert service.status.durable is False
+    assert actor.acked == 4, "what was not written was not acknowledged, and will be sent again"
+
+    monkeypatch.setattr(ChunkLog, "commit", commit)
+    with serving(config(redis=str(server.socket), ingest=service.config.ingest)) as again:
+        actor.reconnect()
+        actor.until(lambda: actor.window.unacknowledged == 0, 60)
+        assert again.table.limiter.inserted == 80, "each of eight chunks once"

@@ -20,6 +20,7 @@ from rljob.telemetry.recorder import METRICS_FILE, Recorder
 from rljob.tracking.points import Follower
 from rljob_operator.local.trackers import Trackers
 
+from tests.support.known import known
 from tests.support.local_run import ENDLESS, LocalRun
 from tests.support.paths import EXAMPLES
 from tests.support.wandb_server import WandbServer
@@ -97,7 +98,6 @@ class Run:
 
 
 @needs_wandb
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("outage", ["hang", "fail", "absent"])
 def test_wandb_has_every_point_once_after_kills_and_an_outage(outage: str, server: WandbServer, tmp_path: Path) -> None:
     run = Run(tmp_path, {"wandb": {"entity": "team", "group": "g", "tags": ["a"]}})
@@ -134,7 +134,6 @@ def test_wandb_has_every_point_once_after_kills_and_an_outage(outage: str, serve
 
 
 @needs_wandb
-@pytest.mark.timeout(200)
 @pytest.mark.parametrize(("state", "code"), [("Complete", 0), ("Failed", 1), ("Stopped", 255), (None, 255)])
 def test_wandb_is_told_how_the_run_ended(state: str | None, code: int, server: WandbServer, tmp_path: Path) -> None:
     """None: its controller was killed, and left no outcome."""
@@ -150,7 +149,6 @@ def test_wandb_is_told_how_the_run_ended(state: str | None, code: int, server: W
 
 @needs_mlflow
 @pytest.mark.long
-@pytest.mark.timeout(400)
 def test_the_status_of_a_run_says_whether_its_figures_arrive(tmp_path: Path) -> None:
     """A whole run whose tracker works, and one whose server is away; the first was stopped, and MLflow says so."""
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
@@ -163,8 +161,7 @@ def test_the_status_of_a_run_says_whether_its_figures_arrive(tmp_path: Path) -> 
         run.until(lambda run=run, expected=expected: run.reason("Tracked") == expected, 150, "the condition")
         run.process.send_signal(signal.SIGTERM)
         assert run.process.wait(120) == 130
-        ended = run.job_status.condition("Tracked")
-        assert ended is not None
+        ended = known(run.job_status.condition("Tracked"))
         assert (ended.reason, "send the rest: rljob track" in ended.message) == (expected, name == "away")
         code, said = run.verb("why", str(run.run_dir))
         assert (code, "Tracked=False NotSent" in said) == (0, name == "away")
@@ -175,7 +172,6 @@ def test_the_status_of_a_run_says_whether_its_figures_arrive(tmp_path: Path) -> 
 
 
 @needs_wandb
-@pytest.mark.timeout(200)
 @pytest.mark.parametrize("said_by", ["dryrun", "settings"])
 def test_wandb_is_offline_however_that_was_said(said_by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """settings: the file that `wandb offline` writes where it is called."""
@@ -193,7 +189,6 @@ def test_wandb_is_offline_however_that_was_said(said_by: str, tmp_path: Path, mo
 
 
 @needs_wandb
-@pytest.mark.timeout(200)
 def test_wandbs_offline_directory_is_whole_after_a_kill_and_its_own_library_reads_it(
     server: WandbServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -215,7 +210,6 @@ def test_wandbs_offline_directory_is_whole_after_a_kill_and_its_own_library_read
 
 
 @needs_mlflow
-@pytest.mark.timeout(300)
 def test_mlflow_has_every_point_once_after_kills(tmp_path: Path) -> None:
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
     run = Run(tmp_path / "run", {"mlflow": {"uri": uri}})
@@ -235,11 +229,9 @@ def test_mlflow_has_every_point_once_after_kills(tmp_path: Path) -> None:
     from mlflow import MlflowClient
 
     client = MlflowClient(uri)
-    experiment = client.get_experiment_by_name("rljob")
-    assert experiment is not None
+    experiment = known(client.get_experiment_by_name("rljob"))
     (found,) = client.search_runs([experiment.experiment_id])
-    assert found.info.status == "FINISHED"
-    assert found.data.params["env_id"] == "CartPole-v1"
+    assert (found.info.status, found.data.params["env_id"]) == ("FINISHED", "CartPole-v1")
     assert found.data.params["environment.kwargs.top speed _m/s_"] == "3"
     history = client.get_metric_history(found.info.run_id, "mean_return")
     assert sorted((each.timestamp, each.step) for each in history) == sorted(
@@ -258,9 +250,7 @@ def test_a_tracker_that_can_not_work_is_told_once_and_tried_again(tmp_path: Path
     assert run.trackers.untracked() is None, "nothing is known yet"
     run.until(lambda: bool(run.said))
     (line,) = run.said
-    untracked = run.trackers.untracked()
-    assert untracked is not None
-    assert untracked["MLflow"] in line
+    assert known(run.trackers.untracked())["MLflow"] in line
     assert line.startswith("MLflow: ")
     assert "points are kept" in line
     left = run.trackers.close(1)

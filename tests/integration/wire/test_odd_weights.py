@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import msgpack
 import numpy as np
 import pytest
 import torch
@@ -19,13 +18,11 @@ from rljob.learner.verdicts import Verdicts
 from rljob.weights.evaluations import Evaluation
 from rljob.weights.exchange import WeightClient, WeightServer
 from rljob.weights.flat import OtherNetwork, WeightsProblem, snapshot
-from rljob.wire import Client, Message, Publisher, Server
-from rljob.wire.version import WIRE_VERSION
+from rljob.wire import Message, Publisher, Server
 
+from tests.support.known import known
 from tests.support.odd_peers import every_kind, saying, tell
 from tests.support.waiting import eventually
-
-pytestmark = pytest.mark.timeout(300)
 
 SECONDS = 60.0
 
@@ -60,20 +57,8 @@ def test_the_weight_server_takes_whatever_anybody_says(weight_server: WeightServ
     client.close()
 
 
-def test_a_fetch_that_does_not_say_for_what_is_refused_and_counted(weight_server: WeightServer) -> None:
-    weight_server.publish(NETWORK, 1, 1, {})
-    with Client(weight_server.weights) as peer:
-        eventually(lambda: peer.send([msgpack.packb((WIRE_VERSION, "fetch", {"have": 0}, []))]), "it is taken")
-        answer = peer.receive(SECONDS)
-        assert answer is not None
-        assert answer.kind == "refused"
-        assert "evaluation is missing" in str(answer.fields["reason"])
-    assert weight_server.status()["refused_total"] == {"field": 1}
-
-
 def lying(text: bytes) -> Evaluation:
-    judged = verdict().weights
-    assert judged is not None
+    judged = known(verdict().weights)
     return verdict(weights=replace(judged, manifest=np.frombuffer(text, np.uint8)))
 
 
@@ -114,8 +99,7 @@ def test_a_verdict_that_is_none_is_refused_and_its_evaluator_goes_on(
 
     eventually(lambda: client.report(evaluation), "it is sent")
     eventually(lambda: noted() == evaluation.version, "it is not sent for ever")
-    assert weight_server.evaluations() == []
-    assert weight_server.status()["refused_total"] == {"contents": 1}
+    assert (weight_server.evaluations(), weight_server.status()["refused_total"]) == ([], {"contents": 1})
     eventually(lambda: client.report(verdict(version=4, standard_error=float("nan"))), "the next one is sent")
     eventually(lambda: noted() == 4, "the next one is noted")
     assert [each.version for each in weight_server.evaluations()] == [4]
@@ -167,8 +151,7 @@ def of_a_later_epoch(message: Message) -> bool:
 
 def good_digest(evaluation: Evaluation) -> Message:
     """The weights of a verdict as a learner would send them, with the digest that they have."""
-    judged = evaluation.weights
-    assert judged is not None
+    judged = known(evaluation.weights)
     fields = {"version": 1, "epoch": 1, "digest": judged.digest}
     return Message("weights", fields, {"buffer": judged.buffer, "manifest": judged.manifest})
 

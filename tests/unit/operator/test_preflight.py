@@ -12,6 +12,7 @@ from rljob.envs import EnvironmentProblem, environment_of, hand_over
 from rljob_operator.local import preflight
 
 from tests.support.controller import CARTPOLE
+from tests.support.paths import EXAMPLES
 from tests.support.specs import spec_of
 
 
@@ -23,6 +24,11 @@ def test_frames_that_no_network_sees_are_named_before_anything_starts() -> None:
         preflight.check(load_manifest(CARTPOLE, [*overrides, "spec.algorithm.impala.network=Auto"]))
     preflight.check(load_manifest(CARTPOLE, [*overrides, "spec.algorithm.impala.network=MLP"]))
     preflight.check(load_manifest(CARTPOLE, [*here, "spec.algorithm.impala.network=Auto"]))
+
+
+def test_a_replay_larger_than_the_memory_is_refused() -> None:
+    with pytest.raises(preflight.PreflightProblem, match="available"):
+        preflight.check(load_manifest(EXAMPLES / "cartpole-apex.yaml", ["spec.replay.capacity=90000000000"]))
 
 
 def test_an_environment_that_ends_its_process_does_not_end_this_one(tmp_path: Path) -> None:

@@ -1,11 +1,9 @@
-"""The roles of a job that learns from unrolls, as processes of their own."""
+"""The roles of a job as processes of their own."""
 
 from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 import tempfile
 import time
 import urllib.request
@@ -15,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from tests.support.forked_roles import ForkedRole
 from tests.support.waiting import eventually
 
 
@@ -27,23 +26,21 @@ class Roles:
         head = {"apiVersion": "rljob.dev/v1alpha1", "kind": "RLJob", "metadata": {"name": "roles"}}
         self.job = directory / "job.yaml"
         self.job.write_text(yaml.safe_dump({**head, "spec": spec}))
-        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.processes: dict[str, ForkedRole] = {}
 
     @property
     def notice(self) -> str:
         """Where the learner says that there are new weights."""
         return f"ipc://{self._sockets.name}/notice"
 
-    def start(self, role: str, name: str, *options: str) -> None:
+    def start(self, role: str, name: str, **options: object) -> None:
         announced = self.directory / f"{name}.json"
         announced.unlink(missing_ok=True)
         folder = self._sockets.name
-        command = [sys.executable, "-m", "rljob.cli", "worker", role, "--job", str(self.job), "--name", name]
-        command += ["--run-dir", str(self.directory), "--announce", str(announced)]
-        command += ["--weights", f"ipc://{folder}/weights", "--notice", f"ipc://{folder}/notice"]
-        command += ["--replay-ingest", f"ipc://{folder}/ingest", "--inference", f"ipc://{folder}/inference", *options]
-        with (self.directory / f"{name}.log").open("ab") as log:
-            self.processes[name] = subprocess.Popen(command, stdout=log, stderr=log)
+        addresses = {"weights": "weights", "notice": "notice", "replay_ingest": "ingest", "inference": "inference"}
+        given = {option: f"ipc://{folder}/{address}" for option, address in addresses.items()}
+        given |= {"job": self.job, "name": name, "run_dir": self.directory, "announce": announced, **options}
+        self.processes[name] = ForkedRole(role, self.directory / f"{name}.log", **given)
 
     def status(self, name: str) -> dict[str, Any]:
         try:
@@ -53,7 +50,7 @@ class Roles:
         except (OSError, ValueError):
             return {}
 
-    def until(self, name: str, happened: Callable[[dict[str, Any]], object], seconds: float = 60.0) -> dict[str, Any]:
+    def until(self, name: str, happened: Callable[[dict[str, Any]], object], seconds: float = 120.0) -> dict[str, Any]:
         def log() -> str:
             return (self.directory / f"{name}.log").read_text()[-2000:]
 
@@ -71,10 +68,9 @@ class Roles:
     def end(self, name: str, how: signal.Signals = signal.SIGTERM) -> int:
         process = self.processes.pop(name)
         process.send_signal(how)
-        return process.wait(60)
+        return process.wait()
 
     def close(self) -> None:
         for process in self.processes.values():
-            process.kill()
-            process.wait()
+            process.close()
         self._sockets.cleanup()

@@ -1,8 +1,9 @@
-"""The sentence that names the bottleneck, on a real run of which one role after the other is made slow."""
+"""A run of which one role is made slow: the sentence that names it, and actors that follow their learner."""
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from rljob.telemetry.recorder import read_records
 from rljob.telemetry.report import judge, write_report
 
 from tests.support import slow_game
-from tests.support.local_run import ENDLESS, LocalRun
+from tests.support.local_run import ENDLESS, LocalRun, assert_nothing_was_lost
 from tests.support.paths import IMPORTABLE
 
 THROTTLES = {"learner": LEARNER_DELAY_FILE, "actors": slow_game.DELAY_FILE, "replay": REPLAY_DELAY_FILE}
@@ -28,7 +29,7 @@ LONGEST_REPLAY_TURN_SECONDS = 3.0
 MEASURED_RECORDS, SETTLING_RECORDS, JUDGED_RECORDS = 2, 3, 3
 """The first of the learner's figures, each over two seconds, are of a change of speed."""
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.long]
+pytestmark = [pytest.mark.timeout(700), pytest.mark.long]
 
 
 def figures(run: LocalRun) -> list[dict[str, Any]]:
@@ -63,8 +64,7 @@ def test_it_names_the_role_that_is_slow(local_run: Callable[..., LocalRun], tmp_
         ("replay", min(slow_update_seconds, LONGEST_REPLAY_TURN_SECONDS), {Kind.ReplayTooSlow}),
     ]:
         files[role].write_text(str(delay_seconds))
-        written = len(figures(run))
-        first = written + SETTLING_RECORDS
+        first = len(figures(run)) + SETTLING_RECORDS
         run.until(lambda last=first + JUDGED_RECORDS: len(figures(run)) >= last, 120, "figures of a throttled run")
         files[role].unlink()
         before, records = figures(run)[:first], figures(run)[first : first + JUDGED_RECORDS]
@@ -79,3 +79,45 @@ def test_it_names_the_role_that_is_slow(local_run: Callable[..., LocalRun], tmp_
         assert verdict.sentence.split(":")[0] in write_report(tmp_path / role).read_text()
     print(json.dumps(sentences, indent=2))
     assert run.interrupt() == 130
+
+
+PERIOD_SECONDS = 4.0
+"""autoscaling.samplePeriodSeconds of slow_game.yaml."""
+STAYS_SECONDS = 3 * PERIOD_SECONDS
+"""A number that three decisions have left where it was has settled."""
+PATIENCE_SECONDS = 150.0
+"""How soon it settles is measured by benchmarks/recovery.py; here it only has to."""
+FAST, SLOW = 0.06, 0.15
+"""Seconds that are added to each update, far more than an update takes."""
+
+
+def settled(run: LocalRun, wanted: Callable[[int], bool], why: str) -> int:
+    """Wait until the desired number of actors is a ``wanted`` one and has stayed within one of it; answers the last."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    first, since = -1, time.monotonic()
+    while True:
+        assert run.process.poll() is None, run.output
+        now, number = time.monotonic(), run.job_status.autoscaling.desired_replicas
+        if not wanted(number) or abs(number - first) > 1:
+            first, since = number, now
+        elif now - since >= STAYS_SECONDS:
+            return number
+        assert now < deadline, f"{why}: it stands at {number}; {run.job_status.autoscaling.last_decision}"
+        time.sleep(0.25)
+
+
+def test_actors_follow_the_learner_both_ways(local_run: Callable[..., LocalRun], tmp_path: Path) -> None:
+    delay = tmp_path / "delay"
+    delay.write_text(str(FAST))
+    environment = IMPORTABLE | {LEARNER_DELAY_FILE: str(delay)}
+    run = local_run("--max-actors", "6", job=slow_game.JOB, environment=environment)
+    run.until(lambda: run.reason("ScalingActive") == "ValidMetricFound", 120, "a first decision")
+    fast = settled(run, lambda number: number > 1, "several actors for a fast learner")
+    delay.write_text(str(SLOW))
+    slow = settled(run, lambda number: number < fast, f"fewer than {fast} for a slow one")
+    delay.write_text(str(FAST))
+    again = settled(run, lambda number: number > slow and abs(number - fast) <= 1, f"about {fast} again")
+    print(f"{fast} actors, throttled {slow}, released {again}")
+    assert run.interrupt() == 130
+    left = [path.name.removesuffix(".final.json") for path in (run.run_dir / "roles").glob("actor-*.final.json")]
+    assert_nothing_was_lost(run, *left)

@@ -1,0 +1,55 @@
+"""Roles as processes of their own, forked by one that has loaded what they need, as `rljob run` starts them."""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+from pathlib import Path
+
+from rljob_operator.local.launch import PROGRAM, Launcher
+from rljob_operator.local.process import ProcessIdentity
+
+from tests.support.waiting import eventually
+
+
+@functools.cache
+def _launcher() -> Launcher:
+    """The one of this process of tests, with which it ends."""
+    return Launcher()
+
+
+class ForkedRole:
+    """A process of ``role``, which writes to ``log``; ``options`` of its command by their names, with underscores, "" for a flag."""
+
+    def __init__(self, role: str, log: Path, variables: dict[str, str] | None = None, **options: object) -> None:
+        words = [f"--{name.replace('_', '-')}={value}".removesuffix("=") for name, value in options.items()]
+        own = os.getpriority(os.PRIO_PROCESS, 0)
+        with log.open("ab") as out:
+            self._launched = _launcher().launch(
+                [*PROGRAM, role, *words], os.environ | (variables or {}), {}, out.fileno(), own
+            )
+        self.pid = self._launched.pid
+        self._identity = ProcessIdentity.of(self.pid)
+        self._code: int | None = None
+
+    def poll(self) -> int | None:
+        """How it ended; None while it runs."""
+        if self._code is None and not (self._identity and self._identity.alive):
+            self._code = self._launched.wait()
+        return self._code
+
+    def wait(self, seconds: float = 60.0) -> int:
+        """How it ends, within ``seconds``."""
+        code = eventually(lambda: (self.poll(),) if self.poll() is not None else None, "it has not ended", seconds)[0]
+        assert code is not None
+        return code
+
+    def send_signal(self, number: signal.Signals) -> None:
+        if self._identity:
+            self._identity.send(number)
+
+    def close(self) -> None:
+        """Kill it, if it still runs."""
+        self.send_signal(signal.SIGKILL)
+        self.wait()
