@@ -20,7 +20,7 @@ def _launcher() -> Launcher:
 
 
 class ForkedRole:
-    """A process of ``role``, which writes to ``log``; ``options`` of its command by their names, with underscores, "" for a flag."""
+    """A process of ``role``, which writes to ``log``; ``options`` of its command by their names with underscores, "" a flag."""
 
     def __init__(self, role: str, log: Path, variables: dict[str, str] | None = None, **options: object) -> None:
         words = [f"--{name.replace('_', '-')}={value}".removesuffix("=") for name, value in options.items()]
@@ -41,9 +41,8 @@ class ForkedRole:
 
     def wait(self, seconds: float = 60.0) -> int:
         """How it ends, within ``seconds``."""
-        code = eventually(lambda: (self.poll(),) if self.poll() is not None else None, "it has not ended", seconds)[0]
-        assert code is not None
-        return code
+        eventually(lambda: self.poll() is not None, "it has not ended", seconds)
+        return self.poll() or 0
 
     def send_signal(self, number: signal.Signals) -> None:
         if self._identity:

@@ -13,7 +13,6 @@ from rljob.checkpoints import store as checkpoint
 from rljob.checkpoints.files import is_checkpoint, verify
 from rljob.checkpoints.location import Location, location, place
 from rljob.checkpoints.names import CheckpointProblem, checkpoint_name, claim_name
-from rljob.checkpoints.policy import load_policy
 from rljob.learner.saver import Saver
 
 from tests.support.known import known
@@ -188,8 +187,3 @@ def test_one_that_was_removed_while_it_was_looked_for_is_no_reason_to_begin_anew
 
     monkeypatch.setattr(checkpoint, "read", read)
     assert known(checkpoint.latest_valid(directory)).path.name == checkpoint_name(1, 20)
-
-
-def test_a_place_without_a_checkpoint_is_told_by_its_name(directory: Location) -> None:
-    with pytest.raises(CheckpointProblem, match="there is no valid checkpoint in"):
-        load_policy(directory)

@@ -156,15 +156,6 @@ def test_beyond_this_machine_a_role_without_keys_does_not_start(role: str, tmp_p
     assert "127.0.0.1" in last
 
 
-def test_with_the_keys_of_another_role_a_role_does_not_start(tmp_path: Path) -> None:
-    write_keys(tmp_path / "keys.json")
-    write_role_keys(tmp_path / "keys.json", tmp_path / "learner.json", "learner")
-    command = [*arguments("actor", tmp_path, "tcp://10.0.0.7:5555"), "--keys", str(tmp_path / "learner.json")]
-    result = CliRunner().invoke(app, command)
-    assert result.exit_code == EXIT_CONFIGURATION
-    assert "learner.json has no secret key for 'actor'; it has those of ['learner']" in result.stderr
-
-
 def test_a_process_that_is_refused_ends(tmp_path: Path) -> None:
     """One of its sockets was open already: that must not hold the process up."""
     (tmp_path / "job.yaml").write_text(dump_manifest(cartpole()))
