@@ -21,6 +21,7 @@ from tests.support.paths import EXAMPLES
 from tests.support.waiting import eventually
 
 
+@pytest.mark.long
 def test_a_replay_job_is_measured_and_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     before = {process.pid for process in psutil.process_iter()}
