@@ -9,10 +9,9 @@ import pytest
 from tests.support.s3_server import s3
 
 __all__ = ["s3"]
-SECONDS = 400
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent) and item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(SECONDS))
+            item.add_marker(pytest.mark.timeout(400))

@@ -199,7 +199,8 @@ def test_replay_takes_whatever_an_actor_or_a_learner_says(tmp_path: Path) -> Non
         assert service.table.invalid_priorities + service.table.stale_priorities > 10
 
 
-def test_the_learners_queue_goes_on_taking_unrolls(tmp_path: Path, damaged: list[list[bytes]]) -> None:
+@pytest.fixture
+def queue(tmp_path: Path) -> Iterator[UnrollQueue]:
     versions = VersionLog(1)
     versions.note(1, 0)
     config = UnrollQueueConfig(
@@ -212,24 +213,33 @@ def test_the_learners_queue_goes_on_taking_unrolls(tmp_path: Path, damaged: list
         actor_timeout_seconds=2.0,
     )
     with closing(UnrollQueue(config, versions, torch.device("cpu"))) as queue:
-        session, send = honest_actor(queue.endpoint, unroll)
+        yield queue
 
-        def learn() -> None:
-            send()
-            batch = known(queue.next(20.0))
-            batch.wait()
-            queue.give_back(batch)
 
-        storm(queue._server, damaged, learn)
-        status = queue.section()["queue"].to_document()
-        assert status["received"] == status["learned"] + sum(status["dropped"].values()) + status["in_flight"]
-        tell(queue._server, every_kind(unroll(0).to_message()), HELLO)
+def test_the_learners_queue_goes_on_taking_unrolls(queue: UnrollQueue, damaged: list[list[bytes]]) -> None:
+    session, send = honest_actor(queue.endpoint, unroll)
+
+    def learn() -> None:
         send()
-        assert queue._ingest.rejected["invalid"] > 10
-        assert eventually(lambda: queue.next(0.1), "a batch of what was accepted") is not None
-        assert_can_be_told(queue.statuses()[0])
-        json.dumps(LearnerStatus(**queue.section()).to_document(), allow_nan=False)
-        session.close()
+        batch = known(queue.next(20.0))
+        batch.wait()
+        queue.give_back(batch)
+
+    storm(queue._server, damaged, learn)
+    status = queue.section()["queue"].to_document()
+    assert status["received"] == status["learned"] + sum(status["dropped"].values()) + status["in_flight"]
+    session.close()
+
+
+def test_the_learners_queue_takes_whatever_an_actor_says(queue: UnrollQueue) -> None:
+    tell(queue._server, every_kind(unroll(0).to_message()), HELLO)
+    session, send = honest_actor(queue.endpoint, unroll)
+    send()
+    assert queue._ingest.rejected["invalid"] > 10
+    assert eventually(lambda: queue.next(0.1), "a batch of what was accepted") is not None
+    assert_can_be_told(queue.statuses()[0])
+    json.dumps(LearnerStatus(**queue.section()).to_document(), allow_nan=False)
+    session.close()
 
 
 def test_thousands_of_made_up_actors_do_not_make_the_status_too_large() -> None:
