@@ -91,7 +91,7 @@ class PPO(ActorCritic[PPOParameters]):
             "clip_share": ((ratio.detach() - 1.0).abs() > params.clip_range).float(),
             "value": values,
             "explained_variance": explained_variance(batch.value_target, values.detach()),
-            "advantage_std": spread,
+            "advantage_std": online.in_reward_units(spread),
         }
         if policies.controls:
             metrics["log_std"] = policies.split(normalised)[2]
@@ -101,14 +101,15 @@ class PPO(ActorCritic[PPOParameters]):
 
 @torch.no_grad()
 def with_advantages(params: PPOParameters, online: PolicyNetwork, batch: UnrollBatch) -> UnrollBatch:
-    """``batch`` with advantages and value targets [T, B] from the values that ``online`` has of its observations."""
+    """``batch`` with advantages [T, B], in the value head's units, and value targets [T, B], in those of rewards, from the values
+    that ``online`` has of its observations."""
     steps, unrolls = batch.log_prob.shape
     size = max(1, MOST_OBSERVATIONS // (steps + 1))
     parts = [_values(online, batch.unrolls(slice(start, start + size))) for start in range(0, unrolls, size)]
     value = torch.cat(parts, dim=1)
     reward = batch.reward + params.gamma * batch.final_value
     found = gae(batch.discount, reward, value[:-1], value[-1], trace_decay=params.gae_lambda)
-    return batch._replace(advantage=found.advantage, value_target=found.value)
+    return batch._replace(advantage=online.in_units_of_returns(found.advantage), value_target=found.value)
 
 
 def _normalised(batch: UnrollBatch) -> UnrollBatch:

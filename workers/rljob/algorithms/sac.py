@@ -84,14 +84,16 @@ class SAC(GaussianAlgorithm[SACParameters, Any]):
         return 2, online.policy.config.spec.controls
 
     def loss(self, params: SACParameters, online: SACNetwork, target: SACNetwork, batch: TransitionBatch) -> LossResult:
-        """Half the squared errors of both critics, plus what the policy loses, plus the temperature's."""
+        """Half the squared errors of both critics, plus what the policy loses, plus the temperature's; with ``normalize_returns``
+        in units of the returns' deviation."""
         assert batch.noise is not None
         assert batch.control is not None
         temperature = online.temperature
         with torch.no_grad():
             following, log_density = online.policy.sample(batch.next_observation, batch.noise[:, 0])
             expected = target.action_values(target.state(batch.next_observation), following).amin(dim=0)
-            wanted = batch.n_step_return + batch.discount * (expected - temperature * log_density)
+            reward = online.in_units_of_returns(batch.n_step_return)
+            wanted = reward + batch.discount * (expected - temperature * log_density)
         state = online.state(batch.observation)
         taken = online.action_values(state, torch.tanh(batch.control))
         error = wanted - taken
@@ -106,11 +108,11 @@ class SAC(GaussianAlgorithm[SACParameters, Any]):
             asked = params.target_entropy if params.target_entropy is not None else -float(action.shape[1])
             total = total + online.log_temperature * (entropy - asked).mean()
         metrics = {
-            "q_taken": taken,
+            "q_taken": online.in_reward_units(taken),
             "critic_loss": critic_loss,
             "policy_loss": policy_loss,
             "entropy": entropy,
-            "temperature": temperature,
+            "temperature": online.in_reward_units(temperature),
         }
         means = {name: number.detach().mean() for name, number in metrics.items()}
         return LossResult(total, means, td_abs=error.detach().abs().mean(dim=0))
@@ -124,5 +126,6 @@ def _config(spec: EnvironmentSpec, params: SACParameters, env_params: Environmen
         hidden=params.hidden_units,
         layer_norm=params.layer_norm,
         normalize=params.normalize_observations,
+        normalize_returns=params.normalize_returns,
         own=params.network_parameters,
     )

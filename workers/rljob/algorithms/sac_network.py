@@ -31,7 +31,8 @@ _DEPTH: Final = 2
 @dataclass(frozen=True, slots=True)
 class SACConfig:
     """What the networks are built from: ``kind`` of network, or the name of one of the user's own with its parameters ``own``;
-    ``hidden`` units of each of two dense layers, ``layer_norm`` before their ReLU. ``normalize``: see ``FrameNetwork``."""
+    ``hidden`` units of each of two dense layers, ``layer_norm`` before their ReLU. ``normalize``, observations, and
+    ``normalize_returns``: see ``FrameNetwork``."""
 
     kind: str
     spec: EnvironmentSpec
@@ -39,6 +40,7 @@ class SACConfig:
     hidden: int = 256
     layer_norm: bool = False
     normalize: bool = False
+    normalize_returns: bool = False
     own: Mapping[str, Any] = field(default_factory=dict)
 
     def encoded(self, network: FrameNetwork) -> int:
@@ -86,7 +88,12 @@ class SACNetwork(FrameNetwork):
     """
 
     def __init__(self, config: SACConfig, temperature: float | None, initial_temperature: float) -> None:
-        super().__init__(config.spec, config.env_params, normalize_observations=config.normalize)
+        super().__init__(
+            config.spec,
+            config.env_params,
+            normalize_observations=config.normalize,
+            normalize_returns=config.normalize_returns,
+        )
         self.policy = SquashedGaussianPolicy(config)
         width = config.encoded(self) + row_width(self.critic_leaves) + config.spec.controls
         self.critics = DenseEnsemble(CRITICS, width, config.hidden, _DEPTH, layer_norm=config.layer_norm)
@@ -96,10 +103,10 @@ class SACNetwork(FrameNetwork):
 
     @property
     def temperature(self) -> Tensor:
-        """What a nat of entropy is worth, a scalar without a gradient."""
+        """What a nat of entropy is worth in units of the critics' values, a scalar without a gradient."""
         if self.log_temperature is not None:
             return self.log_temperature.detach().exp()
-        return torch.tensor(self.fixed_temperature, device=self.mean.device)
+        return self.in_units_of_returns(torch.tensor(self.fixed_temperature, device=self.mean.device))
 
     def state(self, observation: Observation) -> Tensor:
         """What the critics see of observations, float32 [B, width]."""
@@ -107,7 +114,8 @@ class SACNetwork(FrameNetwork):
         return torch.cat([seen, self.critic_row(observation)], dim=1) if self.critic_leaves else seen
 
     def action_values(self, state: Tensor, action: Tensor, *, detached: bool = False) -> Tensor:
-        """What each critic expects of ``action`` [B, C] in [-1, 1]: float32 [2, B]. ``detached``: no gradient by the critics."""
+        """What each critic expects of ``action`` [B, C] in [-1, 1], float32 [2, B], in units of ``return_scale``. ``detached``:
+        no gradient by the critics."""
         found: Tensor = self.critics(torch.cat([state, action], dim=1), detached=detached, half=self.plan.half)
         return found
 

@@ -76,9 +76,9 @@ def gae(discount: Tensor, reward: Tensor, value: Tensor, bootstrap: Tensor, *, t
 
 
 @torch.no_grad()
-def discounted(reward: Tensor, discount: Tensor, bootstrap: Tensor) -> Tensor:
-    """What follows each step [T, B]: its reward and the discounted ones after it, with ``bootstrap`` [B] behind the last."""
-    return _accumulate(torch.cat([reward[:-1], (reward[-1] + discount[-1] * bootstrap).unsqueeze(0)]), discount)
+def discounted(reward: Tensor, discount: Tensor) -> Tensor:
+    """What follows each step [T, B] up to the last one: its reward and the discounted ones after it."""
+    return _accumulate(reward, discount)
 
 
 @torch.no_grad()

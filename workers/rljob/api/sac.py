@@ -59,5 +59,8 @@ class SACParameters(TransitionParameterSet):
     normalize_observations: Annotated[Flag, never(OF_THIS_SCALE)] = False
     """Give every float of the vectors that are observed mean 0 and deviation 1, by statistics of all batches so far; what is
     stored stays as it was observed. In place of centreInput."""
+    normalize_returns: Annotated[Flag, never(OF_THIS_SCALE)] = False
+    """Divide n-step returns by their deviation so far, so that no unit of the reward matters: critics, priorities and a learned
+    temperature, initialTemperature too, are in units of it. Rewards and scores keep theirs."""
     chunk_length: Annotated[int, Integer(1, 1000), never(STORED)] = 10
     """Steps that an actor sends at once."""

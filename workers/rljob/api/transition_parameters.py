@@ -16,6 +16,8 @@ STORED = "stored experience was made with it"
 class TransitionParameterSet(LearnerParameterSet):
     """Parameters of a ``TransitionAlgorithm``, which learns from n-step transitions out of spec.replay."""
 
+    gamma: Annotated[float, Real(0, 1), never(STORED)] = 0.99
+    """What a reward one step later is worth: the discount per step."""
     batch_size: Annotated[int, Integer(1, 65_536)] = 256
     """Transitions a learner update is computed from."""
     n_step: Annotated[int, Integer(1, 100), never(STORED)] = 1

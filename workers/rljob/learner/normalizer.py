@@ -8,7 +8,6 @@ who act with a version, see the same numbers. Nothing here waits for the device.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,10 +15,13 @@ from torch import Tensor, nn
 from rljob.algorithms.batches import TransitionBatch, UnrollBatch
 from rljob.algorithms.trunk import FrameNetwork
 from rljob.algorithms.vtrace import discounted
-from rljob.observation import by_column, each
+from rljob.observation import by_column
 
-LEAST_DEVIATION = 1e-2
-"""What is divided by at least: a number that never changes has a deviation of 0."""
+LEAST_DEVIATION = 1e-12
+"""What is divided by at least, in any unit: less is what rounding leaves of a number that never changes."""
+LEAST_OF_OBSERVATIONS, LEAST_OF_RETURNS = 1e-6, 0.1
+"""The same as a share of the mean, so that no unit matters: float32 tells no finer observations apart, and a value head gives ten
+times what its errors are divided by at most where all returns are about the same."""
 
 
 class RunningMoments:
@@ -30,10 +32,9 @@ class RunningMoments:
         self.mean = torch.zeros(width, dtype=torch.float64, device=device)
         self.m2 = torch.zeros(width, dtype=torch.float64, device=device)
 
-    @property
-    def deviation(self) -> Tensor:
-        """At least ``LEAST_DEVIATION``; the variance is that over ``count``."""
-        return (self.m2 / self.count.clamp(min=1.0)).sqrt().clamp(min=LEAST_DEVIATION)
+    def deviation(self, least: float) -> Tensor:
+        """At least the share ``least`` of the mean's size; the variance is that over ``count``."""
+        return torch.maximum((self.m2 / self.count.clamp(min=1.0)).sqrt(), least * self.mean.abs())
 
     def merge(self, rows: Tensor) -> Tensor:
         """Add ``rows`` float64 [N, width] (Chan et al. 1979), none of them if a number is not finite; returns whether, bool."""
@@ -52,30 +53,27 @@ class Normalizer:
     """The statistics that the buffers ``STATISTICS`` of ``network`` are made of, of batches.
 
     Those of observations are of the numbers that are recorded as vectors: of transitions those acted in, of unrolls all but the
-    last, which the next one shows again. Those of returns, which only unrolls have, in the last place, are of the discounted
-    rewards from each of these steps on, with the value that ``network`` expects behind the unroll (of a memory as it was before
-    it): an update's value targets would need its whole forward pass.
+    last, which the next one shows again. Those of returns, in the last place, are of n-step returns, or of the discounted rewards
+    from each step of an unroll on, up to its end or the episode's.
 
-    What values expect counts at most as the largest reward so far, for ever. They are in units of the very deviation that is
-    measured: where they drift, as behind time limits that observations tell of, each would drive the other beyond all bounds.
+    They are of rewards alone and of no value: values are in units of the very deviation that is measured, and each would drive
+    the other beyond all bounds wherever values drift, as behind time limits with a gamma of 1.
     """
 
-    def __init__(self, network: FrameNetwork, gamma: float) -> None:
-        self._network: Any = network
-        self._columns, self._gamma, device = network.columns, gamma, network.mean.device
+    def __init__(self, network: FrameNetwork) -> None:
+        self._columns, device = network.columns, network.mean.device
         observed, self._of_returns = network.observation_mean, network.return_scale is not None
         self._normalized = torch.zeros(0 if observed is None else len(observed), dtype=torch.bool, device=device)
         for leaf in network.normalized:
             self._normalized[leaf.span] = True
         self._moments = RunningMoments(len(self._normalized) + self._of_returns, device)
-        self._largest = torch.zeros((), dtype=torch.float64, device=device)
         self.left_out = torch.zeros((), dtype=torch.int64, device=device)
         """Batches with a number that is not finite, on the device."""
 
     @classmethod
-    def of(cls, network: FrameNetwork, gamma: float) -> Normalizer | None:
+    def of(cls, network: FrameNetwork) -> Normalizer | None:
         """None for a network that normalises nothing."""
-        return cls(network, gamma) if network.normalized or network.return_scale is not None else None
+        return cls(network) if network.normalized or network.return_scale is not None else None
 
     @torch.no_grad()
     def take(self, batch: TransitionBatch | UnrollBatch) -> None:
@@ -86,39 +84,26 @@ class Normalizer:
             replayed = isinstance(batch, TransitionBatch)
             rows.append(vectors[:, -1] if replayed else vectors[:, :-1, -1].transpose(0, 1).flatten(0, 1))
         if self._of_returns:
-            assert isinstance(batch, UnrollBatch), "only unrolls say what returns were"
-            self._meet(batch.reward)
-            reward = batch.reward + self._gamma * self._bounded(batch.final_value)
-            behind = self._network(each(lambda of: of[:, -1], batch.observation), batch.state).value
-            # A network whose input was never normalised may expect anything.
-            behind = torch.where(self._moments.count > 0, behind, torch.zeros_like(behind))
-            rows.append(discounted(reward, batch.discount, self._bounded(behind)).view(-1, 1))
+            back = (
+                batch.n_step_return if isinstance(batch, TransitionBatch) else discounted(batch.reward, batch.discount)
+            )
+            rows.append(back.view(-1, 1))
         self.left_out += self._moments.merge(torch.cat(rows, dim=1).double()).logical_not()
-
-    def _meet(self, reward: Tensor) -> None:
-        largest = torch.maximum(self._largest, reward.abs().max().double())
-        self._largest.copy_(torch.where(largest.isfinite(), largest, self._largest))
-
-    def _bounded(self, value: Tensor) -> Tensor:
-        """``value`` within what any return can be; a number that is not finite stays, which leaves its batch out."""
-        if self._gamma >= 1.0:
-            return value
-        bound = (self._largest / (1.0 - self._gamma)).float()
-        return torch.where(value.isfinite(), value.clamp(-bound, bound), value)
 
     @torch.no_grad()
     def apply(self, networks: Iterable[nn.Module]) -> None:
         """Set the buffers of ``networks``: the one that learns and those that follow it. Until a batch has counted they stay as
-        they are, and where vectors have whole numbers always."""
-        mean, deviation = self._moments.mean.float(), self._moments.deviation.float()
+        they are, that of returns until there was a reward, and where vectors have whole numbers always."""
+        mean, deviation = self._moments.mean.float(), self._moments.deviation(LEAST_OF_OBSERVATIONS).float()
         counted, width = self._moments.count > 0, len(self._normalized)
         new: dict[str, tuple[Tensor, Tensor]] = {}
         if width:
             chosen = self._normalized & counted
             new["observation_mean"] = chosen, mean[:width]
-            new["observation_scale"] = chosen, 1.0 / deviation[:width]
+            new["observation_scale"] = chosen, 1.0 / deviation[:width].clamp(min=LEAST_DEVIATION)
         if self._of_returns:
-            new["return_scale"] = counted, deviation[-1]
+            of_returns = self._moments.deviation(LEAST_OF_RETURNS)[-1].float()
+            new["return_scale"] = of_returns > LEAST_DEVIATION, of_returns
         for network in networks:
             for place, buffer in network.named_buffers():  # of parts that are networks themselves, too
                 if (found := new.get(place.rpartition(".")[2])) is not None:
@@ -127,7 +112,7 @@ class Normalizer:
     def state(self) -> dict[str, Tensor]:
         """What a checkpoint keeps: the accumulators themselves."""
         moments = self._moments
-        return {"count": moments.count, "mean": moments.mean, "m2": moments.m2, "largest_reward": self._largest}
+        return {"count": moments.count, "mean": moments.mean, "m2": moments.m2}
 
     def load(self, state: Mapping[str, Tensor]) -> bool:
         """Go on from what ``state`` gave; False where it was of other numbers, or of none, and counting begins anew."""

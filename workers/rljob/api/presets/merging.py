@@ -53,12 +53,27 @@ ATARI_BY_PPO = (
 )
 
 
+WITHOUT_BOUND = (
+    "gamma is 1: where a time limit truncates episodes instead of the environment ending them, values add up beyond it without "
+    "bound and spoil what is learned; take a gamma below 1, such as 0.999, unless every episode terminates"
+)
+
+
 def note_on(spec: RLJobSpec) -> str:
     """What the author of the job in force may not know, as a sentence: which algorithm was chosen where the manifest names none,
-    what it does not have of its preset because it is about another environment, that defaults are not for its environment, or
-    that nothing will be learned; empty where that is nothing."""
+    what it does not have of its preset because it is about another environment, that defaults are not for its environment, that
+    values may have no bound, or that nothing will be learned; empty where that is nothing."""
     return "; ".join(
-        filter(None, (_chosen(spec), _of_another_environment(spec), _for_vectors(spec), _not_learned(spec)))
+        filter(
+            None,
+            (
+                _chosen(spec),
+                _of_another_environment(spec),
+                _for_vectors(spec),
+                _without_bound(spec),
+                _not_learned(spec),
+            ),
+        )
     )
 
 
@@ -69,6 +84,12 @@ def _chosen(spec: RLJobSpec) -> str:
 def _for_vectors(spec: RLJobSpec) -> str:
     plain = spec.preset is None and spec.algorithm.type == "PPO" and spec.algorithm.parameters == PPOParameters()
     return ATARI_BY_PPO if plain and spec.environment.id.startswith("ALE/") else ""
+
+
+def _without_bound(spec: RLJobSpec) -> str:
+    own = spec.algorithm.custom
+    gamma = spec.algorithm.parameters.gamma if own is None else own.parameters.get("gamma")
+    return WITHOUT_BOUND if gamma == 1 else ""
 
 
 def _not_learned(spec: RLJobSpec) -> str:

@@ -69,7 +69,7 @@ class Updater(ABC, Generic[Batch]):
         self.evaluation = (
             copy.deepcopy(self.acting).requires_grad_(False) if params.evaluation_weights_decay > 0 else None
         )
-        self.normalizer = Normalizer.of(self.online, params.gamma)
+        self.normalizer = Normalizer.of(self.online)
         """The statistics that the networks normalise by, or None. The loop has it count batches and set the buffers."""
         self.updates = 0
         self.learning_rate = AdaptiveLearningRate(params, algorithm.target_divergence(params))
