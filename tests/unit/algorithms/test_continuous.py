@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from types import SimpleNamespace
 from typing import Any
 
@@ -49,6 +50,17 @@ def test_a_deviation_that_drifts_away_is_bounded_where_it_is_used() -> None:
     _, net = built("number")
     net.log_std.data.fill_(40.0)
     assert net(torch.zeros(2, 1, 3)).logits[:, -1].tolist() == [LARGEST_LOG_STD] * 2
+
+
+@pytest.mark.parametrize("beyond", [-9.0, -5.0, 2.0, 9.0])
+def test_beyond_its_bounds_a_deviation_still_learns_to_come_back(beyond: float) -> None:
+    _, net = built("number")
+    net.log_std.data.fill_(beyond)
+    inwards = math.copysign(1.0, -beyond)
+    for way in (inwards, -inwards):
+        deviation = net(torch.zeros(2, 1, 3)).logits[:, -1].sum()
+        (gradient,) = torch.autograd.grad(-way * deviation, [net.log_std])
+        assert (gradient == -2.0 * way).all() if way == inwards else not gradient.any()
 
 
 @pytest.mark.parametrize("recurrent", ["None", "LSTM"])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import log
-from typing import Final
+from typing import Any, Final
 
 import torch
 from torch import Tensor
@@ -22,6 +22,26 @@ from rljob.controls import HALF_LOG_2PI
 SMALLEST_LOG_STD: Final = -5.0
 LARGEST_LOG_STD: Final = 2.0
 """A free deviation drifts: below, where a policy has become sure of itself, until its exponential is 0."""
+
+
+class _Bounded(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, log_std: Tensor) -> Tensor:
+        ctx.save_for_backward(log_std)
+        return log_std.clamp(SMALLEST_LOG_STD, LARGEST_LOG_STD)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        (log_std,) = ctx.saved_tensors
+        low, high = log_std <= SMALLEST_LOG_STD, log_std >= LARGEST_LOG_STD
+        return gradient.masked_fill((low & (gradient > 0.0)) | (high & (gradient < 0.0)), 0.0)
+
+
+def bounded_log_std(log_std: Tensor) -> Tensor:
+    """``log_std`` within its bounds. Beyond them it has the gradient that leads back in: with a clamp's own, which is 0 there, a
+    deviation that once got out would never change again."""
+    learns = log_std.requires_grad and torch.is_grad_enabled()  # a trace takes no function of one's own
+    return _Bounded.apply(log_std) if learns else log_std.clamp(SMALLEST_LOG_STD, LARGEST_LOG_STD)  # type: ignore[no-untyped-call]
 
 
 @dataclass(frozen=True, slots=True)

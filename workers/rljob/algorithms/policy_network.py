@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from rljob.algorithms import convolutions
 from rljob.algorithms.batches import Observation
-from rljob.algorithms.distributions import LARGEST_LOG_STD, SMALLEST_LOG_STD, ActionDistribution
+from rljob.algorithms.distributions import ActionDistribution, bounded_log_std
 from rljob.algorithms.own_network import own_layers
 from rljob.algorithms.trunk import (
     FrameNetwork,
@@ -170,7 +170,7 @@ class PolicyNetwork(FrameNetwork):
         if not self.distribution.controls:
             return self.masked(head, observation)
         logits, mean = torch.split(head, [sum(self.distribution.sizes), self.distribution.controls], dim=-1)
-        log_std = self.log_std.clamp(SMALLEST_LOG_STD, LARGEST_LOG_STD).expand_as(mean)
+        log_std = bounded_log_std(self.log_std).expand_as(mean)
         return torch.cat([self.masked(logits, observation), mean, log_std], dim=-1)
 
     def _value(self, hidden: Tensor, observation: Observation) -> Tensor:
