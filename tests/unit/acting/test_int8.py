@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,9 @@ from rljob.acting.int8 import Int8Trunk, Scale, _largest_weight, computable
 from rljob.acting.network import ActingNetwork
 from rljob.algorithms import algorithm
 from rljob.algorithms.compute import Compute, Measured, Place
-from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters, PPOParameters
+from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters, PPOParameters, SACParameters
 from rljob.api.networks import NetworkProblem
+from rljob.envs.spec import ActionLeaf
 from rljob.weights.flat import WeightsProblem, snapshot
 
 from tests.support.specs import spec_of
@@ -22,6 +24,9 @@ PONG = spec_of("Pong", (42, 42), "uint8", 4, 3)
 LARGE = spec_of("Pong", (84, 84), "uint8", 4, 6)
 COLOUR = spec_of("Colour", (36, 40, 3), "uint8", 2, 4)
 VECTOR = spec_of("Vector", (6,), "float32", 1, 3)
+NUMBERS = ActionLeaf(("reach",), "Box", (2,), "float32", low=(-1.0, -1.0), high=(1.0, 1.0))
+MIXED = replace(VECTOR, action=(*VECTOR.action, NUMBERS))
+ROBOT = replace(VECTOR, action=(NUMBERS,))
 CENTRED = EnvironmentParameters(centre_input=True, input_scale=1 / 24)
 PLAIN = EnvironmentParameters()
 INT8 = Place(torch.device("cpu"), Compute("int8"))
@@ -36,6 +41,8 @@ CASES: dict[str, tuple[str, Any, Any, EnvironmentParameters]] = {
     "colour, centred": ("ApeXDQN", ApeXDQNParameters(network="Compact"), COLOUR, CENTRED),
     "with a memory": ("IMPALA", ImpalaParameters(network="Compact", recurrent="LSTM", lstm_units=8), PONG, CENTRED),
     "a vector": ("IMPALA", ImpalaParameters(network="MLP"), VECTOR, PLAIN),
+    "choices and numbers": ("PPO", PPOParameters(network="MLP"), MIXED, PLAIN),
+    "numbers": ("SAC", SACParameters(network="MLP"), ROBOT, PLAIN),
     "a vector, tanh": ("PPO", PPOParameters(network="MLP", activation="Tanh"), VECTOR, PLAIN),
 }
 
@@ -162,6 +169,24 @@ def test_int8_is_used_once_it_was_seen_to_agree_and_no_longer_where_it_does_not(
     assert net.document() | {"compute_seconds": None} == {
         "compute": "cpu int8", "compute_seconds": None, "int8_equal_actions": 1.0,
     }  # fmt: skip
+
+
+@needs_kernels
+@pytest.mark.parametrize(("case", "numbers"), [("choices and numbers", "policy"), ("numbers", "head")])
+def test_numbers_agree_within_a_share_of_their_deviation(case: str, numbers: str) -> None:
+    net, network, spec, units = acting(case, saved=10.0)
+    net.load(snapshot(network, 1, 0, {}))
+    played(net, spec, units, 160)
+    net.load(snapshot(network, 2, 0, {}))
+    played(net, spec, units, 1)
+    assert net.equal_actions is not None
+    assert net.equal_actions >= 0.9
+    with torch.no_grad():
+        getattr(network, numbers).weight.mul_(1e4)  # means that lie far apart and are rounded so
+    for version in range(3, 9):
+        net.load(snapshot(network, version, 0, {}))
+        played(net, spec, units, 4)
+    assert (net.equal_actions < 0.5, net.in_int8) == (True, False)
 
 
 @needs_kernels

@@ -7,6 +7,7 @@ import time
 from collections import deque
 from typing import Any, Final
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -24,6 +25,9 @@ log = logging.getLogger(__name__)
 
 AGREES: Final = 0.99
 """This share of the recorded observations must have the same greedy action in int8 as in floats."""
+NEAR: Final = 0.1
+"""Continuous numbers are the same where their means differ by no more than this, in deviations of the policy: draws of the two
+can hardly be told apart, at a divergence of 0.005 nats."""
 _RECORDED: Final = 256
 _RECORD_EVERY: Final = 8
 _MOST_LOADS: Final = 512
@@ -96,17 +100,17 @@ class ActingNetwork:
     def _check(self, trunk: Int8Trunk) -> None:
         """Take the scales that agree best, and decide whether int8 is used until the next time."""
         together = each(lambda *parts: torch.cat(parts), *(observation for observation, _ in self._recorded))
-        exact = self._greedy(self.network)
-        found: dict[float, float] = {}
+        exact = self._numbers(self.network)
+        found: dict[float, tuple[float, float]] = {}
         for within in WITHIN:
             trunk.calibrate(together, within)
             trunk.quantize()
-            found[within] = float((self._greedy(trunk.network) == exact).reshape(len(exact), -1).all(1).mean())
+            found[within] = self._agreement(exact, self._numbers(trunk.network))
         within = max(found, key=found.__getitem__)
         trunk.calibrate(together, within)
         began = time.thread_time()
         trunk.quantize()
-        loading, self.equal_actions = time.thread_time() - began, found[within]
+        loading, self.equal_actions = time.thread_time() - began, found[within][0]
         if not self._always:
             seconds, device = self.measured.seconds, self.measured.place.device
             saved = seconds[str(Place(device, self.measured.otherwise))] - seconds[str(self.measured.place)]
@@ -116,7 +120,16 @@ class ActingNetwork:
             100 * self.equal_actions, 1e3 * loading, self._acts_a_load, "int8" if self.in_int8 else "floats",
         )  # fmt: skip
 
-    def _greedy(self, network: FrameNetwork) -> Any:
-        """The greedy actions for what is recorded."""
+    def _agreement(self, exact: Any, other: Any) -> tuple[float, float]:
+        """The share of rows with the same greedy action and, for shares that are equal, minus how far numbers are apart."""
+        (logits, gaussians), (others, rounded) = self._choices.split(exact), self._choices.split(other)
+        same = (self._choices.best(logits) == self._choices.best(others)).reshape(len(exact), -1).all(axis=1)
+        if gaussians is None or rounded is None:
+            return float(same.mean()), 0.0
+        apart = abs(rounded.mean - gaussians.mean) * np.exp(-gaussians.log_std)
+        return float((same & (apart <= NEAR).all(axis=1)).mean()), -float(apart.mean())
+
+    def _numbers(self, network: FrameNetwork) -> Any:
+        """The numbers of the policy for what is recorded."""
         outputs = torch.cat([self._method.infer(network, *recorded).outputs for recorded in self._recorded])
-        return self._choices.mode(self._method.preferences(outputs).numpy())
+        return self._method.preferences(outputs).numpy()
