@@ -14,6 +14,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import psutil
 import torch
 import yaml
@@ -112,7 +113,7 @@ class TrainingGames:
     def __init__(self, rung: Rung, seed: int) -> None:
         params = rungs.learning_parameters(rung, seed)
         epsilons = ApeXDQN().exploration(params, 0, 1, rung.environments)
-        greedy = sum(float(epsilon) <= params.greedy_epsilon for epsilon in epsilons)
+        greedy = int((epsilons <= np.sort(epsilons)[(len(epsilons) - 1) // 2]).sum())
         # Environments end games at different rates: two more are waited for.
         self._apart = math.ceil(_GAMES_OF_A_RECORD * rung.environments / greedy) + 2
         self._means: list[tuple[float, float]] = []

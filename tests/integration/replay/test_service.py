@@ -192,7 +192,7 @@ def test_made_up_names_of_actors_are_forgotten_and_counted(server: Any, monkeypa
 
 
 def test_episodes_and_roster(server: Any) -> None:
-    with serving(config(redis=str(server.socket), greedy_epsilon=0.1)) as service:
+    with serving(config(redis=str(server.socket))) as service:
         actor, learner = Actor(service.ingest_endpoint), Learner(service.sample_endpoint)
         actor.send_all(2)
         rows = {
@@ -207,7 +207,7 @@ def test_episodes_and_roster(server: Any) -> None:
         assert [episode["truncated"] for episode in stats["episodes"]] == [False, True]
         actor.next_heartbeat = 0.0
         actor.until(lambda: learner.stats()["steps_total"] == 20)
-    with serving(config(redis=str(server.socket), greedy_epsilon=0.1)) as service:
+    with serving(config(redis=str(server.socket))) as service:
         stats = Learner(service.sample_endpoint).warm_stats()
         assert (stats["episodes_total"], stats["steps_total"], stats["episodes"][1]["return"]) == (2, 20, -3.0)
 

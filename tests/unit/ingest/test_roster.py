@@ -23,7 +23,7 @@ def heartbeat(steps: int, actor: str = "actor-0", inc: str = "a", state: str = "
 
 
 def with_actor() -> Roster:
-    roster = Roster(0.1)
+    roster = Roster()
     roster.joined("actor-0", "a", 0, 0.0, known=False)
     return roster
 
@@ -40,7 +40,7 @@ def test_what_an_actor_s_process_takes_is_told_and_what_is_no_number_is_refused(
 
 
 def test_a_restarted_service_counts_on_from_what_it_restored() -> None:
-    roster = Roster(0.1)
+    roster = Roster()
     roster.steps_total, roster.raw_frames_total = 1000, 4000
     roster.joined("actor-0", "a", 0, 0.0, known=True)
     roster.heard(heartbeat(1000), 1.0)
@@ -52,7 +52,7 @@ def test_a_restarted_service_counts_on_from_what_it_restored() -> None:
 
 
 def test_who_goes_on_from_a_count_counts_every_step_once_and_leaves_none_out() -> None:
-    roster = Roster(0.1)
+    roster = Roster()
     for actor, steps in (("actor-0", 100), ("actor-1", 50)):
         roster.joined(actor, "a", 0, 0.0, known=False)
         roster.heard(heartbeat(steps, actor), 0.0)
@@ -60,7 +60,7 @@ def test_who_goes_on_from_a_count_counts_every_step_once_and_leaves_none_out() -
     roster.heard(heartbeat(7, "actor-1", "b"), 1.0)
     kept = Counted.read(json.loads(json.dumps(roster.counted().document())))
     assert kept == roster.counted()
-    later = Roster(0.1)
+    later = Roster()
     later.resume(kept)
     later.joined("actor-0", "a", 0, 9.0, known=False)  # outlived the service: what it played meanwhile is new
     later.heard(heartbeat(180), 9.0)
@@ -70,7 +70,7 @@ def test_who_goes_on_from_a_count_counts_every_step_once_and_leaves_none_out() -
 
 
 def test_heartbeats_of_other_incarnations_and_of_strangers_are_ignored() -> None:
-    roster = Roster(0.1)
+    roster = Roster()
     roster.heard(heartbeat(10), 0.0)
     assert not roster.actors
     roster.joined("actor-0", "a", 0, 0.0, known=False)
@@ -96,7 +96,7 @@ def test_an_incarnation_that_comes_back_is_not_counted_again() -> None:
 
 
 def test_a_silent_actor_is_lost_once_and_a_finished_one_never() -> None:
-    roster = Roster(0.1)
+    roster = Roster()
     for actor in ("actor-0", "actor-1"):
         roster.joined(actor, "a", 0, 0.0, known=False)
         roster.heard(heartbeat(1, actor), 0.0)
@@ -105,6 +105,31 @@ def test_a_silent_actor_is_lost_once_and_a_finished_one_never() -> None:
     assert [record.state for record in roster.actors.values()] == ["Lost", "Finished"]
     roster.heard(heartbeat(2, "actor-0"), 18.0)
     assert roster.actors["actor-0"].state == "Running"
+
+
+def games(actor: str, epsilons: list[float]) -> Message:
+    count = len(epsilons)
+    return Message("episodes", {"actor": actor, "inc": "a"}, {
+        "ret": np.ones(count), "length": np.ones(count), "raw": np.ones(count), "epsilon": np.array(epsilons),
+        "cut": np.zeros(count), "pv": np.ones(count),
+    })  # fmt: skip
+
+
+def test_the_greedier_half_is_of_the_epsilons_that_are_there() -> None:
+    roster, ladder = Roster(), {"actor-0": [0.4, 0.2], "actor-1": [0.1, 0.01]}
+
+    def counts(actor: str) -> list[bool]:
+        return [game.greedy_half for game in roster.finished(games(actor, ladder[actor]), 0.0)]
+
+    for actor in ladder:
+        roster.joined(actor, "a", 0, 0.0, known=False)
+        roster.heard(heartbeat(1, actor), 0.0)
+        counts(actor)
+    assert (counts("actor-0"), counts("actor-1")) == ([False, False], [True, True])
+    roster.left("actor-1", "a")
+    assert counts("actor-0") == [False, True], "the one actor that is left"
+    assert [game.greedy_half for game in Roster().finished(games("alone", [0.4]), 0.0)] == [True]
+    assert [game.greedy_half for game in Roster().finished(games("equal", [0.0] * 3), 0.0)] == [True] * 3
 
 
 @pytest.mark.parametrize("figure", ["sps", "blocked", "stages"])
@@ -122,7 +147,7 @@ def test_a_rate_or_a_time_that_none_can_be_is_refused(figure: str, value: float)
 @pytest.mark.parametrize("value", [1e30, -1e30, float("inf"), float("nan")])
 def test_a_return_that_none_can_be_is_refused(value: float) -> None:
     columns = {name: np.zeros(1) for name in ("length", "raw", "epsilon", "cut", "pv")}
-    roster = Roster(0.1)
+    roster = Roster()
     with pytest.raises(MalformedMessage, match="a return"):
         roster.finished(
             Message("episodes", {"actor": "actor-0", "inc": "a"}, {**columns, "ret": np.array([value])}), 0.0
@@ -134,11 +159,11 @@ def test_games_read_back_are_those_that_this_shard_heard_of() -> None:
     columns = {name: np.arange(2) for name in ("ret", "length", "raw", "epsilon", "cut", "pv")}
     fields, metrics = packed([{"is_success": 1.0}, {"is success": 0.5}])
     message = Message("episodes", {"actor": "actor-0", "inc": "a", **fields}, {**columns, **metrics})
-    shards = [Roster(0.1, shard) for shard in range(2)]
+    shards = [Roster(shard) for shard in range(2)]
     told = [entry for at, shard in enumerate(shards) for entry in shard.finished(message, 100.0 + at)]
     stored = [{name: str(value) for name, value in episode_fields(entry).items()} for entry in told]
     for number, shard in enumerate(shards):
-        again = Roster(0.1, number)
+        again = Roster(number)
         again.restore_episodes([{"return": "1"}, *stored])
         assert list(again.episodes) == [replace(episode, metrics={}) for episode in shard.episodes]
         assert [episode.metrics for episode in shard.episodes] == [{"is_success": 1.0}, {"is success": 0.5}]
@@ -154,7 +179,7 @@ LIVES = st.lists(
 @settings(max_examples=200)
 def test_totals_equal_what_was_played_whoever_comes_and_goes(turns: list[tuple[str, str, int]]) -> None:
     """Each turn, an incarnation that may have been away plays some steps, joins if it is not in, and reports."""
-    roster = Roster(0.1)
+    roster = Roster()
     played: dict[tuple[str, str], int] = {}
     for now, (actor, incarnation, steps) in enumerate(turns):
         total = played[actor, incarnation] = played.get((actor, incarnation), 0) + steps

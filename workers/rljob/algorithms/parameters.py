@@ -96,11 +96,6 @@ class TransitionParameters(LearnerParameters, Protocol):
         """Above 0, the target network moves by this share at each update instead."""
         ...
 
-    @property
-    def greedy_epsilon(self) -> float:
-        """Episodes played with an epsilon of at most this count for the job's mean return."""
-        ...
-
 
 class UnrollParameters(LearnerParameters, Protocol):
     """What is read besides where an algorithm learns from unrolls. (``rljob.api.UnrollQueue`` is its ``unroll_queue``.)"""

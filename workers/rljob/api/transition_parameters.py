@@ -35,11 +35,6 @@ class TransitionParameterSet(LearnerParameterSet):
     )
     """Updates between copies of the online network to the target network; unset, 2500, or 0 with targetUpdateTau."""
 
-    @property
-    def greedy_epsilon(self) -> float:
-        """Episodes played with an exploration of at most this count for the job's mean return: all, unless it is overridden."""
-        return 1.0
-
 
 class ActionValueParameterSet(TransitionParameterSet):
     """Parameters of an ``ActionValueAlgorithm``, which acts by the best action value, and by a ladder of epsilons at random."""
@@ -50,8 +45,3 @@ class ActionValueParameterSet(TransitionParameterSet):
     """How steeply exploration falls from the first environment to the last; 0 gives every environment epsilonBase."""
     evaluation_epsilon: Annotated[float, Real(0, 1)] = 0.01
     """Share of random actions while a policy is judged."""
-
-    @property
-    def greedy_epsilon(self) -> float:
-        """The greedier half of the ladder counts."""
-        return float(self.epsilon_base ** (1.0 + 0.5 * self.epsilon_exponent) * (1.0 + 1e-6))

@@ -22,6 +22,7 @@ _MOST_COUNTED = 1 << 48
 """By one life of an actor: the totals of thousands of them still fit into 64 bits."""
 _HIGHEST_RETURN = 1e15
 """Highest return of one game, and with a minus the lowest: a sum over thousands of them is still finite."""
+_GONE = ("Lost", "Finished")
 ACTOR_STAGES = ("env", "infer", "encode", "send", "blocked")
 
 
@@ -92,8 +93,8 @@ class Roster:
     actor, and of this service when they are restored.
     """
 
-    def __init__(self, greedy_epsilon: float, shard: int = 0) -> None:
-        self._greedy_epsilon, self._shard = greedy_epsilon, shard
+    def __init__(self, shard: int = 0) -> None:
+        self._shard = shard
         self.actors: dict[str, ActorRecord] = {}
         # Steps and raw frames already counted of incarnations that were replaced or dropped, newest last.
         self._counted: dict[tuple[str, str], tuple[int, int]] = {}
@@ -175,7 +176,7 @@ class Roster:
             age = now - record.seen_at
             if age > forget_after_seconds:
                 self._remember(self.actors.pop(name))
-            elif age > older_than_seconds and record.state not in ("Lost", "Finished"):
+            elif age > older_than_seconds and record.state not in _GONE:
                 record.state, record.steps_per_second = "Lost", 0.0
                 lost.append(name)
         return lost
@@ -200,7 +201,7 @@ class Roster:
             raise MalformedMessage(
                 "contents", "a return is no number to reckon with, an epsilon is outside [0, 1], or a count is negative"
             )
-        entries = []
+        entries, greedy_epsilon = [], self._greedier_half(epsilons.tolist())
         rows = zip(
             *(columns[name].tolist() for name in ("ret", "length", "raw", "epsilon", "cut", "pv")),
             unpacked(message, len(epsilons)),
@@ -217,7 +218,7 @@ class Roster:
                     epsilon=epsilon,
                     truncated=bool(cut),
                     policy_version=version,
-                    greedy_half=epsilon <= self._greedy_epsilon,
+                    greedy_half=epsilon <= greedy_epsilon,
                     actor=str(message.fields["actor"]),
                     time=unix_seconds,
                     shard=self._shard,
@@ -227,6 +228,13 @@ class Roster:
         self.episodes.extend(entries)
         return entries
 
+    def _greedier_half(self, heard: Sequence[float]) -> float:
+        """The largest epsilon of the greedier half of those that are there: those of the last games of actors that still play,
+        and those just ``heard``. Of a ladder that has lost its actors the rungs that are left count."""
+        playing = {name for name, record in self.actors.items() if record.state not in _GONE}
+        here = sorted({*heard, *(each.epsilon for each in self.episodes if each.actor in playing)})
+        return here[(len(here) - 1) // 2] if here else 0.0
+
     def restore_episodes(self, stored: Sequence[Mapping[str, str]]) -> None:
         """Games read back from Redis, oldest first. Left out are those that other shards heard of, which tell of them themselves,
         and entries that do not read as games."""
@@ -234,16 +242,15 @@ class Roster:
             try:
                 if int(fields["shard"]) != self._shard:
                     continue
-                epsilon = float(fields["epsilon"])
                 episode = Episode(
                     id=int(fields["id"]),
                     game_return=float(fields["return"]),
                     length=int(fields["length"]),
                     raw_frames=int(fields["raw_frames"]),
-                    epsilon=epsilon,
+                    epsilon=float(fields["epsilon"]),
                     truncated=fields["truncated"] == "1",
                     policy_version=int(fields["policy_version"]),
-                    greedy_half=epsilon <= self._greedy_epsilon,
+                    greedy_half=fields["greedy_half"] == "1",
                     actor=fields["actor"],
                     time=float(fields["time"]),
                     shard=self._shard,

@@ -141,7 +141,7 @@ class UnrollQueue:
             self._iterations = Iterations(
                 config.iteration_lag, config.batch_size, lambda: versions.version, self._table.__len__
             )
-        self._roster = Roster(greedy_epsilon=1.0)  # the policy explores by itself: every game counts
+        self._roster = Roster()
         self._ingest = Ingest(
             self._server,
             self._table,

@@ -35,8 +35,6 @@ class ReplayConfig:
     """Epsilon slots."""
     credits: int = 4
     """Chunks one actor may have on the way."""
-    greedy_epsilon: float = 1.0
-    """Games played with an epsilon up to this count for the mean return."""
     redis: str | None = None
     """Address of the shard's Redis; None keeps everything in memory only."""
     redis_login: Login = Login()  # noqa: RUF009 - it is frozen
@@ -107,7 +105,6 @@ def config_of(
         exponent=replay.exponent,
         slots=max(1, job.spec.requested_actors),
         credits=credits_per_actor(job.spec.actors.envs_per_actor),
-        greedy_epsilon=algorithm.greedy_epsilon,
         redis=redis,
         redis_login=redis_login,
         redis_keep_seconds=redis_keep_seconds,

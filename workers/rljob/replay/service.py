@@ -62,7 +62,7 @@ class ReplayService:
             config.capacity,
         )
         self.clock = StageClock(STAGES)
-        self.roster = Roster(config.greedy_epsilon, config.shard)
+        self.roster = Roster(config.shard)
         self._counted = self.roster.counted()  # as the log keeps it, at most a second old
         self.leases = SlotLeases(config.slots)
         self.state = "warming"
