@@ -198,6 +198,9 @@ def test_a_verdict_that_was_given_up_is_the_best_until_one_is_played_to_its_end(
     never_near = Verdicts()
     assert never_near.add(verdict(9, 30.0, False), 0, 0), "the best there is"
     assert judged_in_turn(never_near, verdict(10, 29.0, False), verdict(8, 10.0)) == [False, True]
+    behind = Verdicts()
+    behind.restore([], never_near.documents()[0])  # judged, and kept, after the checkpoint
+    assert not behind.add(verdict(10, 29.0, False), 0, 0)
 
 
 def test_damaged_weights_are_dropped_and_the_version_in_use_stays(server: WeightServer, connect: Connect) -> None:

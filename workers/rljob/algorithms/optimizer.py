@@ -163,8 +163,9 @@ class RMSProp(Optimizer):
 class Muon(Optimizer):
     """Moves matrices along their momentum made orthogonal, so that all its directions count alike (Jordan et al. 2024).
 
-    All weights of an output of a convolution are a row; each of several matrices beside each other is one. A step is as long as
-    Adam's steps are about, ``0.2 * sqrt(larger side)`` times the rate (Liu et al. 2025, arXiv 2502.16982, eq. 4), so that a
+    All weights of an output of a convolution are a row; each of several matrices beside each other is one. Of a single
+    row or column, as biases of several networks beside each other are, only a direction would be left (``is_matrix``). A step is
+    as long as Adam's are about, ``0.2 * sqrt(larger side)`` times the rate (Liu et al. 2025, arXiv 2502.16982, eq. 4), so that a
     learning rate that is good for Adam is good here. Nesterov's momentum; five iterations of Newton and Schulz with the published
     coefficients stand for the singular value decomposition, in bf16 where the device multiplies that natively. As
     ``torch.optim.Muon`` does it, which takes matrices alone and reads its learning rate on the host.
@@ -192,6 +193,12 @@ class Muon(Optimizer):
 _MOMENTUM = 0.95
 _COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 _ITERATIONS = 5
+
+
+def is_matrix(weight: Tensor) -> bool:
+    """Whether ``weight`` has several rows and several columns, as ``Muon`` sees them."""
+    rows = weight.flatten(1) if weight.dim() > 3 else weight
+    return rows.dim() > 1 and min(rows.shape[-2:]) > 1
 
 
 def orthogonal(matrix: Tensor) -> Tensor:

@@ -126,7 +126,7 @@ class GymnasiumVector:
             with self._labelled("reset"):
                 fresh = self._frames(self._row_reset(self._env, ended))
             frames = each(partial(_with_rows, ended), frames, fresh)
-        of_step: NDArray[np.int64] | int = 1
+        of_step: NDArray[np.int64] | int = self.spec.raw_frames_per_step
         of_reset: NDArray[np.int64] | int = 0
         life_lost = np.zeros(self.num_envs, np.bool_)
         if self._counters is not None:
@@ -145,7 +145,7 @@ class GymnasiumVector:
             truncated=truncated,
             life_lost=life_lost,
             final_observation=final,
-            raw_frames=stepped if isinstance(of_step, int) else int(np.sum(of_step) + np.sum(of_reset)),
+            raw_frames=stepped * of_step if isinstance(of_step, int) else int(np.sum(of_step) + np.sum(of_reset)),
             episodes=episodes,
             cut=cut,
             failures=failures,

@@ -12,6 +12,7 @@ from gymnasium.wrappers import FrameStackObservation, TimeLimit
 from rljob.envs import wrappers
 from rljob.envs.base import EnvironmentProblem
 from rljob.envs.encoding import Encoding
+from rljob.envs.envpool_vector import is_game_of_atari
 from rljob.envs.received import Received
 from rljob.envs.spaces import MASK, action_leaves, check_squashed, checked_subset, observation_leaves
 from rljob.envs.spec import ActionLeaf, EnvironmentSpec, Leaf, fingerprint
@@ -101,13 +102,15 @@ def _spec(
 ) -> EnvironmentSpec:
     clipped = clips_rewards(target.id, parameters)
     # EnvPool stacks by itself.
-    stacked = any(leaf.role == "image" for leaf in leaves) and parameters.backend != "EnvPool"
+    pooled = parameters.backend == "EnvPool"
+    stacked = any(leaf.role == "image" for leaf in leaves) and not pooled
+    of_pool = target.kwargs.get("frame_skip", 4) if pooled and is_game_of_atari(target.id) else 1
     return EnvironmentSpec(
         id=target.id,
         observation=leaves,
         action=actions,
         stack=parameters.frame_stack if stacked else 1,
-        raw_frames_per_step=parameters.atari.frame_skip if isinstance(target, AtariGame) else 1,
+        raw_frames_per_step=parameters.atari.frame_skip if isinstance(target, AtariGame) else of_pool,
         fingerprint=fingerprint(target.id, parameters, (*leaves, *actions), reward_clipping=clipped),
         masked_by_info=masked_by_info,
     )

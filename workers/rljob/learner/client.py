@@ -51,6 +51,8 @@ class ReplayClientConfig:
     prefetch: int = 2
     exponent: float = 0.6
     importance: float = 0.4
+    seed: int = 0
+    """Of how many of a batch each shard draws."""
     epoch: int = 0
     """Epoch of the learner; a shard that has heard of a later one refuses it."""
 
@@ -100,7 +102,7 @@ class ReplayClient:
             else MirrorStagingRing(mirror, config.batch_size, config.prefetch + 2)
         )
         self._assemblies: list[Assembly] = []
-        self._draws = np.random.default_rng()
+        self._draws = np.random.default_rng(config.seed)
         self._copying = False
         self._ready: deque[ReadyBatch] = deque()
         self._ready_at = time.monotonic()

@@ -6,6 +6,7 @@ verdicts) is done between two updates, driven by the clock, so that a learner wi
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import threading
@@ -19,6 +20,8 @@ import torch
 
 from rljob.api.learner_status import EvaluationUnderWay, LearnerStatus
 from rljob.checkpoints import store as checkpoint
+from rljob.checkpoints.files import read_manifest
+from rljob.checkpoints.names import CheckpointProblem, StorageProblem
 from rljob.checkpoints.policy import PolicyIdentity
 from rljob.checkpoints.restore_from import STARTED_FROM
 from rljob.learner import state
@@ -97,7 +100,7 @@ class Learner:
         state.restore(self._updater, found, int(counters["updates"]))
         self.counters.restore(counters)
         self.counters.epoch = epoch
-        self.verdicts.restore(found.manifest.get("evaluations") or [])
+        self.verdicts.restore(found.manifest.get("evaluations") or [], self._verdict_of_best())
         self._saver.resumed(found, self._updater.updates)
         self._checkpoint_answered = float(found.manifest.get("requested_unix") or 0.0)
         self._checkpoint_wanted = self._checkpoint_wanted or self._checkpoint_answered
@@ -106,6 +109,11 @@ class Learner:
         log.info("resumed from %s: update %d, epoch %d", found.path.name, self._updater.updates, self.counters.epoch)
         if self.counters.version > 0:
             self._publish()
+
+    def _verdict_of_best(self) -> object:
+        with contextlib.suppress(CheckpointProblem, StorageProblem):  # then no verdict is known to be better
+            return read_manifest(self._config.checkpoint_directory / checkpoint.BEST).get("verdict")
+        return None
 
     def start_from(self, found: checkpoint.Checkpoint) -> None:
         """Begin a new run with the networks and the optimiser of another one, without its counters and verdicts."""

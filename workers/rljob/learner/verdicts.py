@@ -53,9 +53,11 @@ class Verdicts:
         """The verdicts as a checkpoint keeps them."""
         return plain_rows(self.newest)
 
-    def restore(self, documents: object) -> None:
-        """Go on from those of a checkpoint, keeping any that are newer."""
+    def restore(self, documents: object, best: object = None) -> None:
+        """Go on from those of a checkpoint, keeping any that are newer. ``best``: of the policy that is kept as the best,
+        which may have been judged after that checkpoint."""
         restored = rows_in_order(Verdict)(documents)
         known = {each.time for each in restored}
         self.newest = (*restored, *(each for each in self.newest if each.time not in known))
-        self._best = max(((each.finished, each.mean) for each in self.newest), default=None)
+        kept = rows_in_order(Verdict)([best] if best else [])
+        self._best = max(((each.finished, each.mean) for each in (*self.newest, *kept)), default=None)

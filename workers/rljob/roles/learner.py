@@ -284,6 +284,7 @@ def _source(
             prefetch=params.prefetch_batches,
             exponent=replay.exponent,
             importance=replay.importance,
+            seed=params.seed,
             epoch=epoch,
         ),
         method.importance_weights,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from rljob.algorithms.optimizer import Muon, orthogonal
+from rljob.algorithms.ensemble import DenseEnsemble
+from rljob.algorithms.optimizer import Muon, is_matrix, orthogonal
 from torch import Tensor
 
 
@@ -71,3 +72,11 @@ def test_a_gradient_of_zeros_moves_nothing() -> None:
     weight.grad = torch.zeros(4, 5)
     muon([weight]).step()
     assert torch.equal(weight, torch.ones(4, 5))
+
+
+def test_what_has_one_row_or_column_is_no_matrix() -> None:
+    """Adam moves it: the biases of several critics, which are [members, 1, units], and the layers of one number."""
+    critics = dict(DenseEnsemble(2, 6, 8, 2).named_parameters())
+    assert {name for name, weight in critics.items() if is_matrix(weight)} == {"weights.0", "weights.1"}
+    assert is_matrix(torch.zeros(4, 3, 1, 1)), "a convolution of single pixels"
+    assert not is_matrix(torch.zeros(()))

@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from rljob.algorithms.base import ParameterGroup
-from rljob.algorithms.optimizer import Adam, Kept, Muon, Optimizer
+from rljob.algorithms.optimizer import Adam, Kept, Muon, Optimizer, is_matrix
 from rljob.api import ImpalaParameters
 from rljob.learner.optim import sharded_optimizer
 from rljob.learner.optim.data_parallel_threads import DataParallelThreads, ParameterSlice, shard_evenly
@@ -126,6 +126,7 @@ def test_a_gradient_that_is_not_finite_in_one_shard_moves_none(optimizer: str, w
     mine.step(gradients(0, 2), 1e-2, unseen)
     before = copy.deepcopy((weights, [dict(mine.state(index)) for index in range(len(weights))]))
     assert not torch.isfinite(mine.step(bad, 1e-2, unseen))
+    mine.step(gradients(1, 2), 1e-2, unseen, loss=torch.tensor(wrong))
     after = weights, [dict(mine.state(index)) for index in range(len(weights))]
     torch.testing.assert_close(after, before, rtol=0.0, atol=0.0)
 
@@ -150,8 +151,8 @@ def test_muon_moves_matrices_and_adam_all_else() -> None:
     weights, reference = some(0), some(0)
     mine = ShardedOptimizer(settings("Muon", 0.0), weights, DataParallelThreads(2))
     apart = (
-        Muon([weight for weight in reference if weight.dim() > 1], 1e-2),
-        Adam([weight for weight in reference if weight.dim() < 2], 1e-2, epsilon=1e-4),
+        Muon([weight for weight in reference if is_matrix(weight)], 1e-2),
+        Adam([weight for weight in reference if not is_matrix(weight)], 1e-2, epsilon=1e-4),
     )
     for update in range(3):
         pieces = gradients(10 * update, 2)
@@ -162,7 +163,7 @@ def test_muon_moves_matrices_and_adam_all_else() -> None:
     torch.testing.assert_close(weights, reference, rtol=1e-4, atol=1e-6)
     for index, wanted in enumerate(reference):
         assert mine.state_names(index) == (
-            {"step", "momentum_buffer"} if wanted.dim() > 1 else {"step", "exp_avg", "exp_avg_sq"}
+            {"step", "momentum_buffer"} if is_matrix(wanted) else {"step", "exp_avg", "exp_avg_sq"}
         )
 
 

@@ -216,7 +216,9 @@ class Updater(ABC, Generic[Batch]):
             learned = self._threads.map(learn, micro_batches)
             results, gradients = [each for each, _ in learned], [each for _, each in learned]
             result = LossResult.joined(results, [micro.share for micro in micro_batches])
-        norm = self.optimizer.step(gradients, rate, self._computed.update, scale, minibatch.update)
+        norm = self.optimizer.step(
+            gradients, rate, self._computed.update, scale, minibatch.update, result.value.detach()
+        )
         self._computed.mark_updated()
         self._follow()
         figures = [result.value.detach(), norm]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from rljob.algorithms.base import ParameterGroup
-from rljob.algorithms.optimizer import Adam, Muon, Optimizer, RMSProp
+from rljob.algorithms.optimizer import Adam, Muon, Optimizer, RMSProp, is_matrix
 from rljob.algorithms.parameters import LearnerParameters
 from rljob.learner.optim.data_parallel_threads import DataParallelThreads, ParameterSlice, shard_evenly, shard_whole
 
@@ -22,7 +22,7 @@ class ShardedOptimizer:
     ``groups`` by one of its own: at its rate, clipped by itself, and at its updates.
 
     Every thread keeps the moments of its own shard of the weights and moves no other, so that a wide layer is divided as well as
-    many small ones. An update whose gradient is not finite moves nothing.
+    many small ones. An update whose gradient or loss is not finite moves nothing.
     """
 
     def __init__(
@@ -64,13 +64,14 @@ class ShardedOptimizer:
         on_moved: Callable[[Sequence[ParameterSlice]], None],
         scale: Tensor | None = None,
         update: Tensor | None = None,
+        loss: Tensor | None = None,
     ) -> Tensor:
         """Move the weights along the sum of the micro-batches' gradients.
 
         ``gradients``: of each micro-batch one tensor a parameter, of any precision; they are given away. ``on_moved(shard)`` is
         called by the thread that has moved that shard. ``scale``: how many times too large all gradients are, a number on the
         device; ``learning_rate`` may be one, too. ``update``: the number of this update, for groups that move at some alone; on
-        the device. Returns the norm of the gradient itself before clipping, on the device.
+        the device, as ``loss`` is. Returns the norm of the gradient itself before clipping, on the device.
         """
         ordered = [self._in_order(each) for each in gradients]
         numbers = range(len(self.shards))
@@ -82,7 +83,7 @@ class ShardedOptimizer:
             self._factor(group, [each for each, of in zip(norms, self._group_of, strict=True) if of == number], scale)
             for number, group in enumerate(self._groups)
         ]
-        blocked = ~torch.isfinite(norm)
+        blocked = ~torch.isfinite(norm if loss is None else norm + loss)
         blocked_of = [self._blocked(group, blocked, update) for group in self._groups]
         still = [not self._skips_on_device and bool(each) for each in blocked_of]
 
@@ -234,7 +235,7 @@ def _makers(
     if params.optimizer == "Adam":
         return [(adam, list(sizes))]
     if params.optimizer == "Muon":
-        matrices = [size * (tensor.dim() > 1) for size, tensor in zip(sizes, parameters, strict=True)]
+        matrices = [size * is_matrix(tensor) for size, tensor in zip(sizes, parameters, strict=True)]
         rest = [size - of_matrices for size, of_matrices in zip(sizes, matrices, strict=True)]
         return [(Muon, matrices), (adam, rest)]
     decay, momentum = params.rmsprop_decay, params.rmsprop_momentum
