@@ -228,9 +228,9 @@ def test_unrolls_say_what_the_network_says(device: torch.device, recurrent: str)
     for unroll in actor.sink.chunks:
         unroll.check()
         frames = torch.from_numpy(unroll["vector"][unroll["observation"]])[None, :, None]  # type: ignore[union-attr]
-        discount = torch.from_numpy(unroll["discount"])[:, None]
+        ended = torch.from_numpy(unroll["ended"])[:, None]
         with torch.inference_mode():
-            logits, _ = network.unroll(frames, torch.from_numpy(unroll["state"])[None], discount)  # type: ignore[union-attr]
+            logits, _ = network.unroll(frames, torch.from_numpy(unroll["state"])[None], ended)  # type: ignore[union-attr]
         expected = logits.log_softmax(-1).gather(-1, torch.from_numpy(unroll["action"]).long()[:, None, None])[:, 0, 0]
         np.testing.assert_allclose(unroll["log_prob"], expected.numpy(), atol=1e-4)  # type: ignore[union-attr]
 

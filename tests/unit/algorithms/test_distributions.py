@@ -18,7 +18,7 @@ from rljob.algorithms.distributions import (
 from rljob.choices import FORBIDDEN, Choices
 from rljob.controls import Gaussians, normal
 from torch import Tensor
-from torch.distributions import Categorical, Independent, Normal, TanhTransform, TransformedDistribution, kl_divergence
+from torch.distributions import Categorical, Independent, Normal, TanhTransform, TransformedDistribution
 
 COUNT = 100_000
 SHAPES: dict[str, tuple[tuple[int, ...], int]] = {
@@ -50,7 +50,7 @@ def of_torch(sizes: tuple[int, ...], controls: int, numbers: Tensor) -> list[Any
 @pytest.mark.parametrize("shape", SHAPES)
 def test_both_faces_agree_with_torch(shape: str) -> None:
     sizes, controls = SHAPES[shape]
-    numbers, others = (numbers_of(sizes, controls, seed) for seed in (1, 2))
+    numbers = numbers_of(sizes, controls, 1)
     policy = ActionDistribution(sizes, controls)
     choices = Choices(sizes, controls=controls)
     generator = np.random.default_rng(0)
@@ -73,8 +73,6 @@ def test_both_faces_agree_with_torch(shape: str) -> None:
     torch.testing.assert_close(policy.log_prob(normalised, action, control), wanted, rtol=0, atol=1e-5)
     np.testing.assert_allclose(acted, wanted.numpy(), rtol=0, atol=1e-5)
     torch.testing.assert_close(policy.entropy(normalised), sum(one.entropy() for one in theirs), rtol=0, atol=1e-5)
-    divergence = sum(kl_divergence(*pair) for pair in zip(theirs, of_torch(sizes, controls, others), strict=True))
-    torch.testing.assert_close(policy.kl(normalised, policy.normalised(others)), divergence, rtol=1e-9, atol=1e-5)
     best, mean = policy.mode(numbers)
     mode = choices.mode(numbers.numpy())
     if controls:
@@ -113,7 +111,7 @@ def test_the_ends_are_finite_and_so_are_their_gradients(draw: float, log_std: fl
     normalised = policy.normalised(numbers)
     log_prob = policy.log_prob(normalised, torch.zeros(1, 0, dtype=torch.int64), control)
     squashed = tanh_gaussian_log_prob(normalised[:, :2], normalised[:, 2:], control)
-    total = log_prob + squashed + policy.entropy(normalised) + policy.kl(normalised, normalised.detach() + 0.1)
+    total = log_prob + squashed + policy.entropy(normalised)
     total.sum().backward()
     assert torch.isfinite(torch.cat([total, numbers.grad[0]])).all()
 

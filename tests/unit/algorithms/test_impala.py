@@ -81,10 +81,11 @@ def test_temperature_zero_takes_the_most_probable_action() -> None:
     assert np.array_equal(METHOD.evaluation_action(params, net, observation, seats), best)
 
 
-def test_an_unroll_with_memory_is_its_steps_with_the_memory_cleared_between_episodes() -> None:
-    params = unroll_parameters(recurrent="LSTM", lstm_units=6)
+@pytest.mark.parametrize("gamma", [0.9, 0.0])
+def test_an_unroll_with_memory_is_its_steps_with_the_memory_cleared_between_episodes(gamma: float) -> None:
+    params = unroll_parameters(recurrent="LSTM", lstm_units=6, gamma=gamma)
     net, given = network(params), unrolls_with_ends(params, VECTORS)
-    logits, values = net.unroll(given.observation, given.state, given.discount)
+    logits, values = net.unroll(given.observation, given.state, given.ended)
     state = given.state
     for t in range(params.unroll_length + 1):
         output = net(given.observation[:, t], state)
@@ -92,7 +93,7 @@ def test_an_unroll_with_memory_is_its_steps_with_the_memory_cleared_between_epis
         if t < params.unroll_length:
             torch.testing.assert_close(logits[t], output.logits)
             state = output.state.clone()
-            state[given.discount[t] == 0] = 0.0
+            state[given.ended[t] != 0] = 0.0
 
 
 @pytest.mark.parametrize("reduction", ["Sum", "Mean"])
@@ -143,7 +144,7 @@ def test_the_vtrace_loss_is_written_out_step_by_step(reduction: str, corrected: 
 def test_image_networks_act_and_judge_unrolls_alike(kind: str) -> None:
     net = network(unroll_parameters(network=kind, hidden_units=16, layer_norm=True, orthogonal_init=True), IMAGES)
     frames = torch.randint(0, 256, (2, 3, 4, 42, 42), dtype=torch.uint8)
-    logits, values = net.unroll(frames, net.initial_state(2), torch.ones(2, 2))
+    logits, values = net.unroll(frames, net.initial_state(2), torch.zeros(2, 2, dtype=torch.uint8))
     assert (logits.shape, values.shape) == ((2, 2, 3), (3, 2))
     torch.testing.assert_close(values[2], net(frames[:, 2]).value, rtol=1e-4, atol=1e-5)
 

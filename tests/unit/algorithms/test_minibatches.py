@@ -26,6 +26,7 @@ def batch(*, targets: bool = True) -> UnrollBatch:
         discount=torch.full((STEPS, UNROLLS), 0.9),
         log_prob=-normal(STEPS, UNROLLS).abs(),
         final_value=normal(STEPS, UNROLLS),
+        ended=torch.zeros(STEPS, UNROLLS, dtype=torch.uint8),
         state=normal(UNROLLS, 2, 3),
         advantage=normal(STEPS, UNROLLS) if targets else None,
         value_target=normal(STEPS, UNROLLS) if targets else None,

@@ -110,7 +110,7 @@ def test_the_loss_is_that_of_rewards_and_values_divided_by_the_scale(changes: di
     divided = batch._replace(reward=batch.reward / scale, final_value=final)
     values, losses = [], []
     for network, each in ((large, batch), (small, divided)):
-        values.append(network.unroll(each.observation, each.state, each.discount)[1])
+        values.append(network.unroll(each.observation, each.state, each.ended)[1])
         loss = IMPALA().loss(params, network, each).value
         losses.append((loss, *torch.autograd.grad(loss, list(network.parameters()))))
     torch.testing.assert_close(values[0], scale * values[1])
@@ -138,7 +138,7 @@ def test_at_lag_0_the_ratio_is_1(recurrent: str) -> None:
     logits, values = online.unroll(
         {name: torch.from_numpy(array) for name, array in drawn.items()},
         torch.zeros(envs, 2, method.memory_units(params)),
-        torch.full((steps, envs), 0.99),
+        torch.zeros(steps, envs, dtype=torch.uint8),
     )
     actions, taken = (
         torch.from_numpy(np.stack(each)) for each in zip(*((d.action, d.taken) for d in decisions), strict=True)

@@ -388,7 +388,7 @@ def method(name: str, body: str) -> str:
 
 MINIBATCHES = "    def minibatches(self, params, online, batch):\n        {}\n"
 TARGETS = (
-    "_, values = online.unroll(batch.observation, batch.state, batch.discount)\n"
+    "_, values = online.unroll(batch.observation, batch.state, batch.ended)\n"
     "        yield batch._replace(advantage=batch.reward, value_target=values[:-1]{})"
 )
 """The body of minibatches whose targets may carry a gradient of the network."""

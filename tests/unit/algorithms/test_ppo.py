@@ -41,7 +41,7 @@ def iteration(params: PPOParameters, net: PolicyNetwork | None = None, seed: int
 
 @torch.no_grad()
 def policy_of(net: PolicyNetwork, batch: UnrollBatch) -> torch.distributions.Categorical:
-    logits, _ = net.unroll(batch.observation, batch.state, batch.discount)
+    logits, _ = net.unroll(batch.observation, batch.state, batch.ended)
     return torch.distributions.Categorical(logits=logits)
 
 

@@ -119,6 +119,8 @@ def test_unrolls_are_what_was_seen(
             np.testing.assert_array_equal(stack_at(unroll, t, stack), step.observation)
             ends_here = step.ends in ("terminated", "truncated") or (life_loss_ends and step.ends == "life lost")
             assert unroll["discount"][t] == (0.0 if ends_here else np.float32(GAMMA))
+            how = 2 if step.ends == "truncated" else 1
+            assert unroll["ended"][t] == (how if ends_here else 0)
             assert unroll["final_value"][t] == np.float32(step.final_value if step.ends == "truncated" else 0.0)
             row = [unroll[name][t] for name in ("action", "reward", "log_prob", "policy_version")]
             assert row == [step.action, step.reward, step.taken, step.version]

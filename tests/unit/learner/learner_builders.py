@@ -79,15 +79,15 @@ def unrolls_with_ends(params: UnrollParameters, spec: EnvironmentSpec = SPEC, se
     def normal(*shape: int) -> torch.Tensor:
         return torch.randn(*shape, generator=random)
 
-    discount = torch.full((steps, unrolls), params.gamma)
-    discount[torch.rand(steps, unrolls, generator=random) < 0.2] = 0.0
+    ended = torch.rand(steps, unrolls, generator=random) < 0.2
     return UnrollBatch(
         observation=normal(unrolls, steps + 1, *spec.observation_shape),
         action=torch.randint(0, spec.num_actions, (steps, unrolls), generator=random),
         reward=normal(steps, unrolls),
-        discount=discount,
+        discount=params.gamma * ~ended,
         log_prob=-normal(steps, unrolls).abs() - 0.1,
-        final_value=normal(steps, unrolls) * (discount == 0),
+        final_value=normal(steps, unrolls) * ended,
+        ended=ended.to(torch.uint8) * 2,
         state=normal(unrolls, 2, params.lstm_units if params.recurrent == "LSTM" else 0),
     )
 
@@ -112,6 +112,7 @@ def unroll_batches(params: UnrollParameters, count: int, spec: EnvironmentSpec =
             discount=torch.full((steps, unrolls), 0.9),
             log_prob=torch.full((steps, unrolls), -math.log(spec.num_actions)),
             final_value=torch.zeros(steps, unrolls),
+            ended=torch.zeros(steps, unrolls, dtype=torch.uint8),
             state=torch.zeros(unrolls, 2, units),
         )
         for _ in range(count)

@@ -124,9 +124,9 @@ class ActingNetwork:
         """The share of rows with the same greedy action and, for shares that are equal, minus how far numbers are apart."""
         (logits, gaussians), (others, rounded) = self._choices.split(exact), self._choices.split(other)
         same = (self._choices.best(logits) == self._choices.best(others)).reshape(len(exact), -1).all(axis=1)
-        if gaussians is None or rounded is None:
-            return float(same.mean()), 0.0
-        apart = abs(rounded.mean - gaussians.mean) * np.exp(-gaussians.log_std)
+        apart: Any = np.zeros((len(exact), 1))
+        if gaussians is not None and rounded is not None:
+            apart = abs(rounded.mean - gaussians.mean) * np.exp(-gaussians.log_std)
         return float((same & (apart <= NEAR).all(axis=1)).mean()), -float(apart.mean())
 
     def _numbers(self, network: FrameNetwork) -> Any:

@@ -7,7 +7,7 @@ of memory.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
@@ -16,8 +16,9 @@ from torch import Tensor
 from rljob.algorithms.base import UnrollAlgorithm
 from rljob.algorithms.batches import Observation
 from rljob.algorithms.decision import Game, Inference
-from rljob.algorithms.parameters import UnrollParameters
+from rljob.algorithms.distributions import ActionDistribution
 from rljob.algorithms.policy_network import PolicyConfig, PolicyNetwork
+from rljob.api import ImpalaParameters, PPOParameters
 from rljob.choices import Choices, RandomNumbers
 from rljob.experience import Decision
 from rljob.observation import each
@@ -29,38 +30,7 @@ if TYPE_CHECKING:
     from rljob.envs.spec import EnvironmentSpec
 
 
-class ActorCriticParameters(UnrollParameters, Protocol):
-    """What is read where an algorithm acts by a policy."""
-
-    @property
-    def network(self) -> str: ...
-    @property
-    def network_parameters(self) -> Mapping[str, Any]: ...
-    @property
-    def hidden_units(self) -> int: ...
-    @property
-    def layer_norm(self) -> bool: ...
-    @property
-    def orthogonal_init(self) -> bool: ...
-    @property
-    def log_std_init(self) -> float: ...
-    @property
-    def activation(self) -> str: ...
-    @property
-    def separate_critic(self) -> bool: ...
-    @property
-    def recurrent(self) -> str: ...
-    @property
-    def lstm_units(self) -> int: ...
-    @property
-    def normalize_observations(self) -> bool: ...
-    @property
-    def normalize_returns(self) -> bool: ...
-    @property
-    def evaluation_temperature(self) -> float: ...
-
-
-P = TypeVar("P", bound=ActorCriticParameters)
+P = TypeVar("P", bound=ImpalaParameters | PPOParameters)
 
 
 class ActorCritic(UnrollAlgorithm[P, PolicyNetwork]):
@@ -103,6 +73,13 @@ class ActorCritic(UnrollAlgorithm[P, PolicyNetwork]):
     def metrics_of(self, online: PolicyNetwork) -> tuple[str, ...]:
         """``log_std`` is that of continuous actions."""
         return tuple(name for name in self.metrics if name != "log_std" or online.distribution.controls)
+
+    def means(
+        self, policies: ActionDistribution, normalised: Tensor, metrics: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
+        """``metrics`` of a batch, and ``log_std`` where there is one, as their means, detached."""
+        log_std = {"log_std": policies.split(normalised)[2]} if policies.controls else {}
+        return {name: each.detach().mean() for name, each in {**metrics, **log_std}.items()}
 
     # ------------------------------------------------------------------------------------------------------------ acting
 

@@ -71,7 +71,8 @@ class UnrollBatch(NamedTuple):
     observation: uint8|float32 [B, T + 1, S, *F], or a dict of such by column, the last one behind the last step.
     action: int64 [T, B], or [T, B, choices]. control: float32 [T, B, controls] or None.
     reward, discount, log_prob (log mu(a|s) of the policy that acted), final_value: float32 [T, B].
-    state: float32 [B, 2, H] before the first step.
+    ended: uint8 [T, B], 1 where an episode terminated with the step, 2 where it was truncated, else 0. state: float32 [B, 2, H]
+    before the first step.
     ``discount`` is gamma, and 0 where an episode ended, whichever way; ``final_value`` is what the acting policy expected of the
     final observation of an episode that was truncated, else 0.
 
@@ -92,6 +93,7 @@ class UnrollBatch(NamedTuple):
     discount: Tensor
     log_prob: Tensor
     final_value: Tensor
+    ended: Tensor
     state: Tensor
     advantage: Tensor | None = None
     value_target: Tensor | None = None

@@ -33,8 +33,8 @@ class _Bounded(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
         (log_std,) = ctx.saved_tensors
-        low, high = log_std <= SMALLEST_LOG_STD, log_std >= LARGEST_LOG_STD
-        return gradient.masked_fill((low & (gradient > 0.0)) | (high & (gradient < 0.0)), 0.0)
+        outwards = torch.where(gradient > 0.0, log_std <= SMALLEST_LOG_STD, log_std >= LARGEST_LOG_STD)
+        return gradient.masked_fill(outwards, 0.0)
 
 
 def bounded_log_std(log_std: Tensor) -> Tensor:
@@ -77,17 +77,6 @@ class ActionDistribution:
         log_policy, _, log_std = self.split(normalised)
         found = (log_std + (HALF_LOG_2PI + 0.5)).sum(-1)
         return found + self._choices.entropy(log_policy) if self.sizes else found
-
-    def kl(self, normalised: Tensor, other: Tensor) -> Tensor:
-        """KL(this || other) [...] in nats, of two that ``normalised`` gave."""
-        log_policy, mean, log_std = self.split(normalised)
-        other_policy, other_mean, other_deviation = self.split(other)
-        found = (log_policy.exp() * (log_policy - other_policy)).sum(-1)
-        if self.controls:
-            gap = log_std - other_deviation
-            distance = (mean - other_mean) * torch.exp(-other_deviation)
-            found = found + (0.5 * (torch.exp(2.0 * gap) + distance.square() - 1.0) - gap).sum(-1)
-        return found
 
     def mode(self, numbers: Tensor) -> tuple[Tensor, Tensor]:
         """The most probable choices, and the means of continuous numbers [..., controls]."""

@@ -8,8 +8,8 @@ shape; no sockets, no files, no clock.
 
 Shapes: T steps of an unroll, B unrolls.
 
-Ends of episodes: ``discount`` is gamma, and 0 where an episode ended, whichever way. A truncated episode would have gone on, so
-its last reward gets ``gamma * final_value`` added, where ``final_value`` is what the acting policy expected of the final
+Ends of episodes: ``ended`` says where and how, and there ``discount`` is 0 instead of gamma. A truncated episode would have gone
+on, so its last reward gets ``gamma * final_value`` added, where ``final_value`` is what the acting policy expected of the final
 observation. That keeps every unroll at T steps and costs the learner no forward pass; the estimate is as old as the policy that
 acted.
 """
@@ -65,7 +65,7 @@ class IMPALA(ActorCritic[ImpalaParameters]):
         Half the squared log-ratio is, in the mean over what the acting policy did, the two policies' divergence to second order.
         It grows with the logarithm of a ratio; ``policy_kl`` grows with the ratio, and a few rare actions would be most of it.
         """
-        logits, values = online.unroll(batch.observation, batch.state, batch.discount)
+        logits, values = online.unroll(batch.observation, batch.state, batch.ended)
         values, following = values[:-1], values[-1]
         policies = online.distribution
         normalised = policies.normalised(logits)
@@ -103,7 +103,5 @@ class IMPALA(ActorCritic[ImpalaParameters]):
             "explained_variance": explained_variance(found.value, values.detach()),
             "advantage_std": found.advantage.std(correction=0),
         }
-        if policies.controls:
-            metrics["log_std"] = policies.split(normalised)[2]
-        means = {name: each.detach().mean() for name, each in metrics.items()}
+        means = self.means(policies, normalised, metrics)
         return LossResult(reduced, means, divergence=means["policy_kl"], summed=params.loss_reduction == "Sum")

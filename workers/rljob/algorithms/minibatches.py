@@ -56,6 +56,7 @@ def minibatches_of_steps(batch: UnrollBatch, epochs: int, count: int) -> Iterato
                 discount=nothing,
                 log_prob=log_prob,
                 final_value=nothing,
+                ended=nothing,
                 state=nothing,
                 advantage=advantage,
                 value_target=value_target,

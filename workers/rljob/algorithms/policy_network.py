@@ -139,11 +139,13 @@ class PolicyNetwork(FrameNetwork):
         judged = hidden if self.critic_dense is None else self.computed(self.critic_dense, seen)
         return PolicyOutput(logits, self._value(judged, observation).squeeze(1), state)
 
-    def unroll(self, observation: Observation, state: Tensor, discount: Tensor) -> tuple[Tensor, Tensor]:
-        """Whole unrolls: observation [B, T + 1, S, *F], ``state`` [B, 2, H] before the first, ``discount`` [T, B].
-
-        Returns (logits [T, B, K], values [T + 1, B]). A discount of 0 ends an episode: the memory begins anew behind it.
+    def unroll(self, observation: Observation, state: Tensor, ended: Tensor) -> tuple[Tensor, Tensor]:
+        """Whole unrolls: observation [B, T + 1, S, *F], ``state`` [B, 2, H] before the first, ``ended`` uint8 [T, B]: other than
+        0 where an episode ended, behind which the memory begins anew. Returns (logits [T, B, K], values [T + 1, B]). Raises
+        TypeError for a discount in its place.
         """
+        if ended.is_floating_point():
+            raise TypeError(f"unroll takes where episodes ended, batch.ended, a tensor of uint8; got {ended.dtype}")
         batch, length = arrays_of(observation)[0].shape[:2]
         flat = each(lambda of: of.flatten(0, 1), observation)
         seen = self.seen(flat)
@@ -152,7 +154,7 @@ class PolicyNetwork(FrameNetwork):
             outputs = []
             for t in range(length):
                 if t > 0:
-                    state = state * (discount[t - 1] != 0).to(state.dtype)[:, None, None]
+                    state = state * (ended[t - 1] == 0).to(state.dtype)[:, None, None]
                 output, state = self._remember(hidden[t], state)
                 outputs.append(output)
             hidden = torch.stack(outputs)

@@ -68,7 +68,7 @@ class PPO(ActorCritic[PPOParameters]):
         if batch.single_steps:
             logits, values, _ = online(batch.observation)
         else:
-            logits, values = online.unroll(batch.observation, batch.state, batch.discount)
+            logits, values = online.unroll(batch.observation, batch.state, batch.ended)
             values = values[:-1]
         policies = online.distribution
         normalised = policies.normalised(logits)
@@ -93,9 +93,7 @@ class PPO(ActorCritic[PPOParameters]):
             "explained_variance": explained_variance(batch.value_target, values.detach()),
             "advantage_std": online.in_reward_units(spread),
         }
-        if policies.controls:
-            metrics["log_std"] = policies.split(normalised)[2]
-        means = {name: each.detach().mean() for name, each in metrics.items()}
+        means = self.means(policies, normalised, metrics)
         return LossResult(total.mean(), means, divergence=means["policy_kl"])
 
 
@@ -120,5 +118,5 @@ def _normalised(batch: UnrollBatch) -> UnrollBatch:
 
 
 def _values(online: PolicyNetwork, batch: UnrollBatch) -> Tensor:
-    _, values = online.unroll(batch.observation, batch.state, batch.discount)
+    _, values = online.unroll(batch.observation, batch.state, batch.ended)
     return values

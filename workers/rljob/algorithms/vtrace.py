@@ -57,7 +57,7 @@ def vtrace(
     trace = discount * trace_decay * ratio.clamp(max=c_clip)
     following = torch.cat([value[1:], bootstrap.unsqueeze(0)])
     delta = rho * (reward + discount * following - value)
-    correction = _accumulate(delta, trace)
+    correction = discounted(delta, trace)
     corrected = value + correction
     ahead = torch.cat([corrected[1:], bootstrap.unsqueeze(0)])
     return Targets(corrected, rho * (reward + discount * ahead - value), ratio)
@@ -71,14 +71,8 @@ def gae(discount: Tensor, reward: Tensor, value: Tensor, bootstrap: Tensor, *, t
     """
     discount, reward, value, bootstrap = (each.float() for each in (discount, reward, value, bootstrap))
     following = torch.cat([value[1:], bootstrap.unsqueeze(0)])
-    advantage = _accumulate(reward + discount * following - value, discount * trace_decay)
+    advantage = discounted(reward + discount * following - value, discount * trace_decay)
     return Targets(advantage + value, advantage, torch.ones_like(advantage))
-
-
-@torch.no_grad()
-def discounted(reward: Tensor, discount: Tensor) -> Tensor:
-    """What follows each step [T, B] up to the last one: its reward and the discounted ones after it."""
-    return _accumulate(reward, discount)
 
 
 @torch.no_grad()
@@ -93,11 +87,11 @@ def explained_variance(target: Tensor, value: Tensor) -> Tensor:
     return torch.where(variance > 0.0, share, torch.zeros_like(share))
 
 
-def _accumulate(delta: Tensor, trace: Tensor) -> Tensor:
-    """``x_t = delta_t + trace_t x_{t+1}`` over [T, B], beginning with 0 behind the last step."""
-    ahead = torch.zeros_like(delta[0])
+def discounted(reward: Tensor, discount: Tensor) -> Tensor:
+    """``x_t = reward_t + discount_t x_{t+1}`` over [T, B], beginning with 0 behind the last step."""
+    ahead = torch.zeros_like(reward[0])
     backwards = []
-    for now, carried in zip(reversed(delta.unbind()), reversed(trace.unbind()), strict=True):
+    for now, carried in zip(reversed(reward.unbind()), reversed(discount.unbind()), strict=True):
         ahead = torch.addcmul(now, carried, ahead)
         backwards.append(ahead)
     return torch.stack(backwards[::-1])

@@ -151,8 +151,9 @@ def unroll_columns(actions: ActionSpace, memory: int) -> tuple[Column, ...]:
     """The columns of unrolls, one row a step; ``memory``: units H of a recurrent state, 0 for none.
 
     ``state``: the recurrent state before the first observation. ``discount``: gamma, or 0 where the step ended an episode.
-    ``log_prob``: log mu(a|s). ``final_value``: what the acting policy expected of the final observation where the step truncated
-    an episode, else 0. ``policy_version``: the version that chose the action, 0 for a random one.
+    ``ended``: how it did, ``TERMINATED`` or ``TRUNCATED``, 0 where it did not. ``log_prob``: log mu(a|s). ``final_value``: what
+    the acting policy expected of the final observation where the step truncated an episode, else 0, and 0 without weights.
+    ``policy_version``: the version that chose the action, 0 for a random one.
     """
     return (
         _column("state", "state", "f4", Rows.SEGMENT, shape=(2, memory)),
@@ -169,6 +170,7 @@ def unroll_columns(actions: ActionSpace, memory: int) -> tuple[Column, ...]:
             source=lambda decision, result: decision.taken,
         ),
         _column("final_value", "final", "f4"),
+        _column("ended", "ended", "u1", low=0, high=TRUNCATED),
         _column(
             "policy_version", "pvs", "i8", role=Role.VERSION, low=0, source=lambda decision, result: decision.version
         ),

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rljob.experience.builder import SegmentBuilder
-from rljob.experience.columns import TRUNCATED, Rows
+from rljob.experience.columns import TERMINATED, TRUNCATED, Rows
 from rljob.experience.decision import Decision
 from rljob.experience.layout import SegmentLayout
 from rljob.experience.segment import Segment
@@ -72,11 +72,12 @@ class UnrollBuilder(SegmentBuilder):
             columns["flags"][:, :steps],
             columns["final_value"][:, :steps],
         )
-        truncated = (flags & TRUNCATED) != 0
-        stops = (flags & self._closing_bits) != 0
+        ended = np.where((flags & self._terminal_bits) != 0, np.uint8(TERMINATED), flags & np.uint8(TRUNCATED))
+        truncated = ended == TRUNCATED
         computed = {
             "observation": position[:, : steps + 1].astype(np.uint16),
-            "discount": np.where(stops, np.float32(0.0), np.float32(self._gamma)),
+            "ended": ended,
+            "discount": np.where(ended != 0, np.float32(0.0), np.float32(self._gamma)),
             "final_value": np.where(truncated, np.nan_to_num(final_value, nan=0.0), np.float32(0.0)),
             "state": self._state.copy(),
         }

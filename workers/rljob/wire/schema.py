@@ -221,7 +221,7 @@ _UNROLL_COLUMNS: Final = {
     **_OBSERVED,
     **_ACTIONS,
     **_rows("steps", [(name, "f4") for name in ("reward", "disc", "logp", "final")]),
-    **_rows("steps", [("pvs", "i8")]),
+    **_rows("steps", [("ended", "u1"), ("pvs", "i8")]),
     # one row more than there are steps: they say something of the observation behind the last one as well
     **_rows("steps_and_one", [("obs_at", "u2")]),
     "state": _column("f4", ndim=(2, 2)),

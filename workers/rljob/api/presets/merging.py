@@ -88,8 +88,7 @@ def _for_vectors(spec: RLJobSpec) -> str:
 
 def _without_bound(spec: RLJobSpec) -> str:
     own = spec.algorithm.custom
-    gamma = spec.algorithm.parameters.gamma if own is None else own.parameters.get("gamma")
-    return WITHOUT_BOUND if gamma == 1 else ""
+    return WITHOUT_BOUND if (own.parameters.get("gamma") if own else spec.algorithm.parameters.gamma) == 1 else ""
 
 
 def _not_learned(spec: RLJobSpec) -> str:

@@ -35,10 +35,11 @@ PPO_VECTOR = Preset(
     of_one_environment=False,
 )
 
-# What differs from CleanRL: values are not clipped, which hurts more often than it helps.
+# What differs from CleanRL: values are not clipped, which hurts more often than it helps, and a game begins with 0 to 29 idle
+# frames, not 1 to 30 (rljob.envs.atari).
 PPO_ATARI = Preset(
     name="PPOAtari",
-    purpose="PPO as CleanRL has it for Atari games",
+    purpose="PPO as CleanRL has it for Atari games, but values are not clipped",
     expected="not measured here",
     time="hours",
     frames="40 million, over which the learning rate falls to 0; then it ends",
@@ -59,11 +60,13 @@ PPO_ATARI = Preset(
                 "learningRateDecaySteps": 10_000_000,
                 "clipRange": 0.1,
                 "entropyCost": 0.01,
+                "normalizeReturns": False,
+                "maxPolicyLag": 0,
                 "network": "Nature",
                 "hiddenUnits": 512,
             },
         },
-        "environment": {"atari": {"lifeLoss": "EndsEpisode"}},
+        "environment": {"atari": {"lifeLoss": "EndsEpisode", "fireReset": True}},
         "actors": {"envsPerActor": 8},
         "successPolicy": {"rawFrames": 40_000_000},
     },
