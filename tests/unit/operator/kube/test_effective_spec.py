@@ -12,7 +12,7 @@ from rljob.api import RLJob, dump_manifest, parse_job, read_manifest
 from rljob.api.conditions import ConditionType, Reason
 from rljob.api.controller_memory import ControllerMemory, RenderingMemory
 from rljob.api.presets import PRESETS
-from rljob.api.presets.merging import ATARI_BY_PPO, NO_ALGORITHM, note_on
+from rljob.api.presets.merging import ATARI_BY_PPO, NO_ALGORITHM, WITHOUT_BOUND, note_on
 from rljob.api.rules.read_at_start import same
 from rljob.api.status import Condition, RLJobStatus
 from rljob_operator.core.desired import DesiredState
@@ -82,6 +82,11 @@ def test_that_no_algorithm_is_named_is_said_of_what_runs_too(written: dict[str, 
     [
         ({"environment": {"id": "ALE/Pong-v5"}}, f"{NO_ALGORITHM}; {ATARI_BY_PPO}"),
         ({"environment": {"id": "ALE/Pong-v5"}, "algorithm": {"type": "PPO"}}, ATARI_BY_PPO),
+        ({"environment": {"id": "A-v0"}, "algorithm": {"ppo": {"gamma": 1}}}, WITHOUT_BOUND),
+        (
+            {"environment": {"id": "A-v0"}, "algorithm": {"custom": {"factory": "m:f", "parameters": {"gamma": 1.0}}}},
+            WITHOUT_BOUND,
+        ),
         ({"environment": {"id": "ALE/Pong-v5"}, "algorithm": {"ppo": {"hiddenUnits": 512}}}, ""),
         ({"environment": {"id": "ALE/Pong-v5"}, "preset": "PPOAtari"}, ""),
         (
