@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rljob.api.yaml_dialect import dump_document
+from rljob.files import replace
 
 from rljob_operator.experiments.decide import decide
 from rljob_operator.experiments.journal import Entry, JournalProblem, line, replayed, whole_lines
@@ -19,7 +20,6 @@ from rljob_operator.local.run_folder import (
     STATUS_FILE,
     RunFolderProblem,
     write_json,
-    write_text,
 )
 
 JOURNAL_FILE: Final = "journal.jsonl"
@@ -51,7 +51,7 @@ class ExperimentFolder:
                 f"{self.folder / EXPERIMENT_FILE}: {problem}; the rest belongs to a new one"
             ) from None
         if entry is not None:
-            write_text(self.folder / EXPERIMENT_FILE, dump_document(dict(document)), durable=True)
+            replace(self.folder / EXPERIMENT_FILE, dump_document(dict(document)), durable=True)
             (self.folder / OUTCOME_FILE).unlink(missing_ok=True)  # where it had ended, it goes on
             self.add(entry)
 
@@ -63,11 +63,11 @@ class ExperimentFolder:
             if os.write(self._file, text) < len(text):
                 raise OSError(28, "No space left on device")
             os.fsync(self._file)
-            write_json(self.folder / STATUS_FILE, summary(self.state))
         except OSError as error:
             raise RunFolderProblem(
                 f"{self._journal}: can't be written: {error.strerror}; free some space, and resume"
             ) from None
+        write_json(self.folder / STATUS_FILE, summary(self.state), essential=False)
 
     def decided(self) -> Entry | None:
         """The decision that is due, written down; None where none is."""

@@ -149,9 +149,9 @@ class RoleProcess:
         self._identity = ProcessIdentity.of(pid) or ProcessIdentity(pid, 0)
         now = self._now()
         self._record = _Life(Phase.STARTING, now, now, time.monotonic(), pid=pid, log_offset=offset)
-        # A full disk must not end a run; then only other programs do not know which process it is.
-        with contextlib.suppress(OSError):
-            write_json(self._record_path, {"pid": pid, "start_ticks": self._identity.start_ticks})
+        # Without it other programs do not know which process this is; a full disk must not end a run.
+        identity = {"pid": pid, "start_ticks": self._identity.start_ticks}
+        write_json(self._record_path, identity, essential=False)
 
     def drain(self, grace_seconds: float) -> None:
         """Ask the process to leave; it is killed when it is still there after ``grace_seconds``."""

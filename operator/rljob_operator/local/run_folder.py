@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rljob.errors import UsageError
+from rljob.files import recover, replace
 
 JOB_FILE: Final = "job.yaml"
 """The stored object: the job as written. Users and their verbs write it, the controller reads it."""
@@ -74,6 +75,7 @@ def prepare(run_dir: Path, *, resume: bool) -> None:
     try:
         for folder in (run_dir, run_dir / "roles", run_dir / "logs"):
             folder.mkdir(parents=True, exist_ok=True)
+            recover(folder)
         probe = run_dir / f".probe.{os.getpid()}"
         probe.write_text("written to see that it can be\n")
         probe.unlink()
@@ -136,24 +138,6 @@ def read_json(path: Path) -> dict[str, Any]:
     return document if isinstance(document, dict) else {}
 
 
-def write_json(path: Path, document: Mapping[str, Any]) -> None:
-    """Replace ``path`` by ``document`` in one step, so that a reader sees the old or the new one, never a part.
-
-    Raises OSError where the disk doesn't take it; the old one stays then.
-    """
-    write_text(path, json.dumps(document, indent=2) + "\n")
-
-
-def write_text(path: Path, text: str, *, durable: bool = False) -> None:
-    """Replace ``path`` by ``text`` in one step. ``durable``: it is on the disk, too, when this returns. Raises OSError."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("w") as file:
-            file.write(text)
-            if durable:
-                file.flush()
-                os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise
+def write_json(path: Path, document: Mapping[str, Any], *, essential: bool = True) -> None:
+    """Replace ``path`` by ``document`` in one step. Raises OSError as `rljob.files.replace`; the old one stays then."""
+    replace(path, json.dumps(document, indent=2) + "\n", essential=essential)

@@ -20,9 +20,10 @@ from rljob.api import ManifestError, Problem, RLJob, dump_manifest, parse_job, t
 from rljob.api.document import parse_document
 from rljob.api.rule import STORED
 from rljob.api.yaml_dialect import dump_document
+from rljob.files import replace
 
 from rljob_operator.local.job_view import running_members
-from rljob_operator.local.run_folder import ACCEPTED_FILE, EFFECTIVE_FILE, JOB_FILE, RunFolderProblem, write_text
+from rljob_operator.local.run_folder import ACCEPTED_FILE, EFFECTIVE_FILE, JOB_FILE, RunFolderProblem
 
 Document = dict[str, Any]
 
@@ -115,7 +116,7 @@ class SpecStore:
             (self._accepted_path, dump_document(as_written(job))),
         ):
             try:
-                write_text(path, text, durable=True)
+                replace(path, text, durable=True)
             except OSError as error:
                 raise RunFolderProblem(f"{path}: can't be written: {error.strerror}") from error
 
@@ -164,7 +165,7 @@ class SpecStore:
 
     def _write(self, document: Document) -> None:
         try:
-            write_text(self._path, dump_document(document), durable=True)
+            replace(self._path, dump_document(document), durable=True)
         except OSError as error:
             raise RunFolderProblem(
                 f"{self._path}: can't be written: {error.strerror}; what was stored before stays"

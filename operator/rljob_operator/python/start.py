@@ -25,6 +25,7 @@ from rljob.api.problems import unknown_name
 from rljob.api.yaml_dialect import dump_document
 from rljob.data_plane import require_data_plane
 from rljob.errors import UsageError
+from rljob.files import replace
 
 from rljob_operator.local import run_folder
 from rljob_operator.local.background import start_controller
@@ -81,7 +82,7 @@ def run(
     run_folder.prepare(run_dir, resume=False)
     run_dir = run_dir.resolve()
     if experiment is not None:
-        run_folder.write_text(run_dir / EXPERIMENT_FILE, dump_document(written), durable=True)
+        replace(run_dir / EXPERIMENT_FILE, dump_document(written), durable=True)
         start_controller(run_dir, EXPERIMENT_FILE, options)
         return LocalExperiment(run_dir)
     SpecStore(run_dir).create(written)

@@ -177,7 +177,7 @@ class _Session:
             "best": best,
             "trials": rows(self._state),
         }
-        run_folder.write_json(self._opened.folder / OUTCOME_FILE, document)
+        run_folder.write_json(self._opened.folder / OUTCOME_FILE, document, essential=False)
         for line in _table(document["trials"]):
             _say(self._console, line)
         whys = [f"{self._runs.folder(run)}: {run.why}" for run in self._state.runs.values() if run.why]

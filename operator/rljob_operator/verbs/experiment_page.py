@@ -16,8 +16,8 @@ from rljob.comparison.estimates import CONFIDENCE_PERCENT
 from rljob.comparison.judged_run import read_judged_run
 from rljob.comparison.page import environment_of_pages
 from rljob.errors import UsageError
+from rljob.files import replace
 from rljob.telemetry.charts import COLOURS, SMALL, Chart, Series, line_chart
-from rljob.telemetry.page import write_page
 from rljob.telemetry.report import REPORT_FILE
 
 from rljob_operator.experiments.summary import settings_in_words
@@ -59,7 +59,7 @@ def write_experiment_report(folder: Path) -> Path:
             confidence_percent=CONFIDENCE_PERCENT,
         )
     )
-    write_page(folder / REPORT_FILE, page)
+    replace(folder / REPORT_FILE, page)
     return folder / REPORT_FILE
 
 

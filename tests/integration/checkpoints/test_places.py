@@ -70,7 +70,7 @@ def test_a_write_that_was_cut_off_is_not_seen_and_is_cleared_away(
 ) -> None:
     write(directory, 1, 10)
     if isinstance(directory, Path):
-        (directory / ".epoch-000001-step-000000000020.0a1b.partial").mkdir()
+        (directory / ".new-0a1b2c3d-epoch-000001-step-000000000020").mkdir()
     else:  # the tensors have arrived, the manifest has not
         directory.bucket.put(f"{directory.key}/{checkpoint_name(1, 20)}/tensors-0.safetensors", b"half")
     assert names(directory) == [checkpoint_name(1, 10)]

@@ -16,6 +16,7 @@ from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 from rljob.algorithms import algorithm
 from rljob.api import EnvironmentParameters, parse_job
 from rljob.envs import EnvironmentProblem, describe_environment, make_single_environment
+from rljob.envs.seeds import seed_of
 from rljob.evaluation.player import judged_policy
 from rljob.evaluation.players import Players
 from rljob.evaluation.score import Played, play
@@ -67,7 +68,7 @@ def by_hand(environment_id: str, parameters: EnvironmentParameters, seed: int, i
     env = FrameStackObservation(env, parameters.frame_stack, padding_type="zero")
     assert isinstance(env.action_space, gymnasium.spaces.Discrete)
     policy, random, digest = Erratic(int(env.action_space.n)), np.random.default_rng([seed, index, 1]), hashlib.sha256()
-    observation, _ = env.reset(seed=seed + index)
+    observation, _ = env.reset(seed=seed_of(seed, "game", index))
     points, length, over = 0.0, 0, False
     while not over:
         observation, reward, terminated, truncated, _ = env.step(policy.one(observation, random, digest))

@@ -120,7 +120,7 @@ def test_a_run_outlives_a_full_disk(local_run: Callable[..., LocalRun], small_di
     )
     run.until(lambda: run.job_status.checkpoint.step > facts.step, 60, "a newer checkpoint")  # type: ignore[union-attr]
     assert (run.job_status.restarts.counted, run.interrupt()) == (0, 130)
-    assert not list(run.run_dir.rglob("*.tmp")), "nothing half written is left"
+    assert not list(run.run_dir.rglob(".new-*")), "nothing half written is left"
 
 
 @pytest.mark.long

@@ -85,7 +85,7 @@ def test_retention_keeps_the_newest_and_clears_leftovers(tmp_path: Path) -> None
     for updates in (5, 100, 20, 3):
         checkpoint.write(tmp_path, checkpoint.checkpoint_name(1, updates), {}, {})
     checkpoint.write(tmp_path, checkpoint.BEST, {}, {})
-    (tmp_path / ".step-000000000200.1.partial").mkdir()
+    (tmp_path / ".new-0a1b2c3d-step-000000000200").mkdir()
     checkpoint.retain(tmp_path, 2, 1)
     assert sorted(p.name for p in tmp_path.iterdir()) == [
         "best",

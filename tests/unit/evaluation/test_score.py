@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from rljob.api import EnvironmentParameters
 from rljob.envs import describe_environment, make_single_environment
+from rljob.envs.seeds import seed_of
 from rljob.evaluation.player import best_possible_return
 from rljob.evaluation.score import Played, Sitting, play, score, tally
 
@@ -34,19 +35,39 @@ class Dice(gymnasium.Env[Any, Any]):
         return np.full((1, 1), self.left, np.float32)
 
 
+def length_of(seed: int, game: int) -> int:
+    """Steps of a game of an evaluation of `Dice`."""
+    return 3 + seed_of(seed, "game", game) % 5
+
+
 def _one(observation: Any, games: Any) -> Any:
     return np.ones(len(observation), np.int64)
 
 
 def test_returns_are_unclipped_and_in_order_of_beginning() -> None:
     result = score(_one, [Dice(), Dice(), Dice()], episodes=7, seed=10)
-    lengths = tuple(3 + (10 + g) % 5 for g in range(7))
+    lengths = tuple(length_of(10, g) for g in range(7))
     assert result.lengths == lengths
     assert result.returns == tuple(7.5 * n for n in lengths)
     values = 7.5 * np.array(lengths)
     assert result.mean == pytest.approx(values.mean())
     assert result.standard_error == pytest.approx(math.sqrt(((values - values.mean()) ** 2).sum() / 6 / 7))
     assert result.finished
+
+
+def test_other_seeds_play_other_games() -> None:
+    begun: list[int | None] = []
+
+    class Noted(Dice):
+        def reset(
+            self, *, seed: int | None = None, options: dict[str, Any] | None = None
+        ) -> tuple[Any, dict[str, Any]]:
+            begun.append(seed)
+            return super().reset(seed=seed)
+
+    for seed in (1, 2, 3):
+        score(_one, Noted(), episodes=100, seed=seed)
+    assert len(set(begun)) == 300
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.3, 1.0])
@@ -95,7 +116,7 @@ def test_all_games_count_whichever_end_first() -> None:
     ended = list(play(_one, envs, range(10), seed=4))
     assert [game.index for game in ended] != sorted(game.index for game in ended)
     result = tally(ended, 10)
-    assert result.lengths == tuple(3 + (4 + g) % 5 for g in range(10))
+    assert result.lengths == tuple(length_of(4, g) for g in range(10))
     assert result == score(_one, Dice(), 10, seed=4)
 
 
@@ -109,7 +130,7 @@ def test_a_sitting_that_begins_anew_abandons_what_was_in_play() -> None:
     assert (sitting.playing, sitting.free, sitting.step()) == (0, 2, [])
     sitting.deal(1)
     ended = [played for _ in range(10) for played in sitting.step()]
-    assert ended == [Played(1, 7.5 * (3 + 8 % 5), 3 + 8 % 5)]
+    assert ended == [Played(1, 7.5 * length_of(7, 1), length_of(7, 1))]
 
 
 def test_a_sign_of_life_comes_before_the_step_of_each_game() -> None:

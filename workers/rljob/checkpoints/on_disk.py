@@ -1,20 +1,18 @@
-"""Checkpoints in a folder of a disk: written under another name, flushed and renamed, so that they appear whole."""
+"""Checkpoints in a folder of a disk, each replaced as a whole."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import secrets
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from rljob import files
 from rljob.checkpoints.names import BEST, MANIFEST, TENSORS, CheckpointProblem, StorageProblem, claimed, order
 
 _PIECE_BYTES: Final = 1 << 20
-_UNFINISHED: Final = ".partial"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,20 +39,16 @@ class Folder:
     def write(
         self, name: str, tensors_file: str, tensors: bytes, manifest: bytes, confirm: Callable[[], None] = lambda: None
     ) -> None:
-        final, temporary = self.path / name, self.path / f".{name}.{secrets.token_hex(4)}{_UNFINISHED}"
+        final = self.path / name
         try:
-            temporary.mkdir(parents=True)
-            _write(temporary / tensors_file, tensors)
-            _write(temporary / MANIFEST, manifest)
-            _flush_directory(temporary)
-            confirm()
-            self._put_in_place(temporary, final)
-            _flush_directory(self.path)
-        except (CheckpointProblem, StorageProblem):
-            shutil.rmtree(temporary, ignore_errors=True)
-            raise
+            self.path.mkdir(parents=True, exist_ok=True)
+            with files.replacing(final, durable=True) as new:
+                new.mkdir()
+                (new / tensors_file).write_bytes(tensors)
+                (new / MANIFEST).write_bytes(manifest)
+                files.flush(new)  # before it is confirmed, which is to be as late as possible
+                confirm()
         except OSError as error:
-            shutil.rmtree(temporary, ignore_errors=True)
             reason = error.strerror or str(error)
             raise CheckpointProblem(
                 f"the checkpoint {final} could not be written: {reason}; the one before stays valid"
@@ -75,11 +69,10 @@ class Folder:
             path.unlink(missing_ok=True)
             return
         with contextlib.suppress(OSError):
-            shutil.rmtree(self._aside(path), ignore_errors=True)
+            files.remove(path)
 
     def clear(self) -> None:
-        for path in self.path.glob(f".*{_UNFINISHED}"):
-            shutil.rmtree(path, ignore_errors=True)
+        files.recover(self.path)
 
     def create(self, name: str) -> bool:
         try:
@@ -97,33 +90,6 @@ class Folder:
             raise StorageProblem(f"{self.path / name} can't be written: {error.strerror}") from None
         return True
 
-    def _put_in_place(self, temporary: Path, final: Path) -> None:
-        """Rename over ``final``. A folder cannot be replaced in one step, so an old one is moved aside first."""
-        aside = self._aside(final) if final.exists() else None
-        temporary.rename(final)
-        if aside is not None:
-            shutil.rmtree(aside, ignore_errors=True)
-
-    def _aside(self, path: Path) -> Path:
-        """The checkpoint under a name that is not taken for one."""
-        return path.rename(path.with_name(f".{path.name}.{secrets.token_hex(4)}.old{_UNFINISHED}"))
-
 
 def _is_ours(name: str, is_folder: bool) -> bool:
     return (order(name) is not None or name == BEST) if is_folder else claimed(name) is not None
-
-
-def _write(path: Path, content: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _flush_directory(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        with contextlib.suppress(OSError):  # some filesystems cannot; the rename is still ordered after the data
-            os.fsync(handle)
-    finally:
-        os.close(handle)

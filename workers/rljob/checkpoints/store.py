@@ -132,6 +132,7 @@ def claim_epoch(directory: Location, above: int = 0) -> int:
     first = max(above, newest_epoch(where.names())) + 1
     for epoch in range(first, first + _MOST_RIVALS):
         if where.create(claim_name(epoch)):
+            where.clear()
             return epoch
     raise StorageProblem(f"no epoch could be taken in {directory}: {_MOST_RIVALS} others were just before")
 

@@ -10,6 +10,7 @@ import typer
 from rljob.command_errors import one_line_errors
 from rljob.data_plane import require_data_plane
 from rljob.errors import UsageError
+from rljob.files import replace
 
 
 def compare(
@@ -55,13 +56,12 @@ def compare(
         from rljob.comparison.comparison import compare as compared
         from rljob.comparison.page import render_comparison
         from rljob.comparison.words import document, lines
-        from rljob.telemetry.page import write_page
         from rljob.telemetry.strict_json import dumps
 
         comparison = compared(runs, by or (), target)
         if html is not None:
             try:
-                write_page(html, render_comparison(comparison))
+                replace(html, render_comparison(comparison))
             except OSError as error:
                 raise UsageError(f"--html {html}: can't be written: {error.strerror}; name another file") from error
         typer.echo(dumps(document(comparison)) if as_json else "\n".join(lines(comparison)))

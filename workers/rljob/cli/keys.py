@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +9,7 @@ import typer
 
 from rljob.command_errors import one_line_errors
 from rljob.errors import UsageError
+from rljob.files import replacing
 
 
 def keys(
@@ -39,18 +38,14 @@ def keys(
         from rljob.wire.keyfile import ROLES, write_keys, write_role_keys
 
         try:
-            work = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))  # mode 0700
+            with replacing(folder) as work:  # all files or none
+                work.mkdir(mode=0o700)
+                everyones = work / "all.json"
+                write_keys(everyones)
+                for role in ROLES:
+                    write_role_keys(everyones, work / f"{role}.json", role)
+                everyones.unlink()
         except OSError as error:
             raise UsageError(f"{folder}: can't be written: {error.strerror}") from error
-        try:
-            everyones = work / "all.json"
-            write_keys(everyones)
-            for role in ROLES:
-                write_role_keys(everyones, work / f"{role}.json", role)
-            everyones.unlink()
-            work.rename(folder)  # all files or none
-        except BaseException:
-            shutil.rmtree(work, ignore_errors=True)
-            raise
         for role in ROLES:
             typer.echo(f"{folder / role}.json")

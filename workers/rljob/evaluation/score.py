@@ -1,7 +1,7 @@
 """Scoring: whole games, played on plain Gymnasium environments, counted in the game's own unclipped points.
 
 Nothing here knows vector environments, lives, clipped rewards or frames stored elsewhere, so that a fault in any of them
-cannot flatter a score. Game g of an evaluation depends on ``seed + g`` and the policy alone: it does not matter how many
+cannot flatter a score. Game g of an evaluation depends on ``seed``, g and the policy alone: it does not matter how many
 games are played side by side, and a score can be repeated. Which games count is fixed before the first begins, and all of
 them do: a mean over those that happened to end first would be one of short games.
 """
@@ -23,6 +23,7 @@ from rljob.choices import Choices
 from rljob.envs.base import Observation
 from rljob.envs.episode_metrics import EPISODE_METRICS
 from rljob.envs.restarting import FAILURE, RestartLimit
+from rljob.envs.seeds import seed_of
 from rljob.envs.spec import EnvironmentSpec
 from rljob.observation import each
 
@@ -198,7 +199,7 @@ class _Game:
         self.metrics: Mapping[str, float] = {}
         self._spec = spec
         self._any = Choices((int(env.action_space.n),)) if spec is None else None  # type: ignore[attr-defined]
-        self.observation, _ = env.reset(seed=seed + index)
+        self.observation, _ = env.reset(seed=seed_of(seed, "game", index))
 
     def step(self, action: Any, epsilon: float) -> bool:
         """Take ``action`` or a random one; False when the game is over, or the environment has failed."""

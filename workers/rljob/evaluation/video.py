@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from rljob.encoders.edge import make_encoded_environment
 from rljob.envs import EnvironmentProblem
 from rljob.envs.target import what_it_lacks
 from rljob.evaluation.score import JudgedPolicy, Score, score
+from rljob.files import replacing
 from rljob.loading import PLUGIN_FAILURES, short
 
 if TYPE_CHECKING:
@@ -46,11 +47,10 @@ def record_game(
     Raises EnvironmentProblem where the environment cannot draw itself.
     """
     env = make_encoded_environment(environment_id, parameters, for_scoring=True, render_mode="rgb_array", spec=spec)
-    partial = path.with_name(f".{path.stem}.partial.mp4")
     path.parent.mkdir(parents=True, exist_ok=True)
-    try:
+    with contextlib.closing(env), replacing(path) as new:
         rate = _pictures_per_second(env, parameters)
-        writer = imageio.get_writer(partial, format="FFMPEG", fps=rate, codec="libx264", macro_block_size=2)
+        writer = imageio.get_writer(new, format="FFMPEG", fps=rate, codec="libx264", macro_block_size=2)
         with writer:
             result = score(
                 policy,
@@ -62,10 +62,6 @@ def record_game(
                 spec=spec,
             )
             writer.append_data(_picture(env, environment_id))
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
-        env.close()
     return result
 
 

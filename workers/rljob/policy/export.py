@@ -13,7 +13,6 @@ import dataclasses
 import hashlib
 import json
 import logging
-import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -38,6 +37,7 @@ from rljob.envs import EnvironmentProblem
 from rljob.envs.encoding import any_action, at
 from rljob.envs.spec import EnvironmentSpec
 from rljob.errors import UsageError, named
+from rljob.files import replace, replacing
 from rljob.loading import short
 from rljob.observation import arrays_of, each, of_columns
 from rljob.policy.edge import TensorEdge
@@ -178,19 +178,15 @@ def export(policy: Policy, form: str, folder: Path) -> Export:
         )
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"policy{SUFFIX[form]}"
-    partial = folder / f".partial-{file.name}"
     samples = sample(policy)
-    try:
+    with replacing(file) as partial:
         exported = _WRITERS[form](policy, partial, samples)
         difference = _checked(policy, exported, samples)
         about = file.with_name(f"{file.name}.json")
         checked = {"observations": len(samples.memory), "of": samples.origin, "largestDifference": difference}
         digest = hashlib.sha256(partial.read_bytes()).hexdigest()
         facts = document(policy, form) | {"sha256": digest, "checked": checked}
-        about.write_text(json.dumps(facts, indent=1) + "\n")
-        os.replace(partial, file)
-    finally:
-        partial.unlink(missing_ok=True)
+        replace(about, json.dumps(facts, indent=1) + "\n")
     return Export(file, about, samples.origin, len(samples.memory), difference)
 
 

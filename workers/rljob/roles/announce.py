@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from rljob.files import replace
 from rljob.roles.options import RoleOptions
 
 log = logging.getLogger(__name__)
@@ -50,10 +51,7 @@ def write_last_words(options: RoleOptions, document: dict[str, Any]) -> None:
 
 def _write(path: Path, document: dict[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        partial.write_text(json.dumps(document) + "\n")
-        partial.replace(path)
+        replace(path, json.dumps(document) + "\n")
     except OSError as error:
-        partial.unlink(missing_ok=True)
         raise OSError(error.errno, f"{path} can't be written: {error.strerror}") from error

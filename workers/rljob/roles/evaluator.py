@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from rljob.checkpoints.policy import PolicyIdentity
 from rljob.envs import describe_both, environment_of
+from rljob.envs.seeds import seed_of
 from rljob.evaluation.players import Players
 from rljob.evaluation.score import Played, Score, tally
 from rljob.evaluation.screen import SCREEN_GAMES, hopeless
@@ -172,7 +173,7 @@ class Evaluator:
         began = time.monotonic()
         episodes = self._settings.episodes
         # Other games each time: a policy must not be chosen for its luck with one set of starts.
-        seed = self._seed + 1_000_003 + self._verdicts.total * episodes
+        seed = seed_of(self._seed, "verdict", self._verdicts.total)
         self._evaluating = Evaluating(weights.version, 0, episodes, None)
 
         def so_far(ended: Sequence[Played]) -> Sequence[Played] | None:

@@ -22,6 +22,7 @@ from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.summary.writer.record_writer import RecordWriter
 
+from rljob.files import replacing
 from rljob.telemetry.figures import Stages, flatten_status, number
 from rljob.telemetry.known_tags import known_tags
 from rljob.telemetry.machine import describe_machine
@@ -212,13 +213,12 @@ class Recorder:
     def _thin(self) -> None:
         """Keep every second record of figures. One at a time, to save the learner's memory."""
         path, self._points = self._lines.path, 0
-        partial = path.with_suffix(".jsonl.partial")
         try:
-            with partial.open("wb") as kept:
+            with replacing(path) as new, new.open("wb") as kept:
                 for record in _every_second(iter_records(path)):
                     kept.write(json.dumps(record, separators=(",", ":")).encode() + b"\n")
                     self._points += "kind" not in record
-            self._lines.replace(partial)
+            self._lines.reopen()
         except OSError as error:
             log.warning("%s can't be thinned: %s", path, error)
 
@@ -323,9 +323,8 @@ class _Appender:
                 file.close()
             raise
 
-    def replace(self, path: Path) -> None:
-        """The file at ``path`` takes its place, and grows from now on."""
-        os.replace(path, self.path)
+    def reopen(self) -> None:
+        """Go on with the file that has taken the place of the one before."""
         if self._file is not None:
             self._file.close()
             self._file = None

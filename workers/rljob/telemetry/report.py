@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Final
 
 from rljob.api import ManifestError, RLJob, parse_job
+from rljob.files import replace
 from rljob.telemetry.bottleneck import Kind, Verdict, bottleneck
 from rljob.telemetry.charts import COLOURS, Chart, Series, compact, line_chart, stacked_bars
 from rljob.telemetry.figures import Points, mean_figures, mean_stages, number, numbers, with_returns_to_go_by
 from rljob.telemetry.fill_trend import fill_trend
 from rljob.telemetry.next_unit import NextUnits, next_units
-from rljob.telemetry.page import page_environment, write_page
+from rljob.telemetry.page import page_environment
 from rljob.telemetry.prices import Prices, read_prices
 from rljob.telemetry.run_charts import (
     MOST_LEARNING_FIGURES,
@@ -74,7 +75,7 @@ EVALUATING: Final = "Evaluating"
 
 
 def write_report(run_dir: Path, prices: Path | None = None) -> Path:
-    """Writes ``run_dir/report.html`` (write, then rename) from whatever the folder holds, and returns its path. ``prices``: a
+    """Writes ``run_dir/report.html`` from whatever the folder holds, and returns its path. ``prices``: a
     file with a table of them.
 
     Raises:
@@ -84,7 +85,7 @@ def write_report(run_dir: Path, prices: Path | None = None) -> Path:
     """
     path, run = run_dir / REPORT_FILE, read_run_folder(run_dir)
     table = None if prices is None else read_prices(prices, parse_job(run.job).spec)
-    write_page(path, render(run, table))
+    replace(path, render(run, table))
     return path
 
 

@@ -29,6 +29,7 @@ from setproctitle import setproctitle
 from rljob.api import load_manifest
 from rljob.command_errors import one_line_errors
 from rljob.errors import UsageError
+from rljob.files import replace
 from rljob.telemetry.recorder import METRICS_FILE
 from rljob.telemetry.run_folder import EFFECTIVE_FILE
 from rljob.threads import start_contained
@@ -174,10 +175,8 @@ def main(words: Sequence[str]) -> None:
                 return opened(asked.tracker, TrackedRun(identity(folder), job, folder, sent))
 
             def tell(state: dict[str, Any]) -> None:
-                path = folder / f"{asked.tracker}.json"
-                part = path.with_suffix(".partial")
-                part.write_text(json.dumps({"pid": os.getpid(), "time_unix": time.time(), **state}))
-                os.replace(part, path)
+                document = {"pid": os.getpid(), "time_unix": time.time(), **state}
+                replace(folder / f"{asked.tracker}.json", json.dumps(document), essential=False)
 
             send(
                 asked.run / METRICS_FILE,
