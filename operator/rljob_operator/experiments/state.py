@@ -12,12 +12,16 @@ from typing import Any
 from rljob.api.conditions import Reason
 from rljob.api.experiment_check import parse_experiment
 from rljob.api.experiment_trials import Experiment
+from rljob.api.learned import as_begun
 
 DECISIONS = ("Start", "Promote", "Prune", "End")
 """Kinds of lines that are decided; the others are observed: Settings, Score, Fail, TimeUp, Verdict.
 Settings after the End begin the experiment anew where it has ended, with the runs and scores that it has."""
 
-MAY_CHANGE = "parallelism, maxFailedTrials and budget.seconds may change, and seeds, trials and list grow"
+MAY_CHANGE = (
+    "parallelism, maxFailedTrials and budget.seconds may change, and seeds, trials and list grow; of the template what changes "
+    "nothing that is learned (tracking, checkpoint.retain, labels)"
+)
 
 TOO_MANY_FAILED, ALL_FAILED = "TooManyFailedTrials", "AllTrialsFailed"
 """Reasons of an End with which an experiment has failed. It has failed, too, where no trial has a score when its time is up."""
@@ -258,13 +262,17 @@ def _goes_on(experiment: Experiment, before: Experiment) -> bool:
 
 def _lasting(experiment: Experiment, trials: int) -> tuple[Any, ...]:
     """What of an experiment with so many trials stays as it began."""
-    spec, template, search = experiment.spec, experiment.document["spec"]["template"], experiment.spec.search
+    spec, template, search = (
+        experiment.spec,
+        as_begun(experiment.document["spec"]["template"]["spec"]),
+        experiment.spec.search,
+    )
     if search is not None:
         drawn = {"random": search.random, "tpe": search.tpe}
         same = {name: each and each.model_copy(update={"trials": trials}) for name, each in drawn.items()}
         search = search.model_copy(update={**same, "listed": search.listed and search.listed[:trials]})
     budget = spec.budget.model_copy(update={"seconds": None})
-    fixed = {"parallelism": 1, "max_failed_trials": 0, "suspend": False, "seeds": 1}
+    fixed = {"parallelism": 1, "max_failed_trials": 0, "suspend": False, "seeds": 1, "template": None}
     return experiment.name, template, spec.model_copy(update={**fixed, "budget": budget, "search": search})
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 from rljob.api import ManifestError, RLJob, parse_job, read_manifest
 from rljob.api.exit_codes import EXIT_INVALID
 from rljob.api.experiment_trials import Experiment
+from rljob.api.learned import as_begun
 
 from rljob_operator.experiments.journal import Entry
 from rljob_operator.experiments.state import Run, games_seed, scored, seen
@@ -137,7 +138,8 @@ class Runs:
         if not state or job is None or lock.owner(folder) is not None:
             return ""
         goal, ours = parse_job(wanted).spec, job.spec
-        if goal.model_copy(update={"success_policy": ours.success_policy}) != ours:
+        begun, now = (as_begun(spec.model_dump(by_alias=True), "successPolicy") for spec in (ours, goal))
+        if begun != now:
             return "edited"
         return state if goal.success_policy == ours.success_policy else ""
 

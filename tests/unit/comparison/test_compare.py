@@ -134,12 +134,16 @@ def test_parameters_of_one_algorithm_are_no_difference_to_another(tmp_path: Path
     assert not [path for path in first.settings if path.startswith(("algorithm.ppo", "algorithm.impala"))]
 
 
-def test_where_a_run_keeps_its_checkpoints_is_no_difference(tmp_path: Path) -> None:
-    def of(name: str) -> str:
-        return f"checkpoint.storage={{objectStore: {{url: 's3://bucket/{name}'}}}}"
+def test_settings_that_change_nothing_of_what_is_learned_are_no_difference(tmp_path: Path) -> None:
+    def of(name: str, number: int) -> list[str]:
+        tracked = f"tracking={{wandb: {{tags: [{name}]}}}}"
+        led = [f"checkpoint.retain={number}", f"evaluator.intervalSeconds={number}", f"activeDeadlineSeconds={number}"]
+        elsewhere = [f"learner.nodeSelector.zone={name}", f"actors.resources.requests.cpu={number}"]
+        return [f"checkpoint.storage={{objectStore: {{url: 's3://bucket/{name}'}}}}", tracked, *led, *elsewhere]
 
-    made = [judged_run(tmp_path / name, FAST, seed=at, overrides=[of(name)]) for at, name in enumerate("ab")]
+    made = [judged_run(tmp_path / name, FAST, seed=at, overrides=of(name, at)) for at, name in enumerate("abcd", 1)]
     assert len(compare(made).groups) == 1
+    assert len(compare(made, "tracking").groups) == 4, "unless they are asked for"
 
 
 def test_different_environments_are_refused(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from rljob.api.autoscaling import AutoscalingSpec
 from rljob.api.cluster import MonitoringSpec, NetworkSpec, SchedulingSpec
 from rljob.api.environment import EnvironmentSource
 from rljob.api.lifecycle import CheckpointSpec, EarlyStopping, FailurePolicy, PodCleanup, SuccessPolicy
-from rljob.api.mutability import ANY_TIME, WHILE_SUSPENDED, never
+from rljob.api.mutability import ANY_TIME, UNLEARNED, WHILE_SUSPENDED, never
 from rljob.api.pods import SecretRef
 from rljob.api.presets import PresetName
 from rljob.api.presets.values import REMOVABLE
@@ -54,17 +54,20 @@ _REMOVABLE = f"^({'|'.join(path.replace('.', '[.]') for path in REMOVABLE)})$"
 class RLJobSpec(APIModel):
     """What a user wants of a job; only its name and this have to be written."""
 
-    suspend: Annotated[Flag, ANY_TIME] = False
+    suspend: Annotated[Flag, ANY_TIME, UNLEARNED] = False
     """True: save a checkpoint, then remove all pods."""
     managed_by: Annotated[
         str,
         Text(63, "a controller, such as rljob.dev/operator", r"^[a-z0-9.-]+/[A-Za-z0-9._-]+$"),
         never("two controllers would act on one set of pods"),
+        UNLEARNED,
     ] = "rljob.dev/operator"
     """The controller responsible; others leave the job alone."""
     image: Annotated[str | None, Text(512, "a container image", r"^[^\s]+$"), WHILE_SUSPENDED] = None
     """Image of all roles; that of the operator's own release unless given."""
-    image_pull_secrets: Annotated[list[SecretRef], WHILE_SUSPENDED] = Field(default_factory=list, max_length=16)
+    image_pull_secrets: Annotated[list[SecretRef], WHILE_SUSPENDED, UNLEARNED] = Field(
+        default_factory=list, max_length=16
+    )
     """Secrets for the image's registry."""
     preset: Annotated[PresetName | None, never("the job was started from it; write what differs beside it")] = None
     """A whole job to start from: algorithm, environment, replay, evaluator and success. What is written beside it wins, field by
@@ -97,28 +100,28 @@ class RLJobSpec(APIModel):
     """When the job is complete."""
     early_stopping: EarlyStopping = Field(default_factory=EarlyStopping)
     """When to give up."""
-    backoff_limit: Annotated[int, Integer(0, 10_000), ANY_TIME] = 4
+    backoff_limit: Annotated[int, Integer(0, 10_000), ANY_TIME, UNLEARNED] = 4
     """Failures of learner, replay, inference servers and an evaluator that success waits for, in all, before the job fails;
     actors do not count."""
-    failure_policy: Annotated[FailurePolicy, ANY_TIME] = Field(default_factory=FailurePolicy)
+    failure_policy: Annotated[FailurePolicy, ANY_TIME, UNLEARNED] = Field(default_factory=FailurePolicy)
     """How failures of members count, and what they lead to."""
-    active_deadline_seconds: Annotated[Seconds | None, ANY_TIME] = None
+    active_deadline_seconds: Annotated[Seconds | None, ANY_TIME, UNLEARNED] = None
     """Longest the job may run, suspension not counted."""
-    startup_deadline_seconds: Annotated[Seconds, ANY_TIME] = 1800
+    startup_deadline_seconds: Annotated[Seconds, ANY_TIME, UNLEARNED] = 1800
     """Longest until the roles are ready."""
-    progress_deadline_seconds: Annotated[Seconds, ANY_TIME] = 1800
+    progress_deadline_seconds: Annotated[Seconds, ANY_TIME, UNLEARNED] = 1800
     """Longest without a learner update."""
-    ttl_seconds_after_finished: Annotated[SecondsOrZero | None, ANY_TIME] = None
+    ttl_seconds_after_finished: Annotated[SecondsOrZero | None, ANY_TIME, UNLEARNED] = None
     """Delete the job this long after its end; unset keeps it."""
-    pod_cleanup: Annotated[PodCleanup, ANY_TIME] = Field(default_factory=PodCleanup)
+    pod_cleanup: Annotated[PodCleanup, ANY_TIME, UNLEARNED] = Field(default_factory=PodCleanup)
     """Which pods go at the end."""
-    scheduling: Annotated[SchedulingSpec, WHILE_SUSPENDED] = Field(default_factory=SchedulingSpec)
+    scheduling: Annotated[SchedulingSpec, WHILE_SUSPENDED, UNLEARNED] = Field(default_factory=SchedulingSpec)
     """How the job is admitted and placed."""
-    network: Annotated[NetworkSpec, WHILE_SUSPENDED] = Field(default_factory=NetworkSpec)
+    network: Annotated[NetworkSpec, WHILE_SUSPENDED, UNLEARNED] = Field(default_factory=NetworkSpec)
     """Who may talk to the pods."""
-    monitoring: Annotated[MonitoringSpec, WHILE_SUSPENDED] = Field(default_factory=MonitoringSpec)
+    monitoring: Annotated[MonitoringSpec, WHILE_SUSPENDED, UNLEARNED] = Field(default_factory=MonitoringSpec)
     """How figures are scraped."""
-    tracking: Annotated[TrackingSpec | None, WHILE_SUSPENDED] = None
+    tracking: Annotated[TrackingSpec | None, WHILE_SUSPENDED, UNLEARNED] = None
     """Where figures are sent as well: W&B, MLflow."""
 
     @property

@@ -9,6 +9,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
+from rljob.api.mutability import UNLEARNED
 from rljob.api.parameters import ParameterSet
 from rljob.api.types import Flag, Integer, Real
 
@@ -43,7 +44,7 @@ class LearnerParameterSet(ParameterSet):
     """Per-update decay of the moving average of the weights that evaluations use; 0 judges the online weights."""
     precision: Literal["Auto", "FP32", "TF32", "BF16", "FP16"] = "Auto"
     """Arithmetic of an update; Auto measures. TF32 and FP16 (loss scaled): on a GPU, else FP32."""
-    compile: Flag | None = None
+    compile: Annotated[Flag | None, UNLEARNED] = None
     """true: torch.compile an update. Unset: a CUDA graph, or on one machine's CPU a compiled short update, if faster."""
     seed: Annotated[int, Integer(0, 2**31 - 1)] = 1
     """Seed of networks, exploration, sampling and environments."""

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from rljob.api.episode_metrics import NAME_PATTERN
-from rljob.api.mutability import ANY_TIME, WHILE_SUSPENDED, never
+from rljob.api.mutability import ANY_TIME, UNLEARNED, WHILE_SUSPENDED, never
 from rljob.api.pods import SecretRef
 from rljob.api.types import APIModel, Integer, Name, Real, Seconds, SecondsOrZero, Text
 
@@ -52,22 +52,24 @@ def _everything() -> list[Included]:
 class CheckpointSpec(APIModel):
     """What is saved, how often and where."""
 
-    interval_seconds: Annotated[Seconds, WHILE_SUSPENDED] = 300
+    interval_seconds: Annotated[Seconds, WHILE_SUSPENDED, UNLEARNED] = 300
     """How long the learner goes on between two checkpoints."""
-    retain: Annotated[int, Integer(1, 1000), WHILE_SUSPENDED] = 5
+    retain: Annotated[int, Integer(1, 1000), WHILE_SUSPENDED, UNLEARNED] = 5
     """Newest checkpoints to keep."""
-    include: Annotated[list[Included], WHILE_SUSPENDED] = Field(default_factory=_everything, max_length=2)
+    include: Annotated[list[Included], WHILE_SUSPENDED, UNLEARNED] = Field(default_factory=_everything, max_length=2)
     """What is kept. Learner: the state of the learner. Replay: the stored experience, in its Redis; without it the replay has it
     in memory alone, and fills anew after any restart."""
     storage: Annotated[
-        CheckpointStorage | None, never("what was saved would stay behind; a new job can begin from it (restoreFrom)")
+        CheckpointStorage | None,
+        never("what was saved would stay behind; a new job can begin from it (restoreFrom)"),
+        UNLEARNED,
     ] = None
     """Where. Unset: on one machine the run folder; on a cluster a claim that goes with the job, or, where the cluster has no
     default StorageClass, the learner's pod, with which they end."""
-    on_suspend: Annotated[Literal["Required", "BestEffort", "Skip"], ANY_TIME] = "Required"
+    on_suspend: Annotated[Literal["Required", "BestEffort", "Skip"], ANY_TIME, UNLEARNED] = "Required"
     """Whether a suspended job must have saved itself before its pods go. Required asks again where saving fails; BestEffort waits
     120 s at most."""
-    suspend_timeout_seconds: Annotated[Seconds, ANY_TIME] = 600
+    suspend_timeout_seconds: Annotated[Seconds, ANY_TIME, UNLEARNED] = 600
     """How long a suspension waits for that. Then the pods go, and the job goes on from the last good checkpoint."""
     restore_from: Annotated[
         str,

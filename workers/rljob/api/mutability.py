@@ -1,7 +1,8 @@
-"""What of a stored job may change, and when: a mark on a field of the types, from which the rules of a change are made.
+"""What of a stored job may change, when, and whether it then learns otherwise: marks on the fields of the types, from which the
+rules of a change are made, and of a comparison.
 
 A mark counts for its field and for all below it, save what is marked there as never changing. What has none, and lies below none,
-never changes: a new field is immutable until code makes a change of it take effect, and marks it.
+never changes, and changes what is learned: a new field is immutable until code makes a change of it take effect, and marks it.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ class Mutability:
 
 ANY_TIME = Mutability(When.ANY_TIME)
 WHILE_SUSPENDED = Mutability(When.WHILE_SUSPENDED)
+UNLEARNED = "changes nothing of what is learned"
+"""A mark beside it, of a field in which jobs may differ that learn the same and are judged alike."""
 NEVER = Mutability(When.NEVER)
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from rljob.api.mutability import WHILE_SUSPENDED
+from rljob.api.mutability import UNLEARNED, WHILE_SUSPENDED
 from rljob.api.types import APIModel, Name, QuantityText, Text, quantity
 
 LabelText = Annotated[str, Text(253, "a label or annotation", shortest=0)]
@@ -81,7 +81,7 @@ ContainerImage = Annotated[str, Text(512, "a container image", r"^[^\s]+$")]
 class RoleSpec(APIModel):
     """Base of the roles that run as pods. What a PodSpec has too goes by the same name and has core's own form."""
 
-    resources: Annotated[Resources, WHILE_SUSPENDED] = Field(default_factory=Resources)
+    resources: Annotated[Resources, WHILE_SUSPENDED, UNLEARNED] = Field(default_factory=Resources)
     """What each pod of the role asks for."""
     image: Annotated[ContainerImage | None, WHILE_SUSPENDED] = None
     """Image of this role alone, in the place of spec.image."""
@@ -92,19 +92,23 @@ class RoleSpec(APIModel):
     """Volumes beside the role's own: https://kubernetes.io/docs/concepts/storage/volumes/"""
     volume_mounts: Annotated[list[VolumeMount] | None, Field(max_length=32), WHILE_SUSPENDED] = None
     """Where they are mounted in the role's container, as in core's reference of volumes."""
-    service_account_name: Annotated[Annotated[str, Text(253, "a ServiceAccount")] | None, WHILE_SUSPENDED] = None
+    service_account_name: Annotated[
+        Annotated[str, Text(253, "a ServiceAccount")] | None, WHILE_SUSPENDED, UNLEARNED
+    ] = None
     """ServiceAccount of the pods; unset: one of the job's own, without rights."""
-    node_selector: Annotated[Labels | None, WHILE_SUSPENDED] = None
+    node_selector: Annotated[Labels | None, WHILE_SUSPENDED, UNLEARNED] = None
     """Labels a node must have."""
-    tolerations: Annotated[list[CoreObject] | None, Field(max_length=32), WHILE_SUSPENDED] = None
+    tolerations: Annotated[list[CoreObject] | None, Field(max_length=32), WHILE_SUSPENDED, UNLEARNED] = None
     """Taints that the pods tolerate: https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/"""
-    affinity: Annotated[CoreObject | None, WHILE_SUSPENDED] = None
+    affinity: Annotated[CoreObject | None, WHILE_SUSPENDED, UNLEARNED] = None
     """Nodes and neighbours the pods seek or avoid: https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/"""
-    priority_class_name: Annotated[Annotated[str, Text(253, "a PriorityClass")] | None, WHILE_SUSPENDED] = None
+    priority_class_name: Annotated[Annotated[str, Text(253, "a PriorityClass")] | None, WHILE_SUSPENDED, UNLEARNED] = (
+        None
+    )
     """Priority against other pods."""
-    runtime_class_name: Annotated[Annotated[str, Text(253, "a RuntimeClass")] | None, WHILE_SUSPENDED] = None
+    runtime_class_name: Annotated[Annotated[str, Text(253, "a RuntimeClass")] | None, WHILE_SUSPENDED, UNLEARNED] = None
     """How nodes run the containers, such as nvidia or gvisor."""
-    topology_spread: Annotated[Literal["None", "Preferred", "Required"], WHILE_SUSPENDED] = "None"
+    topology_spread: Annotated[Literal["None", "Preferred", "Required"], WHILE_SUSPENDED, UNLEARNED] = "None"
     """Spread the role's pods over hosts."""
     pod_template: Annotated[CoreObject | None, WHILE_SUSPENDED] = None
     """A patch (metadata, spec) on the generated pod for what has no field here, as of ``kubectl patch --type=strategic``:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from rljob.api.mutability import WHILE_SUSPENDED, never
+from rljob.api.mutability import UNLEARNED, WHILE_SUSPENDED, never
 from rljob.api.pods import Resources, RoleSpec, SecretRef
 from rljob.api.types import APIModel, Integer, Quantity, Real, Text, quantity
 
@@ -108,7 +108,7 @@ class ReplaySpec(RoleSpec):
     """Which transitions are drawn."""
     rate_limiter: Annotated[RateLimiter, never(_COUNTED)] = Field(default_factory=RateLimiter)
     """How often each transition is drawn."""
-    redis: RedisSpec = Field(default_factory=RedisSpec)
+    redis: Annotated[RedisSpec, UNLEARNED] = Field(default_factory=RedisSpec)
     """The log that survives a crash."""
 
     def resolved(self) -> ReplayParameters:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from rljob.api.environment import EvaluatorEnvironment
-from rljob.api.mutability import ANY_TIME, WHILE_SUSPENDED
+from rljob.api.mutability import ANY_TIME, UNLEARNED, WHILE_SUSPENDED
 from rljob.api.pods import ResourceName, Resources, RoleSpec
 from rljob.api.types import APIModel, Flag, Integer, Real, Seconds, quantity
 
@@ -57,18 +57,18 @@ class ActorsSpec(RoleSpec):
     precision: Annotated[Literal["Auto", "FP32", "BF16", "INT8"] | None, WHILE_SUSPENDED] = None
     """Arithmetic of acting, in actors or inference servers; unset: the algorithm's precision. Auto: the fastest of FP32, BF16
     where the processor has it, and INT8 as long as 99 % of greedy actions are the same. INT8: on the CPU, faster or not."""
-    compression: Annotated[Literal["Auto", "LZ4", "Delta"], WHILE_SUSPENDED] = "Auto"
+    compression: Annotated[Literal["Auto", "LZ4", "Delta"], WHILE_SUSPENDED, UNLEARNED] = "Auto"
     """How bytes and whole numbers that are observed travel and are stored. LZ4: as they are. Delta: as differences to the frame
     before. Auto: as was smaller in an actor's first segments, if that takes its processor at most twice as long."""
-    on_eviction: Annotated[Literal["Replace", "Ignore"], ANY_TIME] = "Replace"
+    on_eviction: Annotated[Literal["Replace", "Ignore"], ANY_TIME, UNLEARNED] = "Replace"
     """What happens when a node takes an actor away; it never counts as a failure."""
-    spot: Annotated[Flag, WHILE_SUSPENDED] = False
+    spot: Annotated[Flag, WHILE_SUSPENDED, UNLEARNED] = False
     """Play on spot nodes, which cost less and may be taken away at any time. The pods tolerate the taints of such nodes on GKE
     and AKS, and prefer nodes with the labels of GKE, AKS, EKS and Karpenter; where there are none they play elsewhere. Taints of
     your own go into tolerations."""
-    drain_seconds: Annotated[int, Integer(1, 3600), ANY_TIME] = 25
+    drain_seconds: Annotated[int, Integer(1, 3600), ANY_TIME, UNLEARNED] = 25
     """Time an actor gets to send what it holds before it is killed."""
-    startup_wave: Annotated[int, Integer(1, 10_000), ANY_TIME] = 32
+    startup_wave: Annotated[int, Integer(1, 10_000), ANY_TIME, UNLEARNED] = 32
     """Actors that may be starting at once."""
 
 
@@ -81,9 +81,9 @@ class EvaluatorSpec(RoleSpec):
     """Games of a verdict, chosen before the first begins. The first 20 are a screen: an evaluation that cannot be expected to
     reach successPolicy.targetReturn any more is given up, and is no verdict. On one machine training stands still for the
     games after the screen."""
-    interval_seconds: Annotated[Seconds, WHILE_SUSPENDED] = 300
+    interval_seconds: Annotated[Seconds, WHILE_SUSPENDED, UNLEARNED] = 300
     """Time between the starts of two evaluations; from the end of one for which training stood still."""
-    trigger_return: Annotated[Annotated[float, Real()] | None, WHILE_SUSPENDED] = None
+    trigger_return: Annotated[Annotated[float, Real()] | None, WHILE_SUSPENDED, UNLEARNED] = None
     """Evaluate only once the mean training return of ten games or more has reached this; unset evaluates from the start."""
     environment: Annotated[EvaluatorEnvironment | None, WHILE_SUSPENDED] = None
     """What it plays in, where that is not the environment of the training."""
@@ -92,13 +92,13 @@ class EvaluatorSpec(RoleSpec):
 class InferenceSpec(RoleSpec):
     """The server that answers observations with actions, in batches from many actors (as in SEED RL)."""
 
-    replicas: Annotated[int, Integer(0, 1000), WHILE_SUSPENDED] = 0
+    replicas: Annotated[int, Integer(0, 1000), WHILE_SUSPENDED, UNLEARNED] = 0
     """Servers of their own, each a pod or process; 0 puts the server into the learner."""
     accelerator: Annotated[Accelerator, WHILE_SUSPENDED] = Field(default_factory=Accelerator)
     """The device that each server of its own computes on; one in the learner uses the learner's."""
-    max_batch_size: Annotated[int, Integer(1, 65_536), WHILE_SUSPENDED] = 64
+    max_batch_size: Annotated[int, Integer(1, 65_536), WHILE_SUSPENDED, UNLEARNED] = 64
     """Largest number of observations in a batch."""
-    max_wait_milliseconds: Annotated[int, Integer(0, 10_000), WHILE_SUSPENDED] = 2
+    max_wait_milliseconds: Annotated[int, Integer(0, 10_000), WHILE_SUSPENDED, UNLEARNED] = 2
     """Longest that an observation waits for others before it is computed."""
-    timeout_seconds: Annotated[int, Integer(1, 3600), WHILE_SUSPENDED] = 30
+    timeout_seconds: Annotated[int, Integer(1, 3600), WHILE_SUSPENDED, UNLEARNED] = 30
     """Longest that an actor waits for an answer, once it has had one, before it gives up and restarts."""

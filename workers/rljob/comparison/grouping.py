@@ -6,14 +6,15 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from rljob.api.learned import UNLEARNED, below_any
 from rljob.api.problems import nearest
 from rljob.api.yaml_dialect import in_one_line
 from rljob.comparison.judged_run import JudgedRun, Target, is_seed
 from rljob.errors import UsageError
 
 ABSENT: Final = "unset"
-_NOT_WHAT_IS_COMPARED: Final = ("metadata", "suspend", "checkpoint.storage", "replay.redis.external")
-"""What a run is called, how it is led, and where it keeps what it writes, which each run has for itself."""
+_NOT_WHAT_IS_COMPARED: Final = ("metadata", "preset", "presetWithout", *UNLEARNED)
+"""What a run is called, what its settings were made from, and those that change nothing of what is learned."""
 
 
 def differing(runs: Sequence[JudgedRun]) -> list[str]:
@@ -32,7 +33,7 @@ def differing(runs: Sequence[JudgedRun]) -> list[str]:
 
     paths = dict.fromkeys(path for run in runs for path in run.settings)
     return [
-        path for path in paths if not is_seed(path) and not _below_any(path, _NOT_WHAT_IS_COMPARED) and differs(path)
+        path for path in paths if not is_seed(path) and not below_any(path, _NOT_WHAT_IS_COMPARED) and differs(path)
     ]
 
 
@@ -49,7 +50,7 @@ def named_settings(runs: Sequence[JudgedRun], by: Sequence[str]) -> list[str]:
     known = list(dict.fromkeys(path for run in runs for path in run.settings))
     found: list[str] = []
     for asked in (text.strip().removeprefix("spec.") for text in by):
-        below = [path for path in known if _below_any(path, (asked,))]
+        below = [path for path in known if below_any(path, (asked,))]
         if not below:
             meant = nearest(asked, known)
             hint = f"did you mean {meant}?" if meant else "`rljob explain` names the settings that there are"
@@ -97,10 +98,6 @@ def _agreed(runs: Sequence[JudgedRun], what: Callable[[JudgedRun], str], problem
     if len(examples) > 1:
         each = (f"  {words}: {len(found)} of the runs, such as {found[0].path}" for words, found in examples.items())
         raise UsageError("\n".join([problem, *each]))
-
-
-def _below_any(path: str, sections: Sequence[str]) -> bool:
-    return any(path == section or path.startswith(f"{section}.") for section in sections)
 
 
 def _value(run: JudgedRun, path: str) -> str:

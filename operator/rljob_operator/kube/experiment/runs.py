@@ -7,8 +7,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from rljob.api import ManifestError, RLJob, parse_job
+from rljob.api import ManifestError, parse_job
 from rljob.api.conditions import ConditionType
+from rljob.api.learned import as_begun
 from rljob.api.status import RLJobStatus
 
 from rljob_operator.core.member import Phase, Role
@@ -195,11 +196,8 @@ class Runs:
         return ""
 
 
-def _comparable(document: Object) -> RLJob | None:
-    """The part of a job that makes it the trial that it is: all but its name, whether it is suspended, and its number of actors,
-    which an autoscaler may write."""
+def _comparable(document: Object) -> dict[str, Any] | None:
+    """The part of a job that makes it the trial that it is, without its number of actors, which an autoscaler may write."""
     with suppress(ManifestError):
-        job = parse_job(document)
-        spec = {"suspend": False, "actors": job.spec.actors.model_copy(update={"replicas": 1})}
-        return job.model_copy(update={"metadata": None, "spec": job.spec.model_copy(update=spec)})
+        return as_begun(parse_job(document).spec.model_dump(by_alias=True), "actors.replicas")
     return None

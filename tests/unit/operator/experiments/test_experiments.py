@@ -127,7 +127,13 @@ def test_what_may_change_of_an_experiment_that_has_begun() -> None:
         {"kind": "Settings", "experiment": document(3, budget={"rawFrames": 9000, "seconds": 5}, parallelism=1)}
     )
     assert state.known.spec.parallelism == 1
-    state.apply({"kind": "Settings", "experiment": document(4, seeds=2)})
+    tracked = {
+        "metadata": {"labels": {"team": "a"}},
+        "spec": {**first["spec"]["template"]["spec"], "tracking": {"wandb": {}}},
+    }
+    state.apply({"kind": "Settings", "experiment": document(4, seeds=2, template=tracked)})
+    slower = {"spec": {**tracked["spec"], "algorithm": {"ppo": {"gamma": 0.5}}}}
+    stored = {"spec": {**tracked["spec"], "checkpoint": {"storage": {"objectStore": {"url": "s3://a/b"}}}}}
     listed = [{"algorithm.ppo.learningRate": rate} for rate in (1e-3, 1e-4, 1e-5, 1e-6)]
     for other in (
         document(3, seeds=2),
@@ -135,6 +141,8 @@ def test_what_may_change_of_an_experiment_that_has_begun() -> None:
         document(4, seeds=2, prune=HALVING),
         document(4, seeds=2, budget={"rawFrames": 1}),
         document(4, seeds=2, search={"list": listed}),
+        document(4, seeds=2, template=slower),
+        document(4, seeds=2, template=stored),
     ):
         with pytest.raises(
             Mismatch, match=r"only parallelism, maxFailedTrials and budget\.seconds may change, and seeds"

@@ -15,6 +15,7 @@ from rljob.api.fields import default_of
 from rljob.api.generate.cel import NOT_IN_CEL
 from rljob.api.generate.schema import flowed
 from rljob.api.job import API_VERSION, KIND, Metadata, RLJobSpec
+from rljob.api.learned import UNLEARNED
 from rljob.api.mutability import When, places
 from rljob.api.paths import TypedPlace, places_below
 from rljob.api.pods import RoleSpec
@@ -160,7 +161,17 @@ _CHANGING = """\
 What may change at any time takes effect at the controller's next look. What may change while the job is suspended is read by
 roles when they start: set `spec.suspend: true`, before the change or with it, and resume afterwards; everything starts anew
 from a checkpoint. A section stands for all of its fields, save those named below it.
-"""
+
+Jobs that differ only in these fields learn the same, as far as `rljob compare` and the resumption of an experiment go (`*`
+stands for a role): {}.
+""".format(
+    ", ".join(
+        dict.fromkeys(
+            f"`*.{name}`" if (name := path.partition(".")[2]) in TypedPlace(RoleSpec).field_names else f"`{path}`"
+            for path in UNLEARNED
+        )
+    )
+)
 _NOT_CHECKED = """\
 `rljob validate` checks everything. On a cluster the API server checks schema and CEL when a job is written; the controller
 checks the whole again and answers with the condition `Accepted=False`. The difference between the two:
