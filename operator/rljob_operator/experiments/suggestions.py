@@ -16,13 +16,13 @@ from typing import Any
 
 from rljob.api import ManifestError
 from rljob.api.experiment import Distribution, SearchSpec
-from rljob.api.experiment_trials import Experiment, bounds, rounded, takes_integer
+from rljob.api.experiment_trials import Experiment, bounds, identity, rounded, takes_integer
 from rljob.api.problems import ABSENT, Problem
 
 from rljob_operator.experiments.state import ExperimentState, Mismatch, Run, RunState
 
 _MOST_ASKED = 50
-"""Suggestions until one may be what was tried before: near the best of a small space the sampler has few others."""
+"""Suggestions until the trial is drawn: near the best of a small space, or among invalid settings, the sampler has few others."""
 Suggest = Callable[[ExperimentState, SearchSpec, int], dict[str, Any]]
 
 
@@ -56,17 +56,27 @@ def by_optuna(state: ExperimentState, search: SearchSpec, trial: int) -> dict[st
     sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=0)
     study = optuna.create_study(sampler=sampler, direction="maximize")
     space = {path: _range(optuna.distributions, path, from_) for path, from_ in sorted(search.parameters.items())}
-    tried = [state.known.settings(run.trial) for run in _firsts(state)]
-    for run, settings in zip(_firsts(state), tried, strict=True):
+    tried = set()
+    for run in _firsts(state):
+        settings = state.known.settings(run.trial)
+        tried.add(identity(settings))
         params = {path: _told(settings[path], from_) for path, from_ in search.parameters.items()}
         study.add_trial(optuna.create_trial(params=params, distributions=space, **_score(optuna, run)))
-    suggested: dict[str, Any] = {}
+    left_out = 0
     for _ in range(_MOST_ASKED):
-        found = study.ask(fixed_distributions=space).params
-        suggested = {path: _setting(found[path], path, from_) for path, from_ in search.parameters.items()}
-        if suggested not in tried:
+        asked = study.ask(fixed_distributions=space)
+        suggested = {path: _setting(asked.params[path], path, from_) for path, from_ in search.parameters.items()}
+        if identity(suggested) in tried:
+            continue
+        try:
+            state.known.job_with(suggested, trial)
             break
-    return {"set": suggested, "by": f"Optuna {optuna.__version__}"}
+        except ManifestError:
+            study.tell(asked, state=optuna.trial.TrialState.PRUNED)  # as the worst, so that the next lies elsewhere
+            left_out += 1
+    else:
+        suggested = dict(state.known.settings(trial))
+    return {"set": suggested, "by": f"Optuna {optuna.__version__}"} | ({"leftOut": left_out} if left_out else {})
 
 
 def as_written(entry: Mapping[str, Any]) -> Suggest:
@@ -74,11 +84,11 @@ def as_written(entry: Mapping[str, Any]) -> Suggest:
     done follows from what was written. Raises Mismatch where it is none of the search."""
 
     def suggest(state: ExperimentState, search: SearchSpec, trial: int) -> dict[str, Any]:
-        found = {name: entry.get(name) for name in ("set", "by")}
-        settings = found["set"]
+        found = {name: entry[name] for name in ("set", "by", "leftOut") if name in entry}
+        settings = found.get("set")
         if (
             not isinstance(settings, dict)
-            or not isinstance(found["by"], str)
+            or not isinstance(found.get("by"), str)
             or settings.keys() != search.parameters.keys()
             or not all(_allowed(settings[path], path, from_) for path, from_ in search.parameters.items())
         ):
@@ -94,7 +104,7 @@ def _firsts(state: ExperimentState) -> list[Run]:
 
 def _allowed(value: Any, path: str, from_: Distribution) -> bool:
     if from_.values is not None:
-        return value in from_.values
+        return identity(value) in map(identity, from_.values)
     least, most = bounds(path, from_)
     return isinstance(value, int if takes_integer(path) else int | float) and least <= value <= most
 
@@ -117,7 +127,7 @@ def _range(distributions: Any, path: str, from_: Distribution) -> Any:
 
 
 def _told(value: Any, from_: Distribution) -> Any:
-    return value if from_.values is None else from_.values.index(value)
+    return value if from_.values is None else [*map(identity, from_.values)].index(identity(value))
 
 
 def _setting(value: Any, path: str, from_: Distribution) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rljob.api.experiment_status import MOST_ROWS
+from rljob.api.yaml_dialect import in_one_line
 
 from rljob_operator.experiments.state import ExperimentState, Ranked, RunState, over_seeds
 
@@ -76,7 +77,9 @@ def rows(state: ExperimentState) -> list[dict[str, Any]]:
 
 def settings_in_words(state: ExperimentState, trial: int) -> str:
     """What a trial sets, each field by its last name: ``learningRate=0.001 entropyCost=0``."""
-    return " ".join(f"{path.rpartition('.')[2]}={value}" for path, value in state.known.settings(trial).items())
+    return " ".join(
+        f"{path.rpartition('.')[2]}={in_one_line(value)}" for path, value in state.known.settings(trial).items()
+    )
 
 
 def in_words(state: ExperimentState, entry: dict[str, Any]) -> str:
@@ -85,11 +88,9 @@ def in_words(state: ExperimentState, entry: dict[str, Any]) -> str:
     if "trial" in entry:
         where = f"trial {entry['trial']}" + (f" seed {entry['seed']}" if state.known.spec.seeds > 1 else "")
     if kind == "Start":
-        return (
-            f"{where} starts, to {entry['rawFrames']:,} raw frames: {settings_in_words(state, entry['trial'])}".rstrip(
-                ": "
-            )
-        )
+        settings = settings_in_words(state, entry["trial"])
+        again = f"; left out: {entry['leftOut']} suggestions that make no valid job" if "leftOut" in entry else ""
+        return f"{where} starts, to {entry['rawFrames']:,} raw frames: {settings}".rstrip(": ") + again
     if kind == "Score":
         of = f"{entry['mean']:.2f} +- {entry['standardError']:.2f}"
         return f"{where} reached {of} in {entry['episodes']} games, after {entry['rawFrames']:,} raw frames"

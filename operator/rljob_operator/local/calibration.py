@@ -21,6 +21,8 @@ import psutil
 from rljob.api import RLJob, parse_job
 from rljob.api.algorithm import BLOCKS
 from rljob.api.load import written_job
+from rljob.api.overrides import Override
+from rljob.api.problems import ABSENT
 from rljob.cores import usable_cores
 from rljob.envs.spec import EnvironmentSpec, handed_over
 from rljob.errors import UsageError
@@ -99,36 +101,36 @@ def calibrate(written: Mapping[str, Any], seconds: float, say: Callable[[str], N
     return measured(job, environment, figures, told, memory), others
 
 
-def _overrides(job: RLJob) -> list[str]:
+def _overrides(job: RLJob) -> list[Override]:
     """What is different from the job as it would run."""
     spec = job.spec
     of_preset = [*spec.preset_without, *_NOT_OF_A_PRESET] if spec.preset is not None else []
-    wanted = [
-        f"spec.presetWithout={json.dumps(of_preset)}",
-        *("spec.suspend=false", "spec.activeDeadlineSeconds=", "spec.tracking="),
-        *("spec.evaluator.enabled=false", "spec.evaluator.triggerReturn=", "spec.evaluator.resources.requests.cpu=1"),
-        *("spec.successPolicy.targetReturn=", "spec.successPolicy.metric=", f"spec.successPolicy.rawFrames={10**12}"),
-        *(f"spec.earlyStopping.{rule}=" for rule in ("plateau", "trainingReturn", "valueLoss")),
-        *("spec.autoscaling.mode=Disabled", "spec.actors.replicas=1"),
-    ]
+    wanted: dict[str, Any] = {
+        "presetWithout": of_preset,
+        **{"suspend": False, "activeDeadlineSeconds": ABSENT, "tracking": ABSENT},
+        **{"evaluator.enabled": False, "evaluator.triggerReturn": ABSENT, "evaluator.resources.requests.cpu": 1},
+        **{"successPolicy.targetReturn": ABSENT, "successPolicy.metric": ABSENT, "successPolicy.rawFrames": 10**12},
+        **{f"earlyStopping.{rule}": ABSENT for rule in ("plateau", "trainingReturn", "valueLoss")},
+        **{"autoscaling.mode": "Disabled", "actors.replicas": 1},
+    }
     if "cpu" in spec.evaluator.resources.limits:
-        wanted.append("spec.evaluator.resources.limits.cpu=1")  # it has a process for each of its cores
+        wanted["evaluator.resources.limits.cpu"] = 1  # it has a process for each of its cores
     if inference_servers(job):
-        wanted.append("spec.inference.replicas=1")
+        wanted["inference.replicas"] = 1
     if spec.algorithm.type != "Custom" and spec.algorithm.parameters.compile is None:
         # Beside training it would be compiled in the middle of the minute; a pod of the worker image has no compiler.
-        wanted.append(f"spec.algorithm.{BLOCKS[spec.algorithm.type]}.compile=false")
+        wanted[f"algorithm.{BLOCKS[spec.algorithm.type]}.compile"] = False
     if spec.replay is not None:
         replay, parameters = spec.replay.resolved(), spec.algorithm.parameters
         chunks = getattr(parameters, "chunk_length", 1) * spec.actors.envs_per_actor
         least = min(replay.min_size, max(getattr(parameters, "batch_size", 1), 2 * chunks))
-        wanted += [
-            f"spec.replay.rateLimiter.minSize={least}",
-            f"spec.replay.rateLimiter.errorBuffer={replay.error_buffer}",
-            f"spec.replay.capacity={min(replay.capacity, max(_FILLS * least, chunks))}",
-            "spec.replay.shards=1",
-        ]
-    return wanted
+        wanted |= {
+            "replay.rateLimiter.minSize": least,
+            "replay.rateLimiter.errorBuffer": replay.error_buffer,
+            "replay.capacity": min(replay.capacity, max(_FILLS * least, chunks)),
+            "replay.shards": 1,
+        }
+    return [*wanted.items()]
 
 
 def _watched(run: subprocess.Popen[bytes], folder: Path, seconds: float, served: bool) -> tuple[dict[str, float], str]:

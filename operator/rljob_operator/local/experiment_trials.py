@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rljob.api.yaml_dialect import in_one_line
+
 from rljob_operator.experiments.journal import JournalProblem, replayed, whole_lines
 from rljob_operator.experiments.state import ExperimentState, Mismatch, Run, RunState, over_seeds
 from rljob_operator.local.experiment_folder import JOURNAL_FILE
@@ -73,7 +75,7 @@ def best_of(state: ExperimentState, folder: Path | None) -> tuple[Trial, str] | 
     over = f"{scores[0].episodes} fresh games"
     if len(scores) > 1:
         over = f"{len(scores)} seeds, {over} each"
-    settings = " ".join(f"{path}={value}" for path, value in trial.settings.items())
+    settings = " ".join(f"{path}={in_one_line(value)}" for path, value in trial.settings.items())
     words = f"trial {trial.number}, {mean:.2f} +- {error:.2f} (standard error) over {over}: {settings}".rstrip(": ")
     return trial._replace(mean=mean, standard_error=error, runs=runs), words
 

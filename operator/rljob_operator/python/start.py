@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,13 +14,14 @@ from rljob.api import (
     ManifestError,
     Problem,
     parse_job,
-    read_manifest,
     with_files_beside,
     written_job,
 )
 from rljob.api.experiment import EXPERIMENT_KIND, is_experiment
 from rljob.api.experiment_check import parse_experiment
-from rljob.api.problems import unknown_name
+from rljob.api.load import read_document
+from rljob.api.overrides import Override
+from rljob.api.problems import ABSENT, unknown_name
 from rljob.api.yaml_dialect import dump_document
 from rljob.data_plane import require_data_plane
 from rljob.errors import UsageError
@@ -64,7 +64,7 @@ def run(
     that can't be made, fails the run: see ``Run.status``.
     """
     place = Place(namespace, context, kubeconfig)
-    written = _written(manifest, [f"{path}={_text(value)}" for path, value in (set or {}).items()])
+    written = _written(manifest, [(path, ABSENT if value is None else value) for path, value in (set or {}).items()])
     experiment = parse_experiment(written) if is_experiment(written) else None
     name = parse_job(written).metadata.name if experiment is None else experiment.name
     if any(place):
@@ -113,10 +113,10 @@ def attach(
     return Experiment(name, place) if kind == EXPERIMENT_KIND else Run(name, place)
 
 
-def _written(manifest: str | os.PathLike[str] | Mapping[str, Any], overrides: list[str]) -> dict[str, Any]:
+def _written(manifest: str | os.PathLike[str] | Mapping[str, Any], overrides: list[Override]) -> dict[str, Any]:
     """The job as its user writes it, not checked yet. Raises ManifestError."""
     if isinstance(manifest, Mapping):
-        return written_job(json.loads(_text(manifest)), overrides)
+        return written_job(manifest, overrides)
     name = os.fspath(manifest)
     if name in PRESETS:
         head = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name.lower()}}
@@ -124,28 +124,12 @@ def _written(manifest: str | os.PathLike[str] | Mapping[str, Any], overrides: li
     if not {"/", "."} & {*name} and not Path(name).exists():
         problem = f"{unknown_name(name, list(PRESETS), 'preset')}; or the path of a manifest"
         raise ManifestError([Problem("manifest", name, problem)])
-    return with_files_beside(read_manifest(Path(name), overrides), Path(name).parent)
+    return with_files_beside(written_job(read_document(Path(name)), overrides), Path(name).parent)
 
 
 def _at_least_one(name: str, value: float) -> float:
-    if not value >= 1:
-        raise UsageError(f"{name.removeprefix('--').replace('-', '_')} is {value}; allowed: 1 or more")
-    return value
-
-
-def _text(value: Any) -> str:
-    """A value as the text that `--set` takes; an empty one of None."""
-    return "" if value is None else json.dumps(value, default=_plain)
-
-
-def _plain(value: Any) -> Any:
-    """A value that JSON lacks: a path, a mapping, or a number or an array of NumPy's."""
-    if isinstance(value, os.PathLike):
-        return os.fspath(value)
-    if isinstance(value, Mapping):
-        return dict(value)
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    raise ManifestError(
-        [Problem("manifest", value, "allowed: texts, numbers, true, false, and lists and maps of them")]
-    )
+    whole = name == "--max-actors"
+    if not value >= 1 or (whole and value % 1):
+        allowed = "a whole number from 1 upwards" if whole else "1 or more"
+        raise UsageError(f"{name.removeprefix('--').replace('-', '_')} is {value}; allowed: {allowed}")
+    return int(value) if whole else float(value)

@@ -101,6 +101,39 @@ def test_a_space_with_next_to_nothing_in_it_is_drawn_from_all_the_same() -> None
     assert len(trials(parse_experiment(random(narrow, trials=20)))) == 20
 
 
+def test_each_value_is_played_as_it_is_and_tells_its_trial_apart() -> None:
+    values = ["on", "1e3", "null", "1", 1, 1.0, True, None, {"a": [2.0]}]
+    document = written(search={"grid": {}, "parameters": {"environment.kwargs.mode": {"values": values}}})
+    document["spec"]["template"]["spec"] = {
+        "environment": {"id": "my_game:make"},
+        "evaluator": {"environment": {"kwargs": {}}},
+    }
+    experiment = parse_experiment(document)
+    again = parse_experiment(parse_document(dump_experiment(experiment).encode(), "dump"))
+    for each in (experiment, again):
+        played = [each.job(trial).spec.environment.kwargs["mode"] for trial in range(each.trials)]
+        assert repr(played) == repr(values)
+    document["spec"]["search"]["parameters"] = {"algorithm.ppo.gamma": {"values": ["0.9"]}}
+    assert "got '0.9'; spec.algorithm.ppo.gamma: allowed: a number from 0 to 1" in problems(document)[0]
+
+
+def test_settings_that_make_no_valid_job_are_drawn_again_and_a_grid_of_them_is_refused() -> None:
+    """An iteration's steps, 128 times the batch, are divided into equal minibatches."""
+    parameters = {
+        "algorithm.ppo.batchSize": {"values": [8, 12, 16, 20]},
+        "algorithm.ppo.minibatches": {"values": [3, 4, 5, 7]},
+    }
+    experiment = parse_experiment(random(parameters, trials=6))
+    found = {tuple(each.values()) for each in trials(experiment)}
+    assert found == {(8, 4), (12, 3), (12, 4), (16, 4), (20, 4), (20, 5)}
+    assert experiment.in_words.endswith(f"; left out: {len(experiment.refused)} draws that make no valid job")
+    assert "10 draws make no valid job, and 6 of 7 trials do" in problems(random(parameters, trials=7))[0]
+    never = {"algorithm.ppo.minibatches": {"values": [7]}, LEARNING_RATE: {"uniform": {"min": 0.1, "max": 0.2}}}
+    assert "200 draws make no valid job, and 0 of 5 trials do" in problems(random(never))[0]
+    (said,) = problems(written(search={"grid": {}, "parameters": parameters}))
+    assert "(in trial 0; 10 of 16 trials are no valid job)" in said
+
+
 def test_a_run_is_a_job_that_its_user_could_have_written() -> None:
     document = random({"algorithm.impala.learningRate": {"values": [1e-3, 1e-4, 1e-5]}}, trials=3, seeds=3)
     document["spec"]["template"]["metadata"] = {"labels": {"kueue.x-k8s.io/queue-name": "team"}}

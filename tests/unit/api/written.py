@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from rljob.api import RLJob, dump_manifest, load_manifest
 from rljob.api.document import parse_document
 from rljob.api.effective import effective as with_defaults
-from rljob.api.overrides import apply_overrides
+from rljob.api.overrides import apply_overrides, read_overrides
 from rljob.api.presets.merging import with_preset
 from rljob.api.structure import without_nulls
 
@@ -21,7 +21,8 @@ CLUSTER = next(file for file in EXAMPLES if file.stem == "pong-apex-cluster")
 
 def document(file: Path, overrides: list[str] | tuple[str, ...] = ()) -> dict[str, Any]:
     """The document as written, and overridden."""
-    return apply_overrides(parse_document(file.read_bytes(), file.name), overrides)
+    written = parse_document(file.read_bytes(), file.name)
+    return apply_overrides(written, read_overrides(overrides, written))
 
 
 def in_force(job: RLJob) -> dict[str, Any]:
@@ -35,5 +36,6 @@ def effective(file: Path, overrides: list[str] | tuple[str, ...] = ()) -> dict[s
     try:
         job = RLJob.model_validate(with_preset(written), by_alias=True, by_name=False)
     except ValidationError:
-        return apply_overrides(in_force(load_manifest(file)), overrides)
+        job = in_force(load_manifest(file))
+        return apply_overrides(job, read_overrides(overrides, job))
     return in_force(with_defaults(job, written))

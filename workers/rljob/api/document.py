@@ -4,17 +4,17 @@ How scalars are read, and how a document is written, is in `rljob.api.yaml_diale
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 from typing import Any
 
 import yaml
 
+from rljob.api.plain import MAX_VALUES, plain
 from rljob.api.problems import ABSENT, ManifestError, Problem
 from rljob.api.yaml_dialect import MERGE, NULL, STRING, Reader, scalar
 
 MAX_BYTES = 1 << 19
 """Largest manifest read. A cluster keeps a job's spec twice, as it was written and as it is in force, in an object of 1.5 MB."""
-_MAX_NODES = 100_000
 _TAB = "found character '\\t' that cannot start any token"
 """How PyYAML's message about a tab ends."""
 
@@ -60,16 +60,12 @@ def parse_document(text: bytes, source: str) -> dict[str, Any]:
 def parse_value(text: str) -> Any:
     """The value of one override: a YAML scalar or a one-line list or mapping. ValueError if it is neither."""
     try:
-        return parse_document(f"value: {text}".encode(), "value")["value"]
+        found = parse_document(f"value: {plain(text)}".encode(), "value")
     except ManifestError as error:
         raise ValueError(error.problems[0].message) from None
-
-
-def plain_copy(value: Any) -> Any:
-    """A deep copy of plain values; YAML aliases come apart, so that a change stays where it was made."""
-    if isinstance(value, Mapping):
-        return {key: plain_copy(item) for key, item in value.items()}
-    return [plain_copy(item) for item in value] if isinstance(value, list) else value
+    if len(found) > 1:
+        raise ValueError("allowed: one value; quote a text of several lines")
+    return found["value"]
 
 
 def _mapping(loader: Reader, source: str) -> dict[str, Any]:
@@ -108,8 +104,8 @@ def _check(node: yaml.Node, source: str, problems: list[Problem], open_nodes: se
     count[0] += 1
     if id(node) in open_nodes:
         raise ManifestError([Problem(_place(source, node.start_mark), ABSENT, "contains itself through an alias")])
-    if count[0] > _MAX_NODES:
-        raise ManifestError([Problem(source, ABSENT, f"unfolds to more than {_MAX_NODES:,} values")])
+    if count[0] > MAX_VALUES:
+        raise ManifestError([Problem(source, ABSENT, f"unfolds to more than {MAX_VALUES:,} values")])
     if node.tag not in Reader.yaml_constructors:
         shown = node.value if node.tag == MERGE else node.tag.replace("tag:yaml.org,2002:", "!!")
         message = (
@@ -135,6 +131,8 @@ def _check(node: yaml.Node, source: str, problems: list[Problem], open_nodes: se
                 )
             else:
                 first[key.value] = key.start_mark
+                if key.tag == STRING:
+                    _check(key, source, problems, open_nodes, [0])
             _check(value, source, problems, open_nodes, count)
     elif isinstance(node, yaml.SequenceNode):
         for item in node.value:

@@ -16,10 +16,10 @@ from rljob.api.experiment import (
     SearchSpec,
     TPESearch,
 )
-from rljob.api.experiment_trials import Experiment, own_seed, settings_there_are, takes_integer
+from rljob.api.experiment_trials import Experiment, identity, own_seed, settings_there_are, takes_integer
 from rljob.api.job import API_VERSION, KIND, Metadata, RLJob
 from rljob.api.load import given, parse_job
-from rljob.api.overrides import split_override
+from rljob.api.overrides import segments_of
 from rljob.api.problems import ABSENT, ManifestError, Problem
 from rljob.api.structure import structural_problems
 from rljob.api.yaml_dialect import in_one_line
@@ -61,7 +61,7 @@ def parse_experiment(document: Mapping[str, Any]) -> Experiment:
     if problems:
         raise ManifestError(problems)
     whole = Experiment(experiment.metadata.name, checked, written)
-    problems = [*_names(whole), *_trials(whole), *_enough_settings(whole)]
+    problems = [*_names(whole)] or [*_trials(whole), *_enough_settings(whole)]
     if problems:
         raise ManifestError(problems)
     return whole
@@ -173,8 +173,9 @@ def _search(search: SearchSpec, seed: str) -> Iterator[Problem]:
         yield from _path(path, f"{_PARAMETERS}[{path}]", seed)
         yield from _distribution(path, from_, search)
     listed = search.listed or []
+    told = [identity(settings) for settings in listed]
     for at, settings in enumerate(listed):
-        if (first := listed.index(settings)) < at:
+        if (first := told.index(told[at])) < at:
             again = f"the same as list[{first}]; allowed: each setting {_ONCE}"
             yield Problem(f"spec.search.list[{at}]", ABSENT, again)
         for path in settings:
@@ -189,7 +190,7 @@ def _tpe(tpe: TPESearch) -> Iterator[Problem]:
 
 def _path(path: str, place: str, seed: str) -> Iterator[Problem]:
     try:
-        segments = split_override(f"{path}=")[0]
+        segments = segments_of(path)
     except ValueError:
         yield Problem(place, path, "allowed: the path of a field below spec, such as algorithm.ppo.learningRate")
         return
@@ -207,7 +208,8 @@ def _distribution(path: str, from_: Distribution, search: SearchSpec) -> Iterato
     if search.grid is not None and from_.values is None:
         yield Problem(place, ABSENT, "allowed in a grid: values; numbers between bounds are drawn with random")
     values = from_.values or []
-    if search.grid is not None and (twice := [value for at, value in enumerate(values) if value in values[:at]]):
+    told = [*map(identity, values)]
+    if search.grid is not None and (twice := [value for at, value in enumerate(values) if told[at] in told[:at]]):
         yield Problem(f"{place}.values", twice[0], f"allowed in a grid: each value {_ONCE}")
     for kind, bounds in (("logUniform", from_.log_uniform), ("uniform", from_.uniform)):
         if bounds is None:
@@ -265,9 +267,11 @@ def _trials(experiment: Experiment) -> Iterator[Problem]:
     played: dict[str, int] = {}
     for trial in range(experiment.trials):
         try:
-            job = parse_job(experiment.manifest(trial, 1, experiment.raw_frames))
+            job = experiment.job(trial)
         except ManifestError as error:
             wrong[trial] = error
+            if experiment.refused:  # no more are drawn
+                break
             continue
         judged = judged_in(job.spec.model_dump(by_alias=True, include={"environment", "evaluator"})).items()
         played.setdefault(in_one_line({part: value for part, value in judged if value not in (None, {})}), trial)
@@ -277,16 +281,16 @@ def _trials(experiment: Experiment) -> Iterator[Problem]:
     trial, first = next(iter(wrong.items()))
     search = experiment.spec.search
     place = f"spec.search.list[{trial}]" if search is not None and search.listed is not None else _PARAMETERS
+    counted = f"in trial {trial}; {len(wrong)} of {experiment.trials} trials are no valid job"
+    if experiment.refused:
+        counted = f"{len(experiment.refused)} draws make no valid job, and {trial} of {experiment.trials} trials do"
+    varied = search.parameters if search is not None and search.listed is None else experiment.settings(trial)
     for each in first.problems:
-        paths = [
-            p
-            for p in experiment.settings(trial)
-            if each.path.startswith(f"spec.{p}") or str(each.value).startswith(f"{p}=")
-        ]
+        paths = [p for p in varied if each.path == p or each.path.startswith(f"spec.{p}")]
         where = f"{place}[{paths[0]}]" if paths else place
-        said = "" if each.path == "--set" else f"{each.path}: "
+        said = "" if each.path in paths else f"{each.path}: "
         yield Problem(
             where,
             each.value,
-            f"{said}{each.message} (in trial {trial}; {len(wrong)} of {experiment.trials} trials are no valid job)",
+            f"{said}{each.message} ({counted})",
         )

@@ -2,7 +2,7 @@
 
 A draw is a hash of the search's seed, the trial's number and the parameter's path, so that a trial has the same settings wherever
 and whenever it is asked for. Settings that a trial before it has are drawn again: as the seed of training is the same, too, they
-would only be played twice.
+would only be played twice. So are settings that make no valid job: not every value goes with every other one.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from rljob.api.experiment import EXPERIMENT_KIND, Distribution, RLExperimentSpec
 from rljob.api.job import API_VERSION, KIND, RLJob
 from rljob.api.lifecycle import CheckpointStorage
 from rljob.api.load import parse_job
-from rljob.api.overrides import apply_overrides, split_override
+from rljob.api.overrides import Override, apply_overrides, segments_of
 from rljob.api.paths import typed_place
+from rljob.api.problems import ManifestError
 from rljob.api.types import Integer
-from rljob.api.yaml_dialect import dump_document, in_one_line
+from rljob.api.yaml_dialect import dump_document
 
 _SHARE_BITS = 48
 """Bits of a hash that make a draw; a float holds them exactly."""
@@ -31,6 +32,8 @@ _DIGITS = 6
 """Significant digits of a drawn number, so that the last bit of a machine's logarithm does not matter."""
 _MOST_REPEATED = 20_000
 """Draws that are drawn again. What is left of a small space may be too unlikely to wait for; trials may be equal then."""
+_MOST_REFUSED = 200
+"""Draws for each trial, on average, that make no valid job, before the search is refused."""
 Settings = Mapping[str, Any]
 """Path of a field, as ``--set`` has it without ``spec.``, -> its value in a trial."""
 
@@ -52,6 +55,10 @@ class Experiment:
     document: Mapping[str, Any]
     suggested: dict[int, Settings] = field(default_factory=dict, compare=False)
     _drawn: list[Settings] = field(default_factory=list, init=False, compare=False, repr=False)
+    _known: set[str] = field(default_factory=set, init=False, compare=False, repr=False)
+    _repeats: Iterator[int] = field(default_factory=count, init=False, compare=False, repr=False)
+    refused: dict[str, ManifestError] = field(default_factory=dict, init=False, compare=False, repr=False)
+    """Settings that were drawn and left out, and why they make no valid job."""
 
     @property
     def trials(self) -> int:
@@ -97,7 +104,7 @@ class Experiment:
         return (
             f"{trials} trial{'s' if trials > 1 else ''}{seeds_each}, judged at {judged} raw frames, "
             f"{min(self.spec.parallelism, trials * seeds)} at a time"
-        )
+        ) + (f"; left out: {len(self.refused)} draws that make no valid job" if self.refused else "")
 
     def settings(self, trial: int) -> Settings:
         """What trial ``trial``, counted from 0, sets in the template."""
@@ -107,8 +114,8 @@ class Experiment:
         if trial in self.suggested:
             return self.suggested[trial]
         if (drawing := search.random or search.tpe) is not None:
-            if trial >= len(self._drawn):
-                self._drawn[:] = _draws(drawing.seed, max(trial + 1, drawing.trials), search.parameters)
+            while trial >= len(self._drawn):
+                self._draw(drawing.seed, search.parameters)
             return self._drawn[trial]
         if search.listed is not None:
             return search.listed[trial]
@@ -123,8 +130,43 @@ class Experiment:
         """The name of a run's RLJob; ``seed`` counts from 1."""
         return f"{self.name}-{trial}" if seed == 1 else f"{self.name}-{trial}-s{seed}"
 
-    def manifest(self, trial: int, seed: int, raw_frames: int) -> dict[str, Any]:
-        """The RLJob of a run, as its user could have written it. Raises ManifestError where the settings make no valid job."""
+    def job(self, trial: int) -> RLJob:
+        """The RLJob of a trial's first run, checked. Raises ManifestError where its settings make no valid job, and where no more
+        of those that are drawn do."""
+        search = self.spec.search
+        if search is not None and (drawing := search.random or search.tpe) is not None and trial == len(self._drawn):
+            return self._draw(drawing.seed, search.parameters)
+        return self.job_with(self.settings(trial), trial)
+
+    def job_with(self, settings: Settings, trial: int) -> RLJob:
+        """The same with these settings."""
+        return parse_job(self.manifest(trial, 1, self.raw_frames, settings))
+
+    def _draw(self, seed: int, parameters: Mapping[str, Distribution]) -> RLJob:
+        """Draw the settings of the next trial: none twice where there are enough, none that make no valid job."""
+        trial, there_are = len(self._drawn), settings_there_are(parameters)
+        for draw in count():
+            refused = len(self.refused)
+            if refused and (refused == _MOST_REFUSED * (trial + 1) or refused + len(self._known) == there_are):
+                break
+            settings = {path: _value(seed, trial, path, from_, draw) for path, from_ in parameters.items()}
+            key = identity(settings)
+            again = key in self._known and len(self._known) < there_are and next(self._repeats) < _MOST_REPEATED
+            if again or key in self.refused:
+                continue
+            try:
+                job = self.job_with(settings, trial)
+            except ManifestError as error:
+                self.refused[key] = error
+                continue
+            self._known.add(key)
+            self._drawn.append(settings)
+            return job
+        raise next(iter(self.refused.values()))
+
+    def manifest(self, trial: int, seed: int, raw_frames: int, settings: Settings | None = None) -> dict[str, Any]:
+        """The RLJob of a run, as its user could have written it, with others than the trial's ``settings`` where they are given.
+        Raises ManifestError where they make no valid job."""
         template = self.document["spec"]["template"]
         of_every_run = {name: part for name, part in (template.get("metadata") or {}).items() if part}
         written = {
@@ -133,13 +175,13 @@ class Experiment:
             "metadata": {"name": self.run_name(trial, seed), **of_every_run},
             "spec": template["spec"],
         }
-        changed = [f"{path}={_as_text(value)}" for path, value in sorted(self.settings(trial).items())]
+        changed: list[Override] = sorted((self.settings(trial) if settings is None else settings).items())
         changed += _place_of_its_own(self.spec.template.spec.checkpoint.storage, self.run_name(trial, seed))
-        document = apply_overrides(written, [*changed, f"successPolicy.rawFrames={raw_frames}"])
+        document = apply_overrides(written, [*changed, ("successPolicy.rawFrames", raw_frames)])
         if self.spec.seeds == 1:
             return document
         path, first = own_seed(parse_job(document))
-        return apply_overrides(document, [f"{path}={first + seed - 1}"])
+        return apply_overrides(document, [(path, first + seed - 1)])
 
 
 def dump_experiment(experiment: Experiment) -> str:
@@ -150,13 +192,13 @@ def dump_experiment(experiment: Experiment) -> str:
     return dump_document({"apiVersion": API_VERSION, "kind": EXPERIMENT_KIND, "metadata": metadata, "spec": spec})
 
 
-def _place_of_its_own(storage: CheckpointStorage | None, run: str) -> Iterator[str]:
+def _place_of_its_own(storage: CheckpointStorage | None, run: str) -> Iterator[Override]:
     """Overrides by which a run has its checkpoints in a folder of its own below the place of the template."""
     if storage is not None and storage.object_store is not None:
-        yield f"checkpoint.storage.objectStore.url={storage.object_store.url.rstrip('/')}/{run}"
+        yield "checkpoint.storage.objectStore.url", f"{storage.object_store.url.rstrip('/')}/{run}"
     if storage is not None and storage.persistent_volume_claim is not None:
         below = storage.persistent_volume_claim.sub_path
-        yield f"checkpoint.storage.persistentVolumeClaim.subPath={below}{'/' if below else ''}{run}"
+        yield "checkpoint.storage.persistentVolumeClaim.subPath", f"{below}{'/' if below else ''}{run}"
 
 
 def own_seed(job: RLJob) -> tuple[str, int]:
@@ -164,7 +206,7 @@ def own_seed(job: RLJob) -> tuple[str, int]:
     algorithm = job.spec.algorithm
     if algorithm.custom is not None and algorithm.type == "Custom":
         given = algorithm.custom.parameters.get("seed")
-        return "algorithm.custom.parameters.seed", given if isinstance(given, int) else 1
+        return "algorithm.custom.parameters.seed", int(given) if isinstance(given, int | float) else 1
     return f"algorithm.{BLOCKS[algorithm.type]}.seed", algorithm.parameters.seed
 
 
@@ -175,26 +217,14 @@ def settings_there_are(parameters: Mapping[str, Distribution]) -> float:
 
 def _values_there_are(path: str, from_: Distribution) -> float:
     if from_.values is not None:
-        return len({in_one_line(value) for value in from_.values})
+        return len(set(map(identity, from_.values)))
     low, high = bounds(path, from_)
     return high - low + 1 if takes_integer(path) else math.inf
 
 
-def _draws(seed: int, trials: int, parameters: Mapping[str, Distribution]) -> list[Settings]:
-    """The settings of trials from 0 on, none of them twice where there are enough."""
-    found: list[Settings] = []
-    known: set[str] = set()
-    there_are, repeated = settings_there_are(parameters), 0
-    while len(found) < trials:
-        for draw in count():
-            settings = {path: _value(seed, len(found), path, from_, draw) for path, from_ in parameters.items()}
-            key = json.dumps(settings, sort_keys=True)
-            if key not in known or len(known) == there_are or repeated == _MOST_REPEATED:
-                break
-            repeated += 1
-        known.add(key)
-        found.append(settings)
-    return found
+def identity(value: Any) -> str:
+    """What tells values apart: 1, 1.0, true and "1" are four."""
+    return json.dumps(value, sort_keys=True)
 
 
 def _value(seed: int, trial: int, path: str, from_: Distribution, draw: int) -> Any:
@@ -225,10 +255,5 @@ def rounded(number: float, low: float, high: float) -> float:
 
 def takes_integer(path: str) -> bool:
     """Whether the field at ``path`` takes an integer. What no type describes, such as parameters of one's own, does not."""
-    place = typed_place(RLJob, split_override(f"{path}=")[0])
+    place = typed_place(RLJob, segments_of(path))
     return place is not None and any(isinstance(marker, Integer) for marker in place.metadata)
-
-
-def _as_text(value: Any) -> str:
-    """A value as ``--set`` reads it."""
-    return value if isinstance(value, str) else in_one_line(value)

@@ -16,11 +16,12 @@ from rljob.api.document import parse_document
 from rljob.api.effective import effective
 from rljob.api.experiment import is_experiment, model_of
 from rljob.api.job import API_VERSION, KIND, Metadata, RLJob
-from rljob.api.overrides import apply_overrides
+from rljob.api.overrides import Override, apply_overrides, read_overrides
+from rljob.api.plain import plain
 from rljob.api.presets.merging import preset_of, value_at, with_preset
-from rljob.api.problems import ABSENT, ManifestError, Problem
+from rljob.api.problems import ABSENT, Location, ManifestError, Problem, path_of
 from rljob.api.rules import cross_field_problems
-from rljob.api.structure import Location, path_of, structural_problems, without_nulls
+from rljob.api.structure import structural_problems, without_nulls
 from rljob.api.yaml_dialect import dump_document
 
 _SKELETON: dict[str, Any] = {
@@ -54,13 +55,13 @@ STANDARD_INPUT = "-"
 
 
 def load_manifest(path: Path, overrides: Sequence[str] = ()) -> RLJob:
-    """Read, override and check a manifest. Raises ManifestError with every problem that was found."""
+    """Read, override (``--set``) and check a manifest. Raises ManifestError with every problem that was found."""
     return parse_job(read_manifest(path, overrides))
 
 
 def read_manifest(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
-    """The job as written in a file, or on standard input for ``-``, with overrides applied, not checked yet. Raises ManifestError
-    where it can't be read.
+    """The job as written in a file, or on standard input for ``-``, with overrides (``--set``) applied, not checked yet. Raises
+    ManifestError where it can't be read.
 
     Nothing is added: a job that names a preset and no more stays as short as it is."""
     return given(read_document(path, overrides))
@@ -75,12 +76,14 @@ def read_document(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
         raise ManifestError(
             [Problem(str(path), ABSENT, f"cannot be read: {reason}; give the path of a manifest")]
         ) from None
-    return apply_overrides(parse_document(text, str(path)), overrides)
+    document = parse_document(text, str(path))
+    return apply_overrides(document, read_overrides(overrides, document))
 
 
-def written_job(document: Mapping[str, Any], overrides: Sequence[str] = ()) -> dict[str, Any]:
-    """The same of a document of plain values that is no file's."""
-    return given(apply_overrides(dict(document), overrides))
+def written_job(document: Mapping[str, Any], overrides: Sequence[Override] = ()) -> dict[str, Any]:
+    """The job that a program has written as a document, with overrides applied, not checked yet. Raises ManifestError with
+    everything that a manifest can't hold."""
+    return given(apply_overrides(document, overrides))
 
 
 def parse_job(document: Mapping[str, Any]) -> RLJob:
@@ -120,8 +123,9 @@ def _traced(problem: Problem, written: Mapping[str, Any]) -> Problem:
 
 def given(document: Mapping[str, Any]) -> dict[str, Any]:
     """The part of a stored object that its user wrote, without nulls that stand for nothing, nor an empty name or namespace. One
-    that asks for a name that begins with ``generateName`` has one, as a server would give it."""
-    found = {key: value for key, value in document.items() if key != "status"}
+    that asks for a name that begins with ``generateName`` has one, as a server would give it. Raises ManifestError where it holds
+    what no manifest can."""
+    found: dict[str, Any] = plain({key: value for key, value in document.items() if key != "status"})
     metadata = found.get("metadata")
     if isinstance(metadata, Mapping):
         # What a server has taken has no misspelt field, and may have some that were unknown when this was written.

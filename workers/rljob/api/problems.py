@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 _SHOWN_CHARACTERS = 80
+Location = tuple[str | int, ...]
+"""A place in a document: keys and list indices, outermost first."""
 
 
 class _Absent:
@@ -44,6 +46,14 @@ class ManifestError(ValueError):
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems: tuple[Problem, ...] = tuple(problems)
         super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+def path_of(location: Location) -> str:
+    """``("spec", "failurePolicy", "rules", 0, "action")`` -> ``spec.failurePolicy.rules[0].action``."""
+    text = ""
+    for part in location:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
 
 
 def nearest(name: str, known: Iterable[str], likeness: float = 0.6) -> str | None:

@@ -11,13 +11,11 @@ from pydantic import BaseModel, ValidationError
 from rljob.api.fields import first_sentence, literal_values
 from rljob.api.job import API_VERSION, KIND, RLJob
 from rljob.api.paths import TypedPlace, typed_place
-from rljob.api.problems import ABSENT, Problem, folded, nearest, unknown_name
+from rljob.api.problems import ABSENT, Location, Problem, folded, nearest, path_of, unknown_name
 from rljob.api.rules.algorithm import an_environment_or_a_preset
 from rljob.api.types import ALLOWED
 from rljob.api.yaml_dialect import in_one_line
 
-Location = tuple[str | int, ...]
-"""A place in a document: keys and list indices, outermost first."""
 _OF_A_PRESET: frozenset[Location] = frozenset(
     (
         ("spec",),
@@ -117,14 +115,6 @@ def _such_as(place: TypedPlace | None, value: Any) -> str:
     ]
     others = [name for name, field in fields if type(value) is type(field.default) is not str]
     return "".join(f", such as {{{name}: {in_one_line(value)}}}" for name in [*words, *texts, *others][:1])
-
-
-def path_of(location: Location) -> str:
-    """``("spec", "failurePolicy", "rules", 0, "action")`` -> ``spec.failurePolicy.rules[0].action``."""
-    text = ""
-    for part in location:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
-    return text
 
 
 def _purpose(model: type[BaseModel], location: Location) -> str:

@@ -8,7 +8,6 @@ learns the lower bound only to meet the upper one next.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Callable
@@ -19,6 +18,8 @@ from annotated_types import Len
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, StrictBool
 from pydantic.alias_generators import to_camel
 from pydantic_core import CoreSchema, PydanticCustomError, ValidationError, core_schema
+
+from rljob.api.plain import plain
 
 MAX_INTEGER = 10**15
 """Upper bound of every count: far beyond any run, and safe in JSON, where integers are exact up to 2^53."""
@@ -256,7 +257,7 @@ class QuantityText:
         def prepare(value: Any) -> Any:
             plain = isinstance(value, int | float) and not isinstance(value, bool)
             if plain and value <= MAX_PLAIN_QUANTITY and (self.fractions or isinstance(_whole(value), int)):
-                value = f"{value}"
+                value = f"{_whole(value)}"
             if isinstance(value, str):
                 quantity(value)
             return value
@@ -281,20 +282,6 @@ def decimal_text(number: float) -> str:
     return repr(int(number)) if number.is_integer() and abs(number) < 1e15 else repr(number)
 
 
-def _plain_json(value: Any) -> Any:
-    """``value`` if JSON can hold it. ValueError where it cannot: dates, sets, infinities, keys that are no texts."""
-    json.dumps(value, allow_nan=False)
-    if not _text_keys(value):
-        raise ValueError("a key is no text")
-    return value
-
-
-def _text_keys(value: Any) -> bool:
-    if isinstance(value, dict):
-        return all(isinstance(key, str) for key in value) and all(map(_text_keys, value.values()))
-    return not isinstance(value, list) or all(map(_text_keys, value))
-
-
 @dataclass(frozen=True, slots=True)
 class JSONObject:
     """A mapping of anything that JSON can hold, with at most ``most`` entries; handed on as it is."""
@@ -307,7 +294,7 @@ class JSONObject:
             core_schema.str_schema(strict=True), core_schema.any_schema(), max_length=self.most
         )
         allowed = f"allowed: a mapping such as {{difficulty: 1}} of what JSON can hold, up to {self.most} entries"
-        return _guarded(inner, allowed, _plain_json)
+        return _guarded(inner, allowed, plain)
 
 
 Flag = StrictBool

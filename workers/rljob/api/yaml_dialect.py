@@ -3,9 +3,10 @@
 PyYAML follows YAML 1.1, where ``1e-4`` is a text, ``1:30`` the number 90 and ``2026-01-02`` a date. Here a plain word means
 what ``kubectl`` makes of it, so that one manifest has the same values on a laptop and on a cluster: numbers with or without a
 point or an exponent (``1e-4``, ``3E5``, ``.5``, ``1.``), with ``0x``, ``0o``, ``0b`` and underscores; ``yes``, ``no``, ``on``,
-``off``, ``y`` and ``n`` as truth values; dates and ``1:30`` as texts; a number without a fraction as an integer (``2e6``,
-``1.0``), because kubectl sends JSON. What has no such value, or not one only, is refused: infinities and ``.nan``, which JSON
-lacks, and integers with a leading zero, which kubectl reads as octal where their digits allow it.
+``off``, ``y`` and ``n`` as truth values; dates and ``1:30`` as texts. A number with a point or an exponent is a float (``2e6``,
+``1.0``), also where it is whole; a cluster's JSON alone can't tell it from an integer. What has no such value, or not one only,
+is refused: infinities and ``.nan``, which JSON lacks, integers with a leading zero, which kubectl reads as octal where their
+digits allow it, and halves of a character.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 import yaml
+
+from rljob.api.plain import MOST_DIGITS
 
 _PREFIX: Final = "tag:yaml.org,2002:"
 STRING: Final = f"{_PREFIX}str"
@@ -36,12 +39,8 @@ _DECIMAL: Final = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?
 _LEADING_ZERO: Final = re.compile(r"[-+]?0[0-9]+")
 _BETWEEN_DIGITS: Final = re.compile(r"(?<=[0-9])_(?=[0-9])")
 _BASES: Final = {"x": 16, "o": 8, "b": 2}
-_MOST_DIGITS: Final = 300
-"""For an integer without a base. Longer ones exceed the floats that other programs read, and Python refuses 4,300 digits."""
 _ENDLESS: Final = 2**31 - 1
 """Width of a line that is never folded."""
-_EXACT: Final = 2.0**53
-"""Floats below this are exact where they are whole numbers."""
 
 
 def scalar(node: yaml.ScalarNode) -> Any:
@@ -55,7 +54,10 @@ def scalar(node: yaml.ScalarNode) -> Any:
         return _TRUTHS[text]
     if node.tag in (_INTEGER, _FLOAT):
         return _number(text)
-    return text
+    try:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16")  # JSON escapes an emoji as two halves
+    except UnicodeDecodeError:
+        raise ValueError("allowed: text that is valid Unicode") from None
 
 
 def dump_document(document: Any) -> str:
@@ -81,13 +83,12 @@ def _number(text: str) -> int | float:
         digits = based[2]
         return int(f"{based[1]}{digits[1:]}", _BASES[digits[0].lower()])
     if _WHOLE.fullmatch(plain):
-        if len(plain) > _MOST_DIGITS:
-            raise ValueError(f"allowed: an integer of up to {_MOST_DIGITS} digits; quote it if it is a text")
+        if len(plain) > MOST_DIGITS:
+            raise ValueError(f"allowed: an integer of up to {MOST_DIGITS} digits; quote it if it is a text")
         return int(plain)
     if not _DECIMAL.fullmatch(plain):  # a tag says that it is one
         raise ValueError("allowed: a number")
-    number = float(plain)
-    return int(number) if number.is_integer() and abs(number) < _EXACT else number
+    return float(plain)
 
 
 def _digits(text: str) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from rljob.api import RLJob
-from rljob.api.document import plain_copy
+from rljob.api.plain import plain
 from rljob.api.types import quantity
 from rljob.telemetry.pipeline import Pipeline
 
@@ -144,7 +144,7 @@ def requests(needs: Mapping[str, float]) -> dict[str, str]:
 
 def with_requests(written: Mapping[str, Any], roles: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
     """A copy of a manifest with ``resources.requests`` of these roles filled in; what else stands there is kept."""
-    sized: dict[str, Any] = plain_copy(written)
+    sized: dict[str, Any] = plain(written)
     for role, needs in roles.items():
         node = sized["spec"]
         for name in (*role.split("."), "resources", "requests"):

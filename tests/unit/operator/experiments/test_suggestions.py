@@ -13,6 +13,7 @@ import pytest
 from rljob_operator.experiments.decide import decide
 from rljob_operator.experiments.journal import JournalProblem, line, replayed
 from rljob_operator.experiments.state import ExperimentState
+from rljob_operator.experiments.summary import in_words
 
 from tests.support.experiment_world import HALVING, World, document, lived, spread
 
@@ -97,6 +98,23 @@ def test_it_draws_until_enough_have_a_score_and_then_every_suggestion_is_another
         manifest = state.known.manifest(entry["trial"], 1, 9000)
         assert manifest["spec"]["algorithm"]["ppo"]["learningRate"] == entry["set"][RATE]
         assert isinstance(entry["set"][EPOCHS], int)
+
+
+def test_a_suggestion_that_makes_no_valid_job_is_made_again() -> None:
+    parameters = {
+        "algorithm.ppo.batchSize": {"values": [8, 12, 16, 20]},
+        "algorithm.ppo.minibatches": {"values": [3, 4, 5, 7]},
+    }
+    how = {"trials": 6, "startupTrials": 2}
+    world = World(document(6, search={"tpe": how, "parameters": parameters}), spread)
+    state = lived(world)
+    assert not [run for run in state.runs.values() if run.why]
+    left_out = [entry for entry in world.entries() if entry.get("leftOut")]
+    assert left_out
+    assert in_words(state, left_out[0]).endswith(
+        f"left out: {left_out[0]['leftOut']} suggestions that make no valid job"
+    )
+    assert replayed(world.text.splitlines(keepends=True)).end is not None
 
 
 def test_the_order_in_which_parameters_are_written_does_not_matter() -> None:

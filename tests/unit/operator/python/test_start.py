@@ -11,17 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 import rljob
-from rljob.api import parse_job
-from rljob_operator.python.start import _text, _written
+from rljob.api import dump_manifest, parse_job
+from rljob.api.document import parse_document
+from rljob.api.problems import ABSENT
+from rljob_operator.python.start import _written
 
 from tests.support.paths import EXAMPLES
 
 CARTPOLE = EXAMPLES / "cartpole-ppo.yaml"
 HEAD: dict[str, Any] = {"apiVersion": "rljob.dev/v1alpha1", "kind": "RLJob", "metadata": {"name": "mine"}}
-
-
-def overrides(**fields: Any) -> list[str]:
-    return [f"{path.replace('__', '.')}={_text(value)}" for path, value in fields.items()]
 
 
 @pytest.mark.parametrize(
@@ -39,19 +37,28 @@ def test_what_names_a_job(manifest: Any, name: str, environment: str) -> None:
 
 
 def test_values_of_python_become_fields() -> None:
-    given = overrides(
-        algorithm__ppo__learningRate=np.float32(0.25),
-        algorithm__ppo__seed=np.int64(3),
-        actors__resources__limits__cpu=2,
-        environment__kwargs={"sizes": np.array([1, 2]), "at": Path("maps/one"), "soft": True},
-        successPolicy__targetReturn=None,
-        metadata__name="other",
-    )
-    job = parse_job(_written(CARTPOLE, given))
+    given = {
+        "algorithm.ppo.learningRate": np.float32(0.25),
+        "algorithm.ppo.seed": np.int64(3),
+        "actors.resources.limits.cpu": 2,
+        "environment.kwargs": {"sizes": np.array([1, 2.0]), "at": Path("maps/one"), "soft": True, "mode": "1e3"},
+        "environment.kwargs.\U0001f600": ("on", 2.0, -0.0, 10**299),
+        "successPolicy.targetReturn": ABSENT,
+        "metadata.name": "other",
+    }
+    job = parse_job(_written(CARTPOLE, [*given.items()]))
     assert job.metadata.name == "other"
     parameters: Any = job.spec.algorithm.ppo
     assert (parameters.learning_rate, parameters.seed) == (0.25, 3)
-    assert job.spec.environment.kwargs == {"sizes": [1, 2], "at": "maps/one", "soft": True}
+    kwargs = {
+        "sizes": [1.0, 2.0],
+        "at": "maps/one",
+        "soft": True,
+        "mode": "1e3",
+        "\U0001f600": ["on", 2.0, -0.0, 10**299],
+    }
+    stored = parse_job(parse_document(dump_manifest(job).encode(), "job.yaml"))
+    assert repr(stored.spec.environment.kwargs) == repr(job.spec.environment.kwargs) == repr(kwargs)
     assert job.spec.success_policy.target_return is None
     assert str(job.spec.actors.resources.limits["cpu"]) == "2"
 
@@ -69,7 +76,7 @@ WRONG = {
         "spec.algorithm.ppo.learningRat: got 0.1; unknown field; did you mean 'learningRate'?",
     ),
     "actors.replicas": ("many", "spec.actors.replicas"),
-    "a b": (1, "--set"),
+    "a b": (1, "allowed: a path such as actors.replicas"),
 }
 
 
@@ -97,7 +104,6 @@ def test_a_mistake_is_told_in_the_command_lines_words_before_anything_is_made(
         ("PongVTrac", "did you mean 'PongVTrace'?"),
         ("-", "unknown preset"),
         ("none.yaml", "none.yaml: cannot be read: No such file or directory"),
-        ({**HEAD, "spec": {"environment": {"id": "CartPole-v1", "kwargs": {"x": {1, 2}}}}}, "allowed: texts, numbers"),
     ],
 )
 def test_what_names_no_job(manifest: Any, words: str) -> None:
@@ -106,12 +112,42 @@ def test_what_names_no_job(manifest: Any, words: str) -> None:
     assert words in str(wrong.value)
 
 
+LOOP: list[Any] = []
+LOOP.append(LOOP)
+
+
+@pytest.mark.parametrize(
+    ("value", "place", "words"),
+    [
+        ({1, 2}, "", "got {1, 2}; allowed: texts, finite numbers"),
+        (b"1", "", "allowed: texts"),
+        ([1, {"x": np.float32("inf")}], "[1].x", "got inf; allowed: texts, finite numbers"),
+        (10**5000, "", "integers of up to 300 digits"),
+        ({"a": {1: 2}}, ".a", "allowed as a key: text that is valid Unicode, not 1"),
+        ("\ud83d", "", "allowed: text that is valid Unicode"),
+        ({"\ud83d": 1}, "", "allowed as a key"),
+        (LOOP, "", "it may contain itself"),
+        (np.zeros(200_000), "", "up to 100,000 values"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_no_manifest_can_hold_is_refused_by_its_path(value: Any, place: str, words: str) -> None:
+    held = {**HEAD, "spec": {"environment": {"id": "CartPole-v1", "kwargs": {"x": value}}}}
+    for refused in (lambda: rljob.run(held), lambda: rljob.run(CARTPOLE, set={"environment.kwargs.x": value})):
+        with pytest.raises(rljob.ManifestError) as wrong:
+            refused()
+        (problem,) = wrong.value.problems
+        assert problem.path == f"spec.environment.kwargs.x{place}"
+        assert words in str(problem)
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
         ({"folder": "here", "namespace": "team"}, "leave out the namespace"),
         ({"max_seconds": 0}, "max_seconds is 0; allowed: 1 or more"),
         ({"max_actors": -2}, "max_actors is -2"),
+        ({"max_actors": 2.5}, "max_actors is 2.5; allowed: a whole number"),
         ({"folder": "."}, "not empty"),
     ],
 )

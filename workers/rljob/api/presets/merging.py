@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rljob.api.document import plain_copy
 from rljob.api.job import RLJobSpec
+from rljob.api.plain import plain
 from rljob.api.ppo import PPOParameters
 from rljob.api.presets import PRESETS
 from rljob.api.presets.preset import OF_ITS_ENVIRONMENT
@@ -132,7 +132,7 @@ def _laid_over(given: Any, base: Any) -> Any:
     if not isinstance(given, dict) or not isinstance(base, Mapping):
         return given
     return {
-        **{key: plain_copy(item) for key, item in base.items() if key not in given},
+        **{key: plain(item) for key, item in base.items() if key not in given},
         **{key: _laid_over(item, base.get(key)) for key, item in given.items()},
     }
 
