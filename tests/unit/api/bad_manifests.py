@@ -71,6 +71,7 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
     (["spec.preset=Best"], "spec.preset", ["'Best'", "PongVTrace"]),
     (["spec.preset=PongVTrace"], "spec.algorithm.type", ["ApeXDQN", "IMPALA"]),
     (["spec.environment.id="], "spec", [NOTHING_TO_START_FROM]),
+    (["spec.actors.env=[{name: A, value: on}]"], "spec.actors.env[0].value", ["got true", "quote a number, on and true"]),
     (["spec.environment.id='two words'"], "spec.environment.id", ["'two words'", "module:factory"]),
     (["spec.managedBy=me"], "spec.managedBy", ["rljob.dev/operator"]),
     (["spec.image='a b'"], "spec.image", ["container image"]),

@@ -27,7 +27,7 @@ def segments_of(path: str) -> tuple[str, ...]:
 
     Brackets hold an index, a name or a key with dots in it. ``spec.`` may be left out, as `rljob explain` has it.
     """
-    steps = list(_STEP.finditer(path))
+    steps = list(_STEP.finditer(path := str(path)))  # a program may have any key there
     segments = tuple(step[1] or step[2] for step in steps)
     if segments[:1] not in (("spec",), ("metadata",)):
         segments = ("spec", *segments)

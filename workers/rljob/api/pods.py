@@ -57,6 +57,8 @@ class EnvVar(CoreEntry):
 
     name: Annotated[str, Text(253, "an environment variable")]
     """The name of the variable."""
+    value: Annotated[str, Text(1 << 20, "a text (quote a number, on and true)", shortest=0)] | None = None
+    """Its value, unless valueFrom says where that is."""
 
 
 class Volume(CoreEntry):
