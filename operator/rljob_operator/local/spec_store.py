@@ -164,8 +164,10 @@ class SpecStore:
             raise RunFolderProblem(f"{self._path}: can't be read: {error.strerror}") from error
 
     def _write(self, document: Document) -> None:
+        text = dump_document(document)
+        parse_document(text.encode(), JOB_FILE)  # it may be too large to be read
         try:
-            replace(self._path, dump_document(document), durable=True)
+            replace(self._path, text, durable=True)
         except OSError as error:
             raise RunFolderProblem(
                 f"{self._path}: can't be written: {error.strerror}; what was stored before stays"

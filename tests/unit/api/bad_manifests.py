@@ -71,7 +71,7 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
     (["spec.preset=Best"], "spec.preset", ["'Best'", "PongVTrace"]),
     (["spec.preset=PongVTrace"], "spec.algorithm.type", ["ApeXDQN", "IMPALA"]),
     (["spec.environment.id="], "spec", [NOTHING_TO_START_FROM]),
-    (["spec.actors.env=[{name: A, value: on}]"], "spec.actors.env[0].value", ["got true", "quote a number, on and true"]),
+    (["spec.actors.env=[{name: A, value: on}]"], "spec.actors.env[0]", ["a text (quote a number, on and true)"]),
     (["spec.environment.id='two words'"], "spec.environment.id", ["'two words'", "module:factory"]),
     (["spec.managedBy=me"], "spec.managedBy", ["rljob.dev/operator"]),
     (["spec.image='a b'"], "spec.image", ["container image"]),
@@ -331,10 +331,14 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
         ["each name once"],
     ),
     # overrides themselves
-    (["actors.replicas"], "--set", ["path=value", "actors.replicas=2 or spec.actors.replicas=2"]),
+    (["actors.replicas"], "--set", ["path=value", "actors.replicas or spec.actors.replicas"]),
     (["spec.actors.replicas=[1"], "--set", ["not valid YAML"]),
-    (["spec.failurePolicy.rules[7].action=Ignore"], "--set", ["an index below 1", "bad-config"]),
-    (["spec.environment.id.x=1"], "--set", ["field of an object"]),
+    (
+        ["spec.failurePolicy.rules[7].action=Ignore"],
+        "spec.failurePolicy.rules[7].action",
+        ["an index below 1", "bad-config"],
+    ),
+    (["spec.environment.id.x=1"], "spec.environment.id.x", ["field of an object"]),
     ([f"{APEX}.gamma=.nan"], "--set", ["finite"]),
 ]
 

@@ -64,10 +64,10 @@ def read_overrides(texts: Sequence[str], document: Mapping[str, Any]) -> list[Ov
 def apply_overrides(document: Mapping[str, Any], overrides: Sequence[Override]) -> dict[str, Any]:
     """Return a copy of ``document`` with ``overrides`` applied in order. Raises ManifestError, with each one that does not apply.
 
-    An entry of a list is addressed by its index, or by its name if it has one. A field that is to be removed and is not there is
-    left as a null, which the validation passes over where the field exists and refuses where it is misspelt; what has no such
-    check, an entry of a list, must be there. Whether the resulting fields exist and their values are allowed is for the check
-    that follows.
+    An entry of a list is addressed by its index, or by its name if it has one. A field, not a key of a map, that is to be removed
+    and is not there is left as a null, which the validation passes over where the field exists and refuses where it is misspelt;
+    what has no such check, an entry of a list, must be there. Whether the resulting fields exist and their values are allowed is
+    for the check that follows.
     """
     result: dict[str, Any] = plain(document)
     problems: list[Problem] = []
@@ -78,7 +78,7 @@ def apply_overrides(document: Mapping[str, Any], overrides: Sequence[Override]) 
         except ManifestError as error:
             problems += error.problems
         except ValueError as error:
-            problems.append(Problem(path, value, str(error)))
+            problems.append(Problem(path, ABSENT, str(error)))
     if problems:
         raise ManifestError(problems)
     return result
@@ -90,15 +90,20 @@ def _assign(document: dict[str, Any], segments: tuple[str, ...], value: Any) -> 
     for depth, segment in enumerate(segments):
         at = _key(node, segment, ".".join(segments[:depth]))
         there = isinstance(node, list) or node.get(at) is not None
+        of_a_map = kind is not None and kind.is_map
         kind = kind.below(segment) if kind is not None else None
         if depth < len(segments) - 1:
             if not there:
                 node[at] = [] if kind is not None and kind.is_list else {}
             node = node[at]
-        elif value is ABSENT and there:
+        elif value is not ABSENT:
+            node[at] = value
+        elif of_a_map:
+            node.pop(at, None)
+        elif there:
             del node[at]
         else:
-            node[at] = None if value is ABSENT else value
+            node[at] = None
 
 
 def _key(node: Any, segment: str, above: str) -> Any:

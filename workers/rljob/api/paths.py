@@ -61,6 +61,11 @@ class TypedPlace:
         return get_origin(self.annotation) in (list, tuple)
 
     @property
+    def is_map(self) -> bool:
+        """Whether its value is a mapping of keys of the user's own."""
+        return get_origin(self.annotation) is dict
+
+    @property
     def entry(self) -> TypedPlace:
         """An entry where it is a list, else itself."""
         found = self.below(0) if self.is_list else None
@@ -85,7 +90,7 @@ class TypedPlace:
             return _fields(self.model).get(str(step))
         if self.is_list:
             return _place(get_args(self.annotation)[0], [])
-        if get_origin(self.annotation) is dict:
+        if self.is_map:
             value = get_args(self.annotation)[1]
             return None if value is Any else _place(value, [])
         return None

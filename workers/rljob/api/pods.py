@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, model_validator
 
 from rljob.api.mutability import UNLEARNED, WHILE_SUSPENDED
-from rljob.api.types import APIModel, Name, QuantityText, Text, quantity
+from rljob.api.types import APIModel, Name, QuantityText, Text, quantity, refuse
 
 LabelText = Annotated[str, Text(253, "a label or annotation", shortest=0)]
 ResourceName = Annotated[
@@ -57,8 +57,12 @@ class EnvVar(CoreEntry):
 
     name: Annotated[str, Text(253, "an environment variable")]
     """The name of the variable."""
-    value: Annotated[str, Text(1 << 20, "a text (quote a number, on and true)", shortest=0)] | None = None
-    """Its value, unless valueFrom says where that is."""
+
+    @model_validator(mode="after")
+    def _has_a_text(self) -> Self:
+        if not isinstance((self.model_extra or {}).get("value", ""), str | None):
+            raise refuse("allowed: a value that is a text (quote a number, on and true)")
+        return self
 
 
 class Volume(CoreEntry):

@@ -29,7 +29,7 @@ def environment(owned: Owned, member: str, settings: Settings) -> list[dict[str,
     redis = external_redis_of(job) if role is Role.REPLAY else None
     hidden = external_redis.secret_variables(redis) if redis is not None else []
     defaults = {**surroundings.variables(role), "HOME": "/tmp", "USER": "rljob"}
-    own = [entry.model_dump(mode="json", by_alias=True, exclude_none=True) for entry in section(job, role).env or ()]
+    own = [entry.model_dump(mode="json", by_alias=True) for entry in section(job, role).env or ()]
     given = {entry["name"] for entry in own}
     for name in sorted(given & {*fixed, *(entry["name"] for entry in hidden)}):
         path = f"spec.{section_name(role)}.env[{name}]"

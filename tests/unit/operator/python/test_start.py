@@ -44,6 +44,7 @@ def test_values_of_python_become_fields() -> None:
         "environment.kwargs": {"sizes": np.array([1, 2.0]), "at": Path("maps/one"), "soft": True, "mode": "1e3"},
         "environment.kwargs.\U0001f600": ("on", 2.0, -0.0, 10**299),
         "successPolicy.targetReturn": ABSENT,
+        "environment.kwargs.gone": ABSENT,
         "metadata.name": "other",
     }
     job = parse_job(_written(CARTPOLE, [*given.items()]))
@@ -61,6 +62,11 @@ def test_values_of_python_become_fields() -> None:
     assert repr(stored.spec.environment.kwargs) == repr(job.spec.environment.kwargs) == repr(kwargs)
     assert job.spec.success_policy.target_return is None
     assert str(job.spec.actors.resources.limits["cpu"]) == "2"
+
+
+def test_what_is_too_large_to_be_read_again_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(rljob.ManifestError, match=r"job\.yaml: has .* bytes; allowed: up to"):
+        rljob.run(CARTPOLE, set={"environment.kwargs.x": "x" * 600_000}, folder=tmp_path / "run")
 
 
 def test_files_beside_a_manifest_are_named_by_their_whole_paths(tmp_path: Path) -> None:
