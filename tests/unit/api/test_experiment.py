@@ -130,6 +130,10 @@ def test_settings_that_make_no_valid_job_are_drawn_again_and_a_grid_of_them_is_r
     assert "10 draws make no valid job, and 6 of 7 trials do" in problems(random(parameters, trials=7))[0]
     never = {"algorithm.ppo.minibatches": {"values": [7]}, LEARNING_RATE: {"uniform": {"min": 0.1, "max": 0.2}}}
     assert "200 draws make no valid job, and 0 of 5 trials do" in problems(random(never))[0]
+    assert (
+        "got 2; spec.algorithm.ppo.gamma: allowed"
+        in problems(random({"algorithm.ppo.gamma": {"values": [0.9, 2]}}, 2))[0]
+    )
     (said,) = problems(written(search={"grid": {}, "parameters": parameters}))
     assert "(in trial 0; 10 of 16 trials are no valid job)" in said
 

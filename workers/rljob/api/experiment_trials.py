@@ -143,11 +143,12 @@ class Experiment:
         return parse_job(self.manifest(trial, 1, self.raw_frames, settings))
 
     def _draw(self, seed: int, parameters: Mapping[str, Distribution]) -> RLJob:
-        """Draw the settings of the next trial: none twice where there are enough, none that make no valid job."""
+        """Draw the settings of the next trial: none twice where there are enough, none that make no valid job together. Raises
+        ManifestError where a value is wrong by itself, and where no more are found."""
         trial, there_are = len(self._drawn), settings_there_are(parameters)
         for draw in count():
             refused = len(self.refused)
-            if refused and (refused == _MOST_REFUSED * (trial + 1) or refused + len(self._known) == there_are):
+            if refused and (refused >= _MOST_REFUSED * (trial + 1) or refused + len(self._known) == there_are):
                 break
             settings = {path: _value(seed, trial, path, from_, draw) for path, from_ in parameters.items()}
             key = identity(settings)
@@ -158,6 +159,8 @@ class Experiment:
                 job = self.job_with(settings, trial)
             except ManifestError as error:
                 self.refused[key] = error
+                if error.alone:
+                    raise
                 continue
             self._known.add(key)
             self._drawn.append(settings)

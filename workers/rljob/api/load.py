@@ -107,7 +107,7 @@ def parse_job(document: Mapping[str, Any]) -> RLJob:
         broken = cross_field_problems(job, wrong={path_of(place) for place in wrong})
         problems += [_traced(each, written) for each in broken]
     if problems or job is None:
-        raise ManifestError(problems)
+        raise ManifestError(problems, alone=bool(wrong))
     return job
 
 

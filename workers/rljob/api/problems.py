@@ -41,10 +41,12 @@ class Problem:
 
 
 class ManifestError(ValueError):
-    """A manifest that cannot be run. ``problems`` holds every problem found, ``str()`` shows one a line."""
+    """A manifest that cannot be run. ``problems`` holds every problem found, ``str()`` shows one a line. ``alone``: some value is
+    wrong by itself, whatever stands beside it."""
 
-    def __init__(self, problems: Iterable[Problem]) -> None:
+    def __init__(self, problems: Iterable[Problem], *, alone: bool = False) -> None:
         self.problems: tuple[Problem, ...] = tuple(problems)
+        self.alone = alone
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
