@@ -81,8 +81,7 @@ def by_optuna(state: ExperimentState, search: SearchSpec, trial: int) -> dict[st
 
 def as_written(entry: Mapping[str, Any]) -> Suggest:
     """The suggestion that a journal's line has. It is not made again: another release may suggest something else, and what was
-    done follows from what was written. Raises Mismatch where it is none of the search, and ManifestError where it makes no valid
-    job."""
+    done follows from what was written. Raises Mismatch where it is none of the search."""
 
     def suggest(state: ExperimentState, search: SearchSpec, trial: int) -> dict[str, Any]:
         found = {name: entry[name] for name in ("set", "by", "leftOut") if name in entry}
@@ -94,7 +93,6 @@ def as_written(entry: Mapping[str, Any]) -> Suggest:
             or not all(_allowed(settings[path], path, from_) for path, from_ in search.parameters.items())
         ):
             raise Mismatch("the lines before it lead to a trial with settings that were suggested of search.parameters")
-        state.known.job_with(settings, trial)
         return found
 
     return suggest

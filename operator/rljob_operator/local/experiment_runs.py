@@ -51,7 +51,10 @@ class Runs:
             return None
         self._playing.pop(folder, None)
         about = {"trial": run.trial, "seed": run.seed}
-        wanted = self._experiment.manifest(run.trial, run.seed, frames)
+        try:
+            wanted = self._experiment.manifest(run.trial, run.seed, frames)
+        except ManifestError as error:  # an older journal may have suggestions that are not allowed together
+            return {"kind": "Fail", **about, "why": str(error)[:500]}
         ended = self._ended(folder, wanted)
         if ended == "edited":
             return {

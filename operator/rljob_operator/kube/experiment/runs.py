@@ -69,7 +69,9 @@ class Runs:
     def look(self, run: Run) -> Entry | None:
         """What has become of a run that should play to its rung: its score or its failure; None while it plays or is judged."""
         job, status = self._found(run)
-        if job is None or status is None:
+        if job is None:
+            return seen(run, self._makes_none(run))
+        if status is None:
             return None
         failed, complete = (status.condition(each) for each in (ConditionType.FAILED, ConditionType.COMPLETE))
         if failed is not None and failed.status == "True":
@@ -117,7 +119,7 @@ class Runs:
         there, plays = self.sources.job_of(*place), not self.suspended and self._plays(run, status)
         self._unknown |= {place[1]} if status is None else set()  # of an operator that has just begun
         if there is None and plays:
-            with suppress(AlreadyExists):  # the watch has not told of it yet
+            with suppress(AlreadyExists, ManifestError):  # the watch has not told of it yet; `look` tells of the other
                 await self.sources.client.create(RLJOBS, self._manifest(run))
         elif there is not None and not render.is_of(there, self.owner):
             self.taken += [place[1]] if plays else []
@@ -131,6 +133,14 @@ class Runs:
         wanted = self.state.end is None and run.state is RunState.RUNNING
         frames = self.state.known.rungs[run.rung]
         return wanted and (status is None or (not status.finished and status.progress.raw_frames < frames))
+
+    def _makes_none(self, run: Run) -> dict[str, Any] | None:
+        """Why its settings make no job: an older journal may have suggestions that are not allowed together."""
+        try:
+            self._manifest(run)
+        except ManifestError as error:
+            return {"why": str(error)[:500]}
+        return None
 
     def _manifest(self, run: Run) -> Object:
         return render.run(self.owner, self.state.known, run.trial, run.seed)
