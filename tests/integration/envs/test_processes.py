@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -16,6 +18,7 @@ import gymnasium
 import numpy as np
 import psutil
 import pytest
+import torch
 from gymnasium.vector import SyncVectorEnv
 from rljob.api import EnvironmentParameters
 from rljob.cores import usable_cores
@@ -254,3 +257,46 @@ def test_one_that_takes_long_says_where_it_is(tmp_path: Path, capfd: pytest.Capt
     file = f"{tmp_path.name}.py"
     said = f"rljob: environment '{file}:make': its trial takes long, 1 s so far, and is at {file}:13, in step\n"
     assert said in capfd.readouterr().err
+
+
+SETTING = """
+import gymnasium, logging, torch
+
+class Setting(gymnasium.Wrapper):
+    def step(self, action):
+        torch.set_num_threads(5)
+        logging.disable(logging.CRITICAL)
+        return super().step(action)
+
+def make(copy_number):
+    env = Setting(gymnasium.make("CartPole-v1"))
+    env.copy_number = copy_number
+    return env
+"""
+
+
+def test_copies_can_be_told_apart_and_set_nothing_for_their_role(tmp_path: Path) -> None:
+    (tmp_path / "setting.py").write_text(SETTING)
+    before = torch.get_num_threads(), logging.root.manager.disable
+    made = [
+        make_vector_environment(f"{tmp_path}/setting.py:make", EnvironmentParameters(backend="Sync"), 3, 0)
+        for _ in range(2)
+    ]
+    for vector in made:
+        vector.reset()
+        vector.step(np.zeros(3, np.int64))
+    assert (torch.get_num_threads(), logging.root.manager.disable) == before
+    numbers = [env.get_wrapper_attr("copy_number") for vector in made for env in vector._env.envs]  # type: ignore[attr-defined]
+    assert len(set(numbers)) == 6
+    for vector in made:
+        vector.close()
+
+
+def test_too_few_open_files_are_named() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 25, hard))
+    try:
+        with pytest.raises(EnvironmentProblem, match=r"need more open files than .* \(ulimit -n\)"):
+            make_vector_environment("CartPole-v1", ASYNC, 32, 0)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -24,6 +24,7 @@ from rljob.cores import usable_cores
 from rljob.envs import single, wrappers
 from rljob.envs.atari import NativeAtari
 from rljob.envs.base import EnvironmentProblem, VectorEnvironment
+from rljob.envs.contained import contained
 from rljob.envs.encoding import Encoding, any_action
 from rljob.envs.gymnasium_vector import GymnasiumVector
 from rljob.envs.processes import ProcessVector
@@ -242,6 +243,7 @@ def _native(
     )
 
 
+@contained()
 def _worth_processes(makers: Sequence[Callable[[], gymnasium.Env[Any, Any]]], spec: EnvironmentSpec) -> bool:
     """Whether copies in processes of their own are faster than copies in this one."""
     if len(makers) <= 2 or usable_cores() < 2:

@@ -21,6 +21,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from numpy.typing import NDArray
 
 from rljob.envs.base import EnvironmentProblem, Observation, StepResult
+from rljob.envs.contained import contained
 from rljob.envs.encoding import Encoding
 from rljob.envs.episode_metrics import with_metrics
 from rljob.envs.meter import AtariCounters, EpisodeMeter
@@ -93,6 +94,7 @@ class GymnasiumVector:
             self.close()
             raise
 
+    @contained()
     def reset(self, seed: int | None = None) -> Observation:
         seed, self._seed = (self._seed if seed is None else seed), None
         with self._labelled("reset"):
@@ -101,6 +103,7 @@ class GymnasiumVector:
         self._meter.begin(self._counters.begin(info) if self._counters else 0)
         return frames
 
+    @contained()
     def step(self, actions: NDArray[np.int64], controls: NDArray[np.float32] | None = None) -> StepResult:
         checked_actions(actions, self.num_envs, self.spec.action_sizes)
         checked_controls(controls, self.num_envs, self.spec.controls)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import logging
 import multiprocessing
 import queue
+import resource
 import signal
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -86,6 +88,12 @@ class ProcessVector(AsyncVectorEnv):
                 dead = None
         self.closed = True
         _end(self.processes, self.parent_pipes)
+        if isinstance(error, OSError) and error.errno == errno.EMFILE:
+            limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+            raise EnvironmentProblem(
+                f"environment {short(self._environment_id)!r}: its copies in processes of their own need more open files than "
+                f"this process may have, {limit} (ulimit -n); raise that, or make fewer copies (actors.envsPerActor)"
+            ) from error
         if dead is not None:
             index, exit_code = dead
             how = f"signal {signal.Signals(-exit_code).name}" if exit_code < 0 else f"exit code {exit_code}"
@@ -108,10 +116,11 @@ class ProcessVector(AsyncVectorEnv):
 
 
 def _end(processes: Sequence[BaseProcess], pipes: Sequence[Connection[Any, Any] | None]) -> None:
-    """End the workers; the pipes are those to them, and None once they are closed."""
-    for process in processes:
+    """End the workers that were begun; the pipes are those to them, and None once they are closed."""
+    begun = [process for process in processes if process.ident is not None]
+    for process in begun:
         process.terminate()
-    for process in processes:
+    for process in begun:
         process.join(timeout=0.2)
         if process.is_alive():
             process.kill()

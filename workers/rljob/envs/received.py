@@ -10,6 +10,7 @@ import gymnasium
 import numpy as np
 
 from rljob.envs.base import EnvironmentProblem
+from rljob.envs.contained import contained
 from rljob.envs.encoding import Encoding, first_odd
 from rljob.envs.episode_metrics import EPISODE_METRICS, reported
 from rljob.envs.seeds import seed_generators
@@ -43,6 +44,7 @@ class Received(gymnasium.Wrapper[Any, Any, Any, Any]):
         self.observation_space = encoding.observation_space
         self.action_space = env.action_space if own_actions else encoding.action_space
 
+    @contained()
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         self._steps = self._encoding.empty_masks = 0
         if seed is not None:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import socket
+import weakref
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import gymnasium
 from gymnasium.wrappers import FrameStackObservation, TimeLimit
 
 from rljob.envs import wrappers
 from rljob.envs.base import EnvironmentProblem
+from rljob.envs.contained import contained
 from rljob.envs.encoding import Encoding
 from rljob.envs.envpool_vector import is_game_of_atari
 from rljob.envs.received import Received
@@ -32,6 +37,7 @@ if TYPE_CHECKING:
     from rljob.api import EnvironmentParameters
 
 Env = gymnasium.Env[Any, Any]
+_MOST_COPIES: Final = 10_000
 
 
 def build(
@@ -61,6 +67,7 @@ def build(
     return wrappers.Stacked(env, spec.columns)
 
 
+@contained()
 def described(target: Target, env: Any, parameters: EnvironmentParameters) -> EnvironmentSpec:
     """What ``env`` is, as ``as_written`` gives it, or a vector environment; one that is no vector is reset, and stepped once, to
     see whether its infos have masks."""
@@ -126,6 +133,7 @@ def _gives_masks(env: Env) -> bool:
     return False
 
 
+@contained()
 def as_written(target: RegisteredEnvironment | UserFactory, *, render_mode: str | None = None) -> Env:
     """The environment as its author gives it, with the spaces that every one has. Raises EnvironmentProblem."""
     draws: dict[str, Any] = {"render_mode": render_mode} if render_mode else {}  # many take no render_mode at all
@@ -186,13 +194,26 @@ def _from_factory(target: UserFactory, draws: dict[str, Any]) -> Env:
             "default with which it returns a plain gymnasium.Env, which scoring and video need"
         )
     try:
-        env = target.make(**{**target.kwargs, **(draws if target.draws else {})})
+        make = functools.partial(target.make, **{**target.kwargs, **(draws if target.draws else {})})
+        env = _numbered(make) if target.numbered else make()
     except PLUGIN_FAILURES as error:
         raise _cannot_make(target.id, error) from error
     if not isinstance(env, gymnasium.Env):
         raise EnvironmentProblem(
             f"environment {short(target.id)!r}: the factory returned {_returned(env)}; it must return a gymnasium.Env"
         )
+    return env
+
+
+def _numbered(make: Callable[..., Env]) -> Env:
+    """A copy of the lowest number that no other copy on this machine has; a socket's name, which can be had once, tells."""
+    for number in range(_MOST_COPIES):
+        held = socket.socket(socket.AF_UNIX)
+        with contextlib.suppress(OSError):
+            held.bind(f"\0rljob-copy-{number}")
+            break
+    env = make(copy_number=number)
+    weakref.finalize(env, held.close)
     return env
 
 

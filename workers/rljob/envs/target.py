@@ -17,6 +17,7 @@ import gymnasium
 from ale_py import roms
 
 from rljob.envs.base import EnvironmentProblem, UnknownEnvironment
+from rljob.envs.contained import contained
 from rljob.envs.envpool_vector import is_game_of_atari, pool_factory
 from rljob.loading import PLUGIN_FAILURES, PluginProblem, by_a_user, imported, loaded, short, told
 
@@ -68,7 +69,8 @@ class RegisteredEnvironment:
 @dataclass(frozen=True, slots=True)
 class UserFactory:
     """A user's ``module:factory``. It takes ``num_envs`` if ``vectorised`` and must if ``vector_only``; it takes
-    ``render_mode`` if ``draws``, and ``device`` beside ``num_envs`` if its vectors are ``on_device``."""
+    ``render_mode`` if ``draws``, ``copy_number`` if ``numbered``, and ``device`` beside ``num_envs`` if its vectors are
+    ``on_device``."""
 
     id: str
     make: Callable[..., Any]
@@ -77,6 +79,7 @@ class UserFactory:
     vector_only: bool
     draws: bool
     on_device: bool = False
+    numbered: bool = False
 
 
 _called: set[str] = set()
@@ -119,6 +122,7 @@ def register(parameters: EnvironmentParameters) -> None:
         _called.add(function)
 
 
+@contained()
 def resolve(environment_id: str, parameters: EnvironmentParameters) -> Target:
     """Find what ``environment_id`` names, in EnvPool where that is the backend. Raises EnvironmentProblem with the nearest names
     if nothing has that name, and where a function of ``environment.register`` fails.
@@ -233,9 +237,9 @@ def _factory(environment_id: str, kwargs: dict[str, Any]) -> UserFactory:
     num_envs = takes.get("num_envs")
     vector_only = num_envs is not None and num_envs.default is inspect.Parameter.empty
     on_device = num_envs is not None and "device" in takes
-    return UserFactory(
-        environment_id, make, kwargs, num_envs is not None, vector_only, "render_mode" in takes, on_device
-    )
+    numbered = "copy_number" in takes and "copy_number" not in kwargs
+    draws = "render_mode" in takes
+    return UserFactory(environment_id, make, kwargs, num_envs is not None, vector_only, draws, on_device, numbered)
 
 
 def _check_kwargs(environment_id: str, takes: Mapping[str, inspect.Parameter], kwargs: Mapping[str, Any]) -> None:
@@ -249,6 +253,10 @@ def _check_kwargs(environment_id: str, takes: Mapping[str, inspect.Parameter], k
         near = difflib.get_close_matches(unknown, named, n=1)
         advice = f"did you mean {near[0]!r}?" if near else has
         raise EnvironmentProblem(f"{problem}: the factory has no argument {unknown!r}; {advice}")
-    missing = [name for name in named if takes[name].default is kinds.empty and name not in (*kwargs, "num_envs")]
+    missing = [
+        name
+        for name in named
+        if takes[name].default is kinds.empty and name not in (*kwargs, "num_envs", "copy_number")
+    ]
     if missing:
         raise EnvironmentProblem(f"{problem}: the factory needs {', '.join(missing)}")

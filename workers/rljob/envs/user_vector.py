@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from rljob.envs.base import EnvironmentProblem
+from rljob.envs.contained import contained
 from rljob.envs.spec import EnvironmentSpec
 from rljob.envs.target import UserFactory, clips_rewards, resolve
 from rljob.loading import PLUGIN_FAILURES, short, told
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from rljob.api import EnvironmentParameters
 
 
+@contained()
 def user_vector(target: UserFactory, num_envs: int) -> VectorEnv[Any, Any, Any]:
     """``num_envs`` environments of ``target``. Raises EnvironmentProblem when it fails or gives anything else."""
     try:

@@ -20,6 +20,7 @@ from rljob.checkpoints.policy import PolicyIdentity
 from rljob.encoders.edge import make_encoded_environment
 from rljob.envs import EnvironmentProblem, RestartLimit
 from rljob.envs.base import Observation
+from rljob.envs.contained import contained
 from rljob.envs.seeds import seed_generators, seed_of
 from rljob.evaluation.score import JudgedPolicy, Played, Sitting
 from rljob.observation import each
@@ -144,6 +145,7 @@ class Player:
         """Begin game ``game``."""
         self._sitting.deal(game)
 
+    @contained()
     def step(self, each_game: Callable[[], None] = lambda: None) -> Sequence[Played]:
         """As ``Sitting`` says."""
         return self._sitting.step(each_game)
