@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from collections.abc import Sequence
+
 import typer
 from rljob.cli.app import COMMANDS, LEARNED, MANIFEST, PARTS, TRAIN, Commands, app, common, group_of
 
@@ -42,9 +46,15 @@ plugin = typer.Typer(
 plugin.callback()(common)
 
 
-def main() -> None:
-    """Entry point of `rljob`."""
-    app()
+def main(words: Sequence[str] | None = None) -> None:
+    """Entry point of `rljob`; ``words`` in place of its command line."""
+    while (
+        file := os.open(os.devnull, os.O_RDWR)
+    ) <= 2:  # a standard stream that is closed; a file would be taken for it
+        os.set_inheritable(file, True)
+    os.close(file)
+    sys.stdout, sys.stderr = sys.stdout or open(1, "w"), sys.stderr or open(2, "w")  # noqa: SIM115
+    app(words, prog_name="rljob" if words is not None else None)
 
 
 def kubectl_plugin() -> None:

@@ -7,8 +7,8 @@ import os
 import signal
 from pathlib import Path
 
-from rljob_operator.local.launch import PROGRAM, Launcher
-from rljob_operator.local.process import ProcessIdentity
+from rljob_operator.local.identity import ProcessIdentity
+from rljob_operator.local.launch import Launched, Launcher
 
 from tests.support.waiting import eventually
 
@@ -24,11 +24,13 @@ class ForkedRole:
 
     def __init__(self, role: str, log: Path, variables: dict[str, str] | None = None, **options: object) -> None:
         words = [f"--{name.replace('_', '-')}={value}".removesuffix("=") for name, value in options.items()]
-        own = os.getpriority(os.PRIO_PROCESS, 0)
+        own, environment = os.getpriority(os.PRIO_PROCESS, 0), os.environ | (variables or {})
+
+        def launched() -> Launched | None:
+            return _launcher().launch([role, *words], environment, {}, out.fileno(), own)
+
         with log.open("ab") as out:
-            self._launched = _launcher().launch(
-                [*PROGRAM, role, *words], os.environ | (variables or {}), {}, out.fileno(), own
-            )
+            self._launched = eventually(launched, "the libraries of roles are loaded", 300.0)
         self.pid = self._launched.pid
         self._identity = ProcessIdentity.of(self.pid)
         self._code: int | None = None

@@ -109,7 +109,7 @@ def check_threads() -> None:
         thread.check()
 
 
-def start_contained(name: str, body: Callable[[], None]) -> threading.Thread:
+def start_contained(name: str, body: Callable[[], object]) -> threading.Thread:
     """Run ``body`` on a daemon thread. Whatever it raises is a warning with its traceback in the log, and nothing else.
 
     Raises RuntimeError where the system has no more threads.

@@ -6,7 +6,6 @@ holds nothing up. Everything else is as in a run, processes and sockets among it
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import subprocess
 import sys
@@ -23,6 +22,7 @@ from rljob.api.algorithm import BLOCKS
 from rljob.api.load import written_job
 from rljob.api.overrides import Override
 from rljob.api.problems import ABSENT
+from rljob.child import Child
 from rljob.cores import usable_cores
 from rljob.envs.spec import EnvironmentSpec, handed_over
 from rljob.errors import UsageError
@@ -35,7 +35,7 @@ from rljob.telemetry.process import Threads, core_wait_seconds, cpu_seconds, thr
 from rljob.telemetry.recorder import METRICS_FILE, read_records
 from rljob.telemetry.sizing import inference_servers
 
-from rljob_operator.local.experiment_runs import CHILD
+from rljob_operator.local.experiment_runs import CONTROLLER
 from rljob_operator.local.job_view import member_status, running_members
 from rljob_operator.local.log_files import tail
 from rljob_operator.local.other_load import OtherLoad
@@ -71,13 +71,9 @@ def calibrate(written: Mapping[str, Any], seconds: float, say: Callable[[str], N
     served = inference_servers(job) > 0
     with tempfile.TemporaryDirectory(prefix="rljob-size-") as temporary:
         folder = Path(temporary) / "run"
-        order = json.dumps({"folder": str(folder), "job": short, "max_actors": 1})
         with (Path(temporary) / "output").open("wb") as output:
-            run = subprocess.Popen(CHILD, stdin=subprocess.PIPE, stdout=output, stderr=output, start_new_session=True)
-        assert run.stdin is not None
+            run = Child(CONTROLLER, folder, short, 1, title=f"rljob run {folder}", stdout=output, stderr=output)
         try:
-            run.stdin.write(order.encode() + b"\n")
-            run.stdin.flush()
             say(f"calibrating for up to {seconds:.0f} s: the job trains here with one actor")
             figures, others = _watched(run, folder, seconds, served)
             told = {name: member_status(folder, name, LEAST_SECONDS) for name in ("actor-0", "learner")}
@@ -92,7 +88,7 @@ def calibrate(written: Mapping[str, Any], seconds: float, say: Callable[[str], N
         except (NoAnswer, ValueError, KeyError) as problem:
             raise UsageError(f"a member did not answer while the job was calibrated: {problem}") from None
         finally:
-            run.stdin.close()  # which asks it to end in good order, as would the end of this process; ...
+            run.leave()  # which asks it to end in good order, as would the end of this process; ...
             with contextlib.suppress(subprocess.TimeoutExpired):
                 run.wait(SETTLING_SECONDS)
             run.terminate()  # ... and this, to end at once: nothing of it is kept
@@ -133,7 +129,7 @@ def _overrides(job: RLJob) -> list[Override]:
     return [*wanted.items()]
 
 
-def _watched(run: subprocess.Popen[bytes], folder: Path, seconds: float, served: bool) -> tuple[dict[str, float], str]:
+def _watched(run: Child, folder: Path, seconds: float, served: bool) -> tuple[dict[str, float], str]:
     """The mean figures of the run while it trained and had settled, ``seconds`` from now; and the load of others meanwhile.
     ``served``: with those of an inference server of its own, which a learner does not record."""
     deadline, learning = time.monotonic() + seconds, math.inf
@@ -156,7 +152,7 @@ def _watched(run: subprocess.Popen[bytes], folder: Path, seconds: float, served:
     return figures, others.words()
 
 
-def _judging(run: subprocess.Popen[bytes], folder: Path) -> dict[str, float]:
+def _judging(run: Child, folder: Path) -> dict[str, float]:
     """The figures of an evaluator that plays from now on. Raises UsageError where it does not."""
     SpecStore(folder).edit(lambda document: document["spec"]["evaluator"].update(enabled=True))
     _await_steps(run, folder, 0)
@@ -168,7 +164,7 @@ def _judging(run: subprocess.Popen[bytes], folder: Path) -> dict[str, float]:
     return _between(before, after, "evaluator") | {"judged_steps_per_second": steps}
 
 
-def _await_steps(run: subprocess.Popen[bytes], folder: Path, steps: int) -> None:
+def _await_steps(run: Child, folder: Path, steps: int) -> None:
     """Wait until the evaluator has played more than so many steps. Raises UsageError where it does not."""
     deadline = time.monotonic() + _MOST_STEP_SECONDS
     while member_status(folder, "evaluator", LEAST_SECONDS).get("steps_total", 0) <= steps:
@@ -181,7 +177,7 @@ def _await_steps(run: subprocess.Popen[bytes], folder: Path, steps: int) -> None
         time.sleep(0.2)
 
 
-def _check_running(run: subprocess.Popen[bytes], folder: Path) -> None:
+def _check_running(run: Child, folder: Path) -> None:
     """Raises UsageError where the run has ended."""
     if run.poll() is not None:
         raise UsageError(f"the job ended while it was calibrated: {'; '.join(tail(folder.with_name('output'), 3))}")
@@ -234,7 +230,8 @@ def _redis_start_bytes() -> tuple[float, float]:
     which is in the same container while the server starts."""
     modules = ("rljob.replay.embedded_redis", "rljob.replay.redis_server")
     starts, probes = (
-        1024.0 * int(subprocess.run([sys.executable, "-c", _PEAK.format(each)], capture_output=True, check=True).stdout)
+        1024.0
+        * int(subprocess.run([sys.executable, "-P", "-c", _PEAK.format(each)], capture_output=True, check=True).stdout)
         for each in modules
     )
     return starts, probes

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import json
+import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,16 +12,16 @@ from rljob.api import ManifestError, RLJob, parse_job, read_manifest
 from rljob.api.exit_codes import EXIT_INVALID
 from rljob.api.experiment_trials import Experiment
 from rljob.api.learned import as_begun
+from rljob.child import Child
 
 from rljob_operator.experiments.journal import Entry
 from rljob_operator.experiments.state import Run, games_seed, scored, seen
-from rljob_operator.local import lock
+from rljob_operator.local.holder import holder
 from rljob_operator.local.log_files import tail
 from rljob_operator.local.run_folder import JOB_FILE, OUTCOME_FILE, STATUS_FILE, read_json
 
-CHILD: Final = (sys.executable, "-m", "rljob_operator.verbs.experiment_run")
-"""The program of a run's controller (`rljob_operator.verbs.experiment_run`)."""
-_EVAL: Final = (sys.executable, "-m", "rljob_operator", "eval")
+CONTROLLER: Final = "rljob_operator.verbs.experiment_run"
+"""The module of a run's controller."""
 _MOST_STARTS: Final = 3
 """Starts of a run's controller in one session without a result, before the run counts as failed."""
 
@@ -33,8 +32,8 @@ class Runs:
 
     def __init__(self, folder: Path, experiment: Experiment, max_actors: int | None) -> None:
         self._folder, self._experiment, self._max_actors = folder, experiment, max_actors
-        self._playing: dict[Path, subprocess.Popen[bytes]] = {}
-        self._judging: dict[tuple[Path, int], subprocess.Popen[bytes]] = {}
+        self._playing: dict[Path, Child] = {}
+        self._judging: dict[tuple[Path, int], Child] = {}
         self._starts: dict[tuple[Path, int], int] = {}
         (folder / "logs").mkdir(exist_ok=True)
 
@@ -83,10 +82,11 @@ class Runs:
         if (folder, seed) not in self._judging:
             job = self._job(folder)
             games = job.spec.evaluator.episodes if job is not None else 100
-            command = [*_EVAL, str(folder), "--episodes", str(games), "--seed", str(seed), "--json"]
+            words = ["eval", str(folder), "--episodes", str(games), "--seed", str(seed), "--json"]
+            title, end = f"rljob eval {folder}", signal.SIGKILL
             with output.open("wb") as out, errors.open("wb") as err:
-                self._judging[folder, seed] = subprocess.Popen(
-                    command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
+                self._judging[folder, seed] = Child(
+                    "rljob_operator.cli", words, title=title, orphaned=end, stdout=out, stderr=err
                 )
         process = self._judging[folder, seed]
         if process.poll() is None:
@@ -99,9 +99,7 @@ class Runs:
     def end_plays(self) -> None:
         """Ask runs to end in good order."""
         for playing in self._playing.values():
-            if playing.stdin is not None and not playing.stdin.closed:
-                with contextlib.suppress(OSError):
-                    playing.stdin.close()  # which is how it is asked
+            playing.leave()
 
     def end(self, *, at_once: bool = False) -> None:
         """Ask everything to end: runs in good order, which can be resumed, unless ``at_once``; judgements at once."""
@@ -109,7 +107,7 @@ class Runs:
         for playing in self._playing.values() if at_once else ():
             playing.terminate()  # the second request
         for process in self._judging.values():
-            process.kill()
+            process.leave()
             process.wait()
         self._judging.clear()
 
@@ -119,23 +117,16 @@ class Runs:
         return [folder.name for folder, playing in self._playing.items() if playing.poll() is None]
 
     def _play(self, folder: Path, wanted: dict[str, Any]) -> None:
-        order = {"folder": str(folder), "job": wanted, "max_actors": self._max_actors}
+        order, title = (folder, wanted, self._max_actors), f"rljob run {folder}"
         with (self._folder / "logs" / f"{folder.name}.log").open("ab") as log:
-            process = subprocess.Popen(
-                CHILD, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
-            )
-        self._playing[folder] = process
-        assert process.stdin is not None
-        with contextlib.suppress(OSError):  # it has ended; that is seen at the next look
-            process.stdin.write(json.dumps(order).encode() + b"\n")
-            process.stdin.flush()
+            self._playing[folder] = Child(CONTROLLER, *order, title=title, stdout=log, stderr=subprocess.STDOUT)
 
     def _ended(self, folder: Path, wanted: dict[str, Any]) -> str:
         """How the run in ``folder`` has ended as it is wanted: Complete or Failed; "edited" where it was another one; empty where
         it has not."""
         state = str(read_json(folder / OUTCOME_FILE).get("state", ""))
         job = self._job(folder)
-        if not state or job is None or lock.owner(folder) is not None:
+        if not state or job is None or holder(folder) is not None:
             return ""
         goal, ours = parse_job(wanted).spec, job.spec
         begun, now = (as_begun(spec.model_dump(by_alias=True), "successPolicy") for spec in (ours, goal))

@@ -5,34 +5,29 @@ find on cores that are busy training. A fork of a process that has loaded them c
 memory. Forking is safe here because this process never does anything else: it has one thread, no socket but the one to
 its controller, has computed nothing with torch and never touches a GPU.
 
-A role whose libraries read variables of its own while they are loaded is a fork, too, which loads everything anew.
+A role whose libraries read variables of its own while they are loaded is a fork, too, which loads everything again.
 
-``python -m rljob_operator.local.fork_server FD``: FD is the socket to the controller (`rljob_operator.local.launch`), a
-sequence of JSON messages, each answered by one. Where the controller ends, however it does, the roles are asked to leave, as by
-Ctrl-C, and killed where they stay.
+It is a `Child` of the controller (`rljob_operator.local.launch`), whose messages it answers each by one. Where the controller
+ends, however it does, the roles are asked to leave, as by Ctrl-C, and killed where they stay.
 """
 
 from __future__ import annotations
 
-import array
 import contextlib
 import gc
 import importlib
-import json
 import os
 import signal
-import socket
 import sys
 import time
-from collections.abc import Sequence
+from multiprocessing.connection import Connection
+from multiprocessing.reduction import recv_handle
 from typing import Any, Final
 
+from rljob.child import become
 from setproctitle import setproctitle
 
 from rljob_operator.local.priority import set_niceness
-
-LARGEST_BYTES: Final = 1 << 17
-"""The largest message: a command line and an environment. The kernel has this bound for each of their strings."""
 
 LEAVE_SECONDS: Final = 120.0
 """How long roles may take to leave once the controller is gone: a replay saves gigabytes."""
@@ -50,41 +45,37 @@ _LOADED: Final = (
 )
 
 
-def main(words: Sequence[str]) -> None:
-    """Serve the controller; in a fork this returns, as the role that it is to be."""
+def main(controller: Connection[Any, Any]) -> None:
+    """Serve the controller; in a fork, be the role that it asked for."""
     setproctitle("rljob fork server")
-    controller = socket.socket(fileno=int(words[0]))
     for module in _LOADED:
         with contextlib.suppress(ImportError):  # the role that needs it says so better
             importlib.import_module(module)
     gc.collect()
     gc.freeze()  # what is loaded stays: the collector of no fork has to go through it, which would copy its memory, too
-    controller.send(json.dumps({"ready": os.getpid()}).encode())
     roles: dict[int, str] = {}
     role = None
-    with contextlib.suppress(ConnectionError):  # the controller is gone in the middle of an exchange
+    with contextlib.suppress(EOFError, ConnectionError):  # the controller is gone, maybe in the middle of an exchange
+        controller.send({"ready": os.getpid()})
         role = _serve(controller, roles)
     if role is None:
         _end(roles)
     else:
-        from rljob.roles.command import app
+        from rljob.roles.__main__ import main as be
 
-        app(role, prog_name="rljob worker")
+        be(role)
 
 
-def _serve(controller: socket.socket, roles: dict[int, str]) -> list[str] | None:
-    """Answer the controller until it is gone (None); in a fork, the command line of its role. ``roles``: those that were forked
-    and not waited for, by process id."""
+def _serve(controller: Connection[Any, Any], roles: dict[int, str]) -> list[str]:
+    """Answer the controller; in a fork, the command line of its role. ``roles``: those that were forked and not waited for, by
+    process id. Raises EOFError or ConnectionError where the controller is gone."""
     while True:
-        data, ancillary, _, _ = controller.recvmsg(LARGEST_BYTES, socket.CMSG_SPACE(array.array("i").itemsize))
-        if not data:
-            return None
-        asked = json.loads(data)
+        asked = controller.recv()
         if "wait" in asked:
-            roles.pop(int(asked["wait"]), None)
-            answer = _exit_code(int(asked["wait"]))
+            roles.pop(asked["wait"], None)
+            answer = _exit_code(asked["wait"])
         else:
-            log = array.array("i", ancillary[0][2])[0]
+            log = recv_handle(controller)
             try:
                 pid = os.fork()
             except OSError as error:
@@ -95,12 +86,12 @@ def _serve(controller: socket.socket, roles: dict[int, str]) -> list[str] | None
                     _become(asked, log)
                     if asked["variables"]:
                         os.environ.update(asked["variables"])
-                        os.execv(sys.executable, [sys.executable, "-m", "rljob.roles", *asked["words"]])
-                    return [str(word) for word in asked["words"]]
+                        become(f"rljob {asked['words'][0]}", "rljob.roles.__main__", asked["words"])
+                    return list(asked["words"])
                 roles[pid] = asked["words"][0]
                 answer = {"pid": pid}
             os.close(log)
-        controller.send(json.dumps(answer).encode())
+        controller.send(answer)
 
 
 def _end(roles: dict[int, str]) -> None:
@@ -141,7 +132,3 @@ def _exit_code(pid: int) -> dict[str, Any]:
     except ChildProcessError:
         return {"error": "no such child"}
     return {"exit_code": os.waitstatus_to_exitcode(status)}
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

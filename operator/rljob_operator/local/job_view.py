@@ -4,6 +4,7 @@ processes."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
 from pathlib import Path
@@ -16,9 +17,9 @@ from rljob.api.learner_status import LearnerStatus
 from rljob.api.status import RLJobStatus
 from rljob.api.status_document import json_document
 
-from rljob_operator.local import lock
+from rljob_operator.local.holder import Holder, holder
+from rljob_operator.local.identity import ProcessIdentity
 from rljob_operator.local.log_files import tail
-from rljob_operator.local.process import ProcessIdentity
 from rljob_operator.local.reach import Loopback
 from rljob_operator.local.run_folder import CONTROLLER_LOG, JOB_FILE, read_json, resume_command
 from rljob_operator.local.status_file import StatusFile
@@ -36,7 +37,7 @@ def look(run_dir: Path, *, figures: bool = True) -> JobView:
     status = file.load() or RLJobStatus()
     running = running_members(run_dir)
     document: dict[str, Any] = {}
-    controller = lock.owner(run_dir)
+    controller = holder(run_dir)
     problem = file.problem
     if controller is None and status == RLJobStatus():  # it has ended before it could say more
         problem = problem or "; ".join(tail(run_dir / CONTROLLER_LOG, _LAST_LINES))
@@ -63,20 +64,22 @@ def look(run_dir: Path, *, figures: bool = True) -> JobView:
         servers=answers,
         problem=problem,
         resumed_by=resume_command(run_dir),
-        further={"CONTROLLER": str(controller or "-"), "FOLDER": str(run_dir)},
+        further={"CONTROLLER": str(controller or "-").removeprefix("pid "), "FOLDER": str(run_dir)},
     )
 
 
-def _unwritten(run_dir: Path, status: RLJobStatus, controller: int | None) -> str:
+def _unwritten(run_dir: Path, status: RLJobStatus, controller: Holder | None) -> str:
     """Why the status may not be the newest although a controller lives; empty where it should be."""
     if controller is None or status.finished:
         return ""
+    if controller.process is not None and not controller.process.of_here:
+        return f"its controller is {controller}: its processes can be asked there alone"
     disk = os.statvfs(run_dir)
     if disk.f_bavail * disk.f_frsize < _LEAST_BYTES:
         return f"no space left on the disk of {run_dir}: this is the last status that could be written; free some space"
     old = stale_seconds(status, time.time())
     if old is not None:
-        return f"the status is {old:.0f} s old: its controller (pid {controller}) does not answer, or can't write it"
+        return f"the status is {old:.0f} s old: its controller ({controller}) does not answer, or can't write it"
     return ""
 
 
@@ -90,8 +93,7 @@ def running_members(run_dir: Path) -> dict[str, int]:
     """Process ids of the members of a run that run now, by name."""
     running = {}
     for path in sorted((run_dir / "roles").glob("*.process.json")):
-        record = read_json(path)
-        pid, ticks = record.get("pid"), record.get("start_ticks")
-        if isinstance(pid, int) and isinstance(ticks, int) and pid > 0 and ProcessIdentity(pid, ticks).alive:
-            running[path.name.removesuffix(".process.json")] = pid
+        with contextlib.suppress(TypeError):  # a file that was cut off
+            if (process := ProcessIdentity(**read_json(path))).alive:
+                running[path.name.removesuffix(".process.json")] = process.pid
     return running

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
-import socket
 import subprocess
-import sys
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from multiprocessing.reduction import send_handle
 from typing import Any, Final, Protocol
 
-from rljob_operator.local.fork_server import LARGEST_BYTES
+from rljob.child import Child
 
-PROGRAM: Final = (sys.executable, "-m", "rljob.roles")
-"""What the command line of a role begins with."""
+from rljob_operator.core.member import last_line
 
-_LOADING_SECONDS: Final = 60.0
 _ANSWER_SECONDS: Final = 15.0
 _LEAVE_SECONDS: Final = 2.0
+_MOST_WRITTEN: Final = 1 << 16
 
 
 class Launched(Protocol):
@@ -33,97 +32,90 @@ class Launched(Protocol):
         """How it ended, -n for signal n; None where its parent can't tell any more. Waits for its end."""
 
 
-Launch = Callable[[Sequence[str], Mapping[str, str], Mapping[str, str], int, int], Launched]
-"""Starts (command, environment, variables that libraries read while they are loaded, file descriptor of its log, niceness), in a
-session of its own. Raises OSError."""
+Launch = Callable[[Sequence[str], Mapping[str, str], Mapping[str, str], int, int], Launched | None]
+"""Starts (words of a role, environment, variables that libraries read while they are loaded, descriptor of its log, niceness), in
+a session of its own, and returns at once: None while libraries are being loaded, which takes minutes from a cold disk; then it is
+asked again. Raises OSError, with the reason in the log, too."""
 
 
+@dataclass(frozen=True, slots=True)
 class _Forked:
-    def __init__(self, server: ForkServer, pid: int) -> None:
-        self._server = server
-        self.pid = pid
+    server: ForkServer
+    pid: int
 
     def wait(self) -> int | None:
-        return self._server.exit_code(self.pid)
+        try:
+            code: int | None = self.server.ask({"wait": self.pid}).get("exit_code")
+        except ServerGone:
+            return None
+        return code
 
 
 class ServerGone(Exception):
-    """The fork server has ended, or does not answer."""
+    """The fork server has ended, or does not answer; the message is what it wrote, a traceback where it could not be loaded."""
 
 
 class ForkServer:
-    """A running `rljob_operator.local.fork_server`. It loads what roles need while its creator goes on."""
+    """A running `rljob_operator.local.fork_server`. It loads what roles need while its creator goes on. Raises OSError."""
 
     def __init__(self) -> None:
-        mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with its:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "rljob_operator.local.fork_server", str(its.fileno())],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                # Without a pool of threads of its own, which NumPy's linear algebra would start while it is loaded.
-                env=os.environ | {"PYTHONUNBUFFERED": "1", "OPENBLAS_NUM_THREADS": "1"},
-                pass_fds=(its.fileno(),),
-                start_new_session=True,
-            )
-        self._socket = mine
+        self._written = tempfile.TemporaryFile()  # noqa: SIM115 (it is the server's, too)
+        self._process = Child(
+            "rljob_operator.local.fork_server",
+            talks=True,
+            orphaned=None,
+            stdout=self._written,
+            stderr=self._written,
+            # Without a pool of threads of its own, which NumPy's linear algebra would start while it is loaded.
+            variables={"PYTHONUNBUFFERED": "1", "OPENBLAS_NUM_THREADS": "1"},
+        )
         self._ready = False
 
-    def await_ready(self, seconds: float) -> bool:
-        """Wait until it has loaded everything. Raises ServerGone where it has ended."""
-        if not self._ready:
-            self._ready = self._receive(seconds) is not None
+    @property
+    def ready(self) -> bool:
+        """Whether it has loaded everything. Returns at once. Raises ServerGone where it has ended meanwhile."""
+        self._ready = self._ready or self._receive(0.0) is not None
         return self._ready
 
     def fork(self, words: Sequence[str], log: int, **how: Any) -> Launched:
         """Start the role that ``words`` describe from a server that is ready, ``how`` as a `Launch` says. Raises ServerGone, and
         OSError where the machine is full."""
-        message = {"words": list(words), **how}
-        answer = self._ask(message, [log])
+        answer = self.ask({"words": list(words), **how}, log)
         if "pid" not in answer:
             raise OSError(0, str(answer.get("error")))
-        return _Forked(self, int(answer["pid"]))
-
-    def exit_code(self, pid: int) -> int | None:
-        """How a fork that has ended did so; None where that is not known."""
-        try:
-            code = self._ask({"wait": pid}, []).get("exit_code")
-        except ServerGone:
-            return None
-        return int(code) if code is not None else None
+        return _Forked(self, answer["pid"])
 
     def close(self) -> None:
         """Have the server end, and with it whatever it has started and still runs."""
-        self._socket.close()
+        self._process.leave()
         with contextlib.suppress(subprocess.TimeoutExpired):  # it goes on until all have left
             self._process.wait(_LEAVE_SECONDS)
 
-    def _ask(self, message: Mapping[str, Any], files: list[int]) -> dict[str, Any]:
+    def ask(self, message: Mapping[str, Any], log: int | None = None) -> dict[str, Any]:
+        """Its answer to ``message``, which is about a process whose log is ``log``. Raises ServerGone."""
+        link = self._process.link
         try:
-            self._socket.settimeout(_ANSWER_SECONDS)
-            socket.send_fds(self._socket, [json.dumps(message).encode()], files)
-        except OSError as error:
-            raise ServerGone(str(error)) from None
+            link.send(message)
+            if log is not None:
+                send_handle(link, log, 0)
+        except OSError:
+            raise self._gone() from None
         answer = self._receive(_ANSWER_SECONDS)
         if answer is None:
             # It might still do what was asked, and a late answer would be taken for that to another request.
             self._process.kill()
-            raise ServerGone("no answer")
+            raise self._gone()
         return answer
 
     def _receive(self, seconds: float) -> dict[str, Any] | None:
         try:
-            self._socket.settimeout(seconds)
-            data = self._socket.recv(LARGEST_BYTES)
-        except TimeoutError:
-            return None
-        except OSError as error:
-            raise ServerGone(str(error)) from None
-        if not data:
-            raise ServerGone("it has ended")
-        answer: dict[str, Any] = json.loads(data)
+            answer: dict[str, Any] | None = self._process.link.recv() if self._process.link.poll(seconds) else None
+        except (EOFError, OSError):
+            raise self._gone() from None
         return answer
+
+    def _gone(self) -> ServerGone:
+        return ServerGone(os.pread(self._written.fileno(), _MOST_WRITTEN, 0).decode(errors="replace"))
 
 
 class Launcher:
@@ -132,34 +124,39 @@ class Launcher:
 
     def __init__(self) -> None:
         self._server: ForkServer | None = None
+        self._lost = 0
 
     def prepare(self) -> None:
-        """Have a server load what roles need, to be ready when the first is started."""
-        if self._server is None:
-            with contextlib.suppress(OSError):
-                self._server = ForkServer()
+        """Have a server load what roles need, to be ready when the first is started. Raises OSError where the machine is full."""
+        self._server = self._server or ForkServer()
 
     def launch(
         self,
-        command: Sequence[str],
+        words: Sequence[str],
         environment: Mapping[str, str],
         variables: Mapping[str, str],
         log: int,
         niceness: int,
-    ) -> Launched:
-        """A `Launch` of a command that begins with PROGRAM."""
-        how = {"environment": dict(environment), "variables": dict(variables), "niceness": niceness}
-        for _ in range(2):
-            self.prepare()
-            if self._server is None:
-                break
-            try:
-                if self._server.await_ready(_LOADING_SECONDS):
-                    return self._server.fork(command[len(PROGRAM) :], log, **how)
-                break
-            except ServerGone:
-                self._server = None
-        raise OSError(errno.EAGAIN, "the process that starts roles does not answer")
+    ) -> Launched | None:
+        """A `Launch`."""
+        self.prepare()
+        server, loaded = self._server, False
+        assert server is not None
+        try:
+            loaded = server.ready
+            if not loaded:
+                return None
+            how = {"environment": dict(environment), "variables": dict(variables), "niceness": niceness}
+            launched = server.fork(words, log, **how)
+        except ServerGone as gone:
+            self._server, self._lost = None, self._lost + 1
+            if loaded and self._lost == 1:  # it was killed; the next one is asked from now on
+                return None
+            os.write(log, str(gone).encode())
+            why = last_line(str(gone))
+            raise OSError(errno.EAGAIN, f"the process that starts roles has ended{why and f': {why}'}") from None
+        self._lost = 0
+        return launched
 
     def close(self) -> None:
         """End the server, and whatever it has started and still runs."""

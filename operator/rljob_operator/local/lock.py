@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
 import time
+from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 
+from rljob_operator.local.holder import LOCK_FILE, holder
+from rljob_operator.local.identity import ProcessIdentity
 from rljob_operator.local.run_folder import RunFolderProblem
-
-LOCK_FILE = "controller.lock"
 
 
 class ControllerLock:
@@ -37,18 +39,18 @@ class ControllerLock:
             raise RunFolderProblem(
                 f"{self._run_dir}: can't be written: {error.strerror}; name another --run-dir"
             ) from error
-        if _is_standard_input(file):
-            os.close(file)
-            file = _from_standard_input()
+        with contextlib.suppress(OSError), open(os.devnull) as nothing:  # there may be no standard input
+            if os.path.sameopenfile(file, 0):  # it was taken for this process, and is for none that it starts
+                os.dup2(0, file, inheritable=False)
+                os.dup2(nothing.fileno(), 0)
         if not _taken(file):
             os.close(file)
-            pid = owner(self._run_dir)
             raise RunFolderProblem(
-                f"{self._run_dir}: another controller (pid {pid}) has this run; "
+                f"{self._run_dir}: another controller ({holder(self._run_dir)}) has this run; "
                 f"end it with `rljob stop {self._run_dir}` first"
-            ) from None
+            )
         self._file = file
-        self.name(0 if self._for_another else os.getpid())
+        self.name(None if self._for_another else os.getpid())
         return self
 
     @property
@@ -57,9 +59,10 @@ class ControllerLock:
         assert self._file is not None, "within `with`"
         return self._file
 
-    def name(self, pid: int) -> None:
-        """Write into the file who has the run: the process ``pid``, or 0 for one that is about to be known."""
-        document = json.dumps({"pid": pid, "since_unix": time.time()}) + "\n"
+    def name(self, pid: int | None) -> None:
+        """Write into the file who has the run: the process ``pid`` of here, or None for one that is about to be known."""
+        process = ProcessIdentity.of(pid) if pid is not None else None
+        document = json.dumps({"process": process and asdict(process), "since_unix": time.time()}) + "\n"
         os.ftruncate(self.file, 0)
         os.pwrite(self.file, document.encode(), 0)
 
@@ -69,21 +72,6 @@ class ControllerLock:
         if self._file is not None:
             os.close(self._file)
             self._file = None
-
-
-def _is_standard_input(file: int) -> bool:
-    try:
-        return os.path.sameopenfile(file, 0)
-    except OSError:  # there is none
-        return False
-
-
-def _from_standard_input() -> int:
-    """The lock that was taken for this process. Its standard input is empty then, so that no process which it starts has it."""
-    held, nothing = os.dup(0), os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.close(nothing)
-    return held
 
 
 def _taken(file: int) -> bool:
@@ -96,21 +84,3 @@ def _taken(file: int) -> bool:
         else:
             return True
     return False
-
-
-def owner(run_dir: Path) -> int | None:
-    """Process id of the controller that has ``run_dir`` now, or None where none runs."""
-    try:
-        file = os.open(run_dir / LOCK_FILE, os.O_RDONLY)
-    except OSError:
-        return None
-    try:
-        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        try:
-            return int(json.loads(os.pread(file, 4096, 0))["pid"])
-        except (ValueError, KeyError, TypeError):
-            return 0  # it has the lock and is about to write its name
-    finally:
-        os.close(file)
-    return None

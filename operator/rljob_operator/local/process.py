@@ -10,61 +10,23 @@ import os
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from rljob.command_errors import Debug
 
 from rljob_operator.core.member import Member, Phase, Role, last_line
+from rljob_operator.local.identity import ProcessIdentity
 from rljob_operator.local.launch import Launch, Launched
 from rljob_operator.local.log_files import bound
 from rljob_operator.local.priority import niceness
 from rljob_operator.local.run_folder import read_json, write_json
 from rljob_operator.surroundings import variables
 
-_PROC = Path("/proc")
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessIdentity:
-    """A process of this boot: its id, and its start in clock ticks since the machine started."""
-
-    pid: int
-    start_ticks: int
-
-    @classmethod
-    def of(cls, pid: int) -> ProcessIdentity | None:
-        """The process that has this id now; None where none runs (one that has ended and waits to be reaped counts as gone)."""
-        stat = _stat(pid)
-        if stat is None or stat[0] in "ZX":
-            return None
-        return cls(pid, stat[1])
-
-    @property
-    def alive(self) -> bool:
-        """Whether this very process still runs."""
-        return ProcessIdentity.of(self.pid) == self
-
-    def send(self, number: signal.Signals) -> None:
-        """Send a signal, but never to another process that got the same id later."""
-        if self.alive:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, number)
-
-
-def _stat(pid: int) -> tuple[str, int] | None:
-    """(state letter, start ticks) of a process; its name, which comes before them, may hold spaces and brackets."""
-    try:
-        text = (_PROC / str(pid) / "stat").read_text()
-    except OSError:
-        return None
-    fields = text.rpartition(")")[2].split()
-    return fields[0], int(fields[19])
-
-
 _EXIT_NOT_STARTED = 127
 """The exit code of a process that could not be started, as a shell gives it."""
+_LOADING = "its libraries are being loaded, which may take minutes from a cold disk"
 _KILLED_WITHOUT_A_WORD = "ended without a word, as by kill -9 or for lack of memory"
 
 
@@ -79,7 +41,6 @@ class _Life:
     began: float = 0.0
     ready: float | None = None
     kill_at: float | None = None
-    pid: int = 0
     asked: bool = False
     hung: bool = False
     exit_code: int | None = None
@@ -88,7 +49,7 @@ class _Life:
 
 
 class RoleProcess:
-    """The role ``name`` of the run in ``run_dir``, started by ``launch`` with ``command``, which may be set anew before a start,
+    """The role ``name`` of the run in ``run_dir``, started by ``launch`` with ``command``, which may be changed before a start,
     and with ``variables`` of its own beside those that every such role has.
 
     Its standard output and error go to ``logs/<name>.log``; it tells where its telemetry is in ``roles/<name>.json``, and which
@@ -117,7 +78,7 @@ class RoleProcess:
         self._child: Launched | None = None
         self._identity: ProcessIdentity | None = None
         self._record = _Life()
-        self._url: tuple[str, str] = ("", "")  # of which life, and where it is
+        self._lives = 0
 
     @property
     def pid(self) -> int | None:
@@ -125,36 +86,43 @@ class RoleProcess:
         return self._identity.pid if self._identity is not None else None
 
     def start(self) -> None:
-        """Start the process; nothing happens where it runs already."""
-        if self._identity is not None:
+        """Start the process; nothing happens where it runs already, or is about to."""
+        if self._record.phase is Phase.STARTING or self._identity is not None:
             return
         self._announce.unlink(missing_ok=True)
+        now = self._now()
+        self._lives += 1
+        self._record = _Life(Phase.STARTING, now, now, time.monotonic())
+        self._begin()
+
+    def _begin(self) -> None:
+        """Start the process, as soon as its libraries are loaded."""
         environment = {
             **os.environ,
             **variables(self.role),
             **({"RLJOB_DEBUG": "1"} if Debug.enabled else {}),
         }
-        offset = 0
         try:
             with self._log.open("ab") as log:
-                offset = log.tell()
+                self._note(log_offset=log.tell())
                 self._child = self._launch(self.command, environment, self.variables, log.fileno(), niceness(self.role))
         except OSError as error:  # no memory, no more processes, no room for a log: an end like any other, tried again
             words = f"can't be started: {error.strerror}"
-            now = self._now()
-            self._record = _Life(Phase.EXITED, now, now, exit_code=_EXIT_NOT_STARTED, last_words=words)
+            self._note(phase=Phase.EXITED, since=self._now(), exit_code=_EXIT_NOT_STARTED, last_words=words)
+            return
+        if self._child is None:
             return
         # A child that is not waited for keeps its id, so this is our child even if it has ended already.
         pid = self._child.pid
+        self._note(began=time.monotonic())
         self._identity = ProcessIdentity.of(pid) or ProcessIdentity(pid, 0)
-        now = self._now()
-        self._record = _Life(Phase.STARTING, now, now, time.monotonic(), pid=pid, log_offset=offset)
         # Without it other programs do not know which process this is; a full disk must not end a run.
-        identity = {"pid": pid, "start_ticks": self._identity.start_ticks}
-        write_json(self._record_path, identity, essential=False)
+        write_json(self._record_path, asdict(self._identity), essential=False)
 
     def drain(self, grace_seconds: float) -> None:
         """Ask the process to leave; it is killed when it is still there after ``grace_seconds``."""
+        if self._loading:
+            self._note(phase=Phase.EXITED, since=self._now(), asked=True)
         if self._identity is None or self._record.phase is Phase.DRAINING:
             return
         self._identity.send(signal.SIGTERM)
@@ -169,6 +137,8 @@ class RoleProcess:
 
     def observe(self) -> Member:
         """Look at the process now and tell what it is."""
+        if self._loading:
+            self._begin()
         if self._identity is not None:
             self._look(self._identity)
             with contextlib.suppress(OSError):
@@ -188,22 +158,23 @@ class RoleProcess:
             silent_seconds=time.monotonic() - seen.began if starting else 0.0,
             silent_because="is still starting" if starting else "",
             hung=seen.hung,
+            waiting_message=_LOADING if self._loading else "",
             pod_name=self.name,
         )
 
+    @property
+    def _loading(self) -> bool:
+        """Whether it starts, and has no process yet."""
+        return self._record.phase is Phase.STARTING and self._identity is None
+
     def metrics_url(self) -> str | None:
         """Base address of the process's telemetry server, or None while it has not announced one."""
-        if self._record.phase not in (Phase.READY, Phase.DRAINING):
-            return None
-        life, url = self._url
-        if life != self._life() or not url:
-            url = str(self._announced().get("metrics_url") or "")
-            self._url = (self._life(), url)
-        return url or None
+        announced = self._announced() if self._record.phase in (Phase.READY, Phase.DRAINING) else {}
+        return announced.get("metrics_url") or None
 
     def _life(self) -> str:
         """What tells this life of the process from the next; empty before the first."""
-        return f"{self._record.pid}.{self._record.started:.3f}" if self._record.started else ""
+        return f"{self._lives}.{self._record.started:.3f}" if self._record.started else ""
 
     def kill(self) -> None:
         """End the process at once."""

@@ -13,6 +13,8 @@ from typing import Any, Final
 from rljob.errors import UsageError
 from rljob.files import recover, replace
 
+from rljob_operator.local.holder import LOCK_FILE, holder
+
 JOB_FILE: Final = "job.yaml"
 """The stored object: the job as written. Users and their verbs write it, the controller reads it."""
 ACCEPTED_FILE: Final = "job-accepted.yaml"
@@ -92,11 +94,12 @@ def is_stored_job(file: Path, run_dir: Path) -> bool:
 
 
 def stored_runs(folder: Path = RUNS) -> list[Path]:
-    """The run folders in ``folder`` and in experiments there, the newest first."""
+    """The run folders in ``folder`` and in experiments there: first the one whose controller was the last to begin."""
     found = [path.parent for depth in ("*", "*/*") for path in folder.glob(f"{depth}/{JOB_FILE}")]
-    return sorted(
-        found, key=lambda run: (run / "roles").stat().st_ctime if (run / "roles").exists() else 0, reverse=True
-    )
+    # Of two that began at once, one is a copy, which no controller has.
+    return sorted(found, key=lambda run: (read_json(run / LOCK_FILE).get("since_unix", 0), holder(run) is not None))[
+        ::-1
+    ]
 
 
 def newest() -> Path:

@@ -15,7 +15,7 @@ from rljob_operator.core.member import Member, Phase, Role, number
 from rljob_operator.core.observed import Observation
 from rljob_operator.local.addresses import Addresses, job_token_file, read_token
 from rljob_operator.local.checkpoints import checkpoints, last_words_path
-from rljob_operator.local.launch import PROGRAM, Launcher
+from rljob_operator.local.launch import Launcher
 from rljob_operator.local.member_polls import MemberPolls
 from rljob_operator.local.process import RoleProcess, announce_path
 from rljob_operator.polls.poll import Alive, Learner
@@ -135,7 +135,7 @@ class LocalSubstrate:
         return RoleProcess(name, Role.of(name), self._command(name), self._run_dir, launch, now)
 
     def _command(self, name: str) -> list[str]:
-        command = [*PROGRAM, str(Role.of(name)), "--job", str(self._manifest)]
+        command = [str(Role.of(name)), "--job", str(self._manifest)]
         command += [
             "--run-dir",
             str(self._run_dir),

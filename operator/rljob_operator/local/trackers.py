@@ -6,16 +6,15 @@ One that ends is started again after a growing wait, one that is silent is kille
 from __future__ import annotations
 
 import contextlib
-import os
 import shlex
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from rljob.api.tracking import TrackingSpec
+from rljob.child import Child
 from rljob.tracking.tracker import FOLDER, HUNG_SECONDS, TRACKERS, trackers_of
 
 from rljob_operator.local.log_files import tail
@@ -89,7 +88,7 @@ class _Process:
         self._run_dir = run_dir
         self._options = options
         self._log = run_dir / "logs" / f"tracker-{name}.log"
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Child | None = None
         self._due = self._begun = 0.0
         self._wait_seconds = FIRST_WAIT_SECONDS
 
@@ -126,8 +125,8 @@ class _Process:
         return read_json(self._run_dir / FOLDER / f"{self.name}.json")
 
     def ask_to_end(self) -> None:
-        if self._process is not None and self._process.stdin is not None:
-            self._process.stdin.close()
+        if self._process is not None:
+            self._process.leave()
 
     def ended_by(self, deadline: float) -> bool:
         """Whether it ended in good order until ``deadline`` (monotonic seconds); else it is killed."""
@@ -140,17 +139,11 @@ class _Process:
         return False
 
     def _start(self, now: float) -> None:
-        command = [sys.executable, "-m", "rljob.tracking.sender", str(self._run_dir), self.name, "--tied"]
+        words = [str(self._run_dir), self.name, *self._options]
+        few = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         try:
             with self._log.open("ab") as log:
-                self._process = subprocess.Popen(
-                    [*command, *self._options],
-                    stdin=subprocess.PIPE,
-                    stdout=log,
-                    stderr=log,
-                    start_new_session=True,
-                    env=os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
-                )
+                self._process = Child("rljob.tracking.sender", words, variables=few, stdout=log, stderr=log)
         except OSError as error:
             self.problem = f"its tracker can't be started: {error.strerror}"
             self._again(now)

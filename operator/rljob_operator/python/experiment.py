@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from rljob_operator.experiments.state import ExperimentState
-from rljob_operator.local import lock
 from rljob_operator.local.experiment_folder import JOURNAL_FILE
 from rljob_operator.local.experiment_trials import Trial, best_of, read_experiment, trials_of
+from rljob_operator.local.holder import holder
 from rljob_operator.local.log_files import tail
 from rljob_operator.local.run_folder import CONTROLLER_LOG, OUTCOME_FILE
 from rljob_operator.python.handle import Run, Status
@@ -64,7 +64,7 @@ class LocalExperiment(Experiment):
     @property
     def status(self) -> Status:
         """Running, SessionEnded (it was stopped), or how it ended; and the best trial, or how many have a score."""
-        running = lock.owner(self._folder) is not None
+        running = holder(self._folder) is not None
         if not (self._folder / JOURNAL_FILE).is_file():  # its controller is loading, or has found that it can't begin
             why = " ".join(tail(self._folder / CONTROLLER_LOG, 1))
             return Status("Starting", "") if running else Status("Failed", why)
@@ -79,7 +79,7 @@ class LocalExperiment(Experiment):
         """As `Run.wait`; ``progress`` prints a line whenever another trial has a score."""
         deadline = math.inf if timeout_seconds is None else time.monotonic() + timeout_seconds
         said = ""
-        while lock.owner(self._folder) is not None:  # a look at its trials takes a second where there are a thousand
+        while holder(self._folder) is not None:  # a look at its trials takes a second where there are a thousand
             if progress and (message := self.status.message) != said:
                 said = message
                 print(said, flush=True)

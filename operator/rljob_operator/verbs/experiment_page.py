@@ -21,8 +21,8 @@ from rljob.telemetry.charts import COLOURS, SMALL, Chart, Series, line_chart
 from rljob.telemetry.report import REPORT_FILE
 
 from rljob_operator.experiments.summary import settings_in_words
-from rljob_operator.local import lock
 from rljob_operator.local.experiment_trials import Trial, best_of, read_experiment, trials_of
+from rljob_operator.local.holder import holder
 
 _COLOURED: Final = 7
 """Trials whose curves are drawn, each in a colour of its own; they are the best."""
@@ -43,7 +43,7 @@ def write_experiment_report(folder: Path) -> Path:
         .get_template("experiment.html.jinja")
         .render(
             experiment=state.known,
-            state=("goes on" if lock.owner(folder) is not None else "stopped")
+            state=("goes on" if holder(folder) is not None else "stopped")
             if state.end is None
             else state.end["reason"],
             best=best,

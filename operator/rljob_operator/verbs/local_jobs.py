@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import shlex
 import signal
 import time
@@ -17,8 +16,8 @@ from rljob.checkpoints.send import policy_files, send
 from rljob.errors import UsageError
 
 from rljob_operator.core.member import Role
-from rljob_operator.local import lock
 from rljob_operator.local.addresses import TOKEN_FILE, read_token
+from rljob_operator.local.holder import holder
 from rljob_operator.local.job_view import look, running_members
 from rljob_operator.local.log_files import LogFollower
 from rljob_operator.local.reach import Loopback
@@ -88,20 +87,25 @@ class LocalJob:
 
     def stop(self, say: Callable[[str], None], timeout_seconds: float) -> None:
         """See `Job`: asks its controller, and waits for its end. Without a controller, its processes are ending by themselves."""
-        controller = lock.owner(self._folder)
-        if not controller:
+        controller = holder(self._folder)
+        if controller is None:
             running = ", ".join(running_members(self._folder))
             say(
                 f"{self.place}: {f'its controller has ended, and so do {running}' if running else 'nothing of it runs'}"
             )
             return
-        os.kill(controller, signal.SIGTERM)
-        say(f"{self.place}: its controller (pid {controller}) was asked to end the run")
+        if controller.process is None or not controller.here:
+            raise NotReached(
+                f"{self.place}: its controller is {controller}, which gets no signal from here; `rljob stop` there ends it, and "
+                f"`{self.command('suspend')}` pauses it from here"
+            )
+        controller.process.send(signal.SIGTERM)
+        say(f"{self.place}: its controller ({controller}) was asked to end the run")
         deadline = time.monotonic() + timeout_seconds
-        while lock.owner(self._folder) == controller:
+        while holder(self._folder) == controller:
             if time.monotonic() >= deadline:
                 raise NotReached(
-                    f"the controller (pid {controller}) has not ended within {timeout_seconds:g} s; see {self.place}/logs"
+                    f"the controller ({controller}) has not ended within {timeout_seconds:g} s; see {self.place}/logs"
                 )
             time.sleep(POLL_SECONDS)
         say(f"{self.place}: stopped")

@@ -39,7 +39,7 @@ def track(
         require_data_plane("rljob track")
         from rljob.tracking.tracker import TRACKERS, wanted
 
-        from rljob_operator.local.lock import owner
+        from rljob_operator.local.holder import holder
         from rljob_operator.local.run_folder import EFFECTIVE_FILE, RunFolderProblem, chosen_run
         from rljob_operator.local.trackers import Trackers
 
@@ -51,11 +51,11 @@ def track(
             fields = " or ".join(f"--set tracking.{name}..." for name in TRACKERS)
             raise UsageError(f"{folder}: its manifest has no tracking; say where to with {fields}")
         options = [word for each in set_ or () for word in ("--set", each)]
-        passes = [[], ["--once"]] if owner(folder) is not None else [["--once"]]
+        passes = [[], ["--once"]] if holder(folder) is not None else [["--once"]]
         for each in passes:
             trackers = Trackers(folder, typer.echo, [*options, *each])
             try:
-                while trackers.look(tracking) and (each or owner(folder) is not None):
+                while trackers.look(tracking) and (each or holder(folder) is not None):
                     time.sleep(_LOOK_SECONDS)
                 trackers.close()
             except KeyboardInterrupt:

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import rljob
 from rljob_operator.experiments.journal import replayed
-from rljob_operator.local import lock
 from rljob_operator.local.job_view import running_members
 
+from tests.support.controllers import controller_pid
 from tests.support.waiting import eventually
 
 MANIFEST = """
@@ -51,7 +51,7 @@ def entries(folder: Path) -> list[dict[str, Any]]:
 
 
 def controllers(folder: Path) -> list[int]:
-    return [pid for run in folder.glob("tiny-*") if (pid := lock.owner(run))]
+    return [pid for run in folder.glob("tiny-*") if (pid := controller_pid(run))]
 
 
 @pytest.mark.long

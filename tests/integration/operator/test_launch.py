@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
 import pytest
-from rljob_operator.local.launch import PROGRAM, Launched, Launcher
-from rljob_operator.local.process import ProcessIdentity
+from rljob_operator.local.identity import ProcessIdentity
+from rljob_operator.local.launch import Launched, Launcher
 
 from tests.support.known import known
 from tests.support.paths import EXAMPLES
@@ -36,10 +38,12 @@ def start(launcher: Launcher, tmp_path: Path) -> Iterator[Callable[..., Launched
     def begin(
         *words: str, environment: dict[str, str] | None = None, variables: dict[str, str] | None = None
     ) -> Launched:
+        launched = None
         with (tmp_path / "log").open("ab") as log:
-            launched = launcher.launch(
-                [*PROGRAM, *words], {**os.environ, **(environment or {})}, variables or {}, log.fileno(), 7
-            )
+            while launched is None:
+                launched = launcher.launch(
+                    words, {**os.environ, **(environment or {})}, variables or {}, log.fileno(), 7
+                )
         started.append(ProcessIdentity.of(launched.pid) or ProcessIdentity(launched.pid, 0))
         return launched
 
@@ -125,22 +129,48 @@ def test_a_killed_server_takes_no_role_with_it_and_another_starts_the_next(
 
 def test_a_role_that_stays_is_ended(tmp_path: Path) -> None:
     script = """
-import contextlib, json, os, socket, sys, time
+import os, signal, sys, time
+from multiprocessing import Pipe
+from multiprocessing.reduction import send_handle
+from rljob.roles import __main__
 from rljob_operator.local import fork_server
 fork_server.LEAVE_SECONDS = 1.0
 fork_server._LOADED = ()
-mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+mine, its = Pipe()
 if os.fork() == 0:
     mine.close()
-    fork_server._become = lambda asked, log: (os.setsid(), __import__("signal").signal(15, __import__("signal").SIG_IGN))
-    roles, role = {}, None
-    with contextlib.suppress(ConnectionError):
-        role = fork_server._serve(its, roles)
-    sys.exit(time.sleep(60) if role else fork_server._end(roles))
+    fork_server._become = lambda asked, log: (os.setsid(), signal.signal(15, signal.SIG_IGN))
+    __main__.main = lambda words: time.sleep(60)
+    sys.exit(fork_server.main(its))
 its.close()
-socket.send_fds(mine, [json.dumps({"words": ["actor"], "variables": {}}).encode()], [1])
-print(json.loads(mine.recv(1000))["pid"], flush=True)
+assert mine.recv()
+mine.send({"words": ["actor"], "variables": {}})
+send_handle(mine, 1, 0)
+print(mine.recv()["pid"], flush=True)
 """
     ended = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, check=True, timeout=60)
     role = ProcessIdentity.of(int(ended.stdout))
     eventually(lambda: role is None or not role.alive, "it was killed", 20)
+
+
+@pytest.mark.parametrize("broken", ["random", "rljob.roles.learner"])
+def test_a_file_of_the_users_is_no_library_and_one_that_is_missing_is_named(
+    broken: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if broken == "random":
+        (tmp_path / "random.py").write_text("raise ValueError('the game of dice')")
+    else:
+        monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+        fails = f"class Broken:\n    def find_spec(self, name, *_):\n        assert name != {broken!r}, 'cut off'\n"
+        (tmp_path / "sitecustomize.py").write_text(f"import sys\n{fails}sys.meta_path.insert(0, Broken())\n")
+    launcher, launched = Launcher(), None
+    expected = (
+        pytest.raises(OSError, match="AssertionError: cut off") if broken != "random" else contextlib.nullcontext()
+    )
+    with (tmp_path / "log").open("ab") as log, contextlib.closing(launcher), expected:
+        while launched is None:
+            launched = launcher.launch(["--help"], os.environ, {}, log.fileno(), 0)
+            time.sleep(0.05)
+        assert launched.wait() == 0
+    assert ("Traceback" in (tmp_path / "log").read_text()) == (broken != "random"), "in the role's log"

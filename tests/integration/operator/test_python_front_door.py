@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 import rljob
-from rljob_operator.local import lock
 from rljob_operator.local.job_view import running_members
 
 from tests.support import slow_game
+from tests.support.controllers import controller_pid
 from tests.support.local_run import ENDLESS
 from tests.support.paths import IMPORTABLE, ROOT
 from tests.support.waiting import eventually
@@ -37,7 +37,7 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
         monkeypatch.setenv(name, value)
     yield
     for found in tmp_path.glob("**/controller.lock"):
-        if pid := lock.owner(found.parent):
+        if pid := controller_pid(found.parent):
             os.kill(pid, signal.SIGKILL)
         for member in running_members(found.parent).values():
             os.kill(member, signal.SIGKILL)
@@ -57,7 +57,7 @@ def test_a_run_outlives_the_program_that_started_it() -> None:
     waiting = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
     program = starter(f"{waiting}print('waits', flush=True)\nrun.wait()\n")
     folder = Path(program.stdout.readline().strip())
-    controller = lock.owner(folder)
+    controller = controller_pid(folder)
     assert program.stdout.readline() == "waits\n"
     os.killpg(program.pid, signal.SIGINT)  # at once, while the controller is still loading
     assert program.wait(60) != 0
@@ -65,12 +65,12 @@ def test_a_run_outlives_the_program_that_started_it() -> None:
     run = rljob.attach(folder)
     assert run.status.state == "Starting"
     assert controller is not None
-    assert lock.owner(folder) == controller
+    assert controller_pid(folder) == controller
     eventually(lambda: any(run.metrics().get("updates", ())), run.why, 180)
     assert run.status.state in ("Running", "Degraded", "Starting")
     assert rljob.attach().folder == folder, "the newest run here"
     run.stop()
-    assert (run.status.state, lock.owner(folder), running_members(folder)) == ("SessionEnded", None, {})
+    assert (run.status.state, controller_pid(folder), running_members(folder)) == ("SessionEnded", None, {})
     assert "report" in run.logs("controller")
     assert "goes on" in run.why() or "SessionEnded" in run.why()
     assert run.policy().environment_id == "tests.support.slow_game:make"

@@ -13,8 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 from rljob_operator.core.member import Member, Phase, Role
+from rljob_operator.local.identity import ProcessIdentity
 from rljob_operator.local.priority import niceness, set_niceness
-from rljob_operator.local.process import ProcessIdentity, RoleProcess, announce_path
+from rljob_operator.local.process import RoleProcess, announce_path
 
 from tests.support.known import known
 from tests.support.launch import execute

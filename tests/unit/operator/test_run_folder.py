@@ -7,12 +7,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from rljob_operator.local.lock import ControllerLock, owner
+from rljob_operator.local.holder import LOCK_FILE, holder
+from rljob_operator.local.lock import ControllerLock
 from rljob_operator.local.run_folder import (
     EXPERIMENT_FILE,
     JOB_FILE,
@@ -24,6 +24,10 @@ from rljob_operator.local.run_folder import (
     stored_runs,
     write_json,
 )
+from rljob_operator.verbs.local_jobs import LocalJob
+from rljob_operator.verbs.waiting import NotReached
+
+from tests.support.controllers import controller_pid
 
 
 def test_an_older_run_is_not_written_over(tmp_path: Path) -> None:
@@ -68,7 +72,8 @@ def test_the_newest_run_is_meant_where_none_is_named(tmp_path: Path, monkeypatch
     for name in ("old", "new"):
         prepare(Path("runs") / name, resume=False)
         (Path("runs") / name / JOB_FILE).write_text("")
-        time.sleep(0.02)
+        with ControllerLock(Path("runs") / name):
+            pass
     assert chosen_run(None) == Path("runs/new")
     with pytest.raises(RunFolderProblem, match="not a run folder"):
         chosen_run(tmp_path)
@@ -81,7 +86,8 @@ def test_where_the_newest_is_an_experiments_its_runs_are_named(tmp_path: Path, m
     for name in ("alone", "search/search-0", "search/search-1"):
         prepare(Path("runs") / name, resume=False)
         (Path("runs") / name / JOB_FILE).write_text("")
-        time.sleep(0.02)
+        with ControllerLock(Path("runs") / name):
+            pass
     (Path("runs") / "search" / EXPERIMENT_FILE).write_text("")
     assert newest() == Path("runs/search")
     with pytest.raises(RunFolderProblem, match=r"experiment's .* runs/search/search-1, runs/search/search-0 "):
@@ -92,15 +98,15 @@ def test_where_the_newest_is_an_experiments_its_runs_are_named(tmp_path: Path, m
 
 
 def test_one_controller_a_run_folder(tmp_path: Path) -> None:
-    assert owner(tmp_path) is None
+    assert holder(tmp_path) is None
     with ControllerLock(tmp_path):
-        assert owner(tmp_path) == os.getpid()
+        assert controller_pid(tmp_path) == os.getpid()
         with pytest.raises(RunFolderProblem, match=f"pid {os.getpid()}"), ControllerLock(tmp_path):
             raise AssertionError("two controllers")
-        assert owner(tmp_path) == os.getpid(), "the refused one took nothing away"
-    assert owner(tmp_path) is None
+        assert controller_pid(tmp_path) == os.getpid(), "the refused one took nothing away"
+    assert holder(tmp_path) is None
     with ControllerLock(tmp_path):
-        assert owner(tmp_path) == os.getpid(), "it can be taken again"
+        assert controller_pid(tmp_path) == os.getpid(), "it can be taken again"
 
 
 CONTROLLER = """
@@ -116,20 +122,40 @@ with ControllerLock(Path(sys.argv[1])):
 def test_a_lock_goes_to_the_controller_that_it_was_taken_for_and_to_none_of_its_processes(tmp_path: Path) -> None:
     words = [sys.executable, "-c", CONTROLLER, str(tmp_path)]
     with ControllerLock(tmp_path, for_another=True) as lock:
-        assert owner(tmp_path) == 0, "no process that a verb could send a signal to"
+        about = holder(tmp_path)
+        assert about is not None
+        assert about.process is None, "there is no process yet that a verb could send a signal to"
         controller = subprocess.Popen(words, stdin=lock.file, stdout=subprocess.PIPE, text=True)
         lock.name(controller.pid)
-    assert owner(tmp_path) == controller.pid, "before it has done anything"
+    assert controller_pid(tmp_path) == controller.pid, "before it has done anything"
     assert controller.stdout is not None
     child, empty = controller.stdout.readline().split()
-    assert (owner(tmp_path), empty) == (controller.pid, "True")
+    assert (controller_pid(tmp_path), empty) == (controller.pid, "True")
     controller.kill()
     controller.wait()
     controller.stdout.close()
     try:
-        assert owner(tmp_path) is None
+        assert holder(tmp_path) is None
     finally:
         os.kill(int(child), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("other", [{"boot": "another machine's"}, {"namespace": "pid:[1]"}, {"start_ticks": 1}])
+def test_no_other_process_with_the_controllers_id_is_told_to_end(tmp_path: Path, other: dict[str, object]) -> None:
+    """The controller is on another machine or in a container, or its id was given to another process since."""
+    (tmp_path / JOB_FILE).write_text("")
+    with subprocess.Popen(["sleep", "60"]) as innocent, ControllerLock(tmp_path) as lock:
+        lock.name(innocent.pid)
+        named = json.loads((tmp_path / LOCK_FILE).read_text())
+        named["process"] |= {"host": "elsewhere", **other}
+        (tmp_path / LOCK_FILE).write_text(json.dumps(named))
+        found = holder(tmp_path)
+        assert found is not None, "it is not lost"
+        assert not found.here
+        with pytest.raises(NotReached, match=f"its controller is pid {innocent.pid}.*gets no signal from here"):
+            LocalJob(tmp_path).stop(print, 1.0)
+        assert innocent.poll() is None
+        innocent.kill()
 
 
 def test_a_json_file_is_replaced_whole(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rljob.api import load_manifest
+from rljob.child import Child
 from rljob.errors import UsageError
 from rljob.telemetry.recorder import METRICS_FILE, Recorder
 from rljob.telemetry.run_folder import EFFECTIVE_FILE
@@ -252,7 +253,6 @@ def test_a_run_keeps_its_identity_and_a_cluster_gives_one(tmp_path: Path, monkey
 
 
 SENDING = """
-import sys
 from rljob.tracking import sender
 
 class Taker:
@@ -262,7 +262,9 @@ class Taker:
 
 sender.wanted = lambda tracking: ["wandb"]  # no client is needed for this
 sender.opened = lambda name, run: Taker()
-sender.main([sys.argv[1], "wandb", *sys.argv[2:]])
+
+def main(folder):
+    sender.main([folder, "wandb"])
 """
 
 
@@ -272,7 +274,8 @@ def test_that_of_a_pod_tells_what_the_learner_was_told_of_the_end(state: str, tm
     shutil.copy(EXAMPLES / "cartpole-impala.yaml", tmp_path / EFFECTIVE_FILE)
     if state == "Complete":
         note_ending(tmp_path, {"state": state})
-    with subprocess.Popen([sys.executable, "-c", SENDING, str(tmp_path)], stdout=subprocess.PIPE, text=True) as process:
+    command = [sys.executable, "-c", f"{SENDING}\nmain({str(tmp_path)!r})"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         eventually((tmp_path / "tracking" / "wandb.json").exists, "it does not begin")
         process.terminate()
@@ -281,23 +284,21 @@ def test_that_of_a_pod_tells_what_the_learner_was_told_of_the_end(state: str, tm
 
 
 @pytest.mark.parametrize("state", ["Stopped", "Killed"])
-def test_it_ends_with_the_process_that_started_it_and_tells_how_that_was(state: str, tmp_path: Path) -> None:
+def test_it_ends_with_the_process_that_started_it_and_tells_how_that_was(
+    state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Killed: a controller that left no outcome."""
     shutil.copy(EXAMPLES / "cartpole-impala.yaml", tmp_path / EFFECTIVE_FILE)
     told = tmp_path / "tracking" / "wandb.json"
     if state == "Stopped":
         (tmp_path / "outcome.json").write_text('{"state": "Stopped"}')
-    with subprocess.Popen(
-        [sys.executable, "-c", SENDING, str(tmp_path), "--tied"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdin is not None
+    (tmp_path / "sending.py").write_text(SENDING)
+    monkeypatch.syspath_prepend(tmp_path)
+    with Child("sending", str(tmp_path), stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         eventually(told.exists, "it does not begin")
         assert process.poll() is None
-        process.stdin.close()
+        process.leave()
         assert process.wait(30) == 0
-        assert process.stdout.read().strip() == state
+        assert process.stdout.read().decode().strip() == state
     assert json.loads(told.read_text())["done"]

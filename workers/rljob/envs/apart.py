@@ -6,10 +6,10 @@ from __future__ import annotations
 import faulthandler
 import functools
 import itertools
-import multiprocessing
 import os
 import pickle
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -17,10 +17,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import gymnasium
 
+from rljob.child import Child
 from rljob.envs.base import EnvironmentProblem
 from rljob.envs.factory import describe_environment
 from rljob.envs.spec import EnvironmentSpec, handed_over
@@ -91,30 +92,26 @@ def _made_by_a_user(environment_id: str) -> bool:
 
 def _answer(what: str, call: Callable[[], T], slow_seconds: float) -> tuple[tuple[T] | Exception | None, int]:
     """(what came of the call, None where the process ended before it said; its exit code)."""
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=_call_and_answer, args=(theirs, what, call, slow_seconds))
-    process.start()
-    theirs.close()
-    answer = None
+    process, answer = Child(__name__, what, call, slow_seconds, title=what, talks=True, orphaned=signal.SIGKILL), None
     try:
-        # Not until the pipe is closed: processes that the call has begun may hold it open.
-        while not ours.poll(_LOOK_SECONDS) and process.is_alive():
+        # Not until the link is closed: processes that the call has begun may hold it open.
+        while not process.link.poll(_LOOK_SECONDS) and process.poll() is None:
             pass
-        with ours, suppress(EOFError):
-            if ours.poll():
-                answer = ours.recv()
-        process.join(_LEAVE_SECONDS)
+        with suppress(EOFError, OSError):
+            if process.link.poll():
+                answer = process.link.recv()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_LEAVE_SECONDS)
     finally:
+        process.leave()
         with suppress(ProcessLookupError):
-            os.killpg(process.ident or 0, signal.SIGKILL)
-        process.kill()
-        process.join()
-    return answer, process.exitcode or 0
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    return answer, process.returncode
 
 
-def _call_and_answer(to: Connection, what: str, call: Callable[[], object], slow_seconds: float) -> None:
-    os.setpgid(0, 0)  # the waiting process ends all that is begun here, and Ctrl-C is for it
+def main(to: Connection[Any, Any], what: str, call: Callable[[], object], slow_seconds: float) -> None:
+    """Answer with what came of the call, in the process that was begun for it."""
     os.dup2(2, 1)
     faulthandler.enable(all_threads=False)
     caller = threading.current_thread().ident or 0

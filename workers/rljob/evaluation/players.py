@@ -11,7 +11,9 @@ from __future__ import annotations
 import contextlib
 import logging
 import multiprocessing
+import os
 import signal
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
@@ -22,6 +24,7 @@ from typing import Any
 
 import torch
 
+from rljob import child
 from rljob.checkpoints.policy import PolicyIdentity
 from rljob.envs.apart import that_travels
 from rljob.evaluation.player import SIDE_BY_SIDE, Player
@@ -63,7 +66,8 @@ class Players:
         for number in range(1, processes):
             ours, theirs = context.Pipe()
             process = context.Process(target=_help, args=(policy, places, epsilon, theirs), name=f"player-{number}")
-            process.start()
+            with child.safe_path() if not sys.flags.safe_path else contextlib.nullcontext():
+                process.start()
             theirs.close()
             self._helpers.append(ours)
             self._processes.append(process)
@@ -196,6 +200,7 @@ def _end(helpers: list[Connection[Any, Any]], processes: list[ForkServerProcess]
 def _help(policy: PolicyIdentity, places: int, epsilon: float | None, connection: Connection[Any, Any]) -> None:
     """Play what is dealt until the other end is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the evaluator decides what Ctrl-C means
+    os.environ.pop(child.SAFE_PATH, None)
     torch.set_num_threads(1)  # each core has a process of its own
     round_, dealt = 0, deque[int]()
     try:

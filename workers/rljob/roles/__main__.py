@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rljob.roles.command import app
 
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Be the role that the command line, or ``words``, describes."""
+    app(words, prog_name="rljob worker")
+
+
 if __name__ == "__main__":
-    app(prog_name="rljob worker")
+    main()

@@ -1,8 +1,7 @@
 """The process that sends one run to one tracker: reads what is new, hands it over, and tries again for ever.
 
-``python -m rljob.tracking.sender RUN wandb|mlflow``. It ends with SIGTERM or, with ``--tied``, when its input is closed, as it is
-however the process ends that started it; then it sends what is there first, for a minute at most. With ``--once`` it ends when
-all is sent.
+``python -m rljob.tracking.sender RUN wandb|mlflow``, or a `Child` of a run's controller. SIGTERM ends it; then it sends the rest
+first, for a minute at most. With ``--once`` it ends when all is sent.
 """
 
 from __future__ import annotations
@@ -32,7 +31,6 @@ from rljob.errors import UsageError
 from rljob.files import replace
 from rljob.telemetry.recorder import METRICS_FILE
 from rljob.telemetry.run_folder import EFFECTIVE_FILE
-from rljob.threads import start_contained
 from rljob.tracking.ending import noted_ending
 from rljob.tracking.points import Follower
 from rljob.tracking.sent import Sent
@@ -146,7 +144,6 @@ def main(words: Sequence[str]) -> None:
     parser.add_argument("tracker", choices=TRACKERS)
     parser.add_argument("--job", type=Path)
     parser.add_argument("--set", action="append", default=[])
-    parser.add_argument("--tied", action="store_true")
     parser.add_argument("--once", action="store_true")
     asked = parser.parse_args(words)
     setproctitle(f"rljob tracker {asked.tracker}")
@@ -159,10 +156,6 @@ def main(words: Sequence[str]) -> None:
         signal.alarm(LAST_SECONDS)  # which ends the process, whatever a client is waiting for
 
     signal.signal(signal.SIGTERM, end)
-    signal.signal(signal.SIGINT, signal.SIG_IGN if asked.tied else signal.SIG_DFL)
-    if asked.tied:
-        # Not by way of sys.stdin, whose lock this thread would still have when the process ends by itself.
-        start_contained("tracker-tie", lambda: end(os.read(0, 1)))
     folder = asked.run / FOLDER
     with one_line_errors():
         folder.mkdir(exist_ok=True)
