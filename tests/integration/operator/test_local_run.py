@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 from rljob.checkpoints.files import stored
 from rljob.checkpoints.names import order
+from rljob_operator.local.identity import ProcessIdentity
 from rljob_operator.local.job_view import running_members
-from rljob_operator.local.process import ProcessIdentity
 
 from tests.support.known import known
 from tests.support.local_run import ENDLESS, LocalRun, assert_nothing_was_lost
