@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from rljob.loading import NotHere, PluginProblem, authors_line, loaded, same, short, told
+from rljob.loading import NotHere, PluginProblem, authors_line, files_loaded, forget_files, loaded, short, told
 
 _numbers = itertools.count()
 
@@ -33,6 +33,46 @@ def test_a_file_imports_what_lies_beside_it(file: Path) -> None:
     beside.write_text("SEVEN = 7\n")
     file.write_text(f"import {beside.stem}\n\ndef make(): return {beside.stem}.SEVEN\n")
     assert loaded(f"{file}:make")() == 7
+
+
+def test_a_file_is_loaded_although_another_folder_has_one_of_its_name(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    working = file.with_name("working")
+    working.mkdir()
+    (working / file.name).write_text("def make(): return 1\n")
+    monkeypatch.syspath_prepend(str(working))
+    file.write_text("def make(): return 2\n")
+    assert loaded(f"{file}:make")() == 2
+
+
+def test_a_file_of_a_package_is_imported_with_it_and_all_that_is_loaded_is_named(file: Path) -> None:
+    beside = file.with_name("games")
+    (beside / "deep").mkdir(parents=True)
+    (beside / "deep" / file.name).write_text("from ..rules import SEVEN\n\ndef make(): return SEVEN\n")
+    (beside / "rules.py").write_text("SEVEN = 7\n")
+    assert loaded(f"{beside}/deep/{file.name}:make")() == 7
+    assert (
+        files_loaded().items()
+        >= {
+            f"games/deep/{file.name}": beside / "deep" / file.name,
+            "games/rules.py": beside / "rules.py",
+        }.items()
+    )
+    forget_files()
+    assert not files_loaded()
+    bare = file.with_name("no-name")
+    bare.mkdir()
+    (bare / file.name).write_text("from .rules import SEVEN\n")
+    with pytest.raises(
+        PluginProblem, match=r"it belongs to a package, and 'no-name' is no name of one; rename the folder"
+    ):
+        loaded(f"{bare}/{file.name}:make")
+
+
+def test_what_a_program_defines_itself_is_refused_with_what_to_do() -> None:
+    with pytest.raises(PluginProblem, match=r"no callable 'mine'; the processes of a run can't import .* env\.py:make"):
+        loaded("__main__:mine")
 
 
 def test_a_function_of_an_installed_module_and_of_a_class() -> None:
@@ -99,8 +139,6 @@ def test_the_line_of_an_error_that_came_through_a_users_code(file: Path) -> None
 def test_a_path_says_where_a_file_is_and_not_what_it_is() -> None:
     assert short("/home/me/plugins/qr_dqn.py:make") == "qr_dqn.py:make"
     assert short("my_pkg.algorithms:make") == "my_pkg.algorithms:make"
-    assert same("/a/qr_dqn.py:make", "/b/qr_dqn.py:make")
-    assert not same("qr_dqn.py:make", "qr_dqn.py:other")
 
 
 def test_another_process_finds_the_file_by_its_name(file: Path) -> None:

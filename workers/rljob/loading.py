@@ -19,9 +19,15 @@ from rljob.errors import UsageError, named
 _authors: set[str] = set()
 """Files, and folders of packages, that were loaded here and are not ours."""
 _folders: set[str] = set()
-"""Those of files, where they were put into ``sys.path`` for them."""
+"""Those that were put at the end of ``sys.path`` for files."""
+_files: dict[Path, ModuleType] = {}
+"""What was loaded from files, by their whole paths."""
 PLUGIN_FAILURES: Final = (Exception, SystemExit)
 """What code of a user's own may raise: a request to end the process is reported like any other failure, and not obeyed."""
+OF_THE_PROGRAM: Final = (
+    "the processes of a run can't import what a notebook or a program defines itself; write it into a file, say env.py (in a "
+    "notebook with %%writefile env.py), and name env.py:make"
+)
 _MANY = 8
 _LONGEST_SHOWN = 200
 _NOT_BY_USERS = frozenset(("rljob", "rljob_operator", "gymnasium", "ale_py"))
@@ -43,8 +49,9 @@ def loaded(name: str) -> Callable[..., Any]:
     """The callable that ``name`` names. Raises PluginProblem, NotHere where the module or the file itself is not there.
 
     A file is imported by its own name, with its folder at the end of ``sys.path``: what lies beside it can be imported too, and
-    so can the file by other processes. One that is not where it was (in another machine's checkpoint, say) may be any module of
-    that name that can be imported.
+    so can the file by other processes. One with relative imports is imported as a part of its package, from the folder around
+    that. One that is not where it was (in another machine's checkpoint, say) may be any module of that name that can be
+    imported.
     """
     place, _, path = name.rpartition(":")
     module = imported(place)
@@ -56,6 +63,8 @@ def loaded(name: str) -> Callable[..., Any]:
         near = difflib.get_close_matches(path, callables, n=3, cutoff=0.5)
         advice = f"; did you mean {' or '.join(near)}?" if near else ""
         instead = "" if found is None else f": it is {shown(found)}"
+        if place == "__main__":
+            instead, advice = "", f"; {OF_THE_PROGRAM}"
         raise PluginProblem(f"{place!r} has no callable {path!r}{instead}{advice}")
     return found  # type: ignore[no-any-return]
 
@@ -81,18 +90,26 @@ def printing_aside() -> Iterator[None]:
 
 def forget_files() -> None:
     """Unload what was loaded from files and from beside them, as before the first: the next ones may have the same names."""
-    for name, module in list(sys.modules.items()):
-        origin = vars(module).get("__file__") if isinstance(module, ModuleType) else None
-        if origin and any(folder in _folders for folder in map(str, Path(origin).parents)):
+    for path in files_loaded().values():
+        for name in [name for name, module in sys.modules.items() if getattr(module, "__file__", None) == str(path)]:
             del sys.modules[name]
     sys.path[:] = [each for each in sys.path if each not in _folders]
     _folders.clear()
+    _files.clear()
     importlib.invalidate_caches()
 
 
-def same(one: str, other: str) -> bool:
-    """Whether two names may mean the same: the path of a file says where it is, not what it is."""
-    return short(one) == short(other)
+def files_loaded() -> dict[str, Path]:
+    """The files that were loaded by ``file.py:factory``, and those that they import from beside them: the path of each from the
+    folder that it is imported from (``env.py``, ``games/env.py``) -> its whole path."""
+    folders = {os.path.realpath(path.parents[module.__name__.count(".")]) for path, module in _files.items()}
+    found = {}
+    for name, module in list(sys.modules.items()):
+        stem, origin = name.replace(".", "/"), str(getattr(module, "__file__", None))
+        for tail in (f"{stem}.py", f"{stem}/__init__.py"):
+            if origin.endswith(f"/{tail}") and os.path.realpath(origin.removesuffix(f"/{tail}")) in folders:
+                found[tail] = Path(origin)
+    return found
 
 
 def short(name: str) -> str:
@@ -174,16 +191,38 @@ def _of_file(path: Path) -> ModuleType:
                 "is found by PYTHONPATH=its folder"
             )
         return _module(name)
-    path = path.resolve()
-    if name not in sys.modules and str(path.parent) not in sys.path:
-        sys.path.append(str(path.parent))
-        _folders.add(str(path.parent))
+    path = path.absolute()
+    if path not in _files:
+        _authors.update(str(each) for folder in {path.parent, path.resolve().parent} for each in folder.glob("*.py"))
+        _files[path] = _from_folder(path, name, path.parent)
+    return _files[path]
+
+
+def _from_folder(path: Path, name: str, folder: Path) -> ModuleType:
+    """The file as the module ``name`` of ``folder``, also where another folder of a user's has one of that name; where it has
+    relative imports, as one of the package around it."""
+    top = name.partition(".")[0]
+    other = getattr(_spec(top), "origin", None) or ""  # a file of the same name where the program works, say
+    hidden = other and Path(other).resolve() != path.resolve() and "site-packages" not in other
+    hidden = hidden and top not in sys.modules and top not in sys.stdlib_module_names
+    if hidden or str(folder) not in sys.path:
+        sys.path.insert(0 if hidden else len(sys.path), str(folder))
+        _folders.add(str(folder))
         importlib.invalidate_caches()
-    _authors.add(str(path))
-    _authors.update(str(other) for other in path.parent.glob("*.py"))
-    module = _module(name)
+    try:
+        module = _module(name)
+    except PluginProblem as problem:
+        if "relative import" not in str(problem.__cause__):
+            raise
+        if not folder.name.isidentifier():
+            raise PluginProblem(
+                f"{path}: it belongs to a package, and {folder.name!r} is no name of one; rename the folder, or install the "
+                "package and name package.module:factory"
+            ) from problem
+        sys.path[:] = [each for each in sys.path if each != str(folder) or each not in _folders]
+        return _from_folder(path, f"{folder.name}.{name}", folder.parent)
     origin = getattr(module, "__file__", None)
-    if origin is None or Path(origin).resolve() != path:
+    if origin is None or Path(origin).resolve() != path.resolve():
         raise PluginProblem(f"{path}: the name {name!r} is taken by {origin or 'a module of Python'}; rename the file")
     return module
 

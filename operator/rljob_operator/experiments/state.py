@@ -13,6 +13,7 @@ from rljob.api.conditions import Reason
 from rljob.api.experiment_check import parse_experiment
 from rljob.api.experiment_trials import Experiment
 from rljob.api.learned import as_begun
+from rljob.sources import without_places
 
 DECISIONS = ("Start", "Promote", "Prune", "End")
 """Kinds of lines that are decided; the others are observed: Settings, Score, Fail, TimeUp, Verdict.
@@ -272,8 +273,9 @@ def _lasting(experiment: Experiment, trials: int) -> tuple[Any, ...]:
         same = {name: each and each.model_copy(update={"trials": trials}) for name, each in drawn.items()}
         search = search.model_copy(update={**same, "listed": search.listed and search.listed[:trials]})
     budget = spec.budget.model_copy(update={"seconds": None})
-    fixed = {"parallelism": 1, "max_failed_trials": 0, "suspend": False, "seeds": 1, "template": None}
-    return experiment.name, template, spec.model_copy(update={**fixed, "budget": budget, "search": search})
+    fixed = {"parallelism": 1, "max_failed_trials": 0, "suspend": False, "seeds": 1}
+    lasting = spec.model_copy(update={**fixed, "budget": budget, "search": search})
+    return experiment.name, without_places(template), without_places(lasting.model_dump(exclude={"template"}))
 
 
 def _place(ranked: Ranked) -> tuple[Any, ...]:

@@ -13,6 +13,7 @@ from rljob.api.exit_codes import EXIT_INVALID
 from rljob.api.experiment_trials import Experiment
 from rljob.api.learned import as_begun
 from rljob.child import Child
+from rljob.sources import without_places
 
 from rljob_operator.experiments.journal import Entry
 from rljob_operator.experiments.state import Run, games_seed, scored, seen
@@ -129,7 +130,9 @@ class Runs:
         if not state or job is None or holder(folder) is not None:
             return ""
         goal, ours = parse_job(wanted).spec, job.spec
-        begun, now = (as_begun(spec.model_dump(by_alias=True), "successPolicy") for spec in (ours, goal))
+        begun, now = (
+            without_places(as_begun(spec.model_dump(by_alias=True), "successPolicy")) for spec in (ours, goal)
+        )
         if begun != now:
             return "edited"
         return state if goal.success_policy == ours.success_policy else ""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 
 import psutil
 from rljob.algorithms.registry import has_own_parts, with_own_parts
@@ -15,31 +17,32 @@ from rljob.checkpoints.restore_from import named_checkpoint
 from rljob.encoders.edge import check_encoder
 from rljob.envs import EnvironmentSpec, apart, describe_both, try_environment
 from rljob.errors import UsageError
+from rljob.loading import files_loaded
 
 
 class PreflightProblem(UsageError):
     """The job can't run on this machine; the message says why, with the arithmetic, and what would work."""
 
 
-def check(job: RLJob, *, new: bool = False) -> EnvironmentSpec:
+def check(job: RLJob, *, new: bool = False) -> tuple[EnvironmentSpec, Mapping[str, Path]]:
     """Build the environment and play a few steps of it, ask for a network that sees its frames, try what the user has written of
     the algorithm, and compare the memory that the run needs with what is free; for a ``new`` run, also look into its bucket and
     read through the one that it shall start from. What is not ours runs in a process of its own. Answers what
-    the environment is.
+    the environment is, and the files of the user's own that were loaded (`rljob.loading.files_loaded`).
 
     Raises EnvironmentProblem (from the environment room), NetworkProblem, PluginProblem, ManifestError, CheckpointProblem,
     StorageProblem or PreflightProblem.
     """
     judged = job.spec.evaluator.environment is not None
     own = has_own_parts(job) or job.spec.environment.runs_foreign_code or judged
-    spec, estimate = apart(job.spec.environment.id, partial(_looked_at, job, new), own=own)
+    spec, estimate, files = apart(job.spec.environment.id, partial(_looked_at, job, new), own=own)
     available = available_memory_bytes()
     if estimate.total_bytes > available:
         raise PreflightProblem(estimate.problem(available))
-    return spec
+    return spec, files
 
 
-def _looked_at(job: RLJob, new: bool) -> tuple[EnvironmentSpec, MemoryEstimate]:
+def _looked_at(job: RLJob, new: bool) -> tuple[EnvironmentSpec, MemoryEstimate, Mapping[str, Path]]:
     job = with_own_parts(job)
     spec = describe_both(job.spec.environment, job.spec.judged_environment)
     try_environment(job.spec.environment.id, job.spec.environment.parameters, spec)
@@ -53,7 +56,7 @@ def _looked_at(job: RLJob, new: bool) -> tuple[EnvironmentSpec, MemoryEstimate]:
         if (bucket := bucket_of(job)) is not None:
             stored(bucket)
         named_checkpoint(job, spec)
-    return spec, memory_estimate(job, frame_bytes=spec.row_bytes)
+    return spec, memory_estimate(job, frame_bytes=spec.row_bytes), files_loaded()
 
 
 def available_memory_bytes() -> int:

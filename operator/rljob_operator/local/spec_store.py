@@ -13,6 +13,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from rljob.api.document import parse_document
 from rljob.api.rule import STORED
 from rljob.api.yaml_dialect import dump_document
 from rljob.files import replace
+from rljob.sources import to_load, with_files
 
 from rljob_operator.local.job_view import running_members
 from rljob_operator.local.run_folder import ACCEPTED_FILE, EFFECTIVE_FILE, JOB_FILE, RunFolderProblem
@@ -87,7 +89,7 @@ class SpecStore:
             if after == before:
                 return _generation(before)
             accepted = self.accepted()
-            problems = self.problems(accepted if accepted is not None else _job(before), _job(after))
+            problems = self.problems(accepted if accepted is not None else self._job(before), self._job(after))
             if problems:
                 raise ManifestError(problems)
             if after.get("spec") != before.get("spec"):
@@ -123,7 +125,7 @@ class SpecStore:
     def accepted(self) -> RLJob | None:
         """The spec in force before this controller, or None where there is none yet."""
         try:
-            return _job(parse_document(self._accepted_path.read_bytes(), str(self._accepted_path)))
+            return parse_job(parse_document(self._accepted_path.read_bytes(), str(self._accepted_path)))
         except (OSError, ManifestError):
             return None
 
@@ -153,9 +155,13 @@ class SpecStore:
             generation = self.count_beyond(self._last.generation)
         self._counted = spec
         try:
-            return StoredJob(generation, _job(document))
+            return StoredJob(generation, self._job(document))
         except ManifestError as error:
             return StoredJob(generation, None, str(error))
+
+    def _job(self, document: Document) -> RLJob:
+        """The job that is stored; files of its user's that are gone are the run's copies of them."""
+        return parse_job(with_files(document, partial(to_load, run_dir=self._run_dir)))
 
     def _document(self) -> Document:
         try:
@@ -208,7 +214,3 @@ def _generation(document: Document) -> int:
     metadata = document.get("metadata")
     value = metadata.get("generation") if isinstance(metadata, dict) else None
     return value if isinstance(value, int) and value > 0 else 1
-
-
-def _job(document: Document) -> RLJob:
-    return parse_job(document)

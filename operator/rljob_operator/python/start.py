@@ -13,19 +13,21 @@ from rljob.api import (
     PRESETS,
     ManifestError,
     Problem,
+    as_found,
     parse_job,
-    with_files_beside,
     written_job,
 )
 from rljob.api.experiment import EXPERIMENT_KIND, is_experiment
 from rljob.api.experiment_check import parse_experiment
 from rljob.api.load import read_document
 from rljob.api.overrides import Override
+from rljob.api.plain import plain
 from rljob.api.problems import ABSENT, unknown_name
 from rljob.api.yaml_dialect import dump_document
 from rljob.data_plane import require_data_plane
 from rljob.errors import UsageError
 from rljob.files import replace
+from rljob.sources import user_path
 
 from rljob_operator.local import run_folder
 from rljob_operator.local.background import start_controller
@@ -64,7 +66,8 @@ def run(
     that can't be made, fails the run: see ``Run.status``.
     """
     place = Place(namespace, context, kubeconfig)
-    written = _written(manifest, [(path, ABSENT if value is None else value) for path, value in (set or {}).items()])
+    changes = [(path, ABSENT if value is None else value) for path, value in (set or {}).items()]
+    written = _written(manifest, changes, on_cluster=any(place))
     experiment = parse_experiment(written) if is_experiment(written) else None
     name = parse_job(written).metadata.name if experiment is None else experiment.name
     if any(place):
@@ -78,7 +81,7 @@ def run(
     require_data_plane("rljob.run")
     bounds = (("--max-seconds", max_seconds), ("--max-actors", max_actors))
     options = [word for name, value in bounds if value is not None for word in (name, str(_at_least_one(name, value)))]
-    run_dir = run_folder.new_run_dir(name) if folder is None else Path(folder)
+    run_dir = run_folder.new_run_dir(name) if folder is None else user_path(folder)
     run_folder.prepare(run_dir, resume=False)
     run_dir = run_dir.resolve()
     if experiment is not None:
@@ -104,7 +107,7 @@ def attach(
     """
     place, name = Place(namespace, context, kubeconfig), None if run is None else os.fspath(run)
     if not any(place):
-        folder = run_folder.newest() if name is None else Path(name)
+        folder = run_folder.newest() if name is None else user_path(name)
         if (folder / EXPERIMENT_FILE).is_file():
             return LocalExperiment(folder.resolve())
         return Run(str(run_folder.chosen_run(folder).resolve()), place)
@@ -113,18 +116,24 @@ def attach(
     return Experiment(name, place) if kind == EXPERIMENT_KIND else Run(name, place)
 
 
-def _written(manifest: str | os.PathLike[str] | Mapping[str, Any], overrides: list[Override]) -> dict[str, Any]:
-    """The job as its user writes it, not checked yet. Raises ManifestError."""
+def _written(
+    manifest: str | os.PathLike[str] | Mapping[str, Any], overrides: list[Override], *, on_cluster: bool = False
+) -> dict[str, Any]:
+    """The job as its user writes it, not checked yet; files by their whole paths, save on a cluster, where they are those of an
+    image. Raises ManifestError."""
+    folder = Path()
     if isinstance(manifest, Mapping):
-        return written_job(manifest, overrides)
-    name = os.fspath(manifest)
-    if name in PRESETS:
+        document = plain(manifest)
+    elif (name := os.fspath(manifest)) in PRESETS:
         head = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name.lower()}}
-        return written_job({**head, "spec": {"preset": name}}, overrides)
-    if not {"/", "."} & {*name} and not Path(name).exists():
+        document = {**head, "spec": {"preset": name}}
+    elif not {"/", "."} & {*name} and not Path(name).exists():
         problem = f"{unknown_name(name, list(PRESETS), 'preset')}; or the path of a manifest"
         raise ManifestError([Problem("manifest", name, problem)])
-    return with_files_beside(written_job(read_document(Path(name)), overrides), Path(name).parent)
+    else:
+        folder = user_path(name).parent
+        document = read_document(user_path(name))
+    return written_job(document, overrides) if on_cluster else written_job(as_found(document, overrides, folder))
 
 
 def _at_least_one(name: str, value: float) -> float:

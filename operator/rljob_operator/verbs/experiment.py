@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,14 @@ from rich.console import Console
 from rljob.api import ManifestError, parse_job
 from rljob.api.experiment_check import parse_experiment
 from rljob.api.problems import Problem
+from rljob.sources import keep_sources, to_load, with_files
 
 from rljob_operator.experiments.journal import Entry
 from rljob_operator.experiments.state import TOO_MANY_FAILED
 from rljob_operator.experiments.suggestions import require_sampler
 from rljob_operator.experiments.summary import in_words, rows
 from rljob_operator.local import run_folder
-from rljob_operator.local.experiment_folder import JOURNAL_FILE, ExperimentFolder, require_experiment
+from rljob_operator.local.experiment_folder import ExperimentFolder, require_experiment
 from rljob_operator.local.experiment_runs import Runs
 from rljob_operator.local.experiment_trials import best_of
 from rljob_operator.local.lock import ControllerLock
@@ -45,17 +47,17 @@ def start(
     from rljob_operator.local import preflight  # the environment, which a base install lacks
 
     raise_when_asked_to_end()
+    if resume and folder is not None:
+        require_experiment(folder)
+        written = with_files(written, partial(to_load, run_dir=folder))
     experiment = parse_experiment(written)
     if experiment.spec.suspend:
         words = "allowed with rljob run: false; `rljob stop FOLDER` ends its runs in good order, and --resume goes on"
         raise ManifestError([Problem("spec.suspend", True, words)])
     require_sampler(experiment)
-    if resume and folder is not None:
-        require_experiment(folder)
-    elif folder is not None and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    if not resume and folder is not None and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise RunFolderProblem(f"{folder}: not empty; add --resume to go on with it, or name another --run-dir")
-    if folder is None or not (folder / JOURNAL_FILE).exists():
-        preflight.check(parse_job(experiment.manifest(0, 1, experiment.raw_frames)))
+    _, files = preflight.check(parse_job(experiment.manifest(0, 1, experiment.raw_frames)))
     folder = folder or run_folder.new_run_dir(experiment.name)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -66,6 +68,8 @@ def start(
         try:
             opened.take(experiment.document)
             _say(console, f"experiment folder: {folder}")
+            for note in keep_sources(folder, files):
+                _say(console, note)
             _say(console, f"{experiment.in_words}; `rljob get {shlex.quote(str(folder))}` shows its runs")
             return _Session(opened, Runs(folder, opened.state.known, max_actors), console).run(max_seconds)
         finally:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rljob.cli.policies import PricesOption, existing
+from rljob.cli.policies import PricesOption
 from rljob.command_errors import one_line_errors
 from rljob.data_plane import require_data_plane
 from rljob.errors import UsageError
@@ -32,7 +32,6 @@ def report(
     """
     with one_line_errors():
         require_data_plane("rljob report")
-        existing(run)
         if not any((run / name).exists() for name in ("job.yaml", "metrics.jsonl", "outcome.json", EXPERIMENT_FILE)):
             raise UsageError(
                 f"{run}: no run folder (no job.yaml, metrics.jsonl or outcome.json in it); see the folder runs/"

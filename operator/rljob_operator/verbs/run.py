@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -19,7 +19,8 @@ from rljob.api.presets.merging import note_on
 from rljob.api.status import Condition, RLJobStatus
 from rljob.api.status_model import MAX_MESSAGE
 from rljob.cores import usable_cores
-from rljob.envs import hand_over
+from rljob.envs import EnvironmentSpec, hand_over
+from rljob.sources import keep_sources
 from rljob.telemetry.report import write_report
 from rljob.tracking.tracker import wanted
 
@@ -74,15 +75,25 @@ def start(
     wanted(job.spec.tracking)
     with contextlib.closing(Launcher()) as launcher:
         launcher.prepare()  # it loads while the job is looked at
-        spec = preflight.check(job, new=True)
+        looked_at = preflight.check(job, new=True)
         run_dir = run_dir or run_folder.new_run_dir(job.metadata.name)
         run_folder.prepare(run_dir, resume=False)
         with ControllerLock(run_dir):
             SpecStore(run_dir).create(written)
-            hand_over(run_dir, job.spec.environment, spec)
             _say(console, f"run folder: {run_dir}")
+            _hand_over(run_dir, job, looked_at, console)
             _note(job, console)
             return _control(run_dir, StoredRun(run_dir), Interrupt(), max_seconds, max_actors, launcher, console)
+
+
+def _hand_over(
+    run_dir: Path, job: RLJob, looked_at: tuple[EnvironmentSpec, Mapping[str, Path]], console: Console
+) -> None:
+    """Leave in the run folder what was found out about the job's environment, and copies of its user's files."""
+    spec, files = looked_at
+    hand_over(run_dir, job.spec.environment, spec)
+    for note in keep_sources(run_dir, files):
+        _say(console, note)
 
 
 def _note(job: RLJob, console: Console) -> None:
@@ -134,7 +145,7 @@ def go_on(
             if new:
                 _note(job, console)
             wanted(job.spec.tracking)
-            hand_over(run_dir, job.spec.environment, preflight.check(job, new=new))
+            _hand_over(run_dir, job, preflight.check(job, new=new), console)
         return _control(run_dir, stored, Interrupt(), max_seconds, max_actors, launcher, console)
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rljob.api import with_files_beside
+from rljob.api import read_with_files
 from rljob.api.experiment import is_experiment
-from rljob.api.load import given, read_document
+from rljob.api.load import given
 from rljob.command_errors import one_line_errors
 from rljob.data_plane import require_data_plane
 from rljob.errors import UsageError
@@ -68,7 +68,7 @@ def run(
 
         bounds: dict[str, Any] = {"max_seconds": max_seconds, "max_actors": max_actors, "console": RunConsole()}
         stored = resume_ and run_dir is not None and is_stored_job(file, run_dir) and not set_
-        written = {} if stored else with_files_beside(given(read_document(file, set_ or ())), file.parent)
+        written = {} if stored else given(read_with_files(file, set_ or ()))
         if is_experiment(written):
             code = experiment.start(written, run_dir, resume=resume_, **bounds)
         elif resume_ and run_dir is not None:

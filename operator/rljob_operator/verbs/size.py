@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rljob.api import RLJob, parse_job, with_files_beside
+from rljob.api import RLJob, as_found, parse_job, read_manifest, written_job
 from rljob.api.experiment import is_experiment
-from rljob.api.load import read_manifest
+from rljob.api.overrides import read_overrides
 from rljob.api.types import quantity
 from rljob.api.yaml_dialect import dump_document
 from rljob.cli.validate import SetOption
@@ -67,10 +67,12 @@ def size(
     """
     with one_line_errors():
         require_data_plane("rljob size")
-        written = read_manifest(file, set_ or ())
+        plain = read_manifest(file)
+        overrides = read_overrides(set_ or (), plain)
+        written = written_job(plain, overrides)
         if is_experiment(written):
             raise UsageError(f"{file}: an RLExperiment is several jobs; give the manifest of one RLJob")
-        whole = with_files_beside(written, file.parent)
+        whole = as_found(plain, overrides, file.parent)
         job = parse_job(whole)
         if calibration is None:
             from rljob_operator.local.calibration import calibrate  # what trains, which a base install lacks

@@ -46,6 +46,17 @@ def test_validate_names_every_problem_of_every_file(tmp_path: Path) -> None:
     )
 
 
+def test_a_home_is_expanded_where_a_shell_leaves_it(tmp_path: Path) -> None:
+    (tmp_path / "a job.yaml").write_text(GOOD.read_text())
+    result = invoke("validate", "~/a job.yaml", env={"HOME": str(tmp_path)})
+    assert result.stdout.startswith(f"{tmp_path}/a job.yaml: ok, "), result.output
+    assert invoke("keys", "~/keys", env={"HOME": str(tmp_path)}).exit_code == 0
+    assert (tmp_path / "keys").is_dir()
+    refused = invoke("run", GOOD, "--run-dir=~nobody-has-this-name/a")
+    assert refused.exit_code == 2
+    assert "there is no user" in refused.stderr
+
+
 def test_a_manifest_from_standard_input() -> None:
     for verb in ("validate", "render"):
         result = CliRunner().invoke(app, [verb, "-"], input=GOOD.read_text())
@@ -68,10 +79,12 @@ def test_a_missing_run_is_one_line(command: tuple[str, ...], tmp_path: Path) -> 
     result = invoke(command[0], tmp_path / "none", *command[1:])
     assert result.exit_code == 2
     assert result.stderr.count("\n") == 1
-    assert "no such file or folder; give a run folder" in result.stderr
+    assert (
+        "none: no run folder" if command[0] == "report" else "none: no such file or folder; give a run"
+    ) in result.stderr
 
 
-@pytest.mark.parametrize("command", [("eval",), ("play", "--video", "a.mp4"), ("report",), ("export",)])
+@pytest.mark.parametrize("command", [("eval",), ("play", "--video", "a.mp4"), ("export",)])
 def test_a_file_in_the_place_of_a_run_is_one_line(command: tuple[str, ...], tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no run")
     result = invoke(command[0], tmp_path / "file", *command[1:])

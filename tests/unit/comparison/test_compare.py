@@ -13,6 +13,7 @@ from rljob.comparison.comparison import Comparison, compare
 from rljob.comparison.group import letters
 from rljob.comparison.judged_run import CURVE_RECORDS, Target, read_judged_run
 from rljob.errors import UsageError
+from rljob.sources import keep_sources
 
 from tests.support.judged_runs import judged_run
 from tests.support.paths import EXAMPLES
@@ -156,6 +157,20 @@ def test_different_environments_are_refused(tmp_path: Path) -> None:
     assert "different environments" in said
     assert "id: Acrobot-v1" in said
     assert "maxEpisodeSteps: 100" in said
+
+
+def test_a_project_that_has_moved_is_no_difference_and_an_edited_file_is_one(tmp_path: Path) -> None:
+    made = []
+    for name in "abc":
+        env = tmp_path / name / "env.py"
+        env.parent.mkdir()
+        env.write_text("# edited" if name == "c" else "# first")
+        made.append(judged_run(tmp_path / name / "run", FAST, seed=len(made), overrides=[f"environment.id={env}:make"]))
+        keep_sources(made[-1], {"env.py": env})
+    assert [dict(group.settings) for group in compare(made[:2]).groups] == [{}]
+    found = compare(made)
+    assert [[*group.settings] for group in found.groups] == [["code.env.py"]] * 2
+    assert "started with different versions of code.env.py" in notes(found)
 
 
 def test_runs_trained_elsewhere_and_judged_alike_are_compared(tmp_path: Path) -> None:

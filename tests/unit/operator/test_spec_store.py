@@ -12,6 +12,7 @@ from rljob.api import ManifestError, load_manifest, read_manifest
 from rljob.api.document import parse_document
 from rljob.api.status import RLJobStatus
 from rljob.api.yaml_dialect import dump_document
+from rljob.sources import keep_sources
 from rljob_operator.local.run_folder import RunFolderProblem, prepare
 from rljob_operator.local.spec_store import SpecStore, replace_spec
 from rljob_operator.local.stored_run import StoredRun
@@ -173,6 +174,24 @@ def test_what_was_written_decides_when_a_run_goes_on_with_changes(tmp_path: Path
         "type": "IMPALA",
         "impala": {"batchSize": 64},
     }
+
+
+def test_a_project_may_move_and_what_is_gone_is_the_runs_copy(tmp_path: Path) -> None:
+    run, places = tmp_path / "run", [tmp_path / name / "env.py" for name in ("old", "new")]
+    for place in places:
+        place.parent.mkdir()
+        place.touch()
+    spec = {"environment": {"id": f"{places[0]}:make"}}
+    store = created(run, manifest_of(spec))
+    StoredRun(run)
+    keep_sources(run, {"env.py": places[0]})
+    assert store.edit(lambda document: document["spec"]["environment"].update(id=f"{places[1]}:make")) == 2
+    with pytest.raises(ManifestError, match=r"spec\.environment\.id: .* cannot be changed"):
+        store.edit(lambda document: document["spec"]["environment"].update(id=f"{places[1]}:another"))
+    for place in places:
+        place.unlink()
+    assert StoredRun(run).desired().job.spec.environment.id == f"{run}/code/env.py:make"
+    assert f"{run}/code/env.py:make" in (run / "job-effective.yaml").read_text()
 
 
 def test_without_any_spec_there_is_no_run(tmp_path: Path) -> None:

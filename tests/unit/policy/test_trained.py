@@ -16,6 +16,8 @@ from rljob.algorithms import algorithm
 from rljob.checkpoints.names import CheckpointProblem
 from rljob.evaluation.player import judged_policy
 from rljob.evaluation.score import score
+from rljob.loading import files_loaded, forget_files
+from rljob.sources import keep_sources
 
 from tests.support.documents import blocks
 from tests.support.paths import ROOT
@@ -171,6 +173,27 @@ def test_wrong_observations_are_told_in_a_sentence(runs: dict[str, Path]) -> Non
     ):
         with pytest.raises(ValueError, match=said):
             policy.act(wrong)
+
+
+def test_an_environment_of_ones_own_keeps_its_infos_and_the_run_a_copy_of_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file, run = tmp_path / "told_in_infos.py", tmp_path / "run"
+    file.write_text(
+        "from tests.support.toys import Countdown\n\n"
+        "class make(Countdown):\n"
+        "    def reset(self, **how): return super().reset(**how)[0], {'map': [1]}\n"
+        "    def step(self, action): return *super().step(action)[:4], {'at': self}\n"
+    )
+    untrained(run, "cartpole-ppo.yaml", f"environment.id={file}:make")
+    keep_sources(run, files_loaded())
+    file.unlink()
+    forget_files()
+    env = rljob.load_policy(run).environment()
+    assert f"{file} is not where the run found it any more; its copy is used" in caplog.text
+    assert env.reset()[1] == {"map": [1]}
+    assert env.step(0)[4] == {"at": env.unwrapped}
+    forget_files()
 
 
 def test_no_run_and_no_checkpoint_are_told_in_a_sentence(tmp_path: Path) -> None:

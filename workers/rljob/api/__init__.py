@@ -7,7 +7,7 @@ from rljob.api.apex_dqn import ApeXDQNParameters
 from rljob.api.environment import EnvironmentParameters
 from rljob.api.impala import ImpalaParameters, UnrollQueue
 from rljob.api.job import API_VERSION, KIND, RLJob, RLJobSpec
-from rljob.api.load import dump_manifest, load_manifest, parse_job, read_manifest, with_files_beside, written_job
+from rljob.api.load import dump_manifest, load_manifest, parse_job, read_manifest, written_job
 from rljob.api.local import not_applied_locally
 from rljob.api.memory_estimate import memory_estimate
 from rljob.api.ppo import PPOParameters
@@ -15,6 +15,7 @@ from rljob.api.presets import PRESETS, Preset
 from rljob.api.problems import ManifestError, Problem, nearest
 from rljob.api.rules import transition_problems
 from rljob.api.sac import SACParameters
+from rljob.api.sources import as_found, read_with_files, with_files_beside
 from rljob.api.staleness import credits_per_actor
 from rljob.api.types import quantity
 
@@ -33,6 +34,7 @@ __all__ = [
     "RLJobSpec",
     "SACParameters",
     "UnrollQueue",
+    "as_found",
     "credits_per_actor",
     "dump_manifest",
     "load_manifest",
@@ -42,6 +44,7 @@ __all__ = [
     "parse_job",
     "quantity",
     "read_manifest",
+    "read_with_files",
     "transition_problems",
     "with_files_beside",
     "written_job",

@@ -1,4 +1,4 @@
-"""From a manifest file, and the files that it names from where it is, to a checked `RLJob`, or to every problem at once."""
+"""From a manifest file to a checked `RLJob`, or to every problem at once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from rljob.api.algorithm import BLOCKS
 from rljob.api.document import parse_document
 from rljob.api.effective import effective
-from rljob.api.experiment import is_experiment, model_of
+from rljob.api.experiment import model_of
 from rljob.api.job import API_VERSION, KIND, Metadata, RLJob
 from rljob.api.overrides import Override, apply_overrides, read_overrides
 from rljob.api.plain import plain
@@ -180,54 +180,3 @@ def _fill(node: dict[str, Any], skeleton: Mapping[str, Any]) -> None:
             _fill(node[key], value)
         else:
             node.setdefault(key, value)
-
-
-_PLACES = (
-    ("environment", "id"),
-    ("environment", "register"),
-    ("environment", "encoder", "file"),
-    ("evaluator", "environment", "id"),
-    ("algorithm", "custom", "factory"),
-    ("algorithm", "custom", "parameters", "network"),
-    ("algorithm", "apeXDQN", "network"),
-    ("algorithm", "impala", "network"),
-    ("algorithm", "ppo", "network"),
-    ("algorithm", "sac", "network"),
-)
-
-
-def with_files_beside(written: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """A copy of a job as written in ``folder`` whose files are named by their whole paths, so that every process of a run finds
-    them wherever it works. A file that is not there stays as it is named: it may be a module in an image."""
-    spec = written.get("spec")
-    if not isinstance(spec, Mapping):
-        return dict(written)
-    if is_experiment(written):
-        template, search = spec.get("template"), _whole(spec.get("search"), folder)
-        inside = with_files_beside(template, folder) if isinstance(template, Mapping) else template
-        return {**written, "spec": {**spec, "template": inside, **({} if search is None else {"search": search})}}
-    found: Any = spec
-    for place in _PLACES:
-        found = _replaced(found, place, folder)
-    return {**written, "spec": found}
-
-
-def _replaced(node: Any, place: tuple[str, ...], folder: Path) -> Any:
-    if not isinstance(node, Mapping) or place[0] not in node:
-        return node
-    name, value = place[0], node[place[0]]
-    new = _whole(value, folder) if len(place) == 1 else _replaced(value, place[1:], folder)
-    return node if new is value else {**node, name: new}
-
-
-def _whole(value: Any, folder: Path) -> Any:
-    if isinstance(value, list):
-        return [_whole(each, folder) for each in value]
-    if isinstance(value, Mapping):
-        return {key: _whole(each, folder) for key, each in value.items()}
-    if not isinstance(value, str):
-        return value
-    path, _, factory = value.rpartition(":") if ".py:" in value else (value, "", "")
-    if not path.endswith((".py", ".safetensors")) or not (folder / path).is_file():
-        return value
-    return str((folder / path).resolve()) + (f":{factory}" if factory else "")

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from rljob.api.problems import ABSENT, Location, ManifestError, Problem, path_of
+from rljob.loading import OF_THE_PROGRAM
 
 MAX_VALUES: Final = 100_000
 """Values of a document; one that an alias repeats counts each time."""
@@ -64,6 +65,8 @@ def _scalar(value: Any) -> Any:
         return float(value)
     if isinstance(value, str):
         return _text(value)
+    if callable(value):
+        raise TypeError(f"allowed: the name of a function or a class, such as env.py:make; {OF_THE_PROGRAM}")
     numbers = f"finite numbers, integers of up to {MOST_DIGITS} digits"
     raise TypeError(f"allowed: texts, {numbers}, true, false, null, and lists and mappings of them")
 

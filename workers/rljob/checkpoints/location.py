@@ -14,6 +14,7 @@ from rljob.checkpoints.bucket import Bucket
 from rljob.checkpoints.in_bucket import Prefix
 from rljob.checkpoints.names import CheckpointProblem
 from rljob.checkpoints.on_disk import Folder
+from rljob.sources import user_path
 
 
 class Place(Protocol):
@@ -99,7 +100,7 @@ def location(text: str, endpoint: str = "") -> Location:
     if text.startswith(_S3):
         return _in_bucket(text, endpoint)
     if "://" not in text:
-        return Path(text)
+        return user_path(text)
     url = urlsplit(text)
     if url.scheme != "file" or url.netloc not in ("", "localhost") or not url.path.startswith("/"):
         raise CheckpointProblem(f"{text} can't be read here; file:///path/to/run and s3://bucket/prefix can")

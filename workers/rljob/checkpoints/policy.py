@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import logging
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from rljob.algorithms import algorithm
@@ -15,7 +18,10 @@ from rljob.checkpoints.files import directory_in, is_checkpoint
 from rljob.checkpoints.location import Location
 from rljob.checkpoints.store import Checkpoint, CheckpointProblem
 from rljob.envs.spec import EnvironmentSpec
+from rljob.sources import notes_on, sources_of, to_load, with_files
 from torch import Tensor, nn
+
+log = logging.getLogger(__name__)
 
 
 class Policy(NamedTuple):
@@ -74,10 +80,21 @@ class PolicyIdentity:
 def load_policy(source: Location) -> Policy:
     """The policy of a checkpoint, or of a run or a place of checkpoints: its best judged one, else its newest valid checkpoint.
 
-    Where the run kept evaluation weights (a moving average), those are the policy. Raises CheckpointProblem, and StorageProblem
+    Where the run kept evaluation weights (a moving average), those are the policy. Files of its user's that are gone are loaded
+    from the run's copies of them; the log says so, and which were edited. Raises CheckpointProblem, and StorageProblem
     where the place cannot be asked.
     """
+    if isinstance(source, Path) and not source.is_dir():
+        kind = "not a folder" if source.exists() else "no such file or folder"
+        raise CheckpointProblem(f"{source}: {kind}; give a run folder or one of its checkpoints")
     found = _find(source)
+    if isinstance(source, Path):
+        whole = source.absolute()
+        run_dir = next((each for each in (whole, *whole.parents[:2]) if sources_of(each)), whole)
+        for note in notes_on(run_dir):
+            log.warning("%s", note)
+        manifest = with_files(found.manifest, functools.partial(to_load, run_dir=run_dir))
+        found = dataclasses.replace(found, manifest=manifest)
     identity = PolicyIdentity.of(found.manifest)
     module: nn.Module = algorithm(identity.algorithm).build(identity.spec, identity.params, identity.env_params)
     state = policy_state(found, identity.algorithm)

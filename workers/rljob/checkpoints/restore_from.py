@@ -75,12 +75,11 @@ def _found(source: Location) -> VerifiedFiles:
 
 def _check_fits(found: VerifiedFiles, algorithm: str, environment: EnvironmentSpec) -> None:
     try:
-        came, trained_in = str(found.manifest["algorithm"]), EnvironmentSpec.of(found.manifest["environment"])
+        came, trained_in = short(str(found.manifest["algorithm"])), EnvironmentSpec.of(found.manifest["environment"])
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointProblem(f"{_FIELD}: {found.path} does not say what it was trained in: {error}") from None
-    problem = (
-        None if came == algorithm else f"expected is a policy of {short(algorithm)}, what came is one of {short(came)}"
-    )
+    expected = short(algorithm)
+    problem = None if came == expected else f"expected is a policy of {expected}, what came is one of {came}"
     if problem is None and (differs := environment.difference(trained_in)) is not None:
         problem = f"what it was trained in has other leaves: {differs}"
     if problem is not None:

@@ -13,6 +13,8 @@ from typing import Annotated, Any, cast
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from rljob.errors import UsageError
+from rljob.sources import user_path
 from rljob.wire.version import WIRE_VERSION
 
 PANELS = MANIFEST, TRAIN, LEARNED, PARTS = (
@@ -70,6 +72,11 @@ def _imported(name: str, panel: str, place: str) -> TyperCommand:
     return cast(TyperCommand, typer.main.get_command(alone))
 
 
+def _expanded(word: str) -> str:
+    option, equals, value = word.partition("=") if word.startswith("--") else ("", "", word)
+    return f"{option}{equals}{user_path(value)}" if value.startswith("~") else word
+
+
 def group_of(commands: Commands) -> type[TyperGroup]:
     """A group of typer that has these commands."""
 
@@ -77,6 +84,13 @@ def group_of(commands: Commands) -> type[TyperGroup]:
         def __init__(self, **attributes: Any) -> None:
             super().__init__(**attributes)
             self.commands = cast(MutableMapping[str, Any], _Imported(commands))
+
+        def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+            """As the base class, with ``~`` expanded where a shell leaves it: in quotes, and after ``--option=``."""
+            try:
+                return super().parse_args(ctx, [_expanded(each) for each in args])
+            except UsageError as problem:
+                raise typer.BadParameter(str(problem)) from None
 
     return Group
 

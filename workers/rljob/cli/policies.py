@@ -21,7 +21,6 @@ from rljob.errors import UsageError
 from rljob.loading import printing_aside
 
 if TYPE_CHECKING:
-    from rljob.checkpoints.location import Location
     from rljob.evaluation.score import Played
 
 _SHOWN_SECONDS = 5.0
@@ -77,10 +76,10 @@ def evaluate(
     """
     with one_line_errors():
         require_data_plane("rljob eval")
-        where = _location(source)
         import torch
 
         from rljob.algorithms import algorithm
+        from rljob.checkpoints.location import location
         from rljob.checkpoints.policy import PolicyIdentity, load_policy
         from rljob.evaluation.players import Players
         from rljob.evaluation.score import tally
@@ -88,7 +87,7 @@ def evaluate(
 
         torch.set_num_threads(1)  # each core has a process of its own
         with printing_aside():
-            policy = load_policy(where)
+            policy = load_policy(location(source))
         name, params = str(policy.manifest["algorithm"]), tempered(policy.params, temperature)
         share = algorithm(name).evaluation_epsilon(params) if epsilon is None else epsilon
         sampled_at = getattr(params, "evaluation_temperature", None)  # of a policy that has probabilities
@@ -141,18 +140,18 @@ def play(
     """
     with one_line_errors():
         require_data_plane("rljob play")
-        where = _location(source)
         if video.suffix.lower() != ".mp4":
             raise UsageError(f"--video {video}: allowed: a file that ends in .mp4")
         if not video.parent.is_dir():
             raise UsageError(f"--video {video}: there is no folder {video.parent}; create it first")
         _can_write_video()
         from rljob.algorithms import algorithm
+        from rljob.checkpoints.location import location
         from rljob.checkpoints.policy import PolicyIdentity, load_policy
         from rljob.evaluation.player import judged_policy
         from rljob.evaluation.video import record_game
 
-        policy = load_policy(where)
+        policy = load_policy(location(source))
         method, params = algorithm(str(policy.manifest["algorithm"])), tempered(policy.params, temperature)
         act = judged_policy(method, policy.module, params)
         share = method.evaluation_epsilon(params) if epsilon is None else epsilon
@@ -185,24 +184,6 @@ def _shown(games: Iterable[Played], episodes: int) -> Iterator[Played]:
                 next_line = time.monotonic() + _SHOWN_SECONDS
                 console.print(words, highlight=False, soft_wrap=True)
             yield game
-
-
-def _location(source: str) -> Location:
-    from rljob.checkpoints.location import location
-
-    where = location(source)
-    if isinstance(where, Path):
-        existing(where)
-    return where
-
-
-def existing(path: Path) -> None:
-    if not path.exists():
-        raise UsageError(
-            f"{path}: no such file or folder; give a run folder or one of its checkpoints (see the folder runs/)"
-        )
-    if not path.is_dir():
-        raise UsageError(f"{path}: not a folder; give a run folder or one of its checkpoints (see the folder runs/)")
 
 
 def _can_write_video() -> None:

@@ -7,12 +7,11 @@ from typing import Annotated
 
 import typer
 
-from rljob.api import ManifestError, dump_manifest, parse_job, with_files_beside
+from rljob.api import ManifestError, dump_manifest, parse_job, read_with_files
 from rljob.api.exit_codes import EXIT_INVALID
 from rljob.api.experiment import is_experiment
 from rljob.api.experiment_check import parse_experiment
 from rljob.api.experiment_trials import dump_experiment
-from rljob.api.load import read_document
 from rljob.api.presets.merging import note_on, preset_of, value_at
 from rljob.api.presets.values import leaves
 from rljob.cli.own_parts import with_own_parts_checked
@@ -65,7 +64,7 @@ def validate(
     for file in files:
         forget_files()  # those of the manifest before it, in another folder
         try:
-            written = with_files_beside(read_document(file, overrides or ()), file.parent)
+            written = read_with_files(file, overrides or ())
             experiment = parse_experiment(written) if is_experiment(written) else None
             if experiment is not None:
                 written = experiment.manifest(0, 1, experiment.raw_frames)

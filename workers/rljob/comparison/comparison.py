@@ -25,6 +25,7 @@ from rljob.comparison.grouping import (
 from rljob.comparison.judged_run import JudgedRun, Target, read_judged_run
 from rljob.comparison.notes import notes_on
 from rljob.errors import UsageError
+from rljob.sources import user_path
 
 MOST_PAIRED: Final = 6
 """Groups of which all pairs are compared; of more, the first with each of the others."""
@@ -114,7 +115,7 @@ def _read(paths: Sequence[str | os.PathLike[str]]) -> tuple[list[JudgedRun], lis
     runs: list[JudgedRun] = []
     known: dict[object, Path] = {}
     problems, notes = [], []
-    for path in sorted(map(Path, paths)):
+    for path in sorted(map(user_path, paths)):
         try:
             found, note = runs_of(path) if (path / EXPERIMENT_FILE).is_file() else ([read_judged_run(path)], "")
         except (UsageError, ManifestError) as error:

@@ -11,6 +11,7 @@ from rljob.api.problems import nearest
 from rljob.api.yaml_dialect import in_one_line
 from rljob.comparison.judged_run import JudgedRun, Target, is_seed
 from rljob.errors import UsageError
+from rljob.sources import CODE
 
 ABSENT: Final = "unset"
 _NOT_WHAT_IS_COMPARED: Final = ("metadata", "preset", "presetWithout", *UNLEARNED)
@@ -21,12 +22,13 @@ def differing(runs: Sequence[JudgedRun]) -> list[str]:
     """The settings that tell ``runs`` apart, seeds left out.
 
     One that a run lacks differs only from runs of the same algorithm that have it: which parameters there are follows from
-    the algorithm, whose type differs already.
+    the algorithm, whose type differs already. Which of its user's files a run has a copy of differs from no run without.
     """
 
     def differs(path: str) -> bool:
         having = [run for run in runs if path in run.settings]
         lacking = {run.settings.get("algorithm.type") for run in runs if path not in run.settings}
+        lacking = set() if path.startswith(f"{CODE}.") else lacking
         return len({_value(run, path) for run in having}) > 1 or any(
             run.settings.get("algorithm.type") in lacking for run in having
         )

@@ -12,6 +12,7 @@ from rljob.api.document import parse_document
 from rljob.api.environment import judged_in
 from rljob.api.presets.values import leaves
 from rljob.errors import UsageError
+from rljob.sources import CODE, sources_of, without_places
 from rljob.telemetry.figures import number, with_returns_to_go_by
 from rljob.telemetry.recorder import EVALUATION, METRICS_FILE
 from rljob.telemetry.run_folder import EFFECTIVE_FILE, MANIFEST_FILE, OUTCOME_FILE
@@ -41,7 +42,8 @@ class JudgedRun:
     """A run folder.
 
     Attributes:
-        settings: the job in force by paths as ``--set`` has them: ``{"algorithm.ppo.gamma": 0.99, "metadata.name": "pong"}``.
+        settings: the job in force by paths as ``--set`` has them: ``{"algorithm.ppo.gamma": 0.99, "metadata.name": "pong"}``; and
+            the digests of its user's files, ``{"code.env.py": "0a1b2c3d4e5f"}``.
         judged_in: what of its environment counts for a verdict.
         evaluations: those that have a mean, oldest first; the newest one's is the score of the run. points: records of figures
             with a training return to go by. facts: the last ``machine`` and ``learner`` records, merged.
@@ -115,8 +117,9 @@ def read_judged_run(path: Path) -> JudgedRun:
     points = with_returns_to_go_by([one for one in records if "kind" not in one])
     return JudgedRun(
         path=path,
-        settings={path.removeprefix("spec."): value for path, value in leaves(job)},
-        judged_in=judged_in(job.get("spec") or {}),
+        settings={path.removeprefix("spec."): without_places(value) for path, value in leaves(job)}
+        | {f"{CODE}.{source.name}": source.digest for source in sources_of(path)},
+        judged_in=without_places(judged_in(job.get("spec") or {})),
         evaluations=tuple(evaluations),
         points=tuple(one for one in points if number(one.get("mean_return")) is not None),
         facts=facts,

@@ -8,8 +8,9 @@ from typing import Final
 
 from rljob.comparison.estimates import CONFIDENCE_PERCENT
 from rljob.comparison.group import Group
-from rljob.comparison.grouping import grouped, values_in_words
+from rljob.comparison.grouping import differing, grouped, values_in_words
 from rljob.comparison.judged_run import JudgedRun, Target
+from rljob.sources import CODE
 
 ENOUGH_RUNS: Final = 8
 COVERED_PERCENT: Final = {2: (47, 51), 3: (70, 75), 4: (82, 88), 5: (85, 90), 6: (85, 91), 7: (89, 91)}
@@ -40,6 +41,7 @@ def notes_on(groups: Sequence[Group], mixed: Sequence[str], targets: Sequence[Ta
         )
     if any(group.solved for group in groups) and any(run.targets for run in runs):
         yield "A run ends with the verdict that reaches its target: what it took to get there tells more than the verdict itself."
+    yield from _edited(runs)
     yield from _machines(runs)
     for run in runs:
         if run.unreadable_lines:
@@ -59,6 +61,15 @@ def _few(groups: Sequence[Group]) -> Iterator[str]:
                 f"{COVERED_PERCENT[count][0]} to {COVERED_PERCENT[count][1]} times of 100"
             )
             yield f"Fewer than {ENOUGH_RUNS} runs were judged in {', '.join(names)}: {worth}."
+
+
+def _edited(runs: Sequence[JudgedRun]) -> Iterator[str]:
+    """Which files of their user's are not the same in all runs."""
+    if edited := [path for path in differing(runs) if path.startswith(f"{CODE}.")]:
+        yield (
+            f"The runs were started with different versions of {', '.join(edited)} (by digest; each run folder has its copy in "
+            f"{CODE}/): returns mean the same only where both play the same game."
+        )
 
 
 def _machines(runs: Sequence[JudgedRun]) -> Iterator[str]:

@@ -93,18 +93,16 @@ def make_single_environment(
     render_mode: str | None = None,
     restarting: bool = False,
     spec: EnvironmentSpec | None = None,
-    own_actions: bool = False,
+    **rest: bool,
 ) -> gymnasium.Env[Any, Any]:
     """One plain Gymnasium environment with observations [S, *F*], made of Gymnasium's own wrappers.
 
     ``for_scoring``: rewards are the game's own; otherwise they are clipped if the parameters say so. Lives never end an
     episode in either. ``restarting``: made anew when it fails, as ``RestartingEnv`` tells. ``spec``: what it was described as;
-    else it is looked at. ``own_actions``: as ``single.build`` says. Raises EnvironmentProblem.
+    else it is looked at. ``rest``: as ``single.build`` says. Raises EnvironmentProblem.
     """
     target = resolve(environment_id, parameters)
-    make = functools.partial(
-        single.build, target, parameters, 0, spec, render_mode=render_mode, own_actions=own_actions
-    )
+    make = functools.partial(single.build, target, parameters, 0, spec, render_mode=render_mode, **rest)
     env = RestartingEnv(make) if restarting else make()
     return env if for_scoring or not clips_rewards(target.id, parameters) else wrappers.ClippedReward(env)
 

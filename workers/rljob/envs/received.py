@@ -23,7 +23,8 @@ class Received(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Copy ``index`` of an environment; stands right around it, below every wrapper of ours, and speaks ``encoding``'s spaces,
     save that it takes actions as its author does with ``own_actions``.
 
-    Infos stay behind, for they are of any type, save the numbers that an episode ends with. A seed is one for this process's
+    Infos stay behind, for they are of any type, save the numbers that an episode ends with; with ``keeps_infos`` they are handed
+    on. A seed is one for this process's
     generators, too, for authors draw from them. Whatever goes wrong, an observation of another shape or with what is no finite
     number included, is an EnvironmentProblem that says in which of the copies.
     """
@@ -36,11 +37,12 @@ class Received(gymnasium.Wrapper[Any, Any, Any, Any]):
         index: int,
         *,
         own_actions: bool = False,
+        keeps_infos: bool = False,
     ) -> None:
         super().__init__(env)
         self._encoding, self._id, self._index = encoding, environment_id, index
         self._steps = 0
-        self._own_actions = own_actions
+        self._own_actions, self._keeps_infos = own_actions, keeps_infos
         self.observation_space = encoding.observation_space
         self.action_space = env.action_space if own_actions else encoding.action_space
 
@@ -51,7 +53,7 @@ class Received(gymnasium.Wrapper[Any, Any, Any, Any]):
             seed_generators(seed)
         try:
             observation, info = self.env.reset(seed=seed, options=options)
-            return self._encoding.observation(observation, info), {}
+            return self._encoding.observation(observation, info), {**info} if self._keeps_infos else {}
         except PLUGIN_FAILURES as error:
             raise self._problem("reset", error) from error
 
@@ -62,6 +64,7 @@ class Received(gymnasium.Wrapper[Any, Any, Any, Any]):
             observation, reward, terminated, truncated, info = self.env.step(taken)
             seen = self._encoding.observation(observation, info)
             told = {EPISODE_METRICS: self._reported(info)} if terminated or truncated else {}
+            told = {**info, **told} if self._keeps_infos else told
             return seen, rewarded(reward), bool(terminated), bool(truncated), told
         except PLUGIN_FAILURES as error:
             raise self._problem("step", error) from error

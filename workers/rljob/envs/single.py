@@ -48,12 +48,13 @@ def build(
     *,
     render_mode: str | None = None,
     own_actions: bool = False,
+    keeps_infos: bool = False,
 ) -> Env:
     """Copy ``index`` of the environment that ``target`` names, with observations [S, *F*] and the game's own rewards.
 
     ``spec``: what it was described as; else it is looked at. ``own_actions``: it takes actions of its author's space in place of
-    a policy's numbers; a game of Atari has no such. Raises EnvironmentProblem when it cannot be made or has spaces that are not
-    supported.
+    a policy's numbers; a game of Atari has no such. ``keeps_infos``: its infos are handed on, as those of a game always are.
+    Raises EnvironmentProblem when it cannot be made or has spaces that are not supported.
     """
     if isinstance(target, AtariGame):
         return _atari(target, parameters, render_mode)
@@ -63,7 +64,9 @@ def build(
     spec = spec or described(target, env, parameters)
     # Below what takes infos over, so that an end by time has the numbers that the environment reports, too.
     limited = TimeLimit(env, parameters.max_episode_steps) if parameters.max_episode_steps else env
-    env = Received(limited, Encoding(spec, parameters), target.id, index, own_actions=own_actions)
+    env = Received(
+        limited, Encoding(spec, parameters), target.id, index, own_actions=own_actions, keeps_infos=keeps_infos
+    )
     return wrappers.Stacked(env, spec.columns)
 
 

@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from rljob.choices import Choices
+from rljob.loading import short
 from rljob.observation import Columns, ObservationColumn, by_column, of_columns
+from rljob.sources import without_places
 
 if TYPE_CHECKING:
     from rljob.api import EnvironmentParameters
@@ -301,9 +303,10 @@ def fingerprint(
     if parameters.backend == "EnvPool":  # it has another environment of the same id
         left_out, packages = left_out - {"backend"}, (*packages, "envpool")
     described = {
-        "id": environment_id,
+        "id": short(environment_id),
         "parameters": {
             **parameters.model_dump(exclude=left_out),
+            "register_functions": without_places(parameters.register_functions),
             # Clipped is what an empty list was before there were words: such experience is interchangeable.
             "actions": "Squashed" if parameters.squashes else list(parameters.action_subset),
             "reward_clipping": reward_clipping,

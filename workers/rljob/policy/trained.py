@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -14,7 +13,6 @@ from numpy.typing import NDArray
 from rljob.algorithms import algorithm
 from rljob.checkpoints import policy as stored
 from rljob.checkpoints.location import location
-from rljob.checkpoints.names import CheckpointProblem
 from rljob.encoders.edge import make_encoded_environment
 from rljob.envs.encoding import Encoding
 from rljob.observation import ObservationColumn, by_column, each, of_columns, rows_of
@@ -91,7 +89,13 @@ class Policy:
         spec, params = self.stored.spec, self.stored.env_params
         own_actions = self._choices.controls > 0
         return make_encoded_environment(
-            spec.id, params, for_scoring=True, render_mode=render_mode, spec=spec, own_actions=own_actions
+            spec.id,
+            params,
+            for_scoring=True,
+            render_mode=render_mode,
+            spec=spec,
+            own_actions=own_actions,
+            keeps_infos=True,
         )
 
     def preferences(
@@ -179,12 +183,7 @@ def _checked_column(column: ObservationColumn, observations: Any) -> NDArray[Any
 def load(source: str | os.PathLike[str]) -> Policy:
     """As ``rljob.load_policy`` says."""
     text = os.fspath(source)
-    where = location(text)
-    if isinstance(where, Path) and not where.exists():
-        raise CheckpointProblem(f"{text}: no such file or folder; give a run folder or one of its checkpoints")
-    if isinstance(where, Path) and not where.is_dir():
-        raise CheckpointProblem(f"{text}: not a folder; give a run folder or one of its checkpoints")
-    return Policy(stored.load_policy(where), text)
+    return Policy(stored.load_policy(location(text)), text)
 
 
 class _Game:

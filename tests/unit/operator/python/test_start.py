@@ -69,11 +69,28 @@ def test_what_is_too_large_to_be_read_again_is_refused(tmp_path: Path) -> None:
         rljob.run(CARTPOLE, set={"environment.kwargs.x": "x" * 600_000}, folder=tmp_path / "run")
 
 
-def test_files_beside_a_manifest_are_named_by_their_whole_paths(tmp_path: Path) -> None:
-    (tmp_path / "game.py").write_text("def make(): ...\n")
+def test_files_are_named_by_their_whole_paths_save_on_a_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    for folder in (tmp_path, here):
+        (folder / "game.py").write_text("def make(): ...\n")
+    monkeypatch.chdir(here)
+    monkeypatch.setenv("HOME", str(tmp_path))
     file = tmp_path / "job.yaml"
     file.write_text(CARTPOLE.read_text().replace("CartPole-v1", "'game.py:make'"))
-    assert _written(file, [])["spec"]["environment"]["id"] == f"{tmp_path}/game.py:make"
+    chosen = ["environment.id=game.py:make"]
+    plain = {**HEAD, "spec": {"environment": {"id": "game.py:make"}}}
+    for manifest, overrides, folder in (
+        (file, [], tmp_path),
+        ("~/job.yaml", [], tmp_path),
+        (file, chosen, here),
+        (plain, [], here),
+        ("PPOVector", chosen, here),
+    ):
+        assert _written(manifest, overrides)["spec"]["environment"]["id"] == f"{folder}/game.py:make"
+        assert _written(manifest, overrides, on_cluster=True)["spec"]["environment"]["id"] == "game.py:make"
 
 
 WRONG = {
@@ -110,6 +127,7 @@ def test_a_mistake_is_told_in_the_command_lines_words_before_anything_is_made(
         ("PongVTrac", "did you mean 'PongVTrace'?"),
         ("-", "unknown preset"),
         ("none.yaml", "none.yaml: cannot be read: No such file or directory"),
+        ({**HEAD, "spec": {"environment": {"id": lambda: None}}}, "write it into a file, say env.py"),
     ],
 )
 def test_what_names_no_job(manifest: Any, words: str) -> None:

@@ -25,7 +25,7 @@ def test_which_algorithm_was_chosen_where_none_is_named(
         def close(self) -> None: ...
 
     monkeypatch.setattr(run, "Launcher", Idle)
-    monkeypatch.setattr(run.preflight, "check", lambda job, new: None)
+    monkeypatch.setattr(run.preflight, "check", lambda job, new: (None, {}))
     monkeypatch.setattr(run, "hand_over", lambda folder, environment, found: None)
     monkeypatch.setattr(run, "_control", lambda *arguments: 0)
     written = {

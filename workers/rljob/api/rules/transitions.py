@@ -16,6 +16,7 @@ from rljob.api.problems import ABSENT
 from rljob.api.rule import STORED, Difference, TransitionRule
 from rljob.api.rules.algorithm import TYPE
 from rljob.api.types import plain_number
+from rljob.sources import without_places
 
 _SUSPEND_FIRST = (
     "may change only while the job is suspended; set spec.suspend: true, with it or before, and resume afterwards"
@@ -38,7 +39,8 @@ def _differences(old: BaseModel, new: BaseModel, path: str) -> Iterator[Differen
 
 def _of_field(old: BaseModel, new: BaseModel, name: str, path: str) -> Iterator[Difference]:
     """The same of one field; the order of a list whose entries have keys, or that is a set, says nothing."""
-    before, after, key = getattr(old, name), getattr(new, name), KEYED.get((type(old), name))
+    before, after = without_places(getattr(old, name)), without_places(getattr(new, name))
+    key = KEYED.get((type(old), name))
     if (type(old), name) in COMPUTED and name not in old.model_fields_set | new.model_fields_set:
         return  # it follows from other fields, whose changes are judged themselves
     if isinstance(before, BaseModel) and isinstance(after, BaseModel):
