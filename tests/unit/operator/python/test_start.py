@@ -80,7 +80,7 @@ def test_files_are_named_by_their_whole_paths_save_on_a_cluster(
     monkeypatch.setenv("HOME", str(tmp_path))
     file = tmp_path / "job.yaml"
     file.write_text(CARTPOLE.read_text().replace("CartPole-v1", "'game.py:make'"))
-    chosen = ["environment.id=game.py:make"]
+    chosen = [("environment.id", "game.py:make")]
     plain = {**HEAD, "spec": {"environment": {"id": "game.py:make"}}}
     for manifest, overrides, folder in (
         (file, [], tmp_path),
