@@ -6,6 +6,7 @@ import os
 from collections import Counter
 from pathlib import Path
 from time import monotonic
+from zlib import crc32
 
 import pytest
 
@@ -13,6 +14,8 @@ from tests.support.chart import find_program
 
 HERE = Path(__file__).parent
 FIRST_TIME = "ten minutes on two cores at rest, the first time"
+SHORT_SECONDS = 60.0
+"""Of a run that is over sooner, nobody asks how long it takes."""
 SLOWEST = 10
 
 
@@ -43,7 +46,7 @@ class Record:
     @property
     def key(self) -> str:
         """Where pytest's cache has how long such a run took the last time."""
-        return "rljob/seconds/" + "_".join([*self.config.args, self.config.option.markexpr]).replace("/", "_")
+        return f"rljob/seconds/{crc32(' '.join([*self.config.args, self.config.option.markexpr]).encode())}"
 
     def left_out(self, folder: Path) -> bool:
         """Whether a folder's tests are not even looked for: a need is missing, and nobody named them."""
@@ -59,7 +62,9 @@ class Record:
             return
         whole = HERE in self.named
         seconds = cache.get(self.key, None)
-        length = f"{seconds / 60:.1f} minutes the last time" if seconds else FIRST_TIME if whole else ""
+        length = FIRST_TIME if whole else ""
+        if seconds and seconds > SHORT_SECONDS:
+            length = f"{seconds / 60:.0f} minutes, as the last time"
         left = [
             f"tests/{folder.name} ({missing(folder)})" for folder in sorted(HERE.iterdir()) if self.left_out(folder)
         ]
