@@ -99,7 +99,7 @@ def test_each_unroll_counts_once_whatever_is_killed_and_observations_far_from_ze
     assert float(saved.tensors["statistics.count"]) == batches * 16 * 20
     network: Any = load_policy(job.directory).module
     assert ((network.observation_mean - 5e3).abs() < 500).all()
-    assert network.return_scale > 5
+    assert network.return_scale > 3  # of up to 20 rewards of 1
 
 
 def final(job: Roles, actor: str) -> dict[str, Any]:
