@@ -148,9 +148,5 @@ def _mask(space: spaces.Space[Any], *, first_allowed: bool) -> Any:
         sizes = space.nvec.ravel().tolist()
     else:
         sizes = [2] * int(np.prod(space.shape or ()))
-    rows = []
-    for size in sizes:
-        row = np.ones(size, np.int8)
-        row[0] = first_allowed
-        rows.append(row)
+    rows = [np.array([first_allowed] + [True] * (size - 1), np.int8) for size in sizes]
     return rows[0] if isinstance(space, spaces.Discrete) else tuple(rows)

@@ -13,16 +13,16 @@ class Step:
     """One step of one stream with everything that was seen, nothing shared, nothing compressed."""
 
     observation: np.ndarray
+    successor: np.ndarray  # the true next state: the final observation where the episode ended
+    policy_version: int
     action: int
     reward: float
     terminated: bool
     truncated: bool
     life_lost: bool
-    successor: np.ndarray  # the true next state: the final observation where the episode ended
     q_taken: float
     value: float
     final_value: float
-    policy_version: int
 
 
 @dataclass
@@ -87,11 +87,10 @@ def assert_chunk_equals(chunk: Segment, expected: list[Transition], stack: int) 
         here, there = int(chunk["observation"][i]), int(chunk["next_observation"][i])
         np.testing.assert_array_equal(frames[here - stack + 1 : here + 1], want.observation)
         np.testing.assert_array_equal(frames[there - stack + 1 : there + 1], want.successor)
-        assert chunk["action"][i] == want.action
-        assert chunk["flags"][i] == want.flags
-        np.testing.assert_allclose(chunk["n_step_return"][i], want.n_step_return, rtol=1e-5, atol=1e-5)
+        assert (chunk["action"][i], chunk["flags"][i]) == (want.action, want.flags)
         np.testing.assert_allclose(chunk["discount"][i], want.discount, rtol=1e-6)
-        np.testing.assert_allclose(chunk["priority"][i], want.priority, rtol=1e-5, atol=1e-5)
+        for name in ("n_step_return", "priority"):
+            np.testing.assert_allclose(chunk[name][i], getattr(want, name), rtol=1e-5, atol=1e-5)
 
 
 class Recorder:
@@ -102,8 +101,11 @@ class Recorder:
         self.steps: list[list[Step]] = [[] for _ in range(num_envs)]
         self.seen = [0] * num_envs
 
-    def record(self, environment: int, step: Step) -> None:
-        self.steps[environment].append(step)
+    def record(self, observation: np.ndarray, successor: np.ndarray, version: int, **numbers: np.ndarray) -> None:
+        """A step of all streams; ``numbers``: the other fields of a `Step`, with an entry for each stream."""
+        for e, steps in enumerate(self.steps):
+            of_stream = {name: values[e].item() for name, values in numbers.items()}
+            steps.append(Step(observation[e].copy(), successor[e].copy(), version, **of_stream))
 
     def check(self, chunks: list[Segment], n_step: int, gamma: float, life_loss_ends: bool) -> None:
         for chunk in chunks:

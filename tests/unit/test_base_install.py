@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -82,8 +83,7 @@ def test_commands_without_the_data_plane(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     done = python(ABSENT, COMMAND, arguments=arguments)
-    assert done.returncode == 0, done.stderr
-    assert says in done.stdout
+    assert (done.returncode, says in done.stdout) == (0, True), done.stderr
 
 
 @pytest.mark.parametrize(
@@ -124,11 +124,8 @@ def test_a_command_that_needs_the_data_plane_says_what_to_install(
     """78 tells a controller that starting the role again will not help."""
     monkeypatch.chdir(tmp_path)
     done = python(ABSENT, COMMAND, arguments=arguments)
-    assert done.returncode == exit_code
-    assert done.stderr.startswith(f"rljob: rljob {arguments[0]} ")
-    assert "lacks ale_py, cv2, gymnasium" in done.stderr
-    assert "pip install 'rljob[worker]'" in done.stderr
-    assert done.stderr.count("\n") == 1
+    said = rf"rljob: rljob {arguments[0]} .*lacks ale_py, cv2, gymnasium.*pip install 'rljob\[worker\]'.*\n"
+    assert (done.returncode, re.fullmatch(said, done.stderr) is not None) == (exit_code, True), done.stderr
 
 
 def test_from_python_what_to_install_is_said_too() -> None:
@@ -142,6 +139,7 @@ def test_a_package_that_another_one_has_put_back_is_named() -> None:
     """pip finds nothing wrong: the bound is the extra's."""
     older = "import rljob.data_plane as there; there.version = {'gymnasium': '0.29.1'}.__getitem__"
     done = python(older, COMMAND, arguments=("eval", "."))
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert "rljob eval needs gymnasium 1.1.1 or later, but 0.29.1 is installed" in done.stderr
-    assert done.stderr.endswith("pip install 'gymnasium>=1.1.1'\n")
+    said = (
+        r".*rljob eval needs gymnasium 1\.1\.1 or later, but 0\.29\.1 is installed.*pip install 'gymnasium>=1\.1\.1'\n"
+    )
+    assert (done.returncode, re.fullmatch(said, done.stderr) is not None) == (2, True), done.stderr

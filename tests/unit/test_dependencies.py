@@ -1,10 +1,9 @@
-"""What rljob depends on: each with a lower bound, each pinned within it, and nothing of the tests' among what a run needs.
-
-What a base install does without is in `test_base_install.py`.
-"""
+"""What the package depends on, each with a lower bound and a pin within it, and the licence that it is under."""
 
 from __future__ import annotations
 
+import hashlib
+import re
 import subprocess
 import sys
 import tomllib
@@ -26,10 +25,8 @@ NEEDED = [Requirement(text) for text in PROJECT["dependencies"]]
 def test_each_has_a_lower_bound_and_a_pin_within_it() -> None:
     others = [wanted for extra in EXTRAS.values() for wanted in extra if wanted.name != "rljob"]
     for wanted in [*NEEDED, *others]:
-        assert [bound.operator for bound in wanted.specifier] == [">="], wanted
-        (pin,) = PINS[canonicalize_name(wanted.name)].specifier
-        assert pin.operator == "=="
-        assert wanted.specifier.contains(pin.version), wanted
+        (bound,), (pin,) = wanted.specifier, PINS[canonicalize_name(wanted.name)].specifier
+        assert (bound.operator, pin.operator, wanted.specifier.contains(pin.version)) == (">=", "==", True), wanted
 
 
 def test_the_tests_bring_the_roles_and_what_is_small_of_what_else_they_try() -> None:
@@ -53,3 +50,24 @@ for package in (rljob, rljob_operator):
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stderr
+
+
+# The licence is named once the same everywhere, and its text is the licence's own.
+
+LICENCE = "Apache-2.0"
+TEXT_SHA256 = "cfc7749b96f63bd31c3c42b5c471bf756814053e847c10f3eb003417bc523d30"
+"""The hash of the text that apache.org gives at /licenses/LICENSE-2.0.txt, and that most packages under this licence carry."""
+
+
+def test_the_text_is_that_of_the_licence() -> None:
+    assert hashlib.sha256((ROOT / "LICENSE").read_bytes()).hexdigest() == TEXT_SHA256
+
+
+def test_the_package_and_every_image_name_it() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert (project["license"], project["license-files"]) == (LICENCE, ["LICENSE"])
+    dockerfile = (ROOT / "Dockerfile").read_text()
+    assert re.findall(r'image\.licenses="([^"]*)"', dockerfile) == [LICENCE] * 3
+    assert dockerfile.count("image.title=") == 3
+    assert "COPY pyproject.toml README.md LICENSE ./" in dockerfile, "the package is not built without it"
+    assert "!LICENSE" in (ROOT / ".dockerignore").read_text().splitlines()

@@ -1,6 +1,6 @@
 """What the documents tell a user to type can be typed: commands and options exist, manifests are right. Nothing is executed.
 
-That the fields which they name exist is tested in ``tests/unit/api/test_documentation.py``."""
+That the fields which they name exist is tested in ``tests/unit/api/test_catalogue.py``."""
 
 from __future__ import annotations
 
@@ -54,8 +54,7 @@ def problem(words: Sequence[str]) -> str | None:
     if name == "make":
         return next((f"there is no target {word}" for word in rest if "=" not in word and word not in TARGETS), None)
     if name.removeprefix(".venv/bin/") == "python" and rest[:1] == ["-m"] and rest[1].startswith("benchmarks."):
-        there = (ROOT / f"{rest[1].replace('.', '/')}.py").is_file()
-        return None if there else f"there is no {rest[1]}"
+        return None if (ROOT / f"{rest[1].replace('.', '/')}.py").is_file() else f"there is no {rest[1]}"
     return None
 
 
@@ -94,8 +93,7 @@ def named_in_sentences(document: Path) -> Iterator[tuple[str, list[str]]]:
 
 
 def options(name: str) -> set[str]:
-    common = {"--help"}
-    return common.union(*(parameter.opts for parameter in RLJOB.commands[name].params))
+    return {"--help"}.union(*(parameter.opts for parameter in RLJOB.commands[name].params))
 
 
 @pytest.mark.parametrize("document", PAGES, ids=lambda path: str(path.relative_to(ROOT)))

@@ -44,6 +44,7 @@ def folder(tmp_path: Path) -> Path:
 
 def run(folder: Path, *command: str | Path) -> subprocess.CompletedProcess[str]:
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("RLJOB_FUZZ", "PYTEST"))}
+    clean["PYTHONPATH"] = str(TESTS.parent)  # the rules import from tests
     return subprocess.run(
         [sys.executable, *map(str, command)], cwd=folder, env=clean, capture_output=True, text=True, check=False
     )
@@ -61,13 +62,10 @@ def drawn(folder: Path, *command: str | Path) -> list[str]:
 def test_fixed_draws_are_the_same_and_fresh_ones_follow_their_seed(folder: Path) -> None:
     (folder / "test_draws.py").write_text(DRAWING)
     fixed = [drawn(folder, "-m", "pytest", "-p", "no:cacheprovider") for _ in range(2)]
-    assert fixed[0] == fixed[1]
-    assert "7" in fixed[0]
-    assert (folder / "plain").exists()
+    assert ("7" in fixed[0], fixed[0]) == (True, fixed[1])
     (folder / "plain").unlink()
     one, same, other = (drawn(folder, TESTS / "fuzz.py", "--seed", seed) for seed in ("11", "11", "12"))
-    assert one == same
-    assert len({tuple(fixed[0]), tuple(one), tuple(other)}) == 3
+    assert (one, len({tuple(fixed[0]), tuple(one), tuple(other)})) == (same, 3)
     assert not (folder / "plain").exists(), "a round is of randomised tests alone"
 
 
@@ -82,7 +80,6 @@ def test_rounds_go_on_until_the_time_is_over(folder: Path) -> None:
 def test_a_find_ends_it_and_can_be_seen_again(folder: Path) -> None:
     (folder / "test_luck.py").write_text(FINDING)
     found = run(folder, TESTS / "fuzz.py", "--seconds", "60", "test_luck.py")
-    assert found.returncode == 1
     again = re.search(r"To see it again: make fuzz SEED=(\d+) TESTS=(\S+)", found.stdout)
-    assert again is not None, found.stdout
+    assert (found.returncode, again is not None) == (1, True), found.stdout
     assert run(folder, TESTS / "fuzz.py", "--seed", again[1], again[2]).returncode == 1

@@ -55,13 +55,12 @@ def test_every_path_of_a_source_is_one(document: Path) -> None:
 
 
 def test_a_link_that_leads_nowhere_is_found(tmp_path: Path) -> None:
-    there = "# What is *there*\n# What is there\n```\n# not this\n```\n"
     links = """
 ## Here it is
 [a](there.md) [b](there.md#what-is-there) [c](there.md#what-is-there-1) [d](#here-it-is) [e](https://gone.example/x) `[f](g)`
 [h](gone.md), [i](there.md#not-this), [j](#nor-here)
 [k]: away/gone.md
 """
-    (tmp_path / "there.md").write_text(there)
+    (tmp_path / "there.md").write_text("# What is *there*\n# What is there\n```\n# not this\n```\n")
     (tmp_path / "links.md").write_text(links)
     assert list(missing(tmp_path / "links.md")) == ["gone.md", "there.md#not-this", "#nor-here", "away/gone.md"]

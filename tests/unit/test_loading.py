@@ -87,10 +87,12 @@ def test_a_file_that_is_not_where_it_was_may_be_a_module(file: Path, monkeypatch
 
 
 def test_what_is_not_here_is_told_apart_from_what_is_wrong(file: Path) -> None:
-    with pytest.raises(NotHere, match="there is no such file, and no module"):
-        loaded(f"{file}:make")
-    with pytest.raises(NotHere, match="No module named 'not_installed'"):
-        loaded("not_installed.algorithms:make")
+    for place, said in (
+        (file, "there is no such file, and no module"),
+        ("not_installed.a", "No module named 'not_installed'"),
+    ):
+        with pytest.raises(NotHere, match=said):
+            loaded(f"{place}:make")
 
 
 @pytest.mark.parametrize(
@@ -111,21 +113,19 @@ def test_an_import_that_fails_names_the_authors_line(file: Path, text: str, said
     assert not isinstance(caught.value, NotHere)
 
 
-def test_a_misspelt_function(file: Path) -> None:
-    file.write_text("def make(): ...\n")
-    with pytest.raises(PluginProblem, match=r"has no callable 'mak'; did you mean make\?"):
-        loaded(f"{file}:mak")
-
-
-def test_a_name_that_is_taken_or_can_be_none(file: Path) -> None:
-    taken = file.with_name("json.py")
-    taken.write_text("def make(): ...\n")
-    with pytest.raises(PluginProblem, match=r"the name 'json' is taken by .*json.*; rename the file"):
-        loaded(f"{taken}:make")
-    bad = file.with_name("my-algorithm.py")
-    bad.write_text("def make(): ...\n")
-    with pytest.raises(PluginProblem, match="'my-algorithm' is no name in Python; rename it"):
-        loaded(f"{bad}:make")
+@pytest.mark.parametrize(
+    ("name", "function", "said"),
+    [
+        (None, "mak", r"has no callable 'mak'; did you mean make\?"),
+        ("json.py", "make", r"the name 'json' is taken by .*json.*; rename the file"),
+        ("my-algorithm.py", "make", "'my-algorithm' is no name in Python; rename it"),
+    ],
+)
+def test_a_name_that_is_misspelt_taken_or_can_be_none(file: Path, name: str | None, function: str, said: str) -> None:
+    named = file.with_name(name or file.name)
+    named.write_text("def make(): ...\n")
+    with pytest.raises(PluginProblem, match=said):
+        loaded(f"{named}:{function}")
 
 
 def test_the_line_of_an_error_that_came_through_a_users_code(file: Path) -> None:
@@ -137,8 +137,8 @@ def test_the_line_of_an_error_that_came_through_a_users_code(file: Path) -> None
 
 
 def test_a_path_says_where_a_file_is_and_not_what_it_is() -> None:
-    assert short("/home/me/plugins/qr_dqn.py:make") == "qr_dqn.py:make"
-    assert short("my_pkg.algorithms:make") == "my_pkg.algorithms:make"
+    named = [short(place) for place in ("/home/me/plugins/qr_dqn.py:make", "my_pkg.algorithms:make")]
+    assert named == ["qr_dqn.py:make", "my_pkg.algorithms:make"]
 
 
 def test_another_process_finds_the_file_by_its_name(file: Path) -> None:

@@ -83,8 +83,7 @@ def imports_of_rooms(house: str, of: str) -> dict[str, set[str]]:
 
 def table(house: str) -> dict[str, list[str]]:
     """Room -> the cells of its row after the first, in the table below the house's heading."""
-    text = (ROOT / "docs" / "architecture.md").read_text()
-    section = text.split(TITLES[house], 1)[1].split("\n#", 1)[0]
+    section = (ROOT / "docs" / "architecture.md").read_text().split(TITLES[house], 1)[1].split("\n#", 1)[0]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line[:3] == "| `"]
     return {room.strip("`"): cells for room, *cells in rows}
 
@@ -103,8 +102,7 @@ def test_the_table_names_every_room(house: str) -> None:
 
 @pytest.mark.parametrize("house", HOUSES)
 def test_a_room_imports_what_its_row_says_no_more_and_no_less(house: str) -> None:
-    used = imports_of_rooms(house, house)
-    assert {room: words(cells[-1]) for room, cells in TABLES[house].items()} == used
+    assert {room: words(cells[-1]) for room, cells in TABLES[house].items()} == imports_of_rooms(house, house)
 
 
 @pytest.mark.parametrize("house", HOUSES)

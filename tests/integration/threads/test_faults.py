@@ -97,7 +97,7 @@ ELSEWHERE = {
 }
 CONTAINED = {
     "profile": "unit/telemetry/test_profiler.py",
-    "torch-trace": "unit/telemetry/test_torch_trace.py",
+    "torch-trace": "unit/telemetry/test_profiler.py",
     "*-answer": "unit/telemetry/test_server.py",
     "slow-trial": "integration/envs/test_processes.py",
     "signals": "unit/roles/test_command.py",

@@ -633,6 +633,7 @@ FOLLOWING: list[tuple[Path, list[str], str, Any]] = [
         0,
     ),
     (IMPALA, [f"{QUEUE}.maxPolicyLagUpdates=100"], "autoscaling.guards.maxPolicyLagUpdates", 80),
+    (BASE, [], "autoscaling.guards.maxPolicyLagUpdates", 400),
     (IMPALA, _PPO, "autoscaling.guards.maxPolicyLagUpdates", 32),
     (IMPALA, [*_PPO, "spec.actors.envsPerActor=4"], "autoscaling.maxReplicas", 4),
     (IMPALA, [*_PPO, "spec.algorithm.ppo.learningRate=0.01"], "algorithm.ppo.learningRateFinal", 0.01),

@@ -1,13 +1,21 @@
-"""Every rule of the manifest, broken once: the problem names the place, shows the value and says what is allowed."""
+"""Every rule of the manifest, broken once, names the place, shows the value and says what is allowed; so do drawn documents."""
 
 from __future__ import annotations
 
+import contextlib
+import copy
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
-from rljob.api import ApeXDQNParameters, ManifestError, load_manifest
+from hypothesis import given as drawn
+from hypothesis import settings
+from hypothesis import strategies as st
+from rljob.api import ApeXDQNParameters, ManifestError, RLJob, load_manifest, parse_job
 
-from tests.unit.api.bad_manifests import APEX, BASE, CASES
+from tests.unit.api.bad_manifests import APEX, BASE, CASES, IMPALA, PRESET
+from tests.unit.api.written import CLUSTER, document, effective, in_force
 
 
 @pytest.mark.parametrize(
@@ -18,14 +26,12 @@ def test_a_broken_rule_is_named(base: Path, overrides: list[str], path: str, wor
         load_manifest(base, overrides)
     problems = {problem.path: str(problem) for problem in caught.value.problems}
     assert path in problems, str(caught.value)
-    for word in words:
-        assert word in problems[path]
+    assert [word for word in words if word not in problems[path]] == []
     assert len(problems) == 1, "one mistake makes one problem:\n" + str(caught.value)
 
 
 def test_the_base_is_right() -> None:
-    job = load_manifest(BASE)
-    assert job.spec.algorithm.parameters_as(ApeXDQNParameters).batch_size == 128
+    assert load_manifest(BASE).spec.algorithm.parameters_as(ApeXDQNParameters).batch_size == 128
 
 
 def test_every_problem_at_once() -> None:
@@ -51,3 +57,53 @@ def test_every_problem_at_once() -> None:
         "spec",
     }
     assert str(caught.value).count("\n") == 6
+
+
+# Whatever a document holds, checking it gives a job or problems with a place, never another error.
+
+DOCUMENTS = [document(CLUSTER), effective(CLUSTER), effective(IMPALA), document(PRESET)]
+
+SCALARS = (
+    st.none() | st.booleans() | st.integers() | st.integers(10**20, 10**30) | st.floats() | st.text(max_size=20)
+    | st.sampled_from(["", "nan", "-1", "0", "1e999", "{}", "{allowed}", "None", "\ud800", "x" * 5000])
+)  # fmt: skip
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=10), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+def places(node: Any, here: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Every place of a document, the root left out."""
+    items = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+    return [place for key, child in items for place in [(*here, key), *places(child, (*here, key))]]
+
+
+def replaced(start: dict[str, Any], place: tuple[Any, ...], value: Any) -> dict[str, Any]:
+    """A copy with ``value`` at ``place``, if the place is still there."""
+    result = copy.deepcopy(start)
+    node: Any = result
+    with contextlib.suppress(KeyError, IndexError, TypeError):
+        for part in place[:-1]:
+            node = node[part]
+        node[place[-1]] = value
+    return result
+
+
+@settings(max_examples=300)
+@drawn(st.data(), st.sampled_from(DOCUMENTS))
+def test_mutated_manifests(data: st.DataObject, given: dict[str, Any]) -> None:
+    for place, value in data.draw(st.lists(st.tuples(st.sampled_from(places(given)), VALUES), min_size=1, max_size=4)):
+        given = replaced(given, place, value)
+    try:
+        job = parse_job(given)
+    except ManifestError as error:
+        for problem in error.problems:
+            assert problem.path, str(problem)
+            assert re.search("^(?!.*something else).*(allowed|unknown|required)", problem.message, re.DOTALL), str(
+                problem
+            )
+    else:
+        assert isinstance(job, RLJob)
+        assert parse_job(in_force(job)).spec == job.spec

@@ -1,15 +1,21 @@
-"""Texts that are no manifest at all, each refused with its line and column."""
+"""Texts that are no manifest at all, each refused with its line and column; and paths in one, meant from its folder."""
 
 from __future__ import annotations
 
 import contextlib
+import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rljob.api import ManifestError, load_manifest
+from rljob.api import ManifestError, load_manifest, parse_job, with_files_beside
 from rljob.api.document import MAX_BYTES, parse_document
+from rljob.api.job import Metadata
+
+from tests.support.jobs import manifest_of
 
 GOOD = """\
 apiVersion: rljob.dev/v1alpha1
@@ -48,10 +54,8 @@ TEXTS: list[tuple[str, bytes, str, str]] = [
 
 @pytest.mark.parametrize(("text", "place", "words"), [case[1:] for case in TEXTS], ids=[case[0] for case in TEXTS])
 def test_bad_text(text: bytes, place: str, words: str) -> None:
-    with pytest.raises(ManifestError) as caught:
+    with pytest.raises(ManifestError, match=f"(?s)^{re.escape(place)}.*{re.escape(words)}"):
         parse_document(text, "m.yaml")
-    assert str(caught.value).startswith(place), str(caught.value)
-    assert words in str(caught.value)
 
 
 def test_all_duplicate_keys_are_named() -> None:
@@ -73,52 +77,103 @@ def test_wrong_heads(tmp_path: Path, line: str, path: str, words: str) -> None:
     lines = [line if known.startswith(line.split(":")[0]) else known for known in GOOD.splitlines()]
     if line == "spec:":
         lines = lines[: lines.index(line) + 1]
-    file = tmp_path / "m.yaml"
-    file.write_text("\n".join(lines))
-    with pytest.raises(ManifestError) as caught:
-        load_manifest(file)
+    (tmp_path / "m.yaml").write_text("\n".join(lines))
+    with pytest.raises(ManifestError, match=re.escape(words)) as caught:
+        load_manifest(tmp_path / "m.yaml")
     assert [problem.path for problem in caught.value.problems] == [path]
-    assert words in str(caught.value)
 
 
-def test_a_name_that_a_server_would_make(tmp_path: Path) -> None:
-    file = tmp_path / "m.yaml"
-    file.write_text(GOOD.replace("name: a", "generateName: sweep-, finalizers: [a/b]"))
-    names = {load_manifest(file).metadata.name for _ in range(9)}
-    assert len(names) == 9
-    assert all(name.startswith("sweep-") for name in names)
-    file.write_text(GOOD.replace("name: a", "name: a, generateName: sweep-"))
-    assert load_manifest(file).metadata.name == "a"
-    file.write_text(GOOD.replace("name: a", "generateName: 7"))
+@pytest.fixture
+def named(tmp_path: Path) -> Callable[[str], Metadata]:
+    """The metadata of a manifest in which they are written so."""
+
+    def loaded(metadata: str) -> Metadata:
+        (tmp_path / "m.yaml").write_text(GOOD.replace("name: a", metadata))
+        return load_manifest(tmp_path / "m.yaml").metadata
+
+    return loaded
+
+
+def test_a_name_that_a_server_would_make(named: Callable[[str], Metadata]) -> None:
+    names = {named("generateName: sweep-, finalizers: [a/b]").name for _ in range(9)}
+    assert (len(names), {name[:6] for name in names}) == (9, {"sweep-"})
+    assert named("name: a, generateName: sweep-").name == "a"
     with pytest.raises(ManifestError, match="a letter first"):
-        load_manifest(file)
+        named("generateName: 7")
+    long = named(f"generateName: {'a' * 40}, name: '', namespace: ''")
+    assert (len(long.name), long.namespace) == (45, "default"), "as long as a server's"
 
 
-def test_a_made_name_is_as_long_as_a_servers(tmp_path: Path) -> None:
-    file = tmp_path / "m.yaml"
-    file.write_text(GOOD.replace("name: a", f"generateName: {'a' * 40}, name: '', namespace: ''"))
-    metadata = load_manifest(file).metadata
-    assert (len(metadata.name), metadata.namespace) == (45, "default")
-
-
-def test_whatever_a_server_has_added_to_a_stored_object_is_passed_over(tmp_path: Path) -> None:
-    file = tmp_path / "m.yaml"
+def test_what_a_server_has_added_to_a_stored_object_is_passed_over(named: Callable[[str], Metadata]) -> None:
     of_a_server = "uid: x, managedFields: [{manager: kubectl}], ownerReferences: [], ofALaterRelease: {a: 1}"
-    file.write_text(GOOD.replace("name: a", f"name: a, {of_a_server}"))
-    assert load_manifest(file).metadata.name == "a"
-    file.write_text(GOOD.replace("name: a", "name: a, ofALaterRelease: {a: 1}"))
+    assert named(f"name: a, {of_a_server}").name == "a"
     with pytest.raises(ManifestError, match=r"ofALaterRelease: got .*unknown field"):
-        load_manifest(file)
+        named("name: a, ofALaterRelease: {a: 1}")
 
 
 def test_missing_file_and_folder(tmp_path: Path) -> None:
-    with pytest.raises(ManifestError, match="cannot be read: No such file"):
-        load_manifest(tmp_path / "none.yaml")
-    with pytest.raises(ManifestError, match="cannot be read: Is a directory"):
-        load_manifest(tmp_path)
+    for path, why in ((tmp_path / "none.yaml", "No such file"), (tmp_path, "Is a directory")):
+        with pytest.raises(ManifestError, match=f"cannot be read: {why}"):
+            load_manifest(path)
 
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_document_or_a_problem(text: bytes) -> None:
     with contextlib.suppress(ManifestError):  # nothing else may come out
         assert isinstance(parse_document(text, "m.yaml"), dict)
+
+
+# A path in a manifest is meant from the manifest's folder.
+
+
+def job(**spec: Any) -> dict[str, Any]:
+    return manifest_of(spec)
+
+
+def test_files_that_are_there_get_their_whole_path(tmp_path: Path) -> None:
+    folder = tmp_path / "my plugins"
+    folder.mkdir()
+    for name in ("qr.py", "game.py"):
+        (folder / name).touch()
+    written = job(
+        algorithm={"type": "Custom", "custom": {"factory": "my plugins/qr.py:make"}},
+        environment={"id": "my plugins/game.py:make", "register": ["my plugins/game.py:register", "package:register"]},
+        evaluator={"environment": {"id": "my plugins/game.py:hard"}},
+    )
+    spec = parse_job(with_files_beside(written, tmp_path)).spec
+    named = [spec.algorithm.name, spec.environment.id, spec.judged_environment.id, *spec.environment.register_functions]
+    there = ["qr.py:make", "game.py:make", "game.py:hard", "game.py:register"]
+    assert named == [*(f"{folder}/{each}" for each in there), "package:register"]
+    assert written["spec"]["environment"]["id"] == "my plugins/game.py:make"  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("~/game.py:make", "{home}/game.py:make"),
+        ("~/gone.py:make", "{home}/gone.py:make"),
+        ("linked/game.py:make", "{home}/linked/game.py:make"),
+        ("linked/../game.py:make", "{home}/game.py:make"),
+        ("file://~/run", "file://{home}/run"),
+        ("~nobody-has-this-name/game.py:make", "~nobody-has-this-name/game.py:make"),
+        ("game.py", "game.py"),
+    ],
+)
+def test_a_home_is_expanded_and_links_are_kept(
+    written: str, meant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "real").mkdir()
+    (tmp_path / "linked").symlink_to("real")
+    for folder in (tmp_path, tmp_path / "real"):
+        (folder / "game.py").touch()
+    found = with_files_beside({"spec": {"a": written, "kwargs": {"map": "game.py:make"}}}, tmp_path)
+    assert found["spec"] == {"a": meant.format(home=tmp_path), "kwargs": {"map": "game.py:make"}}
+
+
+def test_all_else_stays_as_it_is_written(tmp_path: Path) -> None:
+    written = job(
+        algorithm={"type": "IMPALA", "impala": {"network": "in_the_image.py:make"}}, environment={"id": "my_env:make"}
+    )
+    assert with_files_beside(written, tmp_path) == written
+    assert with_files_beside({"spec": None}, tmp_path) == {"spec": None}

@@ -31,8 +31,7 @@ def example(name: str) -> RLJob:
 @pytest.mark.parametrize("file", MANIFESTS, ids=lambda file: file.stem)
 def test_valid_and_unchanged_by_writing_and_reading(file: Path) -> None:
     job = load_manifest(file)
-    assert job.metadata.name == file.stem
-    assert parse_job(parse_document(dump_manifest(job).encode(), "dump")) == job
+    assert (job.metadata.name, parse_job(parse_document(dump_manifest(job).encode(), "dump"))) == (file.stem, job)
 
 
 @pytest.mark.parametrize(
@@ -48,16 +47,14 @@ def test_valid_and_unchanged_by_writing_and_reading(file: Path) -> None:
 def test_a_quickstart_is_its_preset(name: str, preset: str) -> None:
     """A user who copies one reads the least that a manifest can be."""
     job = example(name)
-    assert job.spec.preset == preset
-    assert job.spec.model_fields_set == {"preset"}
+    assert (job.spec.preset, job.spec.model_fields_set) == (preset, {"preset"})
 
 
 def test_what_the_variations_train() -> None:
     """What their comments promise, of the values that matter."""
     large = example("pong-impala-84x84").spec
-    assert large.algorithm.parameters_as(ImpalaParameters).updates_per_batch == 32
-    assert large.environment.parameters.atari.frame_size == 84
-    assert large.success_policy.target_return.value == 18
+    found = (large.environment.parameters.atari.frame_size, large.success_policy.target_return.value)
+    assert (large.algorithm.parameters_as(ImpalaParameters).updates_per_batch, *found) == (32, 84, 18)
     nature, breakout = example("pong-apex-nature").spec, example("breakout-apex").spec
     assert nature.algorithm.parameters == breakout.algorithm.parameters
     assert breakout.environment.parameters.atari.life_loss == "EndsEpisode"
@@ -118,6 +115,10 @@ def test_what_one_machine_does_not_apply() -> None:
     )
 
 
+def applied_of_cartpole(*overrides: str) -> list[str]:
+    return not_applied_locally(load_manifest(EXAMPLES / "cartpole-apex.yaml", overrides))
+
+
 @pytest.mark.parametrize("role", ["actors", "evaluator"])
 def test_the_cores_of_those_who_play_are_applied_locally(role: str) -> None:
     """limits.cpu, or else requests.cpu, is the number of an actor's threads and of an evaluator's processes."""
@@ -133,17 +134,13 @@ def test_the_cores_of_those_who_play_are_applied_locally(role: str) -> None:
 
 def test_the_threads_of_the_learner_are_applied_locally() -> None:
     """requests.cpu is the number of threads torch computes with; the rest of the resources means nothing here."""
-    file = EXAMPLES / "cartpole-apex.yaml"
-    assert not_applied_locally(load_manifest(file, ["spec.learner.resources.requests={cpu: '2'}"])) == []
-    assert not_applied_locally(
-        load_manifest(
-            file,
-            ["spec.learner.resources={requests: {cpu: '2', memory: 1Gi}, limits: {cpu: '2', nvidia.com/gpu: 1}}"],
-        )
-    ) == ["spec.learner.resources.requests.memory", "spec.learner.resources.limits.cpu"]
+    assert applied_of_cartpole("spec.learner.resources.requests={cpu: '2'}") == []
+    more = "{requests: {cpu: '2', memory: 1Gi}, limits: {cpu: '2', nvidia.com/gpu: 1}}"
+    named = ["spec.learner.resources.requests.memory", "spec.learner.resources.limits.cpu"]
+    assert applied_of_cartpole(f"spec.learner.resources={more}") == named
 
 
 def test_variables_are_applied_locally_but_for_those_that_a_cluster_takes_from_elsewhere() -> None:
     env = "[{name: A, value: b}, {name: PASSWORD, valueFrom: {secretKeyRef: {name: a, key: b}}}]"
-    job = load_manifest(EXAMPLES / "cartpole-apex.yaml", [f"spec.actors.env={env}", "spec.learner.env=[{name: A}]"])
-    assert not_applied_locally(job) == ["spec.actors.env[PASSWORD]"]
+    found = applied_of_cartpole(f"spec.actors.env={env}", "spec.learner.env=[{name: A}]")
+    assert found == ["spec.actors.env[PASSWORD]"]

@@ -24,8 +24,7 @@ EXAMPLE = EXAMPLES / "experiments" / "cartpole-search.yaml"
 
 
 def written(**spec: Any) -> dict[str, Any]:
-    template = {"spec": {"environment": {"id": "CartPole-v1"}}}
-    whole = {"template": template, "budget": {"rawFrames": 9000}, **spec}
+    whole = {"template": {"spec": {"environment": {"id": "CartPole-v1"}}}, "budget": {"rawFrames": 9000}, **spec}
     return {"apiVersion": "rljob.dev/v1alpha1", "kind": "RLExperiment", "metadata": {"name": "a"}, "spec": whole}
 
 
@@ -54,8 +53,7 @@ def test_the_example_is_a_grid_whose_last_parameter_by_name_changes_first() -> N
 def test_the_manifest_in_force_is_the_same_experiment() -> None:
     experiment = parse_experiment(read_document(EXAMPLE))
     again = parse_experiment(parse_document(dump_experiment(experiment).encode(), "dump"))
-    assert again.spec == experiment.spec
-    assert trials(again) == trials(experiment)
+    assert (again.spec, trials(again)) == (experiment.spec, trials(experiment))
 
 
 def test_draws_are_the_same_everywhere_and_fill_their_space() -> None:
@@ -143,10 +141,8 @@ def test_a_run_is_a_job_that_its_user_could_have_written() -> None:
     document["spec"]["template"]["metadata"] = {"labels": {"kueue.x-k8s.io/queue-name": "team"}}
     document["spec"]["template"]["spec"]["algorithm"] = {"impala": {"seed": 40}}
     job = parse_job(parse_experiment(document).manifest(2, 3, 4000))
-    assert job.metadata.name == "a-2-s3"
-    assert job.metadata.labels == {"kueue.x-k8s.io/queue-name": "team"}
-    assert job.spec.success_policy.raw_frames == 4000
-    assert job.spec.algorithm.parameters.seed == 42
+    assert (job.metadata.name, job.metadata.labels) == ("a-2-s3", {"kueue.x-k8s.io/queue-name": "team"})
+    assert (job.spec.success_policy.raw_frames, job.spec.algorithm.parameters.seed) == (4000, 42)
 
 
 def test_trials_that_are_judged_in_different_environments_are_refused() -> None:
@@ -169,8 +165,7 @@ def test_the_budget_is_the_templates_unless_it_is_written() -> None:
 
 
 def test_rungs_of_the_median_rule() -> None:
-    document = random(ONE, prune={"median": {"afterRawFrames": 4000}})
-    assert parse_experiment(document).rungs == (4000, 8000, 9000)
+    assert parse_experiment(random(ONE, prune={"median": {"afterRawFrames": 4000}})).rungs == (4000, 8000, 9000)
 
 
 def test_suggestions_begin_where_draws_end() -> None:

@@ -19,8 +19,7 @@ def test_the_sum_by_hand() -> None:
     estimate = memory_estimate(load_manifest(BASE), frame_bytes=42 * 42)
     frames = 56 / 50 * 1764
     expected = 200_000 * (frames + 64) + 2 * 200_000 * (frames / 4 + 64) + PROCESSES
-    assert estimate.total_bytes == pytest.approx(expected, abs=10)
-    assert estimate.problem(estimate.total_bytes) == ""
+    assert (estimate.total_bytes, estimate.problem(estimate.total_bytes)) == (pytest.approx(expected, abs=10), "")
 
 
 def test_bytes_limit_the_capacity() -> None:
@@ -28,34 +27,36 @@ def test_bytes_limit_the_capacity() -> None:
     assert memory_estimate(job, frame_bytes=7056).lines[0].size_bytes == pytest.approx(100 * MIB, rel=1e-3)
 
 
+def problem_of(available: int, base: Path = BASE, *overrides: str) -> str:
+    return memory_estimate(load_manifest(base, overrides), frame_bytes=7056).problem(available)
+
+
 def test_a_refusal_shows_the_arithmetic_and_a_capacity_that_fits() -> None:
-    job = load_manifest(BASE, ["spec.replay.capacity=10000000"])
-    text = memory_estimate(job, frame_bytes=7056).problem(16 << 30)
+    text = problem_of(16 << 30, BASE, "spec.replay.capacity=10000000")
     assert text.startswith("spec.replay.capacity: got 10000000; allowed on this machine: about 1,")
-    assert "10,000,000 transitions * (56 frames / 50 steps * 7,056 B + 64 B)" in text
-    assert "16,384 MiB available" in text
-    fits = int(text.split("about ")[1].split(" transitions")[0].replace(",", ""))
-    assert not memory_estimate(load_manifest(BASE, [f"spec.replay.capacity={fits}"]), frame_bytes=7056).problem(
-        16 << 30
-    )
+    words = ("10,000,000 transitions * (56 frames / 50 steps * 7,056 B + 64 B)", "16,384 MiB available")
+    assert [each for each in words if each not in text] == []
+    fits = text.split("about ")[1].split(" transitions")[0].replace(",", "")
+    assert not problem_of(16 << 30, BASE, f"spec.replay.capacity={fits}")
 
 
 def test_a_machine_that_is_too_small_for_anything() -> None:
-    text = memory_estimate(load_manifest(BASE), frame_bytes=7056).problem(1 << 30)
-    assert "not even rateLimiter.minSize (8,000) would fit" in text
+    assert "not even rateLimiter.minSize (8,000) would fit" in problem_of(1 << 30)
 
 
-def test_a_queue_by_hand() -> None:
-    """20 steps + a stack of 4 = 24 frames an unroll; 64 wait, 8 travel, 2 batches of 32 * 21 stacks of 4 frames."""
-    estimate = memory_estimate(load_manifest(IMPALA), frame_bytes=7056)
-    unroll = 24 * 7056 + 20 * 64
-    processes = (900 + 450 + 500) * MIB
-    assert estimate.total_bytes == (64 + 8) * unroll + 2 * 32 * 21 * 4 * 7056 + processes
+PPO = ["spec.algorithm={type: PPO, ppo: {batchSize: 64, unrollLength: 20}}", "spec.actors.replicas=2"]
+
+
+@pytest.mark.parametrize(("overrides", "unrolls", "batch", "actors"), [([], 64 + 8, 32, 1), (PPO, 64 + 16, 64, 2)])
+def test_a_queue_and_iterations_by_hand(overrides: list[str], unrolls: int, batch: int, actors: int) -> None:
+    """20 steps + a stack of 4 = 24 frames an unroll; 64 wait, one for each environment travels, 2 batches of stacks of 4."""
+    estimate = memory_estimate(load_manifest(IMPALA, overrides), frame_bytes=7056)
+    processes = (900 + actors * 450 + 500) * MIB
+    assert estimate.total_bytes == unrolls * (24 * 7056 + 20 * 64) + 2 * batch * 21 * 4 * 7056 + processes
 
 
 def test_a_queue_that_does_not_fit() -> None:
-    job = load_manifest(IMPALA, [f"{QUEUE}.capacity=100000", f"{QUEUE}.maxPolicyLagUpdates=10000"])
-    text = memory_estimate(job, frame_bytes=7056).problem(4 << 30)
+    text = problem_of(4 << 30, IMPALA, f"{QUEUE}.capacity=100000", f"{QUEUE}.maxPolicyLagUpdates=10000")
     assert text.startswith(f"{QUEUE}.capacity: got 100000; allowed on this machine: about 1")
     assert "100,000 unrolls * (24 frames * 7,056 B + 20 steps * 64 B)" in text
 
@@ -63,21 +64,11 @@ def test_a_queue_that_does_not_fit() -> None:
 PPO = ["spec.algorithm={type: PPO, ppo: {batchSize: 64, unrollLength: 20}}", "spec.actors.replicas=2"]
 
 
-def test_iterations_by_hand() -> None:
-    """One of 64 unrolls waits, one for each of 2 * 8 environments travels, 2 batches of 64 * 21 stacks of 4 frames."""
-    estimate = memory_estimate(load_manifest(IMPALA, PPO), frame_bytes=7056)
-    unroll = 24 * 7056 + 20 * 64
-    processes = (900 + 2 * 450 + 500) * MIB
-    assert estimate.total_bytes == (64 + 16) * unroll + 2 * 64 * 21 * 4 * 7056 + processes
-
-
 def test_an_iteration_that_does_not_fit_and_one_that_does() -> None:
-    job = load_manifest(IMPALA, [*PPO, "spec.algorithm.ppo.batchSize=4096"])
-    available = 4 << 30
-    text = memory_estimate(job, frame_bytes=7056).problem(available)
-    assert text.startswith("spec.algorithm.ppo.batchSize: got 4096; allowed on this machine: about ")
+    size = "spec.algorithm.ppo.batchSize"
+    text = problem_of(4 << 30, IMPALA, *PPO, f"{size}=4096")
+    assert text.startswith(f"{size}: got 4096; allowed on this machine: about ")
     fits = int(text.split("about ")[1].split(" unrolls")[0].replace(",", ""))
     assert 16 < fits < 4096
-    smaller = load_manifest(IMPALA, [*PPO, f"spec.algorithm.ppo.batchSize={fits}"])
-    assert not memory_estimate(smaller, frame_bytes=7056).problem(available)
-    assert "not even one of each environment (16) would fit" in memory_estimate(job, frame_bytes=7056).problem(2 << 30)
+    assert not problem_of(4 << 30, IMPALA, *PPO, f"{size}={fits}")
+    assert "not even one of each environment (16) would fit" in problem_of(2 << 30, IMPALA, *PPO, f"{size}=4096")

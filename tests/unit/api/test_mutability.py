@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import itertools
 import re
@@ -66,13 +67,8 @@ CUSTOM = complete(document(BASE, ["spec.algorithm={type: Custom, custom: {factor
 
 
 def base_of(place: Place) -> dict[str, Any]:
-    blocks = {
-        "algorithm.impala.": UNROLLS,
-        "algorithm.ppo.": PPO,
-        "algorithm.sac.": SAC,
-        "algorithm.custom.": CUSTOM,
-    }
-    return next((base for prefix, base in blocks.items() if place.path.startswith(prefix)), APEX)
+    blocks = {"impala": UNROLLS, "ppo": PPO, "sac": SAC, "custom": CUSTOM}
+    return next((base for name, base in blocks.items() if place.path.startswith(f"algorithm.{name}.")), APEX)
 
 
 def with_value(place: Place, value: Any) -> dict[str, Any] | None:
@@ -80,17 +76,15 @@ def with_value(place: Place, value: Any) -> dict[str, Any] | None:
     new = node = dict(base_of(place))
     for name in ("spec", *(step.alias for step in place.steps[:-1])):
         node[name] = node = dict(node[name])  # the rest is shared: a copy of all takes half of this test's time
+    node[place.steps[-1].alias] = value
     if value is ABSENT:
-        node.pop(place.steps[-1].alias, None)
-    else:
-        node[place.steps[-1].alias] = value
-    try:
+        del node[place.steps[-1].alias]
+    elif api_server.structural(place.path, value):
+        return None
+    with contextlib.suppress(ValidationError):
         RLJob.model_validate(new, by_alias=True, by_name=False)
-    except ValidationError:
-        return None
-    if value is not ABSENT and api_server.structural(place.path, value):
-        return None
-    return as_stored(new)
+        return as_stored(new)
+    return None
 
 
 def in_job(given: dict[str, Any], place: Place) -> Any:
@@ -152,24 +146,19 @@ CHANGEABLE = [place for place in FIELDS if place.path != "suspend" and len(_word
 def test_python_and_cel_keep_to_the_list_that_a_field_is_in(place: Place) -> None:
     when = place.mutability.when
     for kind, (old, new) in changes(place).items():
-        running = refused(old, new)
+        python, cel = running = refused(old, new)
         assert [bool(verdict) for verdict in running] == [when is not When.ANY_TIME] * 2, (kind, running)
-        for before, after in (
-            (True, True),
-            (True, False),
-            (False, True),
-        ):  # while suspended, and with either edge of it
+        for before, after in ((True, True), (True, False), (False, True)):  # suspended, and with either edge of it
             stopped = refused(suspended(old, before), suspended(new, after))
             assert [bool(verdict) for verdict in stopped] == [when is When.NEVER] * 2, (kind, stopped)
-        if when is not When.ANY_TIME:
-            assert running[0][0].startswith(f"spec.{place.path}"), f"{kind}: it names the field itself"
-            assert running[0][0].endswith(running[1][0].split(": ", 1)[1]), f"{kind}: both say the same"
+        if when is not When.ANY_TIME:  # it names the field itself, and both say the same
+            says = python[0].startswith(f"spec.{place.path}"), python[0].endswith(cel[0].split(": ", 1)[1])
+            assert says == (True, True), kind
 
 
 def test_every_field_is_in_exactly_one_list() -> None:
     paths = [place.path for place in FIELDS]
-    assert len(paths) == len(set(paths))
-    assert set(paths) == set(leaves(api_server.ROOT["properties"]["spec"], ""))
+    assert (len(paths), set(paths)) == (len(set(paths)), set(leaves(api_server.ROOT["properties"]["spec"], "")))
     whole = places(RLJobSpec)
     for place in FIELDS:
         above = [each for each in whole if place.path == each.path or place.path.startswith(f"{each.path}.")]
@@ -186,27 +175,25 @@ def leaves(schema: dict[str, Any], path: str) -> Iterator[str]:
             yield here
 
 
+class Inner(BaseModel):
+    a: int = 0
+    b: Annotated[int, ANY_TIME] = 0
+
+
+class Outer(BaseModel):
+    plain: Annotated[list[int], WHILE_SUSPENDED] = []
+    inner: Inner = Inner()
+
+
+class Twice(BaseModel):
+    marked: Annotated[Inner, WHILE_SUSPENDED] = Inner()
+
+
 def test_what_nobody_has_marked_never_changes_and_a_mark_counts_once() -> None:
-    class Inner(BaseModel):
-        a: int = 0
-        b: Annotated[int, ANY_TIME] = 0
-
-    class Outer(BaseModel):
-        inner: Inner = Inner()
-        marked: Annotated[Inner, WHILE_SUSPENDED] = Inner()
-
-    class Plain(BaseModel):
-        c: int = 0
-        d: list[int] = []
-
-    class Section(BaseModel):
-        plain: Annotated[Plain, WHILE_SUSPENDED] = Plain()
-        other: Plain = Plain()
-
-    assert {place.path: place.mutability for place in places(Section)} == {"plain": WHILE_SUSPENDED, "other": NEVER}
-    assert {place.path: place.mutability for place in places(Inner)} == {"a": NEVER, "b": ANY_TIME}
+    found = {place.path: place.mutability for place in places(Outer)}
+    assert found == {"plain": WHILE_SUSPENDED, "inner.a": NEVER, "inner.b": ANY_TIME}
     with pytest.raises(TypeError, match=re.escape("marked.b has a mark of mutability below another one")):
-        places(Outer)
+        places(Twice)
 
 
 def test_the_order_of_a_list_with_keys_is_no_change_and_its_entries_are_named() -> None:
@@ -228,8 +215,7 @@ def test_the_order_of_environment_variables_is_no_change_and_what_they_hold_is()
     old["spec"]["learner"]["env"] = [{"name": "A", "value": "a"}, {"name": "B", "value": "b"}]
     new = copy.deepcopy(old)
     new["spec"]["learner"]["env"].reverse()
-    assert refused(old, new)[0] == []
-    assert read_at_start(spec_of(old)) == read_at_start(spec_of(new))
+    assert (refused(old, new)[0], read_at_start(spec_of(old))) == ([], read_at_start(spec_of(new)))
     new["spec"]["learner"]["env"][0] = {"name": "B", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
     (problem,) = refused(old, new)[0]
     assert problem.startswith("spec.learner.env.B: ")

@@ -1,4 +1,4 @@
-"""Presets: each is a whole job, and stays one, or says what to change, with any one field changed to anything legal."""
+"""Presets: each is a whole job, and stays one, or says what to change; and PPO, which learns where no algorithm is named."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from typing import Any, get_args
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rljob.api import ManifestError, load_manifest, parse_job, quantity
+from rljob.api import ManifestError, PPOParameters, RLJob, load_manifest, parse_job, quantity
 from rljob.api.algorithm import BLOCKS
 from rljob.api.presets import PRESETS, PresetName
+from rljob.api.presets.merging import NO_ALGORITHM, note_on
 
 from tests.support import api_server
-from tests.support.jobs import manifest_of
+from tests.support.jobs import job_of, manifest_of
 from tests.unit.api.written import EXAMPLES, in_force
 
 
@@ -46,8 +47,8 @@ def at(node: Any, path: str) -> Any:
 def test_a_preset_alone_is_a_whole_job(name: str) -> None:
     job = parse_job(manifest(name))
     assert api_server.refusals(manifest(name)) == []
-    assert job.spec.model_fields_set == set(manifest(name)["spec"]), "nothing else was written"
-    assert job.spec.algorithm.type == PRESETS[name].algorithm_type
+    found = (job.spec.model_fields_set, job.spec.algorithm.type)
+    assert found == (set(manifest(name)["spec"]), PRESETS[name].algorithm_type), "nothing else was written"
     for path, value in leaves(PRESETS[name].spec).items():
         assert at(job.spec, path) == value, path
 
@@ -65,12 +66,10 @@ def test_a_preset_written_out_is_a_manifest_and_the_same_job(name: str) -> None:
 def test_what_a_preset_is() -> None:
     assert tuple(PRESETS) == get_args(PresetName), "in the order in which people are shown them"
     for name, preset in PRESETS.items():
-        assert preset.name == name
-        for words in (preset.purpose, preset.expected, preset.time, preset.frames, preset.source):
-            assert len(words) >= 4, name
-        assert "replicas" not in preset.spec.get("actors", {}), (
-            "scale subresource and autoscalers read the stored number"
-        )
+        words = (preset.purpose, preset.expected, preset.time, preset.frames, preset.source)
+        assert (preset.name, min(map(len, words)) >= 4) == (name, True)
+        # Scale subresource and autoscalers read the stored number.
+        assert "replicas" not in preset.spec.get("actors", {}), name
         assert set(preset.spec["algorithm"]) == {"type", BLOCKS[preset.algorithm_type]}
         assert bool(preset.environment_id) != bool(preset.example)
 
@@ -88,11 +87,9 @@ def test_what_is_written_wins_mappings_deeply_and_lists_whole() -> None:
     }
     spec = parse_job(given).spec
     impala = spec.algorithm.impala
-    assert impala is not None
-    assert (impala.gamma, impala.learning_rate, impala.unroll_queue.overflow) == (0.5, 0.001, "DropOldest")
-    assert impala.unroll_queue.capacity == 16
-    assert spec.environment.parameters.actions == [0, 1]
-    assert spec.environment.parameters.atari.frame_size == 42
+    queue = (impala.unroll_queue.overflow, impala.unroll_queue.capacity)
+    assert (impala.gamma, impala.learning_rate, *queue) == (0.5, 0.001, "DropOldest", 16)
+    assert (spec.environment.parameters.actions, spec.environment.parameters.atari.frame_size) == ([0, 1], 42)
     assert spec.learner.resources.requests == {"cpu": "4", "memory": "2Gi"}
 
 
@@ -148,12 +145,10 @@ def named(path: str) -> bool:
     """Whether a problem's place is a field of the manifest, or one of the free names in a map."""
     node = api_server.ROOT
     for part in re.sub(r"\[\d+\]", "", path).split("."):
-        node = node.get("items", node)
-        if "properties" not in node:
-            return True
-        if part not in node["properties"]:
-            return False
-        node = node["properties"][part]
+        below = node.get("items", node).get("properties")
+        if below is None or part not in below:
+            return below is None
+        node = below[part]
     return True
 
 
@@ -179,8 +174,7 @@ def test_a_preset_with_any_one_field_changed_is_a_job_or_says_what_to_change(
             assert named(problem.path), str(problem)
             assert re.search(r"allowed|required", problem.message), str(problem)
     else:
-        assert parse_job(in_force(job)).spec == job.spec
-        assert api_server.refusals(document) == []
+        assert (parse_job(in_force(job)).spec, api_server.refusals(document)) == (job.spec, [])
 
 
 @pytest.mark.parametrize("preset", ["CartPoleApeX", "CartPoleIMPALA"])
@@ -191,3 +185,45 @@ def test_a_first_job_asks_for_one_core_in_all_and_computes_as_before(preset: str
     asked = [quantity(role.resources.requests["cpu"]) for role in roles]
     assert round(sum(asked) + (0.1 if spec.replay else 0.0), 3) <= 1.0, "with 100m of the Redis beside a shard"
     assert [role.resources.cores() for role in roles] == [1] * len(roles)
+
+
+# A manifest that names no algorithm: PPO learns, and that is said.
+
+
+def job(**spec: Any) -> RLJob:
+    return job_of({"environment": {"id": "Pendulum-v1"}, **spec})
+
+
+@pytest.mark.parametrize(
+    ("spec", "type_", "note"),
+    [
+        ({}, "PPO", NO_ALGORITHM),
+        ({"algorithm": {}}, "PPO", NO_ALGORITHM),
+        ({"algorithm": {"type": "PPO"}}, "PPO", ""),
+        ({"algorithm": {"type": "IMPALA"}}, "IMPALA", ""),
+        ({"preset": "PPOVector"}, "PPO", ""),
+        ({"algorithm": {"apeXDQN": {}}}, "ApeXDQN", ""),
+        ({"algorithm": {"impala": {}}}, "IMPALA", ""),
+        ({"algorithm": {"ppo": {}}}, "PPO", ""),
+        ({"algorithm": {"custom": {"factory": "mine:make"}}}, "Custom", ""),
+    ],
+)
+def test_ppo_learns_where_no_type_block_or_preset_says_otherwise_and_it_is_said(
+    spec: dict[str, Any], type_: str, note: str
+) -> None:
+    found = job(**spec).spec
+    assert (found.algorithm.type, note_on(found)) == (type_, note)
+
+
+def test_what_belongs_to_another_is_refused() -> None:
+    with pytest.raises(ManifestError, match="not allowed with algorithm PPO"):
+        job(replay={})
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("id_", ["CartPole-v1", "Taxi-v4", "Pendulum-v1", "LunarLander-v3", "ALE/Breakout-v5"])
+def test_the_defaults_fit_each_other_whatever_is_played(id_: str, replicas: int) -> None:
+    found = job(environment={"id": id_}, actors={"replicas": replicas}).spec
+    assert found.algorithm.parameters_as(PPOParameters).batch_size >= replicas * found.actors.envs_per_actor
+    assert found.replay is None
+    assert parse_job(in_force(job(environment={"id": id_}))).spec.algorithm.type == "PPO"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -108,11 +109,9 @@ def test_a_word_means_what_kubectl_makes_of_it(text: str, meaning: Any) -> None:
     ],
 )
 def test_what_has_no_single_value_is_refused_in_its_place(text: str, words: str) -> None:
-    with pytest.raises(ManifestError) as caught:
+    with pytest.raises(ManifestError, match=f"^m.yaml:2:8: .*{re.escape(words)}") as caught:
         parse_document(f"a: 1\nb: [x, {text}]\n".encode(), "m.yaml")
     assert len(caught.value.problems) == 1
-    assert str(caught.value).startswith("m.yaml:2:8: ")
-    assert words in str(caught.value)
 
 
 @pytest.mark.parametrize("key", ["y", "on", "1e-4", "~", "1.5", "017"])
@@ -167,18 +166,23 @@ def same(ours: Any, theirs: Any) -> bool:
     return bool(ours == theirs) and (type(ours) is type(theirs) or (isinstance(ours, float) and ours.is_integer()))
 
 
+def spec_of_kubectl(folder: Path, manifest: str) -> dict[str, Any]:
+    """The spec of a manifest as kubectl reads it."""
+    (folder / "m.yaml").write_text(manifest)
+    command = [str(kubectl()), "annotate", "--local", "-f", str(folder / "m.yaml"), "a=b", "-o", "json"]
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert answer.returncode == 0, answer.stderr
+    return json.loads(answer.stdout)["spec"]
+
+
 @pytest.mark.skipif(kubectl() is None, reason="kubectl is neither in $KUBEBUILDER_ASSETS nor on the PATH")
 def test_kubectl_reads_the_same(tmp_path: Path) -> None:
     refused = {text: why for text in words() if (why := refusal(text))}
     assert all("a leading zero" in why or "not valid YAML" in why for why in refused.values()), refused
     ours = {text: read(text) for text in words() if text not in refused}
-    file = tmp_path / "m.yaml"
     written = "".join(f"  k{number}: {text}\n" for number, text in enumerate(ours))
-    file.write_text(f"apiVersion: rljob.dev/v1alpha1\nkind: RLJob\nmetadata: {{name: a}}\nspec:\n{written}")
-    command = [str(kubectl()), "annotate", "--local", "-f", str(file), "a=b", "-o", "json"]
-    answer = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert answer.returncode == 0, answer.stderr
-    theirs = json.loads(answer.stdout)["spec"]
+    head = "apiVersion: rljob.dev/v1alpha1\nkind: RLJob\nmetadata: {name: a}\nspec:\n"
+    theirs = spec_of_kubectl(tmp_path, f"{head}{written}")
     different = {
         text: (value, theirs.get(f"k{number}"))
         for number, (text, value) in enumerate(ours.items())
@@ -191,9 +195,4 @@ def test_kubectl_reads_the_same(tmp_path: Path) -> None:
 @pytest.mark.skipif(kubectl() is None, reason="kubectl is neither in $KUBEBUILDER_ASSETS nor on the PATH")
 def test_kubectl_reads_what_is_written(tmp_path: Path) -> None:
     texts = words()
-    file = tmp_path / "m.yaml"
-    file.write_text(dump_document(manifest_of({"texts": texts})))
-    command = [str(kubectl()), "annotate", "--local", "-f", str(file), "a=b", "-o", "json"]
-    answer = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert answer.returncode == 0, answer.stderr
-    assert json.loads(answer.stdout)["spec"]["texts"] == texts
+    assert spec_of_kubectl(tmp_path, dump_document(manifest_of({"texts": texts})))["texts"] == texts

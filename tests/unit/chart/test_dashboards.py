@@ -20,18 +20,12 @@ from tests.unit.test_links import anchors
 PAGE = ROOT / "docs" / "monitoring.md"
 VARIABLES = {"namespace": "a", "rljob": "b", "__rate_interval": "1m"}
 NAME = re.compile(r"\b(rljob_\w+|process_\w+|up)\b")
-SUFFIXES = ("_bucket", "_sum", "_count")
 
 
 def names_of(registry: CollectorRegistry) -> set[str]:
     """The names of all series that a registry can have, as they are asked for."""
-    found = set()
-    for family in registry.collect():
-        if family.type == "histogram":
-            found |= {family.name + suffix for suffix in SUFFIXES}
-        else:
-            found.add(f"{family.name}_total" if family.type == "counter" else family.name)
-    return found
+    suffixes = {"histogram": ("_bucket", "_sum", "_count"), "counter": ("_total",)}
+    return {family.name + suffix for family in registry.collect() for suffix in suffixes.get(family.type, ("",))}
 
 
 def operator_metrics() -> OperatorMetrics:
@@ -50,25 +44,18 @@ def asked_by_dashboards() -> list[tuple[str, str]]:
     return [(panel.title, expression) for file in FILES for panel in panels(file) for expression, _ in panel.asks]
 
 
-@pytest.mark.parametrize(("title", "expression"), asked_by_dashboards())
-def test_a_panel_asks_for_what_is_exported(exported: set[str], title: str, expression: str) -> None:
-    names = set(NAME.findall(filled(expression, VARIABLES)))
-    assert names, "it asks for nothing"
-    assert names <= exported
+ASKED = [*asked_by_dashboards(), *((name, rule["expr"]) for name, rule in alerts().items())]
 
 
-@pytest.mark.parametrize("name", alerts())
-def test_an_alert_asks_for_what_is_exported(exported: set[str], name: str) -> None:
-    names = set(NAME.findall(alerts()[name]["expr"]))
-    assert names, "it asks for nothing"
-    assert names <= exported
+@pytest.mark.parametrize(("title", "expression"), ASKED)
+def test_a_panel_or_an_alert_asks_for_what_is_exported(exported: set[str], title: str, expression: str) -> None:
+    assert set() < set(NAME.findall(filled(expression, VARIABLES))) <= exported
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_a_dashboard_can_be_loaded(file: Path) -> None:
     document = read(file)
-    assert document["uid"]
-    assert document["title"]
+    assert all(document[name] for name in ("uid", "title"))
     numbers = [panel["id"] for panel in document["panels"]]
     assert len(set(numbers)) == len(numbers)
     assert {each["datasource"]["uid"] for each in document["panels"]} == {"${datasource}"}
@@ -88,14 +75,12 @@ def _overlap(one: dict[str, Any], other: dict[str, Any]) -> bool:
 
 def test_the_page_explains_every_panel() -> None:
     rows = re.findall(r"^\| (.+?) \| (.+?) \|$", PAGE.read_text(), re.MULTILINE)
-    missing = [panel.title for file in FILES for panel in panels(file) if (panel.title, panel.description) not in rows]
-    assert missing == []
+    assert {(panel.title, panel.description) for file in FILES for panel in panels(file)} <= set(rows)
 
 
 def test_the_page_lists_every_metric_of_the_operator() -> None:
     listed = set(re.findall(r"^\| `(rljob_operator_\w+)` \|", PAGE.read_text(), re.MULTILINE))
-    families = operator_metrics().registry.collect()
-    ours = {f"{each.name}_total" if each.type == "counter" else each.name for each in families}
+    ours = {re.sub("_(bucket|sum|count)$", "", name) for name in names_of(operator_metrics().registry)}
     assert listed == {name for name in ours if name.startswith("rljob_")}
 
 

@@ -39,9 +39,8 @@ def test_resume_is_exact(tmp_path: Path) -> None:
         resumed.update(data[index], index)
     assert resumed.updates == straight.updates == 40
     first, second = state.capture(straight), state.capture(resumed)
-    first.pop("random.torch"), second.pop("random.torch")
     assert first.keys() == second.keys()
-    assert all(torch.equal(first[name], second[name]) for name in first)  # bit for bit
+    assert all(torch.equal(first[name], second[name]) for name in first.keys() - {"random.torch"})  # bit for bit
 
 
 def test_a_checkpoint_is_a_snapshot(tmp_path: Path) -> None:
@@ -69,16 +68,11 @@ def test_a_damaged_checkpoint_is_passed_over(tmp_path: Path, file: str, damage: 
         checkpoint.write(tmp_path, checkpoint.checkpoint_name(1, updates), tensors, {"counters": {"updates": updates}})
     target = tmp_path / checkpoint.checkpoint_name(1, 20) / file
     content = bytearray(target.read_bytes())
-    if damage == "flip":
-        content[len(content) // 2 if file == checkpoint.TENSORS else 0] ^= 0x41
-        target.write_bytes(content)
-    elif damage == "cut":
-        target.write_bytes(content[: len(content) // 2])
-    else:
-        target.unlink()
-    found = checkpoint.latest_valid(tmp_path)
-    assert found is not None
-    assert found.manifest["counters"]["updates"] == 10
+    target.unlink()
+    content[len(content) // 2 if file == checkpoint.TENSORS else 0] ^= 0x41 if damage == "flip" else 0
+    if damage != "remove":
+        target.write_bytes(content[: len(content) // 2 if damage == "cut" else None])
+    assert checkpoint.latest_valid(tmp_path).manifest["counters"]["updates"] == 10
 
 
 def test_retention_keeps_the_newest_and_clears_leftovers(tmp_path: Path) -> None:
@@ -106,8 +100,7 @@ def test_a_full_disk_keeps_the_previous_checkpoint_and_says_so(tmp_path: Path) -
     tensors = {"online.x": torch.zeros(50_000)}
     saver = Saver(tmp_path, keep=3)
     saver.save(10, tensors, {"counters": {"updates": 10}, "requested_unix": 7.5}, wait=True)
-    assert saver.status.state == "Valid"
-    assert saver.status.requested_unix == 7.5
+    assert (saver.status.state, saver.status.requested_unix) == ("Valid", 7.5)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
@@ -117,14 +110,10 @@ def test_a_full_disk_keeps_the_previous_checkpoint_and_says_so(tmp_path: Path) -
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         signal.signal(signal.SIGXFSZ, handler)
     status = saver.status
-    assert status.state == "Failed"
-    assert "could not be written" in status.message
-    assert status.step == 10
-    assert checkpoint.read(Path(status.path)).manifest["counters"]["updates"] == 10
-    assert not list(tmp_path.glob(".*"))
+    assert (status.state, status.step, "could not be written" in status.message) == ("Failed", 10, True)
+    assert (checkpoint.read(Path(status.path)).manifest["counters"]["updates"], list(tmp_path.glob(".*"))) == (10, [])
     saver.save(30, tensors, {"counters": {"updates": 30}}, wait=True)
-    assert saver.status.state == "Valid"
-    assert saver.status.message == ""
+    assert (saver.status.state, saver.status.message) == ("Valid", "")
     saver.close()
 
 
@@ -137,25 +126,22 @@ def test_policy_prefers_the_best_then_the_average_then_the_online_network(tmp_pa
     learner.update(batches(1, IMAGES)[0], 0)
     step, _ = checkpoint.write(run / "checkpoints", checkpoint.checkpoint_name(1, 1), state.capture(learner), manifest)
     policy = load_policy(run)
-    assert learner.evaluation is not None
-    assert torch.equal(policy.module(observation), learner.evaluation(observation))
-    assert (policy.spec, policy.params) == (IMAGES, params)
-    assert not policy.module.training
+    assert (policy.spec, policy.params, policy.module.training) == (IMAGES, params, False)
+    average, online = learner.evaluation(observation), learner.online(observation)
+    assert torch.equal(policy.module(observation), average)
     judged = {f"policy.{name}": tensor for name, tensor in learner.online.state_dict().items()}
     checkpoint.write(run / "checkpoints", checkpoint.BEST, judged, manifest)
-    assert torch.equal(load_policy(run).module(observation), learner.online(observation))
-    assert torch.equal(load_policy(step).module(observation), learner.evaluation(observation))
+    for place, expected in ((run, online), (step, average)):
+        assert torch.equal(load_policy(place).module(observation), expected)
 
 
 def test_no_policy_is_one_clear_line(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointProblem, match="no valid checkpoint"):
-        load_policy(tmp_path)
-    checkpoint.write(tmp_path, "step-1", {"online.x": torch.zeros(1)}, {})
-    with pytest.raises(CheckpointProblem, match="does not say what it is"):
-        load_policy(tmp_path / "step-1")
-    (tmp_path / "step-1" / checkpoint.MANIFEST).write_text(json.dumps({"format": 99}))
-    with pytest.raises(CheckpointProblem, match="format 1"):
-        load_policy(tmp_path / "step-1")
+    step, _ = checkpoint.write(tmp_path / "run", "step-1", {"online.x": torch.zeros(1)}, {})
+    old, _ = checkpoint.write(tmp_path / "old", "step-1", {"online.x": torch.zeros(1)}, {})
+    (old / checkpoint.MANIFEST).write_text(json.dumps({"format": 99}))
+    for place, said in ((tmp_path, "no valid checkpoint"), (step, "does not say what it is"), (old, "format 1")):
+        with pytest.raises(CheckpointProblem, match=said):
+            load_policy(place)
 
 
 @pytest.mark.parametrize(
@@ -211,14 +197,12 @@ def test_a_folder_of_somebody_else_is_told_before_anything_is_learned(
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(Path, "touch", refuse)
-    with pytest.raises(CheckpointProblem) as told:
+    user = os.geteuid()
+    said = rf"(?s)^{tmp_path}/checkpoints can't be written by user {user} of group .*chown -R {user}"
+    with pytest.raises(CheckpointProblem, match=said) as told:
         saver.claim(0)
-    words = str(told.value)
-    assert words.startswith(f"{tmp_path}/checkpoints can't be written by user {os.geteuid()} of group ")
-    assert f"chown -R {os.geteuid()}" in words
-    assert len(words) <= 512, "a condition has all of it"
+    assert len(str(told.value)) <= 512, "a condition has all of it"
     monkeypatch.undo()
     saver.claim(0)
     monkeypatch.setattr(Path, "touch", refuse)
-    assert saver.claim_next() == 2, "what is being learned goes on"
-    assert saver.status.state == "Failed"
+    assert (saver.claim_next(), saver.status.state) == (2, "Failed"), "what is being learned goes on"

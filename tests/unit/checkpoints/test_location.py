@@ -1,4 +1,4 @@
-"""What names of places mean, where a job keeps its checkpoints, and that a server's own words are not passed on."""
+"""What names of places and of checkpoints mean, where a job keeps its own, and that a server's own words are not passed on."""
 
 from __future__ import annotations
 
@@ -6,19 +6,27 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rljob.checkpoints.bucket import Bucket
 from rljob.checkpoints.files import directory_in, stored
-from rljob.checkpoints.location import ObjectPath, directory_of, location
-from rljob.checkpoints.names import CheckpointProblem, StorageProblem
+from rljob.checkpoints.location import directory_of, location
+from rljob.checkpoints.names import (
+    CheckpointProblem,
+    StorageProblem,
+    checkpoint_name,
+    claim_name,
+    claimed,
+    newest_epoch,
+    order,
+)
 
 from tests.support.jobs import job_of
 
 
 def test_paths_and_uris_name_places() -> None:
-    assert location("runs/a") == Path("runs/a")
-    assert location("file:///runs/a%20b") == Path("/runs/a b")
+    assert [location(text) for text in ("runs/a", "file:///runs/a%20b")] == [Path("runs/a"), Path("/runs/a b")]
     where = location("s3://bucket//a/b c/")
-    assert isinstance(where, ObjectPath)
     assert (where.bucket.name, where.key, where.name, str(where.parent)) == ("bucket", "a/b c", "b c", "s3://bucket/a")
     assert str(where / "best") == (where / "best").as_uri() == "s3://bucket/a/b c/best"
     assert str(location("s3://bucket") / "best") == "s3://bucket/best"
@@ -32,7 +40,6 @@ def test_a_job_names_its_place(tmp_path: Path) -> None:
     assert directory_of(job_of(spec), tmp_path) == tmp_path / "checkpoints"
     store = {"url": "s3://bucket/a", "endpoint": "https://store.example"}
     where = directory_of(job_of({**spec, "checkpoint": {"storage": {"objectStore": store}}}), tmp_path)
-    assert isinstance(where, ObjectPath)
     assert (str(where), where.bucket.endpoint) == ("s3://bucket/a", "https://store.example")
 
 
@@ -62,8 +69,7 @@ def test_an_error_is_one_sentence_without_what_was_sent(answer: str, meant: str)
     sent = "<AWSAccessKeyId>AKIAXYZ</AWSAccessKeyId><StringToSign>AWS4 s3cr3t</StringToSign>\nhttps://u:pw@host?sig=1"
     sentence = Bucket("shelf")._sentence(f"{answer}{sent}", "write")
     assert meant in sentence
-    assert "\n" not in sentence
-    assert not any(word in sentence for word in ("AKIAXYZ", "s3cr3t", "sig=1", "pw@"))
+    assert [word for word in ("\n", "AKIAXYZ", "s3cr3t", "sig=1", "pw@") if word in sentence] == []
 
 
 def test_a_missing_package_is_named_with_how_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,3 +77,32 @@ def test_a_missing_package_is_named_with_how_it_comes(monkeypatch: pytest.Monkey
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(StorageProblem, match=r"pip install 'rljob\[s3\]'"):
         stored(location("s3://bucket/a"))
+
+
+NUMBERS = st.tuples(st.integers(0, 999_999), st.integers(0, 999_999_999_999))
+
+
+@given(NUMBERS, NUMBERS)
+def test_names_sort_by_epoch_and_then_by_updates(one: tuple[int, int], other: tuple[int, int]) -> None:
+    names = [checkpoint_name(*each) for each in (one, other)]
+    assert ([order(name) for name in names], names[0] < names[1]) == ([one, other], one < other)
+
+
+def test_what_else_lies_there_is_no_checkpoint() -> None:
+    for name in ("best", "epoch-000002", "step-", "step-1.partial", ".step-1.partial", "epoch-1-step-2-3", "step-٣"):
+        assert order(name) is None
+    assert order("step-000000000200") == (0, 200), "one from before there were epochs is older than any with one"
+    assert (claimed(claim_name(12)), claimed(checkpoint_name(12, 1))) == (12, None)
+
+
+@pytest.mark.parametrize(
+    ("names", "epoch"),
+    [
+        ([], 0),
+        (["best", "step-5"], 0),
+        ([claim_name(3), checkpoint_name(2, 900), "best"], 3),
+        ([claim_name(3), checkpoint_name(4, 1)], 4),
+    ],
+)
+def test_the_newest_epoch_is_taken_or_has_written(names: list[str], epoch: int) -> None:
+    assert newest_epoch(names) == epoch

@@ -1,8 +1,9 @@
-"""The command line from outside: exit codes, one-line errors, help that teaches."""
+"""The command line from outside: exit codes, one-line errors, help that teaches, and files of keys."""
 
 from __future__ import annotations
 
 import re
+import stat
 import subprocess
 import sys
 from importlib.metadata import version
@@ -12,85 +13,80 @@ import pytest
 import typer
 from rljob.cli.app import PANELS
 from rljob.command_errors import one_line_errors
+from rljob.wire.keyfile import ROLES, load_keys
+from rljob.wire.security import SecurityProblem
 from rljob.wire.version import WIRE_VERSION
 from rljob_operator.cli import app
-from typer.testing import CliRunner, Result
 
+from tests.support.command_line import invoke, printed, refused
 from tests.support.paths import EXAMPLES, MANIFESTS
 
 GOOD = EXAMPLES / "cartpole-apex.yaml"
+COLOURS = r"\x1b\[[0-9;]*m"
+COMMANDS = typer.main.get_command(app).commands.values()  # type: ignore[attr-defined]
 
 
-def invoke(*arguments: object, env: dict[str, str] | None = None) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments], env=env)
+def help_of(*words: str, columns: str = "200") -> str:
+    return re.sub(COLOURS, "", printed(*words, "--help", env={"COLUMNS": columns, "NO_COLOR": "1"}))
 
 
 def test_validate_examples() -> None:
-    result = invoke("validate", *MANIFESTS)
-    assert result.exit_code == 0, result.output
-    assert result.stdout.count(": ok, ") == len(MANIFESTS) >= 8
-    assert "cartpole-qr-dqn.yaml: ok, qr_dqn.py:QRDQN on CartPole-v1\n" in result.stdout
+    said = printed("validate", *MANIFESTS)
+    assert said.count(": ok, ") == len(MANIFESTS) >= 8
+    assert "cartpole-qr-dqn.yaml: ok, qr_dqn.py:QRDQN on CartPole-v1\n" in said
 
 
 def test_validate_names_every_problem_of_every_file(tmp_path: Path) -> None:
     bad = tmp_path / "bad.yaml"
     bad.write_text(GOOD.read_text() + "  replay: {capacity: many, shardz: 2}\n")
     result = invoke("validate", bad, GOOD, tmp_path / "none.yaml")
-    assert result.exit_code == 2
-    assert f"{bad}: 2 problems" in result.stderr
-    assert "spec.replay.capacity: got 'many'; allowed: an integer" in result.stderr
-    assert "spec.replay.shardz: got 2; unknown field; did you mean 'shards'?" in result.stderr
-    assert "none.yaml: cannot be read: No such file or directory" in result.stderr
-    assert result.stdout == (
-        f"{GOOD}: ok, ApeXDQN on CartPole-v1\n  observation: vector float32 [4]\n  action: Discrete int64 [] of 2\n"
+    for words in (
+        f"{bad}: 2 problems",
+        "spec.replay.capacity: got 'many'; allowed: an integer",
+        "spec.replay.shardz: got 2; unknown field; did you mean 'shards'?",
+        "none.yaml: cannot be read: No such file or directory",
+    ):
+        assert words in result.stderr
+    assert (result.exit_code, result.stdout) == (
+        2,
+        (f"{GOOD}: ok, ApeXDQN on CartPole-v1\n  observation: vector float32 [4]\n  action: Discrete int64 [] of 2\n"),
     )
 
 
 def test_a_home_is_expanded_where_a_shell_leaves_it(tmp_path: Path) -> None:
     (tmp_path / "a job.yaml").write_text(GOOD.read_text())
-    result = invoke("validate", "~/a job.yaml", env={"HOME": str(tmp_path)})
-    assert result.stdout.startswith(f"{tmp_path}/a job.yaml: ok, "), result.output
-    assert invoke("keys", "~/keys", env={"HOME": str(tmp_path)}).exit_code == 0
+    home = {"HOME": str(tmp_path)}
+    assert printed("validate", "~/a job.yaml", env=home).startswith(f"{tmp_path}/a job.yaml: ok, ")
+    printed("keys", "~/keys", env=home)
     assert (tmp_path / "keys").is_dir()
-    refused = invoke("run", GOOD, "--run-dir=~nobody-has-this-name/a")
-    assert refused.exit_code == 2
-    assert "there is no user" in refused.stderr
+    assert "there is no user" in refused("run", GOOD, "--run-dir=~nobody-has-this-name/a")
 
 
 def test_a_manifest_from_standard_input() -> None:
     for verb in ("validate", "render"):
-        result = CliRunner().invoke(app, [verb, "-"], input=GOOD.read_text())
-        assert result.exit_code == 0, result.output
-        assert "cartpole" in result.stdout.lower()
-    result = CliRunner().invoke(app, ["validate", "-"], input="")
-    assert result.exit_code == 2
-    assert "-: is empty; allowed: one RLJob document" in result.stderr
+        assert "cartpole" in printed(verb, "-", stdin=GOOD.read_text()).lower()
+    assert "-: is empty; allowed: one RLJob document" in refused("validate", "-", stdin="")
 
 
 def test_validate_with_overrides() -> None:
-    assert invoke("validate", GOOD, "--set", "spec.algorithm.apeXDQN.gamma=0.9").exit_code == 0
-    result = invoke("validate", GOOD, "--set", "spec.algorithm.apeXDQN.gamma=9")
-    assert result.exit_code == 2
-    assert "spec.algorithm.apeXDQN.gamma: got 9; allowed: a number from 0 to 1" in result.stderr
+    printed("validate", GOOD, "--set", "spec.algorithm.apeXDQN.gamma=0.9")
+    said = refused("validate", GOOD, "--set", "spec.algorithm.apeXDQN.gamma=9")
+    assert "spec.algorithm.apeXDQN.gamma: got 9; allowed: a number from 0 to 1" in said
 
 
 @pytest.mark.parametrize("command", [("eval",), ("play", "--video", "a.mp4"), ("report",)])
 def test_a_missing_run_is_one_line(command: tuple[str, ...], tmp_path: Path) -> None:
-    result = invoke(command[0], tmp_path / "none", *command[1:])
-    assert result.exit_code == 2
-    assert result.stderr.count("\n") == 1
-    assert (
-        "none: no run folder" if command[0] == "report" else "none: no such file or folder; give a run"
-    ) in result.stderr
+    said = refused(command[0], tmp_path / "none", *command[1:])
+    expected = "none: no run folder" if command[0] == "report" else "none: no such file or folder; give a run"
+    assert (said.count("\n"), expected in said) == (1, True)
 
 
 @pytest.mark.parametrize("command", [("eval",), ("play", "--video", "a.mp4"), ("export",)])
 def test_a_file_in_the_place_of_a_run_is_one_line(command: tuple[str, ...], tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no run")
-    result = invoke(command[0], tmp_path / "file", *command[1:])
-    assert result.exit_code == 2
-    assert result.stderr == f"rljob: {tmp_path / 'file'}: not a folder; {result.stderr.partition('; ')[2]}"
-    assert "give a run folder or one of its checkpoints" in result.stderr
+    said = refused(command[0], tmp_path / "file", *command[1:])
+    assert said == f"rljob: {tmp_path / 'file'}: not a folder; {said.partition('; ')[2]}"
+    assert "give a run folder or one of its checkpoints" in said
 
 
 def test_the_version_is_that_of_the_package_and_of_what_roles_speak() -> None:
@@ -98,10 +94,7 @@ def test_the_version_is_that_of_the_package_and_of_what_roles_speak() -> None:
 
 
 def test_an_empty_run_is_one_line(tmp_path: Path) -> None:
-    result = invoke("eval", tmp_path)
-    assert result.exit_code == 2
-    assert result.stderr.startswith("rljob: ")
-    assert "Traceback" not in result.stderr
+    assert refused("eval", tmp_path).startswith("rljob: ")
 
 
 def test_play_checks_the_video_first(tmp_path: Path) -> None:
@@ -111,16 +104,12 @@ def test_play_checks_the_video_first(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["validate", "eval", "play", "report", "compare", "worker", "explain", "presets"])
 def test_help_teaches_by_example(command: str) -> None:
-    result = invoke(command, "--help", env={"COLUMNS": "200", "NO_COLOR": "1"})
-    assert result.exit_code == 0
-    text = re.sub(r"\x1b\[[0-9;]*m", "", result.output)
-    assert "Example" in text
-    assert f"rljob {command} " in text
+    assert re.search(rf"(?s)Example.*rljob {command} ", help_of(command))
 
 
 def test_help_keeps_to_a_terminal_of_80_columns() -> None:
     """A paragraph is wrapped by the terminal alone: with its lines of the source kept, every other one broke after two words."""
-    for command in typer.main.get_command(app).commands.values():  # type: ignore[attr-defined]
+    for command in COMMANDS:
         for paragraph in (command.help or "").split("\n\n"):
             if paragraph.startswith(" "):
                 assert max(map(len, paragraph.splitlines())) <= 78, (command.name, paragraph)
@@ -128,27 +117,27 @@ def test_help_keeps_to_a_terminal_of_80_columns() -> None:
                 assert "\n" not in paragraph, (command.name, paragraph)
 
 
-def test_help_groups_the_commands() -> None:
-    shown = re.sub(r"\x1b\[[0-9;]*m", "", invoke("--help", env={"COLUMNS": "80", "NO_COLOR": "1"}).output)
+def test_help_groups_the_commands_below_what_to_type() -> None:
+    shown = help_of(columns="80")
     panels = [re.sub("[─╭╮ ]+", " ", line).strip() for line in shown.splitlines() if line.startswith("╭")]
     assert panels == ["Options", *PANELS]
     firsts = [re.search(rf"─ {panel} ─.*\n│ (\w+) ", shown) for panel in PANELS]
     assert [found and found[1] for found in firsts] == ["validate", "run", "eval", "keys"]
+    assert "rljob run manifests/examples/pong-vtrace.yaml" in help_of()
 
 
 def test_help_shows_what_is_taken_where_nothing_is_given() -> None:
     """Rich takes brackets in a help text for markup and drops them, so none may stand there: a default is given to typer."""
     shown = []
-    for command in typer.main.get_command(app).commands.values():  # type: ignore[attr-defined]
+    for command in COMMANDS:
         for parameter in command.params:
             assert "[" not in (getattr(parameter, "help", None) or ""), (command.name, parameter.name)
             if isinstance(parameter.show_default, str):
                 shown.append((command.name, parameter.show_default))
-    assert ("top", "the newest under runs/, or the only job of the namespace") in shown
-    assert ("run", "runs/<name>-<time>") in shown
+    some = {("top", "the newest under runs/, or the only job of the namespace"), ("run", "runs/<name>-<time>")}
+    assert some <= set(shown)
     for name, default in shown:
-        text = invoke(name, "--help", env={"COLUMNS": "300", "NO_COLOR": "1"}).output
-        assert f"[default: ({default})]" in re.sub(r"\x1b\[[0-9;]*m", "", text), name
+        assert f"[default: ({default})]" in help_of(name, columns="300"), name
 
 
 def test_a_bucket_without_the_package_for_it_is_a_wrong_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,11 +152,6 @@ def test_an_end_that_is_meant_is_no_failure() -> None:
     with pytest.raises(typer.Exit) as ended, one_line_errors():
         raise typer.Exit(0)
     assert ended.value.exit_code == 0
-
-
-def test_top_help_starts_with_what_to_type() -> None:
-    result = invoke("--help", env={"COLUMNS": "200", "NO_COLOR": "1"})
-    assert "rljob run manifests/examples/pong-vtrace.yaml" in re.sub(r"\x1b\[[0-9;]*m", "", result.output)
 
 
 def test_a_command_waits_for_the_imports_of_no_other() -> None:
@@ -191,6 +175,39 @@ def test_a_command_waits_for_the_imports_of_no_other() -> None:
 
 def test_debug_shows_the_traceback(tmp_path: Path) -> None:
     result = invoke("--debug", "eval", tmp_path / "none")
-    assert result.exit_code == 2
-    assert "Traceback" in result.stderr
-    assert "Traceback" not in invoke("eval", tmp_path / "none").stderr
+    assert (result.exit_code, "Traceback" in result.stderr) == (2, True)
+    assert refused("eval", tmp_path / "none")
+
+
+# ``rljob keys``: a file a role with that role's secret alone, private, and never over an older one.
+
+
+def test_each_role_gets_its_own_secret_and_the_same_peers(tmp_path: Path) -> None:
+    folder = tmp_path / "pong"
+    files = [folder / f"{role}.json" for role in ROLES]
+    assert printed("keys", folder).split() == list(map(str, files))
+    assert sorted(folder.iterdir()) == sorted(files)
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (folder, *files)] == [0o700, *[0o600] * len(files)]
+    loaded = [load_keys(folder / f"{role}.json", role) for role in ROLES]
+    assert all(keys.public == loaded[0].public for keys in loaded)
+    with pytest.raises(SecurityProblem, match="no secret key for 'learner'"):
+        load_keys(folder / "actor.json", "learner")
+    assert [path.name for path in tmp_path.iterdir()] == ["pong"], "nothing else is left behind"
+
+
+@pytest.mark.parametrize("kind", ["folder", "file", "dangling link"])
+def test_keys_are_never_replaced(kind: str, tmp_path: Path) -> None:
+    target = tmp_path / "keys"
+    if kind == "folder":
+        target.mkdir()
+    elif kind == "file":
+        target.write_text("mine")
+    else:
+        target.symlink_to(tmp_path / "nowhere")
+    assert "exists already" in refused("keys", target)
+    assert [path.name for path in tmp_path.iterdir()] == ["keys"]
+
+
+def test_a_parent_that_is_missing_is_named(tmp_path: Path) -> None:
+    said = f"rljob: {tmp_path / 'a' / 'b'}: there is no folder {tmp_path / 'a'}; create it first\n"
+    assert refused("keys", tmp_path / "a" / "b") == said

@@ -9,19 +9,14 @@ from typing import Any
 
 import pytest
 from rljob.api import load_manifest
-from rljob_operator.cli import app
-from typer.testing import CliRunner, Result
 
+from tests.support.command_line import invoke, printed, refused
 from tests.support.paths import EXAMPLES
 from tests.unit.telemetry.test_sizing import PONG
 
 JOB = EXAMPLES / "pong-apex.yaml"
 EMPTY = {name: 0 for name in PONG if name.startswith(("replay_", "redis_", "stored_", "mirror_"))}
 """Numbers of a job without replay."""
-
-
-def invoke(*arguments: object) -> Result:
-    return CliRunner().invoke(app, ["size", *map(str, arguments)])
 
 
 @pytest.fixture
@@ -36,26 +31,26 @@ def saved(folder: Path, document: Any) -> Path:
 
 
 def test_it_says_what_is_needed_and_where_the_knee_is(numbers: Path) -> None:
-    result = invoke(JOB, "--calibration", numbers)
-    assert result.exit_code == 0, result.output
-    assert "The knee is at 4.00 actors" in result.stdout
-    assert "<- feeds the learner" in result.stdout
-    assert "Mbit/s of experience in (130 bytes a step)" in result.stdout
-    assert "replay.redis" in result.stdout
+    said = printed("size", JOB, "--calibration", numbers)
+    for words in (
+        "The knee is at 4.00 actors",
+        "<- feeds the learner",
+        "Mbit/s of experience in (130 bytes a step)",
+        "replay.redis",
+    ):
+        assert words in said
 
 
 def test_json_is_read_again_after_an_edit(numbers: Path, tmp_path: Path) -> None:
-    first = json.loads(invoke(JOB, "--calibration", numbers, "--json").stdout)
-    assert first["sizing"]["actors"] == 4
+    first = json.loads(printed("size", JOB, "--calibration", numbers, "--json"))
     first["calibration"]["learner_seconds"] = 1e-4
-    faster = json.loads(invoke(JOB, "--calibration", saved(tmp_path, first), "--json").stdout)
-    assert faster["sizing"]["actors"] == 10
+    faster = json.loads(printed("size", JOB, "--calibration", saved(tmp_path, first), "--json"))
+    assert [found["sizing"]["actors"] for found in (first, faster)] == [4, 10]
 
 
 def test_a_copy_is_written_with_requests(numbers: Path, tmp_path: Path) -> None:
     out = tmp_path / "sized.yaml"
-    result = invoke(JOB, "--calibration", numbers, "--write", out)
-    assert result.exit_code == 0, result.output
+    printed("size", JOB, "--calibration", numbers, "--write", out)
     sized, before = load_manifest(out).spec, load_manifest(JOB).spec
     assert sized.actors.resources.requests == {"cpu": "900m", "memory": "300Mi"}
     assert sized.required_replay.redis.resources.requests.keys() >= {"memory"}
@@ -67,9 +62,8 @@ def test_numbers_of_a_job_with_a_replay_are_none_of_one_without(numbers: Path, t
     without.write_text(json.dumps({"calibration": {**PONG, **EMPTY}, "busy": ""}))
     unrolls = EXAMPLES / "pong-vtrace.yaml"
     for job, file, told in ((JOB, without, "of a job without replay"), (unrolls, numbers, "of a job with replay")):
-        result = invoke(job, "--calibration", file)
-        assert (result.exit_code, told in result.stderr) == (2, True), result.output
-    assert invoke(unrolls, "--calibration", without).exit_code == 0
+        assert told in refused("size", job, "--calibration", file)
+    printed("size", unrolls, "--calibration", without)
 
 
 @pytest.mark.parametrize(
@@ -83,9 +77,8 @@ def test_numbers_of_a_job_with_a_replay_are_none_of_one_without(numbers: Path, t
     ],
 )
 def test_what_is_wrong_is_said(words: list[str], told: str, numbers: Path, tmp_path: Path) -> None:
-    result = invoke(JOB, "--calibration", numbers, *(word.format(folder=tmp_path) for word in words))
-    assert result.exit_code == 2, result.output
-    assert told in result.stderr
+    result = invoke("size", JOB, "--calibration", numbers, *(word.format(folder=tmp_path) for word in words))
+    assert (result.exit_code, told in result.stderr) == (2, True), result.output
     assert not (tmp_path / "out.yaml").exists()
 
 
@@ -107,23 +100,18 @@ def test_what_is_wrong_is_said(words: list[str], told: str, numbers: Path, tmp_p
     ],
 )
 def test_a_file_that_is_none_of_a_calibration(document: Any, told: str, tmp_path: Path) -> None:
-    result = invoke(JOB, "--calibration", saved(tmp_path, document))
-    assert result.exit_code == 2, result.output
-    assert told in result.stderr
-    assert invoke(JOB, "--calibration", tmp_path / "none.json").exit_code == 2
+    assert told in refused("size", JOB, "--calibration", saved(tmp_path, document))
+    assert refused("size", JOB, "--calibration", tmp_path / "none.json")
 
 
 def test_numbers_of_a_busy_machine_are_shown_not_believed(tmp_path: Path) -> None:
     busy = saved(tmp_path, {"calibration": PONG, "busy": "other programs take 1.5 of this machine's 2 cores"})
-    result = invoke(JOB, "--calibration", busy, "--write", tmp_path / "out.yaml")
-    assert result.exit_code == 2
-    assert "The knee" in result.stdout
+    result = invoke("size", JOB, "--calibration", busy, "--write", tmp_path / "out.yaml")
+    assert (result.exit_code, "The knee" in result.stdout) == (2, True)
     assert "not to be believed: other programs take 1.5" in result.stderr
     assert not (tmp_path / "out.yaml").exists()
-    assert invoke(JOB, "--calibration", busy).exit_code == 0
+    printed("size", JOB, "--calibration", busy)
 
 
 def test_an_experiment_is_several_jobs() -> None:
-    result = invoke(EXAMPLES / "experiments" / "cartpole-search.yaml")
-    assert result.exit_code == 2
-    assert "give the manifest of one RLJob" in result.stderr
+    assert "give the manifest of one RLJob" in refused("size", EXAMPLES / "experiments" / "cartpole-search.yaml")

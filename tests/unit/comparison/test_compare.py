@@ -6,6 +6,7 @@ import math
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import rljob
@@ -33,6 +34,11 @@ def groups_of(folder: Path, count: int = 2) -> list[Path]:
     return made
 
 
+def seeds(folder: Path, returns: Sequence[float] = FAST, count: int = 2, **more: Any) -> list[Path]:
+    """Runs that differ by their seed."""
+    return [judged_run(folder / f"{at}", returns, seed=at, **more) for at in range(count)]
+
+
 def notes(comparison: Comparison) -> str:
     return "\n".join(comparison.notes)
 
@@ -46,10 +52,11 @@ def refusal(paths: Sequence[Path], by: Sequence[str] = (), target: float | None 
 def test_runs_that_differ_by_their_seed_are_a_group(tmp_path: Path) -> None:
     found = compare(groups_of(tmp_path))
     assert (found.environment, found.games, found.targets) == ("CartPole-v1", 100, (Target("mean", 475.0),))
-    assert [group.name for group in found.groups] == ["A", "B"]
-    assert [group.settings[RATE] for group in found.groups] == ["0.001", "0.0003"]  # the higher mean first
-    assert [[run.seed for run in group.runs] for group in found.groups] == [[0, 1], [0, 1]]
-    assert [group.scores for group in found.groups] == [(480.0, 481.0), (476.0, 477.0)]
+    groups = [(each.name, each.settings[RATE], [run.seed for run in each.runs], each.scores) for each in found.groups]
+    assert groups == [  # the higher mean first
+        ("A", "0.001", [0, 1], (480.0, 481.0)),
+        ("B", "0.0003", [0, 1], (476.0, 477.0)),
+    ]
     assert [(pair.better, pair.than, pair.probability.value) for pair in found.pairs] == [("A", "B", 1.0)]
     assert "Fewer than 8 runs were judged in A, B: with 2," in notes(found)
 
@@ -61,40 +68,36 @@ def test_the_same_runs_in_any_order_are_the_same_comparison(tmp_path: Path) -> N
 
 def test_what_it_took_to_the_target(tmp_path: Path) -> None:
     """The first verdict of at least 475; evaluations are played every ten records of two seconds and a thousand frames."""
-    fast, slow = compare(groups_of(tmp_path)).groups
-    assert [(each.raw_frames, each.seconds) for each in fast.to_target] == [(20_000.0, 40.0)] * 2
-    assert [(each.raw_frames, each.seconds) for each in slow.to_target] == [(30_000.0, 60.0)] * 2
-    assert (fast.solved, slow.solved) == (2, 2)
+    for group, took in zip(compare(groups_of(tmp_path)).groups, ((20_000.0, 40.0), (30_000.0, 60.0)), strict=True):
+        assert [(each.raw_frames, each.seconds) for each in group.to_target] == [took] * 2
+        assert group.solved == 2
 
 
 def test_a_run_that_is_not_solved_counts_as_slower_than_all(tmp_path: Path) -> None:
     made = [judged_run(tmp_path / f"{at}", returns, seed=at) for at, returns in enumerate([FAST, SLOW, [9.0] * 30])]
-    (group,) = compare(made).groups
-    assert (group.solved, group.median_to_target.seconds) == (2, 60.0)
-    (group,) = compare([made[0], made[2]]).groups
-    assert (group.solved, group.median_to_target.seconds) == (1, math.inf)
+    for runs, solved, seconds in ((made, 2, 60.0), ([made[0], made[2]], 1, math.inf)):
+        (group,) = compare(runs).groups
+        assert (group.solved, group.median_to_target.seconds) == (solved, seconds)
 
 
 def test_an_evaluation_that_was_given_up_scores_but_solves_nothing(tmp_path: Path) -> None:
-    made = [judged_run(tmp_path / f"{at}", FAST, seed=at, given_up=[1, 2]) for at in range(2)]
-    (group,) = compare(made).groups
-    assert (group.scores, group.solved) == ((480.0, 480.0), 0)
-    assert "given up early" in notes(compare(made))
+    found = compare(seeds(tmp_path, given_up=[1, 2]))
+    assert [(group.scores, group.solved) for group in found.groups] == [((480.0, 480.0), 0)]
+    assert "given up early" in notes(found)
 
 
 def test_a_target_of_several_evaluations_in_a_row(tmp_path: Path) -> None:
-    window = ["successPolicy.targetReturn.windowEvaluations=2"]
-    made = [judged_run(tmp_path / f"{at}", FAST, seed=at, overrides=window) for at in range(2)]
-    (group,) = compare(made).groups
+    found = compare(seeds(tmp_path, overrides=["successPolicy.targetReturn.windowEvaluations=2"]))
+    (group,) = found.groups
     assert [each.seconds for each in group.to_target] == [60.0, 60.0]  # (480 + 480) / 2; (450 + 480) / 2 is too little
-    assert str(compare(made).targets[0]) == "mean return of at least 475 over 2 evaluations in a row"
+    assert str(found.targets[0]) == "mean return of at least 475 over 2 evaluations in a row"
 
 
 def test_a_metric_of_the_environment_is_a_target_too(tmp_path: Path) -> None:
     metric = ["successPolicy.metric={name: is_success, value: 0.9}", "successPolicy.targetReturn="]
-    made = [judged_run(tmp_path / f"{at}", FAST, seed=at, overrides=metric) for at in range(2)]
-    assert str(compare(made).targets[0]) == "is_success of at least 0.9"
-    assert compare(made).groups[0].solved == 0  # none of these evaluations has it
+    found = compare(seeds(tmp_path, overrides=metric))
+    # None of these evaluations has it.
+    assert (str(found.targets[0]), found.groups[0].solved) == ("is_success of at least 0.9", 0)
 
 
 def test_folders_may_be_named_by_texts(tmp_path: Path) -> None:
@@ -121,18 +124,21 @@ def test_groups_by_a_setting_of_ones_choice(tmp_path: Path) -> None:
     assert [group.settings["algorithm.ppo.seed"] for group in found.groups] == ["1", "0"]
     assert found.groups[0].settings[RATE] == "0.0003 or 0.001"
     assert f"A mixes runs with {RATE} 0.0003 or 0.001." in notes(found)
-    assert len(compare(made, "metadata.name").groups) == 1
-    assert len(compare(made, ["algorithm"]).groups) == 4, "a section stands for all settings in it"
-    assert "did you mean algorithm.ppo.learningRate?" in refusal(made, ["algorithm.ppo.learningrat"])
-    assert "rljob explain" in refusal(made, ["zzz"])
+    # A section stands for all settings in it.
+    assert [len(compare(made, by).groups) for by in ("metadata.name", ["algorithm"])] == [1, 4]
+    for by, said in (
+        ("algorithm.ppo.learningrat", "did you mean algorithm.ppo.learningRate?"),
+        ("zzz", "rljob explain"),
+    ):
+        assert said in refusal(made, [by])
 
 
 def test_parameters_of_one_algorithm_are_no_difference_to_another(tmp_path: Path) -> None:
     impala = EXAMPLES / "cartpole-impala.yaml"
     made = [judged_run(tmp_path / "a", FAST), judged_run(tmp_path / "b", FAST, manifest=impala)]
-    first, second = compare(made, target=475.0).groups
-    assert {first.settings["algorithm.type"], second.settings["algorithm.type"]} == {"PPO", "IMPALA"}
-    assert not [path for path in first.settings if path.startswith(("algorithm.ppo", "algorithm.impala"))]
+    groups = compare(made, target=475.0).groups
+    assert {group.settings["algorithm.type"] for group in groups} == {"PPO", "IMPALA"}
+    assert not [path for path in groups[0].settings if path.startswith(("algorithm.ppo", "algorithm.impala"))]
 
 
 def test_settings_that_change_nothing_of_what_is_learned_are_no_difference(tmp_path: Path) -> None:
@@ -154,8 +160,7 @@ def test_different_environments_are_refused(tmp_path: Path) -> None:
         judged_run(tmp_path / "c", FAST, overrides=["environment.maxEpisodeSteps=100"]),
     ]
     said = refusal(made)
-    assert "different environments" in said
-    assert "id: Acrobot-v1" in said
+    assert [word for word in ("different environments", "id: Acrobot-v1") if word not in said] == []
     assert "maxEpisodeSteps: 100" in said
 
 
@@ -207,16 +212,16 @@ def test_folders_that_are_no_runs_are_told_all_at_once(tmp_path: Path) -> None:
 def test_one_run_is_refused_also_where_it_is_named_twice(tmp_path: Path) -> None:
     run = judged_run(tmp_path / "a", FAST)
     (tmp_path / "link").symlink_to(run)
-    assert "nothing to be compared with" in refusal([run])
-    assert "nothing to be compared with" in refusal([run, run, tmp_path / "link"])
+    for runs in ([run], [run, run, tmp_path / "link"]):
+        assert "nothing to be compared with" in refusal(runs)
 
 
 def test_no_run_is_refused_in_a_sentence_and_a_folder_may_stand_by_itself(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"no runs are given; give two at least"):
-        compare([])
-    for one in (tmp_path / "nowhere", str(tmp_path / "nowhere")):  # not a list of the letters of its name
-        with pytest.raises(UsageError, match=r"^\S+/nowhere: no such folder"):
-            compare(one)
+    gone = r"^\S+/nowhere: no such folder"  # not a list of the letters of its name
+    path = tmp_path / "nowhere"
+    for runs, said in (([], "no runs are given; give two at least"), (path, gone), (str(path), gone)):
+        with pytest.raises(UsageError, match=said):
+            compare(runs)
 
 
 def test_a_run_counts_once_also_where_it_lies_as_a_copy(tmp_path: Path) -> None:
@@ -224,25 +229,27 @@ def test_a_run_counts_once_also_where_it_lies_as_a_copy(tmp_path: Path) -> None:
     copied = shutil.copytree(made[0], tmp_path / "copied")
     found = compare([*made, made[1], Path(copied)])
     assert len(found.groups[0].runs) == 2
-    assert f"{copied} is the same run as {made[0]}, and counts once." in found.notes
-    assert f"{made[1]} is the same run as {made[1]}, and counts once." in found.notes
+    for run, same in ((copied, made[0]), (made[1], made[1])):
+        assert f"{run} is the same run as {same}, and counts once." in found.notes
 
 
 def test_runs_without_a_verdict_are_told_and_in_no_mean(tmp_path: Path) -> None:
-    made = [judged_run(tmp_path / f"{at}", FAST, seed=at) for at in range(2)]
+    made = seeds(tmp_path)
     young = judged_run(tmp_path / "young", FAST[:5], seed=7, ended=False)
     bare = judged_run(tmp_path / "bare", FAST, seed=8)
     (bare / "metrics.jsonl").unlink()
     found = compare([*made, young, bare])
     (group,) = found.groups
     assert (len(group.runs), group.scores, group.solved) == (4, (480.0, 480.0), 2)
-    assert f"Without a verdict, and in no mean: {bare}, {young}." in found.notes
-    assert f"Without an outcome, so that their newest verdict is not their last one: {young}." in found.notes
+    assert {
+        f"Without a verdict, and in no mean: {bare}, {young}.",
+        f"Without an outcome, so that their newest verdict is not their last one: {young}.",
+    } <= set(found.notes)
     assert "none of the runs has been judged yet" in refusal([young, bare])
 
 
 def test_lines_of_the_record_that_are_none_are_told(tmp_path: Path) -> None:
-    made = [judged_run(tmp_path / f"{at}", FAST, seed=at) for at in range(2)]
+    made = seeds(tmp_path)
     record = made[0] / "metrics.jsonl"
     lines = record.read_bytes().splitlines()
     lines[5:5] = [
@@ -254,8 +261,8 @@ def test_lines_of_the_record_that_are_none_are_told(tmp_path: Path) -> None:
     ]
     record.write_bytes(b"\n".join(lines) + b'\n{"mean_ret')  # and cut short by a kill
     found = compare(made)
-    assert found.groups[0].scores == (480.0, 480.0)
-    assert f"{made[0]}: 5 lines of metrics.jsonl can't be read and are left out." in found.notes
+    told = f"{made[0]}: 5 lines of metrics.jsonl can't be read and are left out." in found.notes
+    assert (found.groups[0].scores, told) == ((480.0, 480.0), True)
 
 
 def test_several_runs_of_one_seed_are_told(tmp_path: Path) -> None:
@@ -264,12 +271,11 @@ def test_several_runs_of_one_seed_are_told(tmp_path: Path) -> None:
 
 
 def test_enough_runs_are_told_nothing_about(tmp_path: Path) -> None:
-    made = [judged_run(tmp_path / f"{at}", SLOW, seed=at) for at in range(8)]
-    assert "Fewer than" not in notes(compare(made))
+    assert "Fewer than" not in notes(compare(seeds(tmp_path, SLOW, 8)))
 
 
 def test_different_machines_are_told(tmp_path: Path) -> None:
-    made = [judged_run(tmp_path / f"{at}", FAST, seed=at) for at in range(2)]
+    made = seeds(tmp_path)
     record = made[1] / "metrics.jsonl"
     record.write_text(record.read_text().replace('"cores":', '"cores":9'))
     assert "Seconds are of different machines:" in notes(compare(made))
@@ -277,14 +283,12 @@ def test_different_machines_are_told(tmp_path: Path) -> None:
 
 def test_a_long_record_is_read_in_part_with_all_its_verdicts(tmp_path: Path) -> None:
     run = read_judged_run(judged_run(tmp_path / "long", [float(at) for at in range(5_000)], evaluate_every=7))
-    assert len(run.evaluations) == 5_000 // 7
     assert CURVE_RECORDS / 2 < len(run.points) < CURVE_RECORDS * 2
-    assert run.points[-1]["mean_return"] == 4_999
+    assert (len(run.evaluations), run.points[-1]["mean_return"]) == (5_000 // 7, 4_999)
 
 
 def test_the_figures_of_a_group_do_not_depend_on_those_beside_it(tmp_path: Path) -> None:
-    fast, slow = compare(groups_of(tmp_path)).groups
-    for group in (fast, slow):
+    for group in compare(groups_of(tmp_path)).groups:
         (alone,) = compare([run.path for run in group.runs]).groups
         assert (alone.iqm, alone.mean, alone.to_target) == (group.iqm, group.mean, group.to_target)
         assert alone.settings == {}, "only what differs among the runs that were named"
@@ -301,8 +305,7 @@ def test_many_groups_are_compared_with_the_first(tmp_path: Path) -> None:
         judged_run(tmp_path / f"{at}", [100.0 + at] * 10, overrides=[f"{RATE}={1e-4 * (at + 1):.1e}"])
         for at in range(8)
     ]
-    found = compare(made)
-    assert [(pair.better, pair.than) for pair in found.pairs] == [("A", name) for name in "BCDEFGH"]
+    assert [(pair.better, pair.than) for pair in compare(made).pairs] == [("A", name) for name in "BCDEFGH"]
     assert len(compare(made[:6]).pairs) == 15
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,13 @@ from hypothesis import strategies as st
 from rljob.actor.policy import Policy
 from rljob.algorithms import algorithm
 from rljob.api import EnvironmentParameters, ImpalaParameters
-from rljob.envs import EnvironmentProblem, describe_environment, make_single_environment, make_vector_environment
+from rljob.envs import (
+    EnvironmentProblem,
+    VectorEnvironment,
+    describe_environment,
+    make_single_environment,
+    make_vector_environment,
+)
 from rljob.envs.encoding import Encoding, at
 from rljob.envs.spaces import action_leaves, bounds_in_words
 
@@ -40,8 +48,7 @@ def test_whatever_a_policy_says_lies_within_the_space(name: str, how: str, data:
     rows = encoding.action(spec.all_choices.action(chosen[None], control[None]), rows=1)
     assert all(np.array_equal(at(rows, leaf)[0], at(taken, leaf)) for leaf in spec.action)
     for odd in (np.nan, np.inf, -np.inf):
-        broken = control.copy()
-        broken[-1] = odd
+        broken = np.append(control[:-1], np.float32(odd))
         with pytest.raises(ValueError, match="an action of finite numbers was expected"):
             encoding.action({"choices": chosen, "controls": broken} if spec.action_sizes else broken)
 
@@ -59,33 +66,38 @@ def test_whatever_a_policy_says_lies_within_the_space(name: str, how: str, data:
 )
 def test_minus_one_and_one_are_the_bounds(how: str, number: float, taken: float) -> None:
     env_params = EnvironmentParameters(actions=how)
-    encoding = Encoding(describe_environment("Pendulum-v1", env_params), env_params)
-    found = encoding.action(np.array([number], np.float32))
-    assert found.dtype == np.float32
-    assert found == pytest.approx([taken])
+    found = Encoding(describe_environment("Pendulum-v1", env_params), env_params).action(np.array([number], np.float32))
+    assert (found.dtype, found) == (np.float32, pytest.approx([taken]))
 
 
 def test_an_infinite_bound_leaves_the_number_as_it_is() -> None:
     env_params = EnvironmentParameters(kwargs={"action": "one_sided"})
     encoding = Encoding(describe_environment(ID, env_params), env_params)
-    assert encoding.action(np.array([7.0, -7.0, 0.5], np.float32)) == pytest.approx([7.0, -7.0, 0.5])
-    assert encoding.action(np.array([-7.0, 7.0, 3.0], np.float32)) == pytest.approx([0.0, 0.5, 1.0])
+    for said, taken in (([7.0, -7.0, 0.5], [7.0, -7.0, 0.5]), ([-7.0, 7.0, 3.0], [0.0, 0.5, 1.0])):
+        assert encoding.action(np.array(said, np.float32)) == pytest.approx(taken)
 
 
-@pytest.mark.parametrize("name", OPEN)
-def test_without_bounds_nothing_is_squashed(name: str) -> None:
-    said = "action leaf 'action' has the bound -?inf, to which a tanh can't be scaled; give the environment finite ones"
+SQUASHED = EnvironmentParameters(actions="Squashed")
+OPENED = "action leaf 'action' has the bound -?inf, to which a tanh can't be scaled; give the environment finite ones"
+
+
+@pytest.mark.parametrize(
+    ("environment_id", "env_params", "said"),
+    [
+        *((ID, SQUASHED.updated(kwargs={"action": name}), OPENED) for name in OPEN),
+        ("CartPole-v1", SQUASHED, "SAC can't learn, is about continuous actions; this environment has action: Disc"),
+        (
+            "Pendulum-v1",
+            EnvironmentParameters(actions=[0]),
+            "can name some of one Discrete; this environment has action: Box",
+        ),
+    ],
+)
+def test_where_nothing_can_be_squashed_or_named_it_is_said(
+    environment_id: str, env_params: EnvironmentParameters, said: str
+) -> None:
     with pytest.raises(EnvironmentProblem, match=said):
-        describe_environment(ID, EnvironmentParameters(kwargs={"action": name}, actions="Squashed"))
-
-
-def test_where_there_is_nothing_to_squash_it_is_said() -> None:
-    with pytest.raises(
-        EnvironmentProblem, match="SAC can't learn, is about continuous actions; this environment has action: Disc"
-    ):
-        describe_environment("CartPole-v1", EnvironmentParameters(actions="Squashed"))
-    with pytest.raises(EnvironmentProblem, match="can name some of one Discrete; this environment has action: Box"):
-        describe_environment("Pendulum-v1", EnvironmentParameters(actions=[0]))
+        describe_environment(environment_id, env_params)
 
 
 @pytest.mark.parametrize(
@@ -116,30 +128,35 @@ def test_bounds_are_told(space: spaces.Space[Any], squashed: bool, said: str) ->
     assert list(bounds_in_words(action_leaves("odd", spaces.Discrete(3)), squashed=squashed)) == []
 
 
-def test_what_is_no_number_is_refused_before_an_environment_sees_it() -> None:
-    env = make_vector_environment("Pendulum-v1", EnvironmentParameters(backend="Sync"), 2, 1)
-    env.reset()
-    nothing = np.zeros((2, 0), np.int64)
-    with pytest.raises(ValueError, match="continuous actions must be finite, got nan"):
-        env.step(nothing, np.array([[0.0], [np.nan]], np.float32))
-    for odd in (None, np.zeros((2, 2), np.float32), np.zeros((2, 1), np.int64)):
-        with pytest.raises(ValueError, match=r"continuous actions must be floats of shape \(2, 1\), got"):
-            env.step(nothing, odd)
-    env.close()
+@pytest.fixture
+def pendulums() -> Iterator[VectorEnvironment]:
+    with closing(make_vector_environment("Pendulum-v1", EnvironmentParameters(backend="Sync"), 2, 1)) as env:
+        yield env
 
 
-def test_a_broken_network_is_told_and_not_played_on() -> None:
+def test_what_is_no_number_is_refused_before_an_environment_sees_it(pendulums: VectorEnvironment) -> None:
+    pendulums.reset()
+    shape = r"must be floats of shape \(2, 1\), got"
+    for odd, said in (
+        (np.array([[0.0], [np.nan]], np.float32), "must be finite, got nan"),
+        (None, shape),
+        (np.zeros((2, 2), np.float32), shape),
+        (np.zeros((2, 1), np.int64), shape),
+    ):
+        with pytest.raises(ValueError, match=f"continuous actions {said}"):
+            pendulums.step(np.zeros((2, 0), np.int64), odd)
+
+
+def test_a_broken_network_is_told_and_not_played_on(pendulums: VectorEnvironment) -> None:
     """Means that are no numbers, as of weights that ran away."""
     env_params = EnvironmentParameters(backend="Sync")
     spec, method, params = describe_environment("Pendulum-v1", env_params), algorithm("IMPALA"), ImpalaParameters()
     policy = Policy(method, spec, params, env_params, 2, np.random.default_rng(0))
     policy.acting.network.policy.bias.data.fill_(np.nan)  # type: ignore[operator, union-attr]
     policy.version = 1
-    env = make_vector_environment("Pendulum-v1", env_params, 2, 1)
-    decision = policy.act(env.reset())
+    decision = policy.act(pendulums.reset())
     with pytest.raises(ValueError, match="continuous actions must be finite, got nan"):
-        env.step(decision.action, decision.control)
-    env.close()
+        pendulums.step(decision.action, decision.control)
 
 
 def test_ways_into_the_bounds_are_not_interchangeable_and_the_first_is_as_before() -> None:
@@ -153,12 +170,11 @@ def test_ways_into_the_bounds_are_not_interchangeable_and_the_first_is_as_before
 def test_a_users_own_loop_gives_actions_of_the_environment() -> None:
     env_params = EnvironmentParameters()
     spec = describe_environment("Pendulum-v1", env_params)
-    own = make_single_environment("Pendulum-v1", env_params, for_scoring=True, spec=spec, own_actions=True)
-    ours = make_single_environment("Pendulum-v1", env_params, for_scoring=True, spec=spec)
-    for env in (own, ours):
-        env.reset(seed=1)
-    assert own.action_space == spaces.Box(-2, 2, (1,))
-    first, second = own.step(np.array([1.0], np.float32)), ours.step(np.array([0.5], np.float32))
-    assert np.array_equal(first[0], second[0])
-    own.close()
-    ours.close()
+    seen = []
+    for own_actions, action in ((True, 1.0), (False, 0.5)):
+        env = make_single_environment("Pendulum-v1", env_params, for_scoring=True, spec=spec, own_actions=own_actions)
+        with closing(env):
+            env.reset(seed=1)
+            assert not own_actions or env.action_space == spaces.Box(-2, 2, (1,))
+            seen.append(env.step(np.array([action], np.float32))[0])
+    assert np.array_equal(*seen)

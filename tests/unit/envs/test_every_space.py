@@ -30,8 +30,12 @@ CPU = torch.device("cpu")
 APEX = ApeXDQNParameters(batch_size=8, n_step=2, chunk_length=5, hidden_units=8)
 IMPALA = ImpalaParameters(batch_size=4, unroll_length=6, hidden_units=8)
 PPO = PPOParameters(batch_size=4, unroll_length=6, hidden_units=8, epochs=2, minibatches=2)
-OTHERWISE: dict[str, dict[str, Any]] = {
-    "LSTM": {"recurrent": "LSTM", "lstm_units": 4},
+LSTM = IMPALA.model_copy(update={"recurrent": "LSTM", "lstm_units": 4})
+KINDS: dict[str, tuple[str, Any]] = {
+    "ApeXDQN": ("ApeXDQN", APEX),
+    "IMPALA": ("IMPALA", IMPALA),
+    "PPO": ("PPO", PPO),
+    "LSTM": ("IMPALA", LSTM),
 }
 PAIRS = [
     *((name, "discrete") for name in OBSERVATIONS),
@@ -99,32 +103,26 @@ def test_a_batch_holds_what_the_environment_showed(observation: str, action: str
             staging.fill(slice(0, len(ids)), np.array(ids), ring)
             rows = buffer.upload(staging)[0].observation
         found = each(lambda of: of.numpy(), rows)
-        count = len(next(iter(by_column(spec.columns, found).values())))
-        for row in range(count):
+        for row in range(len(next(iter(by_column(spec.columns, found).values())))):
             assert _bytes(each(lambda of, row=row: of[row], found), spec) in shown
 
 
 @pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("kind", ["ApeXDQN", "IMPALA", "PPO", "LSTM"])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("observation", "action"), PAIRS)
 def test_an_algorithm_acts_and_learns(observation: str, action: str, kind: str, masked: bool) -> None:
     env_params = parameters(observation, action, masked=masked)
     spec = describe_environment(ID, env_params)
     assert (spec.mask is not None) == (masked and bool(spec.action_sizes))
-    if kind == "ApeXDQN":
-        if spec.controls:
-            with pytest.raises(
-                NetworkProblem, match=r"ApeXDQN learns choices alone, .* Box .*; IMPALA and PPO take both"
-            ):
-                check("ApeXDQN", algorithm(kind), APEX, spec, env_params)
-            return
-        if observation == "nested":
-            env_params = env_params.model_copy(update={"leaves": {}})
-            spec = describe_environment(ID, env_params)
-        params: Any = APEX
-    else:
-        params = PPO if kind == "PPO" else IMPALA.model_copy(update=OTHERWISE.get(kind, {}))
-    method = algorithm("IMPALA" if kind == "LSTM" else kind)
+    name, params = KINDS[kind]
+    method = algorithm(name)
+    if kind == "ApeXDQN" and spec.controls:
+        with pytest.raises(NetworkProblem, match=r"ApeXDQN learns choices alone, .* Box .*; IMPALA and PPO take both"):
+            check(name, method, params, spec, env_params)
+        return
+    if kind == "ApeXDQN" and observation == "nested":
+        env_params = env_params.model_copy(update={"leaves": {}})
+        spec = describe_environment(ID, env_params)
     torch.manual_seed(0)
     updater = make_updater(method, params, method.build(spec, params, env_params), CPU)
     policy = Policy(method, spec, params, env_params, 3, np.random.default_rng(0))
@@ -134,16 +132,11 @@ def test_an_algorithm_acts_and_learns(observation: str, action: str, kind: str, 
         if step == 8:
             policy.load(snapshot(updater.online, 1, 1, {}))
         decision = policy.act(observation_now)
-        result = env.step(decision.action, decision.control)
-        observation_now = result.observation
+        observation_now = env.step(decision.action, decision.control).observation
     env.close()
-    batch = (
-        method.example(spec, params, updater.online, CPU)
-        if kind == "ApeXDQN"
-        else method.example_batch(spec, params, CPU)
-    )
-    for _, figures in updater.updates_from(batch, 1):
-        assert torch.isfinite(figures).all()
+    replays = kind == "ApeXDQN"
+    batch = method.example(spec, params, updater.online, CPU) if replays else method.example_batch(spec, params, CPU)
+    assert all(torch.isfinite(figures).all() for _, figures in updater.updates_from(batch, 1))
 
 
 def test_leaves_of_the_same_path_are_told_apart_from_none(monkeypatch: Any) -> None:
@@ -165,9 +158,16 @@ def test_leaves_of_the_same_path_are_told_apart_from_none(monkeypatch: Any) -> N
     ],
 )
 def test_an_observation_that_is_not_taken_is_named(space: spaces.Space[Any], why: str, monkeypatch: Any) -> None:
-    monkeypatch.setitem(OBSERVATIONS, "bad", spaces.Dict({"good": spaces.Discrete(2), "bad": space}))
-    with pytest.raises(EnvironmentProblem, match=f"observation leaf 'bad' .*{why}"):
-        describe_environment(ID, parameters("bad", "discrete"))
+    not_taken(
+        "observation leaf 'bad'", "bad", spaces.Dict({"good": spaces.Discrete(2), "bad": space}), why, monkeypatch
+    )
+
+
+def not_taken(leaf: str, kind: str, space: Any, why: str, monkeypatch: Any) -> None:
+    of_observations = leaf.startswith("observation")
+    monkeypatch.setitem(OBSERVATIONS if of_observations else ACTIONS, kind, space)
+    with pytest.raises(EnvironmentProblem, match=f"{leaf} .*{why}"):
+        describe_environment(ID, parameters(kind, "discrete") if of_observations else parameters("vector", kind))
 
 
 @pytest.mark.parametrize(
@@ -179,9 +179,7 @@ def test_an_observation_that_is_not_taken_is_named(space: spaces.Space[Any], why
     ],
 )
 def test_an_action_that_is_not_taken_is_named(space: spaces.Space[Any], why: str, monkeypatch: Any) -> None:
-    monkeypatch.setitem(ACTIONS, "bad", spaces.Tuple((spaces.Discrete(2), space)))
-    with pytest.raises(EnvironmentProblem, match=f"action leaf '1' .*{why}"):
-        describe_environment(ID, parameters("vector", "bad"))
+    not_taken("action leaf '1'", "bad", spaces.Tuple((spaces.Discrete(2), space)), why, monkeypatch)
 
 
 def _bytes(observation: Any, spec: Any) -> bytes:
@@ -191,8 +189,7 @@ def _bytes(observation: Any, spec: Any) -> bytes:
 def test_a_mask_that_allows_nothing_allows_all_and_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.support.every_space._mask", lambda space, first_allowed: np.zeros(3, np.int8))
     monkeypatch.setattr("tests.support.every_space.forbidden_nowhere", lambda action, space: True)
-    env_params = parameters("vector", "discrete", masked=True, backend="Sync")
-    env = make_vector_environment(ID, env_params, 1, 1)
+    env = make_vector_environment(ID, parameters("vector", "discrete", masked=True, backend="Sync"), 1, 1)
     assert env.spec.choices(env.reset()).allowed.all()
     episodes = [episode for _ in range(10) for episode in env.step(np.zeros(1, np.int64)).episodes]
     env.close()
@@ -205,8 +202,7 @@ def test_a_leaf_that_is_ignored_goes_nowhere(monkeypatch: pytest.MonkeyPatch) ->
     env_params = parameters("told", "discrete", backend="Sync", leaves={"mission": "ignored"})
     try_environment(ID, env_params)
     env = make_vector_environment(ID, env_params, 2, 1)
-    assert env.spec.lines[0] == "observation view: vector float32 [2]"
-    assert env.reset().shape == (2, 1, 2)
+    assert (env.spec.lines[0], env.reset().shape) == ("observation view: vector float32 [2]", (2, 1, 2))
     env.close()
     with pytest.raises(EnvironmentProblem, match="ignores all that it shows"):
         describe_environment(ID, parameters("vector", "discrete", leaves={"observation": "ignored"}))

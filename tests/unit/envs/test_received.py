@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -56,14 +57,13 @@ def test_the_frames_of_a_stack_are_those_of_its_times() -> None:
 
 def test_infos_that_nobody_reads_may_be_anything(backend: str) -> None:
     limit = RestartLimit(0)
-    assert sum(len(result.episodes) for result in steps(made("OddInfos", backend, limit), 8)) == 4
-    assert limit.total == 0
+    played = sum(len(result.episodes) for result in steps(made("OddInfos", backend, limit), 8))
+    assert (played, limit.total) == (4, 0)
 
 
 def test_what_is_no_number_begins_the_copy_anew_and_is_told(backend: str) -> None:
     *_, last = steps(made("NotANumber", backend), 4)
-    assert last.cut.all()
-    assert last.final_observation is None
+    assert (last.cut.all(), last.final_observation) == (True, None)
     assert last.failures[1] == (
         f"environment 1 of '{ODD}:NotANumber' failed in step(): ValueError: expected an observation of finite numbers, got "
         "nan at [1], in step 4 of the episode"
@@ -82,9 +82,7 @@ def test_no_number_that_is_not_finite_goes_on(backend: str, place: str, said: st
     results = list(steps(made("Gives", backend, kwargs={place: odd}), 4))
     assert results[-1].cut.all()
     assert results[-1].failures[1].endswith(f"ValueError: {said.format(odd)}, in step 4 of the episode")
-    for result in results:
-        assert np.isfinite(result.reward).all()
-        assert np.isfinite(result.observation).all()
+    assert all(np.isfinite(given).all() for result in results for given in (result.reward, result.observation))
 
 
 @pytest.mark.parametrize(
@@ -95,10 +93,8 @@ def test_no_number_that_is_not_finite_goes_on(backend: str, place: str, said: st
     ],
 )
 def test_a_vector_class_that_gives_something_else_is_told_what(kind: str, said: str) -> None:
-    env = made("vector", kwargs={"kind": kind})
-    failures = [failure for result in steps(env, 4) for failure in result.failures]
-    with pytest.raises(AssertionError, match=said):
-        raise AssertionError(failures[0])
+    failure, *_ = [failure for result in steps(made("vector", kwargs={"kind": kind}), 4) for failure in result.failures]
+    assert re.search(said, failure)
 
 
 def test_a_failure_in_close_hides_nothing(backend: str, caplog: pytest.LogCaptureFixture) -> None:

@@ -63,9 +63,7 @@ def test_a_failed_step_is_a_marked_end_and_the_next_life_has_a_seed_of_its_own()
     env.step(0)
     _, reward, terminated, truncated, info = env.step(0)
     assert (reward, terminated, truncated, info) == (0.0, False, True, {"rljob_failure": "the plant caught fire"})
-    assert env.reset()[0].tolist() == [seed_of(7, "life", 1), 0.0]
-    assert env.reset()[1] == {}
-    assert Fragile.made == 2
+    assert (env.reset()[0].tolist(), env.reset()[1], Fragile.made) == ([seed_of(7, "life", 1), 0.0], {}, 2)
 
 
 def test_a_failed_reset_is_tried_once_on_a_new_environment() -> None:
@@ -73,8 +71,7 @@ def test_a_failed_reset_is_tried_once_on_a_new_environment() -> None:
     Fragile.bad_resets = {2, 4, 5}
     env.reset(seed=7)
     observation, info = env.reset()
-    assert observation.tolist() == [seed_of(7, "life", 1), 0.0]
-    assert info == {"rljob_failure": "no plant"}
+    assert (observation.tolist(), info) == ([seed_of(7, "life", 1), 0.0], {"rljob_failure": "no plant"})
     with pytest.raises(OSError, match="no plant"):
         env.reset()
 
@@ -87,18 +84,17 @@ def test_an_actor_is_alive_between_the_environments_that_it_steps_in_turn() -> N
     env = make_restarting_environment(spec, parameters, 3, 0, RestartLimit(0), alive=lambda: signs.append(None))
     with closing(env):
         env.reset()
-        assert len(signs) == 3
+        after_reset = len(signs)
         env.step(np.zeros(3, np.int64))
-        assert len(signs) == 6
+    assert (after_reset, len(signs)) == (3, 6)
 
 
 def test_too_many_failures_end_it_with_the_reason_and_the_parameter() -> None:
     limit = RestartLimit(2)
-    for _ in range(2):
+    for _ in range(2):  # after so many steps the first two are forgotten
+        limit.played(10_000)
         limit.note("fire")
-    limit.played(10_000)
-    limit.note("fire")  # the first two are forgotten
-    limit.note("fire")
+        limit.note("fire")
     with pytest.raises(KeepsFailing, match=r"^fire; failure 3 within 10,000 steps.*maxFailuresPer10000Steps"):
         limit.note("fire")
     assert limit.total == 5
@@ -114,21 +110,20 @@ def test_a_game_whose_environment_fails_is_played_again() -> None:
 
     limit = RestartLimit(5)
     result = score(policy, RestartingEnv(Fragile), 2, 100, failures=limit)
-    assert (result.returns, result.lengths, limit.total) == ((5.0, 5.0), (5, 5), 2)
-    assert sorted(set(seeds)) == [100, 101], "the same game again, not another one"
+    # The same game again, not another one.
+    assert (result.returns, result.lengths, limit.total, set(seeds)) == ((5.0, 5.0), (5, 5), 2, {100, 101})
     Fragile.bad_steps = set(range(10, 1000))
     with pytest.raises(KeepsFailing):
         score(policy, RestartingEnv(Fragile), 2, 100, failures=limit)
 
 
 def test_a_plain_environment_for_scoring_can_be_a_restarting_one() -> None:
-    plain, lasting = (
-        make_single_environment("CartPole-v1", EnvironmentParameters(), for_scoring=True, restarting=restarting)
-        for restarting in (False, True)
-    )
-    assert np.array_equal(plain.reset(seed=3)[0], lasting.reset(seed=3)[0])
-    plain.close()
-    lasting.close()
+    seen = []
+    for restarting in (False, True):
+        env = make_single_environment("CartPole-v1", EnvironmentParameters(), for_scoring=True, restarting=restarting)
+        with closing(env):
+            seen.append(env.reset(seed=3)[0])
+    assert np.array_equal(*seen)
 
 
 def test_an_observation_of_another_shape_is_told_of_the_environment_that_gave_it(
@@ -138,5 +133,4 @@ def test_an_observation_of_another_shape_is_told_of_the_environment_that_gave_it
     env = make_single_environment(f"{__name__}:Fragile", EnvironmentParameters(), for_scoring=False, restarting=True)
     env.reset(seed=1)
     _, _, _, cut, info = env.step(0)
-    assert cut
-    assert "failed in step(): ValueError: expected an observation float64 [2]" in info[FAILURE]
+    assert (cut, "failed in step(): ValueError: expected an observation float64 [2]" in info[FAILURE]) == (True, True)

@@ -1,7 +1,8 @@
-"""Descriptions: shapes, casts, stacks and the identity of experience."""
+"""Descriptions: shapes, casts, stacks and the identity of experience; and functions that register what is described."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,14 @@ from rljob.envs import (
     EnvironmentProblem,
     describe_both,
     describe_environment,
+    describe_environment_apart,
     describe_rewards,
     make_single_environment,
     make_vector_environment,
 )
 from rljob.envs.meter import AtariCounters, EpisodeMeter
+
+from tests.support import registering
 
 
 @pytest.mark.parametrize(
@@ -46,8 +50,8 @@ def test_spec(
 ) -> None:
     spec = describe_environment(environment_id, EnvironmentParameters(**settings))
     assert (spec.columns[0].shape, spec.observation_dtype, spec.stack) == (shape, dtype, stack)
-    assert (spec.num_actions, spec.raw_frames_per_step) == (actions, skip)
-    assert spec.row_bytes == np.zeros(shape, dtype).nbytes
+    numbers = (spec.num_actions, spec.raw_frames_per_step, spec.row_bytes)
+    assert numbers == (actions, skip, np.zeros(shape, dtype).nbytes)
 
 
 def test_the_fingerprint_is_of_the_experience() -> None:
@@ -66,17 +70,13 @@ def test_the_fingerprint_is_of_the_experience() -> None:
     }
     assert prints["base"] == prints["other backend"] == prints["other input"]
     assert prints["other kwargs"] == prints["the same kwargs"], "their order says nothing"
-    assert len(set(prints.values())) == 4
-    assert len(prints["base"]) == 64
+    assert (len(set(prints.values())), len(prints["base"])) == (4, 64)
     assert describe_environment("CartPole-v0", base).fingerprint != prints["base"]
 
 
 def test_pictures_are_stacked_oldest_first_over_zeros() -> None:
     env = make_single_environment("tests.support.toys:Pictures", EnvironmentParameters(frame_stack=3), for_scoring=True)
-    observation, _ = env.reset(seed=0)
-    assert observation[:, 0, 0].tolist() == [0, 0, 1]
-    observation, *_ = env.step(0)
-    assert observation[:, 0, 0].tolist() == [0, 1, 2]
+    assert [env.reset(seed=0)[0][:, 0, 0].tolist(), env.step(0)[0][:, 0, 0].tolist()] == [[0, 0, 1], [0, 1, 2]]
 
 
 @pytest.mark.parametrize("backend", ["Auto", "Sync", "Async"])
@@ -110,13 +110,12 @@ def test_what_is_judged_in_has_to_look_the_same_to_a_network() -> None:
     training = EnvironmentSource(id="CartPole-v1")
     limited = training.model_copy(update={"max_episode_steps": 5, "kwargs": {"sutton_barto_reward": True}})
     assert describe_both(training, limited) == describe_environment("CartPole-v1", training.parameters)
-    other = training.model_copy(update={"id": "MountainCar-v0"})
-    with pytest.raises(EnvironmentProblem) as refused:
-        describe_both(training, other)
-    assert str(refused.value) == (
-        "environment 'MountainCar-v0' of spec.evaluator.environment has to show and take what 'CartPole-v1' does, but there is "
-        "observation: vector float32 [2] where this one has observation: vector float32 [4]"
+    said = (
+        r"^environment 'MountainCar-v0' of spec.evaluator.environment has to show and take what 'CartPole-v1' does, but there "
+        r"is observation: vector float32 \[2\] where this one has observation: vector float32 \[4\]$"
     )
+    with pytest.raises(EnvironmentProblem, match=said):
+        describe_both(training, training.model_copy(update={"id": "MountainCar-v0"}))
 
 
 CLIPPED = [
@@ -194,9 +193,8 @@ def test_counters_against_a_story_told_by_hand() -> None:
 
 def test_the_meter_counts_like_a_loop() -> None:
     rng = np.random.default_rng(0)
-    meter, totals, records = EpisodeMeter(3), [[0.0, 0, 0] for _ in range(3)], []
+    meter, totals, records, expected = EpisodeMeter(3), [[0.0, 0, 0] for _ in range(3)], [], []
     meter.begin()
-    expected = []
     for _ in range(200):
         reward, frames = rng.normal(size=3), rng.integers(1, 5, 3)
         terminated = rng.random(3) < 0.05
@@ -205,7 +203,55 @@ def test_the_meter_counts_like_a_loop() -> None:
         for i in range(3):
             totals[i] = [totals[i][0] + reward[i], totals[i][1] + 1, totals[i][2] + int(frames[i])]
             if terminated[i] or truncated[i]:
-                expected.append((i, totals[i][0], totals[i][1], totals[i][2], bool(truncated[i])))
+                expected.append((i, *totals[i], bool(truncated[i])))
                 totals[i] = [0.0, 0, 2]
     assert len(expected) > 20
     assert [(r.environment, r.game_return, r.length_steps, r.raw_frames, r.truncated) for r in records] == expected
+
+
+# ``environment.register``: functions that register ids, for packages that do so only when they are asked.
+
+
+def asked(*functions: str, **settings: Any) -> EnvironmentParameters:
+    return EnvironmentParameters(register_functions=list(functions), **settings)
+
+
+def test_a_function_registers_the_id_and_is_called_once() -> None:
+    parameters = asked("tests.support.registering:on_request", kwargs={"length": 4})
+    for _ in range(2):
+        assert describe_environment("OnRequest-v0", parameters).observation_shape == (1, 2)
+    assert registering.calls.count("on_request") == 1
+
+
+def test_a_file_registers_too_and_is_tried_in_a_process_of_its_own(tmp_path: Path) -> None:
+    file = tmp_path / "registers_a_game.py"
+    file.write_text(
+        "import os, gymnasium\n\n\ndef register():\n    print(os.getpid(), file=open(__file__ + '.pid', 'w'))\n"
+        "    gymnasium.register('OfAFile-v0', 'tests.support.toys:Countdown')\n"
+    )
+    assert describe_environment_apart("OfAFile-v0", asked(f"{file}:register"), tried=True).num_actions == 3
+    assert Path(f"{file}.pid").exists()
+    with pytest.raises(EnvironmentProblem, match="is not known"):  # in this process nothing was called
+        describe_environment("OfAFile-v0", EnvironmentParameters())
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        ("tests.support.registering:broken", "failed: registering.py:.*FileNotFoundError: levels.zip is missing"),
+        ("tests.support.registering:on_reqest", "did you mean on_request"),
+        ("no_such_module:register", "module 'no_such_module' cannot be imported"),
+    ],
+)
+def test_a_function_that_fails_is_named(function: str, said: str) -> None:
+    with pytest.raises(EnvironmentProblem, match=rf"environment\.register: '{function}'.* ?{said}"):
+        describe_environment("CartPole-v1", asked(function))
+
+
+def test_the_fingerprint_has_it_only_where_it_is_given() -> None:
+    without, with_it = (
+        describe_environment("CartPole-v1", parameters).fingerprint
+        for parameters in (asked(), asked("tests.support.registering:on_request"))
+    )
+    assert without == describe_environment("CartPole-v1", EnvironmentParameters()).fingerprint
+    assert without != with_it

@@ -49,8 +49,7 @@ def test_a_step_is_gymnasiums(device: torch.device, any_seed: Any) -> None:
     ended = np.array([each for _, _, each in expected])
     np.testing.assert_array_equal(terminated.numpy()[~near], ended[~near])
     assert 20 < ended.sum() < ROWS - 20
-    assert reward.tolist() == [value for _, value, _ in expected]
-    assert not truncated.any()
+    assert (reward.tolist(), truncated.any()) == ([value for _, value, _ in expected], False)
     np.testing.assert_array_equal(observation[~terminated].numpy(), info["final_obs"][~terminated].numpy())
     assert observation[terminated].abs().max() <= 0.05, "those begin anew at once"
 
@@ -61,8 +60,7 @@ def test_games_are_truncated_where_gymnasium_truncates_them() -> None:
     env._steps[0] = gymnasium.spec("CartPole-v1").max_episode_steps - 2
     for expected in ([False, False], [True, False], [False, False]):
         _, _, terminated, truncated, _ = env.step(torch.tensor([0, 0]))
-        assert truncated.tolist() == expected
-        assert not terminated.any()
+        assert (truncated.tolist(), terminated.any()) == (expected, False)
     assert env._steps.tolist() == [1, 3]
 
 
@@ -74,13 +72,11 @@ def test_a_seed_decides_everything_and_rows_differ() -> None:
         for step in range(60):
             last = env.step(torch.full((50,), step % 3 == 0).long())[0]
         seen.append((first, last))
-    assert torch.equal(seen[0][0], seen[1][0])
-    assert torch.equal(seen[0][1], seen[1][1])
-    assert not torch.equal(seen[0][0], seen[2][0])
-    assert len(seen[0][0].unique(dim=0)) == 50
+    (first, last), again, (other, _) = seen
+    assert (torch.equal(first, again[0]), torch.equal(last, again[1]), torch.equal(first, other)) == (True, True, False)
+    assert len(first.unique(dim=0)) == 50
 
 
 def test_without_a_number_it_is_the_one_that_judges() -> None:
     game = make()
-    assert game.spec.id == "CartPole-v1"
-    assert game.observation_space == make(3).single_observation_space
+    assert (game.spec.id, game.observation_space) == ("CartPole-v1", make(3).single_observation_space)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,8 +37,7 @@ def tried(folder: Path, *changes: tuple[str, str], **parameters: Any) -> None:
     file = folder / f"corridor_{next(_numbers)}.py"
     file.write_text(text)
     env_params = EnvironmentParameters(**parameters)
-    spec = describe_environment(f"{file}:make", env_params)
-    try_environment(f"{file}:make", env_params, spec)
+    try_environment(f"{file}:make", env_params, describe_environment(f"{file}:make", env_params))
 
 
 def test_the_pages_example_is_whole(tmp_path: Path) -> None:
@@ -74,6 +74,7 @@ def test_what_others_wrote_passes(environment_id: str) -> None:
         (OBSERVED, "np.zeros(2, np.float32)", r"reset: expected an observation float32 \[1\], as .*, got an array float32 \[2\]"),
         (OBSERVED, "self.observation_space", r"reset: expected an observation float32 \[1\], as .*, got a Box"),
         (OBSERVED, "self.place", r"reset: expected an observation float32 \[1\], as observation_space says, got 0"),
+        (OBSERVED, "self.place", r"^environment 'corridor_\d+.py:make': reset: expected"),  # as its author knows it
         (OBSERVED, "[[1], [2, 3]]", r"reset: expected an observation float32 \[1\], .* got \[\[1\], \[2, 3\]\]"),
         (OBSERVED, "np.array([np.nan])", r"reset: expected an observation of finite numbers, got nan at \[0\]"),
         ("Box(0.0, 1.0, (1,), np.float32)", "Box(0, 9, (1,), np.uint8)", r"expected an observation uint8 \[1\], .* float32"),
@@ -93,13 +94,6 @@ def test_a_mistake_is_told_before_anything_is_trained(tmp_path: Path, old: str, 
         tried(tmp_path, (old, new))
 
 
-def test_a_file_is_named_as_its_author_knows_it(tmp_path: Path) -> None:
-    with pytest.raises(
-        EnvironmentProblem, match=r"^environment 'corridor_\d+.py:make': reset: expected an observation"
-    ):
-        tried(tmp_path, (OBSERVED, "self.place"))
-
-
 def test_an_environment_may_fail_now_and_then(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """As a job allows it to (``maxFailuresPer10000Steps``); one that always fails is found by the second trial."""
     # Its first step of all is taken to describe it, twice where it fails, without a trial.
@@ -114,8 +108,7 @@ def test_an_environment_may_fail_now_and_then(tmp_path: Path, caplog: pytest.Log
         ),
     )
     (record,) = caplog.records
-    assert "step failed: corridor_" in record.message
-    assert "OSError: the licence was taken; a second trial went well" in record.message
+    assert re.search("step failed: corridor_.*OSError: the licence was taken; a second trial went well", record.message)
 
 
 @pytest.mark.parametrize(
@@ -168,8 +161,5 @@ def test_frames_that_are_not_stacked_are_told_to_whoever_asks_for_it(
 ) -> None:
     source = EnvironmentSource.model_validate({"id": "CartPole-v1", **written})
     try_environment(source.id, source.parameters)
-    said = [record.message for record in caplog.records]
-    assert len(said) == lines
-    assert all(
-        "its observation has observation: vector float32 [4]; frameStack 4 changes nothing" in each for each in said
-    )
+    told = "its observation has observation: vector float32 [4]; frameStack 4 changes nothing"
+    assert [told in record.message for record in caplog.records] == [True] * lines

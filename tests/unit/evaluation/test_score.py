@@ -1,19 +1,24 @@
-"""Scores of games whose outcome is known beforehand."""
+"""Scores of games whose outcome is known beforehand, and of a policy whose actions do not depend on the games beside it."""
 
 from __future__ import annotations
 
 import math
 from contextlib import closing
+from types import SimpleNamespace
 from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
+import torch
+from rljob.algorithms.policy_network import PolicyConfig, PolicyNetwork
 from rljob.api import EnvironmentParameters
 from rljob.envs import describe_environment, make_single_environment
 from rljob.envs.seeds import seed_of
-from rljob.evaluation.player import best_possible_return
+from rljob.evaluation.player import ROWS, best_possible_return, judged_policy
 from rljob.evaluation.score import Played, Sitting, play, score, tally
+
+from tests.support.specs import spec_of
 
 
 class Dice(gymnasium.Env[Any, Any]):
@@ -47,12 +52,10 @@ def _one(observation: Any, games: Any) -> Any:
 def test_returns_are_unclipped_and_in_order_of_beginning() -> None:
     result = score(_one, [Dice(), Dice(), Dice()], episodes=7, seed=10)
     lengths = tuple(length_of(10, g) for g in range(7))
-    assert result.lengths == lengths
-    assert result.returns == tuple(7.5 * n for n in lengths)
+    assert (result.lengths, result.returns) == (lengths, tuple(7.5 * n for n in lengths))
     values = 7.5 * np.array(lengths)
-    assert result.mean == pytest.approx(values.mean())
-    assert result.standard_error == pytest.approx(math.sqrt(((values - values.mean()) ** 2).sum() / 6 / 7))
-    assert result.finished
+    error = math.sqrt(((values - values.mean()) ** 2).sum() / 6 / 7)
+    assert (result.mean, result.standard_error, result.finished) == pytest.approx((values.mean(), error, True))
 
 
 def test_other_seeds_play_other_games() -> None:
@@ -106,18 +109,15 @@ def test_giving_up_keeps_what_was_finished() -> None:
     games = play(_one, [Dice()], range(10), seed=0)
     result = tally(games, 10, give_up=lambda ended: ended if len(ended) >= 3 else None)
     assert next(games).index == 3, "no further game was begun"
-    assert not result.finished
-    assert len(result.returns) == 3
+    assert (result.finished, len(result.returns)) == (False, 3)
 
 
 def test_all_games_count_whichever_end_first() -> None:
     """Long games first to begin, and side by side with the short ones that overtake them: the mean is of games 0 to 9."""
-    envs = [Dice() for _ in range(4)]
-    ended = list(play(_one, envs, range(10), seed=4))
+    ended = list(play(_one, [Dice() for _ in range(4)], range(10), seed=4))
     assert [game.index for game in ended] != sorted(game.index for game in ended)
     result = tally(ended, 10)
-    assert result.lengths == tuple(length_of(4, g) for g in range(10))
-    assert result == score(_one, Dice(), 10, seed=4)
+    assert (result.lengths, result) == (tuple(length_of(4, g) for g in range(10)), score(_one, Dice(), 10, seed=4))
 
 
 def test_a_sitting_that_begins_anew_abandons_what_was_in_play() -> None:
@@ -129,8 +129,9 @@ def test_a_sitting_that_begins_anew_abandons_what_was_in_play() -> None:
     sitting.begin(7)
     assert (sitting.playing, sitting.free, sitting.step()) == (0, 2, [])
     sitting.deal(1)
-    ended = [played for _ in range(10) for played in sitting.step()]
-    assert ended == [Played(1, 7.5 * length_of(7, 1), length_of(7, 1))]
+    assert [played for _ in range(10) for played in sitting.step()] == [
+        Played(1, 7.5 * length_of(7, 1), length_of(7, 1))
+    ]
 
 
 def test_a_sign_of_life_comes_before_the_step_of_each_game() -> None:
@@ -138,8 +139,8 @@ def test_a_sign_of_life_comes_before_the_step_of_each_game() -> None:
     signs: list[None] = []
     sitting = Sitting(_one, [Dice(), Dice()])
     sitting.begin(7)
-    sitting.deal(0)
-    sitting.deal(1)
+    for game in range(2):
+        sitting.deal(game)
     sitting.step(lambda: signs.append(None))
     assert len(signs) == 2
 
@@ -162,3 +163,72 @@ def test_best_returns_that_are_vouched_for(made: str, most: float | None) -> Non
     parameters = EnvironmentParameters(kwargs={"max_episode_steps": int(steps)} if steps else {})
     with closing(make_single_environment(environment_id, parameters, for_scoring=True, restarting=True)) as env:
         assert best_possible_return(environment_id, env) == most
+
+
+# A judged policy's action for a game does not depend on the games beside it.
+
+OBSERVATIONS = 40
+
+
+def _spying(shapes: list[tuple[int, ...]]) -> Any:
+    """An algorithm that notes what its network is shown; its action is the first number of the observation."""
+
+    def evaluation_action(parameters: Any, module: Any, observation: np.ndarray, games: Any) -> np.ndarray:
+        shapes.append(observation.shape)
+        assert len(games) == len(observation)
+        for game in games:
+            game.memory = (game.memory or 0) + int(game.random.integers(1, 2))
+        return observation[:, 0, 0].astype(np.int64)
+
+    return SimpleNamespace(evaluation_action=evaluation_action)
+
+
+@pytest.mark.parametrize("count", [1, 2, ROWS - 1, ROWS, ROWS + 1, 3 * ROWS])
+def test_the_network_always_sees_as_many_rows(count: int) -> None:
+    shapes: list[tuple[int, ...]] = []
+    policy = judged_policy(_spying(shapes), torch.nn.Identity(), None)
+    games = [SimpleNamespace(random=np.random.default_rng(k), memory=None) for k in range(count)]
+    observation = np.arange(3 * count, dtype=np.float32).reshape(count, 3, 1)
+    for _ in range(2):
+        assert policy(observation, games).tolist() == list(range(0, 3 * count, 3))
+    assert set(shapes) == {(ROWS, 3, 1)}
+    assert [game.memory for game in games] == [2] * count, "each game is asked once a step and keeps its own memory"
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "stack", "lstm", "layer_norm"),
+    [
+        ("Compact", (42, 42), 4, 0, False),
+        ("Compact", (42, 42), 4, 64, True),
+        ("Nature", (84, 84), 4, 0, False),
+        ("Deep", (42, 42), 4, 0, False),
+        ("MLP", (4,), 1, 0, False),
+        ("MLP", (4,), 1, 32, False),
+    ],
+)
+def test_a_row_comes_out_the_same_wherever_it_stands(
+    kind: str, shape: tuple[int, ...], stack: int, lstm: int, layer_norm: bool
+) -> None:
+    """What a fixed number of rows rests on: with one thread a row's result is the same to the last bit in any place and beside
+    any others. (With another number of rows it is not.)"""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        torch.manual_seed(0)
+        spec, seen_as = spec_of("Test", shape, "float32", stack, 6), EnvironmentParameters(input_scale=1 / 255)
+        network = PolicyNetwork(PolicyConfig(kind, spec, seen_as, 128, lstm, layer_norm)).eval()
+        observation = torch.randint(0, 255, (OBSERVATIONS, stack, *shape)).float()
+        state = torch.randn(OBSERVATIONS, 2, lstm)
+        seen: dict[int, torch.Tensor] = {}
+        compared = 0
+        with torch.inference_mode():
+            for _ in range(20):
+                rows = torch.randperm(OBSERVATIONS)[:ROWS]
+                logits, value, after = network(observation[rows], state[rows])
+                results = torch.cat([logits, value[:, None], after.flatten(1)], dim=1)
+                for row, result in zip(rows.tolist(), results, strict=True):
+                    compared += row in seen
+                    assert torch.equal(seen.setdefault(row, result.clone()), result)
+        assert compared > OBSERVATIONS
+    finally:
+        torch.set_num_threads(threads)

@@ -9,29 +9,23 @@ from rljob.weights.flat import Weights
 
 
 class Learner:
-    """Notes what arrives unless it is away."""
+    """Notes what arrives unless it is away; what it is deaf to is lost."""
 
     def __init__(self) -> None:
-        self.noted = 0
-        self.away = False
-        self.deaf = False
+        self.noted, self.away, self.deaf = 0, False, False
         self.heard: list[Evaluation] = []
 
     def report(self, evaluation: Evaluation) -> bool:
-        if self.away:
-            return False
-        if not self.deaf:
+        if not self.away and not self.deaf:
             self.heard.append(evaluation)
             self.noted = evaluation.version
-        return True
+        return not self.away
 
 
 def _verdict(version: int, mean: float, finished: bool = True) -> Evaluation:
-    empty = np.zeros(0, np.uint8)
-    weights = Weights(version, 1, empty, empty)
-    return Evaluation(
-        version, mean, 0.5, 1.0, finished, np.zeros(2, np.float32), np.zeros(2, np.int32), weights=weights
-    )
+    weights = Weights(version, 1, np.zeros(0, np.uint8), np.zeros(0, np.uint8))
+    games = np.zeros(2, np.float32), np.zeros(2, np.int32)
+    return Evaluation(version, mean, 0.5, 1.0, finished, *games, weights=weights)
 
 
 def test_only_the_best_evaluation_carries_its_weights_and_a_complete_one_is_better_than_any_other() -> None:
@@ -47,8 +41,8 @@ def test_only_the_best_evaluation_carries_its_weights_and_a_complete_one_is_bett
         (8, 5.5, True),
     ):
         verdicts.add(_verdict(version, mean, finished))
-        verdicts.deliver(learner, now=float(version))
-        verdicts.deliver(learner, now=float(version) + 0.1)
+        for now in (version, version + 0.1):
+            verdicts.deliver(learner, now=float(now))
     assert [(e.version, e.weights is not None) for e in learner.heard] == [
         (1, True),
         (2, True),
@@ -59,22 +53,17 @@ def test_only_the_best_evaluation_carries_its_weights_and_a_complete_one_is_bett
         (7, False),
         (8, True),
     ]
-    assert verdicts.total == 8
-    assert verdicts.waiting_version == 0
+    assert (verdicts.total, verdicts.waiting_version) == (8, 0)
 
 
 def test_verdicts_wait_for_a_learner_that_is_away_and_are_repeated_when_lost() -> None:
     verdicts, learner = Verdicts(), Learner()
-    learner.away = True
-    verdicts.add(_verdict(1, 0.0))
-    verdicts.add(_verdict(2, 1.0))
-    verdicts.deliver(learner, now=0.0)
-    learner.away, learner.deaf = False, True
-    verdicts.deliver(learner, now=1.0)  # sent, lost
-    learner.deaf = False
-    verdicts.deliver(learner, now=2.0)  # too early to send again
+    for version in (1, 2):
+        verdicts.add(_verdict(version, version - 1.0))
+    # Away; then sent and lost; then too early to send again.
+    for now, (learner.away, learner.deaf) in enumerate([(True, False), (False, True), (False, False)]):
+        verdicts.deliver(learner, now=float(now))
     assert learner.heard == []
     for now in (7.0, 7.1, 7.2, 7.3):
         verdicts.deliver(learner, now=now)
-    assert [e.version for e in learner.heard] == [1, 2]
-    assert verdicts.waiting_version == 0
+    assert ([e.version for e in learner.heard], verdicts.waiting_version) == ([1, 2], 0)

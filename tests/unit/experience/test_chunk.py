@@ -1,24 +1,27 @@
-"""Chunks through the real wire, and every way in which one can contradict itself."""
+"""Segments through the real wire, and every way in which one can contradict itself or its layout."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
-from rljob.experience import InvalidSegment, Segment, transition_layout
-from rljob.observation import frames
-from rljob.wire import Message, decode, encode
+from rljob.experience import InvalidSegment, Segment, SegmentLayout, make_builder, transition_layout, unroll_layout
+from rljob.experience.columns import ActionSpace
+from rljob.ingest.table import read_segment
+from rljob.observation import ObservationColumn, frames, zeros
+from rljob.wire import MalformedMessage, Message, decode, decode_header, encode
 
-from tests.support.experience import changed
+from tests.support.experience import changed, recorded
 
 LAYOUT = transition_layout(4, frames((2, 3), "u1", 2), 3)
 
 
 def a_chunk() -> Segment:
-    random = np.random.default_rng(0)
     columns = {
-        "frames": random.integers(0, 255, (8, 2, 3)).astype(np.uint8),
+        "frames": np.random.default_rng(0).integers(0, 255, (8, 2, 3)).astype(np.uint8),
         "observation": np.array([1, 2, 3], np.uint16),
         "next_observation": np.array([4, 5, 6], np.uint16),
         "action": np.array([0, 1, 2], np.int32),
@@ -36,9 +39,8 @@ def test_round_trip_over_the_wire(compress: tuple[str, ...]) -> None:
     parts = [bytes(part) for part in encode(chunk.to_message(), compress=compress)]
     assert len(parts[0]) <= 512
     back = Segment.from_message(decode(parts), LAYOUT)
-    for field in dataclasses.fields(Segment):
-        if field.name != "columns":
-            assert getattr(back, field.name) == getattr(chunk, field.name)
+    names = [field.name for field in dataclasses.fields(Segment) if field.name != "columns"]
+    assert [getattr(back, name) for name in names] == [getattr(chunk, name) for name in names]
     for name, column in chunk.columns.items():
         np.testing.assert_array_equal(back[name], column)
 
@@ -77,11 +79,121 @@ def test_too_many_steps_and_missing_columns_are_refused() -> None:
 
 def test_layout_bounds() -> None:
     atari = transition_layout(50, frames((84, 84), "u1", 4), 3)
-    assert atari.row_bytes == 84 * 84
-    assert atari.max_frames == 50 + 3 + 3 + 8
-    assert atari.compressed_columns == ("frames",)
+    assert (atari.row_bytes, atari.max_frames, atari.compressed_columns) == (84 * 84, 50 + 3 + 3 + 8, ("frames",))
     assert transition_layout(50, frames((4,), "f4"), 3).compressed_columns == ()
     without = {"observation": frames((84, 84), "u1", 0)}, {"observation": frames((0,), "u1", 4)}
     for wrong in ({"length": 0}, {"n_step": 0}, {"length": 70_000}, *without):
         with pytest.raises(ValueError, match="chunk layout"):
             dataclasses.replace(atari, **wrong)
+
+
+# Whatever a sender puts into the columns of an observation or an action, a segment that is let in can be learned from.
+
+COLUMNS = (
+    ObservationColumn("frames", np.dtype("u1"), (3, 2), 2),
+    ObservationColumn("frames1", np.dtype("f4"), (2, 2), 2),
+    ObservationColumn("index", np.dtype("i4"), (2,), most=(4, 1)),
+    ObservationColumn("octets", np.dtype("u1"), (5,)),
+    ObservationColumn("vector", np.dtype("f4"), (3,)),
+)
+ACTIONS = ActionSpace((3, 2), controls=2)
+LEAVES = ("observation a: image uint8 [3, 2]", "action: Discrete int64 [] of 3")
+LAYOUTS = {
+    "chunk": transition_layout(4, COLUMNS, 1, ACTIONS, LEAVES),
+    "unroll": unroll_layout(4, COLUMNS, 0, ACTIONS, LEAVES),
+}
+
+
+def segment(layout: SegmentLayout) -> Segment:
+    builder = make_builder(layout, 1, 0.9, False, "a", "i", 1)
+    builder.begin(zeros(COLUMNS, 1))
+    nowhere, number = np.zeros(1, np.bool_), np.zeros(1, np.float32)
+    made: list[Segment] = []
+    while not made:
+        made = recorded(
+            builder,
+            np.zeros((1, 2), np.int64),
+            number,
+            nowhere,
+            nowhere,
+            nowhere,
+            zeros(COLUMNS, 1),
+            taken=number,
+            value=number,
+            control=np.zeros((1, 2), np.float32),
+        )
+    return made[0]
+
+
+def put(name: str, value: Any, at: Any = 0) -> Callable[[dict[str, Any]], None]:
+    def change(columns: dict[str, Any]) -> None:
+        columns[name] = columns[name].copy()
+        columns[name][at] = value
+
+    return change
+
+
+def cut(name: str) -> Callable[[dict[str, Any]], None]:
+    def change(columns: dict[str, Any]) -> None:
+        columns[name] = columns[name][:-1]
+
+    return change
+
+
+@pytest.mark.parametrize("kind", LAYOUTS)
+def test_an_honest_one_is_taken(kind: str) -> None:
+    layout = LAYOUTS[kind]
+    found = read_segment(decode_header(encode(segment(layout).to_message())), layout)
+    assert {column.name for column in COLUMNS} <= found.columns.keys()
+    assert (found["action"].shape, found["control"].shape) == ((4, 2), (4, 2))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (put("index", 5), "index holds numbers beyond"),
+        (put("index", -1), "index holds numbers beyond"),
+        (put("index", 2, (0, 1)), "index holds numbers beyond"),
+        (put("vector", np.nan), "vector is not finite"),
+        (put("vector", -np.inf), "vector is not finite"),
+        (put("control", np.inf), "control is not finite"),
+        (put("action", 3), "action holds 0 to 3"),
+        (put("action", 2, (0, 1)), "action holds 0 to 2"),
+        (put("action", -1), "action holds -1"),
+        (cut("vector"), "vector is float32"),
+        (cut("index"), "index is int32"),
+        (cut("frames1"), "frames1 is float32"),
+        (lambda columns: columns.pop("octets"), "lacks octets"),
+        (lambda columns: columns.update(frames2=columns["frames"]), "has frames2"),
+        (lambda columns: columns.update(octets=columns["octets"][:, :4]), "octets is uint8"),
+        (lambda columns: columns.update(control=columns["control"][:, :1]), "control is float32"),
+    ],
+)
+@pytest.mark.parametrize("with_frames", [True, False])
+@pytest.mark.parametrize("kind", LAYOUTS)
+def test_what_is_odd_is_named(kind: str, with_frames: bool, change: Callable[[Any], None], said: str) -> None:
+    layout = LAYOUTS[kind]
+    message = segment(layout).to_message()
+    columns = dict(message.columns)
+    change(columns)
+    with pytest.raises(InvalidSegment, match=said):
+        read_segment(
+            decode_header(encode(Message(message.kind, message.fields, columns))), layout, with_frames=with_frames
+        )
+
+
+@pytest.mark.parametrize("name", ["vector", "index", "octets", "frames3", "control"])
+def test_a_column_of_another_type_is_no_message(name: str) -> None:
+    message = segment(LAYOUTS["chunk"]).to_message()
+    with pytest.raises(MalformedMessage):
+        encode(Message(message.kind, message.fields, {**message.columns, name: np.zeros((4, 2), np.int64)}))
+
+
+def test_roles_with_other_leaves_hear_the_first_that_differs() -> None:
+    layout = LAYOUTS["chunk"]
+    assert (layout.other_leaves(layout.leaves_column), layout.other_leaves({})) == (None, None)
+    other = transition_layout(4, COLUMNS, 1, ACTIONS, (LEAVES[0], "action: Discrete int64 [] of 4"))
+    assert layout.other_leaves(other.leaves_column) == (
+        "its environment has action: Discrete int64 [] of 4 where this one has action: Discrete int64 [] of 3"
+    )
+    assert layout.other_leaves({"leaves": np.frombuffer(b"\xff\x00\n\n", np.uint8)}) is not None

@@ -16,9 +16,8 @@ class FailingStreams:
     """N streams that show (environment, time) and never end, but fail at random. ``rows[e][t]`` is None where t failed."""
 
     def __init__(self, num_envs: int, stack: int, failures: float, seed: int) -> None:
-        self.num_envs, self.stack, self.failures = num_envs, stack, failures
+        self.num_envs, self.failures, self.time = num_envs, failures, 0
         self.random = np.random.default_rng(seed)
-        self.time = 0
         self.observation = self._begun(np.ones(num_envs, np.bool_), np.zeros((num_envs, stack, 2), np.float32))
         self.rows: list[list[int | None]] = [[] for _ in range(num_envs)]
 
@@ -34,8 +33,7 @@ class FailingStreams:
             self.rows[env].append(None if failed else time)
         self.time += 1
         newest = np.stack([np.arange(count), np.full(count, self.time)], axis=1).astype(np.float32)
-        following = np.concatenate([self.observation[:, 1:], newest[:, None]], axis=1)
-        self.observation = self._begun(cut, following)
+        self.observation = self._begun(cut, np.concatenate([self.observation[:, 1:], newest[:, None]], axis=1))
         nowhere, zeros = np.zeros(count, np.bool_), np.zeros(count, np.float32)
         common = (np.full(count, time), zeros + time, nowhere, nowhere, nowhere, self.observation)
         failed = cut if cut.any() else None
@@ -53,8 +51,7 @@ def test_an_unroll_with_a_failure_in_it_is_lost_and_all_others_are_whole(
     stack: int, length: int, failures: float, seed: int
 ) -> None:
     streams = FailingStreams(3, stack, failures, seed)
-    layout = unroll_layout(length, frames((2,), np.float32, stack))
-    builder = make_builder(layout, 3, 0.9, False, "a", "i", 1)
+    builder = make_builder(unroll_layout(length, frames((2,), np.float32, stack)), 3, 0.9, False, "a", "i", 1)
     builder.begin(streams.observation)
     found = []
     for _ in range(6 * length):
@@ -68,11 +65,11 @@ def test_an_unroll_with_a_failure_in_it_is_lost_and_all_others_are_whole(
         if None not in rows[first : first + length]
     ]
     assert [(unroll.environment, unroll["action"].tolist()) for unroll in found] == expected
-    assert [unroll.sequence for unroll in found] == list(range(len(found)))
-    for unroll in found:
+    for sequence, unroll in enumerate(found):
         unroll.check()
-        newest = unroll["frames"][unroll["observation"]]
-        assert newest[:, 1].tolist() == list(range(unroll["action"][0], unroll["action"][0] + length + 1))
+        begins = unroll["action"][0]
+        newest = unroll["frames"][unroll["observation"]][:, 1].tolist()
+        assert (unroll.sequence, newest) == (sequence, list(range(begins, begins + length + 1)))
         assert (unroll["frames"][:, 0] == unroll.environment).all()
 
 

@@ -24,19 +24,13 @@ LAYOUTS = (
 def random_chunk(layout: SegmentLayout, rng: np.random.Generator, sequence: int) -> Segment:
     steps = int(rng.integers(1, layout.length + 1))
     count = int(rng.integers(layout.stack, layout.max_frames + 1))
+    frame, ends = layout.observation[0], rng.integers(layout.stack - 1, count, (2, steps)).astype(np.uint16)
     chunk = make_chunk(
-        "a",
-        sequence,
-        layout,
-        steps,
-        policy_version=sequence * 3,
-        frames=rng.integers(0, 255, (count, *layout.observation[0].shape)).astype(layout.observation[0].dtype),
-        observation=rng.integers(layout.stack - 1, count, steps).astype(np.uint16),
-        next_observation=rng.integers(layout.stack - 1, count, steps).astype(np.uint16),
-        action=rng.integers(0, 9, steps).astype(np.int32),
-        n_step_return=rng.normal(size=steps).astype(np.float32),
+        "a", sequence, layout, steps, policy_version=sequence * 3,
+        frames=rng.integers(0, 255, (count, *frame.shape)).astype(frame.dtype), observation=ends[0], next_observation=ends[1],
+        action=rng.integers(0, 9, steps).astype(np.int32), n_step_return=rng.normal(size=steps).astype(np.float32),
         discount=rng.random(steps).astype(np.float32),
-    )
+    )  # fmt: skip
     chunk.check()
     return chunk
 
@@ -61,26 +55,27 @@ def test_gather_equals_naive_stacks(layout: SegmentLayout, capacity: int, insert
     ring = SegmentRing(layout, capacity)
     store = Store(layout, FIRST_ROW + capacity * layout.max_frames)
     elsewhere = SegmentRing(layout, capacity, store=store, first_row=FIRST_ROW)
-    oracle: dict[int, tuple[Any, ...]] = {}
+    oracle: dict[int, dict[str, Any]] = {}
     for sequence in range(inserts):
         chunk = random_chunk(layout, rng, sequence)
         slot, generation = sequence % capacity, 1 + sequence // capacity
-        ring.insert(slot, generation, chunk)
-        elsewhere.insert(slot, generation, chunk)
+        for each in (ring, elsewhere):
+            each.insert(slot, generation, chunk)
         oracle = {key: value for key, value in oracle.items() if key // layout.length != slot}
         for i in range(chunk.steps):
             o, b = int(chunk["observation"][i]) + 1, int(chunk["next_observation"][i]) + 1
-            oracle[slot * layout.length + i] = (
-                generation, chunk["frames"][o - layout.stack : o].copy(), chunk["frames"][b - layout.stack : b].copy(),
-                chunk["action"][i], chunk["n_step_return"][i], chunk["discount"][i], chunk.policy_version,
-            )  # fmt: skip
+            oracle[slot * layout.length + i] = {
+                "generation": generation, "policy_version": chunk.policy_version,
+                "observation": chunk["frames"][o - layout.stack : o].copy(),
+                "next_observation": chunk["frames"][b - layout.stack : b].copy(),
+                **{name: chunk[name][i] for name in ("action", "n_step_return", "discount")},
+            }  # fmt: skip
     slots = rng.choice(np.array(list(oracle), np.uint32), 12)
-    generations = np.array([oracle[int(slot)][0] for slot in slots], np.uint32)
+    generations = np.array([oracle[int(slot)]["generation"] for slot in slots], np.uint32)
     assert ring.matches(slots, generations).all()
     assert not ring.matches(slots, generations + np.uint32(1)).any()
     everything = np.arange(capacity * layout.length + 3, dtype=np.uint32)
-    chunk_of = np.minimum(everything // layout.length, capacity - 1)
-    stored = ring.matches(everything, ring.generation[chunk_of])
+    stored = ring.matches(everything, ring.generation[np.minimum(everything // layout.length, capacity - 1)])
     assert set(everything[stored].tolist()) == set(oracle)
     batch, rows = transition_arrays(layout, 12), transition_arrays(layout, 12, rows=True)
     ring.gather(slots, batch)
@@ -92,13 +87,8 @@ def test_gather_equals_naive_stacks(layout: SegmentLayout, capacity: int, insert
     for name in ("action", "n_step_return", "discount", "policy_version"):
         np.testing.assert_array_equal(rows[name], batch[name])
     for row, slot in enumerate(slots):
-        _, observation, following, action, n_step_return, discount, version = oracle[int(slot)]
-        np.testing.assert_array_equal(batch["observation"][row], observation)
-        np.testing.assert_array_equal(batch["next_observation"][row], following)
-        assert batch["action"][row] == action
-        assert batch["n_step_return"][row] == n_step_return
-        assert batch["discount"][row] == discount
-        assert batch["policy_version"][row] == version
+        for name in ("observation", "next_observation", "action", "n_step_return", "discount", "policy_version"):
+            np.testing.assert_array_equal(batch[name][row], oracle[int(slot)][name])
 
 
 def test_wrong_uses_are_refused() -> None:

@@ -24,12 +24,10 @@ class Seen:
     """One step of one stream, nothing shared."""
 
     observation: np.ndarray
-    action: int
-    reward: float
+    row: list[float]
+    """Action, reward, the chance of the action and the version of its policy."""
     ends: str
-    taken: float
     final_value: float
-    version: int
     state: np.ndarray
 
 
@@ -48,22 +46,17 @@ class Streams:
     def step(self, builder: SegmentBuilder, version: int) -> list[Segment]:
         count, random = self.num_envs, self.random
         action = random.integers(0, 4, count)
-        reward, taken = (random.normal(size=count).astype(np.float32) for _ in range(2))
+        reward, taken, final_value = random.normal(size=(3, count)).astype(np.float32)
         taken = -np.abs(taken)
-        final_value = random.normal(size=count).astype(np.float32)
         state = random.normal(size=(count, 2, self.memory)).astype(np.float32)
         kind = random.choice(["goes on", "terminated", "truncated", "life lost"], count, p=self._odds())
         terminated, truncated, life_lost = (kind == name for name in ("terminated", "truncated", "life lost"))
         following = np.concatenate([self.observation[:, 1:], self._frames((count, 1))], axis=1)
         ended = terminated | truncated
         following[ended] = self._frames((count, self.layout.stack))[ended]
-        for env in range(count):
-            self.seen[env].append(
-                Seen(
-                    self.observation[env].copy(), int(action[env]), float(reward[env]), str(kind[env]), float(taken[env]),
-                    float(final_value[env]), version, state[env].copy(),
-                )
-            )  # fmt: skip
+        for env, seen in enumerate(self.seen):
+            row = [action[env], reward[env], taken[env], version]
+            seen.append(Seen(self.observation[env].copy(), row, kind[env], final_value[env], state[env].copy()))
         unrolls = recorded(
             builder, action, reward, terminated, truncated, life_lost, following, taken=taken, value=np.zeros(count, np.float32),
             final_value=final_value if truncated.any() else None, version=version, state=state,
@@ -103,8 +96,7 @@ def test_unrolls_are_what_was_seen(
         found += streams.step(builder, version=step // 2)
         # All streams' unrolls come with their last step, and nothing of them stays.
         unrolls, into = divmod(step, length)
-        assert len(found) == unrolls * num_envs
-        assert builder.steps_into_unroll == into
+        assert (len(found), builder.steps_into_unroll) == (unrolls * num_envs, into)
         assert (builder.produced, builder.pending) == (unrolls * length * num_envs, into * num_envs)
         if not into:
             shown.append(streams.observation.copy())
@@ -113,7 +105,7 @@ def test_unrolls_are_what_was_seen(
         unroll.check()
         part, env = divmod(index, num_envs)
         seen = streams.seen[env][part * length : (part + 1) * length]
-        assert (unroll.environment, unroll.epoch, unroll.policy_version) == (env, 3, seen[0].version)
+        assert (unroll.environment, unroll.epoch, unroll.policy_version) == (env, 3, seen[0].row[-1])
         np.testing.assert_array_equal(unroll["state"], seen[0].state)
         for t, step in enumerate(seen):
             np.testing.assert_array_equal(stack_at(unroll, t, stack), step.observation)
@@ -122,8 +114,7 @@ def test_unrolls_are_what_was_seen(
             how = 2 if step.ends == "truncated" else 1
             assert unroll["ended"][t] == (how if ends_here else 0)
             assert unroll["final_value"][t] == np.float32(step.final_value if step.ends == "truncated" else 0.0)
-            row = [unroll[name][t] for name in ("action", "reward", "log_prob", "policy_version")]
-            assert row == [step.action, step.reward, step.taken, step.version]
+            assert [unroll[name][t] for name in ("action", "reward", "log_prob", "policy_version")] == step.row
         np.testing.assert_array_equal(stack_at(unroll, length, stack), shown[part][env])
 
 
@@ -131,10 +122,7 @@ def one_unroll(layout: SegmentLayout) -> Segment:
     streams = Streams(layout, 1, 0, 0.0)
     builder = make_builder(layout, 1, GAMMA, False, "actor-0", "i1", 0)
     builder.begin(streams.observation)
-    found: list[Segment] = []
-    while not found:
-        found = streams.step(builder, 1)
-    return found[0]
+    return next(unroll for _ in range(layout.length) for unroll in streams.step(builder, 1))
 
 
 LAYOUT = unroll_layout(4, frames((2, 3), np.uint8, 2), 0)
@@ -176,11 +164,9 @@ def test_unknown_values_are_recorded_as_zero_and_steps_need_a_beginning() -> Non
     with pytest.raises(RuntimeError, match="before begin"):
         step()
     builder.begin(np.zeros((1, 2, 2, 3), np.uint8))
-    found: list[Segment] = []
-    for _ in range(4):
-        found += step()
-    found[0].check()
-    assert not found[0]["final_value"].any()
+    (found,) = (unroll for _ in range(4) for unroll in step())
+    found.check()
+    assert not found["final_value"].any()
 
 
 def test_streams_that_begin_anew_lose_the_unroll_that_was_under_way() -> None:

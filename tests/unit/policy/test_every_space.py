@@ -67,18 +67,22 @@ def trained(folder: Path, observation: str, action: str, kind: str, *, actions: 
     return rljob.load_policy(folder)
 
 
+def scored(policy: Policy, count: int) -> tuple[Any, list[Any]]:
+    """What judges it, and the environments that it is judged in."""
+    stored = policy.stored
+    judged = judged_policy(algorithm(policy.algorithm), stored.module, stored.params)
+    made = (make_single_environment(ID, stored.env_params, for_scoring=True, spec=stored.spec) for _ in range(count))
+    return judged, list(made)
+
+
 @pytest.mark.parametrize(("observation", "action", "kind", "how"), CASES)
 def test_it_is_scored_with_random_moves_too(observation: str, action: str, kind: str, how: str, tmp_path: Path) -> None:
     policy = trained(tmp_path, observation, action, kind, actions=how)
-    stored = policy.stored
-    judged = judged_policy(algorithm(policy.algorithm), stored.module, stored.params)
-    env_params = stored.env_params
-    envs = [make_single_environment(ID, env_params, for_scoring=True, spec=stored.spec) for _ in range(2)]
-    sitting = Sitting(judged, envs, epsilon=0.5, spec=stored.spec)
-    sitting.deal(0)
-    sitting.deal(1)
-    ended = [game for _ in range(LENGTH) for game in sitting.step()]
-    assert [game.length for game in ended] == [LENGTH, LENGTH]
+    judged, envs = scored(policy, 2)
+    sitting = Sitting(judged, envs, epsilon=0.5, spec=policy.stored.spec)
+    for game in range(2):
+        sitting.deal(game)
+    assert [game.length for _ in range(LENGTH) for game in sitting.step()] == [LENGTH, LENGTH]
     for env in envs:
         env.close()
 
@@ -87,10 +91,8 @@ def test_it_is_scored_with_random_moves_too(observation: str, action: str, kind:
 def test_a_single_game_is_scored_as_for_a_video(action: str, tmp_path: Path) -> None:
     """With random moves of its space, which is not one Discrete."""
     policy = trained(tmp_path, "vector", action, "IMPALA")
-    stored = policy.stored
-    env = make_single_environment(ID, stored.env_params, for_scoring=True, spec=stored.spec)
-    judged = judged_policy(algorithm(policy.algorithm), stored.module, stored.params)
-    assert score(judged, env, 2, seed=1, epsilon=0.5, spec=stored.spec).lengths == (LENGTH, LENGTH)
+    judged, (env,) = scored(policy, 1)
+    assert score(judged, env, 2, seed=1, epsilon=0.5, spec=policy.stored.spec).lengths == (LENGTH, LENGTH)
     env.close()
 
 
@@ -112,13 +114,9 @@ def test_it_is_played_with(
     memory = policy.new_memory(1) if policy.memory_units else None
     seen, _ = env.reset(seed=1)
     for _ in range(LENGTH):
-        chosen = policy.act(each(lambda of: of[None], seen), deterministic, memory=memory)
-        if policy.stored.spec.controls:
-            assert env.action_space == ACTIONS[action]
-            chosen = next(iterate(batch_space(env.action_space, 1), chosen))
-            seen, *_ = env.step(as_int(chosen))
-        else:
-            seen, *_ = env.step(chosen[0])
+        (chosen,) = actions(policy, env, policy.act(each(lambda of: of[None], seen), deterministic, memory=memory))
+        seen, *_ = env.step(chosen)
+    assert env.action_space == ACTIONS[action] or not policy.stored.spec.controls
     env.close()
 
 
@@ -126,19 +124,28 @@ def test_it_is_played_with(
 @pytest.mark.parametrize(("observation", "action", "kind", "how"), CASES)
 def test_it_is_exported(observation: str, action: str, kind: str, how: str, form: str, tmp_path: Path) -> None:
     written = export(trained(tmp_path / "run", observation, action, kind, actions=how), form, tmp_path / "out")
-    assert written.origin == ID
-    assert written.difference < 1e-4
+    assert (written.origin, written.difference < 1e-4) == (ID, True)
     about = json.loads(written.about.read_text(), parse_constant=pytest.fail)
     assert ("leaves" in about["actions"]) == (action in {**CONTINUOUS, **OPEN})
 
 
+def actions(policy: Policy, env: Any, chosen: Any) -> list[Any]:
+    """The rows of a batch of actions, as its environment takes them."""
+    if not policy.stored.spec.controls:
+        return list(chosen)
+    return [as_int(action) for action in iterate(batch_space(env.action_space, 1), chosen)]
+
+
 def as_int(action: Any) -> Any:
     """``action`` with numpy's whole numbers as Python's, which Gymnasium's own vectors do not do."""
-    if isinstance(action, tuple):
-        return tuple(map(as_int, action))
-    if isinstance(action, dict):
-        return {key: as_int(part) for key, part in action.items()}
-    return int(action) if isinstance(action, np.integer) else action
+    match action:
+        case tuple():
+            return tuple(map(as_int, action))
+        case dict():
+            return {key: as_int(part) for key, part in action.items()}
+        case np.integer():
+            return int(action)
+    return action
 
 
 class OwnLayers(nn.Module):
@@ -146,8 +153,7 @@ class OwnLayers(nn.Module):
 
     def __init__(self, inputs: dict[str, tuple[int, ...]]) -> None:
         super().__init__()
-        assert inputs["cameras.0"] == (6, 16, 16)
-        assert inputs["body.mode"] == (3,)
+        assert (inputs["cameras.0"], inputs["body.mode"]) == ((6, 16, 16), (3,))
         assert "info.action_mask" not in inputs
         self.joints = nn.Linear(inputs["body.joints"][0], 5)
         self.camera = nn.Conv2d(6, 2, 16)
@@ -170,8 +176,7 @@ def test_a_network_of_ones_own_sees_the_leaves_by_name(kind: str, tmp_path: Path
 def test_a_critic_leaf_moves_values_and_no_action() -> None:
     env_params = EnvironmentParameters(kwargs={"observation": "nested"}, leaves={"hidden": "critic"})
     spec = describe_environment(ID, env_params)
-    params = ImpalaParameters(hidden_units=8)
-    net = algorithm("IMPALA").build(spec, params, env_params)
+    net = algorithm("IMPALA").build(spec, ImpalaParameters(hidden_units=8), env_params)
     generator = np.random.default_rng(0)
     seen = {column.name: torch.from_numpy(column.drawn(generator, 4)) for column in spec.columns}
     leaf = next(leaf for leaf in spec.observation if leaf.role == "critic")
@@ -181,15 +186,11 @@ def test_a_critic_leaf_moves_values_and_no_action() -> None:
     assert torch.equal(first.logits, second.logits)
     assert not torch.equal(first.value, second.value)
     assert rows_of(seen) == 4
-    problem = spec.untaken("ApeXDQN", algorithm("ApeXDQN").takes)
-    assert problem is not None
-    assert "hidden" in problem
+    assert "hidden" in str(spec.untaken("ApeXDQN", algorithm("ApeXDQN").takes))
 
 
 def test_what_an_algorithm_does_not_take_is_refused_in_a_sentence() -> None:
-    env_params = EnvironmentParameters(kwargs={"masked": True})
-    spec = describe_environment(ID, env_params)
-    problem = spec.untaken("Own", frozenset())
+    problem = describe_environment(ID, EnvironmentParameters(kwargs={"masked": True})).untaken("Own", frozenset())
     assert problem == "Own does not know masks, but info.action_mask has one (actionMasks: Ignored does without)"
     several = describe_environment(ID, EnvironmentParameters(kwargs={"action": "several"}))
     assert several.untaken("Own", frozenset()) == "Own takes one Discrete action, but there are 2 choices"

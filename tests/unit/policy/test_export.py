@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,12 +14,11 @@ import numpy as np
 import pytest
 import rljob
 import safetensors.torch
-from rljob.cli.app import app
 from rljob.errors import UsageError
 from rljob.policy import export as exporting
 from rljob.policy.export import ExportProblem, export
-from typer.testing import CliRunner, Result
 
+from tests.support.command_line import printed, refused
 from tests.support.untrained import untrained
 
 MANIFESTS = {
@@ -51,20 +52,13 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {name: untrained(tmp_path_factory.mktemp("run"), *of) for name, of in MANIFESTS.items()}
 
 
-def invoke(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
-
-
 @pytest.mark.parametrize("name", MANIFESTS)
 def test_torchscript_acts_the_same_where_there_is_no_rljob(runs: dict[str, Path], name: str, tmp_path: Path) -> None:
     """On noise, in a batch of a size that the file was not made with."""
     policy = rljob.load_policy(runs[name])
     written = export(policy, "torchscript", tmp_path)
     random = np.random.default_rng(5)
-    if policy.observation_dtype == "uint8":
-        observations = random.integers(0, 256, (9, *policy.observation_shape)).astype(np.uint8)
-    else:
-        observations = random.normal(size=(9, *policy.observation_shape)).astype(np.float32)
+    observations = (100 * random.random((9, *policy.observation_shape))).astype(policy.observation_dtype)
     memory = random.normal(size=(9, 2, policy.memory_units)).astype(np.float32)
     np.savez(tmp_path / "given.npz", observations=observations, memory=memory)
     code = f"""
@@ -77,8 +71,7 @@ print(torch.jit.load({str(written.file)!r})(*inputs)[0].tolist())
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
-    wanted = policy.act(observations, memory=memory)
-    np.testing.assert_allclose(json.loads(done.stdout), wanted, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(json.loads(done.stdout), policy.act(observations, memory=memory), rtol=1e-5, atol=1e-6)
     assert written.difference < 1e-5
 
 
@@ -90,40 +83,42 @@ def test_onnx_acts_the_same(runs: dict[str, Path], name: str, tmp_path: Path) ->
     written = export(policy, "onnx", tmp_path)
     assert written.difference < 1e-4
     session = onnxruntime.InferenceSession(str(written.file), providers=["CPUExecutionProvider"])
-    shape = ["N", *policy.observation_shape]
     assert (
         session.get_inputs()[0].shape
-        == shape
+        == ["N", *policy.observation_shape]
         == json.loads(written.about.read_text())["observations"]["inputs"][0]["shape"]
     )
 
 
 def test_safetensors_holds_the_weights_under_their_names(runs: dict[str, Path], tmp_path: Path) -> None:
     policy = rljob.load_policy(runs["image"])
-    written = export(policy, "safetensors", tmp_path)
-    tensors = safetensors.torch.load_file(str(written.file))
+    tensors = safetensors.torch.load_file(str(export(policy, "safetensors", tmp_path).file))
     state = policy.stored.module.state_dict()
     assert tensors.keys() == state.keys()
     assert all(tensors[name].equal(state[name]) for name in state)
 
 
 def test_the_command_says_what_it_wrote_and_how_it_was_checked(runs: dict[str, Path], tmp_path: Path) -> None:
-    result = invoke("export", runs["image"], "--to", tmp_path / "made" / "here")
-    assert result.exit_code == 0, result.output
-    file, about, checked = result.stdout.splitlines()
-    assert file.startswith(f"{tmp_path}/made/here/policy.pt: torchscript, ")
-    assert file.endswith("of IMPALA on ALE/Pong-v5: uint8 [N, 4, 42, 42] -> 3 actions")
-    assert about.startswith(f"{tmp_path}/made/here/policy.pt.json: ")
-    assert checked.startswith("checked: the same action for each of 64 observations (ALE/Pong-v5); ")
-    facts = json.loads((tmp_path / "made" / "here" / "policy.pt.json").read_text())
-    assert facts["sha256"] == hashlib.sha256((tmp_path / "made" / "here" / "policy.pt").read_bytes()).hexdigest()
+    here = tmp_path / "made" / "here"
+    said = printed("export", runs["image"], "--to", here).splitlines()
+    for line, pattern in zip(
+        said,
+        (
+            rf"{here}/policy\.pt: torchscript, .*of IMPALA on ALE/Pong-v5: uint8 \[N, 4, 42, 42\] -> 3 actions",
+            rf"{here}/policy\.pt\.json: .*",
+            r"checked: the same action for each of 64 observations \(ALE/Pong-v5\); .*",
+        ),
+        strict=True,
+    ):
+        assert re.fullmatch(pattern, line)
+    facts = json.loads((here / "policy.pt.json").read_text())
+    assert facts["sha256"] == hashlib.sha256((here / "policy.pt").read_bytes()).hexdigest()
     (seen,) = facts["observations"]["inputs"]
     assert (seen["shape"], seen["dtype"]) == (["N", 4, 42, 42], "uint8")
     assert [leaf["role"] for leaf in facts["observations"]["leaves"]] == ["image"]
     assert facts["actions"] == {"choices": [3], "ofTheEnvironment": [0, 2, 3]}
-    assert facts["environment"]["atari"]["frameSkip"] == 4
-    assert facts["checked"]["observations"] == 64
-    assert sorted(path.name for path in (tmp_path / "made" / "here").iterdir()) == ["policy.pt", "policy.pt.json"]
+    assert (facts["environment"]["atari"]["frameSkip"], facts["checked"]["observations"]) == (4, 64)
+    assert sorted(path.name for path in here.iterdir()) == ["policy.pt", "policy.pt.json"]
 
 
 def test_a_run_folder_gets_a_folder_of_its_own_and_a_checkpoint_needs_one_named(
@@ -134,12 +129,10 @@ def test_a_run_folder_gets_a_folder_of_its_own_and_a_checkpoint_needs_one_named(
     (run / "checkpoints").mkdir(parents=True)
     (run / "checkpoints" / checkpoint.name).symlink_to(checkpoint)
     (run / "job.yaml").write_text((Path("manifests") / "examples" / "cartpole-apex.yaml").read_text())
-    assert invoke("export", run, "--format", "safetensors").exit_code == 0
+    assert printed("export", run, "--format", "safetensors")
     assert (run / "export" / "policy.safetensors").is_file()
-    refused = invoke("export", checkpoint)
-    assert refused.exit_code == 2
-    assert refused.stderr.count("\n") == 1
-    assert "is no run folder to write export/ to; name the folder to write to" in refused.stderr
+    said = refused("export", checkpoint)
+    assert ("is no run folder to write export/ to; name the folder to write to" in said, said.count("\n")) == (True, 1)
 
 
 def test_what_acts_otherwise_is_not_kept(
@@ -168,11 +161,10 @@ def test_without_its_packages_onnx_is_refused_in_a_sentence(
         export(policy, "onnx", tmp_path)
 
 
-def test_where_the_environment_cannot_be_made_numbers_are_drawn(
-    runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_the_environment_cannot_be_made_numbers_are_drawn(runs: dict[str, Path], tmp_path: Path) -> None:
     policy = rljob.load_policy(runs["image"])
-    unknown = type(policy.stored.spec)(**{**_fields(policy.stored.spec), "id": "gone_module:factory"})
+    unknown = copy.copy(policy.stored.spec)
+    object.__setattr__(unknown, "id", "gone_module:factory")
     policy.stored = policy.stored._replace(spec=unknown)
     written = export(policy, "torchscript", tmp_path)
     assert written.origin.startswith("random numbers, as environment 'gone_module:factory'")
@@ -188,7 +180,3 @@ def test_where_the_environment_fails_numbers_are_drawn(tmp_path: Path) -> None:
     where = f"failed in step(): {file.name}:10, in step: OSError: no licence"
     assert written.origin.startswith(f"random numbers, as environment 0 of '{file.name}:make' {where}")
     assert written.compared == 64
-
-
-def _fields(spec: object) -> dict[str, object]:
-    return {name: getattr(spec, name) for name in spec.__slots__}  # type: ignore[attr-defined]

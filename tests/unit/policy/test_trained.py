@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections import deque
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -48,28 +47,27 @@ def test_it_prefers_what_its_algorithm_is_judged_by_without_chance(runs: dict[st
     env = policy.environment()
     memory = policy.new_memory(1)
     observation, _ = env.reset(seed=7)
-    ours, ended = [], False
-    while not ended and len(ours) < 40:
-        (action,) = policy.act(observation[None], memory=memory if policy.memory_units else None)
-        ours.append(int(action))
-        observation, _, terminated, truncated, _ = env.step(action)
-        ended = terminated or truncated
+    ours: list[int] = []
+    while observation is not None and len(ours) < 40:
+        ours += policy.act(observation[None], memory=memory if policy.memory_units else None).tolist()
+        shown, _, terminated, truncated, _ = env.step(ours[-1])
+        observation = None if terminated or truncated else shown
     params = policy.stored.params
     if hasattr(params, "evaluation_temperature"):
         params = params.updated(evaluation_temperature=0)
     judged = judged_policy(algorithm(policy.algorithm), policy.stored.module, params)
-    theirs: deque[int] = deque()
+    theirs: list[int] = []
 
     def watched(observations: np.ndarray, games: object) -> np.ndarray:
         actions = judged(observations, games)  # type: ignore[arg-type]
-        theirs.extend(int(action) for action in actions)
+        theirs.extend(actions.tolist())
         if len(theirs) >= len(ours):
             raise _Enough
         return actions
 
     with pytest.raises(_Enough):
         score(watched, policy.environment(), 1, seed=7)
-    assert list(theirs) == ours
+    assert theirs == ours
 
 
 @pytest.mark.parametrize("name", ["vector, Ape-X", "image, IMPALA"])
@@ -92,10 +90,9 @@ def test_chance_is_the_generators_alone(tmp_path: Path) -> None:
     first, again, other = (
         policy.act(observations, deterministic=False, generator=np.random.default_rng(seed)) for seed in (1, 1, 2)
     )
-    assert np.array_equal(first, again)
-    assert not np.array_equal(first, other)
-    assert set(first.tolist()) == {0, 1}, "an untrained policy samples both"
-    assert len(set(policy.act(observations).tolist())) == 1
+    assert (np.array_equal(first, again), np.array_equal(first, other)) == (True, False)
+    # An untrained policy samples both, and prefers one.
+    assert (set(first.tolist()), len(set(policy.act(observations).tolist()))) == ({0, 1}, 1)
 
 
 def test_ape_x_takes_random_actions_as_often_as_it_is_judged_with(tmp_path: Path) -> None:
@@ -111,15 +108,16 @@ def test_a_recurrent_policy_remembers_in_the_memory_that_it_is_given(runs: dict[
     policy = rljob.load_policy(runs["recurrent"])
     observations = np.ones((2, *policy.observation_shape), np.float32)
     memory = policy.new_memory(2)
-    policy.act(observations, memory=memory)
-    seen_once = memory.copy()
-    assert seen_once.any()
-    policy.act(observations, deterministic=False, memory=memory)
-    assert not np.array_equal(memory, seen_once)
-    with pytest.raises(ValueError, match=r"remembers with 256 units: give act\(observations, memory=memory\)"):
-        policy.act(observations)
-    with pytest.raises(ValueError, match=r"but 2 observations need float32 of \(2, 2, 256\)"):
-        policy.act(observations, memory=policy.new_memory(1))
+    for deterministic in (True, False):
+        before = memory.copy()
+        policy.act(observations, deterministic, memory=memory)
+        assert not np.array_equal(memory, before)
+    for wrong, said in (
+        (None, r"remembers with 256 units: give act\(observations, memory=memory\)"),
+        (policy.new_memory(1), r"but 2 observations need float32 of \(2, 2, 256\)"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            policy.act(observations, memory=wrong)
 
 
 def test_the_pages_games_of_a_recurrent_policy_begin_with_no_memory_of_the_last(runs: dict[str, Path]) -> None:
@@ -161,10 +159,8 @@ def test_a_checkpoint_is_loaded_like_its_run(runs: dict[str, Path]) -> None:
 def test_wrong_observations_are_told_in_a_sentence(runs: dict[str, Path]) -> None:
     policy = rljob.load_policy(runs["image, Ape-X"])
     right = np.zeros((1, *policy.observation_shape), np.uint8)
-    assert policy.act(right).shape == (1,)
-    assert policy.act(right[:0]).shape == (0,)
     right.flags.writeable = False
-    assert policy.act(right[:, :, ::-1]).shape == (1,)
+    assert [policy.act(taken).shape for taken in (right, right[:0], right[:, :, ::-1])] == [(1,), (0,), (1,)]
     for wrong, said in (
         (right[0], r"shape \(4, 42, 42\).* takes \[N, 4, 42, 42\].* alone is observation\[None\]"),
         (np.zeros((2, 210, 160, 3), np.uint8), r"shape \(2, 210, 160, 3\).* as policy.environment\(\) gives them$"),
@@ -197,14 +193,12 @@ def test_an_environment_of_ones_own_keeps_its_infos_and_the_run_a_copy_of_it(
 
 
 def test_no_run_and_no_checkpoint_are_told_in_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(
-        CheckpointProblem, match=r"gone: no such file or folder; give a run folder or one of its checkpoints$"
+    for path, said in (
+        (tmp_path / "gone", "gone: no such file or folder; give a run folder or one of its checkpoints$"),
+        (tmp_path, "there is no valid checkpoint in .*; give a run or a checkpoint of one$"),
     ):
-        rljob.load_policy(tmp_path / "gone")
-    with pytest.raises(
-        CheckpointProblem, match=r"there is no valid checkpoint in .*; give a run or a checkpoint of one$"
-    ):
-        rljob.load_policy(tmp_path)
+        with pytest.raises(CheckpointProblem, match=said):
+            rljob.load_policy(path)
 
 
 def test_the_package_alone_loads_nothing_and_a_policy_loads_no_service(runs: dict[str, Path]) -> None:
@@ -222,8 +216,7 @@ print(sorted(name for name in sys.modules if name.split(".")[0] in
              or name.startswith(("rljob.replay", "rljob.actor", "rljob.learner", "rljob.roles"))))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == "[]\n"
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
 
 
 def test_the_package_offers_what_it_names_and_no_more() -> None:

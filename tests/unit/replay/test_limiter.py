@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rljob.replay.limiter import LimiterConfig, SamplesPerInsertLimiter
 
@@ -27,37 +27,24 @@ def test_no_accepted_configuration_deadlocks_or_leaves_its_bounds(
     for prefer_insert in choices * 3:
         may_insert, may_sample = limiter.can_insert(insert_step), limiter.can_sample(sample_step)
         assert may_insert or may_sample, "both sides wait"
-        error = inserted * ratio - sampled - min_size * ratio
-        assert limiter.error == pytest.approx(error, abs=1e-6)
+        assert limiter.error == pytest.approx(inserted * ratio - sampled - min_size * ratio, abs=1e-6)
         if may_insert and (prefer_insert or not may_sample):
             inserted += insert_step
             limiter.insert(insert_step)
-            bound = max(config.error_buffer, insert_step * ratio)  # the insert that passes min_size may overshoot
-            assert inserted * ratio - sampled - min_size * ratio <= bound + 1e-6
         else:
             assert inserted >= min_size
             sampled += sample_step
             limiter.sample(sample_step)
-            assert inserted * ratio - sampled - min_size * ratio >= -config.error_buffer - 1e-6
+        bound = max(config.error_buffer, insert_step * ratio)  # the insert that passes min_size may overshoot
+        error = inserted * ratio - sampled - min_size * ratio
+        assert error <= bound + 1e-6
+        assert not sampled or error >= -config.error_buffer - 1e-6
 
 
 def test_a_buffer_that_could_deadlock_is_refused_with_the_reason() -> None:
     with pytest.raises(ValueError, match=r"training would stop for ever; it must be at\s+least 456"):
         LimiterConfig(8.0, 1000, 455.0, insert_step=50, sample_step=512)
     LimiterConfig(8.0, 1000, 456.0, insert_step=50, sample_step=512)
-
-
-@given(st.floats(0.1, 32), st.integers(1, 50), st.integers(1, 300), st.floats(0.3, 0.99))
-@settings(max_examples=100)
-def test_smaller_buffers_do_deadlock(ratio: float, insert_step: int, sample_step: int, fraction: float) -> None:
-    """The refusal is not over-careful: at an error between the two thresholds, both sides wait."""
-    together = 0.5 * (insert_step * ratio + sample_step)
-    buffer = together * fraction
-    low, high = buffer - insert_step * ratio, sample_step - buffer
-    assume(high - low > 1e-6)
-    error = (low + high) / 2
-    assert error + insert_step * ratio > buffer
-    assert error + buffer < sample_step
 
 
 def test_no_ratio_means_no_limit_after_min_size() -> None:

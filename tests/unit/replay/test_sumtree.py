@@ -45,8 +45,7 @@ def test_find_agrees_with_a_linear_scan_and_never_returns_an_empty_leaf(
     prefix = np.array(fractions) * tree.total
     found, weight = tree.find(prefix)
     cumulative = np.cumsum(weights)
-    positive = np.flatnonzero(weights)
-    assert np.isin(found, positive).all()
+    assert np.isin(found, np.flatnonzero(weights)).all()
     np.testing.assert_array_equal(weight, np.array(weights)[found])
     for value, index in zip(np.clip(prefix, 0, tree.total), found, strict=True):
         slack = 1e-9 * tree.total
@@ -60,29 +59,26 @@ def test_sampled_frequencies(stored: int) -> None:
     rng = np.random.default_rng(5)
     tree, weights = SumTree(256), rng.gamma(0.5, size=stored) + 0.01
     tree.update_range(0, weights)
-    counts = np.zeros(256)
-    for _ in range(200):
-        counts += np.bincount(tree.sample(1000, rng)[0], minlength=256)
-    expected = weights / weights.sum() * 200_000
+    assert_as_often(np.concatenate([tree.sample(1000, rng)[0] for _ in range(200)]), weights / weights.sum())
+
+
+def assert_as_often(drawn: np.ndarray, shares: np.ndarray) -> None:
+    """That the first entries were drawn as often as they should, and no others, by their sum of chi squares."""
+    counts, expected, stored = np.bincount(drawn, minlength=256), shares * len(drawn), len(shares)
     assert (counts[stored:] == 0).all()
-    chi_square = ((counts[:stored] - expected) ** 2 / expected).sum()
-    assert chi_square < stored + 4 * np.sqrt(2 * stored)
+    assert ((counts[:stored] - expected) ** 2 / expected).sum() < stored + 4 * np.sqrt(2 * stored)
 
 
 def test_with_exponent_0_draws_are_uniform_whatever_the_priorities() -> None:
-    """By the measure of ``test_sampled_frequencies``."""
     rng = np.random.default_rng(5)
     selector, stored = Prioritized(256, 0.0), 200
     selector.assign(0, rng.gamma(0.5, size=stored) + 0.01)
     selector.update(np.arange(50), 1e6 * rng.random(50))
-    counts = np.zeros(256)
-    for _ in range(200):
-        ids, chances = selector.sample(1000, rng)
-        counts += np.bincount(ids, minlength=256)
-        np.testing.assert_allclose(chances, 1 / stored)
-    assert (counts[stored:] == 0).all()
-    expected = 200_000 / stored
-    assert ((counts[:stored] - expected) ** 2 / expected).sum() < stored + 4 * np.sqrt(2 * stored)
+    ids, chances = (
+        np.concatenate(each) for each in zip(*(selector.sample(1000, rng) for _ in range(200)), strict=True)
+    )
+    np.testing.assert_allclose(chances, 1 / stored)
+    assert_as_often(ids, np.full(stored, 1 / stored))
 
 
 def test_each_stratum_is_hit_once() -> None:

@@ -9,7 +9,9 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -28,8 +30,9 @@ from rljob.wire import security
 from rljob.wire.security import SecurityProblem, require_security
 from rljob.wire.version import WIRE_VERSION
 from typer.main import get_command
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
+from tests.support import command_line
 from tests.support.paths import EXAMPLES
 
 JOB = EXAMPLES / "cartpole-apex.yaml"
@@ -44,7 +47,14 @@ def own_title(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def worker(*arguments: str, env: dict[str, str] | None = None) -> Result:
-    return CliRunner().invoke(app, ["worker", *arguments], env=env)
+    return command_line.invoke("worker", *arguments, env=env)
+
+
+def refused(*arguments: str, env: dict[str, str] | None = None, exit_code: int = EXIT_CONFIGURATION) -> str:
+    """What a role that can't begin says of its configuration."""
+    result = worker(*arguments, env=env)
+    assert result.exit_code == exit_code, result.output
+    return result.stderr
 
 
 def common(tmp_path: Path, job: Path = JOB) -> list[str]:
@@ -66,47 +76,39 @@ def options(tmp_path: Path, job: Path = JOB, **fields: object) -> RoleOptions:
     ],
 )
 def test_missing_addresses_are_a_configuration_problem(role: str, needs: list[str], tmp_path: Path) -> None:
-    result = worker(role, *common(tmp_path))
-    assert result.exit_code == EXIT_CONFIGURATION
-    assert result.stderr.count("\n") == 1
-    for word in needs:
-        assert word in result.stderr
+    said = refused(role, *common(tmp_path))
+    assert ([word for word in needs if word not in said], said.count("\n")) == ([], 1)
 
 
 def test_missing_and_impossible_options_are_configuration_problems(tmp_path: Path) -> None:
-    assert worker("actor").exit_code == EXIT_CONFIGURATION
-    assert worker("conductor", *common(tmp_path)).exit_code == EXIT_CONFIGURATION
-    assert worker("actor", *common(tmp_path), "--metrics-port", "70000").exit_code == EXIT_CONFIGURATION
+    for words in (["actor"], ["conductor", *common(tmp_path)], ["actor", *common(tmp_path), "--metrics-port", "70000"]):
+        assert refused(*words)
 
 
 def test_a_token_file_without_a_token_is_a_configuration_problem(tmp_path: Path) -> None:
     addresses = ["--replay-sample", "inproc://s", "--weights", "inproc://w", "--notice", "inproc://n"]
     (tmp_path / "empty").write_text("\n")
     for name in ("empty", "missing"):
-        result = worker("learner", *common(tmp_path), *addresses, "--token-file", str(tmp_path / name))
-        assert result.exit_code == EXIT_CONFIGURATION
-        assert f"--token-file {tmp_path / name}: a readable file with the job's token in it is needed" in result.stderr
+        said = refused("learner", *common(tmp_path), *addresses, "--token-file", str(tmp_path / name))
+        assert f"--token-file {tmp_path / name}: a readable file with the job's token in it is needed" in said
 
 
-def test_where_telemetry_listens_is_an_option_that_help_names() -> None:
-    names = {option: each.envvar for each in get_command(app).commands["worker"].params for option in each.opts}  # type: ignore[attr-defined]
-    assert names["--metrics-host"] == "RLJOB_METRICS_HOST"
-    assert names["--metrics-port"] == "RLJOB_METRICS_PORT"
-    assert names["--token-file"] == "RLJOB_TOKEN_FILE"
-    assert names["--on-cluster"] == "RLJOB_ON_CLUSTER"
-    assert names["--last-words"] == "RLJOB_LAST_WORDS"
-    assert names["--protocol"] == "RLJOB_PROTOCOL"
-    assert names["--debug"] == "RLJOB_DEBUG"
+def test_options_that_a_pod_sets_have_the_names_of_its_variables() -> None:
+    found = {option: each.envvar for each in get_command(app).commands["worker"].params for option in each.opts}  # type: ignore[attr-defined]
+    names = ["metrics-host", "metrics-port", "token-file", "on-cluster", "last-words", "protocol", "debug"]
+
+    assert {name: found[f"--{name}"] for name in names} == {
+        name: f"RLJOB_{name.upper().replace('-', '_')}" for name in names
+    }
 
 
 def test_an_image_of_another_protocol_says_so_before_it_reads_the_job(tmp_path: Path) -> None:
     job = tmp_path / "job.yaml"
     job.write_text("spec: {something: only the next release knows}\n")
-    result = worker("evaluator", *common(tmp_path, job), env={"RLJOB_PROTOCOL": str(WIRE_VERSION + 1)})
-    assert result.exit_code == EXIT_PROTOCOL
-    assert f"speaks protocol {WIRE_VERSION}; the job speaks protocol {WIRE_VERSION + 1}" in result.stderr
-    ours = {"RLJOB_PROTOCOL": str(WIRE_VERSION)}
-    assert worker("evaluator", *common(tmp_path, job), env=ours).exit_code == EXIT_CONFIGURATION
+    told = {"env": {"RLJOB_PROTOCOL": str(WIRE_VERSION + 1)}, "exit_code": EXIT_PROTOCOL}
+    said = refused("evaluator", *common(tmp_path, job), **told)
+    assert f"speaks protocol {WIRE_VERSION}; the job speaks protocol {WIRE_VERSION + 1}" in said
+    assert refused("evaluator", *common(tmp_path, job), env={"RLJOB_PROTOCOL": str(WIRE_VERSION)})
 
 
 @pytest.mark.parametrize(
@@ -121,11 +123,8 @@ def test_only_a_pod_of_a_job_without_encryption_talks_without_keys(
     job.write_text(f"{JOB.read_text()}  network: {{encryption: {encryption}}}\n")
     addresses = ["--weights", "tcp://learner:5553", "--notice", "tcp://learner:5554"]
     assert worker("evaluator", *common(tmp_path, job), *addresses, env={"RLJOB_ON_CLUSTER": on_cluster}).exit_code == 0
-    if plain:
+    with nullcontext() if plain else pytest.raises(SecurityProblem, match="no CURVE keys"):
         require_security(addresses[1], None)
-    else:
-        with pytest.raises(SecurityProblem, match="no CURVE keys"):
-            require_security(addresses[1], None)
 
 
 def test_last_words_are_one_line_of_json_and_their_loss_is_no_failure(
@@ -147,13 +146,11 @@ def test_every_role_has_its_function() -> None:
 def test_a_bad_manifest_is_a_configuration_problem(tmp_path: Path) -> None:
     bad = tmp_path / "bad.yaml"
     bad.write_text(JOB.read_text() + "  replay: {rateLimiter: {minSize: 1}}\n")
-    result = worker("actor", *common(tmp_path, bad))
-    assert result.exit_code == EXIT_CONFIGURATION
-    assert "batchSize (128)" in result.stderr
+    assert "batchSize (128)" in refused("actor", *common(tmp_path, bad))
 
 
 def test_options_come_from_the_environment_too(tmp_path: Path) -> None:
-    result = worker(
+    said = refused(
         "learner",
         env={
             "RLJOB_JOB": str(JOB),
@@ -164,48 +161,56 @@ def test_options_come_from_the_environment_too(tmp_path: Path) -> None:
             "RLJOB_NOTICE": "inproc://notice",
         },
     )
-    assert result.exit_code == EXIT_CONFIGURATION
-    assert "learner got 2 --replay-sample; allowed: 1, one for each of spec.replay.shards" in result.stderr
+    assert "learner got 2 --replay-sample; allowed: 1, one for each of spec.replay.shards" in said
 
 
-def test_shards_and_keys_are_checked(tmp_path: Path) -> None:
-    both = {"weights": "inproc://w", "notice": "inproc://n"}
-    check_options(Role.ACTOR, options(tmp_path, TWO_SHARDS, replay_ingest=("inproc://a", "inproc://b"), **both))
-    with pytest.raises(UsageError, match="allowed: 2"):
-        check_options(Role.ACTOR, options(tmp_path, TWO_SHARDS, replay_ingest=("inproc://a",), **both))
-    check_options(
-        Role.REPLAY, options(tmp_path, TWO_SHARDS, replay_ingest=("inproc://a",), replay_sample=("inproc://b",))
-    )
-    with pytest.raises(UsageError, match="exactly one"):
-        check_options(
-            Role.REPLAY,
-            options(tmp_path, TWO_SHARDS, replay_ingest=("inproc://a", "inproc://b"), replay_sample=("inproc://b",)),
-        )
-    with pytest.raises(UsageError, match="no such file"):
-        check_options(Role.EVALUATOR, options(tmp_path, keys=tmp_path / "none", **both))
+LEARNERS = EXAMPLES / "pong-central.yaml"
+"""Inference in the learner."""
+OF_ITS_OWN = (LEARNERS.read_text(), "inference: {maxBatchSize", "inference: {replicas: 2, maxBatchSize")
+BOTH = {"weights": "inproc://w", "notice": "inproc://n"}
+ONE, TWO = ("inproc://a",), ("inproc://a", "inproc://b")
 
 
-def test_with_central_inference_actors_need_a_server_and_no_weights(tmp_path: Path) -> None:
-    learners = EXAMPLES / "pong-central.yaml"
-    own = tmp_path / "own.yaml"
-    own.write_text(learners.read_text().replace("inference: {maxBatchSize", "inference: {replicas: 2, maxBatchSize"))
-    both = {"weights": "inproc://w", "notice": "inproc://n"}
-    ingest, sample = {"replay_ingest": ("inproc://i",)}, {"replay_sample": ("inproc://s",)}
-    check_options(Role.ACTOR, options(tmp_path, learners, **ingest, inference=("inproc://a",)))
-    check_options(Role.LEARNER, options(tmp_path, learners, **sample, **both, inference=("inproc://a",)))
-    check_options(Role.LEARNER, options(tmp_path, own, **sample, **both))
-    check_options(Role.ACTOR, options(tmp_path, own, **ingest, inference=("inproc://a", "inproc://b")))
-    check_options(Role.INFERENCE, options(tmp_path, own, **both, inference=("inproc://b",)))
-    with pytest.raises(UsageError, match="--inference"):
-        check_options(Role.ACTOR, options(tmp_path, learners, **ingest, **both))
-    with pytest.raises(UsageError, match="--inference"):
-        check_options(Role.LEARNER, options(tmp_path, learners, **sample, **both))
-    with pytest.raises(
-        UsageError, match=r"got 1 --inference; allowed: 2, one for each server of spec\.inference\.replicas"
-    ):
-        check_options(Role.ACTOR, options(tmp_path, own, **ingest, inference=("inproc://a",)))
-    with pytest.raises(UsageError, match="got 2 --inference; allowed: 1, the address that it binds"):
-        check_options(Role.INFERENCE, options(tmp_path, own, **both, inference=("inproc://a", "inproc://b")))
+@pytest.mark.parametrize(
+    ("role", "job", "fields", "said"),
+    [
+        (Role.ACTOR, TWO_SHARDS, {"replay_ingest": TWO, **BOTH}, None),
+        (Role.ACTOR, TWO_SHARDS, {"replay_ingest": ONE, **BOTH}, "allowed: 2"),
+        (Role.REPLAY, TWO_SHARDS, {"replay_ingest": ONE, "replay_sample": ONE}, None),
+        (Role.REPLAY, TWO_SHARDS, {"replay_ingest": TWO, "replay_sample": ONE}, "exactly one"),
+        (Role.EVALUATOR, JOB, {"keys": Path("none"), **BOTH}, "no such file"),
+        # With central inference actors need a server and no weights.
+        (Role.ACTOR, LEARNERS, {"replay_ingest": ONE, "inference": ONE}, None),
+        (Role.ACTOR, LEARNERS, {"replay_ingest": ONE, **BOTH}, "--inference"),
+        (Role.LEARNER, LEARNERS, {"replay_sample": ONE, **BOTH, "inference": ONE}, None),
+        (Role.LEARNER, LEARNERS, {"replay_sample": ONE, **BOTH}, "--inference"),
+        (Role.LEARNER, None, {"replay_sample": ONE, **BOTH}, None),
+        (Role.ACTOR, None, {"replay_ingest": ONE, "inference": TWO}, None),
+        (
+            Role.ACTOR,
+            None,
+            {"replay_ingest": ONE, "inference": ONE},
+            r"got 1 --inference; allowed: 2, one for each server of spec\.inference\.replicas",
+        ),
+        (Role.INFERENCE, None, {**BOTH, "inference": ONE}, None),
+        (
+            Role.INFERENCE,
+            None,
+            {**BOTH, "inference": TWO},
+            "got 2 --inference; allowed: 1, the address that it binds",
+        ),
+    ],
+)
+def test_a_role_needs_the_addresses_of_its_peers_and_no_others(
+    role: Role, job: Path | None, fields: dict[str, Any], said: str | None, tmp_path: Path
+) -> None:
+    """No job: one with two inference servers of their own."""
+    if job is None:
+        text, old, new = OF_ITS_OWN
+        job = tmp_path / "own.yaml"
+        job.write_text(text.replace(old, new))
+    with nullcontext() if said is None else pytest.raises(UsageError, match=said):
+        check_options(role, options(tmp_path, job, **fields))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -254,17 +259,20 @@ def test_errors_become_exit_codes(capsys: pytest.CaptureFixture[str], monkeypatc
     monkeypatch.setattr(
         loading, "_authors", set()
     )  # another test may have loaded something from the folder of the tests
-    with pytest.raises(typer.Exit) as configuration, one_line_errors(configuration_exit=EXIT_CONFIGURATION):
-        raise ManifestError([Problem("spec.a", 1, "allowed: 2"), Problem("spec.b", 1, "allowed: 2")])
-    assert configuration.value.exit_code == EXIT_CONFIGURATION
-    assert capsys.readouterr().err == "rljob: spec.a: got 1; allowed: 2\nrljob: spec.b: got 1; allowed: 2\n"
-    with pytest.raises(typer.Exit) as failure, one_line_errors():
-        raise OSError("disk full\nmore")
-    assert failure.value.exit_code == 1
-    assert capsys.readouterr().err == "rljob: disk full  (--debug shows where)\n"
-    with pytest.raises(SystemExit) as left, one_line_errors():
-        raise SystemExit(70)
-    assert left.value.code == 70
+    problems = ManifestError([Problem(f"spec.{name}", 1, "allowed: 2") for name in "ab"])
+    told = "rljob: spec.a: got 1; allowed: 2\nrljob: spec.b: got 1; allowed: 2\n"
+    for error, exit_code, said in (
+        (problems, EXIT_CONFIGURATION, told),
+        (OSError("disk full\nmore"), 1, "rljob: disk full  (--debug shows where)\n"),
+        (SystemExit(70), 70, ""),
+    ):
+        with (
+            pytest.raises((typer.Exit, SystemExit)) as left,
+            one_line_errors(configuration_exit=EXIT_CONFIGURATION),
+        ):
+            raise error
+        code = left.value.exit_code if isinstance(left.value, typer.Exit) else left.value.code
+        assert (code, capsys.readouterr().err) == (exit_code, said)
 
 
 def test_a_pod_s_program_imports_no_other_command() -> None:
@@ -274,9 +282,8 @@ def test_a_pod_s_program_imports_no_other_command() -> None:
     assert "rljob worker" in done.stdout
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "rljob.roles.options" in imported
-    ours = {name for name in imported if name.startswith("rljob_operator.")}
-    assert ours == {"rljob_operator.cli"}
-    assert not [name for name in imported if name.startswith(("torch", "kubernetes"))]
+    watched = ("rljob_operator.", "torch", "kubernetes")
+    assert {name for name in imported if name.startswith(watched)} == {"rljob_operator.cli"}
 
 
 def test_a_module_that_takes_the_root_loggers_handlers_leaves_ours() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -71,8 +73,7 @@ def flow(wait: float, held: float, depth: float | None = None) -> dict[str, floa
 def test_situations(figures: dict[str, float], state: str, limiter: str, kind: Kind, words: list[str]) -> None:
     verdict = bottleneck(figures, state=state, limiter=limiter)
     assert verdict.kind is kind, verdict.sentence
-    for word in words:
-        assert word in verdict.sentence
+    assert [word for word in words if word not in verdict.sentence] == []
 
 
 @pytest.mark.parametrize("wait", [0.2, 0.5, 0.99])
@@ -91,29 +92,26 @@ def test_no_further_core_is_advised_where_there_is_none(actor: dict[str, float])
     for cores in (None, 8):
         assert "actors.replicas, 1 now" in bottleneck(figures, cores=cores).sentence
     full = bottleneck(figures, cores=2).sentence
-    assert "no core beyond the 2" in full
-    assert "actors.replicas" not in full
+    assert ("no core beyond the 2" in full, "actors.replicas" in full) == (True, False)
 
 
 @pytest.mark.parametrize("figures", [flow(0.5, 0.0, 0.2) | SEND_ACTOR, flow(0.5, 0.0, 6.0) | IDLE_REPLAY])
 def test_no_network_is_advised_on_one_machine(figures: dict[str, float]) -> None:
+    away = re.compile("network|on one machine")
     for cores in (2, 64):
         here = bottleneck(figures, cores=cores)
         assert here.kind is Kind.TransportTooSlow
-        assert f"what else takes the {cores} cores" in here.sentence
-        assert "network" not in here.sentence
-        assert "on one machine" not in here.sentence
-    apart = bottleneck(figures).sentence
-    assert "network" in apart or "on one machine" in apart
+        assert (f"what else takes the {cores} cores" in here.sentence, away.search(here.sentence)) == (True, None)
+    assert away.search(bottleneck(figures).sentence)
 
 
-def test_a_slow_learner_is_advised_what_the_machine_has() -> None:
-    held = flow(0.0, 0.6)
-    assert "or more cores" in bottleneck(held | {"actors_running": 1.0}, cores=8).sentence
-    assert "fewer actors" in bottleneck(held | {"actors_running": 3.0}, cores=4).sentence
-    alone = bottleneck(held | {"actors_running": 1.0}, cores=2).sentence
-    assert "more cores" not in alone
-    assert "fewer actors" not in alone
+@pytest.mark.parametrize(
+    ("actors", "cores", "advised"), [(1.0, 8, ["or more cores"]), (3.0, 4, ["fewer actors"]), (1.0, 2, [])]
+)
+def test_a_slow_learner_is_advised_what_the_machine_has(actors: float, cores: int, advised: list[str]) -> None:
+    said = bottleneck(flow(0.0, 0.6) | {"actors_running": actors}, cores=cores).sentence
+    found = re.findall("or more cores|more cores|fewer actors", said)
+    assert set(advised) <= set(found) if advised else found == []
 
 
 NAMES = [
@@ -130,9 +128,7 @@ NAMES = [
 )
 def test_always_a_sentence(figures: dict[str, float], state: str, limiter: str) -> None:
     verdict = bottleneck(figures, state=state, limiter=limiter)
-    assert verdict.sentence[0].isupper()
-    assert verdict.sentence.endswith(".")
-    assert "nan" not in verdict.sentence
+    assert re.fullmatch(r"(?s)[A-Z](?!.*nan).*\.", verdict.sentence)
     assert 0.0 <= verdict.share <= 1.0
 
 
@@ -140,37 +136,39 @@ QUEUE = {"queue/capacity": 64.0, "queue/received": 100.0, "queue/waiting": 3.0}
 
 
 @pytest.mark.parametrize(
-    ("figures", "kind", "words"),
+    ("figures", "state", "kind", "words"),
     [
-        (flow(0.5, 0.0, 3.0), Kind.ActorsTooSlow, ["unroll more often (epochs)", "actors.replicas"]),
-        (flow(0.0, 0.6), Kind.LearnerTooSlow, ["learn from each unroll less often"]),
-        (flow(0.4, 0.4), Kind.Balanced, ["they take turns", "unrollQueue.capacity"]),
-        (flow(0.0, 0.0) | {"queue/dropped/stale": 40.0}, Kind.Balanced, ["40 % were too old", "maxPolicyLagUpdates"]),
+        (flow(0.5, 0.0, 3.0), "Training", Kind.ActorsTooSlow, ["unroll more often (epochs)", "actors.replicas"]),
+        (flow(0.0, 0.6), "Training", Kind.LearnerTooSlow, ["learn from each unroll less often"]),
+        (flow(0.4, 0.4), "Training", Kind.Balanced, ["they take turns", "unrollQueue.capacity"]),
+        (
+            flow(0.0, 0.0) | {"queue/dropped/stale": 40.0},
+            "Training",
+            Kind.Balanced,
+            ["40 % were too old", "maxPolicyLagUpdates"],
+        ),
+        ({}, "WaitingForUnrolls", Kind.WarmingUp, ["3 unrolls wait"]),
     ],
 )
-def test_a_job_of_unrolls_is_told_about_its_queue(figures: dict[str, float], kind: Kind, words: list[str]) -> None:
-    verdict = bottleneck(QUEUE | figures, state="Training")
-    assert verdict.kind is kind
-    assert all(word in verdict.sentence for word in words)
-    assert "replay" not in verdict.sentence
+def test_a_job_of_unrolls_is_told_about_its_queue(
+    figures: dict[str, float], state: str, kind: Kind, words: list[str]
+) -> None:
+    verdict = bottleneck(QUEUE | figures, state=state)
+    assert (verdict.kind, "replay" in verdict.sentence) == (kind, False)
+    assert [word for word in words if word not in verdict.sentence] == []
 
 
-def test_a_job_of_unrolls_that_has_not_begun_says_so() -> None:
-    assert "3 unrolls wait" in bottleneck(QUEUE, state="WaitingForUnrolls").sentence
-
-
-def test_actors_that_wait_for_their_actions_are_told_so() -> None:
+@pytest.mark.parametrize("wait", [0.0, 0.5])
+def test_actors_that_wait_for_their_actions_are_told_so(wait: float) -> None:
     """Whether the learner waits as well or not: it does, when no actor plays."""
-    server = {"stage/inference/wait": 0.1, "stage/inference/evaluate": 0.8, "stage/inference/answer": 0.1}
-    for wait in (0.0, 0.5):
-        figures = {"learner_wait_fraction": wait, "actors_blocked_fraction": 0.4, **server}
-        verdict = bottleneck({**figures, "inference/latency_p50_seconds": 0.012}, state="Training")
-        assert verdict.kind is Kind.InferenceTooSlow
-        assert "90 %" in verdict.sentence
-        assert "takes 12.0 ms to answer" in verdict.sentence
-        assert "inference.replicas" in verdict.sentence
-        idle = {**figures, "stage/inference/wait": 0.9, "stage/inference/evaluate": 0.0}
-        assert bottleneck(idle, state="Training").kind is not Kind.InferenceTooSlow
-        # An empty queue withholds no credit: what holds the actors up is the way to an idle server and back.
-        starved = bottleneck({**idle, "queue_depth_batches": 0.0, "queue_bound_batches": 2.0}, state="Training")
-        assert (starved.kind is Kind.InferenceTooSlow) is (wait > 0)
+    figures = {"stage/inference/wait": 0.1, "stage/inference/evaluate": 0.8, "stage/inference/answer": 0.1}
+    figures |= {"learner_wait_fraction": wait, "actors_blocked_fraction": 0.4}
+    verdict = bottleneck({**figures, "inference/latency_p50_seconds": 0.012}, state="Training")
+    assert verdict.kind is Kind.InferenceTooSlow
+    words = ("90 %", "takes 12.0 ms to answer", "inference.replicas")
+    assert [word for word in words if word not in verdict.sentence] == []
+    idle = {**figures, "stage/inference/wait": 0.9, "stage/inference/evaluate": 0.0}
+    assert bottleneck(idle, state="Training").kind is not Kind.InferenceTooSlow
+    # An empty queue withholds no credit: what holds the actors up is the way to an idle server and back.
+    starved = bottleneck({**idle, "queue_depth_batches": 0.0, "queue_bound_batches": 2.0}, state="Training")
+    assert (starved.kind is Kind.InferenceTooSlow) is (wait > 0)

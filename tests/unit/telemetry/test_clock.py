@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import threading
+from collections.abc import Callable
 from itertools import pairwise
+from unittest import mock
 
 import pytest
 import rljob.telemetry.clock as clock_module
@@ -13,40 +14,38 @@ from hypothesis import strategies as st
 from rljob.telemetry import timeline
 from rljob.telemetry.clock import StageClock, running_stages
 
+from tests.support.threads import repeating
+
 STAGES = ("env", "infer", "send")
 
 
 @given(st.lists(st.tuples(st.sampled_from([*STAGES, None]), st.integers(0, 10**9)), max_size=60))
 def test_totals_equal_a_plain_sum(steps: list[tuple[str | None, int]]) -> None:
     now = 0
-    expected = dict.fromkeys(STAGES, 0)
-    running: str | None = None
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(clock_module, "perf_counter_ns", lambda: now)
+    expected = dict.fromkeys([*STAGES, None], 0)
+    with at(lambda: now):
         clock = StageClock(STAGES)
         for stage, passes in steps:
             if stage is None:
                 clock.stop()
             else:
                 clock.enter(stage)
-            running = stage
             now += passes
-            if running is not None:
-                expected[running] += passes
+            expected[stage] += passes
+        del expected[None]
         assert clock.seconds() == {name: pytest.approx(total * 1e-9) for name, total in expected.items()}
-        whole = sum(expected.values())
-        assert sum(clock.fractions().values()) == pytest.approx(1.0 if whole else 0.0)
+        assert sum(clock.fractions().values()) == pytest.approx(1.0 if sum(expected.values()) else 0.0)
 
 
 def test_context_manager_restores_the_stage_around_it() -> None:
-    clock = StageClock(STAGES)
+    clock, seen = StageClock(STAGES), []
     with clock.stage("env"):
-        assert clock.current == "env"
+        seen.append(clock.current)
         with contextlib.suppress(RuntimeError), clock.stage("infer"):
-            assert clock.current == "infer"
+            seen.append(clock.current)
             raise RuntimeError
-        assert clock.current == "env"
-    assert clock.current is None
+        seen.append(clock.current)
+    assert [*seen, clock.current] == ["env", "infer", "env", None]
 
 
 def test_errors_name_what_is_wrong() -> None:
@@ -57,26 +56,25 @@ def test_errors_name_what_is_wrong() -> None:
             StageClock(bad)
 
 
+def played(clock: StageClock, rounds: int = 1) -> None:
+    for _ in range(rounds):
+        for stage in STAGES:
+            clock.enter(stage)
+
+
+def at(now: Callable[[], int]) -> contextlib.AbstractContextManager[None]:
+    """Clocks read their time from ``now``."""
+    return mock.patch.object(clock_module, "perf_counter_ns", now)
+
+
 def test_a_reader_on_another_thread_never_sees_time_go_backwards_or_appear() -> None:
     clock = StageClock(STAGES)
-    stop = threading.Event()
-
-    def work() -> None:
-        while not stop.is_set():
-            for stage in STAGES:
-                clock.enter(stage)
-
-    worker = threading.Thread(target=work)
-    worker.start()
-    try:
-        before = dict.fromkeys(STAGES, 0.0)
+    before = dict.fromkeys(STAGES, 0.0)
+    with repeating(lambda: played(clock)):
         for _ in range(2_000):
             now = clock.seconds()
             assert all(now[stage] >= before[stage] for stage in STAGES), "a counter must not go back"
             before = now
-    finally:
-        stop.set()
-        worker.join()
 
 
 def test_an_owner_interrupted_in_the_middle_of_a_change_does_not_turn_the_counter_back() -> None:
@@ -90,8 +88,7 @@ def test_an_owner_interrupted_in_the_middle_of_a_change_does_not_turn_the_counte
             readings.append(clock.seconds()["env"])
         return value
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(clock_module, "perf_counter_ns", now)
+    with at(now):
         clock.enter("env")
         clock.enter("infer")
         assert readings == [pytest.approx(25e-9)]
@@ -113,11 +110,8 @@ def test_interruptions_do_not_build_up() -> None:
         reading = False
         return value
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(clock_module, "perf_counter_ns", now)
-        for _ in range(100):
-            for stage in STAGES:
-                clock.enter(stage)
+    with at(now):
+        played(clock, 100)
         reading = True
         told = round(sum(clock.seconds().values()) * 1e9)
     assert elapsed - 25 <= told <= elapsed + 15 * len(STAGES)

@@ -55,115 +55,81 @@ def test_what_another_actor_brings_is_what_it_is_said_to_bring(actors: int, shar
     learner = 0.1 / actors / share
     before, after = (simulated(0.1, learner, count, places=4) for count in (actors, actors + 1))
     parts = pipeline(before)
-    assert parts is not None
     assert parts.steps_per_second(actors) == pytest.approx(before["steps_per_second"], rel=0.01)
     gain = after["steps_per_second"] / before["steps_per_second"]
     assert parts.steps_per_second(actors + 1) / parts.steps_per_second(actors) == pytest.approx(gain, rel=0.04)
     assert parts.knee() == pytest.approx(actors * share, rel=0.07)
 
 
-def test_parts_that_take_turns_gain_as_such() -> None:
-    """Each waits while the other works: half as long for one is a quarter less for both."""
-    parts = pipeline(
-        {
-            "steps_per_second": 100.0,
-            "actors_running": 1.0,
-            "learner_wait_fraction": 0.5,
-            "actors_blocked_fraction": 0.5,
-        }
-    )
-    assert parts is not None
-    assert parts.overlap == pytest.approx(1.0)
-    assert parts.steps_per_second(1) == pytest.approx(100)
-    assert parts.steps_per_second(2) == pytest.approx(100 / 0.75)
-
-
-def test_a_busy_shard_is_worth_another() -> None:
-    figures = {
-        "steps_per_second": 1000.0,
-        "actors_running": 4.0,
-        "learner_wait_fraction": 0.5,
-        "actors_blocked_fraction": 0.6,
-        "stage/replay/idle": 0.02,
-        "stage/replay/insert": 0.98,
+def figures(steps: float, actors: float, wait: float, blocked: float, **more: float) -> Figures:
+    """``more``: figures of processes and stages, whose names have a slash for each double underscore here."""
+    return {
+        "steps_per_second": steps,
+        "actors_running": actors,
+        "learner_wait_fraction": wait,
+        "actors_blocked_fraction": blocked,
+        **{name.replace("__", "/"): value for name, value in more.items()},
     }
-    parts = pipeline(figures)
-    assert parts is not None
-    assert parts.steps_per_second(5) == pytest.approx(1000, rel=0.02)
-    assert parts.steps_per_second(4, shards=2) == pytest.approx(1800, rel=0.1)
 
 
-def test_a_link_that_is_never_empty_is_worth_a_faster_one() -> None:
-    """Two actors whose sockets hold three messages on average; on one machine the same bytes are but a slow reader."""
-    figures = {
-        "steps_per_second": 1000.0,
-        "actors_running": 2.0,
-        "learner_wait_fraction": 0.4,
-        "actors_blocked_fraction": 0.5,
-        "processes/actor/send_queue_bytes": 9000.0,
-        "processes/actor/message_bytes": 6000.0,
-    }
-    parts = pipeline(figures)
-    assert parts is not None
-    assert parts.steps_per_second(2, ways=2) == pytest.approx(1600, rel=0.1)
-    assert parts.steps_per_second(3) == pytest.approx(1000, rel=0.02)
-    seldom = pipeline(figures | {"processes/actor/send_queue_bytes": 30.0})
-    assert seldom is not None
-    assert seldom.steps_per_second(2, ways=2) == pytest.approx(1000, rel=0.02)
-    here = pipeline(figures, cores=2)
-    assert here is not None
-    assert here.way_seconds == 0
+BUSY = figures(1000, 4, 0.5, 0.6, stage__replay__idle=0.02, stage__replay__insert=0.98)
+LINK = figures(1000, 2, 0.4, 0.5, processes__actor__send_queue_bytes=9000, processes__actor__message_bytes=6000)
+"""Two actors whose sockets hold three messages on average."""
+ONE_CORE = figures(500, 1, 0, 0) | {
+    f"processes/{role}/{name}": 0.5 for role in ("actor", "learner") for name in ("cpu_cores", "core_wait_cores")
+}
+"""Two roles on one core, which each could fill."""
 
 
-def test_time_without_a_core_is_no_work() -> None:
-    """Two roles on one core, which each could fill: alone each makes twice as much, together another core doubles it."""
-    figures = {
-        "steps_per_second": 500.0,
-        "actors_running": 1.0,
-        "learner_wait_fraction": 0.0,
-        "actors_blocked_fraction": 0.0,
-        **{
-            f"processes/{role}/{name}": 0.5
-            for role in ("actor", "learner")
-            for name in ("cpu_cores", "core_wait_cores")
-        },
-    }
-    parts = pipeline(figures, cores=1)
-    assert parts is not None
-    assert 1 / parts.actor_seconds == pytest.approx(1000)
-    assert parts.steps_per_second(1) == pytest.approx(500)
-    assert parts.steps_per_second(2) == pytest.approx(500)
-    assert parts.steps_per_second(1, further_cores=1) == pytest.approx(1000, rel=0.02)
+@pytest.mark.parametrize(
+    ("given", "cores", "more", "steps_per_second", "rel"),
+    [
+        # Each waits while the other works: half as long for one is a quarter less for both.
+        (figures(100, 1, 0.5, 0.5), None, {"actors": 1}, 100, None),
+        (figures(100, 1, 0.5, 0.5), None, {"actors": 2}, 100 / 0.75, None),
+        # A busy shard is worth another.
+        (BUSY, None, {"actors": 5}, 1000, 0.02),
+        (BUSY, None, {"actors": 4, "shards": 2}, 1800, 0.1),
+        # A link that is never empty is worth a faster one.
+        (LINK, None, {"actors": 2, "ways": 2}, 1600, 0.1),
+        (LINK, None, {"actors": 3}, 1000, 0.02),
+        (LINK | {"processes/actor/send_queue_bytes": 30.0}, None, {"actors": 2, "ways": 2}, 1000, 0.02),
+        # Time without a core is no work: together another core doubles what they make.
+        (ONE_CORE, 1, {"actors": 1}, 500, None),
+        (ONE_CORE, 1, {"actors": 2}, 500, None),
+        (ONE_CORE, 1, {"actors": 1, "further_cores": 1}, 1000, 0.02),
+    ],
+)
+def test_more_of_a_part_brings_what_the_others_leave_it(
+    given: Figures, cores: float | None, more: dict[str, float], steps_per_second: float, rel: float | None
+) -> None:
+    assert pipeline(given, cores=cores).steps_per_second(**more) == pytest.approx(steps_per_second, rel=rel)
+
+
+def test_what_the_parts_take_is_told_by_waits_sockets_and_cores() -> None:
+    turns, alone = pipeline(figures(100, 1, 0.5, 0.5)), pipeline(ONE_CORE, cores=1)
+    assert (turns.overlap, 1 / alone.actor_seconds) == (pytest.approx(1.0), pytest.approx(1000))
+    assert pipeline(LINK, cores=2).way_seconds == 0, "on one machine the same bytes are but a slow reader"
 
 
 def test_cores_that_others_take_are_not_counted_on() -> None:
-    figures = {
-        "steps_per_second": 500.0,
-        "actors_running": 1.0,
-        "learner_wait_fraction": 0.6,
-        "actors_blocked_fraction": 0.0,
-        "processes/actor/cpu_cores": 0.8,
-        "processes/actor/core_wait_cores": 0.2,
-        "processes/learner/cpu_cores": 0.4,
-        "processes/learner/core_wait_cores": 0.6,
-    }
-    alone, busy = (pipeline(figures | more, cores=2) for more in ({"processes/learner/core_wait_cores": 0.0}, {}))
-    assert alone is not None
-    assert busy is not None
-    assert alone.cores == pytest.approx(1.2 + 0.6)
-    assert busy.cores == pytest.approx(1.2)
+    busy = figures(
+        500, 1, 0.6, 0, processes__actor__cpu_cores=0.8, processes__actor__core_wait_cores=0.2,
+        processes__learner__cpu_cores=0.4, processes__learner__core_wait_cores=0.6,
+    )  # fmt: skip
+    found = [pipeline(busy | more, cores=2).cores for more in ({"processes/learner/core_wait_cores": 0.0}, {})]
+    assert found == pytest.approx([1.2 + 0.6, 1.2])
 
 
 def test_before_anything_is_learned_there_is_nothing_to_say() -> None:
     learning = simulated(0.1, 0.1, 1, places=4, chunks=50)
-    for missing in (
-        {"steps_per_second": 0.0},
-        {"actors_running": 0.0},
-        {"learner_wait_fraction": 1.0},
-        {"steps_per_second": math.nan},
-    ):
-        assert pipeline(learning | missing) is None
-    assert pipeline({}) is None
+    lacks = [
+        ("steps_per_second", 0.0),
+        ("actors_running", 0.0),
+        ("learner_wait_fraction", 1.0),
+        ("steps_per_second", math.nan),
+    ]
+    assert [pipeline(each) for each in ({}, *(learning | {name: none} for name, none in lacks))] == [None] * 5
 
 
 SHARE = st.floats(0, 1)
@@ -195,38 +161,23 @@ def test_more_of_anything_never_costs_steps(figures: Figures, cores: float | Non
         return
     assert 1 <= parts.overlap <= SLOWEST_ALONE
     now = parts.steps_per_second(2)
-    assert math.isfinite(now)
-    assert now > 0
-    least = now * (1 - 1e-9)
-    assert parts.steps_per_second(3) >= least
-    assert parts.steps_per_second(2, 2) >= least
-    assert parts.steps_per_second(2, ways=2.0) >= least
-    assert parts.steps_per_second(2, learners=2.0) >= least
-    assert parts.steps_per_second(2, further_cores=1.0) >= least
+    assert 0 < now < math.inf
+    for more in ({"actors": 3}, {"shards": 2}, {"ways": 2.0}, {"learners": 2.0}, {"further_cores": 1.0}):
+        assert parts.steps_per_second(**{"actors": 2, **more}) >= now * (1 - 1e-9), more
     assert parts.knee() > 0
 
 
-def test_a_further_shard_saves_inserts_and_no_draws() -> None:
+@pytest.mark.parametrize("shards", [1, 3])
+def test_a_further_shard_saves_inserts_and_no_draws(shards: int) -> None:
     """Each batch is asked of every shard."""
-    figures = {
-        "steps_per_second": 100.0,
-        "actors_running": 1.0,
-        "learner_wait_fraction": 0.8,
-        "actors_blocked_fraction": 0.8,
-        "stage/replay/poll": 0.1,
-        "stage/replay/ingest": 0.3,
-        "stage/replay/sample": 0.6,
-    }
-    for shards in (1, 3):
-        parts = pipeline(figures, shards=shards)
-        assert parts is not None
-        assert parts.shard_seconds(shards) == pytest.approx(0.9 / 100)
-        assert parts.shard_seconds(2 * shards) == pytest.approx((0.6 + 0.3 / 2) / 100)
+    busy = figures(100, 1, 0.8, 0.8, stage__replay__poll=0.1, stage__replay__ingest=0.3, stage__replay__sample=0.6)
+    parts = pipeline(busy, shards=shards)
+    found = [parts.shard_seconds(count) for count in (shards, 2 * shards)]
+    assert found == pytest.approx([0.9 / 100, (0.6 + 0.3 / 2) / 100])
 
 
 def test_the_knee_is_where_actors_make_as_much_as_the_rest_takes() -> None:
     parts = Pipeline(actor_seconds=1e-3, learner_seconds=1e-4, replay_seconds=4e-4)
-    assert parts.knee() == pytest.approx(2.5)
-    assert parts.knee(shards=4) == pytest.approx(10)
-    assert parts.steps_per_second(10, 4) / parts.steps_per_second(9, 4) > 1.09
-    assert parts.steps_per_second(14, 4) / parts.steps_per_second(13, 4) < 1.001
+    assert (parts.knee(), parts.knee(shards=4)) == (pytest.approx(2.5), pytest.approx(10))
+    steps = {actors: parts.steps_per_second(actors, 4) for actors in (9, 10, 13, 14)}
+    assert (steps[10] / steps[9] > 1.09, steps[14] / steps[13] < 1.001) == (True, True)

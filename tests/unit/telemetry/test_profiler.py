@@ -1,7 +1,8 @@
-"""The sampling profiler on threads that do what is known: what it sees, that it costs them nothing, and when it ends."""
+"""The profilers on threads that do what is known: what they see, that they cost nothing, and when they end."""
 
 from __future__ import annotations
 
+import gzip
 import json
 import sys
 import threading
@@ -9,47 +10,32 @@ import time
 import urllib.error
 import urllib.request
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
 import pytest
-from rljob.telemetry import profiler, timeline
+import torch
+from rljob.telemetry import profiler, timeline, torch_trace
 from rljob.telemetry.clock import StageClock
 from rljob.telemetry.profiler import Profiler
 from rljob.telemetry.server import TelemetryServer
+from rljob.telemetry.torch_trace import TorchTrace
 from rljob_operator.view.profile import MemberProfile
 
+from tests.support.threads import repeating
 from tests.support.waiting import eventually
 
 
 @pytest.fixture
 def sampler(monkeypatch: pytest.MonkeyPatch) -> Iterator[Profiler]:
     monkeypatch.setattr(profiler, "LEASE_SECONDS", 0.5)
-    found = Profiler()
-    yield found
+    yield Profiler()
     eventually(lambda: not profiling(), "the sampling ends by itself", 10)
 
 
 def profiling() -> bool:
     return any(thread.name == "profile" for thread in threading.enumerate())
-
-
-@contextmanager
-def thread(name: str, body: Callable[[], object]) -> Iterator[None]:
-    """Does ``body`` again and again."""
-    over = threading.Event()
-
-    def run() -> None:
-        while not over.is_set():
-            body()
-
-    worker = threading.Thread(target=run, name=name)
-    worker.start()
-    yield
-    over.set()
-    worker.join()
 
 
 def read(sampler: Profiler, parts: int) -> list[dict[str, Any]]:
@@ -101,7 +87,7 @@ def test_time_in_python_is_seen_beside_time_without_its_lock(
         nap(0.003)
         cpu = time.thread_time()
 
-    with thread("worker", body):
+    with repeating(body, "worker"):
         parts = read(sampler, 3)
         seen = shares(parts, "worker")
         eventually(lambda: not profiling(), "the sampling ends", 20)
@@ -121,19 +107,16 @@ def test_nothing_of_it_is_left_once_nobody_reads(sampler: Profiler) -> None:
     usual = sys.getswitchinterval()
     assert timeline.recording is None
     read(sampler, 1)
-    assert sys.getswitchinterval() == pytest.approx(profiler.SWITCH_SECONDS)
-    assert timeline.recording is not None
+    assert (sys.getswitchinterval(), timeline.recording is None) == (pytest.approx(profiler.SWITCH_SECONDS), False)
     eventually(lambda: not profiling(), "the sampling ends", 10)
-    assert timeline.recording is None
-    assert sys.getswitchinterval() == usual
+    assert (timeline.recording, sys.getswitchinterval()) == (None, usual)
     assert read(sampler, 1), "and it may begin again"
 
 
 def test_two_readers_read_the_same(sampler: Profiler) -> None:
     first = sampler.read()["next"]
     read(sampler, 2)
-    both = [sampler.read(first)["parts"], sampler.read(first)["parts"]]
-    assert both[0][:2] == both[1][:2]
+    assert sampler.read(first)["parts"][:2] == sampler.read(first)["parts"][:2]
     assert sum(thread.name == "profile" for thread in threading.enumerate()) == 1
 
 
@@ -150,7 +133,7 @@ def test_stages_and_segments_are_on_the_time_line(sampler: Profiler) -> None:
         clock.enter("env")
         nap(0.01)
 
-    with thread("loop", body):
+    with repeating(body, "loop"):
         part = read(sampler, 3)[1]
     (number,) = [number for number, about in part["threads"].items() if about[0] == "loop"]
     spans = [span for span in part["spans"] if span[0] == int(number)]
@@ -178,21 +161,63 @@ def test_a_loop_that_is_too_fast_is_recorded_in_part() -> None:
 
 def test_many_threads_are_looked_at_less_often(sampler: Profiler, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(profiler, "MOST_SHARE", 1e-4)
-    part = read(sampler, 2)[1]
-    assert part["samples"] < 80
+    assert read(sampler, 2)[1]["samples"] < 80
 
 
 def test_over_http_and_by_number() -> None:
     with TelemetryServer("learner", 0, lambda: {}, lambda: True) as server:
-        with urllib.request.urlopen(f"{server.url}/profile", timeout=30) as answer:
-            begun = json.load(answer)
+
+        def page(path: str) -> Any:
+            with urllib.request.urlopen(f"{server.url}/{path}", timeout=30) as answer:
+                return json.load(answer)
+
+        begun = page("profile")
         assert begun["parts"] == []
-
-        def parts() -> Any:
-            with urllib.request.urlopen(f"{server.url}/profile/{begun['next']}", timeout=30) as answer:
-                return json.load(answer)["parts"]
-
-        assert eventually(parts, "a part", 30)[0]["samples"] > 0
-        for wrong in ("/profile/x", "/profile/-1", "/profiles", "/profile/torch"):
+        assert eventually(lambda: page(f"profile/{begun['next']}")["parts"], "a part", 30)[0]["samples"] > 0
+        for wrong in ("profile/x", "profile/-1", "profiles", "profile/torch"):
             with pytest.raises(urllib.error.HTTPError, match="404"):
-                urllib.request.urlopen(f"{server.url}{wrong}", timeout=30)
+                page(wrong)
+
+
+# The trace of torch's profiler: none until it is asked for, some turns then, and pages that say how it goes.
+
+
+def turn(trace: TorchTrace) -> None:
+    trace()
+    torch.ones(4, 4) @ torch.ones(4, 4)
+
+
+def status(trace: TorchTrace) -> set[int]:
+    return {page()[0] for page in trace.pages.values()}
+
+
+def test_so_many_turns_are_recorded_and_none_before_or_after(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch_trace, "TURNS", 5)
+    trace = TorchTrace()
+    for _ in range(3):
+        turn(trace)
+    assert status(trace) == {404}
+    for _ in range(2):  # the second time as well
+        trace.ask({})
+        trace.ask({})
+        assert status(trace) == {202}
+        eventually(lambda: turn(trace) or status(trace) == {200}, "it is written", 60)
+        events = json.loads(gzip.decompress(trace.pages["/profile/torch"]()[2]))["traceEvents"]
+        assert [event.get("name") for event in events].count("aten::mm") == 5
+        assert b"aten::mm" in trace.pages["/profile/operations"]()[2]
+
+
+def test_its_time_is_bounded_too() -> None:
+    now = 0.0
+    trace = TorchTrace(lambda: now)
+
+    def second() -> bool:
+        nonlocal now
+        turn(trace)
+        now += 1.0
+        return status(trace) == {200}
+
+    trace.ask({})
+    eventually(second, "it is written", 60)
+    events = json.loads(gzip.decompress(trace.pages["/profile/torch"]()[2]))["traceEvents"]
+    assert [event.get("name") for event in events].count("aten::mm") == 3

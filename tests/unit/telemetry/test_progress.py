@@ -1,13 +1,15 @@
-"""Progress and time to go, on curves whose end is known."""
+"""Progress, time to go and the memory alarm, on curves that are known."""
 
 from __future__ import annotations
 
 import math
 import random
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rljob.telemetry.fill_trend import fill_trend
 from rljob.telemetry.progress import Point, Progress, Target, progress
 
 
@@ -24,42 +26,40 @@ def test_frames_at_a_steady_rate() -> None:
 def test_the_recent_rate_counts() -> None:
     slow = steady(600, 100)
     fast = [Point(600.0 + t, 60_000 + t * 1000) for t in range(5, 301, 5)]
-    found = progress(Target(raw_frames=1_000_000), slow + fast)
-    assert found.eta_seconds == pytest.approx(640.0)
+    assert progress(Target(raw_frames=1_000_000), slow + fast).eta_seconds == pytest.approx(640.0)
 
 
 def test_met_targets() -> None:
     assert progress(Target(raw_frames=100), [Point(1.0, 100)]) == Progress(100.0, 0.0, "raw frames")
     assert progress(Target(mean_return=18), [], [17.0, 18.5]) == Progress(100.0, 0.0, "return")
-    assert progress(Target(mean_return=18, window_evaluations=3), [], [17.5, 18.5, 18.0]).percent == 100.0
-    assert progress(Target(mean_return=18, window_evaluations=3), [], [19.0, 19.0]).percent is None
+    three = Target(mean_return=18, window_evaluations=3)
+    assert [progress(three, [], returns).percent for returns in ([17.5, 18.5, 18.0], [19.0, 19.0])] == [100.0, None]
 
 
 @pytest.mark.parametrize("slope", [0.05, 0.0, -0.01], ids=["rising", "flat", "falling"])
 def test_a_return_has_a_way_covered_but_no_time_to_go(slope: float) -> None:
     """A slope continued read 25 minutes forty seconds before the end of a run."""
     noise = random.Random(7)
-    history = steady(400, 10, lambda t: -20 + slope * t + noise.gauss(0, 0.3))
-    found = progress(Target(mean_return=10), history)
-    assert found.percent == pytest.approx(max(0.0, 100 * slope * 400 / 30), abs=5)
-    assert found.eta_seconds is None
+    found = progress(Target(mean_return=10), steady(400, 10, lambda t: -20 + slope * t + noise.gauss(0, 0.3)))
+    assert (found.percent, found.eta_seconds) == (pytest.approx(max(0.0, 100 * slope * 400 / 30), abs=5), None)
 
 
 def test_the_criterion_that_is_further_on_its_way_leads() -> None:
     history = steady(400, 1000, lambda t: -20 + 0.05 * t)
-    found = progress(Target(raw_frames=500_000, mean_return=20), history)
-    assert (found.criterion, found.eta_seconds) == ("raw frames", pytest.approx(100.0))
-    found = progress(Target(raw_frames=50_000_000, mean_return=10), history)
-    assert (found.criterion, found.eta_seconds) == ("return", None)
+    for frames, mean_return, leads in (
+        (500_000, 20, ("raw frames", pytest.approx(100.0))),
+        (50_000_000, 10, ("return", None)),
+    ):
+        found = progress(Target(raw_frames=frames, mean_return=mean_return), history)
+        assert (found.criterion, found.eta_seconds) == leads
     assert progress(Target(raw_frames=100, mean_return=5), []).criterion == "raw frames"
     assert progress(Target(), history) == Progress(None, None, "")
 
 
 def test_impossible_targets_are_refused() -> None:
-    with pytest.raises(ValueError, match="raw_frames must be positive"):
-        Target(raw_frames=0)
-    with pytest.raises(ValueError, match="window_evaluations"):
-        Target(window_evaluations=0)
+    for field, said in (("raw_frames", "raw_frames must be positive"), ("window_evaluations", "window_evaluations")):
+        with pytest.raises(ValueError, match=said):
+            Target(**{field: 0})
 
 
 values = st.floats(-1e6, 1e6)
@@ -76,3 +76,46 @@ def test_always_in_range(target: Target, history: list[Point], evaluations: list
     found = progress(target, history, evaluations)
     assert found.percent is None or 0.0 <= found.percent <= 100.0
     assert found.eta_seconds is None or (found.eta_seconds >= 0 and math.isfinite(found.eta_seconds))
+
+
+# The memory alarm: it rings for a run that slows as its replay fills, and for no other.
+
+
+def run(rate: Callable[[float], float], records: int = 100, until: float = 1.0) -> list[dict[str, object]]:
+    noise = random.Random(3)
+    return [
+        {
+            "state": "Training",
+            "replay/fill": until * i / records,
+            "steps_per_second": rate(until * i / records) * noise.gauss(1, 0.05),
+        }
+        for i in range(records)
+    ]
+
+
+def test_a_leaking_buffer_is_found() -> None:
+    found = fill_trend(run(lambda fill: 1000 * (1 - 0.5 * fill)))
+    assert found.loss == pytest.approx(0.5, abs=0.08)
+    assert "replay.capacity" in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("rate", "records", "until"),
+    [
+        (lambda fill: 1000.0, 100, 1.0),
+        (lambda fill: 1000 * (1 + fill), 100, 1.0),
+        (lambda fill: 500.0 if 0.4 < fill < 0.5 else 1000.0, 100, 1.0),
+        (lambda fill: 1000.0 if fill < 0.5 else 600.0, 100, 1.0),
+        (lambda fill: 1000 * (1 - 0.5 * fill), 100, 0.1),
+        (lambda fill: 1000 * (1 - 0.5 * fill), 6, 1.0),
+    ],
+    ids=["steady", "faster", "a dip", "one step", "hardly filled", "few records"],
+)
+def test_no_false_alarm(rate: Callable[[float], float], records: int, until: float) -> None:
+    assert fill_trend(run(rate, records, until)) is None
+
+
+@given(st.lists(st.fixed_dictionaries({"replay/fill": st.floats(), "steps_per_second": st.floats() | st.none()})))
+def test_never_fails(points: list[dict[str, object]]) -> None:
+    found = fill_trend(points)
+    assert found is None or found.sentence.endswith(".")

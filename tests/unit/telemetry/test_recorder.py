@@ -39,6 +39,11 @@ def scalars(folder: Path) -> dict[str, list[tuple[int, float]]]:
     return {tag: [(e.step, e.value) for e in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
 
 
+def record_thousand(recorder: Recorder) -> None:
+    for updates in range(1000):
+        recorder.record({"loss": 1.0}, updates * 40, updates)
+
+
 def test_both_files_hold_the_same_names_and_numbers(tmp_path: Path) -> None:
     with Recorder(tmp_path) as recorder:
         recorder.record_status(status(10))
@@ -51,19 +56,19 @@ def test_both_files_hold_the_same_names_and_numbers(tmp_path: Path) -> None:
             )
         )
     first, second = points(tmp_path)
-    assert first["raw_frames"] == 400
-    assert first["replay/items"] == 500
-    assert first["actors_running"] == 2
-    assert first["stage/learner/wait"] == 0.25
-    assert first["state"] == "Training"
-    assert "loss" not in second
-    every = scalars(tmp_path)
-    written = {tag: points for tag, points in every.items() if tag not in KNOWN}
+    expected = {
+        "raw_frames": 400,
+        "replay/items": 500,
+        "actors_running": 2,
+        "stage/learner/wait": 0.25,
+        "state": "Training",
+    }
+    assert {name: first[name] for name in expected} == expected
+    assert ("loss" in second, second["processes/actor/rss_bytes"]) == (False, 5.0)
+    written = {tag: points for tag, points in scalars(tmp_path).items() if tag not in KNOWN}
     stamps = {"time_unix", "elapsed_seconds", "raw_frames", "state"}
     assert set(written) == (set(first) | set(second)) - stamps - {"processes/actor/rss_bytes"}
-    assert second["processes/actor/rss_bytes"] == 5.0
-    assert written["loss"] == [(400, 0.25)]
-    assert written["episode/is_success"] == [(800, 0.75)]
+    assert (written["loss"], written["episode/is_success"]) == ([(400, 0.25)], [(800, 0.75)])
     assert written["updates"] == [(400, 10.0), (800, 20.0)]
 
 
@@ -122,8 +127,8 @@ def test_evaluations_and_checkpoints_are_recorded_once_even_over_a_restart(tmp_p
     records = read_records(tmp_path / "metrics.jsonl")
     evaluations = [record for record in records if record.get("kind") == "evaluation"]
     assert [(one["mean"], one["raw_frames"], one["episode/is_success"]) for one in evaluations] == [(17.5, 320, 0.5)]
-    assert scalars(tmp_path)["evaluation/mean"] == [(320, 17.5)]
-    assert scalars(tmp_path)["evaluation/episode/is_success"] == [(320, 0.5)]
+    found = scalars(tmp_path)
+    assert (found["evaluation/mean"], found["evaluation/episode/is_success"]) == ([(320, 17.5)], [(320, 0.5)])
     checkpoints = [record["step"] for record in records if record.get("kind") == "checkpoint"]
     assert checkpoints == [8, 8]  # once an opening: a resumed learner did verify it again
     assert [record["device"] for record in records if record.get("kind") == "learner"] == ["cpu", "cpu"]
@@ -145,11 +150,9 @@ def test_elapsed_time_goes_on_after_a_pause_and_a_torn_line(tmp_path: Path) -> N
 
 
 def test_records_are_readable_while_the_recorder_is_open(tmp_path: Path) -> None:
-    recorder = Recorder(tmp_path)
-    recorder.record({"loss": 1.0}, 100, 1)
-    assert len(points(tmp_path)) == 1
-    assert scalars(tmp_path)["loss"] == [(100, 1.0)]
-    recorder.close()
+    with Recorder(tmp_path) as recorder:
+        recorder.record({"loss": 1.0}, 100, 1)
+        assert (len(points(tmp_path)), scalars(tmp_path)["loss"]) == (1, [(100, 1.0)])
 
 
 def test_a_full_disk_costs_records_not_training(
@@ -168,18 +171,13 @@ def test_a_full_disk_costs_records_not_training(
 
     monkeypatch.setattr(recorder_module.io, "FileIO", Disk)
     with caplog.at_level(logging.WARNING), Recorder(tmp_path) as recorder:
-        recorder.record({"loss": 1.0}, 100, 1)
-        full = True
-        recorder.record({"loss": 2.0}, 200, 2)
-        recorder.record({"loss": 3.0}, 300, 3)
-        full = False
-        recorder.record({"loss": 4.0}, 400, 4)
-    assert recorder.failures == 4, "two files, two records"
-    assert caplog.text.count("No space left on device") == 1
+        for number, full in enumerate([False, True, True, False], start=1):  # noqa: B007 - the disk reads it
+            recorder.record({"loss": float(number)}, 100 * number, number)
+    # Two files, two records, one line of the log.
+    assert (recorder.failures, caplog.text.count("No space left on device")) == (4, 1)
     assert [one["loss"] for one in points(tmp_path)] == [1.0, 4.0]
     assert scalars(tmp_path)["loss"] == [(100, 1.0), (400, 4.0)]
-    for line in (tmp_path / "metrics.jsonl").read_text().splitlines():
-        json.loads(line)
+    assert all(map(json.loads, (tmp_path / "metrics.jsonl").read_text().splitlines()))
 
 
 def test_a_folder_that_cannot_be_made_is_survived(tmp_path: Path) -> None:
@@ -199,8 +197,7 @@ def test_flatten_leaves_out_what_is_no_figure() -> None:
         "stages": [],
         "state": "Training",
     }
-    assert flatten_status(odd) == {}
-    assert flatten_status({}) == {}
+    assert (flatten_status(odd), flatten_status({})) == ({}, {})
     assert flatten_status({"processes": {"actor": {"cpu_cores": 1, "cpu_seconds": 9.0, "odd": None}, "odd": 3}}) == {
         "processes/actor/cpu_cores": 1.0
     }
@@ -237,28 +234,23 @@ def test_a_long_run_keeps_a_record_of_bounded_length_that_spans_it(
     verdict = {"version": 4, "updates": 8, "raw_frames": 320, "mean": 17.5, "standard_error": 0.5, "episodes": 20}
     with Recorder(tmp_path) as recorder:
         recorder.record_evaluation(verdict)
-        for updates in range(1000):
-            recorder.record({"loss": 1.0}, updates * 40, updates)
+        record_thousand(recorder)
     kept = [point["updates"] for point in points(tmp_path)]
     assert 50 <= len(kept) <= 101
-    assert kept == sorted(set(kept))
-    assert kept[0] < 32
+    assert (kept, kept[0] < 32) == (sorted(set(kept)), True)
     assert kept[-20:] == list(range(980, 1000)), "the newest lie closest together"
     with Recorder(tmp_path) as recorder:
         recorder.record_evaluation(verdict)
         recorder.record({"loss": 1.0}, 40_000, 1000)
     kinds = [record["kind"] for record in read_records(tmp_path / "metrics.jsonl") if "kind" in record]
-    assert kinds == ["machine", "evaluation", "machine"]
-    assert points(tmp_path)[-1]["updates"] == 1000
+    assert (kinds, points(tmp_path)[-1]["updates"]) == (["machine", "evaluation", "machine"], 1000)
 
 
 def test_a_long_record_of_before_is_thinned_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Recorder(tmp_path) as recorder:
-        for updates in range(1000):
-            recorder.record({"loss": 1.0}, updates * 40, updates)
+        record_thousand(recorder)
     monkeypatch.setattr(recorder_module, "MOST_POINTS", 100)
-    seen = thinned(iter_records(tmp_path / "metrics.jsonl"))
-    assert 50 <= sum("kind" not in record for record in seen) <= 100
+    assert 50 <= sum("kind" not in record for record in thinned(iter_records(tmp_path / "metrics.jsonl"))) <= 100
     with Recorder(tmp_path) as recorder:
         recorder.record({"loss": 1.0}, 40_000, 1000)
     assert 50 <= len(points(tmp_path)) <= 501

@@ -1,10 +1,16 @@
-"""What a job needs, redone by hand from the numbers of a calibration."""
+"""What a job needs, and what its next unit costs and saves, redone by hand; and tables of prices that lack something."""
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
-from rljob.api import load_manifest, parse_job
+from rljob.api import ManifestError, load_manifest, parse_job
 from rljob.api.load import read_manifest
+from rljob.api.types import quantity
+from rljob.telemetry.next_unit import crowded, lines, next_units, sentence
+from rljob.telemetry.prices import price_of_an_hour, read_prices
 from rljob.telemetry.sizing import NUMBERS, sizing, with_requests
 
 from tests.support.paths import EXAMPLES
@@ -28,24 +34,23 @@ def test_numbers_by_hand() -> None:
     job = load_manifest(EXAMPLES / "pong-apex.yaml", ["spec.replay.capacity=1000000", "spec.replay.shards=2"])
     found = sizing(job, PONG)
     rate, roles = found["steps_per_second"], found["roles"]
-    assert found["knee"] == pytest.approx(4)
-    assert found["actors"] == 4
+    assert (found["knee"], found["actors"]) == (pytest.approx(4), 4)
     assert rate == pytest.approx(4000, rel=0.02)
-    assert found["network_in_bytes"] == pytest.approx(130 * rate)
-    assert found["network_out_bytes"] == pytest.approx(4 * 1000 * 0.01 * rate)
-    assert found["replay_bytes"] == 140 * 1_000_000
-    assert roles["actors"] == {"members": 4, "cores": 0.9, "memory_bytes": 300 * MIB}
-    assert roles["learner"] == {"members": 1, "cores": 2.0, "memory_bytes": 600 * MIB + 995_000 * 2000}
-    assert roles["replay"]["memory_bytes"] == 100 * MIB + 495_000 * 140
-    assert roles["replay"]["cores"] == pytest.approx(3.0 * (4e-6 + 6e-6 / 2) * rate)
+    bytes_there = [found[f"{name}_bytes"] for name in ("network_in", "network_out", "replay")]
+    assert bytes_there == pytest.approx([130 * rate, 4 * 1000 * 0.01 * rate, 140 * 1_000_000])
+    cores = pytest.approx(3.0 * (4e-6 + 6e-6 / 2) * rate)
+    needs = {
+        "actors": (4, 0.9, 300 * MIB),
+        "learner": (1, 2.0, 600 * MIB + 995_000 * 2000),
+        "replay": (2, cores, 100 * MIB + 495_000 * 140),
+        "evaluator": (1, 1.0, 3 * 250 * MIB),  # two by its preset
+    }
+    assert {name: tuple(roles[name][each] for each in ("members", "cores", "memory_bytes")) for name in needs} == needs
     assert roles["replay.redis"]["memory_bytes"] == (50 + 14) * MIB + 495_000 * 140
-    assert roles["replay"]["members"] == 2
-    assert roles["evaluator"] == {"members": 1, "cores": 1.0, "memory_bytes": 3 * 250 * MIB}  # two by its preset
     # On the two cores of the calibration one actor is held to what all roles compute together.
     assert found["here_steps_per_second"] == pytest.approx(min(1000, 2 / (9e-4 + 5e-4 + 3e-5)), rel=0.02)
     adds = {actors: more for actors, _, more in found["rows"]}
-    assert adds[1] == pytest.approx(1.0, abs=0.02)
-    assert adds[5] == pytest.approx(0.0, abs=0.01)
+    assert (adds[1], adds[5]) == (pytest.approx(1.0, abs=0.02), pytest.approx(0.0, abs=0.01))
 
 
 def test_a_redis_with_little_data_needs_the_most_while_it_starts() -> None:
@@ -69,8 +74,7 @@ def test_a_job_without_replay_has_none() -> None:
         load_manifest(EXAMPLES / "pong-vtrace.yaml"),
         PONG | {"replay_seconds": 0.0, "drawing_seconds": 0.0, "redis_memory_bytes": 0.0},
     )
-    assert set(found["roles"]) == {"actors", "learner", "evaluator"}
-    assert found["replay_bytes"] == 0
+    assert (set(found["roles"]), found["replay_bytes"]) == ({"actors", "learner", "evaluator"}, 0)
 
 
 def test_inference_servers_are_a_part_and_a_role() -> None:
@@ -78,14 +82,12 @@ def test_inference_servers_are_a_part_and_a_role() -> None:
     served = PONG | {"inference_seconds": 1e-3, "inference_cores": 1.5, "inference_memory_bytes": 200 * MIB}
     two = ["spec.actors.inference=Central", "spec.inference.replicas=2"]
     found = sizing(load_manifest(EXAMPLES / "pong-apex.yaml", two), served)
-    assert found["knee"] == pytest.approx(2)
-    assert found["steps_per_second"] == pytest.approx(2000, rel=0.02)
+    assert (found["knee"], found["steps_per_second"]) == (pytest.approx(2), pytest.approx(2000, rel=0.02))
     needs = found["roles"]["inference"]
     assert needs == {"members": 2, "cores": pytest.approx(1.5, rel=0.02), "memory_bytes": 200 * MIB}
     # In the learner it is no role, and holds the actors up as much as one.
     within = sizing(load_manifest(EXAMPLES / "pong-apex.yaml", two[:1]), served)
-    assert "inference" not in within["roles"]
-    assert within["knee"] == pytest.approx(1)
+    assert ("inference" in within["roles"], within["knee"]) == (False, pytest.approx(1))
 
 
 def test_an_evaluator_has_a_process_for_each_core_of_its_limit_and_one_that_forks_them() -> None:
@@ -99,9 +101,125 @@ def test_an_evaluator_has_a_process_for_each_core_of_its_limit_and_one_that_fork
 def test_requests_are_filled_in_beside_what_is_written() -> None:
     written = read_manifest(EXAMPLES / "cartpole-apex.yaml", ["spec.learner.resources.limits.memory=8Gi"])
     sized = with_requests(written, sizing(parse_job(written), PONG)["roles"])
-    assert sized["spec"]["preset"] == "CartPoleApeX"
-    assert sized["spec"]["learner"]["resources"]["limits"] == {"memory": "8Gi"}
-    assert sized["spec"]["actors"]["resources"]["requests"] == {"cpu": "900m", "memory": "300Mi"}
-    assert set(sized["spec"]["replay"]["redis"]["resources"]["requests"]) == {"memory"}
+    spec = sized["spec"]
+    assert (spec["preset"], spec["learner"]["resources"]["limits"]) == ("CartPoleApeX", {"memory": "8Gi"})
+    assert spec["actors"]["resources"]["requests"] == {"cpu": "900m", "memory": "300Mi"}
+    assert set(spec["replay"]["redis"]["resources"]["requests"]) == {"memory"}
     assert "resources" not in written["spec"].get("actors", {})
     assert parse_job(sized).spec.actors.resources.requests["cpu"] == "900m"
+
+
+# What the next unit costs and saves, redone by hand; and a table of prices that lacks something.
+
+FIGURES = {
+    "steps_per_second": 1000.0,
+    "actors_running": 2.0,
+    "learner_wait_fraction": 0.5,
+    "actors_blocked_fraction": 0.0,
+    "processes/learner/cpu_cores": 0.5,
+    "processes/replay/cpu_cores": 0.2,
+    "processes/actor/cpu_cores": 1.8,
+    "stage/replay/idle": 0.9,
+    "stage/replay/insert": 0.1,
+}
+TABLE = "onDemand: {core: 0.04}\nspot: {core: 0.01}\n"
+SPEC = load_manifest(
+    EXAMPLES / "pong-apex.yaml",
+    [
+        "spec.evaluator.enabled=false",
+        "spec.successPolicy.targetReturn=",
+        "spec.successPolicy.rawFrames=1000000",
+        "spec.evaluator.triggerReturn=",
+    ],
+).spec
+
+
+def table(tmp_path: Path, text: str = TABLE) -> Path:
+    path = tmp_path / "prices.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_an_actor_more_by_hand(tmp_path: Path) -> None:
+    found = next_units(FIGURES, SPEC, seconds_left=300, prices=read_prices(table(tmp_path), SPEC))
+    actor = next(unit for unit in found.units if "actor" in unit.name)
+    assert (actor.steps_per_second, actor.seconds_saved, found.knee) == pytest.approx((1500, 100, 4.0), rel=0.015)
+    learner, replay, each = (
+        quantity(asked) if (asked := getattr(SPEC, role).resources.requests.get("cpu")) else measured
+        for role, measured in (("learner", 0.5), ("replay", 0.2), ("actors", 0.9))
+    )
+    hour = 0.04 * (learner + replay + 2 * each)
+    assert found.cost == pytest.approx(hour / 3600 / 1000 * 1e6)
+    for kind, core in (("spot", 0.01), ("on_demand", 0.04)):
+        assert actor.costs[kind] == pytest.approx((hour + core * each) / 3600 / actor.steps_per_second * 1e6)
+    text = "\n".join(lines(found))
+    assert [words for words in ("s sooner", " on demand", " spot") if words not in text] == []
+    assert "knee of one more actor is at 4.0" in sentence(found)
+
+
+def test_without_prices_or_a_known_end_nothing_is_said_of_them() -> None:
+    found = next_units(FIGURES, SPEC)
+    assert {found.cost, *(figure for unit in found.units for figure in (unit.costs, unit.seconds_saved))} == {None}
+    assert "million" not in "\n".join(lines(found))
+    assert next_units({}, SPEC) is None
+
+
+def test_on_a_machine_whose_cores_are_taken_an_actor_needs_one_more() -> None:
+    shares = {unit.name: unit.share for unit in next_units(FIGURES, SPEC, cores=2.5).units}
+    assert shares["an actor on the cores there are"] == pytest.approx(0, abs=0.01)
+    assert shares["an actor on a core of its own"] > 0.3
+
+
+@pytest.mark.parametrize(("waited", "told"), [(0.9, ""), (1.9, "take 1.9 of this machine's 2, ")])
+def test_nothing_is_promised_where_other_processes_have_the_cores(waited: float, told: str) -> None:
+    mine = {"processes/learner/cpu_cores": 0.02, "processes/replay/cpu_cores": 0.0, "processes/actor/cpu_cores": 0.03}
+    figures = {**FIGURES, **mine, "processes/actor/core_wait_cores": waited}
+    assert told in crowded(figures, 2.0)
+    assert (next_units(figures, SPEC, cores=2.0) is None) == bool(told)
+    # Each role may have a machine of its own.
+    assert (crowded(figures, None), crowded({}, 2.0)) == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("onDemand: {core: 0.04}\n", "spot: required: Prices of machines that may be taken away"),
+        ("spot: {core: 0.04}\n", "onDemand: required: Prices of machines that stay"),
+        ("onDemand: {}\nspot: {core: 1}\n", "onDemand.core: required: The price of a core"),
+        ("onDemand: {core: -1}\nspot: {core: 1}\n", "onDemand.core: got -1"),
+        ("onDemand: {core: cheap}\nspot: {core: 1}\n", "onDemand.core: got 'cheap'"),
+        ("onDemand: {core: 1, cpu: 1}\nspot: {core: 1}\n", "onDemand.cpu: got 1; unknown field"),
+        ("onDemand: {core: 1}\nspot: {core: 1}\nsspot: {core: 1}\n", "sspot: got"),
+        ("onDemand: 0.04\nspot: {core: 1}\n", "onDemand: got 0.04"),
+        ("[1]\n", "prices.yaml"),
+        ("", "is empty"),
+    ],
+)
+def test_what_a_table_lacks_is_named(text: str, told: str, tmp_path: Path) -> None:
+    with pytest.raises(ManifestError, match=re.escape(told)):
+        read_prices(table(tmp_path, text), SPEC)
+
+
+def test_an_accelerator_needs_a_price_where_the_job_asks_for_one(tmp_path: Path) -> None:
+    with_one = load_manifest(EXAMPLES / "pong-apex-gpu.yaml").spec
+    assert with_one.learner.accelerator.count
+    with pytest.raises(ManifestError, match="accelerator: required"):
+        read_prices(table(tmp_path), with_one)
+    text = "onDemand: {core: 0.04, accelerator: 2}\nspot: {core: 0.01, accelerator: 1}\n"
+    found = next_units(FIGURES, with_one, prices=read_prices(table(tmp_path, text), with_one))
+    assert found.cost > 2 / 3600 / 1000 * 1e6
+
+
+def test_inference_servers_of_their_own_are_paid(tmp_path: Path) -> None:
+    servers = ["actors.inference=Central", "inference.replicas=2", "inference.resources.requests={cpu: 3}"]
+    without, with_two = (
+        load_manifest(EXAMPLES / "cartpole-impala.yaml", [f"spec.{one}" for one in s]).spec for s in ([], servers)
+    )
+    prices = read_prices(table(tmp_path), without)
+    more = price_of_an_hour(with_two, FIGURES, prices) - price_of_an_hour(without, FIGURES, prices)
+    assert more == pytest.approx(0.04 * 2 * 3)
+    on_device = load_manifest(
+        EXAMPLES / "cartpole-impala.yaml", [f"spec.{one}" for one in (*servers, "inference.accelerator.count=1")]
+    )
+    with pytest.raises(ManifestError, match="accelerator: required"):
+        read_prices(table(tmp_path), on_device.spec)

@@ -22,13 +22,11 @@ def test_what_a_recorder_writes_is_read_once_and_evaluations_are_named_as_in_ten
     with Recorder(tmp_path) as recorder:
         recorder.record({"mean_return": 1.5, "loss": float("nan")}, 10, 1, state="Training")
         (first,) = follower.read(10)
-        assert first.raw_frames == 10
-        assert first.values["mean_return"] == 1.5
+        assert (first.raw_frames, first.values["mean_return"]) == (10, 1.5)
         assert "loss" not in first.values
         recorder.record_evaluation({"version": 1, "raw_frames": 8, "mean": 3.0, "metrics": {"is_success": 0.5}})
         (verdict,) = follower.read(10)
-        assert verdict.values["evaluation/mean"] == 3.0
-        assert verdict.values["evaluation/episode/is_success"] == 0.5
+        assert (verdict.values["evaluation/mean"], verdict.values["evaluation/episode/is_success"]) == (3.0, 0.5)
         assert follower.read(10) == []
 
 
@@ -70,8 +68,7 @@ def test_a_thinned_record_is_read_on_where_it_was_left(tmp_path: Path, monkeypat
 def test_a_clock_that_was_set_back_hides_nothing(tmp_path: Path) -> None:
     path, times = tmp_path / METRICS_FILE, [100.0, 200.0, 50.0, 60.0]
     path.write_text("".join(json.dumps({"time_unix": at, "raw_frames": n}) + "\n" for n, at in enumerate(times)))
-    assert frames(Follower(path, 200.0)) == [2, 3]
-    assert frames(Follower(path, 50.0)) == [3]
+    assert (frames(Follower(path, 200.0)), frames(Follower(path, 50.0))) == ([2, 3], [3])
 
 
 def test_what_was_sent_survives_a_write_that_was_cut_short(tmp_path: Path) -> None:
@@ -81,8 +78,6 @@ def test_what_was_sent_survives_a_write_that_was_cut_short(tmp_path: Path) -> No
     with (tmp_path / "sent").open("ab") as file:
         file.write(b"\x00\x01")
     sent = Sent(tmp_path / "sent")
-    assert (len(sent), sent.last) == (3, 3.5)
-    sent.adjust(2, 9.0)
-    assert (len(sent), sent.last) == (2, 2.5)
-    sent.adjust(4, 9.0)
-    assert (len(sent), sent.last) == (4, 9.0)
+    for count, last in ((3, 3.5), (2, 2.5), (4, 9.0)):
+        sent.adjust(count, 9.0)
+        assert (len(sent), sent.last) == (count, last)

@@ -39,19 +39,18 @@ def test_what_trackers_of_a_pod_meet_is_read_from_what_they_write(tmp_path: Path
         state = {"pid": 1, "time_unix": time.time() - seconds_ago, "points": 3, "problem": problem}
         (tmp_path / f"{name}.json").write_text(json.dumps(state))
 
-    both, began = ("wandb", "mlflow"), time.time() - 1000.0
+    both, wandb, began = ("wandb", "mlflow"), ("wandb",), time.time() - 1000.0
     assert untracked(tmp_path, both, time.time()) is None
-    silent = "nothing was heard of its tracker for 120 s"
+    silent, refused = "nothing was heard of its tracker for 120 s", "401: who are you?"
     assert untracked(tmp_path, both, began) == {"W&B": silent, "MLflow": silent}
-    written("wandb", "", 5.0)
-    written("mlflow", "401: who are you?", 5.0)
-    assert untracked(tmp_path, both, began) == {"MLflow": "401: who are you?"}
-    assert untracked(tmp_path, ("wandb",), began) == {}
+    for name, problem in (("wandb", ""), ("mlflow", refused)):
+        written(name, problem, 5.0)
+    assert [untracked(tmp_path, names, began) for names in (both, wandb)] == [{"MLflow": refused}, {}]
     assert untracked(tmp_path, both, time.time()) is None, "that was in an earlier life of the pod"
     written("wandb", "", 500.0)
-    assert untracked(tmp_path, ("wandb",), began) == {"W&B": silent}
+    assert untracked(tmp_path, wandb, began) == {"W&B": silent}
     (tmp_path / "wandb.json").write_text("{")
-    assert untracked(tmp_path, ("wandb",), began) == {"W&B": silent}
+    assert untracked(tmp_path, wandb, began) == {"W&B": silent}
 
 
 def test_how_a_job_ends_is_written_where_trackers_of_a_pod_read_it(tmp_path: Path) -> None:
@@ -63,13 +62,16 @@ def test_how_a_job_ends_is_written_where_trackers_of_a_pod_read_it(tmp_path: Pat
 
 
 def test_a_problem_is_all_that_was_said_in_one_line() -> None:
-    assert (
-        in_words(ValueError("1 validation error\n  mode\n    allowed: online"))
-        == "ValueError: 1 validation error mode allowed: online"
-    )
-    assert in_words(UsageError("pip install 'rljob[mlflow]'")) == "pip install 'rljob[mlflow]'"
-    assert in_words(TimeoutError()) == "TimeoutError"
-    assert len(in_words(ValueError("x" * 1000))) == 300
+    for error, said in (
+        (
+            ValueError("1 validation error\n  mode\n    allowed: online"),
+            "ValueError: 1 validation error mode allowed: online",
+        ),
+        (UsageError("pip install 'rljob[mlflow]'"), "pip install 'rljob[mlflow]'"),
+        (TimeoutError(), "TimeoutError"),
+        (ValueError("x" * 1000), f"ValueError: {'x' * 288}"),
+    ):
+        assert in_words(error) == said
 
 
 class Killed(BaseException):
@@ -92,23 +94,14 @@ class Server:
             raise ConnectionError("the server is away")
 
 
-class Counting:
-    """W&B: its client takes rows at once, the server some time; the server says how many it has."""
+class Client:
+    """Of one of the two servers."""
 
     url = ""
 
     def __init__(self, server: Server, sent: Sent) -> None:
         server.step()
         self._server, self._sent, self._waiting = server, sent, list[float]()
-        sent.adjust(len(server.rows), 0.0)
-
-    def send(self, points: Sequence[Point]) -> None:
-        for point in points:
-            self._sent.add(point.time_unix)
-            self._server.step()
-            self._waiting.append(point.time_unix)
-        if len(self._waiting) > 3:
-            self._arrive()
 
     def finish(self, state: str) -> None:
         self._server.step()
@@ -120,25 +113,30 @@ class Counting:
         self._waiting = []
 
 
-class SetOfRows:
-    """MLflow: a request is there when it was answered, or when it was not."""
-
-    url = ""
+class Counting(Client):
+    """W&B: its client takes rows at once, the server some time; the server says how many it has."""
 
     def __init__(self, server: Server, sent: Sent) -> None:
-        server.step()
-        self._server, self._sent = server, sent
+        super().__init__(server, sent)
+        sent.adjust(len(server.rows), 0.0)
 
     def send(self, points: Sequence[Point]) -> None:
         for point in points:
-            if point.time_unix not in self._server.rows:
-                self._server.rows.append(point.time_unix)
-        self._server.step()
-        self._sent.add(*(point.time_unix for point in points))
+            self._sent.add(point.time_unix)
+            self._server.step()
+            self._waiting.append(point.time_unix)
+        if len(self._waiting) > 3:
+            self._arrive()
 
-    def finish(self, state: str) -> None:
+
+class SetOfRows(Client):
+    """MLflow: a request is there when it was answered, or when it was not."""
+
+    def send(self, points: Sequence[Point]) -> None:
+        times = [point.time_unix for point in points]
+        self._server.rows += [time for time in times if time not in self._server.rows]
         self._server.step()
-        self._server.finished.append(state)
+        self._sent.add(*times)
 
 
 @pytest.fixture(autouse=True)
@@ -185,19 +183,15 @@ def test_every_point_is_there_once_in_its_order(
     kind: Any, plan: list[str], written: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     server = Server(plan)
-    told = run(written, tmp_path_factory.mktemp("sent") / "sent", kind, server)
-    assert len(server.rows) == len(set(server.rows)) == 12
-    assert server.rows == sorted(server.rows)
-    assert server.finished[-1] == "Complete"
-    assert told[-1]["done"]
-    assert told[-1]["problem"] == ""
+    told = run(written, tmp_path_factory.mktemp("sent") / "sent", kind, server)[-1]
+    assert (len(server.rows), server.rows) == (12, sorted(set(server.rows)))
+    assert (server.finished[-1], bool(told["done"]), told["problem"]) == ("Complete", True, "")
 
 
 def test_a_failure_is_told_and_so_is_its_end(written: Path, tmp_path: Path) -> None:
     told = run(written, tmp_path / "sent", SetOfRows, Server(["fail", "fail"]))
     assert [state["problem"] for state in told][:2] == ["ConnectionError: the server is away"] * 2
-    assert told[-1]["problem"] == ""
-    assert told[-1]["points"] == 12
+    assert (told[-1]["problem"], told[-1]["points"]) == ("", 12)
 
 
 def test_only_one_process_sends_a_run(tmp_path: Path) -> None:
@@ -214,40 +208,40 @@ def test_a_tracker_that_does_not_begin_says_why_in_its_last_line(tmp_path: Path)
     command = [sys.executable, "-m", "rljob.tracking.sender", str(tmp_path), "wandb", "--once"]
     with sender.alone(tmp_path / "tracking", "wandb"):
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 2
-    assert done.stderr.splitlines()[-1].startswith("rljob: another process sends this run to W&B now: ")
+    said = done.stderr.splitlines()[-1].partition("W&B now: ")[0]
+    assert (done.returncode, said) == (2, "rljob: another process sends this run to ")
 
 
 def test_names_are_told_to_mlflow_as_it_takes_them() -> None:
     """One that it refuses would be sent again and again, and nothing after it: keyword arguments have any name."""
-    kept = ["environment.kwargs.päth", "evaluation/mean", "a b:c-d"]
-    assert [name_there(name) for name in kept] == kept
-    odd = ["environment.kwargs.max speed (m/s)", "../up//here", "x" * 300, "?"]
-    assert [name_there(name) for name in odd] == ["environment.kwargs.max speed _m/s_", "up/here", "x" * 250, "_"]
+    there = {
+        **{name: name for name in ("environment.kwargs.päth", "evaluation/mean", "a b:c-d")},
+        "environment.kwargs.max speed (m/s)": "environment.kwargs.max speed _m/s_",
+        "../up//here": "up/here",
+        "x" * 300: "x" * 250,
+        "?": "_",
+    }
+    assert {name: name_there(name) for name in there} == there
 
 
 def test_a_run_that_is_new_at_mlflow_gets_every_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was sent to another experiment, or to a run that was deleted since, is not there."""
     client = Mock()
-    client.search_runs.return_value = []
     monkeypatch.setitem(sys.modules, "mlflow", Mock(MlflowClient=Mock(return_value=client)))
     monkeypatch.setitem(sys.modules, "mlflow.entities", Mock())
     job = load_manifest(EXAMPLES / "cartpole-impala.yaml", ["tracking.mlflow.uri=http://127.0.0.1:9"])
     sent = Sent(tmp_path / "mlflow.sent")
-    sent.add(1.0, 2.0)
     client.create_run.return_value.data.params = {}
-    sender.opened("mlflow", TrackedRun("id", job, tmp_path, sent))
-    assert len(sent) == 0
-    sent.add(1.0, 2.0)
-    client.search_runs.return_value = [client.create_run.return_value]
-    sender.opened("mlflow", TrackedRun("id", job, tmp_path, sent))
-    assert len(sent) == 2
+    for there, kept in (([], 0), ([client.create_run.return_value], 2)):
+        client.search_runs.return_value = there
+        sent.add(1.0, 2.0)
+        sender.opened("mlflow", TrackedRun("id", job, tmp_path, sent))
+        assert len(sent) == kept
 
 
 def test_a_run_keeps_its_identity_and_a_cluster_gives_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = sender.identity(tmp_path)
-    assert len(first) == 32
-    assert sender.identity(tmp_path) == first
+    assert (len(first), sender.identity(tmp_path)) == (32, first)
     monkeypatch.setenv(sender.IDENTITY_VARIABLE, "uid")
     assert sender.identity(tmp_path) == "uid"
 
@@ -276,11 +270,9 @@ def test_that_of_a_pod_tells_what_the_learner_was_told_of_the_end(state: str, tm
         note_ending(tmp_path, {"state": state})
     command = [sys.executable, "-c", f"{SENDING}\nmain({str(tmp_path)!r})"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
         eventually((tmp_path / "tracking" / "wandb.json").exists, "it does not begin")
         process.terminate()
-        assert process.wait(30) == 0
-        assert process.stdout.read().strip() == state
+        assert (process.wait(30), process.stdout.read().strip()) == (0, state)
 
 
 @pytest.mark.parametrize("state", ["Stopped", "Killed"])
@@ -295,10 +287,8 @@ def test_it_ends_with_the_process_that_started_it_and_tells_how_that_was(
     (tmp_path / "sending.py").write_text(SENDING)
     monkeypatch.syspath_prepend(tmp_path)
     with Child("sending", str(tmp_path), stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
         eventually(told.exists, "it does not begin")
         assert process.poll() is None
         process.leave()
-        assert process.wait(30) == 0
-        assert process.stdout.read().decode().strip() == state
+        assert (process.wait(30), process.stdout.read().decode().strip()) == (0, state)
     assert json.loads(told.read_text())["done"]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import gc
 import tracemalloc
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import msgpack
 import numpy as np
@@ -30,43 +31,44 @@ def outcome(parts: list[bytes]) -> str:
 
 
 def test_mutations_raise_nothing_else(any_seed: Callable[[int], int]) -> None:
-    generator = np.random.default_rng(any_seed(20_240))
-    originals = seeds()
-    outcomes: Counter[str] = Counter()
-    for case in range(CASES):
-        parts = MUTATIONS[case % 3](originals[int(generator.integers(len(originals)))], generator)
-        outcomes[outcome(parts)] += 1
-    assert outcomes.total() == CASES
+    outcomes = Counter(map(outcome, mutants(any_seed(20_240), CASES)))
     # The mutations are worth something only if every check is reached, and some mutants are still messages.
     assert outcomes.keys() == REASONS - {"contents"} | {"decoded"}, outcomes
-    assert outcomes["decoded"] > 100
+    assert (outcomes.total(), outcomes["decoded"] > 100) == (CASES, True)
 
 
-def _allocated_by(parts: list[bytes]) -> int:
+@contextmanager
+def tracing() -> Iterator[None]:
+    tracemalloc.start()
+    try:
+        yield
+    finally:
+        tracemalloc.stop()
+
+
+def allocated_by(parts: list[bytes]) -> int:
     """The most bytes at once."""
     tracemalloc.reset_peak()
     before, _ = tracemalloc.get_traced_memory()
     outcome(parts)
-    _, peak = tracemalloc.get_traced_memory()
-    return peak - before
+    return tracemalloc.get_traced_memory()[1] - before
+
+
+def mutants(seed: int, count: int) -> Iterator[list[bytes]]:
+    generator, originals = np.random.default_rng(seed), seeds()
+    for case in range(count):
+        yield MUTATIONS[case % 3](originals[int(generator.integers(len(originals)))], generator)
 
 
 def test_memory_is_bounded_by_what_was_received(any_seed: Callable[[int], int]) -> None:
-    generator = np.random.default_rng(any_seed(7))
-    originals = seeds()
-    mutants = [
-        MUTATIONS[case % 3](originals[int(generator.integers(len(originals)))], generator) for case in range(6_000)
-    ]
+    cases = list(mutants(any_seed(7), 6_000))
     gc.collect()
-    tracemalloc.start()
-    try:
-        for parts in mutants:
+    with tracing():
+        for parts in cases:
             # LZ4 expands at most 255-fold; twice, because the block is decompressed beside its result. What is counted is the
             # whole process's: a thread that another test has left may allocate once, and a message does it each time.
             bound = 2 * 255 * sum(map(len, parts)) + 65_536
-            assert any(_allocated_by(parts) <= bound for _ in range(3))
-    finally:
-        tracemalloc.stop()
+            assert any(allocated_by(parts) <= bound for _ in range(3))
 
 
 @pytest.mark.parametrize("codec", [0, 1, 2])
@@ -78,13 +80,9 @@ def test_a_lie_about_size_allocates_nothing(codec: int, shape: list[int]) -> Non
     assert frames[0] == "frames"
     frames[1:5] = ["u1", shape, codec, int(np.prod(shape, dtype=np.float64)) % (1 << 63)]
     lie = [msgpack.packb(header), *parts[1:]]
-    outcome(lie)
-    tracemalloc.start()
-    try:
-        assert outcome(lie) in ("size", "shape", "header", "codec")
-        assert tracemalloc.get_traced_memory()[1] < 65_536
-    finally:
-        tracemalloc.stop()
+    assert outcome(lie) in ("size", "shape", "header", "codec")
+    with tracing():
+        assert allocated_by(lie) < 65_536
 
 
 @given(st.lists(st.binary(max_size=700), max_size=20))

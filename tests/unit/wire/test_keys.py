@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import stat
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
-from rljob.wire.keyfile import ROLES, load_keys, write_keys, write_role_keys
+from rljob.wire.keyfile import ROLES, joined_keys, keys_of_role, load_keys, new_keys, write_keys, write_role_keys
 from rljob.wire.security import (
     ClientSecurity,
     KeyPair,
@@ -19,9 +20,13 @@ from rljob.wire.security import (
 )
 
 
-def test_every_role_gets_its_own_pair_and_the_public_keys_of_all(tmp_path: Path) -> None:
-    path = tmp_path / "keys.json"
-    write_keys(path)
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    write_keys(tmp_path / "keys.json")
+    return tmp_path / "keys.json"
+
+
+def test_every_role_gets_its_own_pair_and_the_public_keys_of_all(path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     loaded = {role: load_keys(path, role) for role in ROLES}
     assert len({keys.keys.secret for keys in loaded.values()}) == len(ROLES)
@@ -32,22 +37,51 @@ def test_every_role_gets_its_own_pair_and_the_public_keys_of_all(tmp_path: Path)
         write_keys(path)
 
 
-def test_a_role_file_has_one_secret(tmp_path: Path) -> None:
-    write_keys(tmp_path / "all.json")
-    write_role_keys(tmp_path / "all.json", tmp_path / "actor.json", "actor")
-    text = (tmp_path / "actor.json").read_text()
-    assert text.count("secret") == 1
-    assert stat.S_IMODE((tmp_path / "actor.json").stat().st_mode) == 0o600
-    assert load_keys(tmp_path / "actor.json", "actor") == load_keys(tmp_path / "all.json", "actor")
-    with pytest.raises(SecurityProblem, match=r"no secret key for 'replay'.*'actor'"):
-        load_keys(tmp_path / "actor.json", "replay")
-    with pytest.raises(SecurityProblem, match="no keys for"):
-        write_role_keys(tmp_path / "all.json", tmp_path / "x.json", "cook")
+def test_a_role_file_has_one_secret(path: Path, tmp_path: Path) -> None:
+    everyone = json.loads(path.read_text())["roles"]
+    for role in ROLES:
+        own = tmp_path / role
+        write_role_keys(path, own, role)
+        assert (own.read_text(), stat.S_IMODE(own.stat().st_mode)) == (keys_of_role(path.read_text(), role), 0o600)
+        secrets = [pair["secret"] for pair in everyone.values() if pair["secret"] in own.read_text()]
+        assert (secrets, own.read_text().count("secret")) == ([everyone[role]["secret"]], 1)
+        loaded = load_keys(own, role)
+        assert loaded == load_keys(path, role)
+        texts = loaded.keys.secret.decode(), {name: key.decode() for name, key in loaded.public.items()}
+        assert texts == (everyone[role]["secret"], {name: pair["public"] for name, pair in everyone.items()})
+        other = next(name for name in ROLES if name != role)
+        with pytest.raises(SecurityProblem, match=f"no secret key for '{other}'.*'{role}'"):
+            load_keys(own, other)
+
+
+def test_no_two_jobs_have_the_same_keys() -> None:
+    first, second = (json.loads(new_keys())["roles"] for _ in range(2))
+    assert len({pair["secret"] for roles in (first, second) for pair in roles.values()}) == 2 * len(ROLES)
+
+
+def test_a_role_without_keys_is_refused_without_showing_any(path: Path, tmp_path: Path) -> None:
+    with pytest.raises(SecurityProblem, match="no keys for 'redis'") as caught:
+        keys_of_role(path.read_text(), "redis")
+    assert not any(pair["secret"] in str(caught.value) for pair in json.loads(path.read_text())["roles"].values())
+    with pytest.raises(SecurityProblem, match="no keys for 'redis'"):
+        write_role_keys(path, tmp_path / "x.json", "redis")
+
+
+def test_the_files_of_all_roles_make_the_whole_one_again() -> None:
+    whole = new_keys()
+    parts = {role: keys_of_role(whole, role) for role in ROLES}
+    assert json.loads(joined_keys(parts)) == json.loads(whole)
+    with pytest.raises(SecurityProblem, match=r"keys of \['actor', 'replay'\] are missing"):
+        joined_keys({role: text for role, text in parts.items() if role not in ("actor", "replay")})
+    for wrong in (keys_of_role(new_keys(), "actor"), keys_of_role(whole, "learner")):
+        with pytest.raises(SecurityProblem, match="not of one making"):
+            joined_keys({**parts, "actor": wrong})
 
 
 @pytest.mark.parametrize(
     "content",
     [
+        None,
         "",
         "[]",
         '{"format": 2, "roles": {}}',
@@ -60,16 +94,19 @@ def test_a_role_file_has_one_secret(tmp_path: Path) -> None:
         json.dumps({"format": 1, "roles": {"actor": {"public": "0" * 40, "secret": "~" * 40}}}),
     ],
 )
-def test_a_bad_file_is_named(tmp_path: Path, content: str) -> None:
+def test_a_bad_file_is_named(tmp_path: Path, content: str | None) -> None:
+    """None: it is missing."""
     path = tmp_path / "keys.json"
-    path.write_text(content)
+    if content is not None:
+        path.write_text(content)
     with pytest.raises(SecurityProblem, match=r"keys\.json"):
         load_keys(path, "actor")
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SecurityProblem, match=r"absent\.json"):
-        load_keys(tmp_path / "absent.json", "actor")
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 2, "roles": {}}', '{"format": 1, "roles": {"actor": 5}}'])
+def test_a_text_that_holds_no_keys_is_refused(text: str) -> None:
+    with pytest.raises(SecurityProblem):
+        keys_of_role(text, "actor")
 
 
 def test_keys_are_checked_and_secrets_do_not_show() -> None:
@@ -101,11 +138,8 @@ def test_keys_are_checked_and_secrets_do_not_show() -> None:
 )
 def test_keys_are_required_beyond_loopback(endpoint: str, local: bool) -> None:
     assert is_loopback(endpoint) == local
-    if local:
+    with nullcontext() if local else pytest.raises(SecurityProblem, match="no CURVE keys"):
         require_security(endpoint, None)
-    else:
-        with pytest.raises(SecurityProblem, match="no CURVE keys"):
-            require_security(endpoint, None)
 
 
 def test_this_libzmq_has_libsodium() -> None:

@@ -17,9 +17,8 @@ ROWS = st.lists(st.dictionaries(NAMES, st.floats(-1e15, 1e15), max_size=4), min_
 
 
 def message(names: str | None, metrics: Any, count: int = 2) -> Message:
-    columns = {name: np.zeros(count, np.float32) for name in ("ret", "epsilon")}
-    columns |= {name: np.zeros(count, np.int32) for name in ("length", "raw", "env")}
-    columns |= {"cut": np.zeros(count, np.uint8), "pv": np.zeros(count, np.int64)}
+    dtypes = {"ret": "f4", "epsilon": "f4", "length": "i4", "raw": "i4", "env": "i4", "cut": "u1", "pv": "i8"}
+    columns = {name: np.zeros(count, dtype) for name, dtype in dtypes.items()}
     columns |= {} if metrics is None else {"metrics": metrics}
     return Message("episodes", WHO if names is None else {**WHO, "names": names}, columns)
 
@@ -27,14 +26,12 @@ def message(names: str | None, metrics: Any, count: int = 2) -> Message:
 @given(ROWS)
 def test_rows_arrive_as_they_were_sent(rows: list[dict[str, float]]) -> None:
     fields, columns = packed(rows)
-    sent = message(fields.get("names"), columns.get("metrics"), len(rows))
-    assert unpacked(decode(encode(sent)), len(rows)) == rows
+    assert unpacked(decode(encode(message(fields.get("names"), columns.get("metrics"), len(rows)))), len(rows)) == rows
 
 
 def test_sixteen_names_go_into_a_message() -> None:
     fields, columns = packed([{f"a{index}": 1.0 for index in range(12)}, {f"b{index}": 1.0 for index in range(12)}])
-    assert len(fields["names"].split("\n")) == 16
-    assert columns["metrics"].shape == (2, 16)
+    assert (len(fields["names"].split("\n")), columns["metrics"].shape) == (16, (2, 16))
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from rljob_operator.kube.process.configuration import OperatorConfiguration, che
 from rljob_operator.kube.render.settings import REQUESTS, Settings, default_image
 
 from tests.support.paths import ROOT
-from tests.unit.api.test_any_document import VALUES, places, replaced
+from tests.unit.api.test_bad_manifests import VALUES, places, replaced
 
 SCHEMA = Draft7Validator(strict(schema_of(OperatorConfiguration, "config")))
 
