@@ -134,8 +134,34 @@ class Controller:
 
     def reason(self, type: str) -> tuple[str, str]:
         """(status, reason) of a condition; empty words while there is none."""
+        return self.said(type)[:2]
+
+    def said(self, type: str) -> tuple[str, str, str]:
+        """(status, reason, message) of a condition; empty words while there is none."""
         condition = self.status.condition(type)
-        return ("", "") if condition is None else (condition.status, condition.reason)
+        return ("", "", "") if condition is None else (condition.status, condition.reason, condition.message)
+
+    def ends(self, *waits: float) -> list[str]:
+        """How the job has ended after each of these waits, in seconds: the reason, or an empty word while it goes on."""
+        return [end_of(self.look(seconds)) for seconds in waits]
+
+    def expect(self, **expected: Any) -> None:
+        """Compare with what was decided and is said: ``end`` (`end_of` the decision), (status, reason) of conditions by their
+        types, fields of the last decision, of the status, and of its parts ``restarts``, ``autoscaling``, ``controller``."""
+        assert {name: self._found(name) for name in expected} == expected
+
+    def _found(self, name: str) -> Any:
+        if name == "end":
+            return end_of(self.last)
+        if name[0].isupper():
+            return self.reason(name)
+        parts = (self.last, self.status, self.status.restarts, self.status.autoscaling, self.status.controller)
+        return getattr(next(part for part in parts if hasattr(part, name)), name)
+
+
+def end_of(decision: Decision) -> str:
+    """The reason why a decision ends the job; an empty word where it goes on."""
+    return "" if decision.outcome is None else decision.outcome.reason
 
 
 def running(*sets: str, **world: Any) -> Controller:

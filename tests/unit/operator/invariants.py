@@ -28,8 +28,7 @@ def check(world: World, seen: ReconcileContext, decision: Decision) -> None:
 
 def _members(seen: ReconcileContext, decision: Decision) -> None:
     phases = {m.name: m.phase for m in seen.observed.members}
-    assert len(set(decision.start)) == len(decision.start)
-    assert len(set(decision.drain)) == len(decision.drain)
+    assert (len(set(decision.start)), len(set(decision.drain))) == (len(decision.start), len(decision.drain))
     assert not set(decision.start) & set(decision.drain)
     assert not set(decision.start) & set(decision.remove)
     assert all(phases.get(n, Phase.ABSENT) in (Phase.ABSENT, Phase.EXITED) for n in decision.start)
@@ -101,8 +100,7 @@ def _starts(job: RLJob, seen: ReconcileContext, decision: Decision) -> None:
         allowed = min([after.desired_replicas, *seen.quota()])
         assert len(stay) + len(started) <= allowed, "who is asked to leave has no place any more"
     if started:
-        starting = sum(m.phase is Phase.STARTING for m in running)
-        assert starting + len(started) <= job.spec.actors.startup_wave
+        assert sum(m.phase is Phase.STARTING for m in running) + len(started) <= job.spec.actors.startup_wave
 
 
 def _books(world: World, seen: ReconcileContext, decision: Decision) -> None:

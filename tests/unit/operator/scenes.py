@@ -348,8 +348,7 @@ def more_scaling_scenes() -> Reached:
     stuck = Watched(make_job(INTERNAL, "spec.autoscaling.maxReplicas=60"))
     pending = member("actor-2", Phase.STARTING, waiting=Reason.UNSCHEDULABLE)
     for k in range(40):
-        now = START + 5.0 * (k + 1)
-        stuck.look(5.0, members=(*members(), pending), learner=sample(now, k + 1, **FIGURES))
+        stuck.look(5.0, members=(*members(), pending), learner=sample(START + 5.0 * (k + 1), k + 1, **FIGURES))
     reached |= stuck.reached
     return reached
 

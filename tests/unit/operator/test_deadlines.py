@@ -36,11 +36,9 @@ def test_no_deadline_counts_while_a_part_waits_for_a_place() -> None:
     seen = (member("replay-0"), stuck, member("actor-0", Phase.STARTING), member("actor-1", Phase.STARTING))
     controller = Controller(make_job(*sets), members=seen)
     controller.look()
-    decision = controller.look(100_000.0)
-    assert decision.outcome is None
+    assert controller.look(100_000.0).outcome is None
     assert controller.status.active_seconds == 0, "nor does activeDeadlineSeconds, an hour"
     ready = controller.status.condition("Ready")
-    assert ready is not None
     assert ready.message == "learner waits since 2023-11-14T22:13:20Z: 0/3 nodes are available"
     controller.look(1.0, members=(member("replay-0"), member("learner", Phase.STARTING), *seen[2:]))
     controller.look(59.0)
@@ -80,10 +78,8 @@ def test_startup_deadline_names_who_is_missing() -> None:
     controller.look()
     controller.look(59.0)
     assert reason(controller) == ""
-    assert controller.last is not None
     assert controller.last.requeue_seconds == 1.0
     decision = controller.look(1.0)
-    assert decision.outcome is not None
     assert decision.outcome.reason == "StartupDeadlineExceeded"
     assert decision.outcome.message == ("after 60 seconds not ready: actor-0 (ImagePullFailed: no such image)")
 
@@ -116,7 +112,6 @@ def test_progress_deadline_acts_on_a_learner_that_stands_still_whatever_it_answe
             controller.look(1.0, learner=sample(last + second, 1000) if answers else sample(last, 1000))
             assert reason(controller) == ""
         stalled = controller.status.condition("Progressing")
-        assert stalled is not None
         assert (stalled.status, stalled.reason) == ("False", "LearnerStalled")
         assert stalled.last_transition_time <= last + 27, "well before the deadline acts"
         controller.look(1.0)
@@ -134,7 +129,6 @@ def test_a_replay_that_fills_is_progress() -> None:
         look(100 * seen)
         assert reason(controller) == ""
     progressing = controller.status.condition("Progressing")
-    assert progressing is not None
     assert progressing.message == "the replay has 10 % of the 8,000 transitions that learning begins with"
     look(1000, steps_per_second=0.0)
     assert reason(controller) == "ProgressDeadlineExceeded", "no actor plays any more"
@@ -156,7 +150,6 @@ def test_a_learner_that_started_anew_is_measured_by_itself(first: int) -> None:
         controller.look(1.0, learner=sample(controller.now + 1, first + second % 10))
     assert reason(controller) == "ProgressDeadlineExceeded", "it goes back to its checkpoint again and again"
     outcome = controller.status.controller.outcome
-    assert outcome is not None
     assert outcome.message == f"the learner has not come beyond update {first + 300:,} for 100 seconds"
 
 
@@ -175,8 +168,7 @@ def test_progress_is_not_asked_for_before_all_roles_were_up() -> None:
 
 def test_a_learner_on_a_lost_node_has_no_place_so_the_progress_deadline_waits() -> None:
     controller = running("spec.progressDeadlineSeconds=100")
-    lost = tuple(replace(m, node_lost=m.role is Role.LEARNER) for m in members())
-    controller.look(50.0, members=lost)
+    controller.look(50.0, members=tuple(replace(m, node_lost=m.role is Role.LEARNER) for m in members()))
     controller.look(60.0)
     assert reason(controller) == "", "its node has been away for a minute"
     controller.look(1.0, members=members())
@@ -196,8 +188,7 @@ def test_active_deadline_does_not_count_suspension() -> None:
     assert controller.reason("Suspended") == ("True", "UserRequested")
     assert controller.status.active_seconds == 100
     for _ in range(5):
-        decision = controller.look(1000.0)
-        assert decision.requeue_seconds is None, "no timer works while a job is suspended"
+        assert controller.look(1000.0).requeue_seconds is None, "no timer works while a job is suspended"
         assert reason(controller) == ""
     controller.job = make_job(*sets)
     controller.look(0.0, members=members(), learner=sample(controller.now, 1001))
@@ -217,8 +208,7 @@ def test_a_clock_that_is_set_back_ends_nothing(jump: float) -> None:
 
 def test_a_stall_is_starvation_where_the_learner_waits() -> None:
     controller = running("spec.progressDeadlineSeconds=100")
-    waiting = {"learner_wait_fraction": 0.97}
-    controller.look(30.0, learner=sample(START + 31, 1000, **waiting))
+    controller.look(30.0, learner=sample(START + 31, 1000, **{"learner_wait_fraction": 0.97}))
     assert controller.reason("Progressing") == ("False", "Starved")
     assert controller.reason("Ready") == ("True", "Degraded")
     controller.look(30.0)
@@ -230,9 +220,7 @@ def test_a_stand_still_of_both_sides_is_said_at_once_with_its_cause() -> None:
     cause = "replay-0 blocks inserts"
     controller.look(3.0, learner=sample(START + 4, 1001, standstill=cause))
     assert controller.reason("Progressing") == ("False", "ExperienceBlocked")
-    condition = controller.status.condition("Progressing")
-    assert condition is not None
-    assert condition.message == cause
+    assert controller.status.condition("Progressing").message == cause
     assert controller.reason("Ready") == ("True", "Degraded")
     controller.look(3.0, learner=sample(START + 7, 1002))
     assert controller.reason("Progressing") == ("True", "LearnerAdvancing")
@@ -242,7 +230,6 @@ def test_a_learner_that_gives_up_many_unrolls_says_so_in_ready() -> None:
     controller = running("spec.progressDeadlineSeconds=1000")
     controller.look(3.0, learner=sample(START + 4, 1001, given_up="97% were too old"))
     condition = controller.status.condition("Ready")
-    assert condition is not None
     assert (condition.status, condition.reason, condition.message) == ("True", "Degraded", "97% were too old")
     controller.look(3.0, learner=sample(START + 7, 1002))
     assert controller.reason("Ready") == ("True", "Running")

@@ -30,7 +30,7 @@ from tests.support.controller import (
 )
 from tests.support.paths import MANIFESTS
 
-# ----------------------------------------------------------------------------------------------------------- coming up
+# --- coming up
 
 
 def test_all_that_learning_needs_starts_at_once_and_the_rest_once_that_has_places() -> None:
@@ -42,8 +42,8 @@ def test_all_that_learning_needs_starts_at_once_and_the_rest_once_that_has_place
     stuck = {"waiting": Reason.UNSCHEDULABLE, "waiting_message": "no node", "placed": False}
     seen = tuple(member(name, Phase.STARTING) for name in core)
     assert controller.look(600.0, members=(*seen[:1], replace(seen[1], **stuck), *seen[2:])).start == ()
-    assert controller.look(1.0, members=seen).start == ("actor-2", "actor-3", "actor-4", "evaluator")
-    assert controller.status.state == "Starting"
+    controller.look(1.0, members=seen)
+    controller.expect(start=("actor-2", "actor-3", "actor-4", "evaluator"), state="Starting")
 
 
 def test_actors_start_in_waves() -> None:
@@ -63,31 +63,27 @@ def test_running_needs_an_update_after_the_start() -> None:
 
 def test_a_job_with_a_checkpoint_restores() -> None:
     controller = Controller(make_job(), checkpoint=verified(START - 50), members=())
-    assert controller.look().state == "Restoring"
-    assert controller.status.checkpoint is not None
-    assert controller.status.checkpoint.step == 1000
+    assert (controller.look().state, controller.status.checkpoint.step) == ("Restoring", 1000)
 
 
-@pytest.mark.parametrize("name", ["replay-0", "learner", "actor-0", "actor-1", "evaluator"])
-def test_a_member_that_was_killed_comes_back_at_once(name: str) -> None:
+ONE_BY_ONE = [("replay-0",), ("learner",), ("actor-0",), ("evaluator",), ("learner", "actor-1")]
+
+
+@pytest.mark.parametrize("names", ONE_BY_ONE)
+def test_members_that_were_killed_come_back_at_once_each_on_its_own(names: tuple[str, ...]) -> None:
+    seen = members()
+    for name in names:
+        seen = exited(name, seen, exit_code=-9)
     controller = running()
-    decision = controller.look(1.0, members=exited(name, members(), exit_code=-9))
-    assert decision.start == (name,)
-    assert decision.outcome is None
-
-
-def test_once_all_were_up_each_comes_back_on_its_own() -> None:
-    controller = running()
-    both = exited("learner", exited("actor-1", members()))
-    assert set(controller.look(1.0, members=both).start) == {"learner", "actor-1"}
+    controller.look(1.0, members=seen)
+    controller.expect(start=names, end="")
 
 
 def test_an_evaluator_that_is_no_longer_wanted_leaves() -> None:
     unasked = ("spec.successPolicy.targetReturn=", "spec.evaluator.triggerReturn=")
     controller = running(*unasked)
     controller.job = make_job(*unasked, "spec.evaluator.enabled=false")
-    assert controller.look().drain == ("evaluator",)
-    assert controller.look(1.0, members=gone("evaluator")).start == ()
+    assert (controller.look().drain, controller.look(1.0, members=gone("evaluator")).start) == (("evaluator",), ())
     controller.job = make_job(*unasked)
     assert controller.look(1.0).start == ("evaluator",)
 
@@ -95,17 +91,17 @@ def test_an_evaluator_that_is_no_longer_wanted_leaves() -> None:
 def test_nothing_starts_for_a_refused_spec() -> None:
     refusal = Refusal(Reason.POD_TEMPLATE_REJECTED, "spec.actors.podTemplate: unknown field hostPot")
     controller = Controller(make_job(), members=(), refusal=refusal)
-    decision = controller.look()
-    assert (decision.start, decision.state, decision.requeue_seconds) == ((), "Accepting", None)
-    assert controller.status.start_time is None, "no clock runs"
+    controller.look()
+    controller.expect(start=(), state="Accepting", requeue_seconds=None, start_time=None)  # no clock runs
     up = running()
     assert up.look(1.0, members=gone("actor-0"), refusal=refusal).start == ()
-    mild = replace(refusal, blocking=False)
-    assert up.look(1.0, refusal=mild).start == ("actor-0",), "an older good spec is in force"
-    assert up.reason("Accepted") == ("False", "PodTemplateRejected")
+    assert up.look(1.0, refusal=replace(refusal, blocking=False)).start == ("actor-0",), (
+        "an older good spec is in force"
+    )
+    up.expect(Accepted=("False", "PodTemplateRejected"))
 
 
-# ------------------------------------------------------------------------------------------------------------- success
+# --- success
 
 
 @pytest.mark.parametrize(
@@ -124,15 +120,11 @@ def test_nothing_starts_for_a_refused_spec() -> None:
 def test_success(sets: tuple[str, ...], figures: dict, reason: str) -> None:
     controller = running(*sets)
     decision = controller.look(1.0, learner=sample(START + 2, 1001, **figures))
-    assert decision.outcome is not None
     assert (decision.outcome.end, decision.outcome.reason) == (End.COMPLETE, reason)
     assert (decision.state, decision.finished) == ("Finishing", False), "members still run, so the job is not over yet"
-    decision = controller.look(1.0, members=())
-    assert decision.finished
-    assert controller.reason("Complete") == ("True", reason)
-    assert controller.reason("Ready") == ("True", "Complete")
-    assert controller.reason("Stalled") == ("", "")
-    assert controller.status.completion_time == controller.now
+    controller.look(1.0, members=())
+    controller.expect(Complete=("True", reason), Ready=("True", "Complete"), Stalled=("", ""))
+    assert (controller.last.finished, controller.status.completion_time) == (True, controller.now)
 
 
 def test_a_plateau_needs_its_patience() -> None:
@@ -150,7 +142,6 @@ def test_a_plateau_may_be_longer_than_what_the_learner_lists() -> None:
         listed = (listed + evaluations(*[17.0] * 500, first=version))[-1000:]
         decision = controller.look(1.0, learner=sample(controller.now + 1, 1000 + version, evaluations=listed))
         assert (decision.outcome is None) == (version < 2000)
-    assert decision.outcome is not None
     assert "2500 evaluations in a row were not better than 18.00" in decision.outcome.message
 
 
@@ -165,7 +156,6 @@ def test_a_window_of_evaluations() -> None:
     first, both = [evaluation(17.0), evaluation(18.9)], [evaluation(17.0), evaluation(18.9), evaluation(17.3)]
     assert running(*sets).look(learner=sample(START + 2, 1001, evaluations=first)).outcome is None
     outcome = running(*sets).look(learner=sample(START + 2, 1001, evaluations=both)).outcome
-    assert outcome is not None
     assert "mean return 18.10" in outcome.message
 
 
@@ -176,7 +166,6 @@ def test_a_metric_is_a_mean_over_whole_evaluations_that_all_have_it() -> None:
     for figures in ([high], [low, low], [high, without], [without, high], [high, cut]):
         assert running(*sets).look(learner=sample(START + 2, 1001, evaluations=figures)).outcome is None
     outcome = running(*sets).look(learner=sample(START + 2, 1001, evaluations=[without, low, high])).outcome
-    assert outcome is not None
     assert outcome.message.startswith("is_success 0.525, as the environment reports it, over 20 games in each of 2")
     assert outcome.message.endswith("target 0.5")
 
@@ -186,13 +175,12 @@ def test_a_metric_that_no_evaluation_has_is_said_with_those_that_there_are() -> 
     for reported, there in (({}, "nothing"), ({"success": 1.0, "way": 2.0}, "success, way")):
         learner = sample(controller.now + 2, 1001, evaluations=[reporting(**reported)])
         assert controller.look(1.0, learner=learner).outcome is None
-        ready = controller.status.condition("Ready")
-        assert ready is not None
-        assert ready.reason == "Degraded"
-        assert "successPolicy.metric waits for 'is_success'" in ready.message
-        assert ready.message.endswith(f"it reports {there}")
+        *said, message = controller.said("Ready")
+        assert said == ["True", "Degraded"]
+        assert "successPolicy.metric waits for 'is_success'" in message
+        assert message.endswith(f"it reports {there}")
     controller.look(1.0, learner=sample(controller.now + 2, 1002, evaluations=[reporting(is_success=0.0)]))
-    assert controller.reason("Ready") == ("True", "Running")
+    controller.expect(Ready=("True", "Running"))
 
 
 def test_failures_of_an_evaluator_count_where_a_metric_is_waited_for() -> None:
@@ -209,12 +197,12 @@ def test_an_evaluation_that_was_given_up_early_is_no_verdict() -> None:
 
 def test_a_learner_that_ends_with_0_was_not_asked_to_and_comes_back() -> None:
     controller = running()
-    decision = controller.look(members=exited("learner", members(), exit_code=0))
-    assert (decision.outcome, decision.start) == (None, ("learner",))
-    assert (controller.status.restarts.counted, controller.status.failures[-1].reason) == (1, "Ended")
+    controller.look(members=exited("learner", members(), exit_code=0))
+    controller.expect(end="", start=("learner",), counted=1)
+    assert controller.status.failures[-1].reason == "Ended"
 
 
-# ------------------------------------------------------------------------------------------------------------- the end
+# --- the end
 
 
 def test_the_drain_goes_from_the_outside_in() -> None:
@@ -230,15 +218,12 @@ def test_the_drain_goes_from_the_outside_in() -> None:
 
 def test_failure_target_before_failed() -> None:
     controller = running()
-    refused = exited("actor-0", members(), exit_code=78, last_words="no ROM")
-    controller.look(members=refused)
-    assert controller.reason("FailureTarget") == ("True", "FailurePolicyRule")
-    assert controller.reason("Failed") == ("", "")
+    controller.look(members=exited("actor-0", members(), exit_code=78, last_words="no ROM"))
+    controller.expect(FailureTarget=("True", "FailurePolicyRule"), Failed=("", ""))
     assert not controller.status.finished
     controller.look(members=())
-    assert controller.reason("Failed") == controller.reason("Stalled") == ("True", "FailurePolicyRule")
-    assert controller.reason("FailureTarget") == ("True", "FailurePolicyRule")
-    assert controller.last is not None
+    failed = ("True", "FailurePolicyRule")
+    controller.expect(Failed=failed, Stalled=failed, FailureTarget=failed)
     assert not any(note.text.startswith("Stalled") for note in controller.last.notes), "Failed has said it"
 
 
@@ -254,9 +239,8 @@ def test_a_finished_job_is_never_touched_again() -> None:
         {"members": exited("learner", members(), exit_code=78)},
         {"refusal": Refusal(Reason.INVALID_SPEC, "late")},
     ):
-        decision = controller.look(1000.0, **world)
-        assert decision.start == ()
-        assert decision.finished
+        controller.look(1000.0, **world)
+        controller.expect(start=(), finished=True)
         assert controller.status == over
     controller.look(1.0, generation=9)
     assert controller.status == over.model_copy(update={"observed_generation": 9}), "a client need not wait for it"
@@ -269,14 +253,14 @@ def test_pods_stay_as_pod_cleanup_says() -> None:
 
     keep = running("spec.podCleanup.onComplete=None")
     assert keep.look(**finish).drain == ("learner",), "the accelerator is freed at once"
-    decision = keep.look(members=gone("learner"))
-    assert (decision.finished, decision.drain, decision.remove) == (True, (), ())
+    keep.look(members=gone("learner"))
+    keep.expect(finished=True, drain=(), remove=())
 
     later = running("spec.podCleanup.afterSeconds=60")
     assert later.look(**finish).drain == ("learner",)
     assert later.look(1.0, members=gone("learner")).requeue_seconds == 59.0
-    decision = later.look(59.0)
-    assert (decision.finished, decision.drain) == (True, ("actor-0", "actor-1", "evaluator"))
+    later.look(59.0)
+    later.expect(finished=True, drain=("actor-0", "actor-1", "evaluator"))
 
     logs = running("spec.podCleanup.onComplete=Running")
     logs.look(**finish)
@@ -294,12 +278,11 @@ def test_pods_stay_as_pod_cleanup_says() -> None:
 def test_time_to_live() -> None:
     controller = running("spec.ttlSecondsAfterFinished=100", keeps_remains=True)
     controller.look(learner=sample(START + 2, 1001, evaluations=[evaluation(21.0)]))
-    decision = controller.look(members=())
-    assert (decision.delete_job, controller.look(40.0).requeue_seconds) == (False, 60.0)
+    assert (controller.look(members=()).delete_job, controller.look(40.0).requeue_seconds) == (False, 60.0)
     assert controller.look(60.0).delete_job
 
 
-# ------------------------------------------------------------------------------------------- the session of `rljob run`
+# --- the session of `rljob run`
 
 
 @pytest.mark.parametrize(
@@ -311,26 +294,21 @@ def test_time_to_live() -> None:
 )
 def test_the_end_of_a_session_is_no_end_of_the_job(session: Session, end: End, reason: str) -> None:
     controller = running(session=Session())
-    decision = controller.look(1.0, session=session, members=exited("actor-0", members(), exit_code=78))
-    assert decision.outcome is not None, "what happens while all leave is no verdict on the job"
-    assert (decision.outcome.end, decision.outcome.reason, decision.finished) == (end, reason, False)
-    assert decision.drain == ("actor-1", "evaluator")
+    controller.look(1.0, session=session, members=exited("actor-0", members(), exit_code=78))
+    controller.expect(end=reason, finished=False, drain=("actor-1", "evaluator"))
+    assert controller.last.outcome.end is end
     assert controller.look(members=gone("actor-0", "actor-1", "evaluator")).drain == ("learner",)
     assert controller.look(members=members(0)[:1]).drain == ("replay-0",)
-    decision = controller.look(1.0, members=())
-    assert decision.finished
-    assert controller.reason("Ready") == ("False", "SessionEnded")
-    assert (
-        controller.reason("Failed") == controller.reason("FailureTarget") == controller.reason("Complete") == ("", "")
-    )
+    controller.look(1.0, members=())
+    controller.expect(finished=True, Ready=("False", "SessionEnded"))
+    controller.expect(Failed=("", ""), FailureTarget=("", ""), Complete=("", ""))
     active = controller.status.active_seconds
 
-    again = controller.look(86_400.0, session=Session())
-    assert again.start == ("replay-0", "learner", "actor-0")
+    assert controller.jump(86_400.0, session=Session()).start == ("replay-0", "learner", "actor-0")
     assert controller.status.active_seconds == active, "the night between two sessions is not active time"
     controller.look(members=members(), checkpoint=verified(START))
     controller.trained(2000)
-    assert controller.status.state == "Running"
+    controller.expect(state="Running")
 
 
 def test_a_killed_controller_whose_members_died_too_does_not_count_the_time_between() -> None:
@@ -338,14 +316,12 @@ def test_a_killed_controller_whose_members_died_too_does_not_count_the_time_betw
     controller.look(40.0, session=Session(140.0))
     active = controller.status.active_seconds
     controller.jump(86_400.0, session=Session(0.5), members=(), learner=None)
-    assert controller.status.controller.spent_active_seconds == active
-    assert controller.status.controller.started is None
+    controller.expect(spent_active_seconds=active, started=None)
     adopted = running(session=Session(100.0))
-    adopted.look(86_400.0, session=Session(0.5))
+    adopted.look(3600.0, session=Session(0.5))
     assert adopted.status.controller.spent_active_seconds == 0, "members that went on were active"
 
 
 def test_every_example_comes_up() -> None:
     for path in MANIFESTS:
-        controller = Controller(load_manifest(path), members=())
-        assert controller.look().start, path.name
+        assert Controller(load_manifest(path), members=()).look().start, path.name

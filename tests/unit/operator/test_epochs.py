@@ -50,5 +50,4 @@ def test_the_end_of_a_superseded_learner_is_no_failure_of_its_successor() -> Non
     assert learner.incarnation == "new"
     controller = Controller(make_job())
     controller.look(members=(*gone("learner"), learner))
-    assert controller.status.restarts.counted == 0
-    assert controller.status.failures == []
+    assert (controller.status.restarts.counted, controller.status.failures) == (0, [])

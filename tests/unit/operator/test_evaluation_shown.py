@@ -72,14 +72,12 @@ def test_before_the_first_it_says_what_an_evaluator_waits_for() -> None:
 
 def test_a_success_names_the_seed_of_its_games() -> None:
     outcome = running().look(learner=sample(START + 2, evaluations=[evaluation(18.5) | {"seed": 1000004}])).outcome
-    assert outcome is not None
     assert "games of seed 1000004; target 18" in outcome.message
 
 
 def test_a_verdict_without_a_seed_says_none() -> None:
     """One that an older run left in its checkpoint."""
     outcome = running().look(learner=sample(START + 2, evaluations=[evaluation(18.5)])).outcome
-    assert outcome is not None
     assert "games; target 18" in outcome.message
 
 

@@ -100,14 +100,11 @@ def test_a_clock_that_is_set_back_ends_nothing(session: Session | None) -> None:
 def test_a_checkpoint_that_is_waited_for_is_still_answered_after_the_clock_was_set_back() -> None:
     controller = running()
     controller.look(1.0, checkpoint_requested_at="now", checkpoint=verified(controller.now))
-    assert controller.last is not None
     asked = controller.last.checkpoint_seconds
     controller.jump(-HOUR)
     assert controller.last.checkpoint_seconds == asked
     request = controller.status.controller.checkpoint_request
-    assert request is not None
     assert not request.done, "the one from before the request answers nothing"
     controller.look(1.0, checkpoint=replace(verified(controller.now), requested_seconds=asked))
     request = controller.status.controller.checkpoint_request
-    assert request is not None
     assert request.done, "one that names the request answers it by whatever clock the learner has"

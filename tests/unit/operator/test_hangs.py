@@ -24,7 +24,6 @@ def test_a_silent_member_is_named_then_replaced_and_its_end_is_a_failure_of_its_
     assert (decision.state, decision.replace) == ("Running", ())
     decision = controller.look(1.0, members=silent(name, hangs.NAMED_SECONDS))
     condition = decision.status.condition("Ready")
-    assert condition is not None
     assert (condition.status, condition.reason, condition.message) == ("True", "Degraded", f"{name} does not answer")
     again = controller.look(0.5, members=silent(name, hangs.NAMED_SECONDS + 0.5))
     assert again.status.conditions == decision.status.conditions, (
@@ -63,13 +62,9 @@ def test_a_member_that_never_announces_itself_is_named_then_replaced_after_a_lon
 
 @pytest.mark.parametrize("phase", [Phase.DRAINING, Phase.EXITED])
 def test_only_who_serves_can_be_silent(phase: Phase) -> None:
-    controller = running()
-    seen = silent("actor-1", 1000.0, members(actor_1=phase))
-    decision = controller.look(1.0, members=seen)
+    decision = running().look(1.0, members=silent("actor-1", 1000.0, members(actor_1=phase)))
     assert decision.replace == ()
-    condition = decision.status.condition("Ready")
-    assert condition is not None
-    assert "does not answer" not in condition.message
+    assert "does not answer" not in decision.status.condition("Ready").message
 
 
 def test_a_learner_that_hangs_while_it_is_to_be_saved_does_not_hold_up_the_suspension_for_ever() -> None:
@@ -82,6 +77,5 @@ def test_a_learner_that_hangs_while_it_is_to_be_saved_does_not_hold_up_the_suspe
 def test_whoever_leaves_at_the_end_has_a_time_of_its_own() -> None:
     from rljob_operator.core.desired import Session
 
-    controller = running()
-    decision = controller.look(1.0, members=silent("learner", 1000.0), session=Session(1.0, interrupted=True))
+    decision = running().look(1.0, members=silent("learner", 1000.0), session=Session(1.0, interrupted=True))
     assert decision.replace == ()

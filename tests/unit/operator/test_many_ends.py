@@ -73,5 +73,4 @@ def test_the_status_stays_small() -> None:
     for life in range(3):
         controller.look(1.0, members=ended(members(ACTORS), now=controller.now + 1.0, life=str(life)))
     assert len(controller.status.controller.members) == MAX_REMEMBERED_MEMBERS
-    text = json.dumps(controller.status.document(), separators=(",", ":"))
-    assert len(text) < LARGEST_STATUS_BYTES
+    assert len(json.dumps(controller.status.document(), separators=(",", ":"))) < LARGEST_STATUS_BYTES

@@ -13,13 +13,11 @@ FULL = Admission(False, Reason.QUOTA_EXCEEDED, "no room")
 
 
 def test_a_job_that_begins_is_told_of_with_one_event() -> None:
-    controller = Controller(make_job())
-    assert controller.look(1.0, members=()).notes == (Note("Accepted=True (Valid)"),)
+    assert Controller(make_job()).look(1.0, members=()).notes == (Note("Accepted=True (Valid)"),)
 
 
 def test_what_is_wrong_from_the_first_moment_is_told() -> None:
-    controller = Controller(make_job())
-    notes = controller.look(1.0, members=(), admission=FULL).notes
+    notes = Controller(make_job()).look(1.0, members=(), admission=FULL).notes
     assert any(note.text.startswith("Admitted=False (QuotaExceeded): no room") and note.warning for note in notes)
 
 

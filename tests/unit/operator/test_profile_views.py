@@ -127,8 +127,7 @@ def test_members_of_one_machine_share_a_clock_and_others_are_aligned_by_the_wall
 
 
 def test_what_began_before_is_cut_and_what_has_not_ended_is_drawn() -> None:
-    spans = [[MAIN, "play", 2 * SECOND, 5 * SECOND + 1000], [MAIN, "play", 2 * SECOND, 4 * SECOND]]
-    first = part(spans=spans)
+    first = part(spans=[[MAIN, "play", 2 * SECOND, 5 * SECOND + 1000], [MAIN, "play", 2 * SECOND, 4 * SECOND]])
     last = part(began_ns=6 * SECOND, ended_ns=7 * SECOND, running=[["report", 5 * SECOND + 1000]])
     assert [(event["name"], event["ts"], event["dur"]) for event in slices(chrome_trace([member(first, last)]))] == [
         ("play", 0.0, 0.998),

@@ -75,8 +75,7 @@ def test_deciding_twice_on_the_same_world_decides_nothing_new(plan: Plan, looks:
     for _ in range(looks):
         world.turn()
         seen, first = world.look()
-        again = replace(seen, status=first.status)
-        second = decided(again)
+        second = decided(replace(seen, status=first.status))
         assert second.status.restarts == first.status.restarts, "each end is counted once"
         assert second.status.failures == first.status.failures
         memory = second.status.controller.model_copy(update={"learner_epoch": first.status.controller.learner_epoch})

@@ -17,8 +17,7 @@ FOUR = "spec.actors.replicas=4"
 @pytest.mark.parametrize("mode", ["Internal", "External"])
 def test_not_even_min_replicas_exceeds_a_quota(mode: str) -> None:
     controller = Controller(make_job(FOUR, BOUNDS % mode), members=members(0), admission=TWO)
-    decision = controller.look()
-    assert [name for name in decision.start if name.startswith("actor")] == ["actor-0", "actor-1"]
+    assert [name for name in controller.look().start if name.startswith("actor")] == ["actor-0", "actor-1"]
     assert controller.reason("ScalingLimited") == ("True", "QuotaLimited")
     assert controller.status.autoscaling.desired_replicas == 4, "what was asked for is shown"
     controller.look(1.0, members=members(2))
@@ -29,8 +28,7 @@ def test_not_even_min_replicas_exceeds_a_quota(mode: str) -> None:
 
 def test_a_fixed_number_is_bounded_by_the_quota_too() -> None:
     controller = Controller(make_job("spec.actors.replicas=120"), members=members(1), admission=TWO)
-    decision = controller.look()
-    assert [name for name in decision.start if name.startswith("actor")] == ["actor-1"]
+    assert [name for name in controller.look().start if name.startswith("actor")] == ["actor-1"]
     assert controller.reason("ScalingLimited") == ("True", "QuotaLimited")
     assert controller.status.autoscaling.desired_replicas == 120, "what was asked for is shown"
     said = controller.status.autoscaling.last_decision
@@ -41,8 +39,7 @@ def test_a_fixed_number_is_bounded_by_the_quota_too() -> None:
 
 
 def test_a_quota_that_shrinks_takes_actors_away() -> None:
-    controller = running(FOUR, members=members(4))
-    assert len(controller.look(1.0, admission=TWO).drain) == 2
+    assert len(running(FOUR, members=members(4)).look(1.0, admission=TWO).drain) == 2
 
 
 def test_max_actors_of_the_machine_bounds_min_replicas_and_cores_do_not() -> None:
@@ -53,8 +50,7 @@ def test_max_actors_of_the_machine_bounds_min_replicas_and_cores_do_not() -> Non
 
 def test_a_quota_counts_actors_that_start() -> None:
     seen = (*members(1), member("actor-1", Phase.STARTING))
-    controller = Controller(make_job(FOUR), members=seen, admission=TWO)
-    assert controller.look().start == ()
+    assert Controller(make_job(FOUR), members=seen, admission=TWO).look().start == ()
 
 
 def refused(name: str, reason: Reason = Reason.QUOTA_EXCEEDED, words: str = "exceeded quota") -> Member:
@@ -76,7 +72,6 @@ def test_a_core_that_does_not_fit_waits_and_is_tried_again() -> None:
             assert (decision.drain, decision.outcome, decision.state) == ((), None, state)
         assert controller.reason(told[0]) == ("False", told[1])
         ready = controller.status.condition("Ready")
-        assert ready is not None
         assert ready.message == "learner waits since 2023-11-14T22:13:20Z: exceeded quota"
         controller.look(1.0, members=members())
         assert controller.reason(told[0])[0] == "True"
@@ -100,7 +95,6 @@ def test_an_evaluator_that_does_not_come_up_is_told() -> None:
     controller = running(members=members())
     controller.look(1.0, members=(*gone("evaluator", seen=members()), waits))
     ready = controller.status.condition("Ready")
-    assert ready is not None
     assert (ready.status, ready.reason) == ("True", "Degraded")
     assert "the evaluator is not ready (no such image)" in ready.message
 
@@ -109,5 +103,4 @@ def test_an_evaluator_that_does_not_come_up_is_told() -> None:
 def test_a_job_that_waits_in_its_queue_shows_what_was_asked_for(mode: str) -> None:
     waits = Admission(False, Reason.WAITING_FOR_QUOTA, "insufficient quota")
     controller = Controller(make_job(FOUR, f"spec.autoscaling.mode={mode}"), members=(), admission=waits)
-    assert controller.look().start == ()
-    assert controller.status.autoscaling.desired_replicas == 4
+    assert (controller.look().start, controller.status.autoscaling.desired_replicas) == ((), 4)

@@ -128,7 +128,6 @@ def test_a_lock_goes_to_the_controller_that_it_was_taken_for_and_to_none_of_its_
         controller = subprocess.Popen(words, stdin=lock.file, stdout=subprocess.PIPE, text=True)
         lock.name(controller.pid)
     assert controller_pid(tmp_path) == controller.pid, "before it has done anything"
-    assert controller.stdout is not None
     child, empty = controller.stdout.readline().split()
     assert (controller_pid(tmp_path), empty) == (controller.pid, "True")
     controller.kill()

@@ -41,8 +41,7 @@ def test_one_server_fewer() -> None:
 def test_a_server_that_nobody_wants_leaves_and_stands_in_for_none() -> None:
     """One of a life before that was found running; a job itself gets fewer servers only by starting anew."""
     controller = running(CENTRAL, "spec.inference.replicas=1", members=(*members(), member("inference-0")))
-    decision = controller.look(1.0, members=exited("inference-0", SERVED))
-    assert decision.drain == ("inference-1",)
+    assert controller.look(1.0, members=exited("inference-0", SERVED)).drain == ("inference-1",)
     assert controller.reason("InferenceReady") == ("False", "Restarting")
     assert controller.status.state == "Degraded"
 

@@ -41,12 +41,10 @@ def replicas(number: int) -> Any:
 
 
 def test_a_changed_spec_is_a_new_generation_and_an_annotation_is_not(store: SpecStore, tmp_path: Path) -> None:
-    assert store.read().generation == 1
-    assert store.edit(replicas(3)) == 2
+    assert (store.read().generation, store.edit(replicas(3))) == (1, 2)
     assert store.edit(replicas(3)) == 2, "nothing changed"
     assert store.edit(lambda document: document["metadata"].update(annotations={"a": "b"})) == 2
     stored = SpecStore(tmp_path / "run").read()
-    assert stored.job is not None
     assert (stored.generation, stored.job.spec.actors.replicas) == (2, 3)
     assert stored.job.metadata.annotations == {"a": "b"}
     assert load_manifest(tmp_path / "run" / "job.yaml").spec == stored.job.spec, "it is a manifest like any other"
@@ -68,8 +66,7 @@ def test_an_editor_does_not_count_so_the_reader_does(store: SpecStore, tmp_path:
     stored = store.read()
     assert (stored.generation, stored.job and stored.job.spec.actors.replicas) == (2, 5)
     assert yaml.safe_load(path.read_text())["metadata"]["generation"] == 2
-    assert store.read().generation == 2
-    assert store.edit(replicas(6)) == 3
+    assert (store.read().generation, store.edit(replicas(6))) == (2, 3)
 
 
 def test_edits_at_the_same_time_are_all_kept(store: SpecStore, tmp_path: Path) -> None:
@@ -85,7 +82,6 @@ def test_edits_at_the_same_time_are_all_kept(store: SpecStore, tmp_path: Path) -
     for thread in threads:
         thread.join()
     stored = store.read()
-    assert stored.job is not None
     assert (stored.generation, stored.job.spec.actors.replicas) == (21, 1 + 20)
 
 
@@ -102,7 +98,6 @@ def test_a_refused_spec_leaves_the_last_good_one_in_force(store: SpecStore, tmp_
     ]:
         path.write_text(bad)
         desired = run.desired()
-        assert desired.refusal is not None
         assert not desired.refusal.blocking
         assert words in desired.refusal.message
         assert desired.job == good.job
@@ -116,8 +111,7 @@ def test_a_refused_spec_leaves_the_last_good_one_in_force(store: SpecStore, tmp_
 
 
 def test_an_edit_while_no_controller_ran_is_counted_by_the_next(store: SpecStore, tmp_path: Path) -> None:
-    run = StoredRun(tmp_path / "run")
-    run.write_status(RLJobStatus(observed_generation=1), at_once=True)
+    StoredRun(tmp_path / "run").write_status(RLJobStatus(observed_generation=1), at_once=True)
     path = tmp_path / "run" / "job.yaml"
     path.write_text(path.read_text().replace("replicas: 1", "replicas: 2"))
     desired = StoredRun(tmp_path / "run").desired()
@@ -164,11 +158,9 @@ def test_what_was_written_decides_when_a_run_goes_on_with_changes(tmp_path: Path
     run_dir = tmp_path / "run"
     store = created(run_dir, manifest_of({"algorithm": {"type": "IMPALA"}, "environment": {"id": "CartPole-v1"}}))
     before = StoredRun(run_dir).desired().job.spec.algorithm.impala
-    assert before is not None
     assert before.unroll_queue.capacity == 2 * before.batch_size
     store.edit(replace_spec(read_manifest(run_dir / "job.yaml", ["spec.algorithm.impala.batchSize=64"])))
     after = StoredRun(run_dir).desired().job.spec.algorithm.impala
-    assert after is not None
     assert (after.batch_size, after.unroll_queue.capacity) == (64, 128), "a default follows what is written"
     assert parse_document((run_dir / "job.yaml").read_bytes(), "job.yaml")["spec"]["algorithm"] == {
         "type": "IMPALA",

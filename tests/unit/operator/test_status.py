@@ -39,8 +39,7 @@ def test_fields_of_a_newer_controller_are_ignored() -> None:
 
 def test_the_document_is_camel_case_without_nulls() -> None:
     document = running().status.document()
-    text = json.dumps(document)
-    assert "null" not in text
+    assert "null" not in json.dumps(document)
     assert "_" not in "".join(document)
     assert document["conditions"][0]["lastTransitionTime"].endswith("Z")
 

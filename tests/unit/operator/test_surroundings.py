@@ -40,8 +40,7 @@ RESOLVED = [
 def test_references(written: str, resolved: str) -> None:
     env = [{"name": "BEFORE", "value": "b"}, {"name": "A", "value": written}, {"name": "AFTER", "value": "c"}]
     job = load_manifest(SUPPORT / "pong.yaml", [f"spec.actors.env={json.dumps(env)}"])
-    found = own_variables(job, "actor-3", HERE)
-    assert found == {"BEFORE": "b", "A": resolved, "AFTER": "c"}
+    assert own_variables(job, "actor-3", HERE) == {"BEFORE": "b", "A": resolved, "AFTER": "c"}
     assert own_variables(job, "learner", HERE) == own_variables(job, "replay-0", HERE) == {}
 
 

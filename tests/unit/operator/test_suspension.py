@@ -9,13 +9,13 @@ import yaml
 from rljob.api import dump_manifest, parse_job
 from rljob.api.conditions import Reason
 from rljob.api.rules.read_at_start import read_at_start
-from rljob_operator.core.member import Phase
 from rljob_operator.core.observed import Admission, CheckpointFacts, CheckpointState
 from rljob_operator.core.rules.suspension import BEST_EFFORT_SECONDS, RETRY_SECONDS
 
 from tests.support.controller import START, Controller, exited, gone, make_job, members, running, sample, verified
 
 CORE = members(0)[:2]
+GAMMA = "spec.algorithm.apeXDQN.gamma=0.9"
 
 
 def suspending(*sets: str, **world: object) -> Controller:
@@ -30,42 +30,35 @@ def suspending(*sets: str, **world: object) -> Controller:
 def test_the_whole_way_down_and_up() -> None:
     controller = running()
     controller.job = make_job("spec.suspend=true")
-    decision = controller.look(1.0)
-    assert decision.drain == ("actor-0", "actor-1", "evaluator")
-    assert (decision.start, decision.checkpoint_seconds) == ((), None)
-    assert controller.reason("Suspended") == ("False", "Draining")
-    assert controller.status.state == "Suspending"
+    controller.look(1.0)
+    out = ("actor-0", "actor-1", "evaluator")
+    controller.expect(drain=out, start=(), checkpoint_seconds=None, Suspended=("False", "Draining"), state="Suspending")
 
-    decision = controller.look(1.0, members=CORE, checkpoint=verified(START - 100, 900))
+    controller.look(1.0, members=CORE, checkpoint=verified(START - 100, 900))
     asked = controller.now
-    assert (decision.drain, decision.checkpoint_seconds) == ((), asked)
-    assert controller.reason("Suspended") == ("False", "Checkpointing")
-    assert controller.look(1.0).drain == ()
-    assert controller.look(1.0, checkpoint=verified(asked + 1, 999)).drain == (), "older than the training"
-    assert controller.look(1.0, checkpoint=verified(asked - 1, 1000)).drain == (), "from before the request"
+    controller.expect(drain=(), checkpoint_seconds=asked, Suspended=("False", "Checkpointing"))
     corrupt = replace(verified(asked + 1, 1000), state=CheckpointState.CORRUPT)
-    assert controller.look(1.0, checkpoint=corrupt).drain == (), "its digest is wrong"
+    # Nothing new; one that is older than the training, one from before the request, and one whose digest is wrong.
+    for facts in (verified(START - 100, 900), verified(asked + 1, 999), verified(asked - 1, 1000), corrupt):
+        assert controller.look(1.0, checkpoint=facts).drain == (), facts
 
-    decision = controller.look(1.0, checkpoint=verified(asked + 1, 1003))
-    assert (decision.drain, decision.checkpoint_seconds) == (("learner",), None)
+    controller.look(1.0, checkpoint=verified(asked + 1, 1003))
+    controller.expect(drain=("learner",), checkpoint_seconds=None)
     assert controller.look(1.0, members=CORE[:1]).drain == ("replay-0",)
-    decision = controller.look(1.0, members=())
-    assert controller.reason("Suspended") == ("True", "UserRequested")
-    assert controller.reason("Ready") == ("False", "Suspended")
-    assert (decision.start, decision.drain, decision.requeue_seconds) == ((), (), None)
+    controller.look(1.0, members=())
+    controller.expect(Suspended=("True", "UserRequested"), Ready=("False", "Suspended"))
+    controller.expect(start=(), drain=(), requeue_seconds=None)
     still = controller.status
     controller.look(10_000.0)
     assert controller.status == still, "nothing is written while nothing happens"
 
     controller.job = make_job()
-    assert controller.look().start == ("replay-0", "learner", "actor-0")
-    assert controller.status.state == "Restoring"
-    assert controller.reason("Suspended") == ("False", "Resumed")
+    controller.look()
+    controller.expect(start=("replay-0", "learner", "actor-0"), state="Restoring", Suspended=("False", "Resumed"))
     controller.look(5.0, members=members(), learner=sample(controller.now + 5, 1003))
     assert controller.reason("Progressing") == ("False", "WarmingUp"), "1003 is where it was, no advance"
     controller.look(1.0, learner=sample(controller.now + 1, 1004))
-    assert controller.status.state == "Running"
-    assert controller.status.controller.suspension is None
+    controller.expect(state="Running", suspension=None)
 
 
 def test_required_waits_and_asks_again() -> None:
@@ -73,46 +66,37 @@ def test_required_waits_and_asks_again() -> None:
     first = controller.now
     broken = CheckpointFacts(CheckpointState.STORAGE_ERROR, message="no space left")
     assert controller.look(RETRY_SECONDS - 1, checkpoint=broken).checkpoint_seconds == first
-    decision = controller.look(1.0)
-    assert (decision.checkpoint_seconds, decision.drain) == (controller.now, ())
-    condition = controller.status.condition("Suspended")
-    assert condition is not None
-    assert condition.message.startswith("no verified checkpoint yet: no space left")
+    controller.look(1.0)
+    controller.expect(checkpoint_seconds=controller.now, drain=(), CheckpointValid=("False", "StorageError"))
+    assert controller.said("Suspended")[2].startswith("no verified checkpoint yet: no space left")
     assert controller.look(RETRY_SECONDS).drain == ()
-    assert controller.reason("CheckpointValid") == ("False", "StorageError")
     assert controller.look(1.0, checkpoint=verified(controller.now + 1)).drain == ("learner",)
 
 
 def said_at_last(controller: Controller) -> str:
     """What Suspended says when all have left; an event has the same words."""
     controller.look(1.0, members=CORE[:1])
-    decision = controller.look(1.0, members=())
-    condition = controller.status.condition("Suspended")
-    assert condition is not None
-    assert (condition.status, condition.reason) == ("True", "UserRequested")
-    assert any(condition.message in note.text for note in decision.notes)
-    return condition.message
+    notes = controller.look(1.0, members=()).notes
+    *said, message = controller.said("Suspended")
+    assert said == ["True", "UserRequested"]
+    assert any(message in note.text for note in notes)
+    return message
 
 
 def test_required_waits_no_longer_than_it_may_and_says_what_that_cost() -> None:
     """A full volume would else keep a GPU for ever, for a job that its user does not want to run."""
     controller = suspending("spec.checkpoint.suspendTimeoutSeconds=300", checkpoint=verified(START - 100, 900))
     broken = replace(verified(START - 100, 900), state=CheckpointState.STORAGE_ERROR, message="no space left")
-    assert controller.look(290.0, checkpoint=broken).drain == ()
-    assert controller.look(10.0).drain == ("learner",)
+    assert (controller.look(290.0, checkpoint=broken).drain, controller.look(10.0).drain) == ((), ("learner",))
     assert said_at_last(controller) == "no checkpoint was verified within 300 s: resuming goes on from update 900"
     controller.look(1.0, checkpoint=verified(controller.now, 1010))
-    condition = controller.status.condition("Suspended")
-    assert condition is not None
-    assert condition.message == "", "the learner's last words told of one after all"
+    assert controller.said("Suspended")[2] == "", "the learner's last words told of one after all"
 
 
 def test_what_ends_with_the_learners_pod_is_not_lost_before_its_user_could_think_again() -> None:
     controller = suspending(checkpoints_are="", checkpoint=verified(START + 5, 1000))
     assert controller.look(590.0).drain == ()
-    condition = controller.status.condition("Suspended")
-    assert condition is not None
-    assert "suspend: false keeps it" in condition.message
+    assert "suspend: false keeps it" in controller.said("Suspended")[2]
     assert controller.look(20.0).drain == ("learner",)
     assert said_at_last(controller).endswith("resuming begins anew")
 
@@ -121,14 +105,12 @@ def test_what_ends_with_the_learners_pod_is_not_lost_before_its_user_could_think
     assert evicted.look(1.0, members=CORE).drain == ("learner",), "a queue is not kept waiting for nothing"
 
 
-def test_best_effort_waits_for_a_while() -> None:
-    controller = suspending("spec.checkpoint.onSuspend=BestEffort")
-    assert controller.look(BEST_EFFORT_SECONDS - 2).drain == ()
-    assert controller.look(1.0).drain == ("learner",)
-
-
-def test_skip_does_not_wait() -> None:
-    assert suspending("spec.checkpoint.onSuspend=Skip").last.drain == ("learner",)  # type: ignore[union-attr]
+@pytest.mark.parametrize(("policy", "seconds"), [("BestEffort", BEST_EFFORT_SECONDS - 2), ("Skip", None)])
+def test_best_effort_waits_for_a_while_and_skip_does_not(policy: str, seconds: float | None) -> None:
+    controller = suspending(f"spec.checkpoint.onSuspend={policy}")
+    if seconds is not None:
+        assert (controller.look(seconds).drain, controller.look(1.0).drain) == ((), ("learner",))
+    controller.expect(drain=("learner",))
 
 
 def test_a_learner_that_never_learned_or_is_gone_has_nothing_to_save() -> None:
@@ -141,12 +123,16 @@ def test_a_learner_that_never_learned_or_is_gone_has_nothing_to_save() -> None:
     assert controller.look(1.0, members=exited("learner", CORE)).drain == ("replay-0",)
 
 
-def test_a_change_of_mind_halfway() -> None:
+@pytest.mark.parametrize("changes", [[], [GAMMA]], ids=["no change", "a change that is taken back"])
+def test_a_change_of_mind_halfway_restarts_nothing(changes: list[str]) -> None:
+    """The learner went on all the time; its actors come back."""
     controller = suspending()
+    for change in changes:
+        controller.job = make_job("spec.suspend=true", change)
+        controller.look(1.0)
     controller.job = make_job()
-    assert set(controller.look(1.0).start) == {"actor-0", "actor-1", "evaluator"}
-    assert controller.status.controller.suspension is None
-    assert controller.status.state == "Degraded", "the learner went on all the time; its actors come back"
+    controller.look(1.0)
+    controller.expect(start=("actor-0", "actor-1", "evaluator"), suspension=None, state="Degraded")
 
 
 def test_time_in_a_suspension_that_was_called_off_is_no_standstill() -> None:
@@ -155,14 +141,7 @@ def test_time_in_a_suspension_that_was_called_off_is_no_standstill() -> None:
     controller = suspending(*patient)
     controller.look(110.0)
     controller.job = make_job(*patient)
-    assert controller.look(1.0).outcome is None
-    assert controller.look(99.0).outcome is None
-    ended = controller.look(2.0).outcome
-    assert ended is not None
-    assert ended.reason == "ProgressDeadlineExceeded", "from then on it counts"
-
-
-GAMMA = "spec.algorithm.apeXDQN.gamma=0.9"
+    assert controller.ends(1.0, 99.0, 2.0) == ["", "", "ProgressDeadlineExceeded"], "from then on it counts"
 
 
 @pytest.mark.parametrize("seen", ["while suspending", "with the resuming"])
@@ -173,39 +152,23 @@ def test_what_is_changed_before_everything_has_left_is_used_after_resuming(seen:
         controller.job = make_job("spec.suspend=true", GAMMA)
         assert controller.look(1.0).start == ()
     controller.job = make_job(GAMMA)
-    decision = controller.look(1.0)
-    assert (decision.start, decision.checkpoint_seconds) == (
-        (),
-        controller.status.controller.suspension.checkpoint_time,
-    )
-    assert controller.status.state == "Suspending"
-    condition = controller.status.condition("Ready")
-    assert condition is not None
-    assert "changed while the job was being suspended" in condition.message
-    decision = controller.look(1.0, checkpoint=verified(controller.now, 1003))
-    assert decision.drain == ("learner",)
-    assert controller.look(1.0, members=CORE[:1]).drain == ("replay-0",)
-    assert controller.look(1.0, members=()).start == ("replay-0", "learner", "actor-0"), (
-        "all comes up with the new parameters"
-    )
-    assert controller.status.state == "Restoring"
-    assert controller.look(1.0, members=members(), learner=sample(controller.now, 1003)).drain == (), "once"
-
-
-def test_a_change_that_was_taken_back_restarts_nothing() -> None:
-    controller = suspending()
-    controller.job = make_job("spec.suspend=true", GAMMA)
     controller.look(1.0)
-    controller.job = make_job()
-    assert set(controller.look(1.0).start) == {"actor-0", "actor-1", "evaluator"}
+    request = controller.status.controller.suspension.checkpoint_time
+    controller.expect(start=(), checkpoint_seconds=request, state="Suspending")
+    assert "changed while the job was being suspended" in controller.said("Ready")[2]
+    assert controller.look(1.0, checkpoint=verified(controller.now, 1003)).drain == ("learner",)
+    assert controller.look(1.0, members=CORE[:1]).drain == ("replay-0",)
+    controller.look(1.0, members=())
+    controller.expect(start=("replay-0", "learner", "actor-0"), state="Restoring")  # with the new parameters
+    assert controller.look(1.0, members=members(), learner=sample(controller.now, 1003)).drain == (), "once"
 
 
 def test_a_suspension_and_a_change_that_no_look_saw_still_restart_everything() -> None:
     """Three edits within half a second: all that the controller sees is another spec, which only a start can bring about."""
     controller = running()
     controller.job = make_job(GAMMA)
-    assert controller.look(1.0).drain == ("actor-0", "actor-1", "evaluator")
-    assert controller.status.state == "Suspending"
+    controller.look(1.0)
+    controller.expect(drain=("actor-0", "actor-1", "evaluator"), state="Suspending")
 
 
 def test_what_may_change_at_any_time_restarts_nothing() -> None:
@@ -213,8 +176,7 @@ def test_what_may_change_at_any_time_restarts_nothing() -> None:
     controller.job = make_job("spec.actors.replicas=3", "spec.backoffLimit=9", "spec.autoscaling.pause=All")
     assert controller.look(1.0).start == ("actor-2",)
     document = yaml.safe_load(dump_manifest(controller.job))
-    parameters = document["spec"]["algorithm"]["apeXDQN"]
-    document["spec"]["algorithm"]["apeXDQN"] = dict(reversed(parameters.items()))
+    document["spec"]["algorithm"]["apeXDQN"] = dict(reversed(document["spec"]["algorithm"]["apeXDQN"].items()))
     controller.job = parse_job(document)
     assert controller.look(1.0, members=members(3)).drain == (), "the order of parameters says nothing"
 
@@ -242,31 +204,25 @@ def test_nobody_is_judged_while_being_suspended() -> None:
 
 def test_created_suspended() -> None:
     controller = Controller(make_job("spec.suspend=true"), members=())
-    decision = controller.look()
-    assert (decision.start, decision.requeue_seconds) == ((), None)
-    assert controller.reason("Suspended") == ("True", "UserRequested")
-    assert controller.status.start_time is None
+    controller.look()
+    controller.expect(start=(), requeue_seconds=None, Suspended=("True", "UserRequested"), start_time=None)
 
 
 def test_the_queue_takes_its_quota_back_and_gives_it_again() -> None:
     waiting = Admission(False, Reason.WAITING_FOR_QUOTA, "2 jobs are before it")
     controller = Controller(make_job(), members=(), admission=waiting)
-    assert controller.look().start == ()
-    assert controller.reason("Ready") == ("False", "WaitingForQuota")
-    assert controller.reason("Admitted") == ("False", "WaitingForQuota")
+    controller.look()
+    controller.expect(start=(), Ready=("False", "WaitingForQuota"), Admitted=("False", "WaitingForQuota"))
     held = Admission(True, Reason.QUOTA_RESERVED, workload="rljob-pong", actor_blocks=1)
     assert controller.look(60.0, admission=held).start == ("replay-0", "learner", "actor-0")
     controller.look(members=members())
     controller.trained()
-    assert controller.status.state == "Running"
-    assert controller.status.admission is not None
-    evicted = Admission(False, Reason.EVICTED, "preempted")
-    controller.look(1.0, admission=evicted)
+    assert (controller.status.state, controller.status.admission is None) == ("Running", False)
+    controller.look(1.0, admission=Admission(False, Reason.EVICTED, "preempted"))
     controller.look(1.0, members=CORE)
     controller.look(1.0, checkpoint=verified(controller.now))
     controller.look(1.0, members=())
-    assert controller.reason("Suspended") == ("True", "QuotaEvicted")
-    assert controller.reason("Ready") == ("False", "WaitingForQuota")
+    controller.expect(Suspended=("True", "QuotaEvicted"), Ready=("False", "WaitingForQuota"))
     assert not controller.job.spec.suspend, "the user's field is the user's"
 
 
@@ -276,20 +232,15 @@ def test_a_job_whose_first_pod_found_no_quota_was_never_suspended() -> None:
     assert controller.look().start == ("replay-0", "learner", "actor-0")
     controller.look(1.0, admission=Admission(False, Reason.QUOTA_EXCEEDED, "exceeded quota: pods"))
     assert controller.status.start_time is not None
-    assert controller.status.condition("Suspended") is None
-    assert controller.reason("Ready")[0] == "False"
+    assert (controller.reason("Suspended"), controller.reason("Ready")[0]) == (("", ""), "False")
 
 
 def test_a_checkpoint_on_request() -> None:
     controller = running(checkpoint_requested_at="2026-11-21T16:00:00Z")
-    seen = START
-    decision = controller.look(1.0, checkpoint=verified(START - 10))
-    assert decision.checkpoint_seconds == seen
+    assert controller.look(1.0, checkpoint=verified(START - 10)).checkpoint_seconds == START
     assert controller.look(1.0, members=gone("learner")).checkpoint_seconds is None, "no learner is there to be asked"
     assert controller.look(1.0, members=members(), checkpoint=verified(START + 3)).checkpoint_seconds is None
     assert controller.look(100.0).checkpoint_seconds is None
-    decision = controller.look(1.0, checkpoint_requested_at="again")
-    assert decision.checkpoint_seconds == controller.now
+    assert controller.look(1.0, checkpoint_requested_at="again").checkpoint_seconds == controller.now
     controller.look(1.0, checkpoint_requested_at="")
     assert controller.status.controller.checkpoint_request is None
-    assert all(m.phase is Phase.READY for m in members())

@@ -43,8 +43,6 @@ def test_a_return_that_stays_where_it_is_ends_the_job_after_a_window_that_fills_
 def test_the_message_has_the_numbers_to_check_it_by() -> None:
     controller = running(RETURN)
     ended_at(controller, [(1.0 if number < 12 else 1.4, None) for number in range(40)])
-    assert controller.last is not None
-    assert controller.last.outcome is not None
     assert controller.last.outcome.message == (
         "training return: its median over 9,000 raw frames is 1.40 and was not better than 1.00 by more than 0.5 for as many"
     )
@@ -80,8 +78,6 @@ def test_a_loss_far_above_its_lowest_for_a_window_ends_the_job_while_the_return_
     controller = running(LOSS)
     # Five moments until the median is large, and nine of those.
     assert ended_at(controller, healthy + diverged) == 1000 * (15 + 5 + TREND_POINTS - 1)
-    assert controller.last is not None
-    assert controller.last.outcome is not None
     assert controller.last.outcome.message.startswith(
         "value loss: its median over 9,000 raw frames is 50 and was more than 4 times 0.5 for as many, as the training "
         "return, 3.00, was below 11.00"
@@ -134,8 +130,6 @@ def test_memory_is_bounded_and_goes_with_its_rule() -> None:
     controller = running(RETURN, LOSS)
     ended_at(controller, [(float(number), 0.5) for number in range(200)])
     memory = controller.status.controller
-    assert memory.training_return is not None
-    assert memory.value_loss is not None
     assert len(memory.training_return.points) == len(memory.value_loss.points) == TREND_POINTS
     controller.job = make_job()
     told(controller, 300_000, 1.0, 1.0)
@@ -150,7 +144,6 @@ def test_evaluations_of_the_grace_period_do_not_count_for_a_plateau() -> None:
     for count in range(1, 7):
         assert told(controller, 1000, None, None, evaluations=(early + late)[:count]).outcome is None
     outcome = told(controller, 1000, None, None, evaluations=early + late).outcome
-    assert outcome is not None
     assert "were not better than 3.00" in outcome.message
 
 

@@ -77,8 +77,7 @@ def test_a_look_that_finds_nothing_new_writes_nothing() -> None:
 
 
 def test_a_changed_condition_is_seen_and_is_written_soon() -> None:
-    controller = running()
-    found = turn_of(controller, 1.0, members=members(learner=Phase.STARTING))
+    found = turn_of(running(), 1.0, members=members(learner=Phase.STARTING))
     assert found.write is StatusWrite.SOON
     assert not found.decision.status.is_true("LearnerReady")
     assert not found.decision.status.is_true("Ready")

@@ -116,8 +116,7 @@ def test_why_shows_the_decision_its_limit_and_what_failed() -> None:
 
 def test_why_says_that_no_game_has_ended() -> None:
     def said(**figures: int) -> str:
-        seen = run(RLJobStatus(conditions=[ready("True", "Running")]), figures=figures)
-        return "\n".join(why(seen))
+        return "\n".join(why(run(RLJobStatus(conditions=[ready("True", "Running")]), figures=figures)))
 
     assert "No game has ended in 250,000 steps of all environments" in said(episodes_total=0, steps_total=250_000)
     for fine in ({"episodes_total": 1, "steps_total": 250_000}, {"episodes_total": 0, "steps_total": 900}, {}):

@@ -66,7 +66,5 @@ def test_a_jump_that_a_sample_caught_half_way_is_followed_to_its_end() -> None:
 def test_noise_makes_growth_careful() -> None:
     uncertain = []
     for error in (0.0, 0.1, 0.8):
-        found = rates(after(error, wait=0.43))
-        assert found is not None
-        uncertain.append(found.uncertainty)
+        uncertain.append(rates(after(error, wait=0.43)).uncertainty)
     assert uncertain[0] <= uncertain[1] < uncertain[2] <= 0.5

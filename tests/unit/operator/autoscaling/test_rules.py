@@ -72,12 +72,10 @@ def changed(spec: AutoscalingSpec, **fields: object) -> AutoscalingSpec:
 
 def test_matches_the_rates_after_one_rate_window_and_no_sooner() -> None:
     job = Job()
-    assert job.run(60).desired == 4
-    assert job.answers[-1].memory.active == "WarmingUp"
+    assert (job.run(60).desired, job.answers[-1].memory.active) == (4, "WarmingUp")
     assert job.run(1).desired == 8, "doubles at most"
     assert job.answers[-1].limited_by is LimitedBy.SCALE_UP_POLICY
-    assert job.run(120).desired == 40
-    assert job.answers[-1].memory.active == "ValidMetricFound"
+    assert (job.run(120).desired, job.answers[-1].memory.active) == (40, "ValidMetricFound")
 
 
 def test_a_saturated_learner_shrinks_the_fleet_after_the_window_and_by_a_fifth_at_most() -> None:
@@ -90,8 +88,7 @@ def test_a_saturated_learner_shrinks_the_fleet_after_the_window_and_by_a_fifth_a
 
 
 def test_a_person_recomputes_the_decision_from_its_sentence() -> None:
-    job = Job()
-    said = job.run(61).last_decision
+    said = Job().run(61).last_decision
     found = re.search(
         r": ([\d.]+) / ([\d.]+) x \(1 ([-+][\d.]+)\) ([-+][\d.]+) = ([\d.]+) wanted, at least ([\d.]+) \(- ([\d.]+)%\)"
         r", tolerance ([\d.]+): aim at (\d+) within bounds 2 to 200, windows (\d+) to (\d+), policies (\d+) to (\d+): "
@@ -129,8 +126,7 @@ def test_missing_figures_hold_then_fall_back() -> None:
     job = Job(changed(SPEC, missing_metrics=rules), actors=40)
     job.run(100)
     job.seen = False
-    assert job.run(590).desired == 40
-    assert job.answers[-1].memory.active == "StaleMetrics"
+    assert (job.run(590).desired, job.answers[-1].memory.active) == (40, "StaleMetrics")
     assert job.run(60).desired == 60
     assert "fallback" in job.answers[-1].last_decision
 
@@ -166,8 +162,7 @@ def test_guards_forbid_growth() -> None:
     job = Job(actors=40)
     job.lag = 401.0
     job.run(61)
-    assert job.run(1).desired == 36
-    assert job.answers[-1].limited_by.reason == "PolicyLag"
+    assert (job.run(1).desired, job.answers[-1].limited_by.reason) == (36, "PolicyLag")
 
 
 def test_a_guard_that_was_left_out_follows_the_learners_limit() -> None:
@@ -325,8 +320,7 @@ def test_external_obeys_within_the_bounds_and_recommends() -> None:
     assert job.run(60).recommended is None, "warming up"
     answer = job.run(60)
     assert (answer.desired, answer.limited_by) == (4, LimitedBy.NOTHING)
-    assert answer.recommended == pytest.approx(40, abs=1)
-    assert answer.memory.active == "ValidMetricFound"
+    assert (answer.recommended, answer.memory.active) == (pytest.approx(40, abs=1), "ValidMetricFound")
     assert answer.last_decision.startswith("4 actors as asked for; learner 40/s")
     assert answer.last_decision.endswith("40 recommended beside 4")
     job.requested = 500
@@ -343,8 +337,7 @@ def test_whoever_follows_the_recommendation_arrives_and_stays() -> None:
     for _ in range(20):
         job.requested = math.ceil(job.answers[-1].recommended or 4)  # as an HPA does with AverageValue "1"
         job.run(15)
-    assert job.actors == 40
-    assert job.answers[-1].recommended == 40
+    assert job.actors == job.answers[-1].recommended == 40
     job.capacity = 20.0
     job.run(60)
     assert job.answers[-1].desired == 40, "no other number was asked for"
@@ -378,8 +371,7 @@ def test_evictions_change_nothing() -> None:
     job = Job(actors=40)
     job.run(300)
     lost = advance(job.spec, job.memory, figures(job.now, 32), supply(32, 40, pending=8), job.now + 15)
-    assert lost.desired == 40
-    assert lost.memory.rates.window == job.memory.rates.window
+    assert (lost.desired, lost.memory.rates.window) == (40, job.memory.rates.window)
 
 
 def test_a_new_learner_warms_up_again() -> None:
@@ -410,8 +402,7 @@ def test_policies_are_the_horizontal_pod_autoscalers() -> None:
 
 def test_windows_and_memory_are_bounded() -> None:
     rules = ScalingRules(stabilization_window_seconds=3600)
-    behavior = SPEC.behavior.model_copy(update={"scale_up": rules, "scale_down": rules})
-    spec = changed(SPEC, behavior=behavior)
+    spec = changed(SPEC, behavior=SPEC.behavior.model_copy(update={"scale_up": rules, "scale_down": rules}))
     memory = AutoscalingMemory()
     wanted = [50 - index % 37 for index in range(500)]
     for index, number in enumerate(wanted):
@@ -428,8 +419,7 @@ def test_victims() -> None:
         ActorView("d", True, True, 0.0, 0.0),
         ActorView("e", False, False, None, 0.0),
     ]
-    assert choose_victims(actors, 9) == ("e", "d", "b", "c", "a")
-    assert choose_victims(actors, 0) == ()
+    assert (choose_victims(actors, 9), choose_victims(actors, 0)) == (("e", "d", "b", "c", "a"), ())
 
 
 def test_broken_memory_is_named() -> None:

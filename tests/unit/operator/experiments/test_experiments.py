@@ -40,13 +40,10 @@ def test_killed_at_every_step_it_ends_as_it_would_have(case: str) -> None:
 def test_what_the_cases_lead_to() -> None:
     ends = {case: lived(World(experiment, spread, fails=fails)) for case, (experiment, fails) in CASES.items()}
     reasons = {case: state.end["reason"] for case, state in ends.items() if state.end is not None}
-    assert reasons.pop("too many fail") == "TooManyFailedTrials"
-    assert set(reasons.values()) == {"Completed"}
+    assert (reasons.pop("too many fail"), set(reasons.values())) == ("TooManyFailedTrials", {"Completed"})
     halving = ends["halving"]
-    assert halving.end is not None
     # 37 * trial % 101 is largest for trial 5; it alone plays all, and then with the second seed.
-    assert halving.end["best"]["trial"] == 5
-    assert halving.end["best"]["seeds"] == [1, 2]
+    assert (halving.end["best"]["trial"], halving.end["best"]["seeds"]) == (5, [1, 2])
     assert halving.end["best"]["mean"] == pytest.approx(5 * 37 % 101 + 1.5 + 9)
     assert halving.end["best"]["standardError"] == pytest.approx(0.5)
     assert {run.state for run in halving.runs.values()} == {RunState.DONE, RunState.PRUNED}
@@ -56,7 +53,6 @@ def test_what_the_cases_lead_to() -> None:
 
 def test_where_all_trials_fail_that_is_the_reason_and_none_is_left_out() -> None:
     state = lived(World(document(3), spread, fails=frozenset({0, 1, 2})))
-    assert state.end is not None
     assert (state.end["reason"], state.end["best"]) == ("AllTrialsFailed", None)
     some = lived(World(document(3), spread, fails=frozenset({1})))
     assert [(each["trial"], each["state"], each["mean"]) for each in rows(some)] == [
@@ -121,8 +117,7 @@ def test_a_journal_that_was_changed_is_refused_with_its_line() -> None:
 
 def test_what_may_change_of_an_experiment_that_has_begun() -> None:
     state = ExperimentState()
-    first = document(3, maxFailedTrials=0)
-    state.apply({"kind": "Settings", "experiment": first})
+    state.apply({"kind": "Settings", "experiment": document(3, maxFailedTrials=0)})
     state.apply(
         {"kind": "Settings", "experiment": document(3, budget={"rawFrames": 9000, "seconds": 5}, parallelism=1)}
     )
@@ -254,8 +249,7 @@ def test_a_thousand_trials_fit_into_a_status() -> None:
     parameters = experiment["spec"]["search"]["parameters"]
     parameters["algorithm.ppo.network"] = {"values": ["a" * 200 + ":f"]}
     world = World(experiment, spread)
-    state = lived(world)
-    assert len(json.dumps(summary(state), indent=2)) <= 100_000
+    assert len(json.dumps(summary(lived(world)), indent=2)) <= 100_000
     starts = [(entry["trial"], entry["seed"]) for entry in world.entries() if entry["kind"] == "Start"]
     assert sorted(starts) == [(trial, 1) for trial in range(1000)]
 
@@ -264,6 +258,5 @@ def test_suggested_settings_that_make_no_job_fail_the_run_and_not_the_experiment
     experiment = parse_experiment(document(3, seeds=2))
     experiment.suggested[1] = {"algorithm.ppo.learningRate": 5}
     entry = Runs(tmp_path, experiment, None).look(Run(1, 1))
-    assert entry is not None
     assert (entry["kind"], entry["trial"]) == ("Fail", 1)
     assert "spec.algorithm.ppo.learningRate: got 5" in entry["why"]

@@ -61,8 +61,7 @@ def test_what_it_comes_to() -> None:
     complete = {name for name, state in world.states.items() if "Complete" in state}
     assert stopped | complete == set(world.of(RLJOBS)), "nothing plays on"
     reasons = [reason for reason, _ in world.told]
-    assert reasons.count("Start") == 6
-    assert reasons[-1] == "Verdict"
+    assert (reasons.count("Start"), reasons[-1]) == (6, "Verdict")
 
 
 def test_a_run_is_an_rljob_that_queues_by_itself() -> None:
@@ -103,8 +102,7 @@ def test_suspended_nothing_plays_and_nothing_is_decided_and_then_it_goes_on() ->
         world.clock += 100
         world.tick()
         world.settle()
-    assert world.state == "Suspended"
-    assert world.condition("Suspended")["status"] == "True"
+    assert (world.state, world.condition("Suspended")["status"]) == ("Suspended", "True")
     assert (world.text, world.frames) == (lines, frames)
     world.start()
     world.edit(RLEXPERIMENTS, "a", suspend=False)
@@ -130,8 +128,7 @@ def test_a_job_that_was_edited_by_hand_is_no_longer_that_trial() -> None:
     world.settle()
     assert world.status_document["failed"] == 0, "its number of actors makes no other trial"
     world.edit(RLJOBS, "a-1", algorithm={"ppo": {"gamma": 0.5}})
-    status = world.live()
-    assert status["failed"] == 1
+    assert world.live()["failed"] == 1
     (failed,) = [note for reason, note in world.told if reason == "Fail"]
     assert failed == "trial 1 failed: RLJob a-1 was changed by hand, so that it is another trial"
 
@@ -245,8 +242,7 @@ def test_the_best_that_is_gone_at_the_end_is_named_without_a_fresh_verdict() -> 
     for name in ("a-0", "a-1"):
         del world.objects["rljobs", name]
     world.of(PODS).clear()
-    status = world.live()
-    assert "fresh" not in status
+    assert "fresh" not in world.live()
     assert "trial 1: it can't be judged: its RLJob is not there any more" in world.condition("Complete")["message"]
 
 
@@ -325,15 +321,13 @@ def test_of_one_that_has_begun_little_may_change() -> None:
 
 def test_one_that_has_ended_goes_on_with_more_trials() -> None:
     world = World(document(3, prune=HALVING), spread)
-    ended = world.live()
-    assert (world.state, ended["done"]) == ("Complete", 3)
+    assert (world.state, world.live()["done"]) == ("Complete", 3)
     world.edit(RLEXPERIMENTS, "a", seeds=1, budget={"rawFrames": 7})
     world.settle()
     assert (world.state, world.condition("Accepted")["status"]) == ("Complete", "False"), (
         "it stays ended with what can't be"
     )
-    more = document(6)["spec"]["search"]
-    world.edit(RLEXPERIMENTS, "a", search=more, budget={"rawFrames": 9000})
+    world.edit(RLEXPERIMENTS, "a", search=document(6)["spec"]["search"], budget={"rawFrames": 9000})
     world.settle()
     conditions = [each["type"] for each in world.objects["rlexperiments", "a"]["status"]["conditions"]]
     assert "Complete" not in conditions
@@ -350,8 +344,7 @@ def test_time_that_is_up_ends_it() -> None:
         world.tick()
     assert [entry["kind"] for entry in world.entries()].count("Score") == 1
     world.clock += 61
-    assert world.live()["done"] == 2
-    assert world.condition("Complete")["reason"] == "TimeUp"
+    assert (world.live()["done"], world.condition("Complete")["reason"]) == (2, "TimeUp")
 
 
 def test_a_journal_that_was_tampered_with_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,7 +38,6 @@ def test_a_run_that_was_edited_by_hand_is_no_longer_that_trial(ended: Path) -> N
     assert "learningRate: 0.001" in text
     (ended / "job.yaml").write_text(text.replace("learningRate: 0.001", "learningRate: 0.002"))
     entry = Runs(ended.parent, EXPERIMENT, None).look(Run(4, 1))
-    assert entry is not None
     assert entry["kind"] == "Fail"
     assert "was changed by hand" in entry["why"]
 

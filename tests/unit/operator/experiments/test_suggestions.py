@@ -134,8 +134,7 @@ def test_what_was_suggested_stands_as_it_was_written_and_is_not_made_again(monke
     entry = json.loads(lines[at])
     other = {**entry, "by": "Optuna 0.1", "set": {**entry["set"], RATE: 0.00123}}
     monkeypatch.setattr("rljob_operator.experiments.suggestions.import_module", lambda name: 1 / 0)
-    state = replayed([*lines[:at], line(other)])
-    assert state.known.settings(entry["trial"])[RATE] == 0.00123
+    assert replayed([*lines[:at], line(other)]).known.settings(entry["trial"])[RATE] == 0.00123
     for wrong in (
         {**other, "rawFrames": 1},
         {**other, "set": {**entry["set"], RATE: 0.5}},
@@ -150,8 +149,7 @@ def test_what_was_suggested_stands_as_it_was_written_and_is_not_made_again(monke
 
 
 def test_settings_that_are_taken_over_keep_what_was_suggested() -> None:
-    world = World(searched(8), spread)
-    before = lived(world)
+    before = lived(World(searched(8), spread))
     suggested = dict(before.known.suggested)
     before.apply({"kind": "Settings", "experiment": searched(8, parallelism=1)})
     assert before.known.suggested == suggested != {}

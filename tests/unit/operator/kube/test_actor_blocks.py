@@ -72,8 +72,7 @@ def test_the_law_is_followed_as_if_there_were_no_quota(status: RLJobStatus, want
 
 
 def test_a_number_from_outside_is_what_it_is() -> None:
-    assert wanted_actors(OTHERS, scaled(2)) == 25
-    assert wanted_actors(FIXED, scaled(2)) == 40
+    assert (wanted_actors(OTHERS, scaled(2)), wanted_actors(FIXED, scaled(2))) == (25, 40)
 
 
 @pytest.mark.parametrize(("asked", "wanted"), [(1, 2), (100, 30)])

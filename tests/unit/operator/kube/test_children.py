@@ -56,13 +56,11 @@ def test_a_job_has_what_its_manifest_asks_for(sets: tuple[str, ...], lacks: set[
 
 
 def test_a_job_without_replay_has_nothing_for_shards() -> None:
-    found = names_of(owned(base=CARTPOLE))
-    assert not [name for name in found if "replay" in name and "keys" not in name]
+    assert not [name for name in names_of(owned(base=CARTPOLE)) if "replay" in name and "keys" not in name]
 
 
 def test_every_child_is_the_jobs_own() -> None:
-    job = owned()
-    for document in children(job, SECRETS, SETTINGS):
+    for document in children(owned(), SECRETS, SETTINGS):
         (owner,) = document["metadata"]["ownerReferences"]
         assert (owner["kind"], owner["name"], owner["uid"], owner["controller"]) == (
             "RLJob",
@@ -144,8 +142,7 @@ def test_a_stores_credentials_reach_the_learner_alone() -> None:
 def test_a_claim_is_as_the_manifest_says() -> None:
     job = owned("spec.replay.redis.persistence={storage: 7Gi, storageClassName: fast}", "spec.replay.shards=2")
     spec = child(job, "PersistentVolumeClaim", "pong-apex-replay-1")["spec"]
-    assert spec["resources"]["requests"]["storage"] == "7Gi"
-    assert spec["storageClassName"] == "fast"
+    assert (spec["resources"]["requests"]["storage"], spec["storageClassName"]) == ("7Gi", "fast")
     spec = child(owned(), "PersistentVolumeClaim", "pong-apex-learner", CLAIMING)["spec"]
     assert spec["resources"]["requests"]["storage"] == "9Gi"
     assert "storageClassName" not in spec, "an empty one would mean none instead of the default"
@@ -216,8 +213,7 @@ def test_a_redis_of_another_image_is_started_alike() -> None:
 
 
 def test_a_redis_fills_no_more_than_its_limit_can_hold() -> None:
-    resources = "spec.replay.redis.resources={requests: {cpu: 1}, limits: {memory: 4Gi}}"
-    redis = redis_of(resources)
+    redis = redis_of("spec.replay.redis.resources={requests: {cpu: 1}, limits: {memory: 4Gi}}")
     assert redis["command"][-1] == str(3 << 30)
     assert redis["resources"] == {"requests": {"cpu": "1"}, "limits": {"memory": "4Gi"}}
     assert redis_of()["command"][-1] == "0"

@@ -133,9 +133,7 @@ def test_a_watch_left_early_lets_go_of_its_connection() -> None:
             watch = client.watch(PODS, None, resource_version="1")
             assert (await anext(watch)).kind == "ADDED"
             await watch.aclose()
-            session = client._transport._api.rest_client.pool_manager
-            assert session is not None
-            assert not session.connector._acquired
+            assert not client._transport._api.rest_client.pool_manager.connector._acquired
 
     asyncio.run(story())
 

@@ -141,7 +141,6 @@ def test_a_release_that_refuses_the_preset_leaves_what_runs_alone(monkeypatch: p
     assert read(manifest()).desired.refusal is not None
     assert read(manifest(), status).desired.refusal is None
     scaled = read(manifest(2, actors={"replicas": 7}), status).desired
-    assert scaled.refusal is not None
     assert not scaled.refusal.blocking
     assert scaled.read_at_start == status.controller.started_with, "nothing is restarted for what is refused"
 
@@ -167,9 +166,7 @@ def test_a_refused_spec_stays_refused_at_the_next_look() -> None:
     seen = status.model_copy(update={"conditions": [refused]})
     bad = manifest(2, actors={"replicas": "many"})
     for known in (status.model_copy(update={"observed_generation": 1}), seen):
-        refusal = read(bad, known).desired.refusal
-        assert refusal is not None
-        assert "spec.actors.replicas" in refusal.message
+        assert "spec.actors.replicas" in read(bad, known).desired.refusal.message
 
 
 def fixed(status: RLJobStatus, **fields: Any) -> RLJobStatus:
@@ -193,7 +190,6 @@ def test_pods_of_an_unknown_rendering_are_not_made_until_a_suspension() -> None:
     known, unknown = (fixed(running(manifest()), version=v, image="rl:1") for v in (rendering.VERSION, 99))
     assert rendering.unknown_rendering(known, suspend=False) is None
     refusal = rendering.unknown_rendering(unknown, suspend=False)
-    assert refusal is not None
     assert (refusal.reason, refusal.blocking) == (Reason.RENDERING_UNKNOWN, True)
     assert "rendering 99" in refusal.message
     assert rendering.unknown_rendering(unknown, suspend=True) is None

@@ -103,8 +103,7 @@ def test_what_is_said_again_becomes_a_series_that_is_brought_up_to_date_now_and_
             say(recorder)
             await recorder.flush()
             recorder.tidy()
-        counts = [event.get("series", {}).get("count", 1) for _, event in taken.sent]
-        assert counts == [1, 31, 61, 91]
+        assert [event.get("series", {}).get("count", 1) for _, event in taken.sent] == [1, 31, 61, 91]
         assert [method for method, _ in taken.sent] == ["POST", "PATCH", "PATCH", "PATCH"]
         clock.seconds += 30.0
         recorder.tidy()
@@ -156,8 +155,7 @@ def test_nothing_grows_without_bound_while_the_api_server_is_away() -> None:
     async def story(recorder: Recorder, clock: Clock, server: FakeApiServer) -> None:
         for number in range(3 * MOST_WAITING):
             say(recorder, regarding={**JOB, "uid": f"u-{number}"})
-        assert len(recorder._series) == MOST_WAITING
-        assert recorder.dropped == 2 * MOST_WAITING
+        assert (len(recorder._series), recorder.dropped) == (MOST_WAITING, 2 * MOST_WAITING)
 
     recorded(story, never())
 

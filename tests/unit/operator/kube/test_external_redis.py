@@ -39,8 +39,7 @@ def test_a_shard_is_told_where_it_is_and_what_its_keys_are() -> None:
 
 def test_the_login_is_a_variable_from_the_secret_and_nowhere_else() -> None:
     job = owned(URL, SECRET)
-    pod = pod_of(job, "replay-0")
-    secret = [each for each in worker(pod)["env"] if "valueFrom" in each]
+    secret = [each for each in worker(pod_of(job, "replay-0"))["env"] if "valueFrom" in each]
     assert secret == [
         {"name": "RLJOB_REDIS_PASSWORD", **taken("password")},
         {"name": "RLJOB_REDIS_USERNAME", **taken("username", optional=True)},
@@ -78,7 +77,6 @@ def test_the_removal_has_what_the_shard_had_and_belongs_to_nobody() -> None:
     )
     pod = pod_of(owned(URL, SECRET, *more), "replay-2", Settings(image="rl:7"))
     job = removal(pod)
-    assert job is not None
     about, template = job["metadata"], job["spec"]["template"]
     (container,) = template["spec"]["containers"]
     assert container["command"][1:] == [

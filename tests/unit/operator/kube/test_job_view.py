@@ -40,8 +40,7 @@ def running(**progress: Any) -> dict[str, Any]:
 def test_what_the_status_knows_stands_for_a_learner_that_was_not_asked() -> None:
     seen = view(job(**running()), NOW)
     assert (seen.place, seen.name, seen.state, seen.attended) == ("team/pong", "pong", "Running", True)
-    assert seen.figures == LearnerStatus(updates=70, policy_lag_updates_p95=8)
-    assert seen.queue_fill_percent == 40
+    assert (seen.figures, seen.queue_fill_percent) == (LearnerStatus(updates=70, policy_lag_updates_p95=8), 40)
     assert "managedFields" not in seen.document["metadata"]
     asked = view(job(**running()), NOW, {"learner": {"updates": 90}, "inference-0": {"batch_mean": 3.0}})
     assert (asked.figures, asked.servers) == (LearnerStatus(updates=90), {"inference-0": {"batch_mean": 3.0}})

@@ -59,8 +59,7 @@ def test_every_part_has_them_and_no_selector() -> None:
     with_none, with_all = parts(labelled({})), parts(labelled({**HANDED_ON, **KEPT_BACK}))
     assert len(with_all) > 15
     for before, after in zip(with_none, with_all, strict=True):
-        labels = after["metadata"].pop("labels")
-        assert labels == {**HANDED_ON, **before["metadata"].pop("labels")}
+        assert after["metadata"].pop("labels") == {**HANDED_ON, **before["metadata"].pop("labels")}
         assert "data" in after or after == before, "no selector follows from them, nor what a queue is asked for"
 
 

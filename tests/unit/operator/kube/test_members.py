@@ -231,8 +231,7 @@ def test_what_a_worker_left_in_good_order_is_no_reason_for_its_end() -> None:
 
 
 def test_who_told_a_worker_to_end_is_waited_for_while_a_sidecar_still_saves() -> None:
-    redis = named("redis", running())
-    going = {"initContainerStatuses": [redis], "containerStatuses": [ended(143)]}
+    going = {"initContainerStatuses": [named("redis", running())], "containerStatuses": [ended(143)]}
     shard = pod("replay-0", phase="Running", **going)
     shard["spec"]["terminationGracePeriodSeconds"] = 30
     assert member(trim(shard), CREATED + 80).phase is Phase.DRAINING
@@ -261,8 +260,7 @@ def test_a_node_that_goes_is_told_of_those_that_still_run() -> None:
 
 
 def test_whether_an_ended_member_was_ever_up() -> None:
-    seen_up = member(pod(containerStatuses=[ended(1)]), CREATED + 99, {"uid-1"})
-    assert seen_up.ready_seconds == CREATED + 2
+    assert member(pod(containerStatuses=[ended(1)]), CREATED + 99, {"uid-1"}).ready_seconds == CREATED + 2
     was_ready = pod(containerStatuses=[ended(1)], conditions=[condition("Ready", "False", 30)])
     assert member(was_ready, CREATED + 99).ready_seconds == CREATED + 2
     assert member(pod(containerStatuses=[ended(1)]), CREATED + 99).ready_seconds is None

@@ -45,7 +45,6 @@ def ended(job: StoredJob, member: str = "learner", code: int = EXIT_PROTOCOL, se
 def test_the_condition_names_the_image_the_two_protocols_and_what_to_use() -> None:
     job = stored()
     refusal = another_protocol(job, [ended(job, "actor-0", 1), ended(job)], SETTINGS)
-    assert refusal is not None
     assert (refusal.reason, refusal.blocking) == (Reason.IMAGE_SCHEMA_MISMATCH, True)
     assert refusal.message.startswith(f"image rl:1 of learner: {OTHER}; use an image of release ")
 

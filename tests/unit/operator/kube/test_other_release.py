@@ -79,9 +79,7 @@ def test_roles_read_what_they_were_started_with(started: Spec) -> None:
     found = read(manifest(), running(started))
     assert found.desired.refusal is None
     assert read_by_roles(found) == started
-    impala = found.desired.job.spec.algorithm.impala
-    assert impala is not None
-    assert impala.gamma == 0.5
+    assert found.desired.job.spec.algorithm.impala.gamma == 0.5
     assert found.desired.job.spec.evaluator.episodes > 0, "for what was added since there is this release's default"
 
 
@@ -108,7 +106,6 @@ def test_what_its_user_changes_is_obeyed_and_nothing_else_is_changed(started: Sp
 def test_an_edit_that_this_release_refuses_leaves_what_runs(started: Spec) -> None:
     found = read(manifest(2, actors={"replicas": "many"}), running(started))
     refusal = found.desired.refusal
-    assert refusal is not None
     assert (refusal.reason, refusal.blocking) == (Reason.INVALID_SPEC, False)
     assert read_by_roles(found) == started
 

@@ -123,8 +123,7 @@ def test_pods_of_a_role_are_spread_among_themselves() -> None:
 
 def test_more_than_one_device_of_another_maker() -> None:
     """The manifest's own rule says how many; what it lets through is asked for."""
-    job = owned(OTHER.replace("count: 2", "count: 1"))
-    spec = pod_of(job, "learner")
+    spec = pod_of(owned(OTHER.replace("count: 2", "count: 1")), "learner")
     assert worker(spec)["resources"]["limits"] == {"example.com/npu": "1"}
     assert spec["spec"]["tolerations"][0]["key"] == "example.com/npu"
 

@@ -102,8 +102,7 @@ def test_how_a_container_ended_is_kept_to_its_last_word() -> None:
 @pytest.mark.parametrize("missing", ["spec", "status"])
 def test_a_pod_that_lacks_everything_is_kept_as_it_is(missing: str) -> None:
     bare: dict[str, Any] = {"metadata": {"name": "a", "namespace": "n", "uid": "u", "resourceVersion": "1"}}
-    assert trim(bare) == bare
-    assert trim({**bare, missing: None}) == bare
+    assert (trim(bare), trim({**bare, missing: None})) == (bare, bare)
     assert trim({**bare, "status": {"conditions": None, "containerStatuses": [{"name": "a", "state": None}]}}) == {
         **bare, "status": {"containerStatuses": [{"name": "a"}]},
     }  # fmt: skip
@@ -133,9 +132,7 @@ def test_a_pod_is_found_by_its_job_and_its_events_name_the_job() -> None:
     cache.change("ADDED", kept(3, ownerReferences=[job_owner("other", "uid-of-other")]))
     assert [key for key, _, _ in cache.told] == [KEY, KEY, ("team", "other")]
     assert {pod["metadata"]["name"] for pod in cache.of("team", UID)} == {"pong-actor-1-x7k2p", "pong-actor-2-x7k2p"}
-    assert len(cache.of("team", "uid-of-other")) == 1
-    assert cache.of("another", UID) == []
-    assert len(cache) == 3
+    assert (len(cache.of("team", "uid-of-other")), cache.of("another", UID), len(cache)) == (1, [], 3)
     assert set(cache.jobs()) == {KEY, ("team", "other")}
     for pod in [*cache.of("team", UID), *cache.of("team", "uid-of-other")]:
         cache.settle(pod)

@@ -85,5 +85,4 @@ def test_kedas_example_asks_prometheus_for_the_number_of_this_job() -> None:
     assert set(metadata) == {"serverAddress", "query", "threshold", "ignoreNullValues"}
     assert metadata["threshold"] == "1"
     labels = re.search(rf"{METRIC}\{{(.*)\}}", metadata["query"])
-    assert labels is not None
     assert set(re.findall(r"(\w+)=", labels[1])) == {"namespace", "rljob"}

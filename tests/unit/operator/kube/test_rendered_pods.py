@@ -119,8 +119,7 @@ def test_a_pod_has_its_members_name_and_is_counted() -> None:
         meta["ownerReferences"][0].items() >= {"uid": "uid-1", "controller": True, "blockOwnerDeletion": True}.items()
     )
     assert spec["automountServiceAccountToken"] is False
-    selector = child(owned(), "Service", "pong-apex")["spec"]["selector"]
-    assert selector.items() <= meta["labels"].items()
+    assert child(owned(), "Service", "pong-apex")["spec"]["selector"].items() <= meta["labels"].items()
 
 
 @pytest.mark.parametrize("role", Role)
@@ -184,8 +183,7 @@ def test_a_pod_has_the_time_that_its_role_needs_to_leave() -> None:
 def test_a_spot_actor_plays_on_while_the_next_one_starts() -> None:
     on_spot, off_it = (pod_of(owned(f"spec.actors.spot={spot}"), "actor-0")["spec"] for spot in ("true", "false"))
     (actor,), (other,) = on_spot["containers"], off_it["containers"]
-    assert actor.pop("lifecycle") == {"preStop": {"exec": {"command": ["sleep", "10"]}}}
-    assert actor == other
+    assert (actor.pop("lifecycle"), actor) == ({"preStop": {"exec": {"command": ["sleep", "10"]}}}, other)
     assert on_spot["terminationGracePeriodSeconds"] == off_it["terminationGracePeriodSeconds"] + 10
     assert "lifecycle" not in worker(pod_of(owned("spec.actors.spot=true"), "learner"))
 
@@ -193,8 +191,7 @@ def test_a_spot_actor_plays_on_while_the_next_one_starts() -> None:
 @pytest.mark.parametrize(("role", "threads"), [(Role.ACTOR, "1"), (Role.LEARNER, None)])
 def test_an_actor_computes_in_one_thread(role: Role, threads: str | None) -> None:
     found = environment(pod_of(owned(), MEMBERS[role]))
-    assert found.get("OMP_NUM_THREADS") == threads
-    assert found["PYTHONUNBUFFERED"] == "1"
+    assert (found.get("OMP_NUM_THREADS"), found["PYTHONUNBUFFERED"]) == (threads, "1")
     assert found["HOME"] == "/tmp", "what libraries keep in a home has a place to be"
 
 

@@ -59,12 +59,10 @@ def test_what_the_job_says_itself_stays() -> None:
     before = copy.deepcopy(pod)
     changed = on_spot_nodes(pod)
     assert pod == before, "a copy"
-    assert changed["tolerations"][0] == GPU
-    assert changed["nodeSelector"] == {"disk": "ssd"}
+    assert (changed["tolerations"][0], changed["nodeSelector"]) == (GPU, {"disk": "ssd"})
     assert changed["affinity"]["podAntiAffinity"] == {"a": 1}
     assert changed["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] == required
-    assert preferred(changed)[0] == mine
-    assert len(preferred(changed)) == 1 + len(CLOUDS.labels)
+    assert (preferred(changed)[0], len(preferred(changed))) == (mine, 1 + len(CLOUDS.labels))
 
 
 def test_a_toleration_that_is_there_already_stays_alone() -> None:

@@ -48,7 +48,6 @@ def test_a_job_is_stopped_for_as_long_as_its_user_says_so() -> None:
 def test_a_refused_spec_without_one_in_force_blocks(effective: Any) -> None:
     status = None if effective is None else {"effectiveSpec": effective}
     refusal = read(stored(status, actors={"replicas": "many"})).desired.refusal
-    assert refusal is not None
     assert (refusal.reason, refusal.blocking) == (Reason.INVALID_SPEC, True)
     assert "spec.actors.replicas" in refusal.message
 
@@ -57,7 +56,6 @@ def test_a_refused_spec_leaves_the_one_in_force() -> None:
     effective = {**in_force(), "actors": {"replicas": 11}}
     found = read(stored({"effectiveSpec": effective}, actors={"replicas": "many"}, unknown=1))
     refusal = found.desired.refusal
-    assert refusal is not None
     assert not refusal.blocking
     assert "last good spec stays in force" in refusal.message
     assert "spec.unknown" in refusal.message, "every reason is told"
@@ -71,8 +69,7 @@ def test_a_status_that_nobody_can_read_counts_as_none(status: Any) -> None:
 
 def test_a_status_that_was_written_since_goes_before_the_stored_one() -> None:
     newer = RLJobStatus.model_validate({"restarts": {"counted": 4, "ignored": 0}}, by_alias=True)
-    found = read(stored({"restarts": {"counted": 1, "ignored": 0}}), newer)
-    assert found.status is newer
+    assert read(stored({"restarts": {"counted": 1, "ignored": 0}}), newer).status is newer
     assert read(stored({"restarts": {"counted": 1, "ignored": 0}})).status.restarts.counted == 1
 
 
@@ -123,7 +120,6 @@ def test_whatever_metadata_a_server_accepts_is_its_business() -> None:
     assert found.desired.refusal is None
     assert found.desired.job.metadata.labels == many
     refusal = read(stored(metadata=accepted, actors={"replicas": "many"})).desired.refusal
-    assert refusal is not None
     assert refusal.message == "spec.actors.replicas: got 'many'; allowed: an integer from 0 to 100,000"
     before = ReadBefore()
     job = read(stored(), before=before).desired.job
@@ -134,7 +130,6 @@ def test_a_spec_that_grew_too_large_leaves_the_one_in_force() -> None:
     env = [{"name": "TEXT", "value": "x" * 600_000}]
     found = read(stored({"effectiveSpec": in_force()}, actors={"env": env}))
     refusal = found.desired.refusal
-    assert refusal is not None
     assert not refusal.blocking
     assert "characters; allowed: up to 524,288; put long texts into a ConfigMap" in refusal.message
     assert found.desired.job.spec.actors.env is None

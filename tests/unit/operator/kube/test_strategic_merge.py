@@ -96,8 +96,7 @@ def test_a_port_is_found_by_its_number_alone() -> None:
     ],
 )
 def test_the_order_of_entries_is_a_servers(env: list[tuple[str, str]], result: str) -> None:
-    patch = [{"name": name, "value": value} for name, value in env]
-    assert named(role(env=patch)["env"]) == result
+    assert named(role(env=[{"name": name, "value": value} for name, value in env])["env"]) == result
 
 
 def test_entries_are_deleted_and_lists_replaced() -> None:

@@ -13,8 +13,7 @@ from .rendered import MEMBERS, pod_of, with_section, worker
 
 
 def patched(patch: dict[str, Any], role: Role = Role.ACTOR) -> dict[str, Any]:
-    member = "actor-0" if role is Role.ACTOR else "learner"
-    return pod_of(with_section(role, podTemplate=patch), member)
+    return pod_of(with_section(role, podTemplate=patch), "actor-0" if role is Role.ACTOR else "learner")
 
 
 @pytest.mark.parametrize(
@@ -81,15 +80,13 @@ def test_a_label_of_the_jobs_own_gives_way() -> None:
 
 
 def test_labels_written_again_as_they_are_change_nothing() -> None:
-    same = {"metadata": {"labels": {"rljob.dev/role": "actor"}}}
-    assert patched(same) == patched({})
+    assert patched({"metadata": {"labels": {"rljob.dev/role": "actor"}}}) == patched({})
 
 
 def test_a_sidecar_of_a_shard_can_be_patched() -> None:
     job = with_section(Role.REPLAY, podTemplate={"spec": {"initContainers": [{"name": "redis", "image": "valkey:9"}]}})
     (redis,) = pod_of(job, "replay-0")["spec"]["initContainers"]
-    assert redis["image"] == "valkey:9"
-    assert redis["restartPolicy"] == "Always"
+    assert (redis["image"], redis["restartPolicy"]) == ("valkey:9", "Always")
 
 
 @pytest.mark.parametrize(

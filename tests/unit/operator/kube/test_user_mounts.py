@@ -26,8 +26,7 @@ def test_a_users_mount_wins(role: Role, path: str) -> None:
     places = [(each["mountPath"].rstrip("/"), each["name"]) for each in worker(pod)["volumeMounts"]]
     assert (path.rstrip("/"), "mine") in places
     assert len({place for place, _ in places}) == len(places), "an API server refuses a second one"
-    used = {each["name"] for each in pod["spec"]["volumes"]}
-    assert {name for _, name in places} <= used
+    assert {name for _, name in places} <= {each["name"] for each in pod["spec"]["volumes"]}
 
 
 def test_what_the_pod_depends_on_is_not_given_way() -> None:

@@ -32,7 +32,6 @@ def test_its_trials_and_its_best(folder: Path) -> None:
     assert (first.settings, first.state, first.mean) == ({RATE: 0.01}, "Done", pytest.approx(1.15))
     assert first.scores == ((9000, pytest.approx(1.1), 0.5),)
     best = sweep.best
-    assert best is not None
     assert (best.number, best.mean) == (1, pytest.approx(0.15)), "in games that it was not chosen by"
     assert [run.name for run in best.runs] == ["rates-1-s2", "rates-1"], "the best run first"
     assert [run.folder for run in sweep.runs][:2] == [folder / "rates-1", folder / "rates-1-s2"]

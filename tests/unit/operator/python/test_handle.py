@@ -57,7 +57,6 @@ def test_the_figures_are_columns_of_one_length(folder: Path) -> None:
     }
     assert run.metrics("evaluation")["mean"] == [30.5, 12.0]
     verdict = run.verdict
-    assert verdict is not None
     assert (verdict.mean, verdict.standard_error, verdict.episodes) == (30.5, 0.5, 100)
 
 

@@ -154,11 +154,9 @@ def test_its_end_is_waited_for_although_the_server_is_away_meanwhile(cluster: Cl
     run = started(cluster)
     with pytest.raises(TimeoutError):
         run.wait(0.1)
-    timer = threading.Timer(0.5, lambda: setattr(cluster, "away", 2))
-    timer.start()
+    threading.Timer(0.5, lambda: setattr(cluster, "away", 2)).start()
     ended = condition("Failed", "True", "BackoffLimitExceeded", "learner failed 7 times")
-    later = threading.Timer(1.5, lambda: cluster.becomes("pong", "Failed", ended))
-    later.start()
+    threading.Timer(1.5, lambda: cluster.becomes("pong", "Failed", ended)).start()
     assert run.wait(60) is run
     assert run.status == ("Failed", "learner failed 7 times")
     assert not cluster.away
