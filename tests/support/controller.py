@@ -112,15 +112,16 @@ class Controller:
         self.last: Decision | None = None
 
     def look(self, after: float = 0.0, **world: Any) -> Decision:
-        """Let ``after`` seconds pass, with a look at the unchanged world every half minute, change the world, and decide."""
+        """Let ``after`` seconds pass, with a look at the unchanged world every half minute, then `jump`."""
         while after > IDLE_SECONDS:
             self.jump(IDLE_SECONDS)
             after -= IDLE_SECONDS
         return self.jump(after, **world)
 
     def jump(self, seconds: float, **world: Any) -> Decision:
-        """Set the clock on without a look in between, change the world, and decide."""
+        """Set the clock on without a look in between, change the world or the ``job``, and decide."""
         self.now += seconds
+        self.job = world.pop("job", self.job)
         self.world |= world
         self.last = decided(look_at(self.job, self.status, self.now, **self.world))
         self.status = RLJobStatus.model_validate(json.loads(json.dumps(self.last.status.document())))
@@ -144,6 +145,16 @@ class Controller:
     def ends(self, *waits: float) -> list[str]:
         """How the job has ended after each of these waits, in seconds: the reason, or an empty word while it goes on."""
         return [end_of(self.look(seconds)) for seconds in waits]
+
+    def after(self, seconds: float, world: dict[str, Any] | None = None, /, **expected: Any) -> Decision:
+        """`look` after some seconds at a world that has changed, and `expect`."""
+        decision = self.look(seconds, **(world or {}))
+        self.expect(**expected)
+        return decision
+
+    def looks(self, *worlds: dict[str, Any]) -> Decision:
+        """A look a second, each at what has changed in the world by then; answers the last decision."""
+        return [self.look(1.0, **world) for world in worlds][-1]
 
     def expect(self, **expected: Any) -> None:
         """Compare with what was decided and is said: ``end`` (`end_of` the decision), (status, reason) of conditions by their

@@ -202,6 +202,12 @@ class World:
             self.known = True
         raise AssertionError("it goes on and on")
 
+    def turns(self, count: int = 1) -> None:
+        """So often the operator looks, and then everything plays on."""
+        for _ in range(count):
+            self.settle()
+            self.tick()
+
     def live(self, ticks: int = 400) -> Object:
         """To the end of the experiment; its status."""
         for _ in range(ticks):
@@ -233,6 +239,6 @@ class World:
         return [json.loads(line) for line in self.text.splitlines()]
 
     def edit(self, resource: Resource, name: str, **spec: Any) -> None:
-        """By hand."""
-        before = self.objects[resource.plural, name]
-        self.put(resource, merged(before, {"spec": spec}))
+        """By hand; the operator has seen it then."""
+        self.put(resource, merged(self.objects[resource.plural, name], {"spec": spec}))
+        self.settle()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -25,3 +26,10 @@ def eventually(
             raise AssertionError(f"not within {seconds:g} s: {describe() if callable(describe) else describe}")
         between()
     return answer
+
+
+async def until(holds: Callable[[], bool], seconds: float = 25.0) -> None:
+    """Waits in an event loop until it ``holds``."""
+    async with asyncio.timeout(seconds):
+        while not holds():
+            await asyncio.sleep(0.005)

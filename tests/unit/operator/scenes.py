@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from rljob.api.conditions import Reason
 from rljob_operator.core.desired import Refusal, Session
-from rljob_operator.core.member import Phase
+from rljob_operator.core.member import Member, Phase
 from rljob_operator.core.observed import Admission, CheckpointFacts, CheckpointState
 
 from tests.support.controller import (
@@ -60,38 +60,42 @@ def up(*sets: str, **world: Any) -> Watched:
     return controller
 
 
-def finish(controller: Watched, **world: Any) -> Watched:
-    controller.look(1.0, **world)
-    controller.look(1.0, members=())
-    return controller
+class Scene(NamedTuple):
+    """A job, and looks at it: so many seconds after the one before, at what has changed by then."""
+
+    sets: tuple[str, ...] = ()
+    looks: tuple[tuple[float, dict[str, Any]], ...] = ((0.0, {}),)
+    world: dict[str, Any] = {}  # noqa: RUF012 - nobody changes it
+    trained: bool = True
+
+    def __call__(self) -> Watched:
+        controller = Watched(make_job(*self.sets), **self.world)
+        if self.trained:
+            controller.trained()
+        for seconds, changed in self.looks:
+            controller.look(seconds, **changed)
+        return controller
+
+
+def ends(*sets: str, after: float = 1.0, **world: Any) -> Scene:
+    """What a look finds ends the job, and then everything has left."""
+    return Scene(sets, ((after, world), (1.0, {"members": ()})))
+
+
+def comes_up(*sets: str, **world: Any) -> Scene:
+    """The first look at a job."""
+    return Scene(sets, world=world, trained=False)
+
+
+def waits(reason: Reason | None) -> tuple[Member, ...]:
+    """All roles, none of which comes up."""
+    names = ("replay-0", "learner", "inference-0", "actor-0")
+    return tuple(member(name, Phase.STARTING, waiting=reason) for name in names)
 
 
 def suspended(controller: Watched, job: Any) -> Watched:
     controller.job = job
-    controller.look(1.0)
-    controller.look(1.0, members=members(0)[:2])
-    controller.look(1.0, checkpoint=verified(controller.now))
-    return controller
-
-
-def ended_roles(reason: Reason | None = None) -> Watched:
-    """All roles fail to come up for one reason."""
-    seen = (
-        member("replay-0", Phase.STARTING, waiting=reason),
-        member("learner", Phase.STARTING, waiting=reason),
-        member("inference-0", Phase.STARTING, waiting=reason),
-        member("actor-0", Phase.STARTING, waiting=reason),
-    )
-    controller = Watched(make_job(*SERVERS), members=seen)
-    controller.look()
-    return controller
-
-
-def nodes_lost() -> Watched:
-    """Every node is: nothing is heard of any member."""
-    controller = up(*SERVERS)
-    seen = (*members(), member("inference-0"))
-    controller.look(1.0, members=tuple(replace(m, node_lost=True, node_name="cpu-1") for m in seen))
+    controller.looks({}, {"members": members(0)[:2]}, {"checkpoint": verified(controller.now + 2.0)})
     return controller
 
 
@@ -111,36 +115,9 @@ def scaling(*sets: str, seconds: int = 200, **figures: Any) -> Watched:
     for k in range(seconds // 5):
         now = START + 5.0 * (k + 1)
         controller.look(5.0, learner=sample(now, 100 * (k + 1), **(FIGURES | figures)))
-        extra = [n for n in (controller.last.start if controller.last else ()) if n.startswith("actor")]
-        drained = controller.last.drain if controller.last else ()
-        seen = [m for m in controller.world["members"] if m.name not in drained]
-        controller.world["members"] = (*seen, *(replace(member(n), since_seconds=now) for n in extra))
+        extra = [replace(member(n), since_seconds=now) for n in controller.last.start if n.startswith("actor")]
+        controller.world["members"] = (*gone(*controller.last.drain, seen=controller.world["members"]), *extra)
     return controller
-
-
-def tell(figures: dict[str, Any]) -> Callable[[], Watched]:
-    return lambda: finish(up(), learner=sample(START + 2, 1001, **figures))
-
-
-def failing(*sets: str, **fields: Any) -> Callable[[], Watched]:
-    name = fields.pop("name", "learner")
-    return lambda: finish(up(*sets), members=exited(name, members(), **fields))
-
-
-def waiting(seconds: float, *sets: str) -> Callable[[], Watched]:
-    def run() -> Watched:
-        controller = up(*sets)
-        controller.look(seconds)
-        return finish(controller)
-
-    return run
-
-
-def starting_too_long() -> Watched:
-    controller = Watched(make_job(), members=members(learner=Phase.STARTING))
-    controller.look()
-    controller.look(1800.0)
-    return finish(controller)
 
 
 def actors_crash_looping() -> Watched:
@@ -148,14 +125,13 @@ def actors_crash_looping() -> Watched:
     for life in range(5):
         seen = exited("actor-0", members(), incarnation=f"a{life}", ready_seconds=None)
         controller.look(1.0, members=exited("actor-1", seen, incarnation=f"b{life}", ready_seconds=None))
-    return finish(controller)
+    controller.look(1.0, members=())
+    return controller
 
 
 def resumed() -> Watched:
     controller = suspended(up(), make_job("spec.suspend=true"))
-    controller.look(1.0, members=())
-    controller.job = make_job()
-    controller.look(1.0)
+    controller.looks({"members": ()}, {"job": make_job()})
     return controller
 
 
@@ -165,69 +141,6 @@ def suspended_with_servers() -> Watched:
     assert {controller.reason(f"{role}Ready") for role in ("Learner", "Inference", "Actors")} == {
         ("False", "PodsStopped")
     }
-    return controller
-
-
-def quota_taken_back() -> Watched:
-    controller = up(admission=Admission(True, Reason.QUOTA_RESERVED))
-    controller.look(1.0, admission=Admission(False, Reason.EVICTED))
-    controller.look(1.0, members=())
-    return controller
-
-
-def session_over() -> Watched:
-    controller = up(session=Session())
-    controller.look(1.0, session=Session(interrupted=True))
-    return controller
-
-
-def refused(reason: Reason) -> Callable[[], Watched]:
-    def run() -> Watched:
-        controller = Watched(make_job(), members=(), refusal=Refusal(reason, "why"))
-        controller.look()
-        return controller
-
-    return run
-
-
-def not_admitted(reason: Reason) -> Callable[[], Watched]:
-    def run() -> Watched:
-        controller = Watched(make_job(), members=(), admission=Admission(False, reason))
-        controller.look()
-        return controller
-
-    return run
-
-
-def checkpoint(state: CheckpointState) -> Callable[[], Watched]:
-    return lambda: up(checkpoint=CheckpointFacts(state, message="why"))
-
-
-def tracked(untracked: dict[str, str]) -> Callable[[], Watched]:
-    return lambda: up("spec.tracking.wandb.project=p", untracked=untracked)
-
-
-def stale_checkpoint() -> Watched:
-    controller = up("spec.checkpoint.intervalSeconds=10", checkpoint=verified(START))
-    controller.look(100.0)
-    return controller
-
-
-def starved() -> Watched:
-    controller = up()
-    controller.look(125.0, learner=sample(START + 126, 1000, learner_wait_fraction=1.0))
-    return controller
-
-
-def both_sides_stand_still() -> Watched:
-    controller = up()
-    controller.look(5.0, learner=sample(START + 6, 1000, standstill="replay-0 blocks inserts"))
-    return controller
-
-
-def stalled() -> Watched:
-    controller = up()
-    controller.look(125.0)
     return controller
 
 
@@ -269,49 +182,56 @@ REFUSALS = (
     Reason.IMAGE_SCHEMA_MISMATCH,
     Reason.RENDERING_UNKNOWN,
 )
+STUCK = (Reason.UNSCHEDULABLE, Reason.IMAGE_PULL_FAILED, Reason.QUOTA_EXCEEDED)
+NODES_LOST = tuple(replace(m, node_lost=True, node_name="cpu-1") for m in (*members(), member("inference-0")))
+"""Every node is lost: no member is heard."""
 FOUR_PODS = "policies: [{type: Pods, value: 4, periodSeconds: 15}]"
 SLOW_UP = f"spec.autoscaling.behavior.scaleUp={{stabilizationWindowSeconds: 300, {FOUR_PODS}}}"
 
 SCENES: tuple[Callable[[], Watched], ...] = (
     suspended_with_servers,
-    *(refused(r) for r in REFUSALS),
-    *(not_admitted(r) for r in (Reason.WAITING_FOR_QUOTA, Reason.EVICTED)),
-    ended_roles,
-    lambda: ended_roles(Reason.UNSCHEDULABLE),
-    lambda: ended_roles(Reason.IMAGE_PULL_FAILED),
-    lambda: ended_roles(Reason.QUOTA_EXCEEDED),
-    nodes_lost,
+    *(comes_up(members=(), refusal=Refusal(reason, "why")) for reason in REFUSALS),
+    *(
+        comes_up(members=(), admission=Admission(False, reason))
+        for reason in (Reason.WAITING_FOR_QUOTA, Reason.EVICTED)
+    ),
+    *(comes_up(*SERVERS, members=waits(reason)) for reason in (None, *STUCK)),
+    Scene(SERVERS, ((1.0, {"members": NODES_LOST}),)),
     crash_looping,
-    lambda: up(),
-    lambda: finish(up(), members=gone("actor-0", "actor-1")),
-    lambda: finish(up("spec.backoffLimit=100"), members=tuple(replace(m, phase=Phase.EXITED, exit_code=1) for m in members())),
+    Scene(),
+    ends(members=gone("actor-0", "actor-1")),
+    ends("spec.backoffLimit=100", members=tuple(replace(m, phase=Phase.EXITED, exit_code=1) for m in members())),
     resumed,
-    quota_taken_back,
-    session_over,
-    tell({"evaluations": [evaluation(21.0)]}),
-    lambda: finish(up(METRIC), learner=sample(START + 2, 1001, evaluations=[reporting(is_success=1.0)])),
-    lambda: finish(up("spec.successPolicy.rawFrames=100"), learner=sample(START + 2, 1001, raw_frames_total=100)),
-    lambda: finish(
-        up("spec.earlyStopping.plateau={patienceEvaluations: 1}"),
+    Scene(
+        looks=((1.0, {"admission": Admission(False, Reason.EVICTED)}), (1.0, {"members": ()})),
+        world={"admission": Admission(True, Reason.QUOTA_RESERVED)},
+    ),
+    Scene(looks=((1.0, {"session": Session(interrupted=True)}),), world={"session": Session()}),
+    ends(learner=sample(START + 2, 1001, evaluations=[evaluation(21.0)])),
+    ends(METRIC, learner=sample(START + 2, 1001, evaluations=[reporting(is_success=1.0)])),
+    ends("spec.successPolicy.rawFrames=100", learner=sample(START + 2, 1001, raw_frames_total=100)),
+    ends(
+        "spec.earlyStopping.plateau={patienceEvaluations: 1}",
         learner=sample(START + 2, 1001, evaluations=evaluations(1.0, 0.5)),
     ),
-    failing(exit_code=78),
-    failing(exit_code=70),
-    failing("spec.backoffLimit=0", exit_code=1),
-    lambda: finish(
-        up(), members=exited("learner", members(), exit_code=78), checkpoint=CheckpointFacts(CheckpointState.CORRUPT)
-    ),
-    waiting(100.0, "spec.activeDeadlineSeconds=50"),
-    waiting(2000.0),
-    starting_too_long,
+    ends(members=exited("learner", members(), exit_code=78)),
+    ends(members=exited("learner", members(), exit_code=70)),
+    ends("spec.backoffLimit=0", members=exited("learner", members(), exit_code=1)),
+    ends(members=exited("learner", members(), exit_code=78), checkpoint=CheckpointFacts(CheckpointState.CORRUPT)),
+    ends("spec.activeDeadlineSeconds=50", after=100.0),
+    ends(after=2000.0),
+    Scene((), ((0.0, {}), (1800.0, {}), (1.0, {"members": ()})), {"members": members(learner=Phase.STARTING)}, False),
     actors_crash_looping,
-    *(checkpoint(s) for s in CheckpointState if s is not CheckpointState.VERIFIED),
-    stale_checkpoint,
-    tracked({}),
-    tracked({"W&B": "the server is away"}),
-    starved,
-    both_sides_stand_still,
-    stalled,
+    *(
+        Scene(world={"checkpoint": CheckpointFacts(state, message="why")})
+        for state in CheckpointState
+        if state is not CheckpointState.VERIFIED
+    ),
+    Scene(("spec.checkpoint.intervalSeconds=10",), ((100.0, {}),), {"checkpoint": verified(START)}),
+    *(Scene(("spec.tracking.wandb.project=p",), world={"untracked": each}) for each in ({}, {"W&B": "it is away"})),
+    Scene(looks=((125.0, {"learner": sample(START + 126, 1000, learner_wait_fraction=1.0)}),)),
+    Scene(looks=((5.0, {"learner": sample(START + 6, 1000, standstill="replay-0 blocks inserts")}),)),
+    Scene(looks=((125.0, {}),)),
     stale_metrics,
     few_wanted,
     lambda: scaling(),
@@ -320,46 +240,24 @@ SCENES: tuple[Callable[[], Watched], ...] = (
     lambda: scaling(policy_lag_updates_p95=1e4),
     lambda: scaling("spec.autoscaling.maxReplicas=60", seconds=120),
     suddenly_more_wanted,
-)  # fmt: skip
+)
+TOO_MANY = {"learner_wait_fraction": 0.0, "actors_blocked_fraction": 0.9, "queue_depth_batches": 100.0}
+SLOW_DOWN = "spec.autoscaling.behavior.scaleDown={policies: [{type: Pods, value: 1, periodSeconds: 60}]}"
 
 
 def more_scaling_scenes() -> Reached:
     """Reasons of ScalingLimited that need a place, a queue or a history of their own."""
-    reached: Reached = set()
     quota = Watched(make_job(INTERNAL, "spec.autoscaling.mode=External", "spec.actors.replicas=5"))
     quota.look(admission=Admission(True, Reason.QUOTA_RESERVED, max_actors=3))
-    reached |= quota.reached
-    for seconds, sets, figures in (
-        (
-            400,
-            ("spec.actors.replicas=6",),
-            {"learner_wait_fraction": 0.0, "actors_blocked_fraction": 0.9, "queue_depth_batches": 100.0},
-        ),
-        (
-            400,
-            (
-                "spec.actors.replicas=6",
-                "spec.autoscaling.behavior.scaleDown={policies: [{type: Pods, value: 1, periodSeconds: 60}]}",
-            ),
-            {"learner_wait_fraction": 0.0, "actors_blocked_fraction": 0.9, "queue_depth_batches": 100.0},
-        ),
-    ):
-        reached |= scaling(*sets, seconds=seconds, **figures).reached
     stuck = Watched(make_job(INTERNAL, "spec.autoscaling.maxReplicas=60"))
     pending = member("actor-2", Phase.STARTING, waiting=Reason.UNSCHEDULABLE)
     for k in range(40):
         stuck.look(5.0, members=(*members(), pending), learner=sample(START + 5.0 * (k + 1), k + 1, **FIGURES))
-    reached |= stuck.reached
-    return reached
+    fewer = [scaling("spec.actors.replicas=6", *sets, seconds=400, **TOO_MANY) for sets in ((), (SLOW_DOWN,))]
+    return set().union(*(controller.reached for controller in (quota, stuck, *fewer)))
 
 
 def diminishing() -> Reached:
     """Actors are added, and the learner gets nothing more from them."""
-    controller = Watched(make_job(INTERNAL, "spec.autoscaling.maxReplicas=60"))
-    for k in range(200):
-        now = START + 5.0 * (k + 1)
-        figures = FIGURES | {"learner_wait_fraction": 0.5, "queue_depth_batches": 0.0, "production_per_second": 100.0}
-        controller.look(5.0, learner=sample(now, 100 * (k + 1), **figures))
-        started = [n for n in (controller.last.start if controller.last else ()) if n.startswith("actor")]
-        controller.world["members"] += tuple(replace(member(n), since_seconds=now) for n in started)
-    return controller.reached
+    more = {"learner_wait_fraction": 0.5, "queue_depth_batches": 0.0, "production_per_second": 100.0}
+    return scaling("spec.autoscaling.maxReplicas=60", seconds=1000, **more).reached

@@ -20,17 +20,12 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
         yield Path(folder)
 
 
-def test_the_folder_stays_the_same(temporary: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", [0o700, 0o2777], ids=["", "new folders inherit their group"])
+def test_the_folder_stays_the_same_and_is_its_users_alone(mode: int, temporary: Path, tmp_path: Path) -> None:
+    """In a pod's volume with fsGroup a learner and its actors once looked for each other in different folders."""
+    temporary.chmod(mode)
     first = Addresses.of(tmp_path / "run", shards=1)
-    assert first.folder.parent == temporary
-    assert Addresses.of(tmp_path / "run", shards=1) == first
-
-
-def test_the_folder_stays_the_same_where_new_folders_inherit_their_group(temporary: Path, tmp_path: Path) -> None:
-    """So it is in a pod's volume with fsGroup; a learner and its actors then looked for each other in different folders."""
-    temporary.chmod(0o2777)
-    first = Addresses.of(tmp_path / "run", shards=1)
-    assert first.folder.stat().st_mode & 0o7777 == 0o2700
+    assert (first.folder.parent, first.folder.stat().st_mode & 0o777) == (temporary, 0o700)
     assert Addresses.of(tmp_path / "run", shards=1) == first
 
 
@@ -53,9 +48,7 @@ def test_a_long_folder_for_temporary_files_is_not_used(
         meeting.remove()
 
 
-def test_no_folder_for_temporary_files_is_a_sentence(
-    temporary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(temporary / "gone"))
+def test_no_folder_for_temporary_files_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "gone"))
     with pytest.raises(NoSocketFolder, match=r"gone.*set TMPDIR to one that can be written"):
         Addresses.of(tmp_path / "run", shards=1)

@@ -20,6 +20,7 @@ from rljob_operator.local.substrate import LocalSubstrate
 from tests.support.controller import (
     START,
     Controller,
+    end_of,
     evaluations,
     exited,
     make_job,
@@ -34,83 +35,46 @@ Course = Callable[[Controller, Callable[[], None]], object]
 """Plays a running job and calls the second argument where the change is made; answers what is to differ."""
 
 
-def looks(*steps: dict[str, Any]) -> Course:
-    """The change, then a look a second with these worlds; answers what was decided and said each time."""
+def said(controller: Controller) -> object:
+    decision, status = controller.last, controller.status
+    decided = (decision.start, decision.drain, decision.remove, decision.delete_job, end_of(decision))
+    return *decided, status.autoscaling.desired_replicas, status.state, status.restarts.counted
+
+
+def looks(*worlds: dict[str, Any], before: tuple[dict[str, Any], ...] = (), seconds: float = 1.0) -> Course:
+    """Looks a second apart at the worlds ``before``, the change, then looks at these worlds, ``seconds`` apart; answers what was
+    decided and said each time after the change."""
 
     def course(controller: Controller, change: Callable[[], None]) -> object:
-        change()
-        return [said(controller.look(1.0, **step), controller) for step in steps or ({},)]
-
-    return course
-
-
-def said(decision: Decision, controller: Controller) -> object:
-    reason = decision.outcome.reason if decision.outcome is not None else ""
-    status = controller.status
-    return (
-        decision.start,
-        decision.drain,
-        decision.remove,
-        decision.delete_job,
-        reason,
-        status.autoscaling.desired_replicas,
-        status.state,
-    )
-
-
-def passing(seconds: float, **world: Any) -> Course:
-    """The change, then time in which the learner's figures stay as they are."""
-
-    def course(controller: Controller, change: Callable[[], None]) -> object:
-        change()
-        return said(controller.look(seconds, **world), controller)
-
-    return course
-
-
-def after(*worlds: dict[str, Any]) -> Course:
-    """Worlds that are seen before the change, then two more looks."""
-
-    def course(controller: Controller, change: Callable[[], None]) -> object:
-        for world in worlds:
+        for world in before:
             controller.look(1.0, **world)
         change()
-        return [said(controller.look(1.0), controller) for _ in range(2)]
+        answers = []
+        for world in worlds or ({},):
+            controller.look(seconds, **world)
+            answers.append(said(controller))
+        return answers
 
     return course
+
+
+UP = START + 2.0
+"""When a course begins."""
 
 
 def failing(*ends: str) -> Course:
-    """The change, then members that end quickly, one after the other."""
-
-    def course(controller: Controller, change: Callable[[], None]) -> object:
-        change()
-        decided = []
-        for life, name in enumerate(ends):
-            fields = {
-                "since_seconds": controller.now,
-                "ready_seconds": None,
-                "incarnation": f"life-{life}",
-                "exit_code": 3,
-            }
-            decided.append(said(controller.look(40.0, members=exited(name, members(), **fields)), controller))
-        return decided
-
-    return course
+    """Members that end quickly, one after the other."""
+    lives = [
+        {"since_seconds": UP + 40.0 * life, "ready_seconds": None, "incarnation": f"life-{life}", "exit_code": 3}
+        for life in range(len(ends))
+    ]
+    worlds = ({"members": exited(name, members(), **life)} for name, life in zip(ends, lives, strict=True))
+    return looks(*worlds, seconds=40.0)
 
 
 def suspension(seconds: float = 1.0) -> Course:
     """The actors have left, and no checkpoint comes."""
-
-    def course(controller: Controller, change: Callable[[], None]) -> object:
-        spec = controller.job.spec.model_copy(update={"suspend": True})
-        controller.job = controller.job.model_copy(update={"spec": spec})
-        controller.look(1.0)
-        controller.look(1.0, members=members(0)[:2])
-        change()
-        return [controller.look(seconds).drain for _ in range(2)]
-
-    return course
+    return looks({}, {}, before=({"job": make_job("spec.suspend=true")}, {"members": members(0)[:2]}), seconds=seconds)
 
 
 def flat(controller: Controller, change: Callable[[], None]) -> object:
@@ -120,26 +84,9 @@ def flat(controller: Controller, change: Callable[[], None]) -> object:
     for number in range(1, 60):
         well = number < 15
         figures = {"mean_return": 1.0 + number / 100 if well else 0.5, "value_loss": 0.1 if well else 2.0}
-        if (
-            controller.look(1.0, learner=sample(controller.now + 1.0, 1000 + 250 * number, **figures)).outcome
-            is not None
-        ):
+        if end_of(controller.look(1.0, learner=sample(controller.now + 1.0, 1000 + 250 * number, **figures))):
             return number
     return None
-
-
-def forgiven(controller: Controller, change: Callable[[], None]) -> object:
-    controller.look(1.0, members=exited("learner", members()))
-    controller.look(1.0, members=members())
-    change()
-    controller.look(200.0, learner=sample(controller.now + 200, 2000))
-    return controller.status.restarts.counted
-
-
-def evicted(controller: Controller, change: Callable[[], None]) -> object:
-    change()
-    taken = exited("actor-1", members(), disrupted="DisruptionTarget")
-    return [controller.look(1.0, members=taken).start for _ in range(2)]
 
 
 def drained(controller: Controller, change: Callable[[], None]) -> object:
@@ -162,6 +109,12 @@ def drained(controller: Controller, change: Callable[[], None]) -> object:
 DONE = {"learner": sample(START + 2, 1001, evaluations=evaluations(21.0)), "keeps_remains": True}
 LEFT = {"members": tuple(replace(m, phase=Phase.EXITED, exit_code=0) for m in members())}
 """All have ended by themselves: what was asked to leave goes whatever podCleanup says."""
+EVICTED = {"members": exited("actor-1", members(), disrupted="DisruptionTarget")}
+FORGIVEN = looks(
+    {"learner": sample(UP + 202.0, 2000)},
+    before=({"members": exited("learner", members())}, {"members": members()}),
+    seconds=200.0,
+)
 NO_JUDGE = ("spec.successPolicy.targetReturn=", "spec.evaluator.triggerReturn=")
 NO_TARGET = ("spec.successPolicy.targetReturn=",)
 FLAT = {"learner": sample(START + 2, 1001, evaluations=evaluations(1.0, 1.4, 1.3, 1.2))}
@@ -175,7 +128,7 @@ COURSES: dict[str, tuple[tuple[str, ...], tuple[str, ...], Course]] = {
     # field: (the job, what is changed of it, the course)
     "suspend": ((), ("spec.suspend=true",), looks()),
     "actors.replicas": ((), ("spec.actors.replicas=3",), looks()),
-    "actors.onEviction": ((), ("spec.actors.onEviction=Ignore",), evicted),
+    "actors.onEviction": ((), ("spec.actors.onEviction=Ignore",), looks(EVICTED, EVICTED)),
     "actors.drainSeconds": ((), ("spec.actors.drainSeconds=77",), drained),
     "actors.startupWave": (("spec.actors.replicas=9",), ("spec.actors.startupWave=2",), looks()),
     "autoscaling.mode": ((SCALED,), ("spec.autoscaling.mode=Disabled", "spec.actors.replicas=5"), looks()),
@@ -197,25 +150,25 @@ COURSES: dict[str, tuple[tuple[str, ...], tuple[str, ...], Course]] = {
     "earlyStopping.valueLoss.windowRawFrames": (LOSS, ("spec.earlyStopping.valueLoss.windowRawFrames=18000",), flat),
     "earlyStopping.valueLoss.graceRawFrames": (LOSS, ("spec.earlyStopping.valueLoss.graceRawFrames=50000",), flat),
     "backoffLimit": ((), ("spec.backoffLimit=1",), failing("learner", "replay-0")),
-    "failurePolicy.resetAfterSeconds": ((), ("spec.failurePolicy.resetAfterSeconds=100",), forgiven),
+    "failurePolicy.resetAfterSeconds": ((), ("spec.failurePolicy.resetAfterSeconds=100",), FORGIVEN),
     "failurePolicy.rules": (
         (), ("spec.failurePolicy.rules=[{name: a, onExitCodes: {values: [3]}, action: FailJob}]",), failing("actor-0"),
     ),
     "failurePolicy.maxActorCrashLoopPercent": (
         (), ("spec.failurePolicy.maxActorCrashLoopPercent=20",), failing(*["actor-0"] * 5),
     ),
-    "activeDeadlineSeconds": ((), ("spec.activeDeadlineSeconds=20",), passing(25.0)),
-    "startupDeadlineSeconds": ((), ("spec.startupDeadlineSeconds=20",), passing(25.0)),
-    "progressDeadlineSeconds": ((), ("spec.progressDeadlineSeconds=100",), passing(120.0)),
+    "activeDeadlineSeconds": ((), ("spec.activeDeadlineSeconds=20",), looks(seconds=25.0)),
+    "startupDeadlineSeconds": ((), ("spec.startupDeadlineSeconds=20",), looks(seconds=25.0)),
+    "progressDeadlineSeconds": ((), ("spec.progressDeadlineSeconds=100",), looks(seconds=120.0)),
     "ttlSecondsAfterFinished": (
-        (), ("spec.ttlSecondsAfterFinished=0",), after(DONE, {"members": ()}),
+        (), ("spec.ttlSecondsAfterFinished=0",), looks({}, {}, before=(DONE, {"members": ()})),
     ),
-    "podCleanup.onComplete": ((), ("spec.podCleanup.onComplete=None",), after(DONE | LEFT)),
+    "podCleanup.onComplete": ((), ("spec.podCleanup.onComplete=None",), looks({}, {}, before=(DONE | LEFT,))),
     "podCleanup.onFailed": (
         (), ("spec.podCleanup.onFailed=All",),
-        after({"members": exited("learner", members(), exit_code=78), "keeps_remains": True}, LEFT),
+        looks({}, {}, before=({"members": exited("learner", members(), exit_code=78), "keeps_remains": True}, LEFT)),
     ),
-    "podCleanup.afterSeconds": ((), ("spec.podCleanup.afterSeconds=600",), after(DONE | LEFT)),
+    "podCleanup.afterSeconds": ((), ("spec.podCleanup.afterSeconds=600",), looks({}, {}, before=(DONE | LEFT,))),
 }  # fmt: skip
 AUTOSCALING = "autoscaling."
 """autoscaling/test_changes.py plays the law itself for the fields that begin so."""

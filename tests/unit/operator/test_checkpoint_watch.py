@@ -17,16 +17,11 @@ from rljob_operator.local.checkpoints import CheckpointWatch
 
 def write(directory: Path, updates: int, written_unix: float = 100.0) -> Path:
     path = directory / checkpoint_name(1, updates)
-    path.mkdir(parents=True)
     content = bytes(range(256)) * updates
+    about = {"format": FORMAT, "counters": {"updates": updates}, "written_unix": written_unix}
+    path.mkdir(parents=True)
     (path / TENSORS).write_bytes(content)
-    manifest = {
-        "format": FORMAT,
-        "sha256": hashlib.sha256(content).hexdigest(),
-        "counters": {"updates": updates},
-        "written_unix": written_unix,
-    }
-    (path / MANIFEST).write_text(json.dumps(manifest))
+    (path / MANIFEST).write_text(json.dumps({**about, "sha256": hashlib.sha256(content).hexdigest()}))
     return path
 
 
@@ -36,9 +31,9 @@ def test_the_newest_is_read_again_and_believed(tmp_path: Path) -> None:
     write(tmp_path, 10)
     newest = write(tmp_path, 200, written_unix=123.5)
     seen = watch.look()
+    digest = "sha256:" + hashlib.sha256((newest / TENSORS).read_bytes()).hexdigest()
     assert (seen.state, seen.step, seen.time_seconds) == (CheckpointState.VERIFIED, 200, 123.5)
-    assert seen.uri == newest.as_uri()
-    assert seen.digest == "sha256:" + hashlib.sha256((newest / TENSORS).read_bytes()).hexdigest()
+    assert (seen.uri, seen.digest) == (newest.as_uri(), digest)
 
 
 def test_damage_is_told_and_the_one_before_stands(tmp_path: Path) -> None:
@@ -51,8 +46,7 @@ def test_damage_is_told_and_the_one_before_stands(tmp_path: Path) -> None:
     time.sleep(0.01)
     (newest / TENSORS).write_bytes(content)
     seen = watch.look()
-    assert (seen.state, seen.step) == (CheckpointState.CORRUPT, 10)
-    assert "damaged" in seen.message
+    assert (seen.state, seen.step, "damaged" in seen.message) == (CheckpointState.CORRUPT, 10, True)
     (newest / MANIFEST).unlink()
     assert watch.look().state is CheckpointState.CORRUPT
     (tmp_path / checkpoint_name(1, 10) / TENSORS).unlink()
@@ -71,13 +65,11 @@ def test_a_failed_attempt_is_a_storage_error_beside_the_one_that_stands(tmp_path
 
 
 def test_files_are_read_only_when_they_have_changed(tmp_path: Path) -> None:
-    watch = CheckpointWatch(tmp_path)
-    path = write(tmp_path, 10)
+    watch, path = CheckpointWatch(tmp_path), write(tmp_path, 10)
     assert watch.look().step == 10
     (path / TENSORS).chmod(0)
-    before = (path / TENSORS).stat()
-    assert watch.look().step == 10
-    assert (path / TENSORS).stat().st_atime_ns == before.st_atime_ns
+    before = (path / TENSORS).stat().st_atime_ns
+    assert (watch.look().step, (path / TENSORS).stat().st_atime_ns) == (10, before)
 
 
 def test_the_controller_needs_no_torch() -> None:

@@ -1,40 +1,27 @@
-"""Every condition and reason can be reached, means what the table says, and the table is what the docs show."""
+"""Every condition and reason can be reached and means what the docs' table says; what has happened is told once in events."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
-from rljob.api import parse_job
+from rljob.api import RLJob, parse_job
 from rljob.api.conditions import CATALOGUE, MEANING_WHEN_TRUE, ConditionType, Reason
 from rljob.api.presets.merging import NO_ALGORITHM
 from rljob.api.status_model import MAX_MESSAGE
 from rljob.api.timestamps import rfc3339
 from rljob_operator.core.conditions.update import merged, true
+from rljob_operator.core.decision import Note
 from rljob_operator.core.member import Phase
-from rljob_operator.core.observed import CheckpointFacts, CheckpointState
+from rljob_operator.core.observed import Admission, CheckpointFacts, CheckpointState
 
-from tests.support.controller import (
-    START,
-    Controller,
-    exited,
-    gone,
-    make_job,
-    members,
-    running,
-    sample,
-    verified,
-)
+from tests.support.controller import START, Controller, exited, gone, make_job, members, running, sample, verified
 from tests.support.jobs import job_of
 from tests.support.paths import ROOT
 from tests.unit.api.written import in_force
-from tests.unit.operator.scenes import (
-    SCENES,
-    Reached,
-    diminishing,
-    more_scaling_scenes,
-)
+from tests.unit.operator.scenes import SCENES, Reached, diminishing, more_scaling_scenes
 
 DOCS = ROOT / "docs" / "lifecycle.md"
 
@@ -58,8 +45,9 @@ def test_nothing_is_called_ready_that_kubernetes_does_not_call_ready() -> None:
         for m in members()
     )
     for updates, state in ((1100, "Running"), (1200, "Degraded")):
-        controller.look(31.0, members=seen, learner=sample(controller.now + 31.0, updates))
-        assert controller.reason("Ready") == ("True", state)
+        controller.after(
+            31.0, {"members": seen, "learner": sample(controller.now + 31.0, updates)}, Ready=("True", state)
+        )
     said = {each.type: each.message for each in controller.status.conditions}
     assert said["LearnerReady"] == f"1 of 1 up, 0 ready; up only: learner ({words})"
     assert said["ActorsReady"] == f"2 of 2 up, 1 ready; up only: actor-1 ({words})"
@@ -68,15 +56,11 @@ def test_nothing_is_called_ready_that_kubernetes_does_not_call_ready() -> None:
 
 def test_figures_that_arrive_or_do_not_and_a_tracker_that_is_taken_away() -> None:
     controller = running("spec.tracking.mlflow.uri=http://127.0.0.1:9")
-    assert controller.reason("Tracked") == ("", ""), "nothing is known yet"
+    controller.expect(Tracked=("", ""))  # nothing is known yet
     controller.look(1.0, untracked={"MLflow": "it is away"})
-    said = controller.status.condition("Tracked")
-    assert (said.status, said.reason, said.message) == ("False", "NotSent", "MLflow: it is away")
-    controller.look(1.0, untracked={})
-    assert controller.reason("Tracked") == ("True", "Sending")
-    controller.job = make_job()
-    controller.look(1.0, untracked=None)
-    assert controller.reason("Tracked") == ("", "")
+    assert controller.said("Tracked") == ("False", "NotSent", "MLflow: it is away")
+    controller.after(1.0, {"untracked": {}}, Tracked=("True", "Sending"))
+    controller.after(1.0, {"job": make_job(), "untracked": None}, Tracked=("", ""))
 
 
 def test_the_table_is_whole() -> None:
@@ -111,36 +95,30 @@ def test_what_comes_up_is_named_and_after_a_minute_what_says_why_it_does_not() -
     placed = tuple(replace(m, since_seconds=START, placed=True, pod_name=f"pong-{m.name}-x1") for m in coming)
     controller = Controller(make_job(), members=placed)
     controller.look(1.0)
-    ready = controller.status.condition("Ready")
-    assert (ready.reason, ready.message) == ("Starting", "coming up: replay, learner")
+    assert controller.said("Ready")[1:] == ("Starting", "coming up: replay, learner")
     controller.look(60.0)
-    ready = controller.status.condition("Ready")
-    assert (
-        f"learner does not come up since {rfc3339(START)}: kubectl describe pod pong-learner-x1 says why"
-        in ready.message
-    )
+    stands = f"learner does not come up since {rfc3339(START)}: kubectl describe pod pong-learner-x1 says why"
+    assert stands in controller.said("Ready")[2]
     controller.look(1.0, members=members())
-    ready = controller.status.condition("Ready")
-    assert ready.message == "the learner has made no update yet"
+    assert controller.said("Ready")[2] == "the learner has made no update yet"
 
 
 def test_a_job_that_can_write_no_checkpoint_does_not_run_well() -> None:
     controller = running()
     broken = CheckpointFacts(CheckpointState.STORAGE_ERROR, message="no space left")
     controller.look(5.0, checkpoint=broken, learner=sample(START + 6, 1001))
-    ready = controller.status.condition("Ready")
-    assert (ready.status, ready.reason) == ("True", "Degraded")
-    assert ready.message == "no checkpoint could be written (see condition CheckpointValid)"
-    controller.look(5.0, checkpoint=verified(controller.now, 1001), learner=sample(START + 11, 1002))
-    assert controller.status.state == "Running"
+    words = "no checkpoint could be written (see condition CheckpointValid)"
+    assert controller.said("Ready") == ("True", "Degraded", words)
+    controller.after(
+        5.0, {"checkpoint": verified(controller.now, 1001), "learner": sample(START + 11, 1002)}, state="Running"
+    )
 
 
 def test_messages_are_cut_to_what_a_status_may_hold() -> None:
     words = "x" * 10_000
     controller = running()
     controller.look(members=exited("learner", members(), exit_code=78, last_words=words))
-    assert len(controller.status.condition("FailureTarget").message) == MAX_MESSAGE
-    assert len(controller.status.failures[0].message) == 256
+    assert (len(controller.said("FailureTarget")[2]), len(controller.status.failures[0].message)) == (MAX_MESSAGE, 256)
 
 
 def test_observed_generation() -> None:
@@ -148,17 +126,6 @@ def test_observed_generation() -> None:
     assert controller.status.observed_generation == 3
     controller.look(1.0, generation=4)
     assert {c.observed_generation for c in controller.status.conditions} == {4}
-
-
-@pytest.mark.parametrize("reason", ["TooManyReplicas", "TooFewReplicas"])
-def test_external_scaling_is_kept_within_its_bounds(reason: str) -> None:
-    job = make_job("spec.autoscaling={mode: External, minReplicas: 2, maxReplicas: 4}", "spec.actors.replicas=3")
-    wrong = {"TooManyReplicas": 9, "TooFewReplicas": 1}[reason]
-    actors = job.spec.actors.model_copy(update={"replicas": wrong})
-    controller = Controller(job.model_copy(update={"spec": job.spec.model_copy(update={"actors": actors})}))
-    controller.look()
-    assert controller.status.autoscaling.desired_replicas == {9: 4, 1: 2}[wrong]
-    assert controller.reason("ScalingLimited") == ("True", reason)
 
 
 def test_conditions_share_the_names_of_their_fields_and_a_copy_has_its_own() -> None:
@@ -169,30 +136,58 @@ def test_conditions_share_the_names_of_their_fields_and_a_copy_has_its_own() -> 
     assert first.model_copy(update={"message": "else"}).model_fields_set is not first.model_fields_set
 
 
+def said_of_accepting(job: RLJob) -> tuple[str, str, str]:
+    controller = Controller(job)
+    controller.look(1.0, members=())
+    return controller.said(ConditionType.ACCEPTED)
+
+
 def test_what_of_a_preset_does_not_count_is_said_where_the_job_is_accepted() -> None:
     """The same sentence as on one machine, as long as the job is there: also of the spec in force, all values written."""
     spec = {"preset": "PongVTrace", "environment": {"id": "ALE/Breakout-v5"}, "activeDeadlineSeconds": 60}
     for job in (job_of(spec), parse_job(in_force(job_of(spec)))):
-        controller = Controller(job)
-        controller.look(1.0, members=())
-        accepted = controller.status.condition(ConditionType.ACCEPTED)
-        assert accepted.message.startswith(
-            "preset PongVTrace is of ALE/Pong-v5, and for ALE/Breakout-v5 this of it does not"
-        )
-        assert "environment.actions [0, 2, 3]" in accepted.message
+        message = said_of_accepting(job)[2]
+        assert message.startswith("preset PongVTrace is of ALE/Pong-v5, and for ALE/Breakout-v5 this of it does not")
+        assert "environment.actions [0, 2, 3]" in message
 
 
 def test_that_ppo_was_chosen_is_said_where_the_job_is_accepted() -> None:
-    controller = Controller(job_of({"environment": {"id": "Pendulum-v1"}}))
-    controller.look(1.0, members=())
-    accepted = controller.status.condition(ConditionType.ACCEPTED)
-    assert (accepted.status, accepted.message) == ("True", NO_ALGORITHM)
+    status, _, message = said_of_accepting(job_of({"environment": {"id": "Pendulum-v1"}}))
+    assert (status, message) == ("True", NO_ALGORITHM)
 
 
 def test_a_preset_of_another_release_is_no_trouble() -> None:
     job = job_of({"preset": "PongVTrace"})
     of_another = job.model_copy(update={"spec": job.spec.model_copy(update={"preset": "OfALaterRelease"})})
-    controller = Controller(of_another)
-    controller.look(1.0, members=())
-    accepted = controller.status.condition(ConditionType.ACCEPTED)
-    assert (accepted.status, accepted.message) == ("True", "")
+    status, _, message = said_of_accepting(of_another)
+    assert (status, message) == ("True", "")
+
+
+FULL = Admission(False, Reason.QUOTA_EXCEEDED, "no room")
+
+
+def test_a_job_that_begins_is_told_of_with_one_event() -> None:
+    assert Controller(make_job()).look(1.0, members=()).notes == (Note("Accepted=True (Valid)"),)
+
+
+def test_what_is_wrong_from_the_first_moment_is_told() -> None:
+    notes = Controller(make_job()).look(1.0, members=(), admission=FULL).notes
+    assert any(note.text.startswith("Admitted=False (QuotaExceeded): no room") and note.warning for note in notes)
+
+
+def test_a_condition_that_changes_is_told_back_and_forth() -> None:
+    controller = running()
+    down = controller.look(1.0, members=members(learner=Phase.STARTING)).notes
+    assert any(note.text.startswith("LearnerReady=False (PodsPending)") and not note.warning for note in down)
+    assert any(note.text.startswith("LearnerReady=True") for note in controller.look(1.0, members=members()).notes)
+    assert controller.look(1.0).notes == ()
+
+
+@pytest.mark.parametrize(
+    ("end", "warns"), [({"exit_code": 1}, True), ({"exit_code": 143, "disrupted": "EvictionByEvictionAPI"}, False)]
+)
+def test_an_end_that_counts_is_a_warning_and_one_that_its_surroundings_brought_is_none(
+    end: dict[str, Any], warns: bool
+) -> None:
+    notes = running().look(1.0, members=exited("actor-0", members(), **end)).notes
+    assert [note.warning for note in notes if "ended with exit code" in note.text] == [warns]

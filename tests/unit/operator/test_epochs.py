@@ -16,14 +16,11 @@ from tests.unit.operator.kube.rendered import environment, owned, pod_of
 
 def test_a_learner_is_given_a_later_epoch_than_any_before_it_has_had() -> None:
     controller = Controller(make_job(), members=members(learner=Phase.ABSENT))
-    assert "learner" in controller.look().start
-    assert controller.status.controller.learner_epoch == 1
+    assert "learner" in controller.after(0.0, learner_epoch=1).start
     controller.look(1.0, members=members(), learner=sample(updates=5, epoch=1))
-    controller.look(1.0, learner=sample(updates=9, epoch=4))  # it went back to a checkpoint, three times
-    assert controller.status.controller.learner_epoch == 1, "nothing is written for that"
-    last = controller.look(60.0, members=exited("learner", members()))
-    assert "learner" in last.start
-    assert last.status.controller.learner_epoch == 5
+    # It went back to a checkpoint, three times; nothing is written for that.
+    controller.after(1.0, {"learner": sample(updates=9, epoch=4)}, learner_epoch=1)
+    assert "learner" in controller.after(60.0, {"members": exited("learner", members())}, learner_epoch=5).start
     assert environment(pod_of(replace(owned(), learner_epoch=5), "learner"))["RLJOB_EPOCH"] == "5"
 
 
@@ -31,13 +28,9 @@ def test_a_learner_whose_pod_is_refused_keeps_the_epoch_that_it_was_given() -> N
     """Found by the search: a status that changed at every look would be written at each, for as long as a quota is full."""
     controller = Controller(make_job(), members=members(learner=Phase.ABSENT))
     controller.look()
-    refused = member(
-        "learner", Phase.ABSENT, waiting=Reason.QUOTA_EXCEEDED, waiting_message="exceeded quota", placed=False
-    )
-    controller.look(1.0, members=(*gone("learner"), refused))
-    before = controller.status
-    assert "learner" in controller.look(0.0).start
-    assert controller.status == before
+    why = {"waiting": Reason.QUOTA_EXCEEDED, "waiting_message": "exceeded quota", "placed": False}
+    controller.look(1.0, members=(*gone("learner"), member("learner", Phase.ABSENT, **why)))
+    assert ("learner" in controller.look(0.0).start, controller.status) == (True, controller.status)
 
 
 def test_the_end_of_a_superseded_learner_is_no_failure_of_its_successor() -> None:
@@ -48,6 +41,4 @@ def test_the_end_of_a_superseded_learner_is_no_failure_of_its_successor() -> Non
     ]
     (learner,) = members_of(pods, START)
     assert learner.incarnation == "new"
-    controller = Controller(make_job())
-    controller.look(members=(*gone("learner"), learner))
-    assert (controller.status.restarts.counted, controller.status.failures) == (0, [])
+    Controller(make_job()).after(0.0, {"members": (*gone("learner"), learner)}, counted=0, failures=[])

@@ -64,21 +64,17 @@ def test_before_the_first_it_says_what_an_evaluator_waits_for() -> None:
     assert shown(LearnerStatus.lenient({"evaluations": [VERDICT]}), 300.0) == "18.50 +- 0.25 (100 games)"
     waits = ["spec.evaluator={triggerReturn: 12.5}", "spec.successPolicy={rawFrames: 1000}"]
     job = load_manifest(EXAMPLES / "cartpole-ppo.yaml", waits)
-    assert (
-        figures(turn(DesiredState(job), RLJobStatus(), Observation(), START))["evaluation"]
-        == "from a return of 12.5 on"
-    )
+    first = figures(turn(DesiredState(job), RLJobStatus(), Observation(), START))
+    assert first["evaluation"] == "from a return of 12.5 on"
 
 
-def test_a_success_names_the_seed_of_its_games() -> None:
-    outcome = running().look(learner=sample(START + 2, evaluations=[evaluation(18.5) | {"seed": 1000004}])).outcome
-    assert "games of seed 1000004; target 18" in outcome.message
-
-
-def test_a_verdict_without_a_seed_says_none() -> None:
-    """One that an older run left in its checkpoint."""
-    outcome = running().look(learner=sample(START + 2, evaluations=[evaluation(18.5)])).outcome
-    assert "games; target 18" in outcome.message
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [({"seed": 1000004}, "games of seed 1000004; target 18"), ({}, "games; target 18")],
+    ids=["", "one that an older run left in its checkpoint"],
+)
+def test_a_success_names_the_seed_of_its_games(more: dict[str, int], words: str) -> None:
+    assert words in running().look(learner=sample(START + 2, evaluations=[evaluation(18.5) | more])).outcome.message
 
 
 def test_how_long_this_machine_is_likely_to_take() -> None:

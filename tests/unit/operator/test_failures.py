@@ -102,8 +102,7 @@ def test_the_count_is_forgiven_after_healthy_time_alone() -> None:
         (99.0, members(), 1),
         (2.0, members(), 0),
     ):
-        controller.look(seconds, members=seen)
-        controller.expect(counted=counted)
+        controller.after(seconds, {"members": seen}, counted=counted)
 
 
 @pytest.mark.parametrize(
@@ -162,8 +161,8 @@ def test_an_ended_member_that_is_taken_from_sight_waits_too(name: str) -> None:
     controller = running()
     end_again(controller, name, 1)
     end_again(controller, name, 2)
-    controller.look(0.25, members=gone(name))
-    controller.expect(start=(), requeue_seconds=0.75)  # no other name takes its place either
+    # No other name takes its place either.
+    controller.after(0.25, {"members": gone(name)}, start=(), requeue_seconds=0.75)
     assert controller.look(0.75).start == (name,)
 
 
@@ -215,8 +214,13 @@ def test_the_first_rule_of_the_failure_policy_that_matches_decides(
     rule: str, fields: dict[str, Any], end: str, counted: bool, listed: int
 ) -> None:
     controller = running(RULES + "[" + rule.replace("{", "{name: mine, ", 1) + "]")
-    decision = controller.look(members=exited("learner", members(), **fields))
-    controller.expect(end=end, counted=int(counted), ignored=int(not counted))
+    decision = controller.after(
+        0.0,
+        {"members": exited("learner", members(), **fields)},
+        end=end,
+        counted=int(counted),
+        ignored=int(not counted),
+    )
     assert len(controller.status.failures) == listed
     if end:
         assert "rule mine: learner" in decision.outcome.message
@@ -267,8 +271,10 @@ def test_an_evicted_actor_stays_away_where_the_spec_says_so() -> None:
     controller = running("spec.actors.onEviction=Ignore")
     assert controller.look(members=exited("actor-0", members(), disrupted="evicted", exit_code=143)).start == ()
     assert controller.look(700.0, members=gone("actor-0"), learner=None).start == ()
-    controller.job = make_job("spec.actors.onEviction=Ignore", "spec.actors.replicas=3")
-    assert set(controller.look(1.0).start) == {"actor-0", "actor-2"}, "a new number of actors ends that"
+    assert set(controller.look(1.0, job=make_job("spec.actors.onEviction=Ignore", "spec.actors.replicas=3")).start) == {
+        "actor-0",
+        "actor-2",
+    }, "a new number of actors ends that"
 
 
 def test_a_crash_that_the_operator_caused_is_forgotten_with_its_member() -> None:
@@ -282,11 +288,11 @@ def test_a_crash_that_the_operator_caused_is_forgotten_with_its_member() -> None
 
 def test_reasons_why_a_role_is_not_ready() -> None:
     controller = Controller(make_job(), members=(member("replay-0"), member("learner", Phase.STARTING)))
-    controller.look()
-    controller.expect(LearnerReady=("False", "PodsPending"), ReplayReady=("True", "PodsReady"))
+    controller.after(0.0, LearnerReady=("False", "PodsPending"), ReplayReady=("True", "PodsReady"))
     controller = running()
-    controller.look(members=exited("learner", members()))
-    controller.expect(LearnerReady=("False", "Restarting"), state="Starting")
+    controller.after(
+        0.0, {"members": exited("learner", members())}, LearnerReady=("False", "Restarting"), state="Starting"
+    )
 
 
 def test_inference_servers_are_part_of_the_core() -> None:
@@ -320,12 +326,9 @@ def test_nothing_is_said_of_a_replay_service_that_the_job_does_not_have() -> Non
     seen = tuple(m for m in members(1) if m.name != "replay-0")
     controller = Controller(job, members=seen)
     controller.trained()
-    controller.look(members=exited("learner", seen))
-    controller.expect(counted=1)
+    controller.after(0.0, {"members": exited("learner", seen)}, counted=1)
     controller.look(1.0, members=seen)
     controller.look(150.0)
     assert controller.status.restarts.counted == 0, "the learner's health alone is enough"
-    controller.job = job.model_copy(update={"spec": job.spec.model_copy(update={"suspend": True})})
-    controller.look(1.0)
-    controller.look(1.0, members=())
-    controller.expect(Suspended=("True", "UserRequested"), ReplayReady=("", ""))
+    controller.look(1.0, job=job.model_copy(update={"spec": job.spec.model_copy(update={"suspend": True})}))
+    controller.after(1.0, {"members": ()}, Suspended=("True", "UserRequested"), ReplayReady=("", ""))

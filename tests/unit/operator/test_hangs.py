@@ -3,41 +3,37 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from rljob_operator.core.desired import Session
 from rljob_operator.core.member import Member, Phase
 from rljob_operator.core.rules import hangs
 
 from tests.support.controller import START, exited, make_job, members, running
 
 
-def silent(name: str, seconds: float, seen: tuple[Member, ...] | None = None) -> tuple[Member, ...]:
-    given = {"silent_seconds": seconds, "silent_because": "does not answer"}
-    return tuple(replace(m, **given) if m.name == name else m for m in (seen or members()))  # type: ignore[arg-type]
+def silent(name: str, seconds: float, seen: tuple[Member, ...] | None = None, **fields: Any) -> tuple[Member, ...]:
+    given = {"silent_seconds": seconds, "silent_because": "does not answer"} | fields
+    return tuple(replace(m, **given) if m.name == name else m for m in (seen or members()))
 
 
 @pytest.mark.parametrize("name", ["replay-0", "learner", "actor-1", "evaluator"])
 def test_a_silent_member_is_named_then_replaced_and_its_end_is_a_failure_of_its_own(name: str) -> None:
     controller = running()
-    assert controller.status.state == "Running"
-    decision = controller.look(1.0, members=silent(name, hangs.NAMED_SECONDS - 0.1))
-    assert (decision.state, decision.replace) == ("Running", ())
-    decision = controller.look(1.0, members=silent(name, hangs.NAMED_SECONDS))
-    condition = decision.status.condition("Ready")
-    assert (condition.status, condition.reason, condition.message) == ("True", "Degraded", f"{name} does not answer")
+    controller.expect(state="Running")
+    controller.after(1.0, {"members": silent(name, hangs.NAMED_SECONDS - 0.1)}, state="Running", replace=())
+    controller.look(1.0, members=silent(name, hangs.NAMED_SECONDS))
+    assert controller.said("Ready") == ("True", "Degraded", f"{name} does not answer")
+    before = controller.status.conditions
     again = controller.look(0.5, members=silent(name, hangs.NAMED_SECONDS + 0.5))
-    assert again.status.conditions == decision.status.conditions, (
-        "the status does not change with every second of silence"
-    )
-    assert controller.look(1.0, members=members()).state == "Running", "it answers again"
-    decision = controller.look(1.0, members=silent(name, hangs.REPLACED_SECONDS))
-    assert (decision.replace, decision.drain, decision.start) == ((name,), (), ())
+    assert again.status.conditions == before, "the status does not change with every second of silence"
+    controller.after(1.0, {"members": members()}, state="Running")  # it answers again
+    controller.after(1.0, {"members": silent(name, hangs.REPLACED_SECONDS)}, replace=(name,), drain=(), start=())
     ended = exited(name, members(), since_seconds=START, exit_code=-9, hung=True, last_words="it did not answer")
-    decision = controller.look(1.0, members=ended)
-    failure = decision.status.failures[-1]
+    controller.after(1.0, {"members": ended}, start=(name,), counted=int(name != "actor-1"))
+    failure = controller.status.failures[-1]
     assert (failure.pod_name, failure.reason, failure.exit_code, failure.action) == (name, "Hung", 137, "RestartRole")
-    assert decision.start == (name,)
-    assert decision.status.restarts.counted == int(name != "actor-1")
 
 
 @pytest.mark.parametrize("name", ["replay-0", "learner", "actor-1"])
@@ -45,26 +41,21 @@ def test_a_member_that_never_announces_itself_is_named_then_replaced_after_a_lon
     controller = running()
     starting = members(**{name.replace("-", "_"): Phase.STARTING})
 
-    def look(seconds: float) -> tuple[str, tuple[str, ...]]:
-        seen = (replace(m, silent_because="is still starting") for m in silent(name, seconds, starting))
-        decision = controller.look(1.0, members=tuple(seen))
-        condition = decision.status.condition("Ready")
-        assert condition is not None
-        return condition.message, decision.replace
+    def look(seconds: float) -> tuple[bool, tuple[str, ...]]:
+        """Whether it is named, and who is replaced."""
+        controller.look(1.0, members=silent(name, seconds, starting, silent_because="is still starting"))
+        return f"{name} is still starting" in controller.said("Ready")[2], controller.last.replace
 
     assert hangs.START_NAMED_SECONDS > 10 * hangs.NAMED_SECONDS
-    message, replaced = look(hangs.START_NAMED_SECONDS - 0.1)
-    assert ("still starting" in message, replaced) == (False, ())
-    message, replaced = look(hangs.START_NAMED_SECONDS)
-    assert (f"{name} is still starting" in message, replaced) == (True, ())
+    assert (look(hangs.START_NAMED_SECONDS - 0.1), look(hangs.START_NAMED_SECONDS)) == ((False, ()), (True, ()))
     assert look(hangs.START_REPLACED_SECONDS)[1] == (name,)
 
 
 @pytest.mark.parametrize("phase", [Phase.DRAINING, Phase.EXITED])
 def test_only_who_serves_can_be_silent(phase: Phase) -> None:
-    decision = running().look(1.0, members=silent("actor-1", 1000.0, members(actor_1=phase)))
-    assert decision.replace == ()
-    assert "does not answer" not in decision.status.condition("Ready").message
+    controller = running()
+    controller.after(1.0, {"members": silent("actor-1", 1000.0, members(actor_1=phase))}, replace=())
+    assert "does not answer" not in controller.said("Ready")[2]
 
 
 def test_a_learner_that_hangs_while_it_is_to_be_saved_does_not_hold_up_the_suspension_for_ever() -> None:
@@ -75,7 +66,5 @@ def test_a_learner_that_hangs_while_it_is_to_be_saved_does_not_hold_up_the_suspe
 
 
 def test_whoever_leaves_at_the_end_has_a_time_of_its_own() -> None:
-    from rljob_operator.core.desired import Session
-
-    decision = running().look(1.0, members=silent("learner", 1000.0), session=Session(1.0, interrupted=True))
-    assert decision.replace == ()
+    world = {"members": silent("learner", 1000.0), "session": Session(1.0, interrupted=True)}
+    running().after(1.0, world, replace=())

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 
 import pytest
 from rljob.api.status_document import json_document
@@ -18,52 +14,8 @@ from rljob_operator.polls.poll import Alive, Poll, Rhythm, Silence
 from rljob_operator.polls.poll import Learner as Target
 from rljob_operator.polls.reach import NoAnswer
 
-from tests.support.waiting import eventually
-
-
-class Learner:
-    """An HTTP server that answers `/status` with whatever a test puts into ``body``."""
-
-    def __init__(self) -> None:
-        self.body, self.code, self.delay_seconds = b"{}", 200, 0.0
-        self.asked, self.may_answer = threading.Event(), threading.Event()
-        self.may_answer.set()
-        self.wishes: list[Any] = []
-        learner = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                time.sleep(learner.delay_seconds)
-                learner.asked.set()
-                learner.may_answer.wait()
-                self.send_response(learner.code)
-                self.end_headers()
-                self.wfile.write(learner.body)
-
-            def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                learner.wishes.append((body, self.headers.get("Authorization")))
-                self.send_response(202)
-                self.end_headers()
-
-            def log_message(self, *_: object) -> None:
-                """Say nothing."""
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
-        threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True).start()
-
-
-@pytest.fixture
-def learner() -> Iterator[Learner]:
-    learner = Learner()
-    yield learner
-    learner.server.shutdown()
-    learner.server.server_close()
-
-
-def read(url: str, timeout_seconds: float = 30.0) -> bytes:
-    return asyncio.run(Loopback(timeout_seconds).read(url, "status"))
+from tests.support.waiting import until
+from tests.unit.operator.kube.test_learner_poll import serving
 
 
 @pytest.mark.parametrize(
@@ -79,111 +31,93 @@ def read(url: str, timeout_seconds: float = 30.0) -> bytes:
         (b'{"x": "' + b"y" * (9 << 20) + b'"}', "bytes"),
     ],
 )
-def test_garbage_is_no_answer(learner: Learner, body: bytes, words: str) -> None:
-    learner.body = body
-    with pytest.raises((NoAnswer, ValueError), match=words):
-        json_document(read(learner.url))
+async def test_garbage_is_no_answer(body: bytes, words: str) -> None:
+    async with serving() as learner:
+        learner.body = body
+        with pytest.raises((NoAnswer, ValueError), match=words):
+            json_document(await Loopback(30.0).read(learner.url, "status"))
 
 
-def test_errors_and_silence_are_no_answer(learner: Learner) -> None:
-    learner.code = 500
-    with pytest.raises(NoAnswer, match="its status answers with HTTP 500"):
-        read(learner.url)
-    learner.code, learner.delay_seconds = 200, 1.0
-    with pytest.raises(NoAnswer, match=r"it has not answered within 0\.2 s"):
-        read(learner.url, 0.2)
-    for url in ("http://127.0.0.1:1", "http://127.0.0.1:99999999", "nonsense", ""):
-        with pytest.raises(NoAnswer, match=r"its status can't be read: ."):
-            read(url)
+async def test_errors_and_silence_are_no_answer() -> None:
+    async with serving() as learner:
+        learner.code = 500
+        with pytest.raises(NoAnswer, match="its status answers with HTTP 500"):
+            await Loopback(30.0).read(learner.url, "status")
+        learner.code, learner.delay_seconds = 200, 1.0
+        with pytest.raises(NoAnswer, match=r"it has not answered within 0\.2 s"):
+            await Loopback(0.2).read(learner.url, "status")
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1", "http://127.0.0.1:99999999", "nonsense", ""])
+async def test_an_address_that_nobody_has_is_no_answer(url: str) -> None:
+    with pytest.raises(NoAnswer, match=r"its status can't be read: ."):
+        await Loopback(30.0).read(url, "status")
 
 
 @pytest.mark.parametrize("answer", [b"", b"hello", b"HTTP/1.0", b"HTTP/1.0 ok\r\n\r\n", b"\xff" * 100])
-def test_what_is_no_http_is_no_answer(answer: bytes) -> None:
-    async def story() -> None:
-        async def say(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            writer.write(answer)
-            writer.close()
+async def test_what_is_no_http_is_no_answer(answer: bytes) -> None:
+    async def say(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(answer)
+        writer.close()
 
-        async with await asyncio.start_server(say, "127.0.0.1", 0) as server:
-            with pytest.raises(NoAnswer, match="its healthz can't be read"):
-                await Loopback().health(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
-
-    asyncio.run(story())
+    async with await asyncio.start_server(say, "127.0.0.1", 0) as server:
+        with pytest.raises(NoAnswer, match="its healthz can't be read"):
+            await Loopback().health(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
 
 
-def test_the_controller_never_waits_and_knows_why_there_is_nothing(learner: Learner) -> None:
+@pytest.fixture
+def polls() -> Iterator[MemberPolls]:
     polls = MemberPolls(status=Rhythm(0.02, 0.02), reach=Loopback(600.0))
-    try:
+    yield polls
+    polls.close()
+
+
+async def test_the_controller_never_waits_and_knows_why_there_is_nothing(polls: MemberPolls) -> None:
+    async with serving() as learner:
         assert polls.answer.status is None
         learner.body = b'{"updates": 7}'
         before = time.time()
         polls.watch([], Target("a", learner.url))
-        status = eventually(lambda: polls.answer.status)
-        assert status.updates == 7
+        await until(lambda: polls.answer.status is not None)
+        status = polls.answer.status
+        assert (status.updates, polls.answer.missing) == (7, "")
         assert before <= status.taken_seconds <= time.time()
-        assert polls.answer.missing == ""
         learner.body = b"nonsense"
-        eventually(lambda: polls.answer.missing == "learner: its status is no JSON")
-        assert polls.answer.status.updates == 7
-        learner.may_answer.clear()
-        learner.asked.clear()
-        assert learner.asked.wait(60)
+        await until(lambda: polls.answer.missing == "learner: its status is no JSON")
+        learner.delay_seconds, asked = 3600.0, learner.asked
+        await until(lambda: learner.asked > asked)
         held = polls.answer
+        assert held.status.updates == 7
         for _ in range(100):
             polls.watch([], Target("a", learner.url))
             assert polls.answer is held, "no look waits for an answer that is held back"
-    finally:
-        learner.may_answer.set()
-        polls.close()
 
 
-def test_a_wish_for_a_checkpoint_is_passed_on_once_to_each_life_of_the_learner(learner: Learner) -> None:
-    other = Learner()
-    polls = MemberPolls(status=Rhythm(0.02, 0.02), reach=Loopback(60.0))
+async def test_a_wish_for_a_checkpoint_is_passed_on_once_to_each_life_of_the_learner(polls: MemberPolls) -> None:
     wish = ({"sinceUnix": 12.5}, "Bearer secret")
-    try:
-        polls.watch([], Target("a", learner.url, "secret"), 12.5)
-        eventually(lambda: learner.wishes)
-        time.sleep(0.2)
-        assert learner.wishes == [wish]
-        polls.watch([], Target("b", other.url, "secret"), 12.5)
-        eventually(lambda: other.wishes)
+    async with serving() as one, serving() as other:
+        for life, learner in (("a", one), ("b", other)):
+            polls.watch([], Target(life, learner.url, "secret"), 12.5)
+            await until(lambda: bool(learner.wishes))  # noqa: B023 - it is awaited here
         polls.watch([], Target("b", other.url, "secret"))
-        time.sleep(0.1)
-        assert (learner.wishes, other.wishes) == ([wish], [wish])
-    finally:
-        polls.close()
-        other.server.shutdown()
-        other.server.server_close()
+        asked = other.asked
+        await until(lambda: other.asked > asked + 3)
+        assert (one.wishes, other.wishes) == ([wish], [wish])
 
 
-def test_time_in_which_nobody_was_there_to_hear_is_no_silence() -> None:
+async def test_time_in_which_nobody_was_there_to_hear_is_no_silence() -> None:
     """As where the machine slept between two questions, or this process stood still during one."""
-    moments = [0.0, 100.0, 130.0, 130.5, 131.0, 131.5]
+    moments, found = iter([0.0, 100.0, 130.0, 130.5, 131.0, 131.5]), list[Silence | None]()
 
     class Absent(Loopback):
         async def health(self, url: str) -> tuple[int, str]:
             raise NoAnswer("nothing is there")
 
-    async def story() -> list[Silence]:
-        found: list[Silence] = []
-        steps = iter(moments)
-        done = asyncio.Event()
+    def note(key: str) -> None:
+        found.append(poll.silence(key, "a"))
 
-        def steady() -> float:
-            return next(steps, 200.0)
-
-        def note(key: str) -> None:
-            silence = poll.silence(key, "a")
-            assert silence is not None
-            found.append(silence)
-            if len(found) == 3:
-                done.set()
-
-        poll: Poll[str] = Poll(note, Absent(), rhythm=Rhythm(0.01, 0.01), steady=steady)
-        poll.follow("", [Alive("a", "")])
-        await done.wait()
-        await poll.close()
-        return found
-
-    assert [each.heard_seconds for each in asyncio.run(story())] == [2.0, 5.0, 6.0]
+    poll: Poll[str] = Poll(note, Absent(), rhythm=Rhythm(0.01, 0.01), steady=lambda: next(moments, 200.0))
+    poll.follow("", [Alive("a", "")])
+    await until(lambda: len(found) >= 3)
+    await poll.close()
+    assert [each.heard_seconds for each in found[:3]] == [2.0, 5.0, 6.0]

@@ -17,13 +17,16 @@ from tests.support.specs import spec_of
 
 
 def test_frames_that_no_network_sees_are_named_before_anything_starts() -> None:
-    here = ["spec.environment={id: tests.support.toys:Colours}"]
-    huge = '{"height": 300, "width": 200}'
-    overrides = [*here, f"spec.environment.kwargs={huge}"]
+    here = "spec.environment={id: tests.support.toys:Colours}"
+    huge = 'spec.environment.kwargs={"height": 300, "width": 200}'
+
+    def check(network: str, *more: str) -> None:
+        preflight.check(load_manifest(CARTPOLE, [here, *more, f"spec.algorithm.impala.network={network}"]))
+
     with pytest.raises(NetworkProblem, match=r"has shape \(300, 200, 3\)"):
-        preflight.check(load_manifest(CARTPOLE, [*overrides, "spec.algorithm.impala.network=Auto"]))
-    preflight.check(load_manifest(CARTPOLE, [*overrides, "spec.algorithm.impala.network=MLP"]))
-    preflight.check(load_manifest(CARTPOLE, [*here, "spec.algorithm.impala.network=Auto"]))
+        check("Auto", huge)
+    check("MLP", huge)
+    check("Auto")
 
 
 def test_a_replay_larger_than_the_memory_is_refused() -> None:

@@ -51,13 +51,13 @@ def test_parts_add_up_and_the_table_is_of_threads_that_compute() -> None:
         ("<lambda> (b.py)", "MainThread", 0.3, 0.3),
         ("main (a.py)", "MainThread", 0.1, 1.0),
     ]
-    lines = found.table()
-    assert lines[0] == (
+    heading, columns, first, *_ = found.table()
+    assert heading == (
         "learner: 2.0 s, 20 samples; of a core: MainThread 0.90 (and 0.10 waiting for one), processes below it 0.50, "
         "threads without Python 0.05"
     )
-    assert lines[1].split() == ["SELF", "TOTAL", "THREAD", "FUNCTION"]
-    assert lines[2].split() == ["60%", "90%", "MainThread", "step", "(b.py)"]
+    assert columns.split() == ["SELF", "TOTAL", "THREAD", "FUNCTION"]
+    assert first.split() == ["60%", "90%", "MainThread", "step", "(b.py)"]
 
 
 def test_where_the_system_does_not_say_who_computes_all_threads_are_shown() -> None:

@@ -13,10 +13,6 @@ OLD, NEW = (RenderingMemory(version=number, image=f"rl:{number}") for number in 
 CORE = members(0)[:2]
 
 
-def fixed(controller: Controller) -> RenderingMemory | None:
-    return controller.status.controller.rendering
-
-
 def upgraded() -> Controller:
     """A job that trains, with an operator that would make pods in another way."""
     controller = running(rendering=OLD, written="a-1")
@@ -26,49 +22,34 @@ def upgraded() -> Controller:
 
 def test_it_stands_from_the_first_start_and_no_other_operator_changes_it() -> None:
     controller = upgraded()
-    assert fixed(controller) == OLD
+    controller.expect(rendering=OLD)
     controller.look(100.0)
-    controller.job = make_job("spec.actors.replicas=3")
-    assert controller.look(1.0).start == ("actor-2",)
-    assert fixed(controller) == OLD
-    controller.look(1.0, members=CORE)
-    controller.look(1.0, members=())
-    assert fixed(controller) == OLD, "that all members are gone is no suspension"
+    controller.after(1.0, {"job": make_job("spec.actors.replicas=3")}, start=("actor-2",), rendering=OLD)
+    controller.looks({"members": CORE}, {"members": ()})
+    controller.expect(rendering=OLD)  # that all members are gone is no suspension
 
 
 def test_a_suspension_changes_it_once_nothing_runs_and_not_when_it_is_called_off() -> None:
     controller = upgraded()
+    controller.look(1.0, job=make_job("spec.suspend=true"))
+    controller.after(1.0, {"job": make_job()}, rendering=OLD)
     controller.job = make_job("spec.suspend=true")
-    controller.look(1.0)
-    controller.job = make_job()
-    controller.look(1.0)
-    assert fixed(controller) == OLD
-    controller.job = make_job("spec.suspend=true")
-    controller.look(1.0)
-    controller.look(1.0, members=CORE)
-    controller.look(1.0, checkpoint=verified(controller.now + 1, 2000))
-    controller.look(1.0, members=())
-    assert controller.reason("Suspended") == ("True", "UserRequested")
-    assert fixed(controller) == OLD
-    controller.job = make_job()
-    assert controller.look(1.0).start == ("replay-0", "learner", "actor-0")
-    assert fixed(controller) == NEW
+    controller.looks({}, {"members": CORE}, {"checkpoint": verified(controller.now + 3, 2000)}, {"members": ()})
+    controller.expect(Suspended=("True", "UserRequested"), rendering=OLD)
+    controller.after(1.0, {"job": make_job()}, start=("replay-0", "learner", "actor-0"), rendering=NEW)
 
 
 def test_a_queue_that_takes_the_quota_back_changes_it_too() -> None:
     controller = upgraded()
     controller.look(1.0, admission=Admission(False, Reason.EVICTED), checkpoint=CheckpointFacts())
     controller.look(BEST_EFFORT_SECONDS, members=())
-    controller.look(1.0, admission=None)
-    assert fixed(controller) == NEW
+    controller.after(1.0, {"admission": None}, rendering=NEW)
 
 
 def test_a_change_that_restarts_everything_changes_it() -> None:
     controller = upgraded()
-    assert controller.look(1.0, written="a-2").drain, "the user has written something else"
-    assert fixed(controller) == OLD
-    controller.look(1.0, members=())
-    assert fixed(controller) == NEW
+    assert controller.after(1.0, {"written": "a-2"}, rendering=OLD).drain, "the user has written something else"
+    controller.after(1.0, {"members": ()}, rendering=NEW)
 
 
 def test_presets_and_defaults_of_another_release_restart_nothing() -> None:
@@ -80,16 +61,14 @@ def test_presets_and_defaults_of_another_release_restart_nothing() -> None:
 
 def test_a_job_that_ran_before_it_was_remembered_keeps_what_it_is_given_first() -> None:
     controller = running(written="a-1")
-    assert fixed(controller) is None
-    controller.look(1.0, rendering=OLD)
-    controller.look(1.0, rendering=NEW)
-    assert fixed(controller) == OLD
+    controller.expect(rendering=None)
+    controller.looks({"rendering": OLD}, {"rendering": NEW})
+    controller.expect(rendering=OLD)
 
 
 def test_an_operator_that_remembers_more_than_images_gives_a_running_job_the_rest_of_what_it_has() -> None:
     controller = upgraded()
-    more = NEW.model_copy(update={"settings": "{}"})
-    controller.look(1.0, rendering=more)
-    assert fixed(controller) == OLD.model_copy(update={"settings": "{}"})
-    controller.look(1.0, rendering=more.model_copy(update={"settings": '{"cluster_domain":"a"}'}))
-    assert fixed(controller) == OLD.model_copy(update={"settings": "{}"}), "and once"
+    more, known = (each.model_copy(update={"settings": "{}"}) for each in (NEW, OLD))
+    controller.after(1.0, {"rendering": more}, rendering=known)
+    others = more.model_copy(update={"settings": '{"cluster_domain":"a"}'})
+    controller.after(1.0, {"rendering": others}, rendering=known)  # and once

@@ -16,7 +16,19 @@ from rljob_operator.core.member import Phase
 from rljob_operator.core.observed import Observation
 from rljob_operator.core.rules import actors
 
-from tests.support.controller import CARTPOLE, PONG, START, STORAGE, Controller, make_job, member, members, sample
+from tests.support.controller import (
+    CARTPOLE,
+    PONG,
+    START,
+    STORAGE,
+    Controller,
+    exited,
+    gone,
+    make_job,
+    member,
+    members,
+    sample,
+)
 
 INTERNAL = "spec.autoscaling={mode: Internal, minReplicas: 1, maxReplicas: 8}"
 HUNGRY = {
@@ -58,31 +70,24 @@ class Fleet(Controller):
 def test_a_learner_that_waits_gets_the_actors_it_needs() -> None:
     fleet = Fleet(make_job(INTERNAL))
     fleet.steps(12, HUNGRY)
-    assert (fleet.desired, fleet.reason("ScalingActive")) == (2, ("False", "WarmingUp"))
+    fleet.expect(desired_replicas=2, ScalingActive=("False", "WarmingUp"))
     fleet.steps(6, HUNGRY)
-    assert fleet.desired > 2
-    assert fleet.reason("ScalingActive") == ("True", "ValidMetricFound")
+    fleet.expect(ScalingActive=("True", "ValidMetricFound"))
     status = fleet.status.autoscaling
     assert f"-> {status.desired_replicas} actors" in status.last_decision
     assert status.last_scale_time is not None
-    assert sum(m.name.startswith("actor") for m in fleet.world["members"]) == fleet.desired
+    assert sum(m.name.startswith("actor") for m in fleet.world["members"]) == fleet.desired > 2
 
 
 def test_the_laws_figures_are_per_inserted_transition() -> None:
-    look = ReconcileContext.at(
-        DesiredState(make_job(INTERNAL)),
-        RLJobStatus(),
-        Observation(members(), sample(START, 1000, **HUNGRY)),
-        START,
-    )
+    job, told = DesiredState(make_job(INTERNAL)), sample(START, 1000, **HUNGRY)
+    look = ReconcileContext.at(job, RLJobStatus(), Observation(members(), told), START)
     figures = actors.law_sample(look)
     assert figures.consumption_per_second == 100.0, "600 draws a second, six of each transition"
     assert figures.items_per_batch == look.spec.algorithm.parameters.batch_size / 6
     for name in HUNGRY:
-        told = sample(START, 1000, **(HUNGRY | {name: None}))
-        assert (
-            actors.law_sample(ReconcileContext.at(look.desired, RLJobStatus(), Observation((), told), look.now)) is None
-        )
+        missing = Observation((), sample(START, 1000, **(HUNGRY | {name: None})))
+        assert actors.law_sample(ReconcileContext.at(job, RLJobStatus(), missing, START)) is None
 
 
 @pytest.mark.parametrize(("manifest", "differ"), [(PONG, False), (CARTPOLE, True)])
@@ -92,8 +97,7 @@ def test_a_queue_of_unrolls_is_filled_as_far_as_the_user_says_and_a_credit_to_it
     def wanted(percent: int) -> object:
         fill = f"spec.autoscaling.target.queueUtilizationPercent={percent}"
         job = load_manifest(manifest, ["spec.actors.replicas=2", STORAGE, INTERNAL, fill])
-        there = members() if not differ else tuple(m for m in members() if m.name != "replay-0")
-        fleet = Fleet(job, members=there)
+        fleet = Fleet(job, members=members() if not differ else gone("replay-0"))
         fleet.steps(20, HUNGRY)
         return fleet.status.autoscaling.calculation
 
@@ -114,7 +118,7 @@ def test_a_figure_that_is_wrong_holds_the_number(bad: dict[str, Any]) -> None:
     fleet = hungry_fleet()
     held = fleet.desired
     fleet.steps(6, HUNGRY | bad)
-    assert (fleet.desired, fleet.reason("ScalingActive")) == (held, ("False", "StaleMetrics"))
+    fleet.expect(desired_replicas=held, ScalingActive=("False", "StaleMetrics"))
 
 
 def test_a_silent_learner_holds_the_number_and_the_status_says_why() -> None:
@@ -122,20 +126,17 @@ def test_a_silent_learner_holds_the_number_and_the_status_says_why() -> None:
     held = fleet.desired
     fleet.world["missing"] = "the learner's status: timed out"
     fleet.steps(20)
-    assert fleet.desired == held
-    condition = fleet.status.condition("ScalingActive")
-    assert (condition.reason, condition.message) == ("StaleMetrics", "the learner's status: timed out")
+    said = ("False", "StaleMetrics", "the learner's status: timed out")
+    assert (fleet.desired, fleet.said("ScalingActive")) == (held, said)
 
 
 def test_a_users_number_is_a_jump_and_then_the_law_goes_on() -> None:
     fleet = hungry_fleet()
     before = fleet.desired
-    fleet.job = make_job(INTERNAL, "spec.actors.replicas=1")
-    decision = fleet.look(0.5)
-    assert fleet.desired == 1
+    decision = fleet.after(0.5, {"job": make_job(INTERNAL, "spec.actors.replicas=1")}, desired_replicas=1)
     assert len(decision.drain) == before - 1
     assert any("actors " in note.text for note in decision.notes)
-    fleet.world["members"] = tuple(m for m in fleet.world["members"] if m.name not in decision.drain)
+    fleet.world["members"] = gone(*decision.drain, seen=fleet.world["members"])
     fleet.steps(60, HUNGRY)
     assert fleet.desired > 1
 
@@ -149,8 +150,7 @@ def test_a_learner_to_whom_nobody_sends_gets_its_first_actor() -> None:
             "queue_bound_batches": 100.0}  # fmt: skip
     for _ in range(4):
         fleet.look(5.0, learner=sample(fleet.now + 5.0, 0, **idle))
-    assert fleet.desired == 1
-    assert "actor-0" in fleet.last.start
+    assert (fleet.desired, "actor-0" in fleet.last.start) == (1, True)
     assert "no actor plays" in fleet.status.autoscaling.last_decision
 
 
@@ -165,67 +165,61 @@ def test_the_machine_bounds_the_number(bound: int | None, most: int, kind: str) 
 def test_a_fixed_number_runs_on_however_few_cores_and_the_status_says_so() -> None:
     fleet = Fleet(make_job("spec.actors.replicas=5"), cores=2)
     fleet.step()
-    assert fleet.desired == 5
+    fleet.expect(desired_replicas=5, ScalingLimited=("False", "DesiredWithinRange"))
     assert "more than one for each of the 2 cores" in fleet.status.autoscaling.last_decision
-    assert fleet.reason("ScalingLimited") == ("False", "DesiredWithinRange")
     fleet.job = make_job("spec.actors.replicas=2")
     assert len(fleet.step().drain) == 3
-    assert fleet.status.autoscaling.last_decision == "autoscaling.mode is Disabled: 2 actors as asked for"
-
-
-def test_max_actors_bounds_a_fixed_number_too() -> None:
-    fleet = Fleet(make_job("spec.actors.replicas=5"), max_actors=2)
-    fleet.step()
-    assert (fleet.desired, fleet.reason("ScalingLimited")) == (2, ("True", "TooManyReplicas"))
-    assert "2 actors of 5 asked for" in fleet.status.autoscaling.last_decision
+    fleet.expect(last_decision="autoscaling.mode is Disabled: 2 actors as asked for")
 
 
 EXTERNAL = "spec.autoscaling={mode: External, minReplicas: 1, maxReplicas: 8}"
 
 
-@pytest.mark.parametrize(("asked", "number"), [(1, 3), (4, 4), (9, 5)])
+@pytest.mark.parametrize(
+    ("asked", "number", "limited"),
+    [
+        (1, 3, ("True", "TooFewReplicas")),
+        (4, 4, ("False", "DesiredWithinRange")),
+        (9, 5, ("True", "TooManyReplicas")),
+    ],
+)
 @pytest.mark.parametrize("mode", ["Internal", "External"])
-def test_a_number_outside_the_bounds_counts_as_the_nearest_within_them(mode: str, asked: int, number: int) -> None:
+def test_a_number_outside_the_bounds_counts_as_the_nearest_within_them(
+    mode: str, asked: int, number: int, limited: tuple[str, str]
+) -> None:
     """As with a HorizontalPodAutoscaler: 1 is what a server fills in where no number is given."""
-    job = make_job(
-        f"spec.autoscaling={{mode: {mode}, minReplicas: 3, maxReplicas: 5}}", f"spec.actors.replicas={asked}"
-    )
+    bounds = f"spec.autoscaling={{mode: {mode}, minReplicas: 3, maxReplicas: 5}}"
+    job = make_job(bounds, f"spec.actors.replicas={asked}")
     fleet = Fleet(job)
     fleet.step()
-    assert fleet.desired == job.spec.requested_actors == number
+    fleet.expect(desired_replicas=number, **({"ScalingLimited": limited} if mode == "External" else {}))
+    assert job.spec.requested_actors == number
 
 
 def test_external_shows_what_the_law_recommends_and_does_what_it_is_told() -> None:
     fleet = Fleet(make_job(EXTERNAL))
     fleet.steps(12, HUNGRY)
-    assert fleet.reason("ScalingActive") == ("False", "WarmingUp")
+    fleet.expect(ScalingActive=("False", "WarmingUp"))
     fleet.steps(6, HUNGRY)
-    status = fleet.status.autoscaling
-    assert (status.desired_replicas, status.recommended_replicas, status.limited_by) == (2, 8, "")
-    assert (status.calculation.after, status.calculation.max_replicas) == (8, None)
-    assert fleet.reason("ScalingActive") == ("True", "ValidMetricFound")
-    fleet.job = make_job(EXTERNAL, "spec.actors.replicas=6")
-    fleet.look(0.5)
-    assert fleet.desired == 6, "at once"
-    assert len(fleet.last.start) == 4
-    fleet.world["cores"] = 4
-    fleet.look(0.5)
-    assert fleet.desired == 4
-    condition = fleet.status.condition("ScalingLimited")
-    assert (condition.reason, condition.message) == ("TooManyReplicas", "6 asked for")
+    fleet.expect(desired_replicas=2, recommended_replicas=8, limited_by="", ScalingActive=("True", "ValidMetricFound"))
+    calculation = fleet.status.autoscaling.calculation
+    assert (calculation.after, calculation.max_replicas) == (8, None)
+    assert (
+        len(fleet.after(0.5, {"job": make_job(EXTERNAL, "spec.actors.replicas=6")}, desired_replicas=6).start) == 4
+    ), "at once"
+    fleet.after(0.5, {"cores": 4}, desired_replicas=4)
+    assert fleet.said("ScalingLimited")[1:] == ("TooManyReplicas", "6 asked for")
 
 
 def test_the_numbers_of_a_decision_last_until_the_next_and_no_longer() -> None:
     fleet = hungry_fleet()
     numbers = fleet.status.autoscaling.calculation
     assert numbers.after == fleet.desired
-    fleet.look(1.0)
-    assert fleet.status.autoscaling.calculation == numbers
-    fleet.job = make_job(INTERNAL, "spec.actors.replicas=1")
-    fleet.look(0.5)
-    status = fleet.status.autoscaling
-    assert (status.desired_replicas, status.calculation) == (1, None)
-    assert status.last_decision.startswith("actors.replicas changed from 2 to 1: ")
+    fleet.after(1.0, calculation=numbers)
+    last = fleet.after(
+        0.5, {"job": make_job(INTERNAL, "spec.actors.replicas=1")}, desired_replicas=1, calculation=None
+    ).status.autoscaling.last_decision
+    assert last.startswith("actors.replicas changed from 2 to 1: ")
 
 
 def lagging(**versions: int) -> LearnerStatus:
@@ -264,25 +258,17 @@ def test_scaling_down_is_never_a_failure() -> None:
     fleet = Fleet(make_job("spec.actors.replicas=8"))
     fleet.step()
     fleet.step()
-    fleet.job = make_job("spec.actors.replicas=1")
-    drained = fleet.look(1.0).drain
-    ended = tuple(
-        replace(m, phase=Phase.EXITED, asked=True, exit_code=-9) if m.name in drained else m
-        for m in fleet.world["members"]
-    )
-    decision = fleet.look(1.0, members=ended, keeps_remains=True)
-    assert (decision.outcome, fleet.status.failures, fleet.status.restarts.ignored) == (None, [], 0)
-    assert (decision.start, set(decision.remove)) == ((), set(drained))
+    drained = fleet.look(1.0, job=make_job("spec.actors.replicas=1")).drain
+    ended = fleet.world["members"]
+    for name in drained:
+        ended = exited(name, ended, asked=True, exit_code=-9)
+    fleet.after(1.0, {"members": ended, "keeps_remains": True}, end="", failures=[], ignored=0, start=())
+    assert set(fleet.last.remove) == set(drained)
 
 
 def test_the_scale_subresource_sees_what_is_there() -> None:
     seen = (*members(), member("actor-2", Phase.STARTING), member("actor-3", Phase.DRAINING))
     controller = Controller(make_job("spec.actors.replicas=3"), members=seen, selector="rljob.dev/job=pong")
     controller.look()
-    seen_there = controller.status.actors
-    assert (seen_there.replicas, seen_there.ready, seen_there.draining, seen_there.selector) == (
-        3,
-        2,
-        1,
-        "rljob.dev/job=pong",
-    )
+    there = controller.status.actors
+    assert (*(there.replicas, there.ready, there.draining), there.selector) == (3, 2, 1, "rljob.dev/job=pong")

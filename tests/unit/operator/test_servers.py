@@ -34,7 +34,7 @@ def test_one_server_fewer() -> None:
     controller = served()
     controller.job = make_job(CENTRAL, "spec.inference.replicas=1", UNSAVED)
     assert started_anew(controller) == {each.name for each in members()} | {"inference-0"}
-    assert controller.reason("InferenceReady") == ("True", "PodsReady")
+    controller.expect(InferenceReady=("True", "PodsReady"))
     assert (controller.status.inference.ready, controller.status.inference.desired) == (1, 1)
 
 
@@ -42,8 +42,7 @@ def test_a_server_that_nobody_wants_leaves_and_stands_in_for_none() -> None:
     """One of a life before that was found running; a job itself gets fewer servers only by starting anew."""
     controller = running(CENTRAL, "spec.inference.replicas=1", members=(*members(), member("inference-0")))
     assert controller.look(1.0, members=exited("inference-0", SERVED)).drain == ("inference-1",)
-    assert controller.reason("InferenceReady") == ("False", "Restarting")
-    assert controller.status.state == "Degraded"
+    controller.expect(InferenceReady=("False", "Restarting"), state="Degraded")
 
 
 @pytest.mark.parametrize("sets", [(), (CENTRAL,)], ids=["local", "in the learner"])
@@ -55,15 +54,11 @@ def test_no_servers_any_more(sets: tuple[str, ...]) -> None:
     patient = ("spec.failurePolicy.resetAfterSeconds=100", "spec.progressDeadlineSeconds=100000")
     controller.job = make_job(*sets, UNSAVED, *patient)
     assert started_anew(controller) == {each.name for each in members()}
-    assert controller.status.condition("InferenceReady") is None
-    controller.look(150.0)
-    assert controller.status.restarts.counted == 0, "its health is not waited for"
+    controller.expect(InferenceReady=("", ""))
+    controller.after(150.0, counted=0)  # its health is not waited for
 
 
 def test_no_servers_after_a_suspension() -> None:
     controller = served("spec.suspend=true")
-    controller.look(1.0, members=())
-    assert controller.reason("InferenceReady") == ("False", "PodsStopped")
-    controller.job = make_job()
-    controller.look(1.0)
-    assert controller.status.condition("InferenceReady") is None
+    controller.after(1.0, {"members": ()}, InferenceReady=("False", "PodsStopped"))
+    controller.after(1.0, {"job": make_job()}, InferenceReady=("", ""))

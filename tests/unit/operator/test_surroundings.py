@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from rljob_operator.surroundings import own_variables
 
 from tests.support.launch import execute
 from tests.support.paths import SUPPORT
+from tests.support.waiting import eventually
 
 HERE = {"HOME": "/home/me", "EMPTY": ""}
 RESOLVED = [
@@ -44,11 +44,11 @@ def test_references(written: str, resolved: str) -> None:
     assert own_variables(job, "learner", HERE) == own_variables(job, "replay-0", HERE) == {}
 
 
-def test_what_a_cluster_takes_from_elsewhere_is_what_is_there() -> None:
+@pytest.mark.parametrize(("there", "value"), [({"KEY": "exported"}, "exported"), ({}, "$(KEY)")])
+def test_what_a_cluster_takes_from_elsewhere_is_what_is_there(there: dict[str, str], value: str) -> None:
     env = [{"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "a", "key": "b"}}}, {"name": "A", "value": "$(KEY)"}]
     job = load_manifest(SUPPORT / "pong.yaml", [f"spec.replay.env={json.dumps(env)}"])
-    assert own_variables(job, "replay-0", {"KEY": "exported"}) == {"A": "exported"}
-    assert own_variables(job, "replay-0", {}) == {"A": "$(KEY)"}
+    assert own_variables(job, "replay-0", there) == {"A": value}
 
 
 def test_a_role_has_them_from_its_beginning(tmp_path: Path) -> None:
@@ -59,7 +59,5 @@ def test_a_role_has_them_from_its_beginning(tmp_path: Path) -> None:
     process = RoleProcess("actor-0", Role.ACTOR, [sys.executable, "-c", code], tmp_path, execute)
     process.variables = {"OMP_NUM_THREADS": "4", "A": "b"}
     process.start()
-    ends = time.monotonic() + 30
-    while process.observe().phase is not Phase.EXITED and time.monotonic() < ends:
-        time.sleep(0.02)
+    eventually(lambda: process.observe().phase is Phase.EXITED)
     assert (tmp_path / "logs" / "actor-0.log").read_text() == "4 1 b\n"

@@ -8,7 +8,7 @@ import pytest
 from rljob.api.controller_memory import TREND_POINTS
 from rljob_operator.core.decision import Decision
 
-from tests.support.controller import Controller, evaluation, make_job, running, sample
+from tests.support.controller import Controller, end_of, evaluation, make_job, running, sample
 
 WINDOW = 9_000
 """Raw frames; a moment is noted every thousand."""
@@ -21,9 +21,9 @@ def ended_at(
 ) -> int | None:
     """Raw frames at which the job was ended; a moment of (training return, value loss) every ``every`` of them."""
     for number, (mean, loss) in enumerate(moments, 1):
-        decision = told(controller, number * every, mean, loss)
-        if decision.outcome is not None:
-            assert decision.outcome.reason == "EarlyStopped"
+        end = end_of(told(controller, number * every, mean, loss))
+        if end:
+            assert end == "EarlyStopped"
             return number * every
     return None
 
@@ -67,14 +67,14 @@ def test_nothing_is_judged_before_the_grace_period_nor_of_few_games() -> None:
 
 def test_a_replay_that_fills_is_no_time_without_improvement() -> None:
     controller = running(RETURN)
+    figures = {"mean_return": 1.0}
     for number in range(1, 60):
-        figures = {"raw_frames_total": 1000 * number, "mean_return": 1.0}
-        assert controller.look(1.0, learner=sample(controller.now + 1.0, 0, **figures)).outcome is None
+        learner = sample(controller.now + 1.0, 0, raw_frames_total=1000 * number, **figures)
+        controller.after(1.0, {"learner": learner}, end="")
 
 
 def test_a_loss_far_above_its_lowest_for_a_window_ends_the_job_while_the_return_is_below_its_best() -> None:
-    healthy = [(1.0 + number, 0.5) for number in range(15)]
-    diverged = [(3.0, 50.0)] * 30
+    healthy, diverged = [(1.0 + number, 0.5) for number in range(15)], [(3.0, 50.0)] * 30
     controller = running(LOSS)
     # Five moments until the median is large, and nine of those.
     assert ended_at(controller, healthy + diverged) == 1000 * (15 + 5 + TREND_POINTS - 1)
@@ -84,38 +84,34 @@ def test_a_loss_far_above_its_lowest_for_a_window_ends_the_job_while_the_return_
     )
 
 
-def test_a_loss_that_grows_with_the_return_is_what_learning_looks_like() -> None:
-    """CartPole's value loss grows by a factor of a thousand on its way to 500."""
-    assert ended_at(running(LOSS), [(1.0 * number, 0.01 * number**2) for number in range(1, 80)]) is None
-    stays = [(80.0, 64.0)] * 30
-    assert ended_at(running(LOSS), [(1.0 * number, 0.01 * number**2) for number in range(1, 80)] + stays) is None
-
-
-def test_a_flat_start_with_a_loss_of_nearly_nothing_is_not_ended_by_its_first_points() -> None:
-    """Pong at -21, where every return is the same, then with its first points: both grow from nothing."""
-    flat = [(-21.0, 1e-6)] * 60
-    first_points = [(-21.0 + 0.02 * number, 1e-2) for number in range(60)]
-    assert ended_at(running(LOSS), flat + first_points) is None
-
-
-def test_peaks_of_the_loss_and_losses_below_zero_are_no_divergence() -> None:
-    falls = [(5.0 - 0.01 * number, 90.0 if number % 3 == 0 else 0.5) for number in range(60)]
-    assert ended_at(running(LOSS), falls) is None
-    assert ended_at(running(LOSS), [(5.0 - 0.01 * number, -0.5 + 0.1 * number) for number in range(30)]) is None
+@pytest.mark.parametrize(
+    "moments",
+    [
+        # CartPole's value loss grows by a factor of a thousand on its way to 500, and may stay there.
+        [(1.0 * number, 0.01 * number**2) for number in range(1, 80)] + [(80.0, 64.0)] * 30,
+        # Pong at -21, where every return is the same, then with its first points: both grow from nothing.
+        [(-21.0, 1e-6)] * 60 + [(-21.0 + 0.02 * number, 1e-2) for number in range(60)],
+        [(5.0 - 0.01 * number, 90.0 if number % 3 == 0 else 0.5) for number in range(60)],
+        [(5.0 - 0.01 * number, -0.5 + 0.1 * number) for number in range(30)],
+    ],
+    ids=["grows with the return", "a flat start", "peaks", "below zero"],
+)
+def test_a_loss_that_grows_in_another_way_is_no_divergence(moments: list[tuple[float, float]]) -> None:
+    assert ended_at(running(LOSS), moments) is None
 
 
 def test_without_a_return_the_loss_is_judged_alone() -> None:
     assert ended_at(running(LOSS), [(None, 0.5)] * 15 + [(None, 1e90)] * 30) == 1000 * (15 + 5 + TREND_POINTS - 1)
 
 
-def test_the_loss_of_values_has_the_names_that_algorithms_give_it() -> None:
-    for name in ("value_loss", "critic_loss", "loss"):
-        controller, outcome = running(LOSS), None
-        for number in range(1, 50):
-            figures = {"loss": 0.1, name: 0.5 if number <= 15 else 50.0, "mean_return": 1.0 - 0.01 * number}
-            learner = sample(controller.now + 1.0, 1000 + number, **{"raw_frames_total": 1000 * number, **figures})
-            outcome = outcome or controller.look(1.0, learner=learner).outcome
-        assert outcome is not None, name
+@pytest.mark.parametrize("name", ["value_loss", "critic_loss", "loss"])
+def test_the_loss_of_values_has_the_names_that_algorithms_give_it(name: str) -> None:
+    controller, ends = running(LOSS), []
+    for number in range(1, 50):
+        figures = {"loss": 0.1, name: 0.5 if number <= 15 else 50.0, "mean_return": 1.0 - 0.01 * number}
+        learner = sample(controller.now + 1.0, 1000 + number, **{"raw_frames_total": 1000 * number, **figures})
+        ends.append(end_of(controller.look(1.0, learner=learner)))
+    assert "EarlyStopped" in ends
 
 
 def test_a_learner_that_goes_back_to_a_checkpoint_begins_a_window_anew() -> None:
@@ -138,13 +134,13 @@ def test_memory_is_bounded_and_goes_with_its_rule() -> None:
 
 def test_evaluations_of_the_grace_period_do_not_count_for_a_plateau() -> None:
     plateau = "spec.earlyStopping.plateau={patienceEvaluations: 2, graceRawFrames: 5000}"
-    early = [evaluation(9.0, version=number) | {"raw_frames": 1000 * number} for number in range(1, 5)]
-    late = [evaluation(3.0, version=number) | {"raw_frames": 1000 * number} for number in range(5, 8)]
+    listed = [
+        evaluation(9.0 if number < 5 else 3.0, version=number) | {"raw_frames": 1000 * number} for number in range(1, 8)
+    ]
     controller = running(plateau)
     for count in range(1, 7):
-        assert told(controller, 1000, None, None, evaluations=(early + late)[:count]).outcome is None
-    outcome = told(controller, 1000, None, None, evaluations=early + late).outcome
-    assert "were not better than 3.00" in outcome.message
+        assert told(controller, 1000, None, None, evaluations=listed[:count]).outcome is None
+    assert "were not better than 3.00" in told(controller, 1000, None, None, evaluations=listed).outcome.message
 
 
 @pytest.mark.parametrize("value", ["1", "0.5", "-2"])

@@ -19,28 +19,13 @@ def changed(spec: AutoscalingSpec, path: str, value: Any) -> AutoscalingSpec:
     return spec.model_copy(update={name: changed(getattr(spec, name), rest, value) if rest else value})  # type: ignore[arg-type]
 
 
-def nothing(job: Job) -> None:
-    """The course goes on as it did."""
+def sets(**fields: Any) -> Event:
+    """The job is like that from now on; without a field its course goes on as it did."""
 
+    def event(job: Job) -> None:
+        vars(job).update(fields)
 
-def more(job: Job) -> None:
-    job.capacity = 90.0
-
-
-def less(job: Job) -> None:
-    job.capacity = 20.0
-
-
-def slightly_less(job: Job) -> None:
-    job.capacity = 37.0
-
-
-def late(job: Job) -> None:
-    job.lag = 401.0
-
-
-def silent(job: Job) -> None:
-    job.seen = False
+    return event
 
 
 def in_vain(job: Job) -> None:
@@ -48,8 +33,8 @@ def in_vain(job: Job) -> None:
     job.capacity, job.rate = 90.0, 40.0 / job.actors
 
 
-def old(job: Job) -> None:
-    job.age = 60.0
+nothing, more, less = sets(), sets(capacity=90.0), sets(capacity=20.0)
+late, silent, old = sets(lag=401.0), sets(seen=False), sets(age=60.0)
 
 
 BY_FIVE = [ScalingPolicy(type="Pods", value=5, period_seconds=60)]

@@ -28,9 +28,7 @@ def after(error: float, samples: int = 60, seed: int = 0, wait: float = 0.01) ->
 
 
 def needed(memory: RateMemory) -> float:
-    found = rates(memory)
-    assert found is not None
-    return found.needed
+    return rates(memory).needed
 
 
 def test_the_error_of_figures_is_measured() -> None:
@@ -64,7 +62,5 @@ def test_a_jump_that_a_sample_caught_half_way_is_followed_to_its_end() -> None:
 
 
 def test_noise_makes_growth_careful() -> None:
-    uncertain = []
-    for error in (0.0, 0.1, 0.8):
-        uncertain.append(rates(after(error, wait=0.43)).uncertainty)
-    assert uncertain[0] <= uncertain[1] < uncertain[2] <= 0.5
+    none, some, much = (rates(after(error, wait=0.43)).uncertainty for error in (0.0, 0.1, 0.8))
+    assert none <= some < much <= 0.5

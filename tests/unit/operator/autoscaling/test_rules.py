@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from rljob.api.autoscaling import AutoscalingSpec, ScalingPolicy, ScalingRules
@@ -55,14 +56,11 @@ class Job:
 
     def run(self, seconds: int) -> Recommendation:
         for _ in range(seconds):
-            sample = self.figures() if self.seen else None
-            if sample is not None:
-                sample = replace(sample, policy_lag_updates_p95=self.lag)
+            sample = replace(self.figures(), policy_lag_updates_p95=self.lag) if self.seen else None
             there = supply(self.actors, self.requested, unschedulable_seconds=self.unschedulable)
             answer = advance(self.spec, self.memory, sample, there, self.now)
-            self.memory, self.actors = answer.memory, answer.desired
+            self.memory, self.actors, self.now = answer.memory, answer.desired, self.now + 1
             self.answers.append(answer)
-            self.now += 1
         return self.answers[-1]
 
 
@@ -70,21 +68,34 @@ def changed(spec: AutoscalingSpec, **fields: object) -> AutoscalingSpec:
     return spec.model_copy(update=fields)
 
 
+def falling_back(spec: AutoscalingSpec, **how: object) -> AutoscalingSpec:
+    missing = spec.missing_metrics
+    fallback = missing.fallback.model_copy(update=how)
+    return changed(spec, missing_metrics=missing.model_copy(update={"action": "Fallback", "fallback": fallback}))
+
+
+def scaling_up(spec: AutoscalingSpec, **rules: object) -> AutoscalingSpec:
+    rules_up = spec.behavior.scale_up.model_copy(update=rules)
+    return changed(spec, behavior=spec.behavior.model_copy(update={"scale_up": rules_up}))
+
+
+BY_TWO = [ScalingPolicy(type="Pods", value=2, period_seconds=60)]
+
+
 def test_matches_the_rates_after_one_rate_window_and_no_sooner() -> None:
     job = Job()
     assert (job.run(60).desired, job.answers[-1].memory.active) == (4, "WarmingUp")
-    assert job.run(1).desired == 8, "doubles at most"
-    assert job.answers[-1].limited_by is LimitedBy.SCALE_UP_POLICY
+    answer = job.run(1)
+    assert (answer.desired, answer.limited_by) == (8, LimitedBy.SCALE_UP_POLICY), "doubles at most"
     assert (job.run(120).desired, job.answers[-1].memory.active) == (40, "ValidMetricFound")
 
 
 def test_a_saturated_learner_shrinks_the_fleet_after_the_window_and_by_a_fifth_at_most() -> None:
     job = Job(actors=100)
     assert job.run(179).desired == 100
-    numbers = [job.run(1).desired for _ in range(300)]
-    assert min(numbers) >= 40
-    assert numbers[-1] in (40, 41)
-    assert all(after >= int(before * 0.8) for before, after in zip([100, *numbers], numbers, strict=False))
+    numbers = [100, *(job.run(1).desired for _ in range(300))]
+    assert (min(numbers) >= 40, numbers[-1] in (40, 41)) == (True, True)
+    assert all(after >= int(before * 0.8) for before, after in pairwise(numbers))
 
 
 def test_a_person_recomputes_the_decision_from_its_sentence() -> None:
@@ -116,19 +127,11 @@ def test_a_look_without_figures_is_no_decision() -> None:
 
 
 def test_missing_figures_hold_then_fall_back() -> None:
-    rules = SPEC.missing_metrics
-    rules = rules.model_copy(
-        update={
-            "action": "Fallback",
-            "fallback": rules.fallback.model_copy(update={"replicas": 60, "behavior": "Static"}),
-        }
-    )
-    job = Job(changed(SPEC, missing_metrics=rules), actors=40)
+    job = Job(falling_back(SPEC, replicas=60, behavior="Static"), actors=40)
     job.run(100)
     job.seen = False
     assert (job.run(590).desired, job.answers[-1].memory.active) == (40, "StaleMetrics")
-    assert job.run(60).desired == 60
-    assert "fallback" in job.answers[-1].last_decision
+    assert (job.run(60).desired, "fallback" in job.answers[-1].last_decision) == (60, True)
 
 
 @pytest.mark.parametrize(
@@ -156,24 +159,21 @@ def test_a_figure_out_of_range_is_missing(field: str, value: float) -> None:
 def test_guards_forbid_growth() -> None:
     job = Job()
     job.unschedulable = 61
-    assert job.run(120).desired == 4
-    assert job.answers[-1].limited_by is LimitedBy.UNSCHEDULABLE
+    assert (job.run(120).desired, job.answers[-1].limited_by) == (4, LimitedBy.UNSCHEDULABLE)
     assert job.memory.integral == 0.0, "nothing winds up"
     job = Job(actors=40)
     job.lag = 401.0
-    job.run(61)
-    assert (job.run(1).desired, job.answers[-1].limited_by.reason) == (36, "PolicyLag")
+    assert (job.run(62).desired, job.answers[-1].limited_by.reason) == (36, "PolicyLag")
 
 
-def test_a_guard_that_was_left_out_follows_the_learners_limit() -> None:
+@pytest.mark.parametrize(("guard", "most"), [({}, 40), ({"max_policy_lag_updates": 400}, 36)])
+def test_a_guard_that_was_left_out_follows_the_learners_limit(guard: dict[str, int], most: int) -> None:
     late = replace(figures(T0, 40), policy_lag_updates_p95=401.0, lag_limit_updates=600.0)
-    for guards, most in ((SPEC.guards, 40), (SPEC.guards.model_copy(update={"max_policy_lag_updates": 400}), 36)):
-        job = Job(changed(SPEC, guards=guards), actors=40)
-        for second in range(62):
-            at = replace(late, taken_seconds=T0 + second)
-            answer = advance(job.spec, job.memory, at, supply(40, 40), T0 + second)
-            job.memory = answer.memory
-        assert answer.desired == most
+    spec, memory = changed(SPEC, guards=SPEC.guards.model_copy(update=guard)), AutoscalingMemory()
+    for now in range(62):
+        answer = advance(spec, memory, replace(late, taken_seconds=T0 + now), supply(40, 40), T0 + now)
+        memory = answer.memory
+    assert answer.desired == most
 
 
 # --- no actor plays -------------------------------------------------------------------------------------------------
@@ -187,16 +187,8 @@ def idle(now: float) -> ScalingSample:
 class Lone(Job):
     """A job whose figures come to rest when its last actor has gone, as a real learner's do."""
 
-    def run(self, seconds: int) -> Recommendation:
-        for _ in range(seconds):
-            sample = None
-            if self.seen:
-                sample = figures(self.now, self.actors, self.capacity) if self.actors else idle(self.now)
-                sample = replace(sample, policy_lag_updates_p95=self.lag)
-            answer = advance(self.spec, self.memory, sample, supply(self.actors, self.requested), self.now)
-            self.memory, self.actors, self.now = answer.memory, answer.desired, self.now + 1
-            self.answers.append(answer)
-        return self.answers[-1]
+    def figures(self) -> ScalingSample:
+        return super().figures() if self.actors else idle(self.now)
 
 
 FROM_ZERO = changed(SPEC, min_replicas=0)
@@ -205,8 +197,7 @@ FROM_ZERO = changed(SPEC, min_replicas=0)
 def test_the_lag_guard_leaves_the_actor_that_shows_whether_the_lag_has_fallen() -> None:
     job = Lone(FROM_ZERO, actors=3, capacity=3.0)
     job.lag = 401.0
-    assert job.run(600).limited_by is LimitedBy.POLICY_LAG
-    assert job.actors == 1
+    assert (job.run(600).limited_by, job.actors) == (LimitedBy.POLICY_LAG, 1)
     job.lag = 0.0
     assert job.run(600).desired == 3, "the lag has fallen, and the law goes on"
     asked = Lone(changed(FROM_ZERO, mode="External"), actors=1)
@@ -222,26 +213,21 @@ def test_a_number_of_0_is_left_again() -> None:
     assert job.run(1).desired == 0, "as asked for"
     first = next(answer for _ in range(60) if (answer := job.run(1)).desired)
     assert (first.desired, first.limited_by) == (1, LimitedBy.NOTHING)
-    assert "no actor plays" in first.last_decision
-    assert "0 -> 1 actors" in first.last_decision
+    assert [words for words in ("no actor plays", "0 -> 1 actors") if words not in first.last_decision] == []
     assert job.run(600).desired == 40
     assert Lone(FROM_ZERO, actors=0).run(600).desired == 40, "nor is a job stuck that begins with 0"
 
 
 def test_0_stays_where_the_number_may_not_grow_and_where_it_is_somebody_elses() -> None:
-    disabled = FROM_ZERO.behavior.scale_up.model_copy(update={"select_policy": "Disabled"})
-    behavior = FROM_ZERO.behavior.model_copy(update={"scale_up": disabled})
-    for stays in ({"pause": "ScaleOut"}, {"pause": "All"}, {"max_replicas": 0}, {"behavior": behavior}):
+    disabled = scaling_up(FROM_ZERO, select_policy="Disabled").behavior
+    for stays in ({"pause": "ScaleOut"}, {"pause": "All"}, {"max_replicas": 0}, {"behavior": disabled}):
         assert Lone(changed(FROM_ZERO, **stays), actors=0).run(600).desired == 0, stays
     asked = Lone(changed(FROM_ZERO, mode="External"), actors=0).run(600)
     assert (asked.desired, asked.recommended) == (0, 1), "who asks for the recommended number gets out of 0"
 
 
 def test_a_fallback_to_0_lasts_as_long_as_the_figures_stay_away() -> None:
-    missing = FROM_ZERO.missing_metrics
-    fallback = missing.fallback.model_copy(update={"replicas": 0, "after_seconds": 60, "behavior": "Static"})
-    spec = changed(FROM_ZERO, missing_metrics=missing.model_copy(update={"action": "Fallback", "fallback": fallback}))
-    job = Lone(spec)
+    job = Lone(falling_back(FROM_ZERO, replicas=0, after_seconds=60, behavior="Static"))
     job.run(100)
     job.seen = False
     job.run(900)
@@ -251,17 +237,13 @@ def test_a_fallback_to_0_lasts_as_long_as_the_figures_stay_away() -> None:
 
 
 def test_growth_that_brings_nothing_stops() -> None:
-    slowly = ScalingRules(policies=[ScalingPolicy(type="Pods", value=2, period_seconds=60)])
-    behavior = SPEC.behavior.model_copy(update={"scale_up": slowly})
-    job = Job(changed(SPEC, behavior=behavior), capacity=100.0, actors=10)
+    job = Job(scaling_up(SPEC, policies=BY_TWO), capacity=100.0, actors=10)
     for _ in range(600):
         job.rate = 10.0 / job.actors  # they share one machine
         job.run(1)
-    assert job.answers[-1].limited_by is LimitedBy.GAIN
-    assert job.answers[-1].limited_by.reason == "DiminishingReturns"
-    assert job.actors == 10, "it is taken back to where it was"
-    job.run(100)
-    assert job.actors == 10
+    limit = job.answers[-1].limited_by
+    assert (limit, limit.reason, job.actors) == (LimitedBy.GAIN, "DiminishingReturns", 10), "it is taken back"
+    assert job.run(100).desired == 10
 
 
 def test_what_was_learned_of_the_lag_is_kept_for_twice_as_long_each_time() -> None:
@@ -270,28 +252,21 @@ def test_what_was_learned_of_the_lag_is_kept_for_twice_as_long_each_time() -> No
     for _ in range(4000):
         job.lag = 500.0 if job.actors > 36 else 300.0
         before = job.actors
-        job.run(1)
-        if job.actors != before:
+        if job.run(1).desired != before:
             changes.append((job.now - T0, job.actors))
-    assert [number for _, number in changes] == [40, 36] * 3
-    times = [time for time, _ in changes]
-    assert times[2] - times[1] == pytest.approx(600, abs=15)
-    assert times[4] - times[3] == pytest.approx(1200, abs=15)
+    times, numbers = zip(*changes, strict=True)
+    assert numbers == (40, 36) * 3
+    assert (times[2] - times[1], times[4] - times[3]) == pytest.approx((600, 1200), abs=15)
     job.lag = 350.0  # between the thresholds
-    job.run(3000)
-    assert job.actors == 36
+    assert job.run(3000).desired == 36
 
 
 def test_a_share_of_0_never_stops_a_growth_not_even_one_after_which_less_arrives() -> None:
-    guards = SPEC.guards.model_copy(update={"min_marginal_gain_percent": 0})
-    slowly = ScalingRules(policies=[ScalingPolicy(type="Pods", value=2, period_seconds=60)])
-    behavior = SPEC.behavior.model_copy(update={"scale_up": slowly})
-    job = Job(changed(changed(SPEC, behavior=behavior), guards=guards), capacity=100.0, actors=10)
+    spec = changed(SPEC, guards=SPEC.guards.model_copy(update={"min_marginal_gain_percent": 0}))
+    job = Job(scaling_up(spec, policies=BY_TWO), capacity=100.0, actors=10)
     for _ in range(600):
         job.rate = 100.0 / job.actors**2  # each one more is a burden for the others
-        job.run(1)
-    assert job.answers
-    assert all(answer.limited_by is not LimitedBy.GAIN for answer in job.answers)
+        assert job.run(1).limited_by is not LimitedBy.GAIN
 
 
 @pytest.mark.parametrize(("pause", "capacity", "expected"), [
@@ -339,21 +314,22 @@ def test_whoever_follows_the_recommendation_arrives_and_stays() -> None:
         job.run(15)
     assert job.actors == job.answers[-1].recommended == 40
     job.capacity = 20.0
-    job.run(60)
-    assert job.answers[-1].desired == 40, "no other number was asked for"
-    assert job.answers[-1].recommended == pytest.approx(20, abs=1)
+    answer = job.run(60)
+    assert answer.desired == 40, "no other number was asked for"
+    assert answer.recommended == pytest.approx(20, abs=1)
 
 
-def test_what_holds_a_recommendation() -> None:
-    job = external()
-    job.unschedulable = 61
-    assert job.run(120).recommended == 4, "a guard"
-    job = external(pause="ScaleOut")
+@pytest.mark.parametrize(("spec", "fields"), [({}, {"unschedulable": 61}), ({"pause": "ScaleOut"}, {})])
+def test_a_guard_and_a_pause_hold_a_recommendation(spec: dict[str, str], fields: dict[str, float]) -> None:
+    job = external(**spec)
+    vars(job).update(fields)
     assert job.run(120).recommended == 4
+
+
+def test_figures_that_stay_away_hold_a_recommendation() -> None:
     job = external()
     job.run(120)
-    job.seen = False
-    job.capacity = 80.0
+    job.seen, job.capacity = False, 80.0
     answer = job.run(120)
     assert (answer.recommended, answer.memory.active) == (40, "StaleMetrics")
     assert "nothing new to recommend" in answer.last_decision
@@ -377,13 +353,11 @@ def test_evictions_change_nothing() -> None:
 def test_a_new_learner_warms_up_again() -> None:
     job = Job(actors=40)
     job.run(300)
-    for second in range(59):
-        now = job.now + second
-        there = supply(40, 40, learner_started_seconds=job.now)
+    there = supply(40, 40, learner_started_seconds=job.now)
+    for now in (job.now + second for second in range(59)):
         answer = advance(job.spec, job.memory, figures(now, 40, capacity=90), there, now)
         job.memory = answer.memory
-    assert answer.desired == 40
-    assert answer.memory.active in {"WarmingUp", "ValidMetricFound"}
+    assert (answer.desired, answer.memory.active in {"WarmingUp", "ValidMetricFound"}) == (40, True)
 
 
 def test_policies_are_the_horizontal_pod_autoscalers() -> None:

@@ -31,9 +31,7 @@ def test_killed_at_every_step_it_ends_as_it_would_have(case: str) -> None:
     for at in range(1, calm.steps + 1):
         world = World(experiment, spread, kill_at=at, fails=fails)
         lived(world)
-        assert world.text == calm.text, at
-        assert world.sent == calm.sent, at
-        assert world.played == calm.played, at
+        assert (world.text, world.sent, world.played) == (calm.text, calm.sent, calm.played), at
     assert calm.most_at_once <= 3
 
 
@@ -43,9 +41,9 @@ def test_what_the_cases_lead_to() -> None:
     assert (reasons.pop("too many fail"), set(reasons.values())) == ("TooManyFailedTrials", {"Completed"})
     halving = ends["halving"]
     # 37 * trial % 101 is largest for trial 5; it alone plays all, and then with the second seed.
-    assert (halving.end["best"]["trial"], halving.end["best"]["seeds"]) == (5, [1, 2])
-    assert halving.end["best"]["mean"] == pytest.approx(5 * 37 % 101 + 1.5 + 9)
-    assert halving.end["best"]["standardError"] == pytest.approx(0.5)
+    best = halving.end["best"]
+    assert (best["trial"], best["seeds"]) == (5, [1, 2])
+    assert (best["mean"], best["standardError"]) == pytest.approx((5 * 37 % 101 + 1.5 + 9, 0.5))
     assert {run.state for run in halving.runs.values()} == {RunState.DONE, RunState.PRUNED}
     assert {key for key, run in ends["failing"].runs.items() if run.state is RunState.FAILED} == {(1, 1), (3, 1)}
     assert len(ends["seeds"].runs) == 4
@@ -66,9 +64,8 @@ def test_of_one_setting_nothing_is_chosen_so_its_scores_are_its_verdict() -> Non
     alone, chosen = lived(World(document(1, seeds=3), spread)), lived(World(document(2, seeds=3), spread))
     assert {key: score.mean for key, score in alone.verdicts.items()} == {(0, 1): 10.0, (0, 2): 11.0, (0, 3): 12.0}
     assert fresh_verdict(alone) == {"mean": 11.0, "standardError": 0.5774, "episodes": 100}
-    assert (chosen.verdicts, fresh_verdict(chosen)) == ({}, None), "its games chose it"
-    failed = lived(World(document(1), spread, fails=frozenset({0})))
-    assert (failed.verdicts, fresh_verdict(failed)) == ({}, None)
+    for state in (chosen, lived(World(document(1), spread, fails=frozenset({0})))):  # the games of the first chose it
+        assert (state.verdicts, fresh_verdict(state)) == ({}, None)
 
 
 def test_the_median_ends_what_is_below_it_and_needs_enough_others() -> None:
@@ -86,13 +83,10 @@ def test_halving_costs_little_and_finds_one_of_the_best_three() -> None:
     for seed in range(5):
         curve, true = learning(seed)
         world = World(document(27, prune=HALVING, parallelism=4), curve)
-        state = lived(world)
-        assert state.end is not None
-        winner = max(range(27), key=lambda trial: true[trial])
-        found.append(winner in [ranked.trial for ranked in state.ranking()[:3]])
+        best = [ranked.trial for ranked in lived(world).ranking()[:3]]
+        found.append(true.index(max(true)) in best)
         shares.append(world.played / (27 * 9000))
-    assert max(shares) <= 0.4, shares
-    assert sum(found) >= 4, found
+    assert (max(shares) <= 0.4, sum(found) >= 4) == (True, True), (shares, found)
 
 
 def test_a_journal_that_was_changed_is_refused_with_its_line() -> None:
@@ -115,18 +109,29 @@ def test_a_journal_that_was_changed_is_refused_with_its_line() -> None:
             replayed(broken)
 
 
+def settings(experiment: dict[str, Any]) -> dict[str, Any]:
+    return {"kind": "Settings", "experiment": experiment}
+
+
+def begun(experiment: dict[str, Any]) -> ExperimentState:
+    """An experiment whose first runs play."""
+    state = ExperimentState()
+    state.apply(settings(experiment))
+    while (entry := decide(state)) is not None:
+        state.apply(entry)
+    return state
+
+
 def test_what_may_change_of_an_experiment_that_has_begun() -> None:
     state = ExperimentState()
-    state.apply({"kind": "Settings", "experiment": document(3, maxFailedTrials=0)})
-    state.apply(
-        {"kind": "Settings", "experiment": document(3, budget={"rawFrames": 9000, "seconds": 5}, parallelism=1)}
-    )
+    state.apply(settings(document(3, maxFailedTrials=0)))
+    state.apply(settings(document(3, budget={"rawFrames": 9000, "seconds": 5}, parallelism=1)))
     assert state.known.spec.parallelism == 1
     tracked = {
         "metadata": {"labels": {"team": "a"}},
         "spec": {**first["spec"]["template"]["spec"], "tracking": {"wandb": {}}},
     }
-    state.apply({"kind": "Settings", "experiment": document(4, seeds=2, template=tracked)})
+    state.apply(settings(document(4, seeds=2, template=tracked)))
     slower = {"spec": {**tracked["spec"], "algorithm": {"ppo": {"gamma": 0.5}}}}
     stored = {"spec": {**tracked["spec"], "checkpoint": {"storage": {"objectStore": {"url": "s3://a/b"}}}}}
     listed = [{"algorithm.ppo.learningRate": rate} for rate in (1e-3, 1e-4, 1e-5, 1e-6)]
@@ -142,16 +147,15 @@ def test_what_may_change_of_an_experiment_that_has_begun() -> None:
         with pytest.raises(
             Mismatch, match=r"only parallelism, maxFailedTrials and budget\.seconds may change, and seeds"
         ):
-            state.apply({"kind": "Settings", "experiment": other})
+            state.apply(settings(other))
 
 
 def test_a_list_may_grow_at_its_end() -> None:
     rates = [{"algorithm.ppo.learningRate": rate} for rate in (1e-3, 1e-4, 1e-5)]
-    state = ExperimentState()
-    state.apply({"kind": "Settings", "experiment": document(0, search={"list": rates[:2]})})
+    state = begun(document(0, search={"list": rates[:2]}))
     with pytest.raises(Mismatch, match="list grow"):
-        state.apply({"kind": "Settings", "experiment": document(0, search={"list": rates[::-1]})})
-    state.apply({"kind": "Settings", "experiment": document(0, search={"list": rates})})
+        state.apply(settings(document(0, search={"list": rates[::-1]})))
+    state.apply(settings(document(0, search={"list": rates})))
     assert state.known.trials == 3
 
 
@@ -167,11 +171,11 @@ def test_one_that_has_ended_goes_on_with_more_trials_and_seeds(spec: dict[str, A
     calm.experiment = more
     state = calm.controller()
     assert calm.text.startswith(ended.text)
-    starts = [
+    starts, of_whole = (
         {entry["trial"]: entry["set"] for entry in world.entries() if entry["kind"] == "Start"}
         for world in (calm, whole)
-    ]
-    assert starts[0] == starts[1]
+    )
+    assert starts == of_whole
     assert len({run.trial for run in state.runs.values()}) == 6
     assert any(run.seed == 2 for run in state.runs.values())
     assert [entry["kind"] for entry in calm.entries()].count("End") == 2
@@ -183,71 +187,48 @@ def test_one_that_has_ended_goes_on_with_more_trials_and_seeds(spec: dict[str, A
 
 
 def test_with_more_time_it_goes_on_with_the_runs_that_had_to_end() -> None:
-    state = ExperimentState()
-    state.apply(
-        {"kind": "Settings", "experiment": document(2, budget={"rawFrames": 9000, "seconds": 5}, parallelism=2)}
-    )
-    while (entry := decide(state)) is not None:
-        state.apply(entry)
+    state = begun(document(2, budget={"rawFrames": 9000, "seconds": 5}, parallelism=2))
     score = {"mean": 5.0, "standardError": 1.0, "episodes": 100, "rawFrames": 9000}
     state.apply({"kind": "Score", "trial": 1, "seed": 1, "solved": False, **score})
     state.apply({"kind": "TimeUp", "seconds": 5.5})
     state.apply(decide(state) or {})
     state.apply({"kind": "Verdict", "trial": 1, "seed": 1, **score})
     assert state.active == []
-    state.apply(
-        {"kind": "Settings", "experiment": document(2, budget={"rawFrames": 9000, "seconds": 50}, parallelism=2)}
-    )
+    state.apply(settings(document(2, budget={"rawFrames": 9000, "seconds": 50}, parallelism=2)))
     assert [run.trial for run in state.active] == [0]
     assert (state.end, state.time_up, state.verdicts, decide(state)) == (None, False, {}, None)
 
 
 def test_time_that_is_up_ends_it_with_the_best_so_far() -> None:
-    state = ExperimentState()
-    state.apply({"kind": "Settings", "experiment": document(9, prune=HALVING)})
-    while (entry := decide(state)) is not None:
-        state.apply(entry)
+    state = begun(document(9, prune=HALVING))
     score = {"standardError": 1.0, "episodes": 100, "rawFrames": 1000, "solved": False}
     state.apply({"kind": "Score", "trial": 1, "seed": 1, "mean": 5.0, **score})
     state.apply({"kind": "TimeUp", "seconds": 12.5})
-    end = decide(state)
-    assert end is not None
+    end = decide(state) or {}
     state.apply(end)
-    assert (end["reason"], end["best"]["trial"], state.seconds) == ("TimeUp", 1, 12.5)
-    assert state.active == []
+    assert (end["reason"], end["best"]["trial"], state.seconds, state.active) == ("TimeUp", 1, 12.5, [])
 
 
 def test_why_a_run_ends_is_said_with_its_score_and_how_many_it_was_one_of() -> None:
     entry = {"kind": "Prune", "trial": 2, "seed": 1, "score": 21.4, "judged": 3, "bound": 31.6}
-    said = in_words(_running(), entry)
-    assert said == "trial 2 ends here: 21.40, one of 3 judged there; from 31.60 on they go on"
+    said = "trial 2 ends here: 21.40, one of 3 judged there; from 31.60 on they go on"
+    assert in_words(begun(document(1)), entry) == said
 
 
-def test_a_solved_run_needs_no_more_frames() -> None:
-    state = ExperimentState()
-    state.apply({"kind": "Settings", "experiment": document(1, prune=HALVING)})
-    state.apply(decide(state) or {})
-    score = {"standardError": 1.0, "episodes": 100, "rawFrames": 700}
-    state.apply({"kind": "Score", "trial": 0, "seed": 1, "mean": 5.0, "solved": True, **score})
+def test_a_solved_run_needs_no_more_frames_and_a_score_is_finite() -> None:
+    score = {"kind": "Score", "trial": 0, "seed": 1, "solved": True}
+    score |= {"standardError": 1.0, "episodes": 100, "rawFrames": 700}
+    state = begun(document(1, prune=HALVING))
+    state.apply({**score, "mean": 5.0})
     assert (decide(state) or {})["kind"] == "End"
     with pytest.raises(Mismatch, match="finite"):
-        ExperimentState.apply(
-            _running(), {"kind": "Score", "trial": 0, "seed": 1, "mean": math.nan, "solved": True, **score}
-        )
-
-
-def _running() -> ExperimentState:
-    state = ExperimentState()
-    state.apply({"kind": "Settings", "experiment": document(1)})
-    state.apply(decide(state) or {})
-    return state
+        begun(document(1)).apply({**score, "mean": math.nan})
 
 
 def test_a_thousand_trials_fit_into_a_status() -> None:
     """Acceptance row 9, as far as the core goes: at most 100 kB, whatever the settings' length, and a whole journal."""
     experiment = document(1000, prune={"halving": {"firstRawFrames": 3000}}, parallelism=50)
-    parameters = experiment["spec"]["search"]["parameters"]
-    parameters["algorithm.ppo.network"] = {"values": ["a" * 200 + ":f"]}
+    experiment["spec"]["search"]["parameters"]["algorithm.ppo.network"] = {"values": ["a" * 200 + ":f"]}
     world = World(experiment, spread)
     assert len(json.dumps(summary(lived(world)), indent=2)) <= 100_000
     starts = [(entry["trial"], entry["seed"]) for entry in world.entries() if entry["kind"] == "Start"]

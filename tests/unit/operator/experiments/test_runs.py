@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from rljob.api import ManifestError
@@ -33,21 +34,23 @@ def ended(tmp_path: Path) -> Path:
     return folder
 
 
+def looked_at(folder: Path) -> dict[str, Any] | None:
+    return Runs(folder.parent, EXPERIMENT, None).look(Run(4, 1))
+
+
 def test_a_run_that_was_edited_by_hand_is_no_longer_that_trial(ended: Path) -> None:
     text = (ended / "job.yaml").read_text()
     assert "learningRate: 0.001" in text
     (ended / "job.yaml").write_text(text.replace("learningRate: 0.001", "learningRate: 0.002"))
-    entry = Runs(ended.parent, EXPERIMENT, None).look(Run(4, 1))
-    assert entry["kind"] == "Fail"
-    assert "was changed by hand" in entry["why"]
+    entry = looked_at(ended)
+    assert (entry["kind"], "was changed by hand" in entry["why"]) == ("Fail", True)
 
 
 def test_a_run_that_failed_says_why(ended: Path) -> None:
-    write_json(
-        ended / "outcome.json", {"state": "Failed", "reason": "BackoffLimitExceeded", "message": "the learner ended"}
-    )
-    entry = Runs(ended.parent, EXPERIMENT, None).look(Run(4, 1))
-    assert entry == {"kind": "Fail", "trial": 4, "seed": 1, "why": "BackoffLimitExceeded: the learner ended"}
+    outcome = {"state": "Failed", "reason": "BackoffLimitExceeded", "message": "the learner ended"}
+    write_json(ended / "outcome.json", outcome)
+    why = "BackoffLimitExceeded: the learner ended"
+    assert looked_at(ended) == {"kind": "Fail", "trial": 4, "seed": 1, "why": why}
 
 
 @pytest.mark.parametrize(
@@ -58,16 +61,14 @@ def test_a_run_that_was_given_up_has_not_reached_its_goal(
 ) -> None:
     write_json(ended / "outcome.json", {"state": "Complete", "reason": reason})
     monkeypatch.setattr(Runs, "judged", lambda *_: {"mean": 1.0})
-    entry = Runs(ended.parent, EXPERIMENT, None).look(Run(4, 1))
-    assert entry == {"kind": "Score", "trial": 4, "seed": 1, "mean": 1.0, "solved": solved}
+    assert looked_at(ended) == {"kind": "Score", "trial": 4, "seed": 1, "mean": 1.0, "solved": solved}
 
 
 def test_a_run_without_a_checkpoint_fails_with_what_rljob_eval_says(ended: Path) -> None:
     runs = Runs(ended.parent, EXPERIMENT, None)
     entry = eventually(lambda: runs.look(Run(4, 1)), seconds=100)
     assert entry["kind"] == "Fail"
-    assert "it can't be judged: rljob: " in entry["why"]
-    assert "checkpoint" in entry["why"]
+    assert [words for words in ("it can't be judged: rljob: ", "checkpoint") if words not in entry["why"]] == []
 
 
 def test_a_journals_last_line_that_was_cut_off_is_dropped_and_the_rest_gone_on_with(tmp_path: Path) -> None:
@@ -76,31 +77,24 @@ def test_a_journals_last_line_that_was_cut_off_is_dropped_and_the_rest_gone_on_w
     while opened.decided() is not None:
         pass
     opened.close()
-    whole = (tmp_path / "journal.jsonl").read_bytes()
-    with (tmp_path / "journal.jsonl").open("ab") as file:
-        file.write(b'{"kind":"Sco')
+    journal = tmp_path / "journal.jsonl"
+    whole = journal.read_bytes()
+    journal.write_bytes(whole + b'{"kind":"Sco')
     again = ExperimentFolder(tmp_path)
-    assert (tmp_path / "journal.jsonl").read_bytes() == whole
-    assert [run.trial for run in again.state.active] == [0, 1]
-    assert again.decided() is None
+    assert (journal.read_bytes(), [run.trial for run in again.state.active], again.decided()) == (whole, [0, 1], None)
     with pytest.raises(RunFolderProblem, match="only parallelism, maxFailedTrials"):
         again.take({**EXPERIMENT.document, "spec": {**EXPERIMENT.document["spec"], "budget": {"rawFrames": 80_000}}})
     again.close()
 
 
 def test_suggestions_without_optuna_are_refused_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    search = {
-        "tpe": {"trials": 20},
-        "parameters": {"algorithm.ppo.learningRate": {"uniform": {"min": 1e-4, "max": 1e-3}}},
-    }
-    experiment = parse_experiment(document(20, search=search))
-    monkeypatch.setattr("rljob_operator.experiments.suggestions.find_spec", lambda name: None)
-    with pytest.raises(
-        ManifestError, match=r"spec.search.tpe: needs Optuna.*pip install 'rljob\[optuna\]'; random does without"
-    ):
+    parameters = {"algorithm.ppo.learningRate": {"uniform": {"min": 1e-4, "max": 1e-3}}}
+    experiment = parse_experiment(document(20, search={"tpe": {"trials": 20}, "parameters": parameters}))
+    found = "rljob_operator.experiments.suggestions.find_spec"
+    monkeypatch.setattr(found, lambda name: None)
+    said = r"spec.search.tpe: needs Optuna.*pip install 'rljob\[optuna\]'; random does without"
+    with pytest.raises(ManifestError, match=said):
         require_sampler(experiment)
-    monkeypatch.setattr(
-        "rljob_operator.experiments.suggestions.find_spec", lambda name: SimpleNamespace(origin="there")
-    )
+    monkeypatch.setattr(found, lambda name: SimpleNamespace(origin="there"))
     require_sampler(experiment)
     require_sampler(parse_experiment(document(20)))

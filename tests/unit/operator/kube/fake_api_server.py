@@ -38,18 +38,25 @@ class FakeApiServer:
 async def served(*answers: Answer, **options: Any) -> AsyncIterator[tuple[FakeApiServer, Client]]:
     """Such a server and a client of it."""
     server = FakeApiServer(*answers)
+    async with listening(web.route("*", "/{path:.*}", server.handle)) as server.url:
+        client = Client(Access(Configuration(host=server.url), "default", None, None), **options)
+        try:
+            yield server, client
+        finally:
+            await client.close()
+
+
+@asynccontextmanager
+async def listening(*routes: web.RouteDef) -> AsyncIterator[str]:
+    """A server on loopback with these routes; its address."""
     application = web.Application()
-    application.router.add_route("*", "/{path:.*}", server.handle)
+    application.add_routes(routes)
     runner = web.AppRunner(application, shutdown_timeout=0.1)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    server.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    client = Client(Access(Configuration(host=server.url), "default", None, None), **options)
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
     try:
-        yield server, client
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
     finally:
-        await client.close()
         await runner.cleanup()
 
 

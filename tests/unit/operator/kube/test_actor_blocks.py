@@ -1,11 +1,15 @@
-"""Blocks of actors that a job asks a queue for."""
+"""What a job asks a queue for: blocks of actors, and a Workload that was evicted."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from rljob.api.conditions import ConditionType, Reason
+from rljob.api.job import RLJobSpec
 from rljob.api.status import AutoscalingStatus, Condition, RLJobStatus
 from rljob_operator.kube.job.actor_blocks import Block, Change, change, wanted_actors
+from rljob_operator.kube.job.workload_state import without_quota
 
 from tests.support.controller import make_job
 
@@ -27,32 +31,35 @@ def scaled(desired: int, recommended: int = 0, limited: str = "None", *, known: 
     return RLJobStatus(conditions=[active]).model_copy(update={"autoscaling": found})
 
 
-def test_a_fixed_number_gets_all_its_blocks_at_once() -> None:
-    assert change(FIXED, 1, [], 40, 0) == Change(ask_for=((0, 16), (1, 16), (2, 7)))
-    assert change(FIXED, 1, [block(0), block(1, 7, admitted=False)], 40, 0) == Change(ask_for=((2, 16),))
-    assert change(FIXED, 1, [block(0), block(2)], 34, 0) == Change(ask_for=((1, 1),)), "a free number is taken"
+EVICTED = Block(1, 16, admitted=False, reserved=True)
 
 
-def test_a_number_that_moves_gets_full_blocks_one_at_a_time() -> None:
-    assert change(LAW, 2, [], 25, 0) == Change(ask_for=((0, 16),))
-    assert change(LAW, 2, [block(0, admitted=False)], 25, 0) == Change()
-    assert change(LAW, 2, [block(0)], 25, 0) == Change(ask_for=((1, 12),)), "no more than maxReplicas"
-    assert change(LAW, 2, [block(0), block(1, 12)], 30, 30) == Change()
-
-
-def test_a_block_goes_back_as_a_whole_and_after_its_actors() -> None:
-    assert change(FIXED, 1, [block(0), block(1)], 18, 33) == Change()
-    assert change(FIXED, 1, [block(0), block(1)], 17, 18) == Change(), "one of its actors is on its way out"
-    assert change(FIXED, 1, [block(0), block(1)], 17, 17) == Change(give_back=(1,))
-    assert change(FIXED, 1, [block(0, 3, admitted=False), block(1)], 17, 17) == Change(give_back=(0,)), (
-        "the one that waits"
-    )
-    assert change(FIXED, 1, [block(0), block(1)], 1, 1) == Change(give_back=(1, 0))
-
-
-def test_one_that_was_evicted_and_still_has_quota_waits_for_its_actors() -> None:
-    evicted = Block(1, 16, admitted=False, reserved=True)
-    assert change(FIXED, 1, [block(0), evicted], 17, 20) == Change()
+@pytest.mark.parametrize(
+    ("spec", "blocks", "wanted", "there", "expected"),
+    [
+        # A fixed number gets all its blocks at once, and takes a free number.
+        (FIXED, [], 40, 0, Change(ask_for=((0, 16), (1, 16), (2, 7)))),
+        (FIXED, [block(0), block(1, 7, admitted=False)], 40, 0, Change(ask_for=((2, 16),))),
+        (FIXED, [block(0), block(2)], 34, 0, Change(ask_for=((1, 1),))),
+        # A number that moves gets full blocks, one at a time, and no more than maxReplicas.
+        (LAW, [], 25, 0, Change(ask_for=((0, 16),))),
+        (LAW, [block(0, admitted=False)], 25, 0, Change()),
+        (LAW, [block(0)], 25, 0, Change(ask_for=((1, 12),))),
+        (LAW, [block(0), block(1, 12)], 30, 30, Change()),
+        # A block goes back as a whole and after its actors, first the one that waits.
+        (FIXED, [block(0), block(1)], 18, 33, Change()),
+        (FIXED, [block(0), block(1)], 17, 18, Change()),
+        (FIXED, [block(0), block(1)], 17, 17, Change(give_back=(1,))),
+        (FIXED, [block(0, 3, admitted=False), block(1)], 17, 17, Change(give_back=(0,))),
+        (FIXED, [block(0), block(1)], 1, 1, Change(give_back=(1, 0))),
+        # One that was evicted and still has quota waits for its actors.
+        (FIXED, [block(0), EVICTED], 17, 20, Change()),
+    ],
+)
+def test_which_blocks_are_asked_for_and_given_back(
+    spec: RLJobSpec, blocks: list[Block], wanted: int, there: int, expected: Change
+) -> None:
+    assert change(spec, 1 if spec is FIXED else 2, blocks, wanted, there) == expected
 
 
 @pytest.mark.parametrize(
@@ -80,3 +87,42 @@ def test_a_number_from_outside_is_what_it_is() -> None:
 def test_a_number_outside_the_bounds_asks_for_no_quota_of_its_own(mode: str, asked: int, wanted: int) -> None:
     bounds = f"spec.autoscaling={{mode: {mode}, minReplicas: 2, maxReplicas: 30}}"
     assert wanted_actors(make_job(f"spec.actors.replicas={asked}", bounds).spec, RLJobStatus()) == wanted
+
+
+THEN, NOW = "2026-11-24T20:00:00Z", 1795550400.0
+
+
+def evicted(reason: str) -> dict[str, Any]:
+    """A Workload that ran and is evicted; Kueue has not got its quota back."""
+    true = {"QuotaReserved": "Admitted", "Admitted": "Admitted", "PodsReady": "Started", "Evicted": reason}
+    conditions = [
+        {"type": kind, "status": "True", "reason": why, "message": "words", "lastTransitionTime": THEN}
+        for kind, why in true.items()
+    ]
+    return {"metadata": {"name": "pong", "generation": 1}, "status": {"conditions": conditions}}
+
+
+@pytest.mark.parametrize(
+    ("reason", "at_once"),
+    [
+        ("Preempted", True),
+        ("NodeFailures", True),
+        ("AdmissionCheck", False),
+        ("PodsReadyTimeout", False),
+        ("Deactivated", False),
+        ("ClusterQueueStopped", False),
+        ("LocalQueueStopped", False),
+    ],
+)
+def test_an_evicted_workload_queues_again_at_once_or_when_kueue_says_so(reason: str, at_once: bool) -> None:
+    """As Kueue does with the jobs that it knows: a backoff that it has set is not cut short."""
+    written = without_quota(evicted(reason), NOW)["status"]
+    said = {each["type"]: (each["status"], each["reason"]) for each in written["conditions"]}
+    expected = {
+        "Evicted": ("True", reason),
+        "QuotaReserved": ("False", "Pending"),
+        "Admitted": ("False", "NoReservation"),
+        "Requeued": (str(at_once), reason),
+        "PodsReady": ("False", "WaitForStart"),
+    }
+    assert (said, written["admission"]) == (expected, None)

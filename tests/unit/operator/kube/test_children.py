@@ -61,15 +61,11 @@ def test_a_job_without_replay_has_nothing_for_shards() -> None:
 
 def test_every_child_is_the_jobs_own() -> None:
     for document in children(owned(), SECRETS, SETTINGS):
-        (owner,) = document["metadata"]["ownerReferences"]
-        assert (owner["kind"], owner["name"], owner["uid"], owner["controller"]) == (
-            "RLJob",
-            "pong-apex",
-            "uid-1",
-            True,
-        )
-        assert document["metadata"]["namespace"] == "default"
-        assert document["metadata"]["labels"].items() >= names.labels("pong-apex").items()
+        about = document["metadata"]
+        (owner,) = about["ownerReferences"]
+        of = (about["namespace"], owner["kind"], owner["name"], owner["uid"], owner["controller"])
+        assert of == ("default", "RLJob", "pong-apex", "uid-1", True)
+        assert about["labels"].items() >= names.labels("pong-apex").items()
 
 
 def test_what_pods_mount_is_made() -> None:
@@ -98,8 +94,8 @@ def test_a_role_has_its_own_secret_alone() -> None:
         secrets = {each["secret"]["secretName"] for each in pod_of(job, member)["spec"]["volumes"] if "secret" in each}
         assert secrets == {f"pong-apex-{role}-keys"} | ({"pong-apex-token"} if role is Role.LEARNER else set())
         stored = child(job, "Secret", f"pong-apex-{role}-keys")
-        assert base64.b64decode(stored["data"][names.KEYS_FILE]).decode() == f"keys of {role}"
-        assert stored["immutable"] is True
+        kept = base64.b64decode(stored["data"][names.KEYS_FILE]).decode()
+        assert (kept, stored["immutable"]) == (f"keys of {role}", True)
 
 
 def test_roles_read_the_job_in_force() -> None:
@@ -120,32 +116,31 @@ def test_roles_read_the_job_in_force() -> None:
 def test_where_checkpoints_are(
     sets: tuple[str, ...], settings: Settings, source: dict[str, Any], sub_path: str | None
 ) -> None:
-    pod = pod_of(owned(*sets), "learner", settings)
+    run = {"name": "rljob-run", "emptyDir": {}}
+    pod, actor = (pod_of(owned(*sets), member, settings) for member in ("learner", "actor-0"))
     (mount,) = [each for each in worker(pod)["volumeMounts"] if each["mountPath"] == names.RUN_DIR]
     (volume,) = [each for each in pod["spec"]["volumes"] if each["name"] == mount["name"]]
-    assert volume == {"name": mount["name"], **source}
-    assert mount.get("subPath") == sub_path
-    claimed = LEARNER_CLAIM in names_of(owned(*sets), settings)
-    assert claimed == (source == {"persistentVolumeClaim": {"claimName": "pong-apex-learner"}})
-    run = [each for each in pod_of(owned(*sets), "actor-0", settings)["spec"]["volumes"] if each["name"] == "rljob-run"]
-    assert run == [{"name": "rljob-run", "emptyDir": {}}]
+    assert (volume, mount.get("subPath")) == ({"name": mount["name"], **source}, sub_path)
+    claimed = source == {"persistentVolumeClaim": {"claimName": "pong-apex-learner"}}
+    assert (LEARNER_CLAIM in names_of(owned(*sets), settings)) == claimed
+    assert [each for each in actor["spec"]["volumes"] if each["name"] == "rljob-run"] == [run]
 
 
 def test_a_stores_credentials_reach_the_learner_alone() -> None:
     job = owned("spec.checkpoint.storage={objectStore: {url: s3://b/p, secretRef: {name: s3}}}")
     assert worker(pod_of(job, "learner"))["envFrom"] == [{"secretRef": {"name": "s3"}}]
     assert "envFrom" not in worker(pod_of(job, "actor-0"))
-    graces = [pod_of(each, "learner")["spec"]["terminationGracePeriodSeconds"] for each in (job, owned())]
-    assert graces[0] == graces[1] + 30, "a bucket takes longer than a disk"
+    grace, on_disk = (pod_of(each, "learner")["spec"]["terminationGracePeriodSeconds"] for each in (job, owned()))
+    assert grace == on_disk + 30, "a bucket takes longer than a disk"
 
 
 def test_a_claim_is_as_the_manifest_says() -> None:
     job = owned("spec.replay.redis.persistence={storage: 7Gi, storageClassName: fast}", "spec.replay.shards=2")
-    spec = child(job, "PersistentVolumeClaim", "pong-apex-replay-1")["spec"]
-    assert (spec["resources"]["requests"]["storage"], spec["storageClassName"]) == ("7Gi", "fast")
-    spec = child(owned(), "PersistentVolumeClaim", "pong-apex-learner", CLAIMING)["spec"]
-    assert spec["resources"]["requests"]["storage"] == "9Gi"
-    assert "storageClassName" not in spec, "an empty one would mean none instead of the default"
+    shard = child(job, "PersistentVolumeClaim", "pong-apex-replay-1")["spec"]
+    learner = child(owned(), "PersistentVolumeClaim", "pong-apex-learner", CLAIMING)["spec"]
+    assert [each["resources"]["requests"]["storage"] for each in (shard, learner)] == ["7Gi", "9Gi"]
+    # An empty class would mean none instead of the default.
+    assert (shard["storageClassName"], "storageClassName" in learner) == ("fast", False)
 
 
 @pytest.mark.parametrize(
@@ -166,11 +161,11 @@ def test_a_shard_claims_what_its_share_of_the_capacity_takes(sets: tuple[str, ..
 def test_who_may_come_in() -> None:
     settings = replace(SETTINGS, operator_namespaces={"team": "ops"}, prometheus_namespaces=None)
     spec = child(owned("spec.monitoring.metricsPort=9100"), "NetworkPolicy", "pong-apex", settings)["spec"]
-    assert spec["policyTypes"] == ["Ingress"], "nothing that goes out is held back"
     peers, readers = spec["ingress"]
+    assert spec["policyTypes"] == ["Ingress"], "nothing that goes out is held back"
     assert peers == {"from": [{"podSelector": {"matchLabels": names.labels("pong-apex")}}]}
-    assert readers["from"] == [{"namespaceSelector": {"matchLabels": {"team": "ops"}}}]
-    assert [each["port"] for each in readers["ports"]] == [9100]
+    ports = [each["port"] for each in readers["ports"]]
+    assert (readers["from"], ports) == ([{"namespaceSelector": {"matchLabels": {"team": "ops"}}}], [9100])
     other = replace(settings, prometheus_namespaces={"team": "see"})
     assert len(child(owned(), "NetworkPolicy", "pong-apex", other)["spec"]["ingress"][1]["from"]) == 2
 
@@ -212,19 +207,28 @@ def test_a_redis_of_another_image_is_started_alike() -> None:
     assert redis["startupProbe"]["exec"]["command"][0] == "redis-cli"
 
 
-def test_a_redis_fills_no_more_than_its_limit_can_hold() -> None:
-    redis = redis_of("spec.replay.redis.resources={requests: {cpu: 1}, limits: {memory: 4Gi}}")
-    assert redis["command"][-1] == str(3 << 30)
-    assert redis["resources"] == {"requests": {"cpu": "1"}, "limits": {"memory": "4Gi"}}
-    assert redis_of()["command"][-1] == "0"
-    assert redis_of()["resources"] == {"requests": dict(SETTINGS.redis_requests)}
+@pytest.mark.parametrize(
+    ("sets", "most", "resources"),
+    [
+        (
+            ("spec.replay.redis.resources={requests: {cpu: 1}, limits: {memory: 4Gi}}",),
+            3 << 30,
+            {"requests": {"cpu": "1"}, "limits": {"memory": "4Gi"}},
+        ),
+        ((), 0, {"requests": dict(SETTINGS.redis_requests)}),
+    ],
+)
+def test_a_redis_fills_no_more_than_its_limit_can_hold(
+    sets: tuple[str, ...], most: int, resources: dict[str, Any]
+) -> None:
+    redis = redis_of(*sets)
+    assert (redis["command"][-1], redis["resources"]) == (str(most), resources)
 
 
 @pytest.mark.parametrize("without", ["spec.replay.redis.persistence.mode=None", "spec.checkpoint.include=[Learner]"])
 def test_a_shard_that_keeps_nothing_has_none(without: str) -> None:
     pod = pod_of(owned(without), "replay-0")
-    assert "initContainers" not in pod["spec"]
-    assert environment(pod)["RLJOB_REDIS"] == "none"
+    assert ("initContainers" in pod["spec"], environment(pod)["RLJOB_REDIS"]) == (False, "none")
 
 
 def test_no_claim_is_ever_deleted() -> None:
@@ -243,19 +247,16 @@ def test_trackers_are_sidecars_of_the_learners_pod_and_alone_have_the_credential
         "spec.learner.image=learner:1",
     )
     job = owned(*sets)
-    spec = pod_of(job, "learner")["spec"]
-    wandb, mlflow = spec["initContainers"]
-    assert (wandb["name"], mlflow["name"]) == ("tracker-wandb", "tracker-mlflow")
-    for name, each in (("wandb", wandb), ("mlflow", mlflow)):
-        assert (each["image"], each["restartPolicy"]) == ("learner:1", "Always")
+    spec, plain = (pod_of(each, "learner")["spec"] for each in (job, owned()))
+    credentials = {"secretRef": {"name": "keys"}}
+    assert [each["name"] for each in spec["initContainers"]] == ["tracker-wandb", "tracker-mlflow"]
+    for name, each in zip(("wandb", "mlflow"), spec["initContainers"], strict=True):
+        assert (each["image"], each["restartPolicy"], each["envFrom"]) == ("learner:1", "Always", [credentials])
         assert each["command"][2:] == ["rljob.tracking.sender", names.RUN_DIR, name, "--job", "/etc/rljob/job/job.yaml"]
-        assert each["envFrom"] == [{"secretRef": {"name": "keys"}}]
         assert {"name": "RLJOB_RUN_ID", "value": job.uid} in each["env"]
         assert {mount["mountPath"] for mount in each["volumeMounts"]} == {names.RUN_DIR, names.JOB_DIR, "/tmp"}
         assert "startupProbe" not in each, "the learner would wait for it"
-    (worker,) = spec["containers"]
-    assert {"secretRef": {"name": "keys"}} not in worker.get("envFrom", [])
-    plain = pod_of(owned(), "learner")["spec"]
+    assert credentials not in worker(pod_of(job, "learner")).get("envFrom", [])
     assert spec["terminationGracePeriodSeconds"] == plain["terminationGracePeriodSeconds"] + 15
-    assert "initContainers" not in plain
-    assert "initContainers" not in pod_of(job, "actor-0")["spec"]
+    for without in (plain, pod_of(job, "actor-0")["spec"]):
+        assert "initContainers" not in without

@@ -17,6 +17,7 @@ from rljob_operator.generate.configuration_page import strict
 from rljob_operator.generate.files import CONFIGURATION_PAGE, RULES_FILE, SCHEMA_FILE, generated
 from rljob_operator.kube.process.configuration import OperatorConfiguration, checked, read_configuration, settings_of
 from rljob_operator.kube.render.settings import REQUESTS, Settings, default_image
+from rljob_operator.kube.render.spot import SpotMarks
 
 from tests.support.paths import ROOT
 from tests.unit.api.test_bad_manifests import VALUES, places, replaced
@@ -80,21 +81,24 @@ def test_nothing_written_is_what_is_built_in(tmp_path: Path) -> None:
 
 def test_every_field_counts(tmp_path: Path) -> None:
     found = settings_in(tmp_path, FULL)
-    assert (found.image, found.gpu_image) == ("registry.example.com/rl:1", "registry.example.com/rl:1-gpu")
-    assert (found.spot.taints, found.spot.labels) == ((("spot", ""),), (("spot", "yes"),))
-    assert (found.gpu_node_labels, found.keep_off_gpu_nodes) == (("gpu",), "None")
-    assert found.prometheus_namespaces == {"team": "watch"}
-    assert (found.cluster_domain, found.run_as_user) == ("cluster.local", 2000)
-    assert (found.checkpoint_size, found.checkpoint_class) == ("10Gi", "fast")
-    assert found.kueue
-    assert found.architectures == ("arm64",)
-    assert found.requests[Role.LEARNER] == {
-        "cpu": "4",
-        "memory": REQUESTS[Role.LEARNER]["memory"],
-        "example.com/fast": "1",
+    expected = {
+        "image": "registry.example.com/rl:1",
+        "gpu_image": "registry.example.com/rl:1-gpu",
+        "spot": SpotMarks(taints=(("spot", ""),), labels=(("spot", "yes"),)),
+        "gpu_node_labels": ("gpu",),
+        "keep_off_gpu_nodes": "None",
+        "prometheus_namespaces": {"team": "watch"},
+        "cluster_domain": "cluster.local",
+        "run_as_user": 2000,
+        "checkpoint_size": "10Gi",
+        "checkpoint_class": "fast",
+        "kueue": True,
+        "architectures": ("arm64",),
+        "redis_requests": {"cpu": "100m", "memory": "1Gi"},
     }
-    assert found.requests[Role.ACTOR] == REQUESTS[Role.ACTOR]
-    assert found.redis_requests == {"cpu": "100m", "memory": "1Gi"}
+    assert {name: getattr(found, name) for name in expected} == expected
+    learner = {"cpu": "4", "memory": REQUESTS[Role.LEARNER]["memory"], "example.com/fast": "1"}
+    assert (found.requests[Role.LEARNER], found.requests[Role.ACTOR]) == (learner, REQUESTS[Role.ACTOR])
     written_in = set(yaml.safe_load(FULL)) | {"userFromNamespace"}
     assert written_in == {field.alias for field in OperatorConfiguration.model_fields.values()}
 
@@ -114,8 +118,7 @@ def test_a_wrong_one_is_refused_with_its_place(tmp_path: Path, text: str, path: 
     with pytest.raises(ManifestError) as refused:
         read_configuration(file)
     (problem,) = refused.value.problems
-    assert problem.path == f"{file}: {path}"
-    assert words in problem.message
+    assert (problem.path, words in problem.message) == (f"{file}: {path}", True)
 
 
 def test_all_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
@@ -148,10 +151,9 @@ def test_any_document_is_taken_or_refused_and_the_chart_refuses_none_that_is_tak
             assert problem.path.startswith("drawn: ")
             assert any(word in problem.message for word in ("allowed", "unknown", "required")), str(problem)
     else:
-        written_out = {
-            name: value for name, value in document.items() if value is not None
-        }  # a null counts as not given, and only here
-        assert [error.message for error in SCHEMA.iter_errors(written_out)] == []
+        # A null counts as not given, and only here.
+        given = {name: value for name, value in document.items() if value is not None}
+        assert [error.message for error in SCHEMA.iter_errors(given)] == []
 
 
 @pytest.mark.parametrize("path", [RULES_FILE, SCHEMA_FILE, CONFIGURATION_PAGE], ids=str)
@@ -163,9 +165,11 @@ def test_generated_files_are_current(path: Path) -> None:
 def test_images_run_on_nodes_like_the_operators_own_unless_it_is_told_others(
     machine: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def built_for(text: str) -> tuple[str, ...]:
+        return settings_in(tmp_path, text).architectures
+
     monkeypatch.setattr("platform.machine", lambda: machine)
-    assert settings_in(tmp_path, "{}").architectures == (), "a laptop is no node"
+    assert built_for("{}") == (), "a laptop is no node"
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
-    assert settings_in(tmp_path, "{}").architectures == (name,)
-    assert settings_in(tmp_path, "architectures: [arm64, amd64]").architectures == ("arm64", "amd64")
-    assert settings_in(tmp_path, "architectures: []").architectures == ()
+    texts = ("{}", "architectures: [arm64, amd64]", "architectures: []")
+    assert [built_for(text) for text in texts] == [(name,), ("arm64", "amd64"), ()]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rljob.api import RLJob, dump_manifest, parse_job, read_manifest
+from rljob.api import dump_manifest, parse_job, read_manifest
 from rljob.api.conditions import ConditionType, Reason
 from rljob.api.controller_memory import ControllerMemory, RenderingMemory
 from rljob.api.presets import PRESETS
@@ -50,9 +50,7 @@ def other_release(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def gamma(desired: DesiredState) -> float:
-    impala = desired.job.spec.algorithm.impala
-    assert impala is not None
-    return impala.gamma
+    return desired.job.spec.algorithm.impala.gamma
 
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
@@ -60,8 +58,7 @@ def test_what_runs_is_read_back_as_it_was(file: Path) -> None:
     written = read_manifest(file)
     document = {**written, "metadata": {**written["metadata"], "namespace": "team", "uid": "u", "generation": 1}}
     found = read(document, running(document)).desired
-    assert dump_manifest(found.job) == dump_manifest(parse_job(document))
-    assert found.refusal is None
+    assert (dump_manifest(found.job), found.refusal) == (dump_manifest(parse_job(document)), None)
 
 
 @pytest.mark.parametrize(
@@ -116,8 +113,8 @@ def test_what_an_author_may_not_know_is_said_once(spec: dict[str, Any], said: st
     document = manifest(**spec)
     if "preset" not in spec:
         del document["spec"]["preset"]
-    assert note_on(read(document).desired.job.spec) == said
-    assert note_on(read(document, running(document)).desired.job.spec) == said
+    for status in (None, running(document)):
+        assert note_on(read(document, status).desired.job.spec) == said
 
 
 def test_another_preset_reaches_a_job_at_its_next_start(request: pytest.FixtureRequest) -> None:
@@ -178,29 +175,26 @@ def test_images_are_those_of_the_start_while_anything_is_to_run() -> None:
     settings = Settings(image="rl:2", gpu_image="rl-gpu:2")
     status = fixed(running(manifest()), version=1, image="rl:1", gpu_image="")
     found = rendering.settings_for(status, settings)
-    assert (found.image, found.gpu_image) == ("rl:1", "")
-    assert found.rendering == 1, "its images know no other interfaces than those of IPv4"
-    assert rendering.settings_for(RLJobStatus(), settings) == settings
+    # Its images know no other interfaces than those of IPv4.
+    assert (found.image, found.gpu_image, found.rendering) == ("rl:1", "", 1)
     stopped = status.model_copy(update={"controller": status.controller.model_copy(update={"active_since": None})})
-    assert rendering.settings_for(stopped, settings) == settings
+    for free in (RLJobStatus(), stopped):
+        assert rendering.settings_for(free, settings) == settings
     assert rendering.offered(stopped, settings).image == "rl:2"
 
 
 def test_pods_of_an_unknown_rendering_are_not_made_until_a_suspension() -> None:
     known, unknown = (fixed(running(manifest()), version=v, image="rl:1") for v in (rendering.VERSION, 99))
-    assert rendering.unknown_rendering(known, suspend=False) is None
     refusal = rendering.unknown_rendering(unknown, suspend=False)
     assert (refusal.reason, refusal.blocking) == (Reason.RENDERING_UNKNOWN, True)
     assert "rendering 99" in refusal.message
-    assert rendering.unknown_rendering(unknown, suspend=True) is None
+    for status, suspend in ((known, False), (unknown, True)):
+        assert rendering.unknown_rendering(status, suspend=suspend) is None
 
 
 def test_the_revision_of_a_job_changes_with_any_role_and_with_no_number_of_actors() -> None:
-    def of(**spec: Any) -> str:
-        return revision_of_job(manifest(**spec))
-
-    assert of() == of(actors={"replicas": 9}) == of(suspend=True)
+    same = ({}, {"actors": {"replicas": 9}}, {"suspend": True})
     changes = ({"image": "rl:2"}, {"actors": {"spot": True}}, {"learner": {"image": "rl:3"}})
-    assert len({of(), *(of(**change) for change in changes)}) == 4
-    parsed: RLJob = parse_job(manifest())
-    assert parsed.spec.preset == "CartPoleIMPALA"
+    revisions = [revision_of_job(manifest(**spec)) for spec in (*same, *changes)]
+    assert (len(set(revisions[:3])), len(set(revisions))) == (1, 4)
+    assert parse_job(manifest()).spec.preset == "CartPoleIMPALA"

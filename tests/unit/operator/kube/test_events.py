@@ -7,25 +7,21 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
 from aiohttp import web
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.resources import PODS, RLJOBS
 from rljob_operator.kube.reporting.events import BURST, MOST_WAITING, REFILL_SECONDS, EventRecorder, reference
 
+from tests.support.clock import Clock
 from tests.unit.operator.kube.fake_api_server import Answer, FakeApiServer, never, refuses, served
 
 JOB = reference(RLJOBS, {"metadata": {"name": "pong", "namespace": "team", "uid": "u-1", "resourceVersion": "5"}})
 POD = reference(PODS, {"metadata": {"name": "pong-learner-x", "namespace": "team", "uid": "u-2"}})
-
-
-class Clock:
-    seconds = 1000.0
-
-    def __call__(self) -> float:
-        return self.seconds
 
 
 class Taken:
@@ -50,32 +46,32 @@ class Recorder(EventRecorder):
     def count(self, outcome: str) -> None:
         self.counts[outcome] += 1
 
-    @property
-    def sent(self) -> int:
-        return self.counts["sent"]
 
-    @property
-    def dropped(self) -> int:
-        return self.counts["dropped"]
+@pytest.fixture
+def taken() -> Taken:
+    return Taken()
 
 
-def recorded(story: Callable[[Recorder, Clock, FakeApiServer], Awaitable[None]], *answers: Answer) -> None:
-    async def run() -> None:
-        async with served(*answers, timeout_seconds=1.0) as (server, client):
-            clock = Clock()
-            await story(Recorder(client, clock), clock, server)
-
-    asyncio.run(run())
+@asynccontextmanager
+async def recorded(*answers: Answer) -> AsyncIterator[tuple[Recorder, Clock, FakeApiServer]]:
+    """A recorder, its clock, and a server with these answers."""
+    async with served(*answers, timeout_seconds=1.0) as (server, client):
+        clock = Clock(1000.0)
+        yield Recorder(client, clock), clock, server
 
 
 def say(recorder: Recorder, note: str = "it is too small", regarding: dict[str, Any] = JOB) -> None:
     recorder.record(regarding, "Warning", "Unschedulable", note, action="Starting")
 
 
-def test_an_event_names_what_it_is_about() -> None:
-    taken = Taken()
+async def told(recorder: Recorder, note: str = "it is too small", regarding: dict[str, Any] = JOB) -> None:
+    """Say it, and wait until the server has been told."""
+    say(recorder, note, regarding)
+    await recorder.flush()
 
-    async def story(recorder: Recorder, clock: Clock, server: FakeApiServer) -> None:
+
+async def test_an_event_names_what_it_is_about(taken: Taken) -> None:
+    async with recorded(taken) as (recorder, _, server):
         recorder.record(JOB, "Normal", "Started", "it runs", action="Starting")
         await recorder.flush()
         ((method, event),) = taken.sent
@@ -89,155 +85,111 @@ def test_an_event_names_what_it_is_about() -> None:
         assert (event["reportingController"], event["reportingInstance"]) == ("rljob.dev/operator", "operator-1")
         assert "series" not in event
 
-    recorded(story, taken)
 
-
-def test_what_is_said_again_becomes_a_series_that_is_brought_up_to_date_now_and_then() -> None:
-    taken = Taken()
-
-    async def story(recorder: Recorder, clock: Clock, server: FakeApiServer) -> None:
-        say(recorder)
-        await recorder.flush()
+async def test_what_is_said_again_becomes_a_series_that_is_brought_up_to_date_now_and_then(taken: Taken) -> None:
+    async with recorded(taken) as (recorder, clock, *_):
+        await told(recorder)
         for _ in range(100):
-            clock.seconds += 1.0
-            say(recorder)
-            await recorder.flush()
+            clock.now += 1.0
+            await told(recorder)
             recorder.tidy()
         assert [event.get("series", {}).get("count", 1) for _, event in taken.sent] == [1, 31, 61, 91]
         assert [method for method, _ in taken.sent] == ["POST", "PATCH", "PATCH", "PATCH"]
-        clock.seconds += 30.0
+        clock.now += 30.0
         recorder.tidy()
         await recorder.flush()
         assert taken.sent[-1][1]["series"]["count"] == 101, "the last ones are not forgotten"
-        clock.seconds += 400.0
+        clock.now += 400.0
         recorder.tidy()
         assert len(recorder._series) == 0
-        say(recorder)
-        await recorder.flush()
+        await told(recorder)
         assert taken.sent[-1][0] == "POST"
 
-    recorded(story, taken)
 
-
-def test_what_was_said_often_before_it_could_be_sent_is_one_event() -> None:
-    taken = Taken()
-
-    async def story(recorder: Recorder, clock: Clock, server: FakeApiServer) -> None:
+async def test_what_was_said_often_before_it_could_be_sent_is_one_event(taken: Taken) -> None:
+    async with recorded(taken) as (recorder, *_):
         for _ in range(5):
             say(recorder)
         await recorder.flush()
         ((method, event),) = taken.sent
         assert (method, event["series"]["count"]) == ("POST", 5)
 
-    recorded(story, taken)
 
-
-def test_an_object_that_says_too_much_does_not_keep_others_from_speaking() -> None:
-    taken = Taken()
-
-    async def story(recorder: Recorder, clock: Clock, server: FakeApiServer) -> None:
+async def test_an_object_that_says_too_much_does_not_keep_others_from_speaking(taken: Taken) -> None:
+    async with recorded(taken) as (recorder, clock, *_):
         for number in range(200):
             say(recorder, f"note {number}")
-        say(recorder, regarding=POD)
-        await recorder.flush()
+        await told(recorder, regarding=POD)
         assert [event["regarding"]["kind"] for _, event in taken.sent] == ["RLJob"] * BURST + ["Pod"]
-        assert recorder.dropped == 200 - BURST
-        clock.seconds += REFILL_SECONDS
+        assert recorder.counts["dropped"] == 200 - BURST
+        clock.now += REFILL_SECONDS
         say(recorder, "one more")
-        say(recorder, "and another")
-        await recorder.flush()
+        await told(recorder, "and another")
         assert taken.sent[-1][1]["note"] == "one more"
 
-    recorded(story, taken)
 
-
-def test_nothing_grows_without_bound_while_the_api_server_is_away() -> None:
-    async def story(recorder: Recorder, clock: Clock, server: FakeApiServer) -> None:
+async def test_nothing_grows_without_bound_while_the_api_server_is_away() -> None:
+    async with recorded(never()) as (recorder, *_):
         for number in range(3 * MOST_WAITING):
             say(recorder, regarding={**JOB, "uid": f"u-{number}"})
-        assert (len(recorder._series), recorder.dropped) == (MOST_WAITING, 2 * MOST_WAITING)
-
-    recorded(story, never())
+        assert (len(recorder._series), recorder.counts["dropped"]) == (MOST_WAITING, 2 * MOST_WAITING)
 
 
-def test_a_fault_is_waited_out_and_nothing_is_lost_or_doubled() -> None:
-    taken = Taken()
-
-    async def story(recorder: Recorder, clock: Clock, server: FakeApiServer) -> None:
+async def test_a_fault_is_waited_out_and_nothing_is_lost_or_doubled(taken: Taken) -> None:
+    now = {"Retry-After": "0.01"}
+    async with recorded(
+        refuses(429, headers=now), refuses(500, headers=now), refuses(409, "AlreadyExists"), taken, taken
+    ) as (recorder, _, server):
         say(recorder, "first")
-        say(recorder, "second")
-        await recorder.flush()
+        await told(recorder, "second")
         assert [event["note"] for _, event in taken.sent] == ["second"], "the first was there already"
-        assert (recorder.sent, recorder.dropped) == (2, 0)
+        assert (recorder.counts["sent"], recorder.counts["dropped"]) == (2, 0)
         assert len({(await request.text()) for request in server.asked[:3]}) == 1, "the same event each time"
 
-    now = {"Retry-After": "0.01"}
-    recorded(story, refuses(429, headers=now), refuses(500, headers=now), refuses(409, "AlreadyExists"), taken, taken)
 
-
-def test_what_nobody_cares_about_any_more_is_dropped_with_its_fault() -> None:
-    async def story(recorder: Recorder, clock: Clock, server: FakeApiServer) -> None:
+async def test_what_nobody_cares_about_any_more_is_dropped_with_its_fault() -> None:
+    async with recorded(refuses(500)) as (recorder, clock, *_):
         say(recorder)
-        clock.seconds += 400.0
+        clock.now += 400.0
         await asyncio.wait_for(recorder.flush(), 5.0)
-        assert (recorder.sent, recorder.dropped) == (0, 1)
+        assert (recorder.counts["sent"], recorder.counts["dropped"]) == (0, 1)
         recorder.tidy()
         assert len(recorder._series) == 0
 
-    recorded(story, refuses(500))
 
-
-def test_a_refusal_is_final() -> None:
-    async def story(recorder: Recorder, clock: Clock, server: FakeApiServer) -> None:
-        say(recorder)
-        await recorder.flush()
+async def test_a_refusal_is_final() -> None:
+    async with recorded(refuses(403, "Forbidden", "namespace team is being terminated")) as (recorder, _, server):
+        await told(recorder)
         recorder.tidy()
         await recorder.flush()
-        assert (len(server.asked), recorder.dropped) == (1, 1)
-
-    recorded(story, refuses(403, "Forbidden", "namespace team is being terminated"))
+        assert (len(server.asked), recorder.counts["dropped"]) == (1, 1)
 
 
-def test_an_event_that_the_server_has_forgotten_begins_anew() -> None:
-    taken = Taken()
-
-    async def story(recorder: Recorder, clock: Clock, server: FakeApiServer) -> None:
-        say(recorder)
-        await recorder.flush()
-        clock.seconds += 60.0
-        say(recorder)
-        await recorder.flush()
+async def test_an_event_that_the_server_has_forgotten_begins_anew(taken: Taken) -> None:
+    async with recorded(taken, refuses(404, "NotFound"), taken) as (recorder, clock, *_):
+        await told(recorder)
+        clock.now += 60.0
+        await told(recorder)
         assert [method for method, _ in taken.sent] == ["POST", "POST"]
         assert taken.sent[1][1]["series"]["count"] == 2
 
-    recorded(story, taken, refuses(404, "NotFound"), taken)
 
-
-def test_the_caller_of_a_defect_goes_on() -> None:
-    async def story(recorder: Recorder, clock: Clock, server: FakeApiServer) -> None:
+async def test_the_caller_of_a_defect_goes_on() -> None:
+    async with recorded(never()) as (recorder, *_):
         recorder.record({}, "Normal", "Started", "it runs", action="Starting")
-        assert recorder.dropped == 1
-
-    recorded(story, never())
+        assert recorder.counts["dropped"] == 1
 
 
-def test_a_note_is_cut_to_what_the_server_takes_counted_in_bytes() -> None:
-    taken = Taken()
-
-    async def story(recorder: Recorder, clock: Clock, server: FakeApiServer) -> None:
-        say(recorder, "ä" * 2000)
-        await recorder.flush()
+async def test_a_note_is_cut_to_what_the_server_takes_counted_in_bytes(taken: Taken) -> None:
+    async with recorded(taken) as (recorder, *_):
+        await told(recorder, "ä" * 2000)
         note = taken.sent[0][1]["note"]
         assert len(note.encode()) <= 1024
         assert note.endswith("ä...")
 
-    recorded(story, taken)
 
-
-def test_it_sends_by_itself() -> None:
-    taken = Taken()
-
-    async def story(recorder: Recorder, clock: Clock, server: FakeApiServer) -> None:
+async def test_it_sends_by_itself(taken: Taken) -> None:
+    async with recorded(taken) as (recorder, *_):
         running = asyncio.create_task(recorder.run())
         for number in range(3):
             say(recorder, f"note {number}")
@@ -246,22 +198,16 @@ def test_it_sends_by_itself() -> None:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
 
-    recorded(story, taken)
 
-
-def test_what_has_ended_is_forgotten_also_where_there_is_always_something_to_say() -> None:
-    taken = Taken()
-
-    async def story(recorder: Recorder, clock: Clock, server: FakeApiServer) -> None:
+async def test_what_has_ended_is_forgotten_also_where_there_is_always_something_to_say(taken: Taken) -> None:
+    async with recorded(taken) as (recorder, clock, *_):
         running = asyncio.create_task(recorder.run())
         for number in range(10):
             say(recorder, f"note {number}")
             await asyncio.sleep(0.05)
-            clock.seconds += 400.0
+            clock.now += 400.0
         await asyncio.sleep(0.05)
         assert len(recorder._series) <= 2
-        assert recorder.dropped == 0
+        assert recorder.counts["dropped"] == 0
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
-
-    recorded(story, taken)

@@ -22,18 +22,17 @@ def taken(key: str, **more: bool) -> dict[str, object]:
 
 def test_no_redis_and_no_volume_is_made_for_it() -> None:
     job = owned(URL, "spec.replay.shards=2")
-    pod = pod_of(job, "replay-1")
-    assert "initContainers" not in pod["spec"]
-    assert not [each for each in pod["spec"]["volumes"] if "redis" in each["name"]]
+    pod, beside = pod_of(job, "replay-1")["spec"], pod_of(owned(), "replay-0")["spec"]
+    assert "initContainers" not in pod
+    assert not [each for each in pod["volumes"] if "redis" in each["name"]]
     assert not [each for each in names_of(job) if each.startswith("PersistentVolumeClaim") and "replay" in each]
-    beside = pod_of(owned(), "replay-0")["spec"]
-    assert pod["spec"]["terminationGracePeriodSeconds"] < beside["terminationGracePeriodSeconds"]
+    assert pod["terminationGracePeriodSeconds"] < beside["terminationGracePeriodSeconds"]
 
 
 def test_a_shard_is_told_where_it_is_and_what_its_keys_are() -> None:
     told = environment(pod_of(owned(URL, "spec.replay.shards=2"), "replay-1"))
-    assert told["RLJOB_REDIS"] == "rediss://redis.db:6379/1"
-    assert told["RLJOB_REDIS_KEYS"] == "default/pong-apex/uid-1/replay-1"
+    where, keys = "rediss://redis.db:6379/1", "default/pong-apex/uid-1/replay-1"
+    assert (told["RLJOB_REDIS"], told["RLJOB_REDIS_KEYS"]) == (where, keys)
     assert not [name for name in environment(pod_of(owned(URL), "learner")) if "REDIS" in name]
 
 
@@ -59,14 +58,17 @@ def test_a_job_that_keeps_no_experience_uses_none() -> None:
     assert names.EXTERNAL_LOG_ANNOTATION not in pod["metadata"]["annotations"]
 
 
-def test_only_a_shards_pod_says_that_a_log_is_to_be_removed() -> None:
-    def says(*sets: str, member: str = "replay-0") -> bool:
-        return names.EXTERNAL_LOG_ANNOTATION in pod_of(owned(*sets), member)["metadata"]["annotations"]
-
-    assert says(URL)
-    assert not says(URL, member="learner")
-    assert not says()
-    assert not says("spec.replay.redis.external.url=unix:///run/mine/redis.sock"), "that one is in the pod"
+@pytest.mark.parametrize(
+    ("sets", "member", "says"),
+    [
+        ((URL,), "replay-0", True),
+        ((URL,), "learner", False),
+        ((), "replay-0", False),
+        (("spec.replay.redis.external.url=unix:///run/mine/redis.sock",), "replay-0", False),  # that one is in the pod
+    ],
+)
+def test_only_a_shards_pod_says_that_a_log_is_to_be_removed(sets: tuple[str, ...], member: str, says: bool) -> None:
+    assert (names.EXTERNAL_LOG_ANNOTATION in pod_of(owned(*sets), member)["metadata"]["annotations"]) == says
 
 
 def test_the_removal_has_what_the_shard_had_and_belongs_to_nobody() -> None:
@@ -82,14 +84,10 @@ def test_the_removal_has_what_the_shard_had_and_belongs_to_nobody() -> None:
     assert container["command"][1:] == [
         "-m", "rljob.replay.remove_log", "rediss://redis.db:6379/1", "default/pong-apex/uid-1/replay-2", "2",
     ]  # fmt: skip
-    assert [each["name"] for each in container["env"]] == [
-        "RLJOB_REDIS_PASSWORD",
-        "RLJOB_REDIS_USERNAME",
-        "RLJOB_REDIS_CA",
-    ]
-    assert container["image"] == "rl:7"
-    assert template["spec"]["imagePullSecrets"] == [{"name": "mine"}]
-    assert template["spec"]["tolerations"] == [{"key": "a", "operator": "Exists"}]
+    variables = ["RLJOB_REDIS_PASSWORD", "RLJOB_REDIS_USERNAME", "RLJOB_REDIS_CA"]
+    assert (container["image"], [each["name"] for each in container["env"]]) == ("rl:7", variables)
+    taken_over = {name: template["spec"][name] for name in ("imagePullSecrets", "tolerations")}
+    assert taken_over == {"imagePullSecrets": [{"name": "mine"}], "tolerations": [{"key": "a", "operator": "Exists"}]}
     assert "ownerReferences" not in about
     assert names.MANAGED_BY not in {**about["labels"], **template["metadata"]["labels"]}, "no pod of the job"
     assert (about["name"], about["namespace"]) == (pod["metadata"]["name"], "default")

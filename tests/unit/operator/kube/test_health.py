@@ -7,8 +7,8 @@ import socket
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
-from typing import Any
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 from rljob.telemetry.server import TelemetryServer
@@ -42,27 +42,25 @@ class World:
         self.looks += 1
 
 
-def running(story: Callable[[Health, World], Any], limits: HealthLimits | None = None) -> None:
-    async def run() -> None:
-        world = World()
-        health = Health(
-            OperatorMetrics(),
-            ready=lambda: world.ready,
-            watch_age_seconds=lambda: world.age,
-            look=world.look,
-            host="127.0.0.1",
-            port=free_port(),
-            limits=limits,
-        )
-        task = asyncio.create_task(health.run())
-        await asyncio.sleep(0.05)
-        try:
-            await story(health, world)
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-
-    asyncio.run(run())
+@asynccontextmanager
+async def running(limits: HealthLimits | None = None) -> AsyncIterator[tuple[Health, World]]:
+    world = World()
+    health = Health(
+        OperatorMetrics(),
+        ready=lambda: world.ready,
+        watch_age_seconds=lambda: world.age,
+        look=world.look,
+        host="127.0.0.1",
+        port=free_port(),
+        limits=limits,
+    )
+    task = asyncio.create_task(health.run())
+    await asyncio.sleep(0.05)
+    try:
+        yield health, world
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 async def asked(health: Health, path: str) -> tuple[int, str]:
@@ -76,8 +74,8 @@ async def until(health: Health, path: str, code: int) -> None:
             await asyncio.sleep(0.05)
 
 
-def test_it_is_alive_while_its_loop_turns_and_the_api_server_is_heard() -> None:
-    async def story(health: Health, world: World) -> None:
+async def test_it_is_alive_while_its_loop_turns_and_the_api_server_is_heard() -> None:
+    async with running(QUICK) as (health, world):
         await asyncio.sleep(1.5)
         assert (await asked(health, "/healthz"))[0] == 200
         world.age = 120.0
@@ -89,11 +87,9 @@ def test_it_is_alive_while_its_loop_turns_and_the_api_server_is_heard() -> None:
         await asyncio.sleep(1.1)
         assert (await asked(health, "/healthz"))[0] == 200, "one that waits for the lease watches nothing"
 
-    running(story, QUICK)
 
-
-def test_a_loop_that_stands_still_is_told_of_meanwhile() -> None:
-    async def story(health: Health, world: World) -> None:
+async def test_a_loop_that_stands_still_is_told_of_meanwhile() -> None:
+    async with running(QUICK) as (health, *_):
         task = asyncio.ensure_future(asyncio.to_thread(lambda: (time.sleep(3.0), page(health, "/healthz"))[1]))
         await asyncio.sleep(0.05)
         time.sleep(3.5)  # the fault of this test
@@ -104,17 +100,13 @@ def test_a_loop_that_stands_still_is_told_of_meanwhile() -> None:
         (lag,) = [line for line in text.splitlines() if line.startswith("rljob_operator_loop_lag_seconds ")]
         assert float(lag.split()[1]) > 0.5
 
-    running(story, QUICK)
 
-
-def test_it_is_ready_once_its_operator_is() -> None:
-    async def story(health: Health, world: World) -> None:
+async def test_it_is_ready_once_its_operator_is() -> None:
+    async with running() as (health, world):
         assert (await asked(health, "/readyz"))[0] == 503
         world.ready = True
         await until(health, "/readyz", 200)
         assert world.looks >= 2
-
-    running(story)
 
 
 def test_port_0_serves_nothing() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from kubernetes.aio.client.configuration import Configuration
@@ -41,15 +40,8 @@ class Seen:
         self.intake.compare(known, {(each["metadata"]["namespace"], each["metadata"]["name"]): each for each in found})
 
 
-def seen() -> Seen:
-    async def made() -> Seen:
-        return Seen()
-
-    return asyncio.run(made())
-
-
-def test_each_job_that_comes_changes_and_goes_is_enqueued() -> None:
-    it = seen()
+async def test_each_job_that_comes_changes_and_goes_is_enqueued() -> None:
+    it = Seen()
     it.intake.change(None, job())
     it.intake.change("ADDED", job("cartpole", "u-2"))
     it.intake.change("MODIFIED", {**job(version="2"), "spec": {"suspend": True}})
@@ -59,8 +51,8 @@ def test_each_job_that_comes_changes_and_goes_is_enqueued() -> None:
     assert (it.intake.get("team", "pong"), it.intake.known(), len(it.intake)) == (None, (("team", "cartpole"),), 1)
 
 
-def test_what_the_controller_writes_itself_wants_no_look_but_is_known() -> None:
-    it = seen()
+async def test_what_the_controller_writes_itself_wants_no_look_but_is_known() -> None:
+    it = Seen()
     it.intake.change(None, job())
     it.intake.change("MODIFIED", job(version="2", status={"observedGeneration": 1}))
     assert (it.heard(), it.intake.get("team", "pong")["status"]) == (["pong"], {"observedGeneration": 1})
@@ -68,9 +60,9 @@ def test_what_the_controller_writes_itself_wants_no_look_but_is_known() -> None:
     assert it.heard() == ["pong"]
 
 
-def test_the_late_end_of_a_job_does_not_take_its_successor_away() -> None:
+async def test_the_late_end_of_a_job_does_not_take_its_successor_away() -> None:
     """kopf tells the events of one object in order, but not those of two that have had the same name."""
-    it = seen()
+    it = Seen()
     it.intake.change("ADDED", job(uid="old"))
     it.intake.change("ADDED", job(uid="new"))
     it.heard()
@@ -78,8 +70,8 @@ def test_the_late_end_of_a_job_does_not_take_its_successor_away() -> None:
     assert (it.heard(), it.intake.get("team", "pong")) == ([], job(uid="new"))
 
 
-def test_it_is_synced_when_everything_listed_is_known() -> None:
-    it = seen()
+async def test_it_is_synced_when_everything_listed_is_known() -> None:
+    it = Seen()
     it.compare(job(), job("cartpole", "u-2"))
     it.intake.change(None, job())
     it.compare(job(), job("cartpole", "u-2"))
@@ -88,13 +80,13 @@ def test_it_is_synced_when_everything_listed_is_known() -> None:
     it.compare(job(), job("cartpole", "u-2"))
     assert it.intake.synced.is_set()
     assert it.started_anew == 0, "it had no chance yet to have seen all"
-    empty = seen()
+    empty = Seen()
     empty.compare()
     assert empty.intake.synced.is_set()
 
 
-def test_a_job_whose_end_was_missed_is_found_gone() -> None:
-    it = seen()
+async def test_a_job_whose_end_was_missed_is_found_gone() -> None:
+    it = Seen()
     it.intake.change(None, job())
     it.intake.change(None, job("cartpole", "u-2"))
     it.heard()
@@ -104,14 +96,14 @@ def test_a_job_whose_end_was_missed_is_found_gone() -> None:
     assert (it.heard(), it.intake.known()) == (["pong"], ())
 
 
-def test_a_job_that_came_during_the_list_stays() -> None:
-    it = seen()
+async def test_a_job_that_came_during_the_list_stays() -> None:
+    it = Seen()
     it.compare(meanwhile=lambda: it.intake.change("ADDED", job()))
     assert (it.heard(), it.intake.known()) == (["pong"], (("team", "pong"),))
 
 
-def test_a_blind_kopf_is_started_anew() -> None:
-    it = seen()
+async def test_a_blind_kopf_is_started_anew() -> None:
+    it = Seen()
     it.intake.change(None, job())
     it.compare(job())
     it.compare(job(version="2"))
@@ -124,8 +116,8 @@ def test_a_blind_kopf_is_started_anew() -> None:
     assert it.started_anew == 2
 
 
-def test_a_job_that_changes_all_the_time_is_no_blind_kopf() -> None:
-    it = seen()
+async def test_a_job_that_changes_all_the_time_is_no_blind_kopf() -> None:
+    it = Seen()
     it.intake.change(None, job())
     it.compare(job())
     for version in range(2, 20):

@@ -42,9 +42,9 @@ def test_what_the_status_knows_stands_for_a_learner_that_was_not_asked() -> None
     assert (seen.place, seen.name, seen.state, seen.attended) == ("team/pong", "pong", "Running", True)
     assert (seen.figures, seen.queue_fill_percent) == (LearnerStatus(updates=70, policy_lag_updates_p95=8), 40)
     assert "managedFields" not in seen.document["metadata"]
-    asked = view(job(**running()), NOW, {"learner": {"updates": 90}, "inference-0": {"batch_mean": 3.0}})
-    assert (asked.figures, asked.servers) == (LearnerStatus(updates=90), {"inference-0": {"batch_mean": 3.0}})
-    assert asked.queue_fill_percent is None
+    servers = {"inference-0": {"batch_mean": 3.0}}
+    asked = view(job(**running()), NOW, {"learner": {"updates": 90}, **servers})
+    assert (asked.figures, asked.servers, asked.queue_fill_percent) == (LearnerStatus(updates=90), servers, None)
 
 
 @pytest.mark.parametrize(
@@ -58,8 +58,8 @@ def test_what_the_status_knows_stands_for_a_learner_that_was_not_asked() -> None
     ],
 )
 def test_an_operator_that_is_not_there_shows(found: dict[str, Any], words: str) -> None:
-    assert view(found, NOW).problem.startswith(words)
-    assert bool(view(found, NOW).problem) == bool(words)
+    problem = view(found, NOW).problem
+    assert (problem.startswith(words), bool(problem)) == (True, bool(words))
 
 
 def test_nobody_is_missed_by_a_job_that_is_over_or_leaves() -> None:
@@ -86,8 +86,7 @@ def test_a_pod_is_asked_where_its_worker_runs_and_listens() -> None:
     pod = running_pod(3)
     assert live([pod]) == {}, "it has no worker"
     pod["status"]["containerStatuses"] = [container("worker", "2026-11-23T11:00:00Z")]
-    assert set(live([pod])) == {"actor-3"}
-    assert metrics_port(pod) is None
+    assert (set(live([pod])), metrics_port(pod)) == ({"actor-3"}, None)
     ports = [{"name": "ingest", "containerPort": 1}, {"name": "metrics", "containerPort": 9191}]
     pod["spec"]["containers"] = [{"name": "sidecar", "ports": ports}, {"name": "worker", "ports": ports}]
     assert metrics_port(pod) == 9191

@@ -19,6 +19,9 @@ from rljob_operator.kube.reach import PodNetwork
 from rljob_operator.polls import reach
 from rljob_operator.polls.poll import NEWS_SECONDS, Learner, Poll, Rhythm
 
+from tests.support.waiting import until
+from tests.unit.operator.kube.fake_api_server import listening
+
 GOOD = {
     "updates": 7,
     "replay": {"items": 5, "state": "filling"},
@@ -56,23 +59,13 @@ class Serving:
 @asynccontextmanager
 async def serving() -> AsyncIterator[Serving]:
     learner = Serving()
-    application = web.Application()
-    application.add_routes(
-        [
-            web.get("/status", learner.status),
-            web.post("/checkpoint", learner.checkpoint),
-            web.post("/ending", learner.ending),
-        ]
+    routes = (
+        web.get("/status", learner.status),
+        web.post("/checkpoint", learner.checkpoint),
+        web.post("/ending", learner.ending),
     )
-    runner = web.AppRunner(application, shutdown_timeout=0.1)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    learner.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    try:
+    async with listening(*routes) as learner.url:
         yield learner
-    finally:
-        await runner.cleanup()
 
 
 @asynccontextmanager
@@ -91,29 +84,18 @@ async def polling(
         await poll.close()
 
 
-async def until(holds: Callable[[], bool]) -> None:
-    began = time.monotonic()
-    while not holds():
-        assert time.monotonic() - began < SOON_SECONDS
-        await asyncio.sleep(0.005)
-
-
-def test_an_answer_is_kept_as_far_as_decisions_are_made_from_it() -> None:
-    async def story() -> None:
-        async with serving() as learner, polling() as (poll, told):
-            assert poll.answer("pong").status is None
-            poll.follow("pong", [Learner("a", learner.url)])
-            await until(lambda: bool(told))
-            answer = poll.answer("pong")
-            assert answer.status.updates == 7
-            assert answer.status.replay == ReplaySummary(items=5, state="filling"), "a deadline depends on it"
-            assert answer.status.stages == {"learner": {"update": 1.0}}, "what more would bring is said of them"
-            assert (answer.missing, poll.silence("pong", "a")) == ("", None)
-            found = checkpoint_facts(answer.status.checkpoint)
-            assert (found.state, found.uri, found.digest) == (CheckpointState.VERIFIED, "file:///run/7", "sha256:ab")
-            await until(lambda: learner.asked >= 3)
-
-    asyncio.run(story())
+async def test_an_answer_is_kept_as_far_as_decisions_are_made_from_it() -> None:
+    async with serving() as learner, polling() as (poll, told):
+        assert poll.answer("pong").status is None
+        poll.follow("pong", [Learner("a", learner.url)])
+        await until(lambda: bool(told))
+        answer = poll.answer("pong")
+        status, found = answer.status, checkpoint_facts(answer.status.checkpoint)
+        assert (status.updates, answer.missing, poll.silence("pong", "a")) == (7, "", None)
+        assert status.replay == ReplaySummary(items=5, state="filling"), "a deadline depends on it"
+        assert status.stages == {"learner": {"update": 1.0}}, "what more would bring is said of them"
+        assert (found.state, found.uri, found.digest) == (CheckpointState.VERIFIED, "file:///run/7", "sha256:ab")
+        await until(lambda: learner.asked >= 3)
 
 
 @pytest.mark.parametrize(
@@ -131,102 +113,84 @@ def test_an_answer_is_kept_as_far_as_decisions_are_made_from_it() -> None:
         ({"body": b"[" + b"1," * 600}, "more than 1,000 bytes"),
     ],
 )
-def test_what_is_no_answer_counts_as_silence(monkeypatch: Any, changes: dict[str, Any], words: str) -> None:
+async def test_what_is_no_answer_counts_as_silence(monkeypatch: Any, changes: dict[str, Any], words: str) -> None:
     monkeypatch.setattr(reach, "LARGEST_BYTES", 1000 if "1," in str(changes.get("body")) else 8 << 20)
-
-    async def story() -> None:
-        async with serving() as learner, polling(now=lambda: 100.0) as (poll, told):
-            poll.follow("pong", [Learner("a", learner.url)])
-            await until(lambda: poll.answer("pong").status is not None)
-            told.clear()
-            for name, value in changes.items():
-                setattr(learner, name, value)
-            await until(lambda: poll.silence("pong", "a") is not None)
-            answer = poll.answer("pong")
-            assert words in answer.missing
-            silence = poll.silence("pong", "a")
-            assert (silence.since, silence.because) == (100.0, answer.missing)
-            assert answer.status.updates == 7
-            learner.body, learner.code, learner.delay_seconds = json.dumps(GOOD).encode(), 200, 0.0
-            await until(lambda: poll.silence("pong", "a") is None)
-
-    asyncio.run(story())
+    async with serving() as learner, polling(now=lambda: 100.0) as (poll, told):
+        poll.follow("pong", [Learner("a", learner.url)])
+        await until(lambda: poll.answer("pong").status is not None)
+        told.clear()
+        for name, value in changes.items():
+            setattr(learner, name, value)
+        await until(lambda: poll.silence("pong", "a") is not None)
+        answer, silence = poll.answer("pong"), poll.silence("pong", "a")
+        assert (words in answer.missing, answer.status.updates) == (True, 7)
+        assert (silence.since, silence.because) == (100.0, answer.missing)
+        learner.body, learner.code, learner.delay_seconds = json.dumps(GOOD).encode(), 200, 0.0
+        await until(lambda: poll.silence("pong", "a") is None)
 
 
-def test_nobody_listens_and_silence_counts_from_its_first_moment() -> None:
-    async def story() -> None:
-        moments = iter(range(100, 100_000))
-        async with polling(now=lambda: float(next(moments))) as (poll, told):
-            poll.follow("pong", [Learner("a", "http://127.0.0.1:1")])
-            await until(lambda: len(told) >= 3)
-            silence = poll.silence("pong", "a")
-            assert (silence.since, silence.because) == (100.0, poll.answer("pong").missing)
-            assert "can't be read" in silence.because
-
-    asyncio.run(story())
+async def test_nobody_listens_and_silence_counts_from_its_first_moment() -> None:
+    moments = iter(range(100, 100_000))
+    async with polling(now=lambda: float(next(moments))) as (poll, told):
+        poll.follow("pong", [Learner("a", "http://127.0.0.1:1")])
+        await until(lambda: len(told) >= 3)
+        silence = poll.silence("pong", "a")
+        assert (silence.since, silence.because) == (100.0, poll.answer("pong").missing)
+        assert "can't be read" in silence.because
 
 
-def test_of_a_silence_that_is_no_news_any_more_only_other_words_and_its_end_are_told() -> None:
-    async def story() -> None:
-        async with serving() as learner, polling(timeout_seconds=30.0, news_seconds=0.2) as (poll, told):
-            learner.code = 500
-            poll.follow("pong", [Learner("a", learner.url)])
-            await until(lambda: len(told) > 2)
-            silence = poll.silence("pong", "a")
-            assert silence is not None
-            await until(lambda: time.time() - silence.since > 0.4)
-            count, asked = len(told), learner.asked
-            await until(lambda: learner.asked > asked + 3)
-            assert len(told) == count
-            learner.code = 501
-            await until(lambda: len(told) == count + 1)
-            learner.code = 200
-            await until(lambda: len(told) > count + 1)
-            assert poll.silence("pong", "a") is None
-
-    asyncio.run(story())
+async def test_of_a_silence_that_is_no_news_any_more_only_other_words_and_its_end_are_told() -> None:
+    async with serving() as learner, polling(timeout_seconds=30.0, news_seconds=0.2) as (poll, told):
+        learner.code = 500
+        poll.follow("pong", [Learner("a", learner.url)])
+        await until(lambda: len(told) > 2)
+        silence = poll.silence("pong", "a")
+        assert silence is not None
+        await until(lambda: time.time() - silence.since > 0.4)
+        count, asked = len(told), learner.asked
+        await until(lambda: learner.asked > asked + 3)
+        assert len(told) == count
+        learner.code = 501
+        await until(lambda: len(told) == count + 1)
+        learner.code = 200
+        await until(lambda: len(told) > count + 1)
+        assert poll.silence("pong", "a") is None
 
 
-def test_a_request_for_a_checkpoint_is_passed_on_until_it_is_taken_and_then_no_more() -> None:
-    async def story() -> None:
-        async with serving() as learner, polling() as (poll, _):
-            learner.takes = False
-            poll.follow("pong", [Learner("a", learner.url, "secret")], 12.5)
-            await until(lambda: len(learner.wishes) >= 2)
-            learner.takes = True
-            before = len(learner.wishes)
-            await until(lambda: len(learner.wishes) > before)
-            taken, asked = len(learner.wishes), learner.asked
-            await until(lambda: learner.asked > asked + 3)
-            assert learner.wishes == [({"sinceUnix": 12.5}, "Bearer secret")] * taken
-            poll.follow("pong", [Learner("a", learner.url, "secret")], 12.5)
-            poll.follow("pong", [Learner("a", learner.url, "secret")], None)
-            asked = learner.asked
-            await until(lambda: learner.asked > asked + 2)
-            assert len(learner.wishes) == taken
-            poll.follow("pong", [Learner("a", learner.url, "secret")], 20.0)
-            await until(lambda: len(learner.wishes) > taken)
-            assert learner.wishes[-1][0] == {"sinceUnix": 20.0}
-
-    asyncio.run(story())
+async def test_a_request_for_a_checkpoint_is_passed_on_until_it_is_taken_and_then_no_more() -> None:
+    async with serving() as learner, polling() as (poll, _):
+        learner.takes = False
+        poll.follow("pong", [Learner("a", learner.url, "secret")], 12.5)
+        await until(lambda: len(learner.wishes) >= 2)
+        learner.takes = True
+        before = len(learner.wishes)
+        await until(lambda: len(learner.wishes) > before)
+        taken, asked = len(learner.wishes), learner.asked
+        await until(lambda: learner.asked > asked + 3)
+        assert learner.wishes == [({"sinceUnix": 12.5}, "Bearer secret")] * taken
+        poll.follow("pong", [Learner("a", learner.url, "secret")], 12.5)
+        poll.follow("pong", [Learner("a", learner.url, "secret")], None)
+        asked = learner.asked
+        await until(lambda: learner.asked > asked + 2)
+        assert len(learner.wishes) == taken
+        poll.follow("pong", [Learner("a", learner.url, "secret")], 20.0)
+        await until(lambda: len(learner.wishes) > taken)
+        assert learner.wishes[-1][0] == {"sinceUnix": 20.0}
 
 
-def test_a_new_request_does_not_wait_for_the_next_round() -> None:
-    async def story() -> None:
-        async with serving() as learner, polling(period_seconds=600.0) as (poll, told):
-            poll.follow("pong", [Learner("a", learner.url)])
-            await until(lambda: bool(told))
-            poll.follow("pong", [Learner("a", learner.url)], 3.0)
-            await until(lambda: bool(learner.wishes))
-            poll.follow("pong", [Learner("a", learner.url)], 3.0, "Complete")
-            await until(lambda: bool(learner.endings))
-            assert learner.endings == [{"state": "Complete"}]
-            assert len(learner.wishes) == 1, "the other request was taken before"
-
-    asyncio.run(story())
+async def test_a_new_request_does_not_wait_for_the_next_round() -> None:
+    async with serving() as learner, polling(period_seconds=600.0) as (poll, told):
+        poll.follow("pong", [Learner("a", learner.url)])
+        await until(lambda: bool(told))
+        poll.follow("pong", [Learner("a", learner.url)], 3.0)
+        await until(lambda: bool(learner.wishes))
+        poll.follow("pong", [Learner("a", learner.url)], 3.0, "Complete")
+        await until(lambda: bool(learner.endings))
+        assert learner.endings == [{"state": "Complete"}]
+        assert len(learner.wishes) == 1, "the other request was taken before"
 
 
-def test_the_late_word_of_a_learner_that_was_superseded_is_not_taken() -> None:
+async def test_the_late_word_of_a_learner_that_was_superseded_is_not_taken() -> None:
     """Its answer may come at the very moment at which another learner is asked in its place."""
 
     class LateReach(PodNetwork):
@@ -235,67 +199,58 @@ def test_the_late_word_of_a_learner_that_was_superseded_is_not_taken() -> None:
                 await asyncio.sleep(0.2)
             return json.dumps({"updates": 1 if url.endswith("old") else 2}).encode()
 
-    async def story() -> None:
-        told: list[str] = []
-        poll: Poll[str] = Poll(told.append, LateReach(), rhythm=Rhythm(0.01))
-        poll.follow("pong", [Learner("a", "old")])
-        await asyncio.sleep(0.05)
-        poll.follow("pong", [Learner("b", "new")])
-        await asyncio.sleep(0.05)
+    told: list[str] = []
+    poll: Poll[str] = Poll(told.append, LateReach(), rhythm=Rhythm(0.01))
+    poll.follow("pong", [Learner("a", "old")])
+    await asyncio.sleep(0.05)
+    poll.follow("pong", [Learner("b", "new")])
+    await asyncio.sleep(0.05)
+    assert told == []
+    await until(lambda: bool(told))
+    assert poll.answer("pong").status.updates == 2
+    await poll.close()
+
+
+async def test_another_life_of_the_learner_is_asked_in_the_place_of_the_one_before() -> None:
+    async with serving() as old, serving() as new, polling() as (poll, told):
+        poll.follow("pong", [Learner("a", old.url)], 3.0)
+        await until(lambda: bool(old.wishes) and poll.answer("pong").status is not None)
+        old.code = 500
+        await until(lambda: poll.silence("pong", "a") is not None)
+        new.delay_seconds = 0.3
+        poll.follow("pong", [Learner("b", new.url)], 3.0)
+        assert poll.silence("pong", "b") is None, "this one has not been asked yet"
+        assert poll.answer("pong").status is not None
+        asked = old.asked
+        await until(lambda: new.asked >= 2)
+        assert old.asked <= asked + 1
+        assert new.wishes, "the request is this one's, too"
+        poll.follow("pong", ())
+        told.clear()
+        await asyncio.sleep(0.2)
         assert told == []
-        await until(lambda: bool(told))
-        assert poll.answer("pong").status.updates == 2
-        await poll.close()
-
-    asyncio.run(story())
+        assert poll.answer("pong").status is not None
+        poll.forget("pong")
+        assert poll.answer("pong").status is None
 
 
-def test_another_life_of_the_learner_is_asked_in_the_place_of_the_one_before() -> None:
-    async def story() -> None:
-        async with serving() as old, serving() as new, polling() as (poll, told):
-            poll.follow("pong", [Learner("a", old.url)], 3.0)
-            await until(lambda: bool(old.wishes) and poll.answer("pong").status is not None)
-            old.code = 500
-            await until(lambda: poll.silence("pong", "a") is not None)
-            new.delay_seconds = 0.3
-            poll.follow("pong", [Learner("b", new.url)], 3.0)
-            assert poll.silence("pong", "b") is None, "this one has not been asked yet"
-            assert poll.answer("pong").status is not None
-            asked = old.asked
-            await until(lambda: new.asked >= 2)
-            assert old.asked <= asked + 1
-            assert new.wishes, "the request is this one's, too"
-            poll.follow("pong", ())
-            told.clear()
-            await asyncio.sleep(0.2)
-            assert told == []
-            assert poll.answer("pong").status is not None
-            poll.forget("pong")
-            assert poll.answer("pong").status is None
+async def test_a_thousand_that_do_not_answer_hold_up_nobody() -> None:
+    held: set[asyncio.StreamWriter] = set()
 
-    asyncio.run(story())
+    async def hold(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        held.add(writer)
 
-
-def test_a_thousand_that_do_not_answer_hold_up_nobody() -> None:
-    async def story() -> None:
-        held: set[asyncio.StreamWriter] = set()
-
-        async def hold(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            held.add(writer)
-
-        server = await asyncio.start_server(hold, "0.0.0.0", 0, backlog=2048)
-        port = server.sockets[0].getsockname()[1]
-        async with serving() as learner, polling(period_seconds=0.1, timeout_seconds=30.0) as (poll, told):
-            for number in range(1000):
-                url = f"http://127.0.{number // 250 + 1}.{number % 250 + 1}:{port}"
-                poll.follow(f"silent-{number}", [Learner("a", url)])
-            poll.follow("pong", [Learner("a", learner.url)])
-            began = time.monotonic()
-            await until(lambda: learner.asked >= 5)
-            assert set(told) == {"pong"}
-            assert time.monotonic() - began < SOON_SECONDS
-        server.close()
-        for writer in held:
-            writer.close()
-
-    asyncio.run(story())
+    server = await asyncio.start_server(hold, "0.0.0.0", 0, backlog=2048)
+    port = server.sockets[0].getsockname()[1]
+    async with serving() as learner, polling(period_seconds=0.1, timeout_seconds=30.0) as (poll, told):
+        for number in range(1000):
+            url = f"http://127.0.{number // 250 + 1}.{number % 250 + 1}:{port}"
+            poll.follow(f"silent-{number}", [Learner("a", url)])
+        poll.follow("pong", [Learner("a", learner.url)])
+        began = time.monotonic()
+        await until(lambda: learner.asked >= 5)
+        assert set(told) == {"pong"}
+        assert time.monotonic() - began < SOON_SECONDS
+    server.close()
+    for writer in held:
+        writer.close()

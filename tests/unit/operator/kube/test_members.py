@@ -54,28 +54,24 @@ NODE_DISK = (
 def test_where_a_member_is_in_its_life(found: dict[str, Any], phase: Phase, since: float, ready: float | None) -> None:
     for each in (found, trim(found)):
         seen = member(each, CREATED + 81 + NODE_LOST_SECONDS)
-        assert (seen.phase, seen.since_seconds - CREATED) == (phase, since)
-        assert seen.ready_seconds == (None if ready is None else CREATED + ready)
+        when = None if ready is None else CREATED + ready
+        assert (seen.phase, seen.since_seconds, seen.ready_seconds) == (phase, CREATED + since, when)
 
 
-@pytest.mark.parametrize(
-    "last",
-    [
-        "rljob: no answer from the inference server for 30 s",
-        "rljob: out of space\n20:03:12 INFO a player ends",
-        "core dumped",
-    ],
-)
-def test_the_end_of_a_log_says_why_a_worker_ended(last: str) -> None:
-    """A status has room for little of a log, and its beginning says nothing."""
-    log = "20:02:42 INFO waiting for a welcome\n" * 20 + last + "\n"
-    seen = member(trim(pod(phase="Failed", containerStatuses=[ended(1, message=log)])), CREATED + 81)
-    assert seen.last_words == last.splitlines()[0].removeprefix("rljob: ")
+LONG = "20:02:42 INFO waiting for a welcome\n" * 20
+"""A status has room for little of a log, and its beginning says nothing."""
 
 
 @pytest.mark.parametrize(
     ("log", "said"),
     [
+        (
+            f"{LONG}rljob: no answer from the inference server for 30 s\n",
+            "no answer from the inference server for 30 s",
+        ),
+        (f"{LONG}rljob: out of space\n20:03:12 INFO a player ends\n", "out of space"),
+        (f"{LONG}core dumped\n", "core dumped"),
+        # The line that names the error wins over what other threads write after it.
         (
             "Traceback (most recent call last):\nValueError: no such game\n20:03:12 INFO a player ends",
             "ValueError: no such game",
@@ -87,7 +83,7 @@ def test_the_end_of_a_log_says_why_a_worker_ended(last: str) -> None:
         ("INFO 3 errors so far\nINFO bye", "INFO bye"),
     ],
 )
-def test_the_line_that_names_the_error_wins_over_what_other_threads_write_after_it(log: str, said: str) -> None:
+def test_the_end_of_a_log_says_why_a_worker_ended(log: str, said: str) -> None:
     seen = member(trim(pod(phase="Failed", containerStatuses=[ended(1, message=log)])), CREATED + 81)
     assert seen.last_words == said
 
@@ -215,30 +211,30 @@ def evicted(message: str, *conditions: dict[str, Any]) -> dict[str, Any]:
 )  # fmt: skip
 def test_why_a_member_ended(found: dict[str, Any], code: int | None, disrupted: str, words: str) -> None:
     seen = member(trim(found), CREATED + 1000)
-    assert seen.phase is Phase.EXITED
-    assert (seen.exit_code, seen.disrupted) == (code, disrupted)
+    assert (seen.phase, seen.exit_code, seen.disrupted, seen.failed) == (Phase.EXITED, code, disrupted, True)
     assert words in seen.last_words
-    assert seen.failed
 
 
-def test_what_a_worker_left_in_good_order_is_no_reason_for_its_end() -> None:
-    left = ended(143, message='{"role": "learner", "checkpoint": {"state": "Valid"}}')
-    for reasons in (
-        {"containerStatuses": [left]},
+@pytest.mark.parametrize(
+    "left",
+    [
+        {"containerStatuses": [ended(143, message='{"role": "learner", "checkpoint": {"state": "Valid"}}')]},
         {"containerStatuses": [ended(143, message="the end of its log")], "deleted": (40, 30)},
-    ):
-        assert member(trim(pod(phase="Failed", **reasons)), CREATED + 99).last_words == ""
+    ],
+)
+def test_what_a_worker_left_in_good_order_is_no_reason_for_its_end(left: dict[str, Any]) -> None:
+    assert member(trim(pod(phase="Failed", **left)), CREATED + 99).last_words == ""
 
 
 def test_who_told_a_worker_to_end_is_waited_for_while_a_sidecar_still_saves() -> None:
     going = {"initContainerStatuses": [named("redis", running())], "containerStatuses": [ended(143)]}
     shard = pod("replay-0", phase="Running", **going)
     shard["spec"]["terminationGracePeriodSeconds"] = 30
-    assert member(trim(shard), CREATED + 80).phase is Phase.DRAINING
-    assert member(trim(shard), CREATED + 91).phase is Phase.EXITED, "no longer than its whole time"
     killed = {**shard, "status": {"phase": "Running", **going, "containerStatuses": [ended(137)]}}
-    assert member(trim(killed), CREATED + 64).phase is Phase.DRAINING
-    assert member(trim(killed), CREATED + 66).phase is Phase.EXITED, "its sidecar would have been killed with it"
+    # No longer than its whole time; where it was killed, its sidecar would have been, too.
+    for found, last, over in ((shard, 80, 91), (killed, 64, 66)):
+        phases = [member(trim(found), CREATED + seconds).phase for seconds in (last, over)]
+        assert phases == [Phase.DRAINING, Phase.EXITED]
     shard["status"] |= {"phase": "Failed", "reason": "Terminated", "initContainerStatuses": [named("redis", ended(0))]}
     assert member(trim(shard), CREATED + 80).disrupted == "Terminated"
     for by_itself in (ended(0), ended(1), ended(137, "OOMKilled")):
@@ -251,19 +247,27 @@ def test_the_note_on_a_pod_tells_who_wanted_its_end() -> None:
     assert (asked.asked, asked.disrupted, asked.failed) == (True, "", False)
 
 
-def test_a_node_that_goes_is_told_of_those_that_still_run() -> None:
-    draining = [disruption("DeletionByTaintManager")]
-    assert member(pod(conditions=draining, containerStatuses=[running()]), CREATED + 9).leaving_node
-    assert not member(pod(conditions=draining, containerStatuses=[ended(1)]), CREATED + 99).leaving_node
-    over = [condition("DisruptionTarget", "False")]
-    assert not member(pod(conditions=over, containerStatuses=[running()]), CREATED + 9).leaving_node
+@pytest.mark.parametrize(
+    ("said", "worker", "leaving"),
+    [
+        (disruption("DeletionByTaintManager"), running(), True),
+        (disruption("DeletionByTaintManager"), ended(1), False),
+        (condition("DisruptionTarget", "False"), running(), False),
+    ],
+)
+def test_a_node_that_goes_is_told_of_those_that_still_run(
+    said: dict[str, Any], worker: dict[str, Any], leaving: bool
+) -> None:
+    assert member(pod(conditions=[said], containerStatuses=[worker]), CREATED + 99).leaving_node == leaving
 
 
-def test_whether_an_ended_member_was_ever_up() -> None:
-    assert member(pod(containerStatuses=[ended(1)]), CREATED + 99, {"uid-1"}).ready_seconds == CREATED + 2
-    was_ready = pod(containerStatuses=[ended(1)], conditions=[condition("Ready", "False", 30)])
-    assert member(was_ready, CREATED + 99).ready_seconds == CREATED + 2
-    assert member(pod(containerStatuses=[ended(1)]), CREATED + 99).ready_seconds is None
+@pytest.mark.parametrize(
+    ("conditions", "known", "ready"),
+    [([], {"uid-1"}, CREATED + 2), ([condition("Ready", "False", 30)], set(), CREATED + 2), ([], set(), None)],
+)
+def test_whether_an_ended_member_was_ever_up(conditions: list[Any], known: set[str], ready: float | None) -> None:
+    found = pod(containerStatuses=[ended(1)], conditions=conditions)
+    assert member(found, CREATED + 99, known).ready_seconds == ready
 
 
 def test_of_two_pods_the_newest_that_stays_is_the_member() -> None:
@@ -289,11 +293,10 @@ def test_one_that_has_gone_is_not_forgotten_for_an_older_one_that_goes() -> None
 
 def test_members_are_in_order_and_strangers_are_left_out() -> None:
     found = [pod(name, uid=name) for name in ("actor-10", "evaluator", "actor-9", "learner", "replay-0")]
-    stranger = pod("nobody", uid="x")
-    bare = pod(uid="y")
+    stranger, bare = pod("nobody", uid="x"), pod(uid="y")
     bare["metadata"]["labels"] = None
-    everyone = members([*found, stranger, bare], CREATED)
-    assert [each.name for each in everyone] == ["replay-0", "learner", "actor-9", "actor-10", "evaluator"]
-    assert former([*found, stranger, bare]) == []
+    everyone = [*found, stranger, bare]
+    names = [each.name for each in members(everyone, CREATED)]
+    assert (names, former(everyone)) == (["replay-0", "learner", "actor-9", "actor-10", "evaluator"], [])
     with pytest.raises(ValueError, match="no member's"):
         member(stranger, CREATED)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -38,63 +39,54 @@ class Failing:
         raise self._problem
 
 
-def delays(problem: Exception, turns: int) -> list[float]:
-    """Seconds between the looks at a job each of whose turns ends with ``problem``."""
-    return failing(problem, turns)[0]
+async def failing(problem: Exception, turns: int) -> tuple[list[float], list[float]]:
+    """Seconds between the looks at a job each of whose turns ends with ``problem``, and when that was told on the job."""
+    access = Access(Configuration(host="http://127.0.0.1:1"), "team", None, None)
+    client = Client(access)
+    operator = Operator(OperatorConfig(Settings(image="rl:1")), access, OperatorMetrics(), client)
+    clock = [0.0]
+    queue: WorkQueue[Any] = WorkQueue(lambda: clock[0], lambda: 0.0)
+    operator._queue = queue
+    failing = Failing(problem, queue, clock, turns)
+    operator._reconciler = failing  # type: ignore[assignment]
+    queue.add(KEY)
+    working = asyncio.ensure_future(operator._work())
+    while not working.done():
+        await asyncio.sleep(0)
+        if queue.delayed and not queue._processing:
+            clock[0] = min(queue._later.values())
+            queue._due()
+    await client.close()
+    return [after - before for before, after in pairwise(failing.times)], failing.told
 
 
-def failing(problem: Exception, turns: int) -> tuple[list[float], list[float]]:
-    """The same, and when the problem was told on the job."""
-
-    async def story() -> tuple[list[float], list[float]]:
-        access = Access(Configuration(host="http://127.0.0.1:1"), "team", None, None)
-        client = Client(access)
-        operator = Operator(OperatorConfig(Settings(image="rl:1")), access, OperatorMetrics(), client)
-        clock = [0.0]
-        queue: WorkQueue[Any] = WorkQueue(lambda: clock[0], lambda: 0.0)
-        operator._queue = queue
-        failing = Failing(problem, queue, clock, turns)
-        operator._reconciler = failing  # type: ignore[assignment]
-        queue.add(KEY)
-        working = asyncio.ensure_future(operator._work())
-        while not working.done():
-            await asyncio.sleep(0)
-            if queue.delayed and not queue._processing:
-                clock[0] = min(queue._later.values())
-                queue._due()
-        await client.close()
-        return [after - before for before, after in zip(failing.times, failing.times[1:], strict=False)], failing.told
-
-    return asyncio.run(asyncio.wait_for(story(), 30.0))
-
-
-def test_a_server_that_is_away_is_asked_later_each_time_but_not_much_later() -> None:
-    assert delays(Unavailable("refused"), 8) == [0.5, 1.0, 2.0, 4.0, *[UNAVAILABLE_SECONDS] * 3]
-
-
-def test_a_refusal_is_tried_much_later_in_the_end() -> None:
-    assert delays(ApiError("no"), 10)[-1] == LONGEST_DELAY_SECONDS
-
-
-@pytest.mark.parametrize("turns", [2, 5])
-def test_a_change_by_somebody_else_is_looked_at_soon(turns: int) -> None:
-    assert delays(Conflict("changed"), turns) == [SOON_SECONDS] * (turns - 1)
-
-
-def test_the_server_says_how_long_to_wait() -> None:
-    assert delays(Unavailable("busy", retry_after_seconds=20.0), 3) == [20.0, 20.0]
+@pytest.mark.parametrize(
+    ("problem", "turns", "last"),
+    [
+        (Unavailable("refused"), 8, [0.5, 1.0, 2.0, 4.0, *[UNAVAILABLE_SECONDS] * 3]),
+        (Unavailable("busy", retry_after_seconds=20.0), 3, [20.0, 20.0]),
+        (ApiError("no"), 10, [LONGEST_DELAY_SECONDS]),
+        (Conflict("changed"), 2, [SOON_SECONDS]),
+        (Conflict("changed"), 5, [SOON_SECONDS] * 4),
+    ],
+    ids=["away", "it says how long to wait", "refused", "changed by another", "changed again and again"],
+)
+async def test_how_long_the_next_look_waits_follows_from_the_problem(
+    problem: Exception, turns: int, last: list[float]
+) -> None:
+    assert (await failing(problem, turns))[0][-len(last) :] == last
 
 
 @pytest.mark.parametrize(
     "problem", [Forbidden("no", code=403), Unavailable("webhook", code=500), ValueError("a defect")]
 )
-def test_what_is_refused_is_told_on_the_job_from_the_second_time_on(problem: Exception) -> None:
-    waited, told = failing(problem, 4)
+async def test_what_is_refused_is_told_on_the_job_from_the_second_time_on(problem: Exception) -> None:
+    waited, told = await failing(problem, 4)
     assert (waited[:2], told) == ([0.5, 1.0], [0.5, 1.5, 3.5])
 
 
 @pytest.mark.parametrize(
     "problem", [Unavailable("away"), Conflict("changed", code=409), TooManyRequests("busy", code=429)]
 )
-def test_what_says_nothing_of_the_job_is_not_told_on_it(problem: Exception) -> None:
-    assert failing(problem, 4)[1] == []
+async def test_what_says_nothing_of_the_job_is_not_told_on_it(problem: Exception) -> None:
+    assert (await failing(problem, 4))[1] == []

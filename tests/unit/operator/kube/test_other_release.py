@@ -1,9 +1,10 @@
-"""A job that runs goes on under a release whose types have other fields: its pods read what they know, as it was at the start."""
+"""A running job under another release: its pods read what they know; an image of another protocol starts nothing more."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,12 +12,23 @@ import yaml
 from rljob.api import parse_job
 from rljob.api.conditions import Reason
 from rljob.api.controller_memory import ControllerMemory
+from rljob.api.exit_codes import EXIT_PROTOCOL
 from rljob.api.status import RLJobStatus
+from rljob.wire.message import WIRE_VERSION as OF_MESSAGES
 from rljob_operator.core.context import ReconcileContext
+from rljob_operator.core.member import Role
 from rljob_operator.core.observed import Observation
 from rljob_operator.core.rules import facts
+from rljob_operator.kube.job.other_protocol import another_protocol
 from rljob_operator.kube.job.stored import StoredJob, read
+from rljob_operator.kube.render import names
 from rljob_operator.kube.render.children import config_map
+from rljob_operator.kube.render.pod import pod
+from rljob_operator.kube.render.revision import revision
+from rljob_operator.kube.render.settings import Settings
+
+from tests.unit.api.bad_manifests import BASE
+from tests.unit.api.written import document
 
 FIELDS_OF_THEN = "0123abcd-0123456789abcdef"
 """What the release that started the job has noted of what its user wrote: a digest of other fields than this one's."""
@@ -77,10 +89,9 @@ def stored_after_a_look(found: StoredJob) -> RLJobStatus:
 
 def test_roles_read_what_they_were_started_with(started: Spec) -> None:
     found = read(manifest(), running(started))
-    assert found.desired.refusal is None
-    assert read_by_roles(found) == started
-    assert found.desired.job.spec.algorithm.impala.gamma == 0.5
-    assert found.desired.job.spec.evaluator.episodes > 0, "for what was added since there is this release's default"
+    spec = found.desired.job.spec
+    assert (found.desired.refusal, read_by_roles(found), spec.algorithm.impala.gamma) == (None, started, 0.5)
+    assert spec.evaluator.episodes > 0, "for what was added since there is this release's default"
 
 
 def test_what_its_user_changes_is_obeyed_and_nothing_else_is_changed(started: Spec) -> None:
@@ -98,22 +109,19 @@ def test_what_its_user_changes_is_obeyed_and_nothing_else_is_changed(started: Sp
     assert (status.observed_generation, status.effective_spec) == (2, expected)
     for _ in range(2):
         again = read(edited, status)
-        assert again.desired.job.spec == spec
-        assert read_by_roles(again) == expected
+        assert (again.desired.job.spec, read_by_roles(again)) == (spec, expected)
         status = stored_after_a_look(again)
 
 
 def test_an_edit_that_this_release_refuses_leaves_what_runs(started: Spec) -> None:
     found = read(manifest(2, actors={"replicas": "many"}), running(started))
     refusal = found.desired.refusal
-    assert (refusal.reason, refusal.blocking) == (Reason.INVALID_SPEC, False)
-    assert read_by_roles(found) == started
+    assert (refusal.reason, refusal.blocking, read_by_roles(found)) == (Reason.INVALID_SPEC, False, started)
 
 
 def test_a_spec_that_only_the_release_of_its_start_takes_goes_on(started: Spec) -> None:
     found = read(manifest(checkpoint={"storage": {"place": "elsewhere"}}), running(started))
-    assert found.desired.refusal is None
-    assert read_by_roles(found) == started
+    assert (found.desired.refusal, read_by_roles(found)) == (None, started)
 
 
 def test_it_comes_up_again_in_the_fields_of_this_release(started: Spec) -> None:
@@ -123,3 +131,56 @@ def test_it_comes_up_again_in_the_fields_of_this_release(started: Spec) -> None:
     assert found.desired.in_fields_of_start is None
     newest = parse_job(manifest()).spec.model_dump(mode="json", by_alias=True, exclude_none=True)
     assert read_by_roles(found) == newest
+
+
+SETTINGS = Settings(image="rl:1")
+OTHER = f"this image is of release 0.2.0 and speaks protocol {OF_MESSAGES + 1}; the job speaks protocol {OF_MESSAGES}"
+SAID = f"something before\nrljob: {OTHER}"
+
+
+def stored(**spec: Any) -> StoredJob:
+    found = document(BASE)
+    about = {**found["metadata"], "namespace": "default", "uid": "u", "resourceVersion": "1", "generation": 1}
+    return read({**found, "metadata": about, "spec": {**found["spec"], **spec}})
+
+
+def ended(job: StoredJob, member: str = "learner", code: int = EXIT_PROTOCOL, settings: Settings = SETTINGS) -> Any:
+    found = pod(job.owned(), member, "aaaaa", revision(job.document, Role.of(member)), settings)
+    found["metadata"] |= {"uid": f"{member}-1", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    end = {"exitCode": code, "message": SAID, "reason": "Error", "finishedAt": "2026-01-01T00:00:01Z"}
+    found["status"] = {
+        "phase": "Failed",
+        "containerStatuses": [{"name": names.WORKER, "state": {"terminated": end}}],
+    }
+    return found
+
+
+def test_the_condition_names_the_image_the_two_protocols_and_what_to_use() -> None:
+    job = stored()
+    refusal = another_protocol(job, [ended(job, "actor-0", 1), ended(job)], SETTINGS)
+    assert (refusal.reason, refusal.blocking) == (Reason.IMAGE_SCHEMA_MISMATCH, True)
+    assert refusal.message.startswith(f"image rl:1 of learner: {OTHER}; use an image of release ")
+
+
+@pytest.mark.parametrize("code", [0, 1, 78])
+def test_other_ends_are_other_matters(code: int) -> None:
+    job = stored()
+    assert another_protocol(job, [ended(job, code=code)], SETTINGS) is None
+
+
+def test_it_is_tried_again_where_something_has_changed() -> None:
+    job = stored()
+    pods, deleted = [ended(job)], ended(job)
+    deleted["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:02Z"
+    for tried in (
+        (stored(image="rl:2"), pods, SETTINGS),
+        (job, pods, replace(SETTINGS, protocol=OF_MESSAGES + 1)),  # another release of the operator
+        (job, [deleted], SETTINGS),
+        (stored(suspend=True, checkpoint={"onSuspend": "Skip"}), pods, SETTINGS),
+    ):
+        assert another_protocol(*tried) is None
+
+
+def test_what_is_rendered_today_is_for_images_that_speak_as_we_do() -> None:
+    (worker,) = pod(stored().owned(), "learner", "", "", SETTINGS)["spec"]["containers"]
+    assert {"name": "RLJOB_PROTOCOL", "value": str(OF_MESSAGES)} in worker["env"]

@@ -1,4 +1,4 @@
-"""Where pods go: devices are asked for and their nodes reached, and a pod that asks for none keeps off them."""
+"""Where pods go: to nodes with the devices that they ask for, off those with others, and to spot nodes of each cloud."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from typing import Any, Literal
 import pytest
 from rljob_operator.core.member import Role
 from rljob_operator.kube.render.settings import Settings
-from rljob_operator.kube.render.spot import SpotMarks
+from rljob_operator.kube.render.spot import CLOUDS, SpotMarks, on_spot_nodes
 
-from .rendered import CENTRAL, MEMBERS, SETTINGS, owned, pod_of, with_section, worker
+from tests.unit.operator.kube.rendered import CENTRAL, MEMBERS, SETTINGS, owned, pod_of, with_section, worker
 
 GPU = "spec.learner.accelerator.count=1"
-OTHER = "spec.learner.accelerator={count: 2, resourceName: example.com/npu}"
 
 
 def preferences(spec: dict[str, Any]) -> list[str]:
@@ -26,31 +25,40 @@ def preferences(spec: dict[str, Any]) -> list[str]:
     ]
 
 
-def test_a_learner_that_asks_for_a_device_gets_it_and_the_toleration_for_its_nodes() -> None:
-    pod = pod_of(owned(GPU, "spec.learner.resources={requests: {cpu: 4}, limits: {memory: 9Gi}}"), "learner")
-    assert worker(pod)["resources"] == {"requests": {"cpu": "4"}, "limits": {"memory": "9Gi", "nvidia.com/gpu": "1"}}
-    assert pod["spec"]["tolerations"] == [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
+@pytest.mark.parametrize(
+    ("sets", "member", "device", "more"),
+    [
+        (
+            (GPU, "spec.learner.resources={requests: {cpu: 4}, limits: {memory: 9Gi}}"),
+            "learner",
+            "nvidia.com/gpu",
+            {"memory": "9Gi"},
+        ),
+        ((*CENTRAL, "spec.inference.accelerator.count=1"), "inference-0", "nvidia.com/gpu", {}),
+        (
+            ("spec.learner.accelerator={count: 1, resourceName: nvidia.com/mig-1g.5gb}",),
+            "learner",
+            "nvidia.com/mig-1g.5gb",
+            {},
+        ),
+        # The manifest's own rule says how many; what it lets through is asked for.
+        (("spec.learner.accelerator={count: 1, resourceName: example.com/npu}",), "learner", "example.com/npu", {}),
+    ],
+)
+def test_a_role_that_asks_for_a_device_gets_it_and_the_toleration_for_its_nodes(
+    sets: tuple[str, ...], member: str, device: str, more: dict[str, str]
+) -> None:
+    pod = pod_of(owned(*sets), member)
+    assert worker(pod)["resources"]["limits"] == {**more, device: "1"}
+    assert pod["spec"]["tolerations"] == [{"key": device, "operator": "Exists", "effect": "NoSchedule"}]
     assert preferences(pod["spec"]) == []
-
-
-def test_an_inference_server_with_a_device_goes_where_a_learner_with_one_goes() -> None:
-    pod = pod_of(owned(*CENTRAL, "spec.inference.accelerator.count=1"), "inference-0")
-    assert worker(pod)["resources"]["limits"] == {"nvidia.com/gpu": "1"}
-    assert pod["spec"]["tolerations"] == [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
-    assert preferences(pod["spec"]) == []
-
-
-def test_a_device_goes_by_the_name_that_it_has() -> None:
-    job = owned("spec.learner.accelerator={count: 1, resourceName: nvidia.com/mig-1g.5gb}")
-    assert worker(pod_of(job, "learner"))["resources"]["limits"] == {"nvidia.com/mig-1g.5gb": "1"}
 
 
 @pytest.mark.parametrize("count", ["0", "null"])
 def test_a_learner_that_asks_for_none_is_any_cpu_role(count: str) -> None:
     pod = pod_of(owned(f"spec.learner.accelerator.count={count}"), "learner")
-    assert "limits" not in worker(pod)["resources"]
     assert preferences(pod["spec"]) == [f"!{label}" for label in SETTINGS.gpu_node_labels]
-    assert "tolerations" not in pod["spec"]
+    assert ("limits" in worker(pod)["resources"], "tolerations" in pod["spec"]) == (False, False)
 
 
 def test_a_toleration_that_the_manifest_has_is_not_there_twice() -> None:
@@ -88,14 +96,18 @@ def test_required_is_added_to_each_of_the_terms_that_are_alternatives() -> None:
     off = {"key": "gpu", "operator": "DoesNotExist"}
     before = copy.deepcopy(given)
     job = with_section(Role.ACTOR, affinity=given)
-    found = pod_of(job, "actor-0", settings)["spec"]["affinity"]["nodeAffinity"]
+    found, alone = (
+        pod_of(each, "actor-0", settings)["spec"]["affinity"]["nodeAffinity"][
+            "requiredDuringSchedulingIgnoredDuringExecution"
+        ]["nodeSelectorTerms"]
+        for each in (job, owned())
+    )
     assert given == before
-    assert found["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"] == [
+    assert found == [
         {"matchExpressions": [{"key": "zone", "operator": "Exists"}, off]},
         {"matchFields": [], "matchExpressions": [off]},
     ]
-    alone = pod_of(owned(), "actor-0", settings)["spec"]["affinity"]["nodeAffinity"]
-    assert alone["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"] == [{"matchExpressions": [off]}]
+    assert alone == [{"matchExpressions": [off]}]
 
 
 def test_what_is_no_affinity_stays_for_the_server_to_refuse() -> None:
@@ -114,18 +126,10 @@ def test_spot_is_for_actors_and_by_the_operators_table() -> None:
 
 
 def test_pods_of_a_role_are_spread_among_themselves() -> None:
-    spec = pod_of(owned("spec.actors.topologySpread=Preferred"), "actor-0")["spec"]
-    (rule,) = spec["topologySpreadConstraints"]
-    assert rule["whenUnsatisfiable"] == "ScheduleAnyway"
-    assert rule["labelSelector"]["matchLabels"]["rljob.dev/role"] == "actor"
+    (rule,) = pod_of(owned("spec.actors.topologySpread=Preferred"), "actor-0")["spec"]["topologySpreadConstraints"]
+    labels = rule["labelSelector"]["matchLabels"]
+    assert (rule["whenUnsatisfiable"], labels["rljob.dev/role"]) == ("ScheduleAnyway", "actor")
     assert "topologySpreadConstraints" not in pod_of(owned(), "actor-0")["spec"]
-
-
-def test_more_than_one_device_of_another_maker() -> None:
-    """The manifest's own rule says how many; what it lets through is asked for."""
-    spec = pod_of(owned(OTHER.replace("count: 2", "count: 1")), "learner")
-    assert worker(spec)["resources"]["limits"] == {"example.com/npu": "1"}
-    assert spec["spec"]["tolerations"][0]["key"] == "example.com/npu"
 
 
 AMD64 = Settings(image="rl:1", architectures=("amd64",), keep_off_gpu_nodes="None")
@@ -169,3 +173,84 @@ def test_what_a_job_requires_of_nodes_is_required_beside_it() -> None:
         assert required(pod_of(job, "actor-0", AMD64)["spec"]) == [[mine, *ON_AMD64], [mine, *ON_AMD64]]
     both = Settings(image="rl:1", architectures=("amd64",), keep_off_gpu_nodes="Required", gpu_node_labels=("gpu",))
     assert required(pod_of(job, "learner", both)["spec"]) == [[*ON_AMD64, {"key": "gpu", "operator": "DoesNotExist"}]]
+
+
+MARKS = {  # a spot node as each cloud makes it: its taint, if it has one, and its label
+    "GKE": (("cloud.google.com/gke-spot", "true"), ("cloud.google.com/gke-spot", "true")),
+    "AKS": (("kubernetes.azure.com/scalesetpriority", "spot"), ("kubernetes.azure.com/scalesetpriority", "spot")),
+    "EKS": (None, ("eks.amazonaws.com/capacityType", "SPOT")),
+    "Karpenter": (None, ("karpenter.sh/capacity-type", "spot")),
+}
+TOLERATED = {"key": "nvidia.com/gpu", "operator": "Exists"}
+
+
+def tolerated(pod: dict[str, Any]) -> set[tuple[str, str]]:
+    return {(each["key"], each["value"]) for each in pod["tolerations"] if each.get("effect") == "NoSchedule"}
+
+
+def preferred(pod: dict[str, Any]) -> list[dict[str, Any]]:
+    terms: list[dict[str, Any]] = pod["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    return terms
+
+
+@pytest.mark.parametrize("cloud", MARKS)
+def test_spot_nodes_of_each_cloud_are_reached_and_preferred(cloud: str) -> None:
+    taint, label = MARKS[cloud]
+    pod = on_spot_nodes({"containers": []})
+    taint, label = MARKS[cloud]
+    pod = on_spot_nodes({"containers": []})
+    assert taint is None or taint in tolerated(pod)
+    terms = [each["preference"]["matchExpressions"] for each in preferred(pod)]
+    assert [each for each in terms if each[0]["key"] == label[0]] == [
+        [{"key": label[0], "operator": "In", "values": [label[1]]}]
+    ]
+
+
+def test_no_other_cloud_is_in_it() -> None:
+    assert set(CLOUDS.taints) == {taint for taint, _ in MARKS.values() if taint}
+    assert list(CLOUDS.labels) == [label for _, label in MARKS.values()]
+
+
+def test_what_the_job_says_itself_stays() -> None:
+    mine = {"weight": 100, "preference": {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}}
+    required = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "arch", "operator": "Exists"}]}]}
+    pod = {
+        "nodeSelector": {"disk": "ssd"},
+        "tolerations": [TOLERATED],
+        "affinity": {
+            "podAntiAffinity": {"a": 1},
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": required,
+                "preferredDuringSchedulingIgnoredDuringExecution": [mine],
+            },
+        },
+    }
+    before = copy.deepcopy(pod)
+    changed = on_spot_nodes(pod)
+    affinity = changed["affinity"]
+    assert pod == before, "a copy"
+    assert (changed["tolerations"][0], changed["nodeSelector"]) == (TOLERATED, {"disk": "ssd"})
+    assert affinity["podAntiAffinity"] == {"a": 1}
+    assert affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] == required
+    assert (preferred(changed)[0], len(preferred(changed))) == (mine, 1 + len(CLOUDS.labels))
+
+
+def test_a_toleration_that_is_there_already_stays_alone() -> None:
+    gke = {"key": "cloud.google.com/gke-spot", "operator": "Equal", "value": "true", "effect": "NoSchedule"}
+    assert on_spot_nodes({"tolerations": [gke]})["tolerations"].count(gke) == 1
+
+
+@pytest.mark.parametrize("affinity", [None, {}, {"nodeAffinity": None}])
+def test_a_null_is_nothing(affinity: dict[str, Any] | None) -> None:
+    assert len(preferred(on_spot_nodes({"affinity": affinity, "tolerations": None}))) == len(CLOUDS.labels)
+
+
+@pytest.mark.parametrize("affinity", ["spot", {"nodeAffinity": []}])
+def test_spot_leaves_what_is_no_affinity_for_the_server_to_refuse(affinity: Any) -> None:
+    assert on_spot_nodes({"affinity": affinity})["affinity"] == affinity
+
+
+def test_a_cluster_with_marks_of_its_own() -> None:
+    pod = on_spot_nodes({}, SpotMarks(taints=(("rljob.dev/spot", "true"),), labels=(("rljob.dev/spot", "true"),)))
+    assert tolerated(pod) == {("rljob.dev/spot", "true")}
+    assert [term["preference"]["matchExpressions"][0]["key"] for term in preferred(pod)] == ["rljob.dev/spot"]

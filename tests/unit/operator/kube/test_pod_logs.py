@@ -20,12 +20,14 @@ WHEN = "2026-11-23T11:00:00Z"
 def pod(member: str, life: int = 1, state: str = "running") -> dict[str, Any]:
     found = running_pod(life)
     about = found["metadata"]
-    about |= {
+    labels = {"rljob.dev/member": member, "rljob.dev/role": member.partition("-")[0]}
+    found["metadata"] = {
+        **about,
         "name": f"pong-{member}-life{life}",
         "uid": f"{member}-{life}",
         "creationTimestamp": f"2026-11-23T11:00:0{life}Z",
+        "labels": {**about["labels"], **labels},
     }
-    about["labels"] = {**about["labels"], "rljob.dev/member": member, "rljob.dev/role": member.partition("-")[0]}
     now = {"running": {"startedAt": WHEN}} if state == "running" else {state: {"exitCode": 1, "reason": "x"}}
     found["status"]["containerStatuses"] = [container("worker", WHEN, state=now)]
     return found
@@ -74,34 +76,28 @@ class Shown:
             self.lines.setdefault(name, []).append(line)
 
 
-def test_the_last_lines_of_each() -> None:
-    async def story() -> None:
-        async def answer(request: web.Request) -> web.Response:
-            return web.Response(text=f"{request.query['tailLines']} of {request.path.split('/')[-2]}\n\u00fc\n")
+async def test_the_last_lines_of_each() -> None:
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(text=f"{request.query['tailLines']} of {request.path.split('/')[-2]}\n\u00fc\n")
 
-        async with served(answer) as (_, client):
-            shown = Shown()
-            await show_last(client, chosen(ALL, "actor"), 3, shown)
-            assert shown.lines == {
-                "actor-0": ["3 of pong-actor-0-life1", "\u00fc"],
-                "actor-1": ["3 of pong-actor-1-life2", "\u00fc"],
-            }
-
-    asyncio.run(story())
+    async with served(answer) as (_, client):
+        shown = Shown()
+        await show_last(client, chosen(ALL, "actor"), 3, shown)
+        assert shown.lines == {
+            "actor-0": ["3 of pong-actor-0-life1", "\u00fc"],
+            "actor-1": ["3 of pong-actor-1-life2", "\u00fc"],
+        }
 
 
-def test_a_pod_that_has_gone_or_is_being_made_has_said_nothing() -> None:
-    async def story() -> None:
-        async with served(refuses(404, "NotFound"), refuses(400, "BadRequest")) as (server, client):
-            shown = Shown()
-            await show_last(client, chosen(ALL, None), 3, shown)
-            assert (shown.lines, len(server.asked)) == ({}, 3), "a container that waits is not even asked"
-            assert len(shown.names) == 4
-
-    asyncio.run(story())
+async def test_a_pod_that_has_gone_or_is_being_made_has_said_nothing() -> None:
+    async with served(refuses(404, "NotFound"), refuses(400, "BadRequest")) as (server, client):
+        shown = Shown()
+        await show_last(client, chosen(ALL, None), 3, shown)
+        assert (shown.lines, len(server.asked)) == ({}, 3), "a container that waits is not even asked"
+        assert len(shown.names) == 4
 
 
-def test_following_begins_cut_streams_anew_and_takes_in_new_pods(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_following_begins_cut_streams_anew_and_takes_in_new_pods(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, str]] = []
 
     async def answer(request: web.Request) -> web.StreamResponse:
@@ -129,30 +125,16 @@ def test_following_begins_cut_streams_anew_and_takes_in_new_pods(monkeypatch: py
             await asyncio.sleep(0.01)
 
     shown = Shown()
-
-    async def story() -> None:
-        async with served(answer) as (_, client):
-            await follow(looks, client, 7, shown)
-            assert shown.lines["learner"] == [
-                "pong-learner-life1 1",
-                "part",
-                "without end",
-                "pong-learner-life1 2",
-                "part",
-            ]
-            assert shown.lines["actor-0"] == ["pong-actor-0-life1 1", "part", "without end"]
-            assert asked == [("pong-learner-life1", "7"), ("pong-learner-life1", "0"), ("pong-actor-0-life1", "7")]
-            assert set(shown.names) == {"learner", "actor-0"}
-
-    asyncio.run(story())
+    async with served(answer) as (_, client):
+        await follow(looks, client, 7, shown)
+        again, actor = "pong-learner-life1", "pong-actor-0-life1"
+        assert shown.lines["learner"] == [f"{again} 1", "part", "without end", f"{again} 2", "part"]
+        assert shown.lines["actor-0"] == [f"{actor} 1", "part", "without end"]
+        assert (asked, set(shown.names)) == ([(again, "7"), (again, "0"), (actor, "7")], {"learner", "actor-0"})
 
 
-def test_too_many_logs_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_too_many_logs_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pod_logs, "MOST", 2)
-
-    async def story() -> None:
-        async with served(refuses(404)) as (_, client):
-            with pytest.raises(TooMany, match="4 logs at once; at most 2"):
-                await show_last(client, chosen(ALL, None), 3, Shown())
-
-    asyncio.run(story())
+    async with served(refuses(404)) as (_, client):
+        with pytest.raises(TooMany, match="4 logs at once; at most 2"):
+            await show_last(client, chosen(ALL, None), 3, Shown())

@@ -1,4 +1,4 @@
-"""The cache of pods: what it keeps, by which job it finds it, what it tells, and what it costs."""
+"""The caches of pods and children: what they keep, by which job they find it, what they tell, and what a pod costs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import tracemalloc
 from typing import Any
 
 import pytest
+from rljob_operator.kube.watch.child_watch import ChildrenOfOneKind
 from rljob_operator.kube.watch.pods import PodCache, is_gone
 from rljob_operator.kube.watch.trim import same_but_for_the_version, trim
 
@@ -112,8 +113,7 @@ def test_trimming_leaves_the_pod_alone_and_twice_is_as_once() -> None:
     pod = running_pod(1)
     before = copy.deepcopy(pod)
     once = trim(pod)
-    assert pod == before
-    assert trim(once) == once
+    assert (pod, trim(once)) == (before, once)
 
 
 def test_a_heartbeat_changes_nothing_that_is_kept() -> None:
@@ -155,12 +155,14 @@ def test_each_change_is_told_once() -> None:
 
 def test_a_list_tells_what_was_missed() -> None:
     cache = Cache()
-    cache.replace(None, [kept(1), kept(2), kept(3)])
-    assert cache.heard() == ["ADDED 1", "ADDED 2", "ADDED 3"]
-    cache.replace(None, [kept(2), kept(3, deletionTimestamp="2026-11-23T12:00:00Z"), kept(4)])
-    assert cache.heard() == ["DELETED 1", "MODIFIED 3", "ADDED 4"]
-    cache.replace(None, [kept(2), kept(3, deletionTimestamp="2026-11-23T12:00:00Z"), kept(4)])
-    assert cache.heard() == []
+    later = [kept(2), kept(3, deletionTimestamp="2026-11-23T12:00:00Z"), kept(4)]
+    for listed, told in (
+        ([kept(1), kept(2), kept(3)], ["ADDED 1", "ADDED 2", "ADDED 3"]),
+        (later, ["DELETED 1", "MODIFIED 3", "ADDED 4"]),
+        (later, []),
+    ):
+        cache.replace(None, listed)
+        assert cache.heard() == told
 
 
 def test_a_list_of_one_namespace_says_nothing_of_another() -> None:
@@ -201,7 +203,7 @@ def test_a_pod_that_no_job_owns_is_none_of_ours(owners: list[dict[str, Any]]) ->
 
 def test_a_cached_pod_costs_little() -> None:
     """Pods with a sidecar, as they arrive: each parsed on its own, so that nothing is shared but by our doing."""
-    count = 2000
+    count = 500
     raw = [
         json.dumps(running_pod(number, job=f"job-{number // 4}", job_uid=f"8a3f27f5-6a7d-43f7-8f8e-{number // 4:012d}"))
         for number in range(count)
@@ -275,3 +277,31 @@ def test_the_last_that_was_seen_of_a_pod_is_kept_until_it_is_settled() -> None:
     assert [pod["metadata"]["uid"] for pod in cache.of_key(KEY)] == ["another"]
     cache.change("MODIFIED", kept(1, uid="another", ownerReferences=[]))  # deleted with --cascade=orphan
     assert (cache.jobs(), cache.of_key(KEY)) == ((), [])
+
+
+def child(name: str, job: str = "pong", namespace: str = "default") -> dict[str, Any]:
+    owner = {"apiVersion": "rljob.dev/v1alpha1", "kind": "RLJob", "name": job, "uid": f"{job}-uid", "controller": True}
+    about = {"name": name, "namespace": namespace, "uid": f"{namespace}-{name}-uid", "ownerReferences": [owner]}
+    return {"metadata": about}
+
+
+def test_what_goes_is_told_once_with_its_job() -> None:
+    gone: list[tuple[tuple[str, str], str]] = []
+    seen = ChildrenOfOneKind(lambda job, uid: gone.append((job, uid)))
+    seen.replace(None, [seen.keep(child("a")), seen.keep(child("b", job="other"))])
+    seen.change("MODIFIED", seen.keep(child("a")))
+    assert gone == []
+    for _ in range(2):
+        seen.change("DELETED", seen.keep(child("a")))
+    assert gone == [(("default", "pong"), "default-a-uid")]
+
+
+def test_what_went_while_nobody_watched_is_told_by_the_next_list_of_its_namespace() -> None:
+    gone: list[tuple[tuple[str, str], str]] = []
+    seen = ChildrenOfOneKind(lambda job, uid: gone.append((job, uid)))
+    seen.replace("one", [seen.keep(child("a", namespace="one")), seen.keep(child("b", namespace="one"))])
+    seen.replace("two", [seen.keep(child("c", namespace="two"))])
+    seen.replace("one", [seen.keep(child("b", namespace="one"))])
+    assert gone == [(("one", "pong"), "one-a-uid")]
+    seen.replace("two", [])
+    assert gone[1:] == [(("two", "pong"), "two-c-uid")]

@@ -6,28 +6,22 @@ import asyncio
 import random
 import time
 from collections import Counter
-from collections.abc import Callable
 
 import pytest
 from rljob_operator.kube.watch.queue import LONGEST_DELAY_SECONDS, QueueClosed, WorkQueue
 
-
-class Clock:
-    def __init__(self) -> None:
-        self.seconds = 1000.0
-
-    def __call__(self) -> float:
-        return self.seconds
+from tests.support.clock import Clock
 
 
-def story(told: Callable[[WorkQueue[str], Clock], None]) -> None:
-    """Run ``told`` inside an event loop, with a clock that only moves when it is moved."""
+@pytest.fixture
+def clock() -> Clock:
+    """It only moves when it is moved."""
+    return Clock(1000.0)
 
-    async def run() -> None:
-        clock = Clock()
-        told(WorkQueue(clock, jitter=lambda: 0.0), clock)
 
-    asyncio.run(run())
+@pytest.fixture
+def queue(clock: Clock) -> WorkQueue[str]:
+    return WorkQueue(clock, jitter=lambda: 0.0)
 
 
 def take(queue: WorkQueue[str]) -> str | None:
@@ -40,241 +34,197 @@ def take(queue: WorkQueue[str]) -> str | None:
     return str(taken.value.value)
 
 
-def test_a_key_is_queued_once_however_often_it_is_added() -> None:
-    def told(queue: WorkQueue[str], _: Clock) -> None:
-        for _ in range(3):
-            queue.add("a")
-        assert [take(queue), take(queue)] == ["a", None]
-
-    story(told)
-
-
-def test_a_key_that_a_worker_has_waits_until_it_is_done() -> None:
-    def told(queue: WorkQueue[str], _: Clock) -> None:
+async def test_a_key_is_queued_once_however_often_it_is_added(queue: WorkQueue[str]) -> None:
+    for _ in range(3):
         queue.add("a")
+    assert [take(queue), take(queue)] == ["a", None]
+
+
+async def test_a_key_that_a_worker_has_waits_until_it_is_done(queue: WorkQueue[str]) -> None:
+    queue.add("a")
+    assert take(queue) == "a"
+    queue.add("a")
+    queue.add("a")
+    assert (take(queue), len(queue._processing)) == (None, 1)
+    queue.done("a")
+    assert take(queue) == "a"
+    queue.done("a")
+    assert (take(queue), len(queue._processing)) == (None, 0)
+
+
+async def test_a_busy_key_queues_up_behind_the_others(queue: WorkQueue[str]) -> None:
+    for key in ("busy", "a", "b"):
+        queue.add(key)
+    order = []
+    for _ in range(6):
+        key = take(queue)
+        assert key is not None
+        order.append(key)
+        if key == "busy":
+            queue.add(key)  # it is never finished
+        queue.done(key)
+    assert order == ["busy", "a", "b", "busy", "busy", "busy"]
+
+
+async def test_a_later_key_comes_when_it_is_due_and_not_before(queue: WorkQueue[str], clock: Clock) -> None:
+    queue.add_after("a", 10.0)
+    queue.add_after("b", 5.0)
+    queue.add_after("a", 20.0)  # it is due earlier anyway
+    assert (queue.depth, queue.delayed) == (0, 2)
+    clock.now += 5.0
+    assert (take(queue), take(queue)) == ("b", None)
+    queue.add_after("c", 100.0)
+    queue.add_after("c", 1.0)
+    clock.now += 1.0
+    assert (take(queue), take(queue)) == ("c", None)
+    clock.now += 4.0
+    assert (take(queue), take(queue)) == ("a", None)
+    clock.now += 1000.0
+    assert (take(queue), queue.delayed) == (None, 0)
+
+
+async def test_what_is_wanted_now_is_not_wanted_again_later(queue: WorkQueue[str], clock: Clock) -> None:
+    queue.add_after("a", 10.0)
+    queue.add("a")
+    assert (take(queue), queue.delayed) == ("a", 0)
+    queue.done("a")
+    clock.now += 10.0
+    assert take(queue) is None
+    queue.add("b")
+    queue.add_after("b", 10.0)
+    assert queue.delayed == 0
+    queue.add_after("c", 0.0)
+    queue.add_after("d", -1.0)
+    assert [take(queue) for _ in range(4)] == ["b", "c", "d", None]
+
+
+async def test_a_key_that_becomes_due_while_a_worker_has_it_waits(queue: WorkQueue[str], clock: Clock) -> None:
+    queue.add("a")
+    assert take(queue) == "a"
+    queue.add_after("a", 1.0)
+    clock.now += 2.0
+    assert take(queue) is None
+    queue.done("a")
+    assert take(queue) == "a"
+
+
+async def test_each_failure_waits_twice_as_long_up_to_a_minute(queue: WorkQueue[str], clock: Clock) -> None:
+    delays = []
+    for _ in range(10):
+        delays.append(queue.retry("a"))
+        clock.now += delays[-1]
         assert take(queue) == "a"
-        queue.add("a")
-        queue.add("a")
-        assert (take(queue), len(queue._processing)) == (None, 1)
         queue.done("a")
-        assert take(queue) == "a"
-        queue.done("a")
-        assert (take(queue), len(queue._processing)) == (None, 0)
-
-    story(told)
-
-
-def test_a_busy_key_queues_up_behind_the_others() -> None:
-    def told(queue: WorkQueue[str], _: Clock) -> None:
-        for key in ("busy", "a", "b"):
-            queue.add(key)
-        order = []
-        for _ in range(6):
-            key = take(queue)
-            assert key is not None
-            order.append(key)
-            if key == "busy":
-                queue.add(key)  # it is never finished
-            queue.done(key)
-        assert order == ["busy", "a", "b", "busy", "busy", "busy"]
-
-    story(told)
+    assert delays == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 60.0]
+    assert queue.retry("b") == 0.5, "each key for itself"
+    assert queue.failing == 2
+    queue.forget("a")
+    assert (queue.retry("a"), queue.retry("a", at_least_seconds=30.0)) == (0.5, 30.0)
 
 
-def test_a_later_key_comes_when_it_is_due_and_not_before() -> None:
-    def told(queue: WorkQueue[str], clock: Clock) -> None:
-        queue.add_after("a", 10.0)
-        queue.add_after("b", 5.0)
-        queue.add_after("a", 20.0)  # it is due earlier anyway
-        assert (queue.depth, queue.delayed) == (0, 2)
-        clock.seconds += 5.0
-        assert (take(queue), take(queue)) == ("b", None)
-        queue.add_after("c", 100.0)
-        queue.add_after("c", 1.0)
-        clock.seconds += 1.0
-        assert (take(queue), take(queue)) == ("c", None)
-        clock.seconds += 4.0
-        assert (take(queue), take(queue)) == ("a", None)
-        clock.seconds += 1000.0
-        assert (take(queue), queue.delayed) == (None, 0)
-
-    story(told)
-
-
-def test_what_is_wanted_now_is_not_wanted_again_later() -> None:
-    def told(queue: WorkQueue[str], clock: Clock) -> None:
-        queue.add_after("a", 10.0)
-        queue.add("a")
-        assert (take(queue), queue.delayed) == ("a", 0)
-        queue.done("a")
-        clock.seconds += 10.0
-        assert take(queue) is None
-        queue.add("b")
-        queue.add_after("b", 10.0)
-        assert queue.delayed == 0
-        queue.add_after("c", 0.0)
-        queue.add_after("d", -1.0)
-        assert [take(queue) for _ in range(4)] == ["b", "c", "d", None]
-
-    story(told)
-
-
-def test_a_key_that_becomes_due_while_a_worker_has_it_waits() -> None:
-    def told(queue: WorkQueue[str], clock: Clock) -> None:
-        queue.add("a")
-        assert take(queue) == "a"
-        queue.add_after("a", 1.0)
-        clock.seconds += 2.0
-        assert take(queue) is None
-        queue.done("a")
-        assert take(queue) == "a"
-
-    story(told)
-
-
-def test_each_failure_waits_twice_as_long_up_to_a_minute() -> None:
-    def told(queue: WorkQueue[str], clock: Clock) -> None:
-        delays = []
-        for _ in range(10):
-            delays.append(queue.retry("a"))
-            clock.seconds += delays[-1]
-            assert take(queue) == "a"
-            queue.done("a")
-        assert delays == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 60.0]
-        assert queue.retry("b") == 0.5, "each key for itself"
-        assert queue.failing == 2
-        queue.forget("a")
-        assert (queue.retry("a"), queue.retry("a", at_least_seconds=30.0)) == (0.5, 30.0)
-
-    story(told)
-
-
-def test_keys_that_fail_together_come_back_apart() -> None:
+async def test_keys_that_fail_together_come_back_apart() -> None:
     draw = random.Random(3)
-
-    async def run() -> None:
-        queue: WorkQueue[int] = WorkQueue(Clock(), draw.random)
-        first = [queue.retry(key) for key in range(100)]
-        assert 0.5 <= min(first) < 0.51
-        assert 0.59 < max(first) < 0.6
-        for _ in range(20):
-            last = [queue.retry(key) for key in range(100)]
-        assert max(last) == LONGEST_DELAY_SECONDS
-
-    asyncio.run(run())
+    queue: WorkQueue[int] = WorkQueue(Clock(1000.0), draw.random)
+    first = [queue.retry(key) for key in range(100)]
+    assert 0.5 <= min(first) < 0.51
+    assert 0.59 < max(first) < 0.6
+    for _ in range(20):
+        last = [queue.retry(key) for key in range(100)]
+    assert max(last) == LONGEST_DELAY_SECONDS
 
 
-def test_a_key_that_failed_thousands_of_times_is_still_no_trouble() -> None:
-    def told(queue: WorkQueue[str], clock: Clock) -> None:
-        for _ in range(5000):
-            assert queue.retry("a") <= 60.0
-        assert (queue.delayed, len(queue._heap)) == (1, 1)
-
-    story(told)
+async def test_a_key_that_failed_thousands_of_times_is_still_no_trouble(queue: WorkQueue[str]) -> None:
+    for _ in range(5000):
+        assert queue.retry("a") <= 60.0
+    assert (queue.delayed, len(queue._heap)) == (1, 1)
 
 
-def test_the_age_is_that_of_the_key_which_waits_longest() -> None:
-    def told(queue: WorkQueue[str], clock: Clock) -> None:
-        assert queue.age_seconds == 0.0
-        queue.add("a")
-        clock.seconds += 2.0
-        queue.add("b")
-        clock.seconds += 1.0
-        assert (queue.age_seconds, queue.depth) == (3.0, 2)
-        take(queue)
-        assert queue.age_seconds == 1.0
-        queue.add("a")  # waits from now on, though its worker is not done
-        clock.seconds += 5.0
-        take(queue)
-        queue.done("a")
-        assert queue.age_seconds == 5.0
-
-    story(told)
+async def test_the_age_is_that_of_the_key_which_waits_longest(queue: WorkQueue[str], clock: Clock) -> None:
+    assert queue.age_seconds == 0.0
+    queue.add("a")
+    clock.now += 2.0
+    queue.add("b")
+    clock.now += 1.0
+    assert (queue.age_seconds, queue.depth) == (3.0, 2)
+    take(queue)
+    assert queue.age_seconds == 1.0
+    queue.add("a")  # waits from now on, though its worker is not done
+    clock.now += 5.0
+    take(queue)
+    queue.done("a")
+    assert queue.age_seconds == 5.0
 
 
-def test_workers_that_wait_are_woken_for_what_is_added_and_for_what_becomes_due() -> None:
-    async def run() -> None:
-        queue: WorkQueue[str] = WorkQueue()
-        workers = [asyncio.create_task(queue.get()) for _ in range(3)]
-        await asyncio.sleep(0)
-        began = time.monotonic()
-        queue.add_after("later", 0.1)
-        queue.add_after("even later", 0.2)
-        queue.add("now")
-        await asyncio.wait_for(asyncio.gather(*workers), 5.0)
-        assert sorted(worker.result() for worker in workers) == ["even later", "later", "now"]
-        assert 0.19 < time.monotonic() - began < 1.0
-
-    asyncio.run(run())
+async def test_workers_that_wait_are_woken_for_what_is_added_and_for_what_becomes_due() -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    workers = [asyncio.create_task(queue.get()) for _ in range(3)]
+    await asyncio.sleep(0)
+    began = time.monotonic()
+    queue.add_after("later", 0.1)
+    queue.add_after("even later", 0.2)
+    queue.add("now")
+    await asyncio.wait_for(asyncio.gather(*workers), 5.0)
+    assert sorted(worker.result() for worker in workers) == ["even later", "later", "now"]
+    assert 0.19 < time.monotonic() - began < 1.0
 
 
-def test_a_worker_that_is_cancelled_in_its_turn_passes_it_on() -> None:
-    async def run() -> None:
-        queue: WorkQueue[str] = WorkQueue()
-        first, second = asyncio.create_task(queue.get()), asyncio.create_task(queue.get())
-        await asyncio.sleep(0)
-        queue.add("a")
-        first.cancel()
-        assert await asyncio.wait_for(second, 1.0) == "a"
-        with pytest.raises(asyncio.CancelledError):
-            await first
-
-    asyncio.run(run())
+async def test_a_worker_that_is_cancelled_in_its_turn_passes_it_on() -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    first, second = asyncio.create_task(queue.get()), asyncio.create_task(queue.get())
+    await asyncio.sleep(0)
+    queue.add("a")
+    first.cancel()
+    assert await asyncio.wait_for(second, 1.0) == "a"
+    with pytest.raises(asyncio.CancelledError):
+        await first
 
 
-def test_a_closed_queue_sends_its_workers_home() -> None:
-    async def run() -> None:
-        queue: WorkQueue[str] = WorkQueue()
-        worker = asyncio.create_task(queue.get())
-        await asyncio.sleep(0)
-        queue.add_after("later", 3600.0)
-        queue.close()
-        with pytest.raises(QueueClosed):
-            await worker
-        queue.add("a")
-        with pytest.raises(QueueClosed):
-            await queue.get()
-
-    asyncio.run(run())
+async def test_a_closed_queue_sends_its_workers_home() -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    worker = asyncio.create_task(queue.get())
+    await asyncio.sleep(0)
+    queue.add_after("later", 3600.0)
+    queue.close()
+    with pytest.raises(QueueClosed):
+        await worker
+    queue.add("a")
+    with pytest.raises(QueueClosed):
+        await queue.get()
 
 
-def test_many_workers_and_sources_never_share_a_key_nor_lose_one() -> None:
+async def test_many_workers_and_sources_never_share_a_key_nor_lose_one() -> None:
     """Whatever is added is looked at after it was added, by one worker at a time."""
+    queue: WorkQueue[int] = WorkQueue()
+    held: set[int] = set()
+    wanted: Counter[int] = Counter()
+    handled: Counter[int] = Counter()
+    draw = random.Random(11)
 
-    async def run() -> None:
-        queue: WorkQueue[int] = WorkQueue()
-        held: set[int] = set()
-        wanted: Counter[int] = Counter()
-        handled: Counter[int] = Counter()
-        draw = random.Random(11)
+    async def work() -> None:
+        while True:
+            try:
+                key = await queue.get()
+            except QueueClosed:
+                return
+            assert key not in held
+            held.add(key)
+            at = wanted[key]
+            await asyncio.sleep(draw.random() * 0.002)
+            handled[key] = at
+            held.remove(key)
+            queue.done(key)
 
-        async def work() -> None:
-            while True:
-                try:
-                    key = await queue.get()
-                except QueueClosed:
-                    return
-                assert key not in held
-                held.add(key)
-                at = wanted[key]
-                await asyncio.sleep(draw.random() * 0.002)
-                handled[key] = at
-                held.remove(key)
-                queue.done(key)
-
-        workers = [asyncio.create_task(work()) for _ in range(8)]
-        for _ in range(3000):
-            key = draw.randrange(20)
-            wanted[key] += 1
-            queue.add(key) if draw.random() < 0.7 else queue.add_after(key, draw.random() * 0.01)
-            if draw.random() < 0.1:
-                await asyncio.sleep(0.001)
-        for _ in range(500):
-            if handled == wanted:
-                break
-            await asyncio.sleep(0.01)
-        assert handled == wanted
-        queue.close()
-        await asyncio.gather(*workers)
-
-    asyncio.run(run())
+    workers = [asyncio.create_task(work()) for _ in range(8)]
+    for _ in range(3000):
+        key = draw.randrange(20)
+        wanted[key] += 1
+        queue.add(key) if draw.random() < 0.7 else queue.add_after(key, draw.random() * 0.01)
+        if draw.random() < 0.1:
+            await asyncio.sleep(0.001)
+    for _ in range(500):
+        if handled == wanted:
+            break
+        await asyncio.sleep(0.01)
+    assert handled == wanted
+    queue.close()
+    await asyncio.gather(*workers)

@@ -1,26 +1,42 @@
-"""Asking a learner through the API server: what is sent, and what counts as no answer."""
+"""Asking members: through the API server, what counts as no answer, and whether a shard is alive."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 from aiohttp import web
+from rljob_operator.core.rules.hangs import NAMED_SECONDS
 from rljob_operator.kube.reach import PodNetwork, PodsProxy
 from rljob_operator.polls import reach
-from rljob_operator.polls.poll import Learner, Poll, Rhythm
-from rljob_operator.polls.reach import NoAnswer
+from rljob_operator.polls.poll import (
+    AGAIN_SECONDS,
+    NEWS_SECONDS,
+    NO_ANSWER,
+    PERIOD_SECONDS,
+    STANDS_STILL,
+    Alive,
+    Learner,
+    Poll,
+    Rhythm,
+)
+from rljob_operator.polls.reach import TIMEOUT_SECONDS, NoAnswer
 
-from tests.unit.operator.kube.fake_api_server import never, refuses, says, served, text
+from tests.support.waiting import until
+from tests.unit.operator.kube.fake_api_server import listening, never, refuses, says, served, text
 from tests.unit.operator.kube.sample_pods import running_pod
 
 POD = running_pod(0)
 NAME = POD["metadata"]["name"]
 
 
-def test_the_poll_goes_through_the_api_server_and_carries_the_token_past_it() -> None:
+async def test_the_poll_goes_through_the_api_server_and_carries_the_token_past_it() -> None:
     sent: list[tuple[str, str, str, Any]] = []
 
     async def answer(request: web.Request) -> web.Response:
@@ -29,17 +45,14 @@ def test_the_poll_goes_through_the_api_server_and_carries_the_token_past_it() ->
         sent.append((request.method, request.path, token, json.loads(body) if body else None))
         return web.json_response({"updates": 7}, status=202 if request.method == "POST" else 200)
 
-    async def story() -> None:
-        async with served(answer) as (_, client):
-            told: list[str] = []
-            proxy = PodsProxy(client)
-            poll: Poll[str] = Poll(told.append, proxy, rhythm=Rhythm(0.05))
-            poll.follow("pong", [Learner("a", proxy.url(POD, 9090), "s3cret")], 12.5)
-            while poll.answer("pong").status is None:
-                await asyncio.sleep(0.01)
-            await poll.close()
-
-    asyncio.run(story())
+    async with served(answer) as (_, client):
+        told: list[str] = []
+        proxy = PodsProxy(client)
+        poll: Poll[str] = Poll(told.append, proxy, rhythm=Rhythm(0.05))
+        poll.follow("pong", [Learner("a", proxy.url(POD, 9090), "s3cret")], 12.5)
+        while poll.answer("pong").status is None:
+            await asyncio.sleep(0.01)
+        await poll.close()
     proxy = f"/api/v1/namespaces/team/pods/{NAME}:9090/proxy"
     assert sent[:2] == [
         ("POST", f"{proxy}/checkpoint", "s3cret", {"sinceUnix": 12.5}),
@@ -57,18 +70,14 @@ def test_the_poll_goes_through_the_api_server_and_carries_the_token_past_it() ->
         (says(200, {"text": "x" * 2000}), "more than 1,000 bytes"),
     ],
 )  # fmt: skip
-def test_what_is_no_answer(monkeypatch: pytest.MonkeyPatch, answer: Any, words: str) -> None:
+async def test_what_is_no_answer(monkeypatch: pytest.MonkeyPatch, answer: Any, words: str) -> None:
     monkeypatch.setattr(reach, "LARGEST_BYTES", 1000)
-
-    async def story() -> None:
-        seconds = 0.3 if "has not answered" in words else 30.0
-        async with served(answer) as (_, client):
-            way = PodsProxy(client, timeout_seconds=seconds)
-            with pytest.raises(NoAnswer, match=words):
-                await way.read(way.url(POD, 9090), "status")
-            assert (await way.send(way.url(POD, 9090), "checkpoint", {}, "")) is (words == "more than 1,000 bytes")
-
-    asyncio.run(story())
+    seconds = 0.3 if "has not answered" in words else 30.0
+    async with served(answer) as (_, client):
+        way = PodsProxy(client, timeout_seconds=seconds)
+        with pytest.raises(NoAnswer, match=words):
+            await way.read(way.url(POD, 9090), "status")
+        assert (await way.send(way.url(POD, 9090), "checkpoint", {}, "")) is (words == "more than 1,000 bytes")
 
 
 @pytest.mark.parametrize(
@@ -84,19 +93,113 @@ def test_what_is_no_answer(monkeypatch: pytest.MonkeyPatch, answer: Any, words: 
         (never(), None),
     ],
 )  # fmt: skip
-def test_the_health_of_a_member_is_told_from_trouble_on_the_way_to_it(answer: Any, expected: Any) -> None:
-    async def story() -> None:
-        async with served(answer) as (_, client):
-            way = PodsProxy(client, timeout_seconds=0.5)
-            if expected is not None:
-                assert await way.health(way.url(POD, 9090)) == expected
-                return
-            with pytest.raises(NoAnswer):
-                await way.health(way.url(POD, 9090))
-
-    asyncio.run(story())
+async def test_the_health_of_a_member_is_told_from_trouble_on_the_way_to_it(answer: Any, expected: Any) -> None:
+    async with served(answer) as (_, client):
+        way = PodsProxy(client, timeout_seconds=0.5)
+        with contextlib.nullcontext() if expected is not None else pytest.raises(NoAnswer):
+            assert await way.health(way.url(POD, 9090)) == expected
 
 
-def test_addresses_of_pods() -> None:
-    assert PodNetwork().url({"status": {"podIP": "10.1.0.7"}}, 9090) == "http://10.1.0.7:9090"
-    assert PodNetwork().url({"status": {"podIP": "fd00::7"}}, 9090) == "http://[fd00::7]:9090"
+@pytest.mark.parametrize(("ip", "host"), [("10.1.0.7", "10.1.0.7"), ("fd00::7", "[fd00::7]")])
+def test_addresses_of_pods(ip: str, host: str) -> None:
+    assert PodNetwork().url({"status": {"podIP": ip}}, 9090) == f"http://{host}:9090"
+
+
+class Serving:
+    def __init__(self) -> None:
+        self.code, self.body, self.delay_seconds, self.asked = 200, "ok", 0.0, 0
+        self.url = ""
+
+    async def healthz(self, _: web.Request) -> web.Response:
+        self.asked += 1
+        await asyncio.sleep(self.delay_seconds)
+        return web.Response(status=self.code, text=self.body)
+
+
+@asynccontextmanager
+async def asking(
+    timeout_seconds: float = 0.3, news_seconds: float = NEWS_SECONDS
+) -> AsyncIterator[tuple[Serving, Poll[str], list[str]]]:
+    shard, told = Serving(), list[str]()
+    poll: Poll[str] = Poll(told.append, PodNetwork(timeout_seconds), rhythm=Rhythm(0.05, 0.05, news_seconds))
+    async with listening(web.get("/healthz", shard.healthz)) as shard.url:
+        try:
+            yield shard, poll, told
+        finally:
+            await poll.close()
+
+
+def because(poll: Poll[str], incarnation: str = "a") -> str:
+    silence = poll.silence("pong", incarnation)
+    return silence.because if silence is not None else ""
+
+
+async def test_a_silence_begins_with_the_first_question_that_has_no_answer_and_ends_with_the_next_that_has() -> None:
+    async with asking() as (shard, poll, told):
+        poll.follow("pong", [Alive("a", shard.url)])
+        await until(lambda: shard.asked >= 3)
+        assert (poll.silence("pong", "a"), told) == (None, []), "an answer like the one before is not told"
+        before = time.time()
+        shard.delay_seconds = 30.0
+        await until(lambda: len(told) >= 2)
+        silence = poll.silence("pong", "a")
+        assert (silence.because, before <= silence.since <= time.time() - 0.3) == (NO_ANSWER, True)
+        shard.delay_seconds, count = 0.0, len(told)
+        await until(lambda: poll.silence("pong", "a") is None)
+        assert len(told) > count
+
+
+async def test_of_a_silence_that_is_no_news_any_more_only_other_words_and_its_end_are_told() -> None:
+    async with asking(2.0, news_seconds=0.2) as (shard, poll, told):
+        shard.code, shard.body = 503, "no turn for 61 s"
+        poll.follow("pong", [Alive("a", shard.url)])
+        await until(lambda: len(told) > 2)
+        await asyncio.sleep(0.3)
+        count, asked = len(told), shard.asked
+        await until(lambda: shard.asked > asked + 3)
+        assert len(told) == count
+        shard.delay_seconds = 30.0
+        await until(lambda: because(poll) == NO_ANSWER)
+        assert len(told) == count + 1
+        shard.code, shard.body, shard.delay_seconds = 200, "ok", 0.0
+        await until(lambda: not because(poll))
+        assert len(told) == count + 2
+
+
+def test_a_member_is_asked_at_once_again_until_it_is_named_and_then_as_often_as_any_other() -> None:
+    rhythm = Rhythm()
+    assert rhythm.after_silence(0.0, 0.2) == AGAIN_SECONDS - 0.2
+    assert 0 < rhythm.after_silence(NAMED_SECONDS, TIMEOUT_SECONDS) < AGAIN_SECONDS
+    assert 0.8 * PERIOD_SECONDS <= rhythm.after_silence(NEWS_SECONDS, TIMEOUT_SECONDS) <= PERIOD_SECONDS
+    assert NEWS_SECONDS >= 2 * NAMED_SECONDS + TIMEOUT_SECONDS, "a job is looked at once more after that it is named"
+
+
+async def test_a_loop_that_stands_still_is_a_silence_and_a_server_with_many_callers_is_none() -> None:
+    async with asking() as (shard, poll, _):
+        shard.code, shard.body = 503, "no turn for 61 s"
+        poll.follow("pong", [Alive("a", shard.url)])
+        await until(lambda: because(poll) == STANDS_STILL)
+        shard.body = "busy\n"
+        await until(lambda: not because(poll))
+
+
+async def test_another_life_is_asked_anew_and_nobody_asks_for_one_that_is_gone() -> None:
+    async with asking() as (shard, poll, told):
+        poll.follow("pong", [Alive("a", "http://127.0.0.1:1")])
+        await until(lambda: because(poll) == NO_ANSWER)
+        poll.follow("pong", [Alive("b", shard.url)])
+        assert poll.silence("pong", "a") is None
+        await until(lambda: shard.asked >= 2)
+        assert because(poll, "b") == ""
+        poll.follow("pong", ())
+        asked, count = shard.asked, len(told)
+        await asyncio.sleep(0.2)
+        assert (shard.asked, len(told)) == (asked, count)
+
+
+def test_a_shard_that_dies_is_named_within_ten_seconds() -> None:
+    """In the worst case it dies after an answer, so that a whole period passes before it is asked again."""
+    first_without = PERIOD_SECONDS + TIMEOUT_SECONDS
+    assert TIMEOUT_SECONDS < NAMED_SECONDS < 2 * TIMEOUT_SECONDS + 0.1, "one lost question names no shard, two do"
+    assert first_without + 0.1 + TIMEOUT_SECONDS < 10.0
+    assert NAMED_SECONDS / AGAIN_SECONDS + PERIOD_SECONDS < 10.0, "one that refuses the connection"

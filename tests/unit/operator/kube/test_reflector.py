@@ -39,33 +39,23 @@ def bookmark(version: str) -> dict[str, Any]:
     return {"type": "BOOKMARK", "object": {"kind": "Pod", "metadata": {"resourceVersion": version}}}
 
 
-def followed(
+async def followed(
     *answers: Answer, until: Callable[[FakeApiServer, Pods], bool], seconds: float = 5.0, **options: Any
 ) -> tuple[list[str], list[str], Pods]:
     """What is told, and what was asked for, until it is so. The last answer is given for ever."""
     told: list[str] = []
-
-    async def story() -> tuple[FakeApiServer, Pods]:
-        async with served(*answers, timeout_seconds=0.5) as (server, client):
-            pods = Pods(
-                client, None, lambda key, kind, pod: told.append(f"{kind} {pod['spec']['hostname']}"), **options
-            )
-            running = asyncio.create_task(pods.run())
-            began = time.monotonic()
-            while not until(server, pods):
-                assert not running.done(), running.exception()
-                assert time.monotonic() - began < seconds, [str(request.rel_url) for request in server.asked]
-                await asyncio.sleep(0.01)
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
-            return server, pods
-
-    server, pods = asyncio.run(story())
-    asked = [
-        f"watch from {request.query['resourceVersion']}" if "watch" in request.query else "list"
-        for request in server.asked
-    ]
-    return told, asked, pods
+    async with served(*answers, timeout_seconds=0.5) as (server, client):
+        pods = Pods(client, None, lambda key, kind, pod: told.append(f"{kind} {pod['spec']['hostname']}"), **options)
+        running = asyncio.create_task(pods.run())
+        began = time.monotonic()
+        while not until(server, pods):
+            assert not running.done(), running.exception()
+            assert time.monotonic() - began < seconds, [str(request.rel_url) for request in server.asked]
+            await asyncio.sleep(0.01)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    watched = [request.query.get("resourceVersion") if "watch" in request.query else None for request in server.asked]
+    return told, ["list" if version is None else f"watch from {version}" for version in watched], pods
 
 
 def asked_times(count: int) -> Callable[[FakeApiServer, Pods], bool]:
@@ -75,36 +65,31 @@ def asked_times(count: int) -> Callable[[FakeApiServer, Pods], bool]:
 FORBIDDEN = refuses(403, "Forbidden", "pods is forbidden")
 
 
-def test_what_may_not_be_read_keeps_nothing_waiting_and_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    _, asked, pods = followed(FORBIDDEN, until=asked_times(3))
-    assert pods.synced
-    assert asked == ["list"] * 3
+async def test_what_may_not_be_read_keeps_nothing_waiting_and_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    _, asked, pods = await followed(FORBIDDEN, until=asked_times(3))
+    assert (pods.synced, asked, caplog.text.count("pods is forbidden")) == (True, ["list"] * 3, 1)
     with pytest.raises(Forbidden, match="pods is forbidden"):
         pods.check("team")
-    assert caplog.text.count("pods is forbidden") == 1
-    _, _, pods = followed(FORBIDDEN, listed("5"), streams(hang=True), until=asked_times(3))
+    _, _, pods = await followed(FORBIDDEN, listed("5"), streams(hang=True), until=asked_times(3))
     pods.check("team")
 
 
-def test_a_namespace_that_may_not_be_read_is_no_silence() -> None:
-    async def story() -> None:
-        async with served(listed("5"), timeout_seconds=0.5) as (_, client):
-            pods, seconds = Pods(client, ("gone", "team"), lambda *_: None, steady=lambda: clock[0]), 200.0
-            clock[0] = seconds
-            pods._reflectors[1]._heard = seconds - 10.0
-            assert pods.age_seconds == seconds
-            pods._reflectors[0].refused = Forbidden("no")
-            assert pods.age_seconds == 10.0
-            pods.check("team")
-            pods._reflectors[1].refused = Forbidden("no")
-            assert pods.age_seconds == seconds, "an operator that may read nothing is of no use"
-
+async def test_a_namespace_that_may_not_be_read_is_no_silence() -> None:
     clock = [0.0]
-    asyncio.run(story())
+    async with served(listed("5"), timeout_seconds=0.5) as (_, client):
+        pods, seconds = Pods(client, ("gone", "team"), lambda *_: None, steady=lambda: clock[0]), 200.0
+        clock[0] = seconds
+        pods._reflectors[1]._heard = seconds - 10.0
+        assert pods.age_seconds == seconds
+        pods._reflectors[0].refused = Forbidden("no")
+        assert pods.age_seconds == 10.0
+        pods.check("team")
+        pods._reflectors[1].refused = Forbidden("no")
+        assert pods.age_seconds == seconds, "an operator that may read nothing is of no use"
 
 
-def test_a_watch_that_ends_is_gone_on_with_where_it_ended() -> None:
-    told, asked, pods = followed(
+async def test_a_watch_that_ends_is_gone_on_with_where_it_ended() -> None:
+    told, asked, pods = await followed(
         listed("5", pod(1)),
         streams(event("ADDED", 2, "6"), bookmark("9")),
         streams(event("MODIFIED", 2, "11")),
@@ -112,8 +97,8 @@ def test_a_watch_that_ends_is_gone_on_with_where_it_ended() -> None:
         until=asked_times(4),
     )
     assert asked == ["list", "watch from 5", "watch from 9", "watch from 11"]
-    assert told == ["ADDED actor-1", "ADDED actor-2"], "the last event has changed nothing but the version"
-    assert pods.synced
+    # The last event has changed nothing but the version.
+    assert (told, pods.synced) == (["ADDED actor-1", "ADDED actor-2"], True)
 
 
 @pytest.mark.parametrize(
@@ -127,8 +112,8 @@ def test_a_watch_that_ends_is_gone_on_with_where_it_ended() -> None:
     ],
     ids=["cut", "cut within a line", "410", "500", "silent"],
 )
-def test_a_watch_that_breaks_begins_anew_with_a_list_that_finds_what_was_missed(end: Answer) -> None:
-    told, asked, _ = followed(
+async def test_a_watch_that_breaks_begins_anew_with_a_list_that_finds_what_was_missed(end: Answer) -> None:
+    told, asked, _ = await followed(
         listed("5", pod(1)), end, listed("20", pod(2, "6"), pod(3)), streams(hang=True),
         until=asked_times(4), silence_seconds=0.3,
     )  # fmt: skip
@@ -136,8 +121,8 @@ def test_a_watch_that_breaks_begins_anew_with_a_list_that_finds_what_was_missed(
     assert told == ["ADDED actor-1", "ADDED actor-2", "DELETED actor-1", "ADDED actor-3"]
 
 
-def test_a_list_that_is_forgotten_between_two_pages_begins_anew() -> None:
-    told, asked, _ = followed(
+async def test_a_list_that_is_forgotten_between_two_pages_begins_anew() -> None:
+    told, asked, _ = await followed(
         listed("5", pod(1), more="next"), refuses(410, "Expired"), listed("8", pod(2)), streams(hang=True),
         until=asked_times(4),
     )  # fmt: skip
@@ -148,43 +133,41 @@ def test_a_list_that_is_forgotten_between_two_pages_begins_anew() -> None:
 @pytest.mark.parametrize(
     "fault", [refuses(500), refuses(503), refuses(429), refuses(403, "Forbidden"), never(), streams(b"<html>")]
 )
-def test_a_list_that_fails_is_tried_again(fault: Answer) -> None:
-    told, asked, pods = followed(fault, fault, listed("5", pod(1)), streams(hang=True), until=asked_times(4))
+async def test_a_list_that_fails_is_tried_again(fault: Answer) -> None:
+    told, asked, pods = await followed(fault, fault, listed("5", pod(1)), streams(hang=True), until=asked_times(4))
     assert asked == ["list", "list", "list", "watch from 5"]
-    assert told == ["ADDED actor-1"]
-    assert pods.synced
+    assert (told, pods.synced) == (["ADDED actor-1"], True)
 
 
-def test_a_server_that_asks_for_patience_gets_it() -> None:
+@pytest.mark.parametrize(
+    ("answers", "asked", "seconds"),
+    [
+        (
+            [refuses(429, headers={"Retry-After": "1"}), listed("5"), streams(hang=True)],
+            ["list", "list", "watch from 5"],
+            1.0,
+        ),
+        # Each wait is about twice as long as the one before: five tries take over 15 times the first wait.
+        ([refuses(500)], ["list"] * 5, 15 * QUICK_SECONDS * 0.8),
+        # A proxy in between may end watches at once for as long as it likes.
+        ([listed("5"), streams()] * 6, ["list", "watch from 5"] * 5, 15 * QUICK_SECONDS * 0.8),
+    ],
+    ids=["it asks for patience", "failures in a row", "a watch that ends at once"],
+)
+async def test_a_server_in_trouble_is_given_time(answers: list[Answer], asked: list[str], seconds: float) -> None:
     began = time.monotonic()
-    followed(refuses(429, headers={"Retry-After": "1"}), listed("5"), streams(hang=True), until=asked_times(3))
-    assert time.monotonic() - began > 1.0
+    _, found, _ = await followed(*answers, until=asked_times(len(asked)))
+    assert (found[: len(asked)], time.monotonic() - began > seconds) == (asked, True)
 
 
-def test_failures_in_a_row_are_answered_with_patience() -> None:
-    """Each wait is about twice as long as the one before: five tries take over 15 times the first wait."""
-    began = time.monotonic()
-    followed(refuses(500), until=asked_times(5))
-    assert time.monotonic() - began > 15 * QUICK_SECONDS * 0.8
-
-
-def test_a_watch_that_ends_at_once_is_no_storm() -> None:
-    """A proxy in between may do that for as long as it likes."""
-    alternating = [listed("5"), streams()] * 6
-    began = time.monotonic()
-    _, asked, _ = followed(*alternating, until=asked_times(10))
-    assert time.monotonic() - began > 15 * QUICK_SECONDS * 0.8
-    assert asked[:4] == ["list", "watch from 5", "list", "watch from 5"]
-
-
-def test_the_age_grows_while_nothing_is_heard() -> None:
+async def test_the_age_grows_while_nothing_is_heard() -> None:
     ages: list[float] = []
 
     def heard(server: FakeApiServer, pods: Pods) -> bool:
         ages.append(pods.age_seconds)
         return ages[-1] > 0.4
 
-    followed(listed("5"), streams(bookmark("6"), hang=True), until=heard)
+    await followed(listed("5"), streams(bookmark("6"), hang=True), until=heard)
     assert min(ages) < 0.1
 
 
@@ -192,15 +175,12 @@ def test_a_server_ends_a_watch_of_what_never_changes_before_it_counts_as_dead() 
     assert WATCH_SECONDS + TIMEOUT_SECONDS / 3 < SILENCE_SECONDS, "with time for its end to arrive"
 
 
-def test_a_callback_that_raises_ends_it_loudly() -> None:
+async def test_a_callback_that_raises_ends_it_loudly() -> None:
     """A copy with a hole in it would be believed."""
 
-    async def story() -> None:
-        def fails(key: Any, kind: str, pod: Any) -> None:
-            raise RuntimeError("a defect")
+    def fails(key: Any, kind: str, pod: Any) -> None:
+        raise RuntimeError("a defect")
 
-        async with served(listed("5", pod(1))) as (_, client):
-            with pytest.raises(ExceptionGroup, match="unhandled"):
-                await asyncio.wait_for(Pods(client, None, fails).run(), 5.0)
-
-    asyncio.run(story())
+    async with served(listed("5", pod(1))) as (_, client):
+        with pytest.raises(ExceptionGroup, match="unhandled"):
+            await asyncio.wait_for(Pods(client, None, fails).run(), 5.0)

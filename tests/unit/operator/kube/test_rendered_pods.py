@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rljob.algorithms.registry import with_own_parts
 from rljob.api import load_manifest
+from rljob.api.pods import RoleSpec
 from rljob.cli.app import app
 from rljob.roles.options import RoleOptions
 from rljob_operator.core.member import Role
 from rljob_operator.kube.render import names
 from rljob_operator.kube.render.names import PodProblem
-from rljob_operator.kube.render.pod import grace_seconds
 from rljob_operator.kube.render.settings import Settings
 from typer.testing import CliRunner
 
 from tests.support.paths import MANIFESTS, PLUGINS
-
-from .rendered import (
+from tests.unit.operator.kube.rendered import (
     CARTPOLE,
     CENTRAL,
     MEMBERS,
@@ -96,8 +96,7 @@ def test_every_member_starts_and_finds_its_peers(
         }
         ports = {each["name"]: each["containerPort"] for each in worker(pod)["ports"]}
         assert ports.pop("metrics") == options.metrics_port == job.job.spec.monitoring.metrics_port
-        listens = {what for what, each in addresses.items() if any("*" in address for address in each)}
-        assert listens == set(ports)
+        assert {what for what, each in addresses.items() if any("*" in address for address in each)} == set(ports)
         for what, each in addresses.items():
             for address in filter(None, each):
                 host, _, port = address.removeprefix("tcp://").partition(":")
@@ -111,14 +110,13 @@ def test_every_member_starts_and_finds_its_peers(
 def test_a_pod_has_its_members_name_and_is_counted() -> None:
     pod = pod_of(owned(), "replay-0")
     meta, spec = pod["metadata"], pod["spec"]
-    assert meta["name"] == "pong-apex-replay-0-abcde"
-    assert (spec["hostname"], spec["subdomain"], spec["restartPolicy"]) == ("replay-0", "pong-apex", "Never")
+    named = (meta["name"], spec["hostname"], spec["subdomain"])
+    assert named == ("pong-apex-replay-0-abcde", "replay-0", "pong-apex")
     assert "finalizers" not in meta, "nothing keeps a pod: namespaces and nodes go"
     assert meta["annotations"]["rljob.dev/revision"] == "revision"
-    assert (
-        meta["ownerReferences"][0].items() >= {"uid": "uid-1", "controller": True, "blockOwnerDeletion": True}.items()
-    )
-    assert spec["automountServiceAccountToken"] is False
+    owner = {"uid": "uid-1", "controller": True, "blockOwnerDeletion": True}
+    assert owner.items() <= meta["ownerReferences"][0].items()
+    assert (spec["restartPolicy"], spec["automountServiceAccountToken"]) == ("Never", False)
     assert child(owned(), "Service", "pong-apex")["spec"]["selector"].items() <= meta["labels"].items()
 
 
@@ -134,8 +132,8 @@ def test_a_pod_may_do_as_little_as_possible(role: Role) -> None:
     spec = pod_of(owned(*CENTRAL), MEMBERS[role])["spec"]
     assert spec["securityContext"].items() >= {"runAsNonRoot": True, "runAsUser": 10001, "fsGroup": 10001}.items()
     for container in (*spec["containers"], *spec.get("initContainers", ())):
-        assert container["securityContext"]["readOnlyRootFilesystem"] is True
-        assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+        security = container["securityContext"]
+        assert (security["readOnlyRootFilesystem"], security["capabilities"]) == (True, {"drop": ["ALL"]})
         assert container["resources"]["requests"].keys() >= {"cpu", "memory"}
 
 
@@ -152,11 +150,10 @@ def test_what_a_server_of_a_namespace_assigns_is_left_to_it() -> None:
 def test_the_kubelet_asks_as_a_run_on_one_machine_does() -> None:
     container = worker(pod_of(owned("spec.startupDeadlineSeconds=600"), "learner"))
     live, ready, start = (container[f"{name}Probe"] for name in ("liveness", "readiness", "startup"))
-    assert {each["httpGet"]["port"] for each in (live, ready, start)} == {"metrics"}
-    assert [each["httpGet"]["path"] for each in (live, ready, start)] == ["/healthz", "/readyz", "/healthz"]
-    assert live["periodSeconds"] * live["failureThreshold"] == 60
-    assert ready["periodSeconds"] * ready["failureThreshold"] == 4
-    assert start["periodSeconds"] * start["failureThreshold"] == 600
+    probes = (live, ready, start)
+    assert {each["httpGet"]["port"] for each in probes} == {"metrics"}
+    assert [each["httpGet"]["path"] for each in probes] == ["/healthz", "/readyz", "/healthz"]
+    assert [each["periodSeconds"] * each["failureThreshold"] for each in probes] == [60, 4, 600]
     assert live["terminationGracePeriodSeconds"] < 10, "who hangs does not drain"
     assert container["terminationMessagePolicy"] == "FallbackToLogsOnError"
 
@@ -170,14 +167,19 @@ def test_a_container_beside_the_worker_says_what_it_printed_last(kind: str) -> N
     assert policies == {"fetch": last, "quiet": "File", "redis": last, "worker": last}
 
 
-def test_a_pod_has_the_time_that_its_role_needs_to_leave() -> None:
-    job = owned("spec.actors.drainSeconds=90", *CENTRAL).job
-    without_log = owned("spec.replay.redis.persistence.mode=None").job
-    assert grace_seconds(job, Role.ACTOR) >= 90
-    assert grace_seconds(job, Role.LEARNER) >= 30
-    assert grace_seconds(job, Role.REPLAY) >= 120, "the service, and then its Redis"
-    assert 60 <= grace_seconds(without_log, Role.REPLAY) < 120
-    assert pod_of(owned("spec.actors.drainSeconds=90"), "actor-0")["spec"]["terminationGracePeriodSeconds"] >= 90
+@pytest.mark.parametrize(
+    ("sets", "role", "least", "most"),
+    [
+        (("spec.actors.drainSeconds=90",), Role.ACTOR, 90, 10**9),
+        ((), Role.LEARNER, 30, 10**9),
+        ((), Role.REPLAY, 120, 10**9),  # the service, and then its Redis
+        (("spec.replay.redis.persistence.mode=None",), Role.REPLAY, 60, 119),
+    ],
+)
+def test_a_pod_has_the_time_that_its_role_needs_to_leave(
+    sets: tuple[str, ...], role: Role, least: int, most: int
+) -> None:
+    assert least <= pod_of(owned(*sets), MEMBERS[role])["spec"]["terminationGracePeriodSeconds"] <= most
 
 
 def test_a_spot_actor_plays_on_while_the_next_one_starts() -> None:
@@ -196,10 +198,9 @@ def test_an_actor_computes_in_one_thread(role: Role, threads: str | None) -> Non
 
 
 def test_a_users_variable_wins_over_a_default_and_not_over_what_the_pod_depends_on() -> None:
-    job = with_section(Role.ACTOR, env=[{"name": "OMP_NUM_THREADS", "value": "4"}])
-    assert [each for each in worker(pod_of(job, "actor-0"))["env"] if each["name"] == "OMP_NUM_THREADS"] == [
-        {"name": "OMP_NUM_THREADS", "value": "4"}
-    ]
+    threads = {"name": "OMP_NUM_THREADS", "value": "4"}
+    env = worker(pod_of(with_section(Role.ACTOR, env=[threads]), "actor-0"))["env"]
+    assert [each for each in env if each["name"] == "OMP_NUM_THREADS"] == [threads]
     job = with_section(Role.ACTOR, env=[{"name": "RLJOB_NAME", "value": "me"}])
     with pytest.raises(PodProblem, match=r"spec\.actors\.env\[RLJOB_NAME\]: the operator sets it"):
         pod_of(job, "actor-0")
@@ -212,10 +213,8 @@ def test_shared_memory_grows_with_what_runs_in_it() -> None:
         assert volume["emptyDir"]["medium"] == "Memory"
         return int(volume["emptyDir"]["sizeLimit"].removesuffix("Mi"))
 
-    assert mebibytes("learner") == 64
-    assert (
-        mebibytes("actor-0", "spec.actors.envsPerActor=64") - mebibytes("actor-0", "spec.actors.envsPerActor=8") == 224
-    )
+    few, many = (mebibytes("actor-0", f"spec.actors.envsPerActor={number}") for number in (8, 64))
+    assert (mebibytes("learner"), many - few) == (64, 224)
 
 
 @pytest.mark.parametrize(
@@ -228,36 +227,112 @@ def test_autoscalers_take_away_what_comes_back_cheaply(member: str, evict: tuple
     assert tuple(found.get(key) for key in keys) == evict
 
 
-def test_images() -> None:
-    settings = Settings(image="cpu:1", gpu_image="gpu:1")
-
-    def image(member: str, *sets: str) -> str:
-        return str(worker(pod_of(owned(*sets), member, settings))["image"])
-
-    assert image("learner") == image("actor-0") == "cpu:1"
-    assert image("learner", "spec.learner.accelerator.count=1") == "gpu:1"
-    assert image("actor-0", "spec.learner.accelerator.count=1") == "cpu:1"
-    served = (*CENTRAL, "spec.inference.accelerator.count=1")
-    assert image("inference-0", *served) == "gpu:1"
-    assert image("learner", *served) == image("inference-0", *CENTRAL, "spec.learner.accelerator.count=1") == "cpu:1"
-    assert image("learner", "spec.learner.accelerator.count=1", "spec.image=own:1") == "own:1"
-    assert image("learner", "spec.image=own:1", "spec.learner.image=two:1") == "two:1"
-    pod = pod_of(owned("spec.imagePullSecrets=[{name: registry}]"), "actor-0", SETTINGS)
-    assert pod["spec"]["imagePullSecrets"] == [{"name": "registry"}]
+ON_GPU, SERVED_BY_GPU = "spec.learner.accelerator.count=1", (*CENTRAL, "spec.inference.accelerator.count=1")
 
 
-def test_a_request_is_the_operators_only_where_the_manifest_says_nothing() -> None:
-    def asked(resources: str) -> dict[str, Any]:
-        found: dict[str, Any] = worker(pod_of(owned(f"spec.evaluator.resources={resources}"), "evaluator"))["resources"]
-        return found
+@pytest.mark.parametrize(
+    ("member", "sets", "image"),
+    [
+        ("learner", (), "cpu:1"),
+        ("actor-0", (), "cpu:1"),
+        ("learner", (ON_GPU,), "gpu:1"),
+        ("actor-0", (ON_GPU,), "cpu:1"),
+        ("inference-0", SERVED_BY_GPU, "gpu:1"),
+        ("learner", SERVED_BY_GPU, "cpu:1"),
+        ("inference-0", (*CENTRAL, ON_GPU), "cpu:1"),
+        ("learner", (ON_GPU, "spec.image=own:1"), "own:1"),
+        ("learner", ("spec.image=own:1", "spec.learner.image=two:1"), "two:1"),
+    ],
+)
+def test_images(member: str, sets: tuple[str, ...], image: str) -> None:
+    secret = "spec.imagePullSecrets=[{name: registry}]"
+    pod = pod_of(owned(*sets, secret), member, Settings(image="cpu:1", gpu_image="gpu:1"))
+    assert (worker(pod)["image"], pod["spec"]["imagePullSecrets"]) == (image, [{"name": "registry"}])
 
-    assert asked("{}") == {"requests": dict(SETTINGS.requests[Role.EVALUATOR])}
-    assert asked("{requests: {cpu: 2}}")["requests"] == {"cpu": "2", "memory": "640Mi"}
-    limited = asked("{limits: {memory: 1Gi}}")
-    assert limited == {"requests": {"cpu": "500m"}, "limits": {"memory": "1Gi"}}, "Kubernetes asks for the limit"
+
+@pytest.mark.parametrize(
+    ("resources", "asked"),
+    [
+        ("{}", {"requests": dict(SETTINGS.requests[Role.EVALUATOR])}),
+        ("{requests: {cpu: 2}}", {"requests": {"cpu": "2", "memory": "640Mi"}}),
+        # Kubernetes asks for the limit.
+        ("{limits: {memory: 1Gi}}", {"requests": {"cpu": "500m"}, "limits": {"memory": "1Gi"}}),
+    ],
+)
+def test_a_request_is_the_operators_only_where_the_manifest_says_nothing(resources: str, asked: dict[str, Any]) -> None:
+    assert worker(pod_of(owned(f"spec.evaluator.resources={resources}"), "evaluator"))["resources"] == asked
 
 
 @pytest.mark.parametrize(("said", "label"), [("Auto", None), ("Enabled", None), ("Disabled", "false")])
 def test_a_job_that_wants_not_to_be_scraped_says_so_on_its_pods(said: str, label: str | None) -> None:
     labels = pod_of(owned(f"spec.monitoring.podMonitor={said}"), "actor-7")["metadata"]["labels"]
     assert labels.get("rljob.dev/scrape") == label
+
+
+Check = Callable[[dict[str, Any]], bool]
+
+REQUIRED = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+    {"matchExpressions": [{"key": "arch", "operator": "Exists"}]}]}}}  # fmt: skip
+SCRATCH = {"name": "scratch", "persistentVolumeClaim": {"claimName": "scratch"}}
+MOUNT = {"name": "scratch", "mountPath": "/scratch", "readOnly": True}
+SECRET = {"name": "PASSWORD", "valueFrom": {"secretKeyRef": {"name": "a", "key": "b"}}}
+
+ROWS: dict[str, tuple[Any, Check]] = {
+    "resources": (
+        {"requests": {"cpu": "3", "example.com/fpga": "1"}, "limits": {"memory": "5Gi", "example.com/fpga": "1"}},
+        lambda pod: (
+            worker(pod)["resources"]
+            == {
+                "requests": {"cpu": "3", "example.com/fpga": "1"},
+                "limits": {"memory": "5Gi", "example.com/fpga": "1"},
+            }
+        ),
+    ),
+    "image": ("mine:2", lambda pod: worker(pod)["image"] == "mine:2"),
+    "env": (
+        [{"name": "A", "value": "$(RLJOB_NAME)"}, SECRET],
+        lambda pod: worker(pod)["env"][-2:] == [{"name": "A", "value": "$(RLJOB_NAME)"}, SECRET],
+    ),
+    "volumes": ([SCRATCH], lambda pod: SCRATCH in pod["spec"]["volumes"]),
+    "volumeMounts": ([MOUNT], lambda pod: MOUNT in worker(pod)["volumeMounts"]),
+    "serviceAccountName": ("robot", lambda pod: pod["spec"]["serviceAccountName"] == "robot"),
+    "nodeSelector": ({"disk": "ssd"}, lambda pod: pod["spec"]["nodeSelector"] == {"disk": "ssd"}),
+    "tolerations": (
+        [{"key": "team", "operator": "Exists"}],
+        lambda pod: {"key": "team", "operator": "Exists"} in pod["spec"]["tolerations"],
+    ),
+    "affinity": (
+        REQUIRED,
+        lambda pod: REQUIRED["nodeAffinity"].items() <= pod["spec"]["affinity"]["nodeAffinity"].items(),
+    ),
+    "priorityClassName": ("high", lambda pod: pod["spec"]["priorityClassName"] == "high"),
+    "runtimeClassName": ("gvisor", lambda pod: pod["spec"]["runtimeClassName"] == "gvisor"),
+    "topologySpread": (
+        "Required",
+        lambda pod: (
+            [each["whenUnsatisfiable"] for each in pod["spec"]["topologySpreadConstraints"]] == ["DoNotSchedule"]
+        ),
+    ),
+    "podTemplate": (
+        {"metadata": {"annotations": {"a": "b"}}, "spec": {"dnsPolicy": "Default"}},
+        lambda pod: (pod["metadata"]["annotations"]["a"], pod["spec"]["dnsPolicy"]) == ("b", "Default"),
+    ),
+}
+
+
+def test_every_field_has_a_row() -> None:
+    assert set(ROWS) == {field.alias or name for name, field in RoleSpec.model_fields.items()}
+
+
+@pytest.mark.parametrize("role", Role)
+@pytest.mark.parametrize("field", ROWS)
+def test_a_field_reaches_the_pod(field: str, role: Role) -> None:
+    value, holds = ROWS[field]
+    member = MEMBERS[role]
+    # Without the operator's own wishes, an empty part of the pod is one that the manifest has left empty.
+    settings = Settings(image="rl:1", keep_off_gpu_nodes="None")
+    assert holds(pod_of(with_section(role, **{field: value}), member, settings))
+    for other, name in MEMBERS.items():
+        if other is not role:
+            without = pod_of(with_section(role), name, settings)
+            assert pod_of(with_section(role, **{field: value}), name, settings) == without, f"{other} has its own"

@@ -16,32 +16,20 @@ from tests.unit.api.written import document
 
 def stored(status: Any = None, metadata: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
     found = document(BASE)
-    about = {
-        "name": "pong",
-        "namespace": "team",
-        "uid": "u",
-        "resourceVersion": "5",
-        "generation": 3,
-        **(metadata or {}),
-    }
-    kept = {**found, "metadata": about, "spec": {**found["spec"], **spec}}
-    return kept if status is None else {**kept, "status": status}
-
-
-def in_force() -> dict[str, Any]:
-    return dict(document(BASE)["spec"])
+    about = {"name": "pong", "namespace": "team", "uid": "u", "resourceVersion": "5", "generation": 3}
+    whole = {**found, "metadata": {**about, **(metadata or {})}, "spec": {**found["spec"], **spec}}
+    return whole if status is None else {**whole, "status": status}
 
 
 def test_a_good_spec_is_what_is_wanted() -> None:
     found = read(stored(metadata={"annotations": {"rljob.dev/checkpoint-requested-at": "now"}}))
-    assert (found.key, found.uid, found.leaving) == (("team", "pong"), "u", False)
+    assert (found.key, found.uid, found.leaving, found.status) == (("team", "pong"), "u", False, RLJobStatus())
     assert (found.desired.generation, found.desired.refusal) == (3, None)
-    assert found.status == RLJobStatus()
 
 
-def test_a_job_is_stopped_for_as_long_as_its_user_says_so() -> None:
-    assert read(stored(metadata={"annotations": {"rljob.dev/stop-requested-at": ""}})).stopped
-    assert not read(stored(metadata={"annotations": {"rljob.dev/other": "x"}})).stopped
+@pytest.mark.parametrize(("name", "stopped"), [("rljob.dev/stop-requested-at", True), ("rljob.dev/other", False)])
+def test_a_job_is_stopped_for_as_long_as_its_user_says_so(name: str, stopped: bool) -> None:
+    assert read(stored(metadata={"annotations": {name: ""}})).stopped == stopped
 
 
 @pytest.mark.parametrize("effective", [None, {}, {"algorithm": {"type": "Unknown"}}])
@@ -52,14 +40,22 @@ def test_a_refused_spec_without_one_in_force_blocks(effective: Any) -> None:
     assert "spec.actors.replicas" in refusal.message
 
 
-def test_a_refused_spec_leaves_the_one_in_force() -> None:
-    effective = {**in_force(), "actors": {"replicas": 11}}
-    found = read(stored({"effectiveSpec": effective}, actors={"replicas": "many"}, unknown=1))
-    refusal = found.desired.refusal
-    assert not refusal.blocking
-    assert "last good spec stays in force" in refusal.message
-    assert "spec.unknown" in refusal.message, "every reason is told"
-    assert found.desired.job.spec.actors.replicas == 11
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"actors": {"replicas": "many"}, "unknown": 1}, ["last good spec stays in force", "spec.unknown"]),
+        (
+            {"actors": {"env": [{"name": "TEXT", "value": "x" * 600_000}]}},
+            ["characters; allowed: up to 524,288; put long texts into a ConfigMap"],
+        ),
+    ],
+    ids=["every reason is told", "too large"],
+)
+def test_a_refused_spec_leaves_the_one_in_force(spec: dict[str, Any], words: list[str]) -> None:
+    effective = {**dict(document(BASE)["spec"]), "actors": {"replicas": 11}}
+    found = read(stored({"effectiveSpec": effective}, **spec)).desired
+    assert [each for each in words if each not in found.refusal.message] == []
+    assert (found.refusal.blocking, found.job.spec.actors.replicas, found.job.spec.actors.env) == (False, 11, None)
 
 
 @pytest.mark.parametrize("status", [{"restarts": "none"}, {"conditions": 5}, {"restarts": {"counted": -1}}])
@@ -93,43 +89,29 @@ def test_a_spec_is_read_once_for_as_long_as_it_stays_the_same() -> None:
     assert read(later, before=before).desired.job is first
     for changed in (stored(backoffLimit=3), stored(metadata={"labels": {"team": "a"}}), stored()):
         found = read(changed, before=before)
-        assert found.desired.job is not first
-        assert found == read(changed)
+        assert (found.desired.job is first, found) == (False, read(changed))
     for broken in (stored(backoffLimit="many"), stored(backoffLimit="many")):
         assert read(broken, before=before) == read(broken)
     assert read(stored(), before=before).desired.refusal is None
 
 
 def test_a_status_may_be_kept_as_text() -> None:
-    written = RLJobStatus(active_seconds=7).document()
-    document = {
-        **stored(status=written),
-        "metadata": {**stored()["metadata"], "managedFields": [{"manager": "kubectl"}]},
-    }
+    written = RLJobStatus(active_seconds=7)
+    about = {**stored()["metadata"], "managedFields": [{"manager": "kubectl"}]}
+    document = {**stored(status=written.document()), "metadata": about}
     found = kept(document)
-    assert isinstance(found["status"], str)
-    assert "managedFields" not in found["metadata"]
-    assert read(found).status == read(document).status == RLJobStatus(active_seconds=7)
+    assert (isinstance(found["status"], str), "managedFields" in found["metadata"]) == (True, False)
+    assert read(found).status == read(document).status == written
     assert "status" not in kept(stored())
 
 
 def test_whatever_metadata_a_server_accepts_is_its_business() -> None:
     many = {f"key-{number}": "" for number in range(99)}
     accepted = {"generateName": "po", "annotations": {**many, "long": "x" * 200_000}, "labels": many, "anything": [1]}
-    found = read(stored(metadata=accepted))
-    assert found.desired.refusal is None
-    assert found.desired.job.metadata.labels == many
+    found = read(stored(metadata=accepted)).desired
+    assert (found.refusal, found.job.metadata.labels) == (None, many)
     refusal = read(stored(metadata=accepted, actors={"replicas": "many"})).desired.refusal
     assert refusal.message == "spec.actors.replicas: got 'many'; allowed: an integer from 0 to 100,000"
     before = ReadBefore()
     job = read(stored(), before=before).desired.job
     assert read(stored(metadata={"annotations": accepted["annotations"]}), before=before).desired.job is job
-
-
-def test_a_spec_that_grew_too_large_leaves_the_one_in_force() -> None:
-    env = [{"name": "TEXT", "value": "x" * 600_000}]
-    found = read(stored({"effectiveSpec": in_force()}, actors={"env": env}))
-    refusal = found.desired.refusal
-    assert not refusal.blocking
-    assert "characters; allowed: up to 524,288; put long texts into a ConfigMap" in refusal.message
-    assert found.desired.job.spec.actors.env is None

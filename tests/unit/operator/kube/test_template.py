@@ -1,15 +1,20 @@
-"""A podTemplate changes everything but what the controller knows its pods by."""
+"""What a manifest says of its pods wins: a podTemplate over all that no controller needs, mounts where there is room to write."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from rljob_operator.core.member import Role
+from rljob_operator.kube.render import names
+from rljob_operator.kube.render.metadata import Owned
 from rljob_operator.kube.render.strategic_merge import PodTemplateProblem
+from rljob_operator.kube.render.volumes import checkpoints_are
+from rljob_operator.kube.view.policy import reader
 
-from .rendered import MEMBERS, pod_of, with_section, worker
+from tests.unit.operator.kube.rendered import MEMBERS, SETTINGS, names_of, pod_of, with_section, worker
 
 
 def patched(patch: dict[str, Any], role: Role = Role.ACTOR) -> dict[str, Any]:
@@ -40,10 +45,8 @@ def patched(patch: dict[str, Any], role: Role = Role.ACTOR) -> dict[str, Any]:
     ],
 )  # fmt: skip
 def test_what_would_lose_the_pod_is_refused_with_its_place(patch: dict[str, Any], words: str) -> None:
-    with pytest.raises(PodTemplateProblem) as caught:
+    with pytest.raises(PodTemplateProblem, match=r"^spec\.actors\.podTemplate\..*" + re.escape(words)):
         patched(patch)
-    assert str(caught.value).startswith("spec.actors.podTemplate.")
-    assert words in str(caught.value)
 
 
 def test_what_is_the_users_is_changed() -> None:
@@ -60,22 +63,20 @@ def test_what_is_the_users_is_changed() -> None:
         },
     }
     pod = patched(patch, Role.LEARNER)
-    assert pod["metadata"]["labels"]["team"] == "rl"
-    assert "karpenter.sh/do-not-disrupt" not in pod["metadata"]["annotations"]
-    assert pod["spec"]["automountServiceAccountToken"] is True
-    assert worker(pod)["command"] == ["nsys", "profile", "python"]
-    assert worker(pod)["args"] == ["worker", "learner"]
-    assert worker(pod)["resources"]["requests"]["cpu"] == "7"
-    assert [each["name"] for each in pod["spec"]["containers"]] == ["worker", "beside"]
-    assert {"name": "rljob-tmp", "emptyDir": {"sizeLimit": "9Gi"}} in pod["spec"]["volumes"]
+    about, spec, container = pod["metadata"], pod["spec"], worker(pod)
+    assert (about["labels"]["team"], "karpenter.sh/do-not-disrupt" in about["annotations"]) == ("rl", False)
+    assert (spec["automountServiceAccountToken"], spec["terminationGracePeriodSeconds"]) == (True, 5)
+    command, args = ["nsys", "profile", "python"], ["worker", "learner"]
+    assert (container["command"], container["args"], container["resources"]["requests"]["cpu"]) == (command, args, "7")
+    assert [each["name"] for each in spec["containers"]] == ["worker", "beside"]
+    assert {"name": "rljob-tmp", "emptyDir": {"sizeLimit": "9Gi"}} in spec["volumes"]
 
 
 def test_a_label_of_the_jobs_own_gives_way() -> None:
     job = with_section(Role.ACTOR, podTemplate={"metadata": {"labels": {"team": "players", "floor": None}}})
     labelled = job.job.metadata.model_copy(update={"labels": {"team": "rl", "floor": "2"}})
-    labels = pod_of(replace(job, job=job.job.model_copy(update={"metadata": labelled})), "actor-0")["metadata"][
-        "labels"
-    ]
+    of_job = replace(job, job=job.job.model_copy(update={"metadata": labelled}))
+    labels = pod_of(of_job, "actor-0")["metadata"]["labels"]
     assert (labels["team"], labels.get("floor")) == ("players", None)
 
 
@@ -104,3 +105,41 @@ def test_marks_of_a_gang_scheduler_reach_every_pod_of_a_role(role: Role, marks: 
     assert pod["spec"]["schedulerName"] == "gangs"
     for kind, wanted in marks.items():
         assert wanted.items() <= pod["metadata"][kind].items()
+
+
+def mounting(role: Role, path: str, **source: Any) -> Owned:
+    mount = {"name": "mine", "mountPath": path, "subPath": "a"}
+    return with_section(role, volumes=[{"name": "mine", **source}], volumeMounts=[mount])
+
+
+@pytest.mark.parametrize("path", ["/dev/shm", "/tmp", "/tmp/", names.RUN_DIR])
+@pytest.mark.parametrize("role", Role)
+def test_a_users_mount_wins(role: Role, path: str) -> None:
+    pod = pod_of(mounting(role, path, emptyDir={}), MEMBERS[role])
+    places = [(each["mountPath"].rstrip("/"), each["name"]) for each in worker(pod)["volumeMounts"]]
+    assert (path.rstrip("/"), "mine") in places
+    assert len(dict(places)) == len(places), "an API server refuses a second one"
+    assert {name for _, name in places} <= {each["name"] for each in pod["spec"]["volumes"]}
+
+
+def test_what_the_pod_depends_on_is_not_given_way() -> None:
+    mounts = worker(pod_of(mounting(Role.ACTOR, names.JOB_DIR), "actor-0"))["volumeMounts"]
+    places = [each["mountPath"] for each in mounts]
+    assert places.count(names.JOB_DIR) == 2, "the API server says that it must be unique"
+
+
+@pytest.mark.parametrize(
+    ("source", "where"),
+    [
+        ({"persistentVolumeClaim": {"claimName": "big"}}, "on claim big"),
+        ({"nfs": {"server": "a", "path": "/b"}}, "in volume mine"),
+        ({"emptyDir": {}}, ""),
+    ],
+)
+def test_checkpoints_are_where_the_learners_run_folder_is(source: dict[str, Any], where: str) -> None:
+    job = mounting(Role.LEARNER, names.RUN_DIR, **source)
+    made = reader(job, SETTINGS, 10.0)["spec"]
+    mount = {"name": "mine", "mountPath": names.RUN_DIR, "subPath": "a", "readOnly": True}
+    assert checkpoints_are(job.job, SETTINGS) == where
+    assert f"PersistentVolumeClaim/{names.claim(job.name, 'learner')}" not in names_of(job), "no pod would mount it"
+    assert (made["volumes"], made["containers"][0]["volumeMounts"]) == ([{"name": "mine", **source}], [mount])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import rljob
@@ -36,12 +37,10 @@ def test_its_trials_and_its_best(folder: Path) -> None:
     assert [run.name for run in best.runs] == ["rates-1-s2", "rates-1"], "the best run first"
     assert [run.folder for run in sweep.runs][:2] == [folder / "rates-1", folder / "rates-1-s2"]
     assert sweep.runs[0].metrics()["mean_return"]
-    assert sweep.status.state == "Completed"
+    assert (sweep.status.state, sweep.folder, sweep.wait(0)) == ("Completed", folder, sweep)
     assert sweep.status.message.startswith("trial 1, 0.15 +- 0.05")
-    assert sweep.wait(0) is sweep
     assert "trial 1, 0.15" in sweep._repr_html_()
     assert [len(group.runs) for group in rljob.compare([sweep]).groups] == [2, 2]
-    assert sweep.folder == folder
     with pytest.raises(rljob.UsageError, match="an experiment's folder"):
         sweep.why()
 
@@ -49,16 +48,16 @@ def test_its_trials_and_its_best(folder: Path) -> None:
 def test_how_it_stands_before_its_end(tmp_path: Path) -> None:
     folder = experiment_folder(tmp_path / "e", document([1e-3, 1e-2, 1e-1]), rising, until_scores=1)
     sweep = rljob.attach(folder)
-    assert sweep.best is None
-    assert sweep.status == ("SessionEnded", "1 of 3 trials judged")
+    assert (sweep.best, sweep.status) == (None, ("SessionEnded", "1 of 3 trials judged"))
     with ControllerLock(folder):
         assert sweep.status.state == "Running"
         with pytest.raises(TimeoutError, match=r"is Running after 0\.2 s, and goes on"):
             sweep.wait(0.2)
     (folder / "journal.jsonl").unlink()
     (folder / "logs").mkdir(exist_ok=True)
-    (folder / "logs" / "controller.log").write_text("rljob: environment 'X' is not known\n")
-    assert sweep.status == ("Failed", "rljob: environment 'X' is not known")
+    said = "rljob: environment 'X' is not known"
+    (folder / "logs" / "controller.log").write_text(f"{said}\n")
+    assert sweep.status == ("Failed", said)
 
 
 def test_one_that_was_stopped_before_its_best_was_judged_anew_has_not_ended(folder: Path) -> None:
@@ -77,12 +76,18 @@ def test_waiting_does_not_read_its_journal_again_and_again(folder: Path, monkeyp
     assert len(looks) == 1, "for what is said at the end"
 
 
-def test_what_is_wrong_is_said_before_anything_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"set": {"parallelism": 0}}, r"spec\.parallelism: got 0"),
+        ({"namespace": "team", "max_seconds": 5}, "max_seconds and max_actors are for a run on this machine"),
+        ({"max_seconds": 0}, "max_seconds is 0"),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_is_made(
+    options: dict[str, Any], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(rljob.ManifestError, match=r"spec\.parallelism: got 0"):
-        rljob.run(SEARCH, set={"parallelism": 0})
-    with pytest.raises(rljob.UsageError, match="max_seconds and max_actors are for a run on this machine"):
-        rljob.run(SEARCH, namespace="team", max_seconds=5)
-    with pytest.raises(rljob.UsageError, match="max_seconds is 0"):
-        rljob.run(SEARCH, max_seconds=0)
+    with pytest.raises((rljob.ManifestError, rljob.UsageError), match=said):
+        rljob.run(SEARCH, **options)
     assert not any(tmp_path.iterdir())

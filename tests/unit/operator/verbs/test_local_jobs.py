@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from rljob_operator.verbs.local_jobs import LocalJobs, merge
-from rljob_operator.verbs.refusals import listed, no_log, not_there
+from rljob_operator.verbs.refusals import no_log, not_there
 
 from tests.support.experiment_runs import document, experiment_folder
 
@@ -31,10 +31,10 @@ def test_merging(before: dict[str, Any], patch: dict[str, Any], after: dict[str,
 
 def test_a_role_without_a_run_is_a_role(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert LocalJobs().splits("actor-1")
-    assert not LocalJobs().splits("runs/pong")
+    jobs = LocalJobs()
+    assert (jobs.splits("actor-1"), jobs.splits("runs/pong")) == (True, False)
     (tmp_path / "learner").mkdir()
-    assert not LocalJobs().splits("learner")
+    assert not jobs.splits("learner")
 
 
 def test_of_an_experiment_all_runs_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,22 +43,32 @@ def test_of_an_experiment_all_runs_are_shown(tmp_path: Path, monkeypatch: pytest
     experiment_folder(search, document([1e-3, 1e-4]), lambda _rate, _seed, _frames: 1.0)
     for name in (None, str(search)):
         shown = LocalJobs().shown(name, False, figures=True)
-        assert shown.is_list
-        assert {job.place for job in shown.jobs} == {"runs/rates/rates-0", "runs/rates/rates-1"}
+        places = {job.place for job in shown.jobs}
+        assert (shown.is_list, places) == (True, {"runs/rates/rates-0", "runs/rates/rates-1"})
 
 
-def test_names_that_are_near() -> None:
-    assert str(not_there("pnog", "team", ["pong", "breakout"], [])).endswith("did you mean pong?")
-    assert str(not_there("pong", "team", ["pong-2"], ["other"])).endswith("there is one in other: -n other")
-    assert str(not_there("x", "team", ["pong", "breakout"], [])).endswith("there are: pong, breakout")
-    assert listed([str(n) for n in range(10)]) == "0, 1, 2, 3, 4, 5, 6, 7 and 2 more"
+@pytest.mark.parametrize(
+    ("name", "there", "elsewhere", "said"),
+    [
+        ("pnog", ["pong", "breakout"], [], "did you mean pong?"),
+        ("pong", ["pong-2"], ["other"], "there is one in other: -n other"),
+        ("x", ["pong", "breakout"], [], "there are: pong, breakout"),
+        ("x", [str(n) for n in range(10)], [], "there are: 0, 1, 2, 3, 4, 5, 6, 7 and 2 more"),
+    ],
+)
+def test_names_that_are_near(name: str, there: list[str], elsewhere: list[str], said: str) -> None:
+    assert str(not_there(name, "team", there, elsewhere)).endswith(said)
 
 
-def test_a_role_that_has_not_begun_is_no_mistake() -> None:
-    assert (
-        str(no_log("actor-3", "runs/x", ["learner"])) == "actor-3: there is no log of it in runs/x; there are: learner"
-    )
-    assert str(no_log("lerner", "runs/x", ["learner"])).startswith("lerner: no such role or member in runs/x; ")
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("actor-3", "actor-3: there is no log of it in runs/x; there are: learner"),
+        ("lerner", "lerner: no such role or member in runs/x; "),
+    ],
+)
+def test_a_role_that_has_not_begun_is_no_mistake(name: str, said: str) -> None:
+    assert str(no_log(name, "runs/x", ["learner"])).startswith(said)
 
 
 @pytest.mark.parametrize("words", [["--help"], ["get", "--help"], ["get"], ["why", "runs/none"], ["events"]])

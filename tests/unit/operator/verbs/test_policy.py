@@ -74,12 +74,14 @@ def test_a_run_of_this_machine(run: Path, tmp_path: Path) -> None:
     (run / "job.yaml").write_text(
         "apiVersion: rljob.dev/v1alpha1\nkind: RLJob\nmetadata: {name: a}\nspec: {preset: CartPoleIMPALA}\n"
     )
-    out = tmp_path / "policy"
-    said = CliRunner().invoke(app, ["policy", str(run), "-o", str(out)])
-    assert said.exit_code == 0, said.output
-    assert f"the policy of update 5 is in {out}" in said.output
+
+    def asked(out: Path) -> tuple[int, str]:
+        done = CliRunner().invoke(app, ["policy", str(run), "-o", str(out)])
+        return done.exit_code, done.output
+
+    code, said = asked(tmp_path / "policy")
+    assert (code, f"the policy of update 5 is in {tmp_path / 'policy'}" in said) == (0, True), said
     shutil.rmtree(run / "checkpoints")
     (run / "checkpoints").mkdir()
-    said = CliRunner().invoke(app, ["policy", str(run), "-o", str(tmp_path / "other")])
-    assert said.exit_code == 2
-    assert "there is no valid checkpoint in" in said.output
+    code, said = asked(tmp_path / "other")
+    assert (code, "there is no valid checkpoint in" in said) == (2, True), said

@@ -36,8 +36,8 @@ def test_the_table_of_what_each_unit_adds(tmp_path: Path) -> None:
     text = said(RUN)
     assert "What the next unit would bring to 1,000 steps/s:" in text
     assert "+97" in text.splitlines()[2], "two actors feed the learner: all but the rounding of the knee"
-    assert "s sooner" in text
-    assert "cores there are" not in text, "on a cluster each part has its own"
+    # On a cluster each part has its own cores.
+    assert ("s sooner" in text, "cores there are" in text) == (True, False)
     assert "an actor on the cores there are" in said(RUN, cores=2.0)
     prices = tmp_path / "prices.yaml"
     prices.write_text("onDemand: {core: 0.04}\nspot: {core: 0.01}\n")
