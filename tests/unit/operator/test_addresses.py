@@ -48,7 +48,9 @@ def test_a_long_folder_for_temporary_files_is_not_used(
         meeting.remove()
 
 
-def test_no_folder_for_temporary_files_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "gone"))
+def test_no_folder_for_temporary_files_is_a_sentence(
+    temporary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(temporary / "gone"))
     with pytest.raises(NoSocketFolder, match=r"gone.*set TMPDIR to one that can be written"):
         Addresses.of(tmp_path / "run", shards=1)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-from rljob.api import RLJob, load_manifest, parse_job
+from rljob.api import load_manifest
 from rljob.api.learner_status import LearnerStatus
 from rljob.api.status import RLJobStatus
 from rljob_operator.core.desired import DesiredState
@@ -15,14 +13,10 @@ from rljob_operator.view.figures import evaluation as shown
 from rljob_operator.view.figures import figures, likely_need, stop_rule
 
 from tests.support.controller import START, evaluation, running, sample
+from tests.support.jobs import job_of
 from tests.support.paths import EXAMPLES
 
 VERDICT = {"mean": 18.5, "standard_error": 0.25, "episodes": 100, "finished": True, "seed": 1000004}
-
-
-def preset_job(preset: str, **spec: Any) -> RLJob:
-    written = {"apiVersion": "rljob.dev/v1alpha1", "kind": "RLJob", "metadata": {"name": "job"}}
-    return parse_job({**written, "spec": {"preset": preset, **spec}})
 
 
 @pytest.mark.parametrize(
@@ -78,18 +72,18 @@ def test_a_success_names_the_seed_of_its_games(more: dict[str, int], words: str)
 
 
 def test_how_long_this_machine_is_likely_to_take() -> None:
-    spec = preset_job("PongVTrace").spec
+    spec = job_of({"preset": "PongVTrace"}).spec
     assert likely_need(spec, 200_000, 5_000.0) == (
         "PongVTrace took about 1,200,000 raw frames where it was measured: 3:20 more at the 5,000 a second that are played "
         "now, and then the games of its verdict"
     )
     assert likely_need(spec, 1_300_000, 5_000.0) == likely_need(spec, 0, 0.0) == ""
-    assert likely_need(preset_job("ImpalaAtari").spec, 0, 5_000.0) == "", "never measured"
+    assert likely_need(job_of({"preset": "ImpalaAtari"}).spec, 0, 5_000.0) == "", "never measured"
     elsewhere = {"environment": {"id": "ALE/Breakout-v5"}, "successPolicy": {"targetReturn": {"value": 30}}}
-    assert likely_need(preset_job("PongVTrace", **elsewhere).spec, 0, 5_000.0) == "", "of another environment"
+    assert likely_need(job_of({"preset": "PongVTrace", **elsewhere}).spec, 0, 5_000.0) == "", "of another environment"
 
 
 def test_what_ends_a_job_in_words() -> None:
     metric = {"name": "is_success", "value": 0.9}
-    job = preset_job("CartPoleApeX", successPolicy={"metric": metric, "rawFrames": 1000})
+    job = job_of({"preset": "CartPoleApeX", "successPolicy": {"metric": metric, "rawFrames": 1000}})
     assert stop_rule(job) == "mean return 475 over 100 games or is_success 0.9 over 100 games or 1,000 raw frames"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from rljob.api import RLJob
 from rljob.api.conditions import Reason
 from rljob_operator.core.decision import Decision
 from rljob_operator.core.member import Member, Phase
@@ -29,9 +30,9 @@ def half_of_ten_loop(*sets: str, **world: object) -> Controller:
     return controller
 
 
-def scaled(controller: Controller, replicas: int, *sets: str) -> Controller:
-    controller.job = make_job(f"spec.actors.replicas={replicas}", *sets)
-    return controller
+def scaled(replicas: int, *sets: str) -> dict[str, RLJob]:
+    """What is changed in the world where another number of actors is asked for."""
+    return {"job": make_job(f"spec.actors.replicas={replicas}", *sets)}
 
 
 def without(controller: Controller, *names: str) -> tuple[Member, ...]:
@@ -40,8 +41,8 @@ def without(controller: Controller, *names: str) -> tuple[Member, ...]:
 
 @pytest.mark.parametrize(("sets", "replicas"), [((), 4), ((EXTERNAL,), 3)])
 def test_looping_actors_no_longer_count_after_a_scale_down(sets: tuple[str, ...], replicas: int) -> None:
-    controller = scaled(half_of_ten_loop(*sets, keeps_remains=True), replicas, *sets)
-    decision = controller.after(1.0, end="")
+    controller = half_of_ten_loop(*sets, keeps_remains=True)
+    decision = controller.after(1.0, scaled(replicas, *sets), end="")
     assert len(decision.drain) == 5 - replicas, "healthy ones go only as far as even they are too many"
     assert (set(decision.drain) & set(LOOPING), set(decision.remove)) == (set(), set(LOOPING))
     for _ in range(3):
@@ -52,9 +53,9 @@ def test_looping_actors_no_longer_count_after_a_scale_down(sets: tuple[str, ...]
 
 
 def test_an_actor_that_gets_a_place_again_begins_anew() -> None:
-    controller = scaled(half_of_ten_loop(), 4)
-    controller.look(1.0, members=without(controller, *controller.look(1.0).drain))
-    decision = scaled(controller, 9).after(1.0, end="")
+    controller = half_of_ten_loop()
+    controller.look(1.0, members=without(controller, *controller.look(1.0, **scaled(4)).drain))
+    decision = controller.after(1.0, scaled(9), end="")
     assert set(decision.start) == set(LOOPING), "at once, whatever they waited for before"
 
 
@@ -68,7 +69,7 @@ def test_an_actor_that_loops_leaves_before_one_that_plays_whatever_its_phase() -
         else m
         for m in controller.world["members"]
     )
-    decision = scaled(controller, 5).look(1.0, members=seen)
+    decision = controller.look(1.0, members=seen, **scaled(5))
     assert (set(decision.drain), decision.start) == ({"actor-0", "actor-1"}, ())
 
 
@@ -85,12 +86,12 @@ def test_actors_that_ended_once_come_back_instead_of_those_that_loop(
     seen = tuple(replace(m, **fresh) if m.name in coming else m for m in controller.world["members"])
     for name in ended:
         seen = exited(name, seen, since_seconds=controller.now + 1.0)
-    scaled(controller, 5).after(1.0, {"members": seen}, start=ended, drain=drain)
+    controller.after(1.0, {"members": seen} | scaled(5), start=ended, drain=drain)
 
 
 def test_too_many_of_those_that_are_left_still_fail_the_job() -> None:
-    controller = scaled(half_of_ten_loop(), 9)
-    controller.after(1.0, end="")  # four of nine
+    controller = half_of_ten_loop()
+    controller.after(1.0, scaled(9), end="")  # four of nine
     controller.after(1.0, {"members": without(controller, "actor-5", "actor-6")}, end="")  # two places are empty
     life = {"since_seconds": controller.now, "ready_seconds": None}
     for again in range(QUICK_ENDS_OF_A_CRASH_LOOP):
@@ -116,11 +117,6 @@ def test_an_evicted_actor_comes_back_when_evictions_are_no_longer_ignored() -> N
     controller = running("spec.actors.onEviction=Ignore")
     assert controller.look(members=exited("actor-0", members(), disrupted="evicted", exit_code=143)).start == ()
     assert controller.look(1.0, job=make_job()).start == ("actor-0",)
-
-
-def test_what_is_started_again_is_not_removed() -> None:
-    seen = tuple(replace(m, phase=Phase.EXITED, asked=True) if m.name == "actor-0" else m for m in members())
-    running(keeps_remains=True).after(1.0, {"members": seen}, start=("actor-0",), remove=())
 
 
 # -------------------------------------------------------------------------------------------------- who is said to be missing

@@ -41,7 +41,7 @@ def supply(actors: int, requested: int = 4, **other: float) -> Supply:
 
 
 class Job:
-    """Actors that are there at once, and a learner; `run` lets it be for a while and answers the last recommendation."""
+    """Actors that are there at once, and a learner; `run` changes its fields, lets it be, and answers the last recommendation."""
 
     def __init__(self, spec: AutoscalingSpec = SPEC, actors: int = 4, capacity: float = 40.0) -> None:
         self.spec, self.actors, self.capacity, self.now = spec, actors, capacity, T0
@@ -54,7 +54,8 @@ class Job:
     def figures(self) -> ScalingSample:
         return figures(self.now - self.age, max(1, self.actors), self.capacity, self.rate)
 
-    def run(self, seconds: int) -> Recommendation:
+    def run(self, seconds: int, **changes: object) -> Recommendation:
+        vars(self).update(changes)
         for _ in range(seconds):
             sample = replace(self.figures(), policy_lag_updates_p95=self.lag) if self.seen else None
             there = supply(self.actors, self.requested, unschedulable_seconds=self.unschedulable)
@@ -120,17 +121,14 @@ def test_a_person_recomputes_the_decision_from_its_sentence() -> None:
 def test_a_look_without_figures_is_no_decision() -> None:
     job = Job()
     job.run(60)
-    job.seen = False
-    assert job.run(5).desired == 4
-    job.seen = True
-    assert job.run(1).desired == 8, "at the next look, not after a whole period"
+    assert job.run(5, seen=False).desired == 4
+    assert job.run(1, seen=True).desired == 8, "at the next look, not after a whole period"
 
 
 def test_missing_figures_hold_then_fall_back() -> None:
     job = Job(falling_back(SPEC, replicas=60, behavior="Static"), actors=40)
     job.run(100)
-    job.seen = False
-    assert (job.run(590).desired, job.answers[-1].memory.active) == (40, "StaleMetrics")
+    assert (job.run(590, seen=False).desired, job.answers[-1].memory.active) == (40, "StaleMetrics")
     assert (job.run(60).desired, "fallback" in job.answers[-1].last_decision) == (60, True)
 
 
@@ -158,12 +156,10 @@ def test_a_figure_out_of_range_is_missing(field: str, value: float) -> None:
 
 def test_guards_forbid_growth() -> None:
     job = Job()
-    job.unschedulable = 61
-    assert (job.run(120).desired, job.answers[-1].limited_by) == (4, LimitedBy.UNSCHEDULABLE)
+    assert (job.run(120, unschedulable=61).desired, job.answers[-1].limited_by) == (4, LimitedBy.UNSCHEDULABLE)
     assert job.memory.integral == 0.0, "nothing winds up"
     job = Job(actors=40)
-    job.lag = 401.0
-    assert (job.run(62).desired, job.answers[-1].limited_by.reason) == (36, "PolicyLag")
+    assert (job.run(62, lag=401.0).desired, job.answers[-1].limited_by.reason) == (36, "PolicyLag")
 
 
 @pytest.mark.parametrize(("guard", "most"), [({}, 40), ({"max_policy_lag_updates": 400}, 36)])
@@ -196,21 +192,17 @@ FROM_ZERO = changed(SPEC, min_replicas=0)
 
 def test_the_lag_guard_leaves_the_actor_that_shows_whether_the_lag_has_fallen() -> None:
     job = Lone(FROM_ZERO, actors=3, capacity=3.0)
-    job.lag = 401.0
-    assert (job.run(600).limited_by, job.actors) == (LimitedBy.POLICY_LAG, 1)
-    job.lag = 0.0
-    assert job.run(600).desired == 3, "the lag has fallen, and the law goes on"
+    assert (job.run(600, lag=401.0).limited_by, job.actors) == (LimitedBy.POLICY_LAG, 1)
+    assert job.run(600, lag=0.0).desired == 3, "the lag has fallen, and the law goes on"
     asked = Lone(changed(FROM_ZERO, mode="External"), actors=1)
-    asked.lag = 401.0
-    assert asked.run(600).recommended == 1, "who follows it stays able to see"
+    assert asked.run(600, lag=401.0).recommended == 1, "who follows it stays able to see"
 
 
 def test_a_number_of_0_is_left_again() -> None:
     """A user's 0 is a jump like any other, after which the law goes on; at 0 it would see nothing for ever."""
     job = Lone(FROM_ZERO, actors=4)
     job.run(305)
-    job.requested = 0
-    assert job.run(1).desired == 0, "as asked for"
+    assert job.run(1, requested=0).desired == 0, "as asked for"
     first = next(answer for _ in range(60) if (answer := job.run(1)).desired)
     assert (first.desired, first.limited_by) == (1, LimitedBy.NOTHING)
     assert [words for words in ("no actor plays", "0 -> 1 actors") if words not in first.last_decision] == []
@@ -229,18 +221,15 @@ def test_0_stays_where_the_number_may_not_grow_and_where_it_is_somebody_elses() 
 def test_a_fallback_to_0_lasts_as_long_as_the_figures_stay_away() -> None:
     job = Lone(falling_back(FROM_ZERO, replicas=0, after_seconds=60, behavior="Static"))
     job.run(100)
-    job.seen = False
-    job.run(900)
+    job.run(900, seen=False)
     assert not any(answer.desired for answer in job.answers[-300:]), "it does not come and go"
-    job.seen = True
-    assert job.run(20).desired == 1
+    assert job.run(20, seen=True).desired == 1
 
 
 def test_growth_that_brings_nothing_stops() -> None:
     job = Job(scaling_up(SPEC, policies=BY_TWO), capacity=100.0, actors=10)
     for _ in range(600):
-        job.rate = 10.0 / job.actors  # they share one machine
-        job.run(1)
+        job.run(1, rate=10.0 / job.actors)  # they share one machine
     limit = job.answers[-1].limited_by
     assert (limit, limit.reason, job.actors) == (LimitedBy.GAIN, "DiminishingReturns", 10), "it is taken back"
     assert job.run(100).desired == 10
@@ -257,8 +246,7 @@ def test_what_was_learned_of_the_lag_is_kept_for_twice_as_long_each_time() -> No
     times, numbers = zip(*changes, strict=True)
     assert numbers == (40, 36) * 3
     assert (times[2] - times[1], times[4] - times[3]) == pytest.approx((600, 1200), abs=15)
-    job.lag = 350.0  # between the thresholds
-    assert job.run(3000).desired == 36
+    assert job.run(3000, lag=350.0).desired == 36  # between the thresholds
 
 
 def test_a_share_of_0_never_stops_a_growth_not_even_one_after_which_less_arrives() -> None:
@@ -280,8 +268,7 @@ def test_pause(pause: str, capacity: float, expected: int) -> None:
 def test_a_user_jumps_once_and_the_law_goes_on() -> None:
     job = Job(actors=40)
     job.run(300)
-    job.requested = 80
-    assert job.run(1).desired == 80, "at once, past the policies"
+    assert job.run(1, requested=80).desired == 80, "at once, past the policies"
     assert job.run(170).desired == 80, "for one window"
     assert job.run(300).desired == 40
 
@@ -298,23 +285,19 @@ def test_external_obeys_within_the_bounds_and_recommends() -> None:
     assert (answer.recommended, answer.memory.active) == (pytest.approx(40, abs=1), "ValidMetricFound")
     assert answer.last_decision.startswith("4 actors as asked for; learner 40/s")
     assert answer.last_decision.endswith("40 recommended beside 4")
-    job.requested = 500
-    answer = job.run(1)
+    answer = job.run(1, requested=500)
     assert (answer.desired, answer.limited_by) == (200, LimitedBy.MAX_REPLICAS), "between decisions too"
     assert answer.last_decision.startswith("200 actors of 500 asked for, limited by maxReplicas, or")
-    job.requested = 1
-    assert (job.run(1).desired, job.answers[-1].limited_by) == (2, LimitedBy.MIN_REPLICAS)
+    assert (job.run(1, requested=1).desired, job.answers[-1].limited_by) == (2, LimitedBy.MIN_REPLICAS)
 
 
 def test_whoever_follows_the_recommendation_arrives_and_stays() -> None:
     job = external()
     job.run(65)
     for _ in range(20):
-        job.requested = math.ceil(job.answers[-1].recommended or 4)  # as an HPA does with AverageValue "1"
-        job.run(15)
+        job.run(15, requested=math.ceil(job.answers[-1].recommended or 4))  # as an HPA does with AverageValue "1"
     assert job.actors == job.answers[-1].recommended == 40
-    job.capacity = 20.0
-    answer = job.run(60)
+    answer = job.run(60, capacity=20.0)
     assert answer.desired == 40, "no other number was asked for"
     assert answer.recommended == pytest.approx(20, abs=1)
 
@@ -329,8 +312,7 @@ def test_a_guard_and_a_pause_hold_a_recommendation(spec: dict[str, str], fields:
 def test_figures_that_stay_away_hold_a_recommendation() -> None:
     job = external()
     job.run(120)
-    job.seen, job.capacity = False, 80.0
-    answer = job.run(120)
+    answer = job.run(120, seen=False, capacity=80.0)
     assert (answer.recommended, answer.memory.active) == (40, "StaleMetrics")
     assert "nothing new to recommend" in answer.last_decision
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import time
 import urllib.error
 import urllib.request
@@ -15,13 +14,9 @@ from rljob.telemetry.server import TelemetryServer
 from rljob_operator.kube.reporting.health import Health, HealthLimits
 from rljob_operator.kube.reporting.metrics import OperatorMetrics
 
+from tests.support.ports import free_ports
+
 QUICK = HealthLimits(loop_lag_seconds=1.0, watch_age_seconds=120.0)
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 def page(health: Health, path: str) -> tuple[int, str]:
@@ -51,7 +46,7 @@ async def running(limits: HealthLimits | None = None) -> AsyncIterator[tuple[Hea
         watch_age_seconds=lambda: world.age,
         look=world.look,
         host="127.0.0.1",
-        port=free_port(),
+        port=free_ports(1)[0],
         limits=limits,
     )
     task = asyncio.create_task(health.run())
@@ -129,10 +124,10 @@ def test_the_figures_are_those_of_one_operator() -> None:
     one.called("watch", "pods", "200", 240.0)
     one.event("sent")
     one.leader.set(1)
-    value = one.registry.get_sample_value
+    value, of_watches = one.registry.get_sample_value, {"verb": "watch", "resource": "pods", "code": "200"}
     assert value("rljob_operator_reconciles_total", {"result": "ok"}) == 1
     assert value("rljob_operator_reconcile_seconds_count") == 2
-    assert value("rljob_operator_api_calls_total", {"verb": "watch", "resource": "pods", "code": "200"}) == 1
+    assert value("rljob_operator_api_calls_total", of_watches) == 1
     assert value("rljob_operator_api_call_seconds_count", {"verb": "create"}) == 1
     assert value("rljob_operator_api_call_seconds_count", {"verb": "watch"}) is None, (
         "how long it was open says nothing"

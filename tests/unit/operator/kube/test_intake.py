@@ -18,14 +18,16 @@ def job(
 
 
 class Seen:
-    """An intake that the test alone feeds."""
+    """An intake that the test alone feeds, and that knows these jobs."""
 
-    def __init__(self) -> None:
+    def __init__(self, *jobs: dict[str, Any]) -> None:
         self.enqueued: list[str] = []
         access = Access(Configuration(host="http://127.0.0.1:1"), "default", None, None)
         self.intake = Intake(access, Client(access), None, lambda namespace, name: self.enqueued.append(name))
         self.started_anew = 0
         self.intake._watch.start_anew = self.note  # type: ignore[method-assign]
+        for each in jobs:
+            self.intake.change(None, each)
 
     def note(self) -> None:
         self.started_anew += 1
@@ -41,8 +43,7 @@ class Seen:
 
 
 async def test_each_job_that_comes_changes_and_goes_is_enqueued() -> None:
-    it = Seen()
-    it.intake.change(None, job())
+    it = Seen(job())
     it.intake.change("ADDED", job("cartpole", "u-2"))
     it.intake.change("MODIFIED", {**job(version="2"), "spec": {"suspend": True}})
     it.intake.change("MODIFIED", {**job(version="3", deletionTimestamp="now"), "spec": {"suspend": True}})
@@ -52,8 +53,7 @@ async def test_each_job_that_comes_changes_and_goes_is_enqueued() -> None:
 
 
 async def test_what_the_controller_writes_itself_wants_no_look_but_is_known() -> None:
-    it = Seen()
-    it.intake.change(None, job())
+    it = Seen(job())
     it.intake.change("MODIFIED", job(version="2", status={"observedGeneration": 1}))
     assert (it.heard(), it.intake.get("team", "pong")["status"]) == (["pong"], {"observedGeneration": 1})
     it.intake.change("MODIFIED", job(version="3", annotations={"rljob.dev/checkpoint": "now"}))
@@ -63,8 +63,8 @@ async def test_what_the_controller_writes_itself_wants_no_look_but_is_known() ->
 async def test_the_late_end_of_a_job_does_not_take_its_successor_away() -> None:
     """kopf tells the events of one object in order, but not those of two that have had the same name."""
     it = Seen()
-    it.intake.change("ADDED", job(uid="old"))
-    it.intake.change("ADDED", job(uid="new"))
+    for uid in ("old", "new"):
+        it.intake.change("ADDED", job(uid=uid))
     it.heard()
     it.intake.change("DELETED", job(uid="old"))
     assert (it.heard(), it.intake.get("team", "pong")) == ([], job(uid="new"))
@@ -86,9 +86,7 @@ async def test_it_is_synced_when_everything_listed_is_known() -> None:
 
 
 async def test_a_job_whose_end_was_missed_is_found_gone() -> None:
-    it = Seen()
-    it.intake.change(None, job())
-    it.intake.change(None, job("cartpole", "u-2"))
+    it = Seen(job(), job("cartpole", "u-2"))
     it.heard()
     it.compare(job())
     assert (it.heard(), it.intake.known()) == (["cartpole"], (("team", "pong"),))
@@ -103,8 +101,7 @@ async def test_a_job_that_came_during_the_list_stays() -> None:
 
 
 async def test_a_blind_kopf_is_started_anew() -> None:
-    it = Seen()
-    it.intake.change(None, job())
+    it = Seen(job())
     it.compare(job())
     it.compare(job(version="2"))
     assert it.started_anew == 0, "the event may be on its way"
@@ -117,8 +114,7 @@ async def test_a_blind_kopf_is_started_anew() -> None:
 
 
 async def test_a_job_that_changes_all_the_time_is_no_blind_kopf() -> None:
-    it = Seen()
-    it.intake.change(None, job())
+    it = Seen(job())
     it.compare(job())
     for version in range(2, 20):
         it.compare(job(version=str(version)))

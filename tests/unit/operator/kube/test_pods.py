@@ -33,6 +33,11 @@ class Cache(PodCache):
         return [f"{kind} {name.removeprefix('pong-actor-').removesuffix('-x7k2p')}" for _, kind, name in told]
 
 
+@pytest.fixture
+def cache() -> Cache:
+    return Cache()
+
+
 def kept(number: int, **metadata: Any) -> dict[str, Any]:
     return trim(running_pod(number, **metadata))
 
@@ -125,8 +130,7 @@ def test_a_heartbeat_changes_nothing_that_is_kept() -> None:
     assert not same_but_for_the_version(trim(one), trim(running_pod(1, deletionTimestamp="2026-11-23T12:00:00Z")))
 
 
-def test_a_pod_is_found_by_its_job_and_its_events_name_the_job() -> None:
-    cache = Cache()
+def test_a_pod_is_found_by_its_job_and_its_events_name_the_job(cache: Cache) -> None:
     for number in (1, 2):
         cache.change("ADDED", kept(number))
     cache.change("ADDED", kept(3, ownerReferences=[job_owner("other", "uid-of-other")]))
@@ -140,8 +144,7 @@ def test_a_pod_is_found_by_its_job_and_its_events_name_the_job() -> None:
     assert (len(cache), list(cache.jobs())) == (0, [])
 
 
-def test_each_change_is_told_once() -> None:
-    cache = Cache()
+def test_each_change_is_told_once(cache: Cache) -> None:
     cache.change("ADDED", kept(1))
     cache.change("MODIFIED", kept(1, resourceVersion="2"))
     assert cache.heard() == ["ADDED 1"]
@@ -153,8 +156,7 @@ def test_each_change_is_told_once() -> None:
     assert cache.heard() == ["MODIFIED 1", "DELETED 1"]
 
 
-def test_a_list_tells_what_was_missed() -> None:
-    cache = Cache()
+def test_a_list_tells_what_was_missed(cache: Cache) -> None:
     later = [kept(2), kept(3, deletionTimestamp="2026-11-23T12:00:00Z"), kept(4)]
     for listed, told in (
         ([kept(1), kept(2), kept(3)], ["ADDED 1", "ADDED 2", "ADDED 3"]),
@@ -165,8 +167,7 @@ def test_a_list_tells_what_was_missed() -> None:
         assert cache.heard() == told
 
 
-def test_a_list_of_one_namespace_says_nothing_of_another() -> None:
-    cache = Cache()
+def test_a_list_of_one_namespace_says_nothing_of_another(cache: Cache) -> None:
     cache.replace("team", [kept(1)])
     cache.replace("another", [kept(2, namespace="another")])
     assert len(cache) == 2
@@ -174,8 +175,7 @@ def test_a_list_of_one_namespace_says_nothing_of_another() -> None:
     assert cache.heard() == ["ADDED 1", "ADDED 2", "DELETED 2"]
 
 
-def test_another_pod_of_the_same_name_is_told_as_an_end_and_a_beginning() -> None:
-    cache = Cache()
+def test_another_pod_of_the_same_name_is_told_as_an_end_and_a_beginning(cache: Cache) -> None:
     cache.change("ADDED", kept(1))
     cache.replace(None, [kept(1, uid="another")])
     assert cache.heard() == ["ADDED 1", "DELETED 1", "ADDED 1"]
@@ -192,8 +192,7 @@ def test_another_pod_of_the_same_name_is_told_as_an_end_and_a_beginning() -> Non
     ],
     ids=["none", "not the controller", "another kind", "another group"],
 )
-def test_a_pod_that_no_job_owns_is_none_of_ours(owners: list[dict[str, Any]]) -> None:
-    cache = Cache()
+def test_a_pod_that_no_job_owns_is_none_of_ours(cache: Cache, owners: list[dict[str, Any]]) -> None:
     cache.change("ADDED", kept(1, ownerReferences=owners))
     assert (len(cache), cache.told) == (0, [])
     cache.change("ADDED", kept(2))
