@@ -106,6 +106,7 @@ def test_one_with_variables_of_its_own_loads_everything_anew(
     assert shared != process.memory_maps(grouped=False)[0].addr, "no fork, which has the addresses of its parent"
     assert (os.getsid(launched.pid), process.nice()) == (launched.pid, 7)
     process.terminate()
+    eventually(lambda: process.status() == psutil.STATUS_ZOMBIE, "it has ended, and its parent is asked how")
     assert launched.wait() == 143
 
 
