@@ -129,7 +129,7 @@ def test_what_may_change_of_an_experiment_that_has_begun() -> None:
     assert state.known.spec.parallelism == 1
     tracked = {
         "metadata": {"labels": {"team": "a"}},
-        "spec": {**first["spec"]["template"]["spec"], "tracking": {"wandb": {}}},
+        "spec": {**document(3)["spec"]["template"]["spec"], "tracking": {"wandb": {}}},
     }
     state.apply(settings(document(4, seeds=2, template=tracked)))
     slower = {"spec": {**tracked["spec"], "algorithm": {"ppo": {"gamma": 0.5}}}}
