@@ -237,8 +237,12 @@ def scored(figures: Mapping[str, Any], raw_frames: int, said: str) -> dict[str, 
         return {"why": f"it can't be judged: {said}"[:500]}
     if not math.isfinite(mean):
         return {"why": f"its mean return is {mean}"}
-    error = figures.get("standard_error") or 0.0
-    return {"mean": mean, "standardError": error, "episodes": figures["episodes"], "rawFrames": raw_frames}
+    return {
+        "mean": mean,
+        "standardError": figures.get("standard_error") or 0.0,
+        "episodes": figures["episodes"],
+        "rawFrames": raw_frames,
+    }
 
 
 def seen(run: Run, found: dict[str, Any] | None, ended: str = "") -> dict[str, Any] | None:

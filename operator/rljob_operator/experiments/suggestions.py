@@ -60,8 +60,13 @@ def by_optuna(state: ExperimentState, search: SearchSpec, trial: int) -> dict[st
     for run in _firsts(state):
         settings = state.known.settings(run.trial)
         tried.add(identity(settings))
-        params = {path: _told(settings[path], from_) for path, from_ in search.parameters.items()}
-        study.add_trial(optuna.create_trial(params=params, distributions=space, **_score(optuna, run)))
+        study.add_trial(
+            optuna.create_trial(
+                params={path: _told(settings[path], from_) for path, from_ in search.parameters.items()},
+                distributions=space,
+                **_score(optuna, run),
+            )
+        )
     left_out = 0
     for _ in range(_MOST_ASKED):
         asked = study.ask(fixed_distributions=space)
@@ -114,8 +119,10 @@ def _score(optuna: Any, run: Run) -> dict[str, Any]:
     than all that have played it. One without a score, as it plays or has failed, is the worst: the next lies elsewhere."""
     if run.state is RunState.DONE:
         return {"value": run.scores[-1].mean}
-    rungs = {rung: score.mean for rung, score in enumerate(run.scores)}
-    return {"state": optuna.trial.TrialState.PRUNED, "intermediate_values": rungs}
+    return {
+        "state": optuna.trial.TrialState.PRUNED,
+        "intermediate_values": {rung: score.mean for rung, score in enumerate(run.scores)},
+    }
 
 
 def _range(distributions: Any, path: str, from_: Distribution) -> Any:

@@ -23,14 +23,13 @@ def summary(state: ExperimentState) -> dict[str, Any]:
     for run in state.runs.values():
         states.setdefault(run.trial, []).append(run.state)
     seeds, ended = state.known.spec.seeds, state.end is not None
-    best = [{**each, "set": each["set"][:1024]} for _, each in found[:1]]
     return {
         "trials": state.known.trials,
         "done": sum(ended or _is_over(of, seeds) for of in states.values()),
         "running": len(state.active),
         "failed": state.failed,
         "rows": [{**each, "set": each["set"][:_LONGEST]} for _, each in found],
-        "best": next(iter(best), None),
+        "best": next(iter([{**each, "set": each["set"][:1024]} for _, each in found[:1]]), None),
         "runs": [state.known.run_name(run.trial, run.seed) for ranked, _ in found[:1] for run in ranked.runs],
         "fresh": fresh_verdict(state),
     }
@@ -69,10 +68,11 @@ def rows(state: ExperimentState) -> list[dict[str, Any]]:
     """A line for every trial that was started: those with a score, the best first, then those without."""
     found = [row(state, ranked) for ranked in state.ranking()]
     unscored = {"seeds": 0, "rawFrames": 0, "mean": None, "standardError": None}
-    for trial in sorted({trial for trial, _ in state.runs} - {each["trial"] for each in found}):
-        about = {"trial": trial, "set": settings_in_words(state, trial), "state": str(state.runs[trial, 1].state)}
-        found.append({**about, **unscored})
-    return found
+    others = sorted({trial for trial, _ in state.runs} - {each["trial"] for each in found})
+    return found + [
+        {"trial": t, "set": settings_in_words(state, t), "state": str(state.runs[t, 1].state), **unscored}
+        for t in others
+    ]
 
 
 def settings_in_words(state: ExperimentState, trial: int) -> str:

@@ -32,15 +32,29 @@ class MissingProgram(RuntimeError):
 
 def install_manifest(chart: Path, helm: str = "helm") -> str:
     """The chart with its defaults as plain manifests, in the order in which they are applied; hooks are Helm's alone."""
-    values = ("--set=crds.keep=false", "--kube-version=1.36.0")
-    rendered = _output(helm, "template", RELEASE, str(chart), f"--namespace={NAMESPACE}", "--no-hooks", *values)
+    rendered = _output(
+        helm,
+        "template",
+        RELEASE,
+        str(chart),
+        f"--namespace={NAMESPACE}",
+        "--no-hooks",
+        "--set=crds.keep=false",
+        "--kube-version=1.36.0",
+    )
     return _HEAD + _OF_HELM.sub("", rendered)
 
 
 def chart_readme(chart: Path, helm_docs: str = "helm-docs") -> str:
     """The chart's README.md, from README.md.gotmpl and the comments of values.yaml."""
-    options = ("--dry-run", "--skip-version-footer", "--sort-values-order=file", "--log-level=warning")
-    return _output(helm_docs, f"--chart-search-root={chart}", *options)
+    return _output(
+        helm_docs,
+        f"--chart-search-root={chart}",
+        "--dry-run",
+        "--skip-version-footer",
+        "--sort-values-order=file",
+        "--log-level=warning",
+    )
 
 
 def _output(program: str, *words: str) -> str:

@@ -73,8 +73,16 @@ def rights_page() -> str:
 
 
 def _section(where: Where, heading: str) -> str:
-    rows = [_row(grant) for grant in TABLE if grant.where == where]
-    return "\n".join([f"## {heading}", "", "| group | resources | verbs | for |", "|---|---|---|---|", *rows, ""])
+    return "\n".join(
+        [
+            f"## {heading}",
+            "",
+            "| group | resources | verbs | for |",
+            "|---|---|---|---|",
+            *(_row(grant) for grant in TABLE if grant.where == where),
+            "",
+        ]
+    )
 
 
 def _row(grant: Grant) -> str:

@@ -100,9 +100,8 @@ def calibrate(written: Mapping[str, Any], seconds: float, say: Callable[[str], N
 def _overrides(job: RLJob) -> list[Override]:
     """What is different from the job as it would run."""
     spec = job.spec
-    of_preset = [*spec.preset_without, *_NOT_OF_A_PRESET] if spec.preset is not None else []
     wanted: dict[str, Any] = {
-        "presetWithout": of_preset,
+        "presetWithout": [*spec.preset_without, *_NOT_OF_A_PRESET] if spec.preset is not None else [],
         **{"suspend": False, "activeDeadlineSeconds": ABSENT, "tracking": ABSENT},
         **{"evaluator.enabled": False, "evaluator.triggerReturn": ABSENT, "evaluator.resources.requests.cpu": 1},
         **{"successPolicy.targetReturn": ABSENT, "successPolicy.metric": ABSENT, "successPolicy.rawFrames": 10**12},
@@ -160,8 +159,9 @@ def _judging(run: Child, folder: Path) -> dict[str, float]:
     time.sleep(JUDGING_SECONDS)
     _await_steps(run, folder, before.steps)
     after = _reading(folder, "evaluator")
-    steps = (after.steps - before.steps) / (after.at - before.at)
-    return _between(before, after, "evaluator") | {"judged_steps_per_second": steps}
+    return _between(before, after, "evaluator") | {
+        "judged_steps_per_second": (after.steps - before.steps) / (after.at - before.at)
+    }
 
 
 def _await_steps(run: Child, folder: Path, steps: int) -> None:
@@ -228,11 +228,10 @@ def _resident_bytes(pid: int) -> tuple[float, float]:
 def _redis_start_bytes() -> tuple[float, float]:
     """The resident memory of what becomes the Redis beside a shard in a pod, and of its probe (``rljob.replay.redis_server``),
     which is in the same container while the server starts."""
-    modules = ("rljob.replay.embedded_redis", "rljob.replay.redis_server")
     starts, probes = (
         1024.0
         * int(subprocess.run([sys.executable, "-P", "-c", _PEAK.format(each)], capture_output=True, check=True).stdout)
-        for each in modules
+        for each in ("rljob.replay.embedded_redis", "rljob.replay.redis_server")
     )
     return starts, probes
 

@@ -40,8 +40,7 @@ class CheckpointWords:
 
     def look(self, attempt: CheckpointStatement | None = None) -> CheckpointFacts:
         """The newest checkpoint now. ``attempt`` is what the learner reported last while it was up."""
-        words = LearnerStatus.lenient(read_json(self._last_words))
-        return checkpoint_facts(words.checkpoint or attempt)
+        return checkpoint_facts(LearnerStatus.lenient(read_json(self._last_words)).checkpoint or attempt)
 
 
 class CheckpointWatch:

@@ -67,8 +67,7 @@ class Runs:
             if ended == "Failed":
                 return {"kind": "Fail", **about, "why": f"{outcome.get('reason')}: {outcome.get('message')}"[:500]}
             return seen(run, self.judged(run, run.rung), str(outcome.get("reason")))
-        ended_with = playing.returncode if playing is not None else None
-        why = self._given_up(folder, run.rung, ended_with)
+        why = self._given_up(folder, run.rung, playing.returncode if playing is not None else None)
         if why:
             return {"kind": "Fail", **about, "why": why}
         self._play(folder, wanted)

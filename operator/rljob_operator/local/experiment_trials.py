@@ -36,8 +36,7 @@ class Trial(NamedTuple):
 def read_experiment(folder: Path) -> ExperimentState:
     """What the experiment in ``folder`` is now, with its decisions as they stand, not made again. Raises RunFolderProblem."""
     try:
-        lines = whole_lines((folder / JOURNAL_FILE).read_bytes()).splitlines(keepends=True)
-        state = replayed(lines, checked=False)
+        state = replayed(whole_lines((folder / JOURNAL_FILE).read_bytes()).splitlines(keepends=True), checked=False)
         assert state.known
     except OSError as error:
         raise RunFolderProblem(f"{folder}: no experiment that has begun: {JOURNAL_FILE}: {error.strerror}") from None
@@ -71,13 +70,14 @@ def best_of(state: ExperimentState, folder: Path | None) -> tuple[Trial, str] | 
     scores = [state.verdicts[key] for key in keys]
     mean, error = over_seeds(scores)
     trial = next(each for each in trials_of(state, folder) if each.number == keys[0][0])
-    runs = tuple(_place(state, key, folder) for key in keys)
     over = f"{scores[0].episodes} fresh games"
     if len(scores) > 1:
         over = f"{len(scores)} seeds, {over} each"
     settings = " ".join(f"{path}={in_one_line(value)}" for path, value in trial.settings.items())
     words = f"trial {trial.number}, {mean:.2f} +- {error:.2f} (standard error) over {over}: {settings}".rstrip(": ")
-    return trial._replace(mean=mean, standard_error=error, runs=runs), words
+    return trial._replace(
+        mean=mean, standard_error=error, runs=tuple(_place(state, key, folder) for key in keys)
+    ), words
 
 
 def _place(state: ExperimentState, key: tuple[int, int], folder: Path | None) -> str | Path:

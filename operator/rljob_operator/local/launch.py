@@ -146,8 +146,9 @@ class Launcher:
             loaded = server.ready
             if not loaded:
                 return None
-            how = {"environment": dict(environment), "variables": dict(variables), "niceness": niceness}
-            launched = server.fork(words, log, **how)
+            launched = server.fork(
+                words, log, environment=dict(environment), variables=dict(variables), niceness=niceness
+            )
         except ServerGone as gone:
             self._server, self._lost = None, self._lost + 1
             if loaded and self._lost == 1:  # it was killed; the next one is asked from now on

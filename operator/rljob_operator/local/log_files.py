@@ -69,5 +69,4 @@ def _last_lines(file: int, lines: int) -> tuple[list[str], int]:
         size = min(_BLOCK_BYTES, start)
         start -= size
         data = os.pread(file, size, start) + data
-    found = data.decode(errors="replace").splitlines()
-    return (found[-lines:] if lines > 0 else []), end
+    return (data.decode(errors="replace").splitlines()[-lines:] if lines > 0 else []), end

@@ -81,12 +81,10 @@ def run_job(
     while True:
         desired = stored.desired()
         session = Session(time.monotonic() - started, max_seconds, interrupt.requested)
-        observed = substrate.observe(desired.job)
-        now = turn(desired, status, observed, clock(), session)
+        now = turn(desired, status, substrate.observe(desired.job), clock(), session)
         decision = now.decision
         # The status goes to the disk first: a start replaces the very evidence of the end that was counted.
-        at_once = now.write in (StatusWrite.BEFORE_ACTING, StatusWrite.SOON)
-        stored.write_status(decision.status, at_once=at_once)
+        stored.write_status(decision.status, at_once=now.write in (StatusWrite.BEFORE_ACTING, StatusWrite.SOON))
         substrate.apply(desired.job, decision)
         status = decision.status
         report(now)

@@ -33,8 +33,7 @@ def check(job: RLJob, *, new: bool = False) -> tuple[EnvironmentSpec, Mapping[st
     Raises EnvironmentProblem (from the environment room), NetworkProblem, PluginProblem, ManifestError, CheckpointProblem,
     StorageProblem or PreflightProblem.
     """
-    judged = job.spec.evaluator.environment is not None
-    own = has_own_parts(job) or job.spec.environment.runs_foreign_code or judged
+    own = has_own_parts(job) or job.spec.environment.runs_foreign_code or job.spec.evaluator.environment is not None
     spec, estimate, files = apart(job.spec.environment.id, partial(_looked_at, job, new), own=own)
     available = available_memory_bytes()
     if estimate.total_bytes > available:
@@ -63,7 +62,7 @@ def available_memory_bytes() -> int:
     """Memory that new processes can take now, in bytes: the machine's, or the control group's where that is less."""
     available = psutil.virtual_memory().available
     try:
-        with open("/sys/fs/cgroup/memory.max") as limit, open("/sys/fs/cgroup/memory.current") as current:
-            return min(available, int(limit.read()) - int(current.read()))
+        limit, current = (int(Path(f"/sys/fs/cgroup/memory.{name}").read_text()) for name in ("max", "current"))
+        return min(available, limit - current)
     except (OSError, ValueError):
         return int(available)

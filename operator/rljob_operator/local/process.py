@@ -107,8 +107,12 @@ class RoleProcess:
                 self._note(log_offset=log.tell())
                 self._child = self._launch(self.command, environment, self.variables, log.fileno(), niceness(self.role))
         except OSError as error:  # no memory, no more processes, no room for a log: an end like any other, tried again
-            words = f"can't be started: {error.strerror}"
-            self._note(phase=Phase.EXITED, since=self._now(), exit_code=_EXIT_NOT_STARTED, last_words=words)
+            self._note(
+                phase=Phase.EXITED,
+                since=self._now(),
+                exit_code=_EXIT_NOT_STARTED,
+                last_words=f"can't be started: {error.strerror}",
+            )
             return
         if self._child is None:
             return
@@ -182,8 +186,7 @@ class RoleProcess:
             self._identity.send(signal.SIGKILL)
             while self._identity.alive:
                 time.sleep(0.01)
-            self._end_children(self._identity)
-            self._ended(self._code())
+            self._ended(self._identity)
 
     def forget(self) -> None:
         """Forget a process that has gone for good, so that its name can be used afresh."""
@@ -193,26 +196,21 @@ class RoleProcess:
     def _look(self, identity: ProcessIdentity) -> None:
         record = self._record
         if not identity.alive:
-            self._end_children(identity)
-            self._ended(self._code())
+            self._ended(identity)
         elif record.kill_at is not None and time.monotonic() >= record.kill_at:
             identity.send(signal.SIGKILL)
         elif record.phase is Phase.STARTING and self._announced().get("pid") == identity.pid:
             now = self._now()
             self._note(phase=Phase.READY, since=now, ready=now)
 
-    def _end_children(self, identity: ProcessIdentity) -> None:
-        """End the processes that it has left behind, such as simulators: it led their session. A replay's Redis saves, and ends
-        by itself. Call it before the process is waited for: until then its id is no other's."""
+    def _ended(self, identity: ProcessIdentity) -> None:
+        """Note how it ended, and end the processes that it has left behind, such as simulators: it led their session. A replay's
+        Redis saves, and ends by itself."""
         if self.role is not Role.REPLAY:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(identity.pid, signal.SIGKILL)
-
-    def _code(self) -> int | None:
-        """How the process ended, or None where its parent is gone."""
-        return self._child.wait() if self._child is not None else None
-
-    def _ended(self, code: int | None) -> None:
+        # Only now: a process that was not waited for keeps its id from others. Where its parent is gone, nobody can tell.
+        code = self._child.wait() if self._child is not None else None
         self._identity = self._child = None
         words = "" if self._record.asked else _last_words(code, self._last_line())
         if self._record.hung:

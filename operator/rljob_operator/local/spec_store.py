@@ -141,8 +141,7 @@ class SpecStore:
     def problems(self, in_force: RLJob, new: RLJob) -> list[Problem]:
         """Why ``new`` may not follow on the spec in force. A run whose processes have all ended counts as suspended."""
         if not running_members(self._run_dir):
-            spec = in_force.spec.model_copy(update={"suspend": True})
-            in_force = in_force.model_copy(update={"spec": spec})
+            in_force = in_force.model_copy(update={"spec": in_force.spec.model_copy(update={"suspend": True})})
         return transition_problems(in_force, new)
 
     def _look(self) -> StoredJob:

@@ -75,5 +75,4 @@ class StoredRun:
 def _refusal(problems: list[str]) -> Refusal | None:
     if not problems:
         return None
-    message = f"{'; '.join(problems)}; the last good spec stays in force"
-    return Refusal(Reason.INVALID_SPEC, message, blocking=False)
+    return Refusal(Reason.INVALID_SPEC, f"{'; '.join(problems)}; the last good spec stays in force", blocking=False)

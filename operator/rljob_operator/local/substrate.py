@@ -157,11 +157,14 @@ class LocalSubstrate:
             shard = number(name)
             return ["--replay-ingest", meeting.replay_ingest[shard], "--replay-sample", meeting.replay_sample[shard]]
         if role is Role.LEARNER:
-            data = sample if self._has_replay else ingest
             # A learner that comes back after a crash must go on from its checkpoint, so it always may; only a fresh run
             # folder has none to go on from.
             token = ["--token-file", str(self._token_file)] if self._token_file is not None else []
-            words = [
+            return [
+                *(sample if self._has_replay else ingest),
+                *weights,
+                *(inference if self._learner_serves else ()),
+                *token,
                 "--last-words",
                 str(last_words_path(self._run_dir)),
                 "--resume",
@@ -169,7 +172,6 @@ class LocalSubstrate:
                 "--epoch",
                 str(self._learner_epoch),
             ]
-            return [*data, *weights, *(inference if self._learner_serves else ()), *token, *words]
         if role is Role.INFERENCE:
             return ["--inference", meeting.inference[number(name)], *weights]
         if role is Role.ACTOR:

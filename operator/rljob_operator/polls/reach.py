@@ -18,19 +18,15 @@ class Reach(Protocol):
 
     async def read(self, url: str, page: str) -> bytes:
         """What a page says. Raises `NoAnswer`."""
-        ...
 
     async def health(self, url: str) -> tuple[int, str]:
         """What /healthz says, whatever that is: (HTTP status, how it begins). Raises `NoAnswer`."""
-        ...
 
     async def send(self, url: str, page: str, document: Mapping[str, Any], token: str) -> bool:
         """Leave a request; whether it was taken."""
-        ...
 
     async def close(self) -> None:
         """Give up all connections."""
-        ...
 
 
 def good(code: int, body: bytes, page: str) -> bytes:

@@ -125,8 +125,12 @@ def _written(
     if isinstance(manifest, Mapping):
         document = plain(manifest)
     elif (name := os.fspath(manifest)) in PRESETS:
-        head = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name.lower()}}
-        document = {**head, "spec": {"preset": name}}
+        document = {
+            "apiVersion": API_VERSION,
+            "kind": KIND,
+            "metadata": {"name": name.lower()},
+            "spec": {"preset": name},
+        }
     elif not {"/", "."} & {*name} and not Path(name).exists():
         problem = f"{unknown_name(name, list(PRESETS), 'preset')}; or the path of a manifest"
         raise ManifestError([Problem("manifest", name, problem)])

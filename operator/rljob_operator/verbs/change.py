@@ -84,8 +84,7 @@ def resume(
     """
     with one_line_errors(), jobs_of(Place(namespace, context, kubeconfig)) as jobs:
         chosen = jobs.chosen(job)
-        patch = {"spec": {"suspend": False}, "metadata": {"annotations": {STOP_ANNOTATION: None}}}
-        generation = _edit(chosen, patch)
+        generation = _edit(chosen, {"spec": {"suspend": False}, "metadata": {"annotations": {STOP_ANNOTATION: None}}})
         seen = chosen.look(figures=False)
         runs = seen.status.is_true("Ready") and seen.status.observed_generation >= generation
         _tell(chosen, "is not suspended" if runs else "asked to go on")

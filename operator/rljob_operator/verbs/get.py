@@ -68,8 +68,7 @@ def get(
         if as_objects:
             documents = [as_object(one) for one in found.jobs]
             shown = {"apiVersion": "v1", "kind": "List", "items": documents} if found.is_list else documents[0]
-            as_json = output is Form.JSON
-            typer.echo(json.dumps(shown, indent=2) if as_json else dump_document(shown).rstrip())
+            typer.echo(json.dumps(shown, indent=2) if output is Form.JSON else dump_document(shown).rstrip())
             return
         if found.jobs:
             for line in table(found.jobs, wide=output is Form.WIDE, namespaces=found.namespaces):

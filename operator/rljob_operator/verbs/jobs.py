@@ -20,49 +20,38 @@ class Job(Protocol):
     @property
     def place(self) -> str:
         """Where it is, as its user names it."""
-        ...
 
     @property
     def pause_seconds(self) -> float:
         """The pause of a verb that waits, between two checks."""
-        ...
 
     def command(self, verb: str) -> str:
         """What to type to use a verb on it."""
-        ...
 
     def look(self, *, figures: bool = True) -> JobView:
         """The job now; ``figures`` also asks its learner and inference servers."""
-        ...
 
     def change(self, patch: Mapping[str, Any]) -> int:
         """Merge ``patch`` (a JSON merge patch) into what is stored; answers the generation. Raises ManifestError, too."""
-        ...
 
     def stop(self, say: Callable[[str], None], timeout_seconds: float) -> None:
         """End it in good order, so that it can be resumed, and wait until nothing of it runs."""
-        ...
 
     def logs(self, who: str | None, *, tail: int, follow: bool, previous: bool, show: ShowLines) -> None:
         """Show what ``who`` (a role, a member, or None for all) has written: the last lines of each, and with ``follow``
         whatever comes, until Ctrl-C."""
-        ...
 
     def policy(self, out: BinaryIO, say: Callable[[str], None], timeout_seconds: float) -> None:
         """Write its policy, the best judged one or else the newest, into ``out``: a tar archive of a checkpoint's files."""
-        ...
 
     def events(self) -> Sequence[EventView]:
         """What was noted of it, the oldest first."""
-        ...
 
     def ask(self, work: Callable[[Reach, Mapping[str, str]], Coroutine[Any, Any, T]]) -> T:
         """Do ``work`` with the way to its members and, by name, where each that can be asked now is asked."""
-        ...
 
     def token(self) -> str:
         """What a request to a member carries that changes something there."""
-        ...
 
 
 class Listing(NamedTuple):
@@ -78,19 +67,15 @@ class Jobs(Protocol):
 
     def chosen(self, name: str | None) -> Job:
         """The job of that name; without one the job that is meant here, such as the only one."""
-        ...
 
     def to_stop(self, name: str) -> Job:
         """The job of that name, to stop it; on one machine an experiment, too, which ends all its runs."""
-        ...
 
     def shown(self, name: str | None, everything: bool, *, figures: bool) -> Listing:
         """What `get` shows; ``figures`` as in `Job.look`, where it is one job."""
-        ...
 
     def splits(self, word: str) -> bool:
         """Whether ``word``, given as the only one, means a role or member and not a job."""
-        ...
 
 
 class Place(NamedTuple):

@@ -54,13 +54,13 @@ def _of_csv(file: Path, text: Iterator[str]) -> Iterator[dict[str, Any]]:
     for version, row in enumerate(found, 1):
         if (mean := row.get("evaluation_mean")) is not None:
             games = row.get("evaluation_games", most)
-            verdict = {
+            yield {
+                **row,
                 "kind": EVALUATION,
                 "mean": mean,
                 "episodes": games,
                 "finished": games >= most,
                 "version": version,
             }
-            yield {**row, **verdict}
         else:
             yield row

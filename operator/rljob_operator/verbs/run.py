@@ -300,8 +300,7 @@ def _finish(run_dir: Path, decision: Decision, seconds: float, steps: int, conso
 def _show_failures(run_dir: Path, status: RLJobStatus, console: Console) -> None:
     """The last lines of the log of the member that failed last, and where the logs are."""
     if status.failures:
-        name = status.failures[-1].pod_name
-        log = run_dir / "logs" / f"{name}.log"
+        log = run_dir / "logs" / f"{status.failures[-1].pod_name}.log"
         lines = tail(log, _LOG_LINES_SHOWN)
         if lines:
             _say(console, f"last lines of {log}:")

@@ -51,8 +51,7 @@ def track(
             fields = " or ".join(f"--set tracking.{name}..." for name in TRACKERS)
             raise UsageError(f"{folder}: its manifest has no tracking; say where to with {fields}")
         options = [word for each in set_ or () for word in ("--set", each)]
-        passes = [[], ["--once"]] if holder(folder) is not None else [["--once"]]
-        for each in passes:
+        for each in [[], ["--once"]] if holder(folder) is not None else [["--once"]]:
             trackers = Trackers(folder, typer.echo, [*options, *each])
             try:
                 while trackers.look(tracking) and (each or holder(folder) is not None):

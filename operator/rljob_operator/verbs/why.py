@@ -100,14 +100,13 @@ def _next_unit(run: JobView, prices: Path | None, cores: float | None) -> Iterat
         if prices is not None:
             raise
         spec = None
-    table = read_prices(prices, spec) if prices is not None and spec is not None else None
     figures = flatten_status(run.figures.to_document()) if run.figures.state != "Evaluating" else {}
     found = next_units(
         figures,
         spec,
         cores=cores,
         seconds_left=run.status.progress.estimated_seconds_remaining,
-        prices=table,
+        prices=read_prices(prices, spec) if prices is not None and spec is not None else None,
     )
     told = [crowded(figures, cores) or run.status.progress.next_unit] if found is None else list(lines(found))
     yield from ("", *told) if any(told) else ()

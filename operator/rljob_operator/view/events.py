@@ -36,11 +36,15 @@ def lines(events: Sequence[EventView]) -> list[str]:
     if not events:
         return []
     now = time.time()
-    rows = [
-        (_seen(event, now), event.kind, event.reason, event.about, " ".join(event.note.split()))
-        for event in sorted(events, key=lambda event: event.time_seconds)
-    ]
-    return aligned([("LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"), *rows])
+    return aligned(
+        [
+            ("LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"),
+            *(
+                (_seen(event, now), event.kind, event.reason, event.about, " ".join(event.note.split()))
+                for event in sorted(events, key=lambda event: event.time_seconds)
+            ),
+        ]
+    )
 
 
 def _seen(event: EventView, now: float) -> str:

@@ -50,8 +50,12 @@ class LiveView:
             at = f" at update {saved.step:,}" if saved is not None else ""
             parts.append(Text(f"suspended{at}; `rljob resume` in another terminal goes on, Ctrl-C ends the session"))
         parts += [Text(f"! {text}", style="bold red") for text in warnings(turn)]
-        title = f"{self._name}  {turn.decision.state}  {duration(turn.elapsed_seconds)}"
-        return Panel(Group(*parts), title=title, title_align="left", border_style="cyan")
+        return Panel(
+            Group(*parts),
+            title=f"{self._name}  {turn.decision.state}  {duration(turn.elapsed_seconds)}",
+            title_align="left",
+            border_style="cyan",
+        )
 
     def _progress(self, turn: Turn) -> RenderableType:
         row = Table.grid(padding=(0, 1))

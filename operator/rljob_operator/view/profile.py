@@ -96,9 +96,14 @@ class MemberProfile:
 
     def table(self) -> list[str]:
         """Lines for a terminal."""
-        rows = [
-            f"  {own:5.0%} {whole:6.0%}  {thread:<16} {function}" for function, thread, own, whole in self.functions()
-        ]
         first, *others = self.summary()
         heading = f"  {'SELF':>5} {'TOTAL':>6}  {'THREAD':<16} FUNCTION"
-        return [f"{self.name}: {first}", *(f"  {each}" for each in others), heading, *rows]
+        return [
+            f"{self.name}: {first}",
+            *(f"  {each}" for each in others),
+            heading,
+            *(
+                f"  {own:5.0%} {whole:6.0%}  {thread:<16} {function}"
+                for function, thread, own, whole in self.functions()
+            ),
+        ]

@@ -47,8 +47,16 @@ def chrome_trace(profiles: Iterable[MemberProfile]) -> dict[str, Any]:
             at = {"pid": process, "tid": tracks.setdefault(thread, process + len(tracks))}
             began, ended = max(began, first["began_ns"]), ended - _ROUNDING_NS
             if ended > began:
-                times = {"ts": (began + shift) / 1000, "dur": (ended - began) / 1000}
-                events.append({"ph": "X", "name": name, "cat": "stage", **at, **times})
+                events.append(
+                    {
+                        "ph": "X",
+                        "name": name,
+                        "cat": "stage",
+                        **at,
+                        "ts": (began + shift) / 1000,
+                        "dur": (ended - began) / 1000,
+                    }
+                )
         for thread, step, origin, time_ns in (flow for part in profile.parts for flow in part["flows"]):
             at = {"pid": process, "tid": tracks.setdefault(thread, process + len(tracks))}
             arrow = {

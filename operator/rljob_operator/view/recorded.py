@@ -48,16 +48,18 @@ def recorded_document(runs: Mapping[str, Judged]) -> dict[str, Any]:
     def moment(at: Moment) -> dict[str, Any]:
         return {"seconds": at.seconds, "rawFrames": at.raw_frames, "meanReturn": at.mean_return, "message": at.message}
 
-    each = {
-        name: {
-            "solved": run.solved is not None,
-            "givenUpBy": run.given_up,
-            "end": moment(_end(run)),
-            "rules": {rule: moment(at) for rule, at in run.ends.items()},
-        }
-        for name, run in runs.items()
+    return {
+        "runs": {
+            name: {
+                "solved": run.solved is not None,
+                "givenUpBy": run.given_up,
+                "end": moment(_end(run)),
+                "rules": {rule: moment(at) for rule, at in run.ends.items()},
+            }
+            for name, run in runs.items()
+        },
+        "together": summary(runs),
     }
-    return {"runs": each, "together": summary(runs)}
 
 
 def _end(run: Judged) -> Moment:

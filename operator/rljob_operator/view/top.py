@@ -58,8 +58,7 @@ def _figures(run: JobView) -> RenderableType:
     share = depth / bound if depth is not None and bound else None
     if bound is None and run.queue_fill_percent is not None:
         share = run.queue_fill_percent / 100
-    wanted = status.autoscaling
-    desired = wanted.desired_replicas or status.actors.replicas
+    desired = status.autoscaling.desired_replicas or status.actors.replicas
     progress = status.progress
     cells = {
         "queue depth": f"{number(depth, '{:,.0f}')} of {number(bound, '{:,.0f}')} batches ({percent(share)})",
@@ -104,13 +103,11 @@ def _servers(run: JobView, before: JobView | None) -> RenderableType:
     table = Table(box=None, padding=(0, 1), header_style="bright_black")
     for heading in ("INFERENCE", "STATE", "ANSWERS/S", "BATCH", "P50", "P99", "WEIGHTS"):
         table.add_column(heading, justify="left" if heading in ("INFERENCE", "STATE") else "right", no_wrap=True)
-    names = sorted({f"inference-{k}" for k in range(run.status.inference.desired)} | set(run.servers))
-    for name in names:
+    for name in sorted({f"inference-{k}" for k in range(run.status.inference.desired)} | set(run.servers)):
         server = run.servers.get(name, {})
-        state = server.get("state", "no answer" if name in run.running else "not running")
         table.add_row(
             name,
-            str(state),
+            str(server.get("state", "no answer" if name in run.running else "not running")),
             number(_rate(server, before.servers.get(name, {}) if before is not None else {}), "{:,.0f}"),
             number(server.get("batch_mean"), "{:.1f}"),
             *(milliseconds(server.get(f"latency_{each}_seconds")) for each in ("p50", "p99")),

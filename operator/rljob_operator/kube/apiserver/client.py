@@ -258,8 +258,7 @@ class Client:
         """
         path = f"{PODS.path(namespace, f'{pod}:{port}', 'proxy')}/{page}"
         verb, method = ("get", "GET") if body is None else ("create", "POST")
-        sent = None if body is None else dict(body)
-        call = Call(verb, method, path, "pods/proxy", {}, sent, headers=headers or {})
+        call = Call(verb, method, path, "pods/proxy", {}, None if body is None else dict(body), headers=headers or {})
         async with self._transport.stream(call, timeout_seconds) as content, asyncio.timeout(timeout_seconds):
             found = b""
             while not content.at_eof() and len(found) <= longest_bytes:
@@ -293,8 +292,11 @@ class Client:
             "verb": verb, "group": resource.group, "resource": resource.plural, "subresource": subresource,
             "namespace": namespace or "",
         }  # fmt: skip
-        kind = "SelfSubjectAccessReview"
-        document = {"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": {"resourceAttributes": wanted}}
+        document = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": wanted},
+        }
         path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
         answer = await self._transport.ask(Call("create", "POST", path, "selfsubjectaccessreviews", {}, document))
         return bool((answer.get("status") or {}).get("allowed"))

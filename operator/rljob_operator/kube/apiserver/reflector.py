@@ -34,15 +34,12 @@ class Copy(Protocol):
 
     def keep(self, document: Object) -> Object:
         """The part of an object that is kept; called for each as soon as it has arrived, so that the rest is freed."""
-        ...
 
     def replace(self, namespace: str | None, documents: list[Object]) -> None:
         """These are all objects there are (in the namespace; None: at all)."""
-        ...
 
     def change(self, kind: str, document: Object) -> None:
         """One object is ADDED, MODIFIED or DELETED."""
-        ...
 
 
 class Reflector:

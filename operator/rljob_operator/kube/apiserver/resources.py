@@ -36,8 +36,10 @@ class Resource:
 
 def without_managed_fields(document: Mapping[str, Any]) -> Object:
     """The object as kubectl shows it."""
-    about = {name: value for name, value in document["metadata"].items() if name != "managedFields"}
-    return {**document, "metadata": about}
+    return {
+        **document,
+        "metadata": {name: value for name, value in document["metadata"].items() if name != "managedFields"},
+    }
 
 
 RLJOBS = Resource("rljob.dev", "v1alpha1", "rljobs", "RLJob")

@@ -78,8 +78,7 @@ class Journal:
             self._parts += 1
         else:
             here, change = self._last["metadata"], {"data": {JOURNAL_KEY: before + text}}
-            version = here["resourceVersion"]
             self._last = await self._client.patch(
-                CONFIG_MAPS, about["namespace"], here["name"], change, resource_version=version
+                CONFIG_MAPS, about["namespace"], here["name"], change, resource_version=here["resourceVersion"]
             )
         self.lines += text.count("\n")

@@ -80,9 +80,12 @@ def after(
     now: float,
 ) -> RLExperimentStatus:
     """The status after ``updates``, with ``figures`` in the place of those that it had. ``now``: Unix seconds."""
-    about = {"observed_generation": generation, "start_time": before.start_time or now}
     known = RLExperimentStatus.model_validate({**dict(before), **figures}).model_copy(
-        update={**about, "conditions": merged(before.conditions, updates, generation, now)}
+        update={
+            "observed_generation": generation,
+            "start_time": before.start_time or now,
+            "conditions": merged(before.conditions, updates, generation, now),
+        }
     )
     ended = before.completion_time or now
     return known.model_copy(update={"completion_time": ended if finished(known) else None})

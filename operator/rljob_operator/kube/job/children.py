@@ -126,8 +126,7 @@ async def _ensure_none(client: Client, owned: Owned, kind: str, name: str, known
 
 
 async def _ensure(client: Client, owned: Owned, document: Object, known: Known) -> None:
-    about = document["metadata"]
-    place = (document["kind"], about["name"])
+    place = (document["kind"], document["metadata"]["name"])
     digest = hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
     if known.digests.get(place) == digest:
         return

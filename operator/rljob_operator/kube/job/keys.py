@@ -63,8 +63,7 @@ def _own(owned: Owned, resource: Resource, found: Object) -> Object:
 
 
 def _owner_in_words(found: Mapping[str, Any]) -> str:
-    owners = found["metadata"].get("ownerReferences") or ()
-    words = [f"{owner.get('kind')} {owner.get('name')}" for owner in owners]
+    words = [f"{owner.get('kind')} {owner.get('name')}" for owner in found["metadata"].get("ownerReferences") or ()]
     return ", ".join(words) if words else "no owner that it names, and was not made for this job"
 
 

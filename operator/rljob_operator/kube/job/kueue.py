@@ -91,12 +91,14 @@ class JobQueue:
         back what the job no longer needs. A job whose pods are refused asks for nothing."""
         if not settings_for(stored.status, self._settings).kueue:
             return await NoQueue().seen(stored, observed, pods, refusal)  # it runs as it was started: without
-        refused = refusal is not None and refusal.blocking
-        admission = await self._look(stored, observed.members, pods, refused=refused)
+        admission = await self._look(stored, observed.members, pods, refused=refusal is not None and refusal.blocking)
         places = self._places.get(stored.uid)
         going = places.going(pods) if places is not None else set()
-        members = tuple(replace(m, leaving_node=True) if m.name in going else m for m in observed.members)
-        return replace(observed, members=members, admission=admission)
+        return replace(
+            observed,
+            members=tuple(replace(m, leaving_node=True) if m.name in going else m for m in observed.members),
+            admission=admission,
+        )
 
     async def _look(
         self, stored: StoredJob, members: Sequence[Member], pods: Sequence[Pod], *, refused: bool
@@ -193,8 +195,7 @@ class JobQueue:
         await self._delete(*(blocks[number] for number in todo.give_back))
         said = ""
         for number, actors in todo.ask_for:
-            settings = settings_for(stored.status, self._settings)
-            sets = [workload.pod_set(owned, Role.ACTOR, actors, settings)]
+            sets = [workload.pod_set(owned, Role.ACTOR, actors, settings_for(stored.status, self._settings))]
             said = said or await self._create(stored, workload.block_name(owned.name, number), queue, sets)
         kept = [each for each in known if each.number not in todo.give_back]
         running = [core, *(blocks[each.number] for each in sorted(kept, key=lambda b: b.number) if each.admitted)]
@@ -236,9 +237,13 @@ class JobQueue:
         if alive:
             if core is None or not state.is_admitted(core):
                 return waiting(queue, state.words(core) if core is not None else "nothing is asked for")
-            running = sum(member.alive for member in members if member.role is Role.ACTOR)
-            name = core["metadata"]["name"]
-            return Admission(True, Reason.QUOTA_RESERVED, f"queue {queue}", workload=name, max_actors=running)
+            return Admission(
+                True,
+                Reason.QUOTA_RESERVED,
+                f"queue {queue}",
+                workload=core["metadata"]["name"],
+                max_actors=sum(member.alive for member in members if member.role is Role.ACTOR),
+            )
         over = stored.status.finished
         await self._delete(*(each for each in mine.values() if not (over and each is core)))
         if over and core is not None and not state.holds(core, "Finished"):

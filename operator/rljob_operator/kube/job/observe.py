@@ -21,8 +21,11 @@ from rljob_operator.polls.poll import Silence
 def seen(member: Member, now_seconds: float, node_lost: bool, silence: Silence | None) -> Member:
     """The member with what its node and its own answers say of it."""
     if silence is not None and member.phase is Phase.READY:
-        seconds = max(0.0, now_seconds - max(silence.since, member.ready_seconds or 0.0))
-        member = replace(member, silent_seconds=seconds, silent_because=silence.because)
+        member = replace(
+            member,
+            silent_seconds=max(0.0, now_seconds - max(silence.since, member.ready_seconds or 0.0)),
+            silent_because=silence.because,
+        )
     return replace(member, node_lost=True) if node_lost and member.alive else member
 
 
@@ -50,12 +53,11 @@ def checkpoint_in_its_pod(newest: CheckpointFacts, learner: Member | None, pods:
     """The newest checkpoint of a job whose checkpoints end with their learner's pod: gone, unless the present one has written
     it."""
     pod = current(pods).get("learner")
-    if pod is not None and learner is not None and learner.alive:
-        began = parse_rfc3339(pod["metadata"]["creationTimestamp"])
-        if newest.time_seconds >= began:
-            return newest
+    up = pod is not None and learner is not None and learner.alive
+    if not newest.usable or (up and newest.time_seconds >= parse_rfc3339(pod["metadata"]["creationTimestamp"])):
+        return newest
     gone = f"the checkpoint of update {newest.step:,} was in the learner's pod and went with it"
-    return CheckpointFacts(CheckpointState.GONE, message=gone) if newest.usable else newest
+    return CheckpointFacts(CheckpointState.GONE, message=gone)
 
 
 def newest_checkpoint(status: RLJobStatus, said: LearnerStatus | None, pods: Sequence[Pod]) -> CheckpointFacts:

@@ -228,8 +228,7 @@ class Reconciler:
         for member in members(pods, now, known.were_up):
             if member.phase is Phase.READY:
                 known.were_up.add(member.incarnation)
-            silence = self._poll.silence(key, member.incarnation)
-            member = seen(member, now, self._nodes.lost(member.node_name), silence)
+            member = seen(member, now, self._nodes.lost(member.node_name), self._poll.silence(key, member.incarnation))
             found.append(member)
         known.were_up &= {pod["metadata"]["uid"] for pod in pods}
         found += unseen_end(stored.status, found, now)

@@ -85,8 +85,9 @@ class Refusals:
         for name, each in self.of.items():
             member = found.get(name, Member(name, Role.of(name), since_seconds=each.since_seconds))
             if member.phase in (Phase.ABSENT, Phase.STARTING, Phase.EXITED):
-                later = each.again_at > now
-                found[name] = replace(member, waiting=each.reason, waiting_message=each.words, placed=False, held=later)
+                found[name] = replace(
+                    member, waiting=each.reason, waiting_message=each.words, placed=False, held=each.again_at > now
+                )
         return tuple(found.values())
 
     def try_now(self, now: float) -> None:

@@ -86,8 +86,7 @@ async def _attached(client: Client, owned: Owned, member: Member, settings: Sett
 async def _told(client: Client, owned: Owned, member: Member, settings: Settings) -> Member:
     why = _why if member.waiting is None or _ABOUT_A_CLAIM.search(member.waiting_message) else _why_away
     words = [await why(client, owned, name) for name in _claims(owned, member.name, settings)]
-    said = "; ".join([*filter(None, words), member.waiting_message])
-    return replace(member, waiting_message=said)
+    return replace(member, waiting_message="; ".join([*filter(None, words), member.waiting_message]))
 
 
 def _claims(owned: Owned, member: str, settings: Settings) -> Sequence[str]:
@@ -192,8 +191,7 @@ async def _why_not_by(client: Client, claim: Object, name: str) -> str:
 
 def _name_one(claim: Object) -> str:
     """Where the claim gets its StorageClass from: a claim cannot change it."""
-    owners = claim["metadata"].get("ownerReferences") or ()
-    if not any(each.get("kind") == "RLJob" for each in owners):
+    if not any(each.get("kind") == "RLJob" for each in claim["metadata"].get("ownerReferences") or ()):
         return "make the claim anew with one that does"
     if claim["metadata"]["name"].endswith("-learner"):
         return "name one in checkpointClaim.storageClass of the operator's configuration and make the job anew"

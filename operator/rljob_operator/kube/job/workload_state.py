@@ -134,8 +134,13 @@ def unknown(stored: StoredJob, members: Sequence[Member], why: str) -> Admission
     before = stored.status.admission
     name = before.workload if before is not None else ""
     if any(member.alive for member in members):
-        actors = sum(member.alive and not member.asked for member in members if member.role is Role.ACTOR)
-        return Admission(True, Reason.QUOTA_RESERVED, why, workload=name, max_actors=actors)
+        return Admission(
+            True,
+            Reason.QUOTA_RESERVED,
+            why,
+            workload=name,
+            max_actors=sum(member.alive and not member.asked for member in members if member.role is Role.ACTOR),
+        )
     return Admission(False, Reason.WAITING_FOR_QUOTA, why, workload=name)
 
 

@@ -188,8 +188,11 @@ class Elector:
         try:
             lease = await client.get(LEASES, self._namespace, self._name)
         except NotFound:
-            about = {"name": self._name, "namespace": self._namespace}
-            document = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": about}
+            document = {
+                "apiVersion": LEASES.api_version,
+                "kind": LEASES.kind,
+                "metadata": {"name": self._name, "namespace": self._namespace},
+            }
             with suppress(AlreadyExists):  # another one was faster
                 await client.create(LEASES, document | {"spec": taken | {"leaseTransitions": 0}})
                 self._looked = self._renewed = sent
@@ -213,8 +216,9 @@ class Elector:
             if holder and self._steady() - self._seen_at < holds:
                 return False
             change = taken | {"leaseTransitions": int(spec.get("leaseTransitions") or 0) + 1}
-        version = lease["metadata"]["resourceVersion"]
-        await client.patch(LEASES, self._namespace, self._name, {"spec": change}, resource_version=version)
+        await client.patch(
+            LEASES, self._namespace, self._name, {"spec": change}, resource_version=lease["metadata"]["resourceVersion"]
+        )
         self._renewed, self.holder = sent, self.identity
         return True
 
@@ -226,8 +230,13 @@ class Elector:
                 if (lease.get("spec") or {}).get("holderIdentity") != self.identity:
                     return
                 free = {"holderIdentity": "", "leaseDurationSeconds": RELEASED_SECONDS, "renewTime": _now()}
-                version = lease["metadata"]["resourceVersion"]
-                await client.patch(LEASES, self._namespace, self._name, {"spec": free}, resource_version=version)
+                await client.patch(
+                    LEASES,
+                    self._namespace,
+                    self._name,
+                    {"spec": free},
+                    resource_version=lease["metadata"]["resourceVersion"],
+                )
                 log.info("%s has released the lease", self.identity)
         except (ApiError, TimeoutError) as problem:
             log.warning("%s: the lease could not be released: %s", self.identity, problem or "no answer in time")

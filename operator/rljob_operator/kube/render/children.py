@@ -39,7 +39,6 @@ def service(owned: Owned) -> dict[str, Any]:
 def network_policy(owned: Owned, settings: Settings) -> dict[str, Any]:
     """Pods of the job reach each other; the operator and Prometheus reach the metrics, and nothing else is reached. What the pods
     themselves reach is not limited: an environment may need the world."""
-    own = {"podSelector": {"matchLabels": names.labels(owned.name)}}
     readers = [dict(settings.operator_namespaces)]
     if settings.prometheus_namespaces is not None:
         readers.append(dict(settings.prometheus_namespaces))
@@ -52,7 +51,7 @@ def network_policy(owned: Owned, settings: Settings) -> dict[str, Any]:
             "podSelector": {"matchLabels": names.labels(owned.name)},
             "policyTypes": ["Ingress"],
             "ingress": [
-                {"from": [own]},
+                {"from": [{"podSelector": {"matchLabels": names.labels(owned.name)}}]},
                 {"from": [{"namespaceSelector": {"matchLabels": each}} for each in readers], "ports": metrics},
             ],
         },
@@ -95,8 +94,13 @@ def service_account(owned: Owned) -> dict[str, Any]:
 
 
 def _secret(owned: Owned, name: str, files: Mapping[str, str]) -> dict[str, Any]:
-    data = {file: base64.b64encode(text.encode()).decode() for file, text in files.items()}
-    return {"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": owned.metadata(name), "data": data}
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": "Opaque",
+        "metadata": owned.metadata(name),
+        "data": {file: base64.b64encode(text.encode()).decode() for file, text in files.items()},
+    }
 
 
 def claims(owned: Owned, settings: Settings) -> list[dict[str, Any]]:
@@ -118,13 +122,16 @@ def checkpoint_claim_of(owned: Owned, settings: Settings) -> dict[str, Any]:
 
 
 def _claim(owned: Owned, member: str, size: str, storage_class: str) -> dict[str, Any]:
-    spec = {
-        "accessModes": ["ReadWriteOnce"],
-        "resources": {"requests": {"storage": size}},
-        **({"storageClassName": storage_class} if storage_class else {}),
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": owned.metadata(owned.claim(member), {**names.labels(owned.name), names.MEMBER_LABEL: member}),
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": size}},
+            **({"storageClassName": storage_class} if storage_class else {}),
+        },
     }
-    metadata = owned.metadata(owned.claim(member), {**names.labels(owned.name), names.MEMBER_LABEL: member})
-    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,11 +157,10 @@ def secret_objects(owned: Owned, secrets: Secrets) -> list[dict[str, Any]]:
 
 def changing_children(owned: Owned, settings: Settings) -> list[dict[str, Any]]:
     """The objects that follow from the job and the settings alone, and change with them."""
-    policy = owned.job.spec.network.policy == "Enabled"
     return [
         config_map(owned),
         service(owned),
-        *([network_policy(owned, settings)] if policy else []),
+        *([network_policy(owned, settings)] if owned.job.spec.network.policy == "Enabled" else []),
         *claims(owned, settings),
     ]
 

@@ -40,14 +40,23 @@ def run(owner: Object, experiment: Experiment, trial: int, seed: int) -> Object:
         names.TRIAL_LABEL: str(trial),
         names.SEED_LABEL: str(seed),
     }
-    annotations = made["metadata"].get("annotations", {})
-    return {**made, "metadata": {**_metadata(owner, made["metadata"]["name"], labels), "annotations": annotations}}
+    return {
+        **made,
+        "metadata": {
+            **_metadata(owner, made["metadata"]["name"], labels),
+            "annotations": made["metadata"].get("annotations", {}),
+        },
+    }
 
 
 def journal_part(owner: Object, number: int, text: str) -> Object:
     """A ConfigMap with lines of the journal."""
-    about = _metadata(owner, names.journal(owner["metadata"]["name"], number), {})
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": about, "data": {JOURNAL_KEY: text}}
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": _metadata(owner, names.journal(owner["metadata"]["name"], number), {}),
+        "data": {JOURNAL_KEY: text},
+    }
 
 
 def judge(owned: Owned, settings: Settings, experiment: str, name: str, seed: int) -> Object:
@@ -62,10 +71,19 @@ def judge(owned: Owned, settings: Settings, experiment: str, name: str, seed: in
     evaluator, storage = section(owned.job, Role.EVALUATOR), owned.job.spec.checkpoint.storage
     bucket = storage.object_store if storage is not None else None
     where = bucket.url if bucket is not None else f"{names.RUN_DIR}/checkpoints"
-    words = [where, "--episodes", str(owned.job.spec.evaluator.episodes), "--seed", str(seed)]
     container = {
         **{field: value for field, value in worker.items() if field not in _OF_A_LEARNER},
-        "command": ["sh", "-c", _JUDGE, "judge", *words],
+        "command": [
+            "sh",
+            "-c",
+            _JUDGE,
+            "judge",
+            where,
+            "--episodes",
+            str(owned.job.spec.evaluator.episodes),
+            "--seed",
+            str(seed),
+        ],
         "resources": resources(evaluator.resources, settings.requests[Role.EVALUATOR]),
     }
     # Without the operator's: it is none of the job's members.
@@ -75,12 +93,14 @@ def judge(owned: Owned, settings: Settings, experiment: str, name: str, seed: in
     if queue:  # Kueue leaves alone what a kind controls that its externalFrameworks name, as RLJobs should be there
         about["ownerReferences"] = [{**each, "controller": False} for each in about["ownerReferences"]]
     spec = {field: value for field, value in made["spec"].items() if field not in ("hostname", "subdomain")}
-    annotations = {
-        key: value for key, value in made["metadata"]["annotations"].items() if not key.startswith(names.OURS)
-    }
     return {
         **made,
-        "metadata": {**about, "annotations": annotations},
+        "metadata": {
+            **about,
+            "annotations": {
+                key: value for key, value in made["metadata"]["annotations"].items() if not key.startswith(names.OURS)
+            },
+        },
         "spec": {**spec, "containers": [container, *beside], "initContainers": before},
     }
 
@@ -91,10 +111,18 @@ def _of_queue(labels: Mapping[str, str]) -> dict[str, str]:
 
 def _metadata(owner: Object, name: str, labels: Mapping[str, str]) -> Object:
     about = owner["metadata"]
-    reference = {"apiVersion": API_VERSION, "kind": EXPERIMENT_KIND, "name": about["name"], "uid": about["uid"]}
     return {
         "name": name,
         "namespace": about["namespace"],
         "labels": {**labels, names.EXPERIMENT_LABEL: about["name"]},
-        "ownerReferences": [{**reference, "controller": True, "blockOwnerDeletion": True}],
+        "ownerReferences": [
+            {
+                "apiVersion": API_VERSION,
+                "kind": EXPERIMENT_KIND,
+                "name": about["name"],
+                "uid": about["uid"],
+                "controller": True,
+                "blockOwnerDeletion": True,
+            }
+        ],
     }

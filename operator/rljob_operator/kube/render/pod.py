@@ -37,10 +37,9 @@ def pod(owned: Owned, member: str, suffix: str, revision: str, settings: Setting
     labels = names.member_labels(owned.name, member)
     if job.spec.monitoring.pod_monitor == "Disabled":
         labels[names.SCRAPE_LABEL] = "false"
-    metadata = owned.metadata(names.pod(owned.name, member, suffix), labels)
     generated = {
         "metadata": {
-            **metadata,
+            **owned.metadata(names.pod(owned.name, member, suffix), labels),
             "annotations": {
                 _DEFAULT_CONTAINER: names.WORKER,
                 names.REVISION_ANNOTATION: revision,

@@ -27,14 +27,12 @@ def sidecar(job: RLJob, settings: Settings) -> dict[str, Any]:
     redis = job.spec.required_replay.redis
     module = ["python", "-m", "rljob.replay.redis_server"]
     folder, socket, mode = names.REDIS_DATA_DIR, names.REDIS_SOCKET, redis.persistence.mode
-    memory = quantity(redis.resources.limits.get("memory", "0"))
-    largest_bytes = int(memory * _MEMORY_SHARE)
+    largest_bytes = int(quantity(redis.resources.limits.get("memory", "0")) * _MEMORY_SHARE)
     if redis.image is None:
         command = [*module, "serve", folder, socket, mode, str(largest_bytes)]
         question = [*module, "ping", socket]
     else:
-        options = server_options(folder, socket, mode, largest_bytes=largest_bytes)
-        command = ["redis-server", *options]
+        command = ["redis-server", *server_options(folder, socket, mode, largest_bytes=largest_bytes)]
         question = ["redis-cli", "-e", "-s", socket, "ping"]
     return {
         "name": names.REDIS,

@@ -25,8 +25,7 @@ def section(job: RLJob, role: Role) -> RoleSpec:
 
 def device(job: RLJob, role: Role) -> dict[str, str]:
     """The extended resource of a role that asks for a device, as a limit; empty where it computes on the CPU."""
-    devices = {Role.LEARNER: job.spec.learner.accelerator, Role.INFERENCE: job.spec.inference.accelerator}
-    asked = devices.get(role)
+    asked = {Role.LEARNER: job.spec.learner.accelerator, Role.INFERENCE: job.spec.inference.accelerator}.get(role)
     return {asked.resource_name: str(asked.count)} if asked is not None and asked.count else {}
 
 

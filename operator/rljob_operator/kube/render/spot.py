@@ -53,11 +53,13 @@ def playing_on(pod: Mapping[str, Any]) -> dict[str, Any]:
 
     A pod can't know why it is to leave, so that one which the operator takes away plays on, too.
     """
-    hook = {"preStop": {"exec": {"command": ["sleep", f"{PLAY_ON_SECONDS}"]}}}
     return {
         **pod,
         "terminationGracePeriodSeconds": pod["terminationGracePeriodSeconds"] + PLAY_ON_SECONDS,
-        "containers": [{**each, "lifecycle": hook} for each in pod["containers"]],
+        "containers": [
+            {**each, "lifecycle": {"preStop": {"exec": {"command": ["sleep", f"{PLAY_ON_SECONDS}"]}}}}
+            for each in pod["containers"]
+        ],
     }
 
 
@@ -75,6 +77,7 @@ def on_spot_nodes(pod: Mapping[str, Any], marks: SpotMarks = CLOUDS) -> dict[str
         if wanted not in tolerations:
             tolerations.append(wanted)
     for key, value in marks.labels:
-        labelled = {"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]}
-        preferences.append({"weight": WEIGHT, "preference": labelled})
+        preferences.append(
+            {"weight": WEIGHT, "preference": {"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]}}
+        )
     return changed

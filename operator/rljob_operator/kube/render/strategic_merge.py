@@ -148,8 +148,7 @@ def _entries(original: list[Any], patch: list[Any], key: str, path: str) -> list
     before = [entry for entry in original if entry[key] not in gone]
     result = list(before)
     for entry in plain:
-        same = (i for i, each in enumerate(result) if each[key] == entry[key])
-        at = next(same, None)
+        at = next((i for i, each in enumerate(result) if each[key] == entry[key]), None)
         if at is None:
             result.append(_taken(entry))
         else:

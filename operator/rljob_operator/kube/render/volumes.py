@@ -51,11 +51,13 @@ class Mounted:
 def mounted(job: RLJob, member: str, settings: Settings) -> tuple[Mounted, ...]:
     """The operator's own volumes of a member's container; of those that are room to write in, where its user mounts no other."""
     role, name = Role.of(member), job.metadata.name
-    shared = {"medium": "Memory", "sizeLimit": f"{shared_memory_mib(job, role)}Mi"}
     room = (
         _run_folder(job, role, settings),
         Mounted({"name": "rljob-tmp", "emptyDir": {}}, "/tmp"),
-        Mounted({"name": "rljob-shm", "emptyDir": shared}, "/dev/shm"),
+        Mounted(
+            {"name": "rljob-shm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{shared_memory_mib(job, role)}Mi"}},
+            "/dev/shm",
+        ),
     )
     found = [
         *(each for each in room if _users_mount(job, role, each.path) is None),
@@ -76,8 +78,7 @@ def pod_volumes(owned: Owned, member: str, settings: Settings) -> list[dict[str,
     found = [each.volume for each in mounted(job, member, settings)]
     if role is Role.REPLAY and has_own_redis(job):
         found.append(_claim(REDIS_DATA, owned.claim(member)))
-    given = section(job, role).volumes or ()
-    return [*found, *(each.model_dump(mode="json", by_alias=True) for each in given)]
+    return [*found, *(each.model_dump(mode="json", by_alias=True) for each in section(job, role).volumes or ())]
 
 
 def mounts(job: RLJob, member: str, settings: Settings) -> list[dict[str, Any]]:

@@ -89,5 +89,9 @@ def digest(spec: Mapping[str, Any]) -> str:
 
 def workload(owned: Owned, name: str, spec: dict[str, Any], api_version: str) -> dict[str, Any]:
     """The Workload that asks for ``spec``."""
-    metadata = {**owned.metadata(name), "annotations": {ASKED_FOR_ANNOTATION: digest(spec)}}
-    return {"apiVersion": api_version, "kind": "Workload", "metadata": metadata, "spec": spec}
+    return {
+        "apiVersion": api_version,
+        "kind": "Workload",
+        "metadata": {**owned.metadata(name), "annotations": {ASKED_FOR_ANNOTATION: digest(spec)}},
+        "spec": spec,
+    }

@@ -71,8 +71,7 @@ class Health:
         due = self._steady()
         try:
             while True:
-                lag = max(0.0, self._steady() - due)
-                self.tick(lag)
+                self.tick(max(0.0, self._steady() - due))
                 due = self._steady() + PERIOD_SECONDS
                 await asyncio.sleep(PERIOD_SECONDS)
         finally:

@@ -43,14 +43,13 @@ def view(
     status, about = status_of(document), document["metadata"]
     servers = dict(answers or {})
     learner = servers.pop("learner", None)
-    figures = remembered(status) if learner is None else LearnerStatus.lenient(learner)
     return JobView(
         place=f"{about['namespace']}/{about['name']}",
         document=without_managed_fields(document),
         status=status,
         attended=True,
         running=tuple(running),
-        figures=figures,
+        figures=remembered(status) if learner is None else LearnerStatus.lenient(learner),
         queue_fill_percent=status.progress.queue_fill_percent if learner is None else None,
         servers=servers,
         problem=unattended(document, status, now) or problem,

@@ -28,8 +28,7 @@ class TooMany(Exception):
 
 async def find(client: Client, namespace: str, job: str) -> list[Pod]:
     """All pods of a job."""
-    selector = names.selector(names.labels(job))
-    return list((await client.list(PODS, namespace, label_selector=selector)).items)
+    return list((await client.list(PODS, namespace, label_selector=names.selector(names.labels(job)))).items)
 
 
 def chosen(pods: Iterable[Pod], who: str | None, *, previous: bool = False) -> dict[str, Pod]:

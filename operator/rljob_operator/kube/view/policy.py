@@ -83,7 +83,6 @@ def reader(owned: Owned, settings: Settings, longest_seconds: float) -> Object:
     }
     if "imagePullPolicy" in worker:
         container["imagePullPolicy"] = worker["imagePullPolicy"]
-    owner = {"apiVersion": API_VERSION, "kind": KIND, "name": owned.name, "uid": owned.uid}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -92,7 +91,7 @@ def reader(owned: Owned, settings: Settings, longest_seconds: float) -> Object:
             "namespace": owned.job.metadata.namespace,
             # Without the operator's: it is none of the job's members.
             "labels": {**handed_on(owned.job.metadata.labels), names.JOB_LABEL: owned.name},
-            "ownerReferences": [owner],
+            "ownerReferences": [{"apiVersion": API_VERSION, "kind": KIND, "name": owned.name, "uid": owned.uid}],
         },
         "spec": {
             **{field: learner[field] for field in _TAKEN_OVER if field in learner},

@@ -35,8 +35,7 @@ class ChildrenOfOneKind:
     def keep(self, document: Object) -> Object:
         """See `reflector.Copy`."""
         about, owner = document["metadata"], owner_of(document)
-        job = (about["namespace"], owner["name"] if owner is not None else "")
-        return {"uid": about["uid"], "job": job}
+        return {"uid": about["uid"], "job": (about["namespace"], owner["name"] if owner is not None else "")}
 
     def replace(self, namespace: str | None, documents: list[Object]) -> None:
         """See `reflector.Copy`."""

@@ -26,8 +26,10 @@ class NodeCache:
     def keep(self, document: Object) -> Object:
         """See `reflector.Copy`."""
         about = document["metadata"]
-        kept = {"name": about["name"], "resourceVersion": about.get("resourceVersion", "")}
-        return {"metadata": kept, "lost": _is_lost(document)}
+        return {
+            "metadata": {"name": about["name"], "resourceVersion": about.get("resourceVersion", "")},
+            "lost": _is_lost(document),
+        }
 
     def replace(self, namespace: str | None, documents: list[Object]) -> None:
         """See `reflector.Copy`."""

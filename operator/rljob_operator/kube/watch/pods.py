@@ -102,8 +102,7 @@ class PodCache:
 
     def change(self, kind: str, document: Object) -> None:
         """See `reflector.Copy`. A pod without a job as its owner is none of ours, whatever its labels say."""
-        place = _place(document)
-        known, owner = self._pods.get(place), owner_of(document)
+        known, owner = self._pods.get(_place(document)), owner_of(document)
         if kind == "DELETED":
             if known is not None:
                 self._bury(document if owner is not None else known)

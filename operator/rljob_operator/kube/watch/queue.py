@@ -175,8 +175,7 @@ class WorkQueue(Generic[Key]):
             self._timer.cancel()
             self._timer = None
         if self._heap and not self._closed:
-            wait = max(0.0, self._heap[0][0] - self._now())
-            self._timer = asyncio.get_running_loop().call_later(wait, self._due)
+            self._timer = asyncio.get_running_loop().call_later(max(0.0, self._heap[0][0] - self._now()), self._due)
 
     def _due(self) -> None:
         self._timer = None

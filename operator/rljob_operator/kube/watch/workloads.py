@@ -53,8 +53,15 @@ class WorkloadCache:
     def keep(self, document: Object) -> Object:
         """See `reflector.Copy`. The pods in it are as we have made them; their numbers are enough."""
         spec = document.get("spec") or {}
-        sets = [{"name": each["name"], "count": each.get("count", 1)} for each in spec.get("podSets") or ()]
-        return {**without_managed_fields(document), "spec": {**spec, "podSets": sets}}
+        return {
+            **without_managed_fields(document),
+            "spec": {
+                **spec,
+                "podSets": [
+                    {"name": each["name"], "count": each.get("count", 1)} for each in spec.get("podSets") or ()
+                ],
+            },
+        }
 
     def replace(self, namespace: str | None, documents: list[Object]) -> None:
         """See `reflector.Copy`."""
