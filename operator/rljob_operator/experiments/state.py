@@ -214,14 +214,11 @@ class ExperimentState:
         return sorted(found, key=_place)
 
     def _ranked(self, trial: int) -> Iterator[Ranked]:
-        runs = [run for key in self._keys(trial) if (run := self.runs.get(key)) is not None]
+        seeds = range(1, self.known.spec.seeds + 1)
+        runs = [run for seed in seeds if (run := self.runs.get((trial, seed))) is not None]
         counted = [run for run in runs if run.state is RunState.DONE] or [run for run in runs if run.scores]
-        if not counted:
-            return
-        yield Ranked(trial, tuple(counted), *over_seeds([run.scores[-1] for run in counted]))
-
-    def _keys(self, trial: int) -> list[tuple[int, int]]:
-        return [(trial, seed) for seed in range(1, self.known.spec.seeds + 1)]
+        if counted:
+            yield Ranked(trial, tuple(counted), *over_seeds([run.scores[-1] for run in counted]))
 
 
 def games_seed(rung: int) -> int:

@@ -45,10 +45,9 @@ class _Forked:
 
     def wait(self) -> int | None:
         try:
-            code: int | None = self.server.ask({"wait": self.pid}).get("exit_code")
+            return self.server.ask({"wait": self.pid}).get("exit_code")
         except ServerGone:
             return None
-        return code
 
 
 class ServerGone(Exception):
@@ -109,10 +108,9 @@ class ForkServer:
 
     def _receive(self, seconds: float) -> dict[str, Any] | None:
         try:
-            answer: dict[str, Any] | None = self._process.link.recv() if self._process.link.poll(seconds) else None
+            return self._process.link.recv() if self._process.link.poll(seconds) else None
         except (EOFError, OSError):
             raise self._gone() from None
-        return answer
 
     def _gone(self) -> ServerGone:
         return ServerGone(os.pread(self._written.fileno(), _MOST_WRITTEN, 0).decode(errors="replace"))

@@ -27,14 +27,13 @@ class ControllerLock:
     """
 
     def __init__(self, run_dir: Path, *, for_another: bool = False) -> None:
-        self._path = run_dir / LOCK_FILE
         self._file: int | None = None
         self._run_dir = run_dir
         self._for_another = for_another
 
     def __enter__(self) -> ControllerLock:
         try:
-            file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
+            file = os.open(self._run_dir / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
             raise RunFolderProblem(
                 f"{self._run_dir}: can't be written: {error.strerror}; name another --run-dir"

@@ -44,7 +44,9 @@ class SpecStore:
 
     def __init__(self, run_dir: Path) -> None:
         self._run_dir = run_dir
-        self._path = run_dir / JOB_FILE
+        self._path, self._accepted_path = run_dir / JOB_FILE, run_dir / ACCEPTED_FILE
+        self.effective_path = run_dir / EFFECTIVE_FILE
+        """The manifest that the roles are started from: the job in force."""
         self._seen: tuple[int, int, int] | None = None
         self._last: StoredJob | None = None
         self._counted: Any = None
@@ -128,15 +130,6 @@ class SpecStore:
             return parse_job(parse_document(self._accepted_path.read_bytes(), str(self._accepted_path)))
         except (OSError, ManifestError):
             return None
-
-    @property
-    def effective_path(self) -> Path:
-        """The manifest that the roles are started from: the job in force."""
-        return self._run_dir / EFFECTIVE_FILE
-
-    @property
-    def _accepted_path(self) -> Path:
-        return self._run_dir / ACCEPTED_FILE
 
     def problems(self, in_force: RLJob, new: RLJob) -> list[Problem]:
         """Why ``new`` may not follow on the spec in force. A run whose processes have all ended counts as suspended."""

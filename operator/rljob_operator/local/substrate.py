@@ -77,7 +77,9 @@ class LocalSubstrate:
             self._arrange(job)
         for name in decision.start:
             if name not in self._processes:
-                self._processes[name] = self._process(name)
+                self._processes[name] = RoleProcess(
+                    name, Role.of(name), self._command(name), self._run_dir, self._launcher.launch, self._clock
+                )
             self._processes[name].command = self._command(name)
             self._processes[name].variables = own_variables(job, name, dict(os.environ))
             if self._processes[name].role is Role.LEARNER and self._processes[name].pid is None:
@@ -130,21 +132,19 @@ class LocalSubstrate:
         self._announced = learner is not None
         return tuple(found)
 
-    def _process(self, name: str) -> RoleProcess:
-        launch, now = self._launcher.launch, self._clock
-        return RoleProcess(name, Role.of(name), self._command(name), self._run_dir, launch, now)
-
     def _command(self, name: str) -> list[str]:
-        command = [str(Role.of(name)), "--job", str(self._manifest)]
-        command += [
+        return [
+            str(Role.of(name)),
+            "--job",
+            str(self._manifest),
             "--run-dir",
             str(self._run_dir),
             "--name",
             name,
             "--announce",
             str(announce_path(self._run_dir, name)),
+            *self._options(name),
         ]
-        return command + self._options(name)
 
     def _options(self, name: str) -> list[str]:
         meeting = self._addresses

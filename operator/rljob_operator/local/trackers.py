@@ -106,7 +106,7 @@ class _Process:
         if self.done:
             return
         if (code := self._process.poll()) is not None:
-            self.problem = self._last_line() or f"its tracker ended with {code}"
+            self.problem = "".join(tail(self._log, 1)).removeprefix("rljob: ") or f"its tracker ended with {code}"
             self._again(now)
             return
         state = self.state()
@@ -155,6 +155,3 @@ class _Process:
         self._process = None
         self._due = now + self._wait_seconds
         self._wait_seconds = min(LONGEST_WAIT_SECONDS, 2 * self._wait_seconds)
-
-    def _last_line(self) -> str:
-        return "".join(tail(self._log, 1)).removeprefix("rljob: ")

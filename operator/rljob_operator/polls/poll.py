@@ -66,11 +66,9 @@ class Alive:
 
 
 @dataclass(frozen=True, slots=True)
-class Learner:
+class Learner(Alive):
     """A learner that should send its status: as `Alive`, and what a request to it carries."""
 
-    incarnation: str
-    url: str
     token: str = ""
 
 

@@ -50,8 +50,7 @@ class Experiment(Run):
     def _state(self) -> ExperimentState:
         """What its journal says."""
         with self._asking() as ask:
-            found: ExperimentState = ask(lambda job: cast("ClusterJob", job).experiment())
-        return found
+            return ask(lambda job: cast("ClusterJob", job).experiment())
 
 
 class LocalExperiment(Experiment):

@@ -162,8 +162,7 @@ class Run:
     def look(self, *, figures: bool = False) -> JobView:
         """All that the verbs see of the run now; ``figures`` also asks its learner."""
         with self._asking() as ask:
-            seen: JobView = ask(lambda job: job.look(figures=figures))
-        return seen
+            return ask(lambda job: job.look(figures=figures))
 
     @contextmanager
     def _asking(self) -> Iterator[Callable[[Callable[[Job], Any]], Any]]:

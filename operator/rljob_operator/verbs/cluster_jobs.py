@@ -161,11 +161,9 @@ class ClusterJobs:
     def missing(self, name: str) -> UsageError:
         """For a job that is not there: what is."""
         elsewhere: list[str] = []
-        try:
+        with suppress(ApiError):  # not every user may read other namespaces
             everywhere = self.run(self.client.list(RLJOBS, None, metadata_only=True)).items
             elsewhere = sorted(each["metadata"]["namespace"] for each in everywhere if each["metadata"]["name"] == name)
-        except ApiError:  # not every user may read other namespaces
-            pass
         return not_there(name, self.namespace, self._names(), elsewhere)
 
     async def _open(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import time
 from functools import partial
@@ -25,6 +26,8 @@ from rljob_operator.local.experiment_trials import best_of
 from rljob_operator.local.lock import ControllerLock
 from rljob_operator.local.loop import Interrupt, raise_when_asked_to_end
 from rljob_operator.local.run_folder import EXPERIMENT_FILE, OUTCOME_FILE, RunFolderProblem
+from rljob_operator.view.columns import aligned
+from rljob_operator.view.console import say
 
 _TURN_SECONDS = 0.25
 _INTERRUPTED = 130
@@ -67,10 +70,10 @@ def start(
         opened = ExperimentFolder(folder)
         try:
             opened.take(experiment.document)
-            _say(console, f"experiment folder: {folder}")
+            say(console, f"experiment folder: {folder}")
             for note in keep_sources(folder, files):
-                _say(console, note)
-            _say(console, f"{experiment.in_words}; `rljob get {shlex.quote(str(folder))}` shows its runs")
+                say(console, note)
+            say(console, f"{experiment.in_words}; `rljob get {shlex.quote(str(folder))}` shows its runs")
             return _Session(opened, Runs(folder, opened.state.known, max_actors), console).run(max_seconds)
         finally:
             opened.close()
@@ -90,21 +93,21 @@ class _Session:
         """Until its end, or that of the session; the exit code."""
         interrupt = Interrupt()
         interrupt.install()
-        stopped = False
+        stopped, longest = False, math.inf if max_seconds is None else max_seconds
         try:
             while not stopped:
-                self._decide()
+                while (entry := self._opened.decided()) is not None:
+                    self._tell(entry)
                 if self._state.end is not None:
                     self._runs.end_plays()
                 if self._state.end is not None and not self._runs.left and self._judged():
                     return self._finish()
                 self._observe()
                 interrupt.wait(_TURN_SECONDS)
-                over = max_seconds is not None and time.monotonic() - self._started >= max_seconds
-                stopped = interrupt.requested or over
+                stopped = interrupt.requested or time.monotonic() - self._started >= longest
             self._runs.end()
             if left := self._runs.left:
-                _say(self._console, f"ending in good order: {', '.join(left)}")
+                say(self._console, f"ending in good order: {', '.join(left)}")
             while self._runs.left:
                 time.sleep(0.1)
         except KeyboardInterrupt:
@@ -112,16 +115,12 @@ class _Session:
         finally:
             self._runs.end()
         command = ["rljob", "run", str(self._opened.folder / EXPERIMENT_FILE), "--run-dir", str(self._opened.folder)]
-        _say(self._console, f"resume: {shlex.join(command)} --resume")
+        say(self._console, f"resume: {shlex.join(command)} --resume")
         return _INTERRUPTED if interrupt.requested else 0
 
     @property
     def _seconds(self) -> float:
         return round(self._before + time.monotonic() - self._started, 1)
-
-    def _decide(self) -> None:
-        while (entry := self._opened.decided()) is not None:
-            self._tell(entry)
 
     def _observe(self) -> None:
         """Write down what has become of runs, and that the time is over; a decision may follow from each."""
@@ -154,7 +153,7 @@ class _Session:
 
     def _tell(self, entry: Entry) -> None:
         minutes, seconds = divmod(int(self._seconds), 60)
-        _say(self._console, f"{minutes:4}:{seconds:02}  {in_words(self._state, entry)}")
+        say(self._console, f"{minutes:4}:{seconds:02}  {in_words(self._state, entry)}")
 
     def _finish(self) -> int:
         end = self._state.end
@@ -183,20 +182,20 @@ class _Session:
         }
         run_folder.write_json(self._opened.folder / OUTCOME_FILE, document, essential=False)
         for line in _table(document["trials"]):
-            _say(self._console, line)
-        whys = [f"{self._runs.folder(run)}: {run.why}" for run in self._state.runs.values() if run.why]
-        for line in whys:
-            _say(self._console, f"failed: {line}")
+            say(self._console, line)
+        for run in self._state.runs.values():
+            if run.why:
+                say(self._console, f"failed: {self._runs.folder(run)}: {run.why}")
         if best is not None:
             policy = f"; take it: rljob policy {shlex.quote(best['runs'][0])} -o FOLDER" if best["runs"] else ""
-            _say(self._console, f"best: {best['words']}{policy}")
+            say(self._console, f"best: {best['words']}{policy}")
         from rljob_operator.verbs.experiment_page import write_experiment_report  # of use at the end alone
 
         try:
-            _say(self._console, f"report: {write_experiment_report(self._opened.folder)}")
+            say(self._console, f"report: {write_experiment_report(self._opened.folder)}")
         except OSError as error:
-            _say(self._console, f"warning: the report can't be written: {error.strerror}")
-        _say(
+            say(self._console, f"warning: the report can't be written: {error.strerror}")
+        say(
             self._console,
             f"{document['state']} ({end['reason']}) after {self._seconds:.0f} s; {self._opened.folder / OUTCOME_FILE}",
         )
@@ -210,12 +209,4 @@ def _table(rows: list[dict[str, Any]]) -> list[str]:
         cells.append(
             (str(each["trial"]), f"{each['rawFrames']:,}", str(each["seeds"]), mean, each["state"], each["set"])
         )
-    widths = [max(len(line[at]) for line in cells) for at in range(len(cells[0]))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]
-
-
-def _say(console: Console, text: str) -> None:
-    try:
-        console.print(text, highlight=False, markup=False, soft_wrap=True)
-    except OSError:
-        return  # the terminal is gone, and with it the reader
+    return aligned(cells, between="  ")

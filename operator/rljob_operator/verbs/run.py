@@ -44,6 +44,7 @@ from rljob_operator.local.status_file import StatusFile
 from rljob_operator.local.stored_run import StoredRun
 from rljob_operator.local.substrate import LocalSubstrate
 from rljob_operator.local.trackers import Trackers
+from rljob_operator.view.console import say
 from rljob_operator.view.figures import likely_need
 from rljob_operator.view.lines import LineView
 from rljob_operator.view.live import LiveView
@@ -80,7 +81,7 @@ def start(
         run_folder.prepare(run_dir, resume=False)
         with ControllerLock(run_dir):
             SpecStore(run_dir).create(written)
-            _say(console, f"run folder: {run_dir}")
+            say(console, f"run folder: {run_dir}")
             _hand_over(run_dir, job, looked_at, console)
             _note(job, console)
             return _control(run_dir, StoredRun(run_dir), Interrupt(), max_seconds, max_actors, launcher, console)
@@ -93,7 +94,7 @@ def _hand_over(
     spec, files = looked_at
     hand_over(run_dir, job.spec.environment, spec)
     for note in keep_sources(run_dir, files):
-        _say(console, note)
+        say(console, note)
 
 
 def _note(job: RLJob, console: Console) -> None:
@@ -101,7 +102,7 @@ def _note(job: RLJob, console: Console) -> None:
     ignored = not_applied_locally(job)
     passed_over = f"not applied on one machine: {', '.join(ignored)}" if ignored else ""
     for note in filter(None, (passed_over, note_on(job.spec), _begins(job))):
-        _say(console, note)
+        say(console, note)
 
 
 def _begins(job: RLJob) -> str:
@@ -139,9 +140,9 @@ def go_on(
             job, new = stored.desired().job, stored.status.start_time is None
             if stored.status.finished:
                 stored.status = RLJobStatus()
-            _say(console, f"run folder: {run_dir}")
+            say(console, f"run folder: {run_dir}")
             for note in stored.notes:
-                _say(console, f"warning: {note}")
+                say(console, f"warning: {note}")
             if new:
                 _note(job, console)
             wanted(job.spec.tracking)
@@ -181,7 +182,7 @@ def _await_end(run_dir: Path, console: Console) -> None:
     """Wait for the processes of a controller that was killed: they leave in good order. Raises RunFolderProblem."""
     deadline = time.monotonic() + LEAVE_SECONDS + 10.0
     if left := running_members(run_dir):
-        _say(console, f"what the controller before has left is ending: {', '.join(left)}")
+        say(console, f"what the controller before has left is ending: {', '.join(left)}")
     while left := running_members(run_dir):
         if time.monotonic() >= deadline:
             which = ", ".join(f"{name} (pid {pid})" for name, pid in left.items())
@@ -200,12 +201,12 @@ def _control(
 ) -> int:
     job = stored.desired().job
     asked, cores = job.spec.actors.replicas, usable_cores()
-    trackers = Trackers(run_dir, partial(_say, console))
+    trackers = Trackers(run_dir, partial(say, console))
     substrate = LocalSubstrate(
         run_dir, stored.spec.effective_path, job, max_actors, cores, launcher, untracked=trackers.untracked
     )
     if job.spec.autoscaling.mode == "Disabled" and max_actors is None and asked > cores and not interrupt.requested:
-        _say(console, f"{asked} actors as asked for, {oversubscribed(asked, cores)}; --max-actors bounds them")
+        say(console, f"{asked} actors as asked for, {oversubscribed(asked, cores)}; --max-actors bounds them")
     interrupt.install()
     started = time.monotonic()
     notices = _Notices(job, stored, console)
@@ -235,7 +236,7 @@ def _control(
             over = True
     except KeyboardInterrupt:
         over = True
-        _say(console, "stopped at once: what was not written yet is lost")
+        say(console, "stopped at once: what was not written yet is lost")
         trackers.close(0.0)
         return EXIT_CODES[End.INTERRUPTED]
     finally:
@@ -281,18 +282,18 @@ def _finish(run_dir: Path, decision: Decision, seconds: float, steps: int, conso
     }
     try:
         run_folder.write_json(run_dir / OUTCOME_FILE, document)
-        _say(console, f"report: {write_report(run_dir)}")
+        say(console, f"report: {write_report(run_dir)}")
     except OSError as error:
-        _say(console, f"warning: {OUTCOME_FILE} and the report can't be written: {error.strerror}")
-    _say(console, f"{outcome.end} ({outcome.reason}) after {seconds:.0f} s: {outcome.message}")
+        say(console, f"warning: {OUTCOME_FILE} and the report can't be written: {error.strerror}")
+    say(console, f"{outcome.end} ({outcome.reason}) after {seconds:.0f} s: {outcome.message}")
     if outcome.end is End.FAILED:
         _show_failures(run_dir, decision.status, console)
     if outcome.end is End.COMPLETE:
-        _say(console, f"score it: rljob eval {shlex.quote(str(run_dir))}")
+        say(console, f"score it: rljob eval {shlex.quote(str(run_dir))}")
     else:
-        _say(console, f"resume: {resume}")
+        say(console, f"resume: {resume}")
     if outcome.reason == "MaxSecondsReached" and not steps:
-        _say(console, f"no step of a game has arrived in this time: {run_dir / 'logs'} may say why")
+        say(console, f"no step of a game has arrived in this time: {run_dir / 'logs'} may say why")
         return EXIT_FAILURE
     return EXIT_CODES[outcome.end]
 
@@ -303,10 +304,10 @@ def _show_failures(run_dir: Path, status: RLJobStatus, console: Console) -> None
         log = run_dir / "logs" / f"{status.failures[-1].pod_name}.log"
         lines = tail(log, _LOG_LINES_SHOWN)
         if lines:
-            _say(console, f"last lines of {log}:")
+            say(console, f"last lines of {log}:")
             for line in lines:
-                _say(console, f"  {line}")
-    _say(console, f"logs: {run_dir / 'logs'}")
+                say(console, f"  {line}")
+    say(console, f"logs: {run_dir / 'logs'}")
 
 
 class _Notices:
@@ -328,11 +329,11 @@ class _Notices:
         """Print what this reconciliation has that was not printed before."""
         if self._stored.problem != self._problem:
             self._problem = self._stored.problem
-            _say(self._console, f"warning: {self._problem}" if self._problem else "the status is written again")
+            say(self._console, f"warning: {self._problem}" if self._problem else "the status is written again")
         for member in turn.observed.of(Role.REPLAY):
             if member.exit_code == EXIT_NOT_SAVED and member.incarnation not in self._unsaved:
                 self._unsaved.add(member.incarnation)
-                _say(self._console, f"warning: {member.name} could not save its experience: {_WITHOUT_EXPERIENCE}")
+                say(self._console, f"warning: {member.name} could not save its experience: {_WITHOUT_EXPERIENCE}")
         learner = turn.observed.learner or LearnerStatus()
         self.steps = learner.steps_total or self.steps
         if not self._estimated and turn.elapsed_seconds >= _MEASURED_SECONDS:
@@ -340,19 +341,14 @@ class _Notices:
             need = likely_need(self._spec, learner.raw_frames_total or 0, rate)
             self._estimated = bool(rate)
             if need:
-                _say(self._console, need)
+                say(self._console, need)
         if self._others is not None and (taken := self._others.words()):
             self._others = None
-            _say(self._console, taken)
+            say(self._console, taken)
         if not self._wants_accelerator or learner.device is None:
             return
         self._wants_accelerator = False
         if learner.device.startswith("cpu"):
             measured = any(not place.startswith("cpu") for place in learner.compute_seconds)
             why = "an update is faster on the CPU" if measured else "none is here"
-            _say(self._console, f"learner.accelerator asks for {self._resource}, {why}: the learner runs on the CPU")
-
-
-def _say(console: Console, text: str) -> None:
-    with contextlib.suppress(OSError):  # the terminal is gone, and with it the reader
-        console.print(text, highlight=False, markup=False, soft_wrap=True)
+            say(self._console, f"learner.accelerator asks for {self._resource}, {why}: the learner runs on the CPU")

@@ -21,10 +21,10 @@ def table(runs: Sequence[JobView], *, wide: bool, namespaces: bool = False) -> l
     return aligned([[heading for heading, _ in columns], *([cell(run) for _, cell in columns] for run in runs)])
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows of as many cells each as lines, cells below each other."""
+def aligned(rows: Sequence[Sequence[str]], between: str = "   ") -> list[str]:
+    """Rows of as many cells each as lines, cells below each other, with ``between`` from one to the next."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return [between.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 def _further(runs: Sequence[JobView]) -> tuple[Column, ...]:

@@ -19,3 +19,9 @@ class RunConsole(Console):
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
         with contextlib.suppress(OSError):
             sys.stderr.write("rljob: the output has no reader any more; the run goes on (rljob get shows it)\n")
+
+
+def say(console: Console, text: str) -> None:
+    """Print a line as it is; nothing where the terminal is gone, and with it the reader."""
+    with contextlib.suppress(OSError):
+        console.print(text, highlight=False, markup=False, soft_wrap=True)

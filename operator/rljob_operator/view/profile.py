@@ -60,12 +60,11 @@ class MemberProfile:
 
     def folded(self) -> str:
         """Collapsed stacks, as flamegraph.pl, inferno and speedscope read them: a line a stack, the thread as outermost frame."""
-        lines = [
+        return "".join(
             f"{';'.join((thread, *stack))} {count}\n"
             for thread, stacks in sorted(self.stacks.items())
             for stack, count in sorted(stacks.items())
-        ]
-        return "".join(lines)
+        )
 
     def functions(self) -> list[tuple[str, str, float, float]]:
         """Those with most time of their own in busy threads: (function, thread, its own share of the thread's time, its share
@@ -97,11 +96,10 @@ class MemberProfile:
     def table(self) -> list[str]:
         """Lines for a terminal."""
         first, *others = self.summary()
-        heading = f"  {'SELF':>5} {'TOTAL':>6}  {'THREAD':<16} FUNCTION"
         return [
             f"{self.name}: {first}",
             *(f"  {each}" for each in others),
-            heading,
+            f"  {'SELF':>5} {'TOTAL':>6}  {'THREAD':<16} FUNCTION",
             *(
                 f"  {own:5.0%} {whole:6.0%}  {thread:<16} {function}"
                 for function, thread, own, whole in self.functions()

@@ -93,8 +93,8 @@ def flame(stacks: Mapping[Stack, int]) -> str:
                     below.append((left, inside))
                 left += share
         level, depth = below, depth + 1
-    size = f'viewBox="0 0 {_WIDTH} {depth * _ROW}"'
-    return f'<svg {size} role="img" xmlns="http://www.w3.org/2000/svg">{"".join(drawn)}</svg>'
+    head = f'<svg viewBox="0 0 {_WIDTH} {depth * _ROW}" role="img" xmlns="http://www.w3.org/2000/svg">'
+    return "".join([head, *drawn, "</svg>"])
 
 
 def _box(function: str, left: float, share: float, depth: int) -> str:

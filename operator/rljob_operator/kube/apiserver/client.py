@@ -88,9 +88,7 @@ class Client:
 
         Raises `Gone` where the server forgets the list between two pages: begin anew.
         """
-        query: dict[str, str | int] = {"limit": limit}
-        if label_selector:
-            query["labelSelector"] = label_selector
+        query: dict[str, str | int] = {"limit": limit, **_chosen_by(label_selector)}
         while True:
             accept = _METADATA_ONLY if metadata_only else JSON
             answer = await self._ask(
@@ -187,14 +185,15 @@ class Client:
         With ``uid`` only that very object. Raises `NotFound` where it is gone, `Conflict` where the name is another one's.
         ``propagation``: Background, Foreground or Orphan; None is the server's own choice.
         """
-        options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
-        if uid is not None:
-            options["preconditions"] = {"uid": uid}
-        if grace_seconds is not None:
-            options["gracePeriodSeconds"] = grace_seconds
-        if propagation is not None:
-            options["propagationPolicy"] = propagation
-        await self._ask(Call("delete", "DELETE", resource.path(namespace, name), resource.plural, {}, options))
+        options = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "preconditions": {"uid": uid} if uid is not None else None,
+            "gracePeriodSeconds": grace_seconds,
+            "propagationPolicy": propagation,
+        }
+        body = {field: value for field, value in options.items() if value is not None}
+        await self._ask(Call("delete", "DELETE", resource.path(namespace, name), resource.plural, {}, body))
 
     async def watch(
         self,
@@ -219,9 +218,8 @@ class Client:
             "allowWatchBookmarks": "true",
             "resourceVersion": resource_version,
             "timeoutSeconds": max(1, int(timeout_seconds)),
+            **_chosen_by(label_selector),
         }
-        if label_selector:
-            query["labelSelector"] = label_selector
         call = Call("watch", "GET", resource.path(namespace), resource.plural, query)
         async with (
             self._transport.stream(call, silence_seconds) as content,
@@ -308,7 +306,13 @@ class Client:
             return await self._transport.ask(call, timeout_seconds)
 
 
+def _chosen_by(label_selector: str) -> dict[str, str]:
+    return {"labelSelector": label_selector} if label_selector else {}
+
+
 def _about_uid(problem: Invalid) -> bool:
     """Whether an object was refused for having another uid: that of one that had the name before."""
-    causes = problem.details.get("causes") or []
-    return any(isinstance(cause, dict) and cause.get("field") == "metadata.uid" for cause in causes)
+    return any(
+        isinstance(cause, dict) and cause.get("field") == "metadata.uid"
+        for cause in problem.details.get("causes") or []
+    )

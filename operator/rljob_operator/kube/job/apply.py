@@ -68,8 +68,7 @@ class PodWriter:
         owned = replace(stored.owned(), learner_epoch=decision.status.controller.learner_epoch)
         by_member = current(pods)
         drained = [by_member[name] for name in decision.drain if name in by_member]
-        replaced = {name for name in decision.start if name in by_member}
-        removed = [by_member[name] for name in (*decision.remove, *replaced) if name in by_member]
+        removed = [by_member[name] for name in (*decision.remove, *decision.start) if name in by_member]
         staying = [each for name, each in by_member.items() if name not in decision.drain and _was_asked_in_vain(each)]
         await self._each(staying, lambda each: self._note(each, annotations={names.ASKED_ANNOTATION: None}))
         if decision.status.controller.outcome is not None:  # for good
@@ -223,8 +222,5 @@ def _was_asked_in_vain(found: Pod) -> bool:
 def _suffix(*parts: str) -> str:
     """Five characters that follow from ``parts``."""
     number = int.from_bytes(hashlib.sha256("\0".join(parts).encode()).digest()[:8])
-    found = []
-    for _ in range(5):
-        number, digit = divmod(number, len(_SUFFIX_CHARACTERS))
-        found.append(_SUFFIX_CHARACTERS[digit])
-    return "".join(found)
+    base = len(_SUFFIX_CHARACTERS)
+    return "".join(_SUFFIX_CHARACTERS[number // base**place % base] for place in range(5))

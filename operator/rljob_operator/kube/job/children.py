@@ -98,8 +98,7 @@ async def ensure(
     believed_seconds = DOUBTED_SECONDS if idle or held_up else SECRETS_SECONDS
     if not known.token or now - known.secrets_seen >= believed_seconds:
         calls.append(_ensure_secrets(client, owned, known, now, new=new and not known.token, idle=idle))
-    made = known.made_for is not None and known.made_for.same_children(owned) and known.made_with == settings
-    if not made:
+    if known.made_for is None or not known.made_for.same_children(owned) or known.made_with != settings:
         wanted = (service_account(owned), *changing_children(owned, settings))
         calls += [_ensure(client, owned, document, known) for document in wanted]
         if not new:

@@ -83,7 +83,9 @@ async def ensure_secrets(client: Client, owned: Owned, *, new: bool, idle: bool)
     """
     stored = None if new else await get_own(client, owned, SECRETS, names.operator_secret(owned.name))
     if stored is None:
-        keys, token = (new_keys(), _new_token()) if new else await _known_by_others(client, owned, idle=idle)
+        keys, token = (
+            (new_keys(), randomness.token_urlsafe(32)) if new else await _known_by_others(client, owned, idle=idle)
+        )
         stored, _ = await create(client, owned, _master(owned, keys, token))
     kept = _texts(stored)
     made = Secrets({role: keys_of_role(kept[_KEYS], str(role)) for role in Role}, kept[_TOKEN])
@@ -110,7 +112,7 @@ async def token_of(client: Client, owned: Owned) -> str:
 async def _known_by_others(client: Client, owned: Owned, *, idle: bool) -> tuple[str, str]:
     """(keys, token) as the Secrets that pods mount have them; new ones where there are none and no pod has any."""
     stored = await get_own(client, owned, SECRETS, names.token_secret(owned.name))
-    token = _texts(stored)[names.TOKEN_FILE] if stored is not None else _new_token()
+    token = _texts(stored)[names.TOKEN_FILE] if stored is not None else randomness.token_urlsafe(32)
     if owned.job.spec.network.encryption == "None":
         return new_keys(), token
     texts: dict[str, str] = {}
@@ -136,20 +138,15 @@ def _what_to_do(owned: Owned, left: list[str], problem: str, *, idle: bool) -> s
 
 
 def _master(owned: Owned, keys: str, token: str) -> Object:
-    data = {_KEYS: keys, _TOKEN: token}
     return {
         "apiVersion": "v1",
         "kind": "Secret",
         "type": "Opaque",
         "immutable": True,
         "metadata": owned.metadata(names.operator_secret(owned.name)),
-        "data": {name: base64.b64encode(text.encode()).decode() for name, text in data.items()},
+        "data": {name: base64.b64encode(text.encode()).decode() for name, text in ((_KEYS, keys), (_TOKEN, token))},
     }
 
 
 def _texts(secret: Mapping[str, Any]) -> dict[str, str]:
     return {name: base64.b64decode(text).decode() for name, text in (secret.get("data") or {}).items()}
-
-
-def _new_token() -> str:
-    return randomness.token_urlsafe(32)

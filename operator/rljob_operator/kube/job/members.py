@@ -60,7 +60,7 @@ def current(pods: Iterable[Pod]) -> dict[str, Pod]:
     found: dict[str, Pod] = {}
     for pod in pods:
         name = member_of(pod)
-        if name is not None and (name not in found or _precedes(pod, found[name])):
+        if name is not None and (name not in found or _age(pod) > _age(found[name])):
             found[name] = pod
     return found
 
@@ -128,11 +128,10 @@ def _phase(pod: Pod, worker: Mapping[str, Any], now: float) -> tuple[Phase, floa
     if status.get("phase") in _ENDED:  # evicted, or refused by its node, before its container ran
         return Phase.EXITED, _transition(status, "Ready") or deleted or created
     if deleted is not None:
-        if not (pod.get("spec") or {}).get("nodeName"):
+        # deletionTimestamp is the end of the grace period
+        if not (pod.get("spec") or {}).get("nodeName") or now > deleted + NODE_LOST_SECONDS:
             return Phase.EXITED, deleted
-        if now > deleted + NODE_LOST_SECONDS:  # deletionTimestamp is the end of the grace period
-            return Phase.EXITED, deleted
-        return Phase.DRAINING, _asked_to_end(pod) or deleted
+        return Phase.DRAINING, deleted - float(about.get("deletionGracePeriodSeconds") or 0.0)
     up = _up_since(worker)
     if up is not None:
         return Phase.READY, up
@@ -264,13 +263,6 @@ def _disrupted(pod: Pod, terminated: Mapping[str, Any]) -> str:
     return "Deleted" if ended else NODE_LOST
 
 
-def _asked_to_end(pod: Pod) -> float | None:
-    """When the pod was deleted; None where it was not. `deletionTimestamp` is the end of its grace period."""
-    about = pod["metadata"]
-    deleted = _seconds(about.get("deletionTimestamp"))
-    return None if deleted is None else deleted - float(about.get("deletionGracePeriodSeconds") or 0.0)
-
-
 def _disruption(status: Mapping[str, Any]) -> Mapping[str, Any]:
     """The condition by which Kubernetes says that it takes the pod away; empty where it does not."""
     found = _condition(status, "DisruptionTarget")
@@ -298,11 +290,6 @@ def _condition(status: Mapping[str, Any], type: str) -> Mapping[str, Any]:
 
 def _transition(status: Mapping[str, Any], type: str) -> float | None:
     return _seconds(_condition(status, type).get("lastTransitionTime"))
-
-
-def _precedes(pod: Pod, other: Pod) -> bool:
-    """Whether ``pod`` rather than ``other`` is the member of both."""
-    return _age(pod) > _age(other)
 
 
 def _age(pod: Pod) -> tuple[bool, str, bool, str]:

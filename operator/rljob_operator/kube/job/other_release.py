@@ -18,8 +18,7 @@ _SPEC: Final = TypedPlace(RLJobSpec)
 
 def known_part(spec: Mapping[str, Any]) -> dict[str, Any]:
     """A stored spec without the fields that this release does not have."""
-    found: dict[str, Any] = _known(spec, _SPEC)
-    return found
+    return dict(_known(spec, _SPEC))
 
 
 def in_fields_of_start(runs: RLJob, job: RLJob, started: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -30,8 +29,7 @@ def in_fields_of_start(runs: RLJob, job: RLJob, started: Mapping[str, Any]) -> d
     """
     if _same_fields(_dumped(runs), started):
         return None
-    found: dict[str, Any] = _in_fields(_dumped(job), started, _SPEC)
-    return found
+    return dict(_in_fields(_dumped(job), started, _SPEC))
 
 
 def _dumped(job: RLJob) -> dict[str, Any]:

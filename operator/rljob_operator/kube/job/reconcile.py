@@ -148,9 +148,11 @@ class Reconciler:
 
     async def _turn(self, key: JobKey, stored: StoredJob, known: RememberedJob, pods: Sequence[Pod]) -> float | None:
         base = await self._settings_of(stored, known, not any(each.alive for each in members(pods, self._now())))
-        refusal = unknown_rendering(stored.status, suspend=stored.desired.suspends)
-        refusal = refusal or stored.desired.refusal
-        refusal = refusal or another_protocol(stored, pods, self._settings)
+        refusal = (
+            unknown_rendering(stored.status, suspend=stored.desired.suspends)
+            or stored.desired.refusal
+            or another_protocol(stored, pods, self._settings)
+        )
         desired = replace(stored.desired, refusal=refusal, rendering=offered(stored.status, base))
         used = settings_for(stored.status, base)
         observed = self._observe(key, stored, known, pods, used)
@@ -228,8 +230,8 @@ class Reconciler:
         for member in members(pods, now, known.were_up):
             if member.phase is Phase.READY:
                 known.were_up.add(member.incarnation)
-            member = seen(member, now, self._nodes.lost(member.node_name), self._poll.silence(key, member.incarnation))
-            found.append(member)
+            silence = self._poll.silence(key, member.incarnation)
+            found.append(seen(member, now, self._nodes.lost(member.node_name), silence))
         known.were_up &= {pod["metadata"]["uid"] for pod in pods}
         found += unseen_end(stored.status, found, now)
         newest, where = (

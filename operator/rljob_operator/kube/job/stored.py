@@ -107,10 +107,15 @@ def read(document: Mapping[str, Any], status: RLJobStatus | None = None, before:
     known = status if status is not None else before.interner.status(status_of(document))
     metadata = document["metadata"]
     annotations = metadata.get("annotations") or {}
-    generation = int(metadata.get("generation", 1))
-    asked = str(annotations.get(CHECKPOINT_ANNOTATION, ""))
     job, refusal, written, fields = _in_force(document, known, before)
-    desired = DesiredState(job, generation, asked, refusal, written, in_fields_of_start=fields)
+    desired = DesiredState(
+        job,
+        int(metadata.get("generation", 1)),
+        str(annotations.get(CHECKPOINT_ANNOTATION, "")),
+        refusal,
+        written,
+        in_fields_of_start=fields,
+    )
     leaving, stopped = bool(metadata.get("deletionTimestamp")), STOP_ANNOTATION in annotations
     return StoredJob(document, desired, known, leaving, stopped, before.revisions)
 

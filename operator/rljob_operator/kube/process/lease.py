@@ -148,9 +148,8 @@ class Elector:
                     held = runner.run(self._try(client))
                     if held and not led:
                         won()
-                    pause = self._times.retry_seconds
-                    if led and not held:
-                        pause = min(pause / 4, self._left)
+                    often = self._times.retry_seconds
+                    pause = min(often / 4, self._left) if led and not held else often
                     with suppress(queue.Empty):
                         if leave.get(timeout=max(0.0, pause)) and self._renewed is not None:
                             runner.run(self._release(client))

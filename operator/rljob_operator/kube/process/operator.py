@@ -276,9 +276,7 @@ class Operator:
     @property
     def ready(self) -> bool:
         """Whether it could take over; of one that leads, whether its caches are filled."""
-        if not self.leading:
-            return self._prepared
-        return self._pods.synced and self._intake.synced.is_set()
+        return self._pods.synced and self._intake.synced.is_set() if self.leading else self._prepared
 
     @property
     def watch_age_seconds(self) -> float | None:

@@ -71,19 +71,10 @@ def judge(owned: Owned, settings: Settings, experiment: str, name: str, seed: in
     evaluator, storage = section(owned.job, Role.EVALUATOR), owned.job.spec.checkpoint.storage
     bucket = storage.object_store if storage is not None else None
     where = bucket.url if bucket is not None else f"{names.RUN_DIR}/checkpoints"
+    words = [where, "--episodes", str(owned.job.spec.evaluator.episodes), "--seed", str(seed)]
     container = {
         **{field: value for field, value in worker.items() if field not in _OF_A_LEARNER},
-        "command": [
-            "sh",
-            "-c",
-            _JUDGE,
-            "judge",
-            where,
-            "--episodes",
-            str(owned.job.spec.evaluator.episodes),
-            "--seed",
-            str(seed),
-        ],
+        "command": ["sh", "-c", _JUDGE, "judge", *words],
         "resources": resources(evaluator.resources, settings.requests[Role.EVALUATOR]),
     }
     # Without the operator's: it is none of the job's members.

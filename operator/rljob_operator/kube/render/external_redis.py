@@ -75,6 +75,11 @@ def removal(pod: Mapping[str, Any]) -> dict[str, Any] | None:
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": worker.get("securityContext", {}),
     }
+    kept = {
+        name: spec[name]
+        for name in ("securityContext", "imagePullSecrets", "nodeSelector", "affinity", "tolerations")
+        if name in spec
+    }
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -90,11 +95,7 @@ def removal(pod: Mapping[str, Any]) -> dict[str, Any] | None:
                     "automountServiceAccountToken": False,
                     "enableServiceLinks": False,
                     "containers": [container],
-                    **{
-                        name: spec[name]
-                        for name in ("securityContext", "imagePullSecrets", "nodeSelector", "affinity", "tolerations")
-                        if name in spec
-                    },
+                    **kept,
                 },
             },
         },

@@ -186,8 +186,7 @@ class EventRecorder:
             "note": _bounded(note),
             "type": kind,
         }
-        series = _Series(document, now, stamp, waiting=False)
-        self._series[key] = series
+        series = self._series[key] = _Series(document, now, stamp, waiting=False)
         self._enqueue(key, series)
 
     def _allowed(self, uid: str, now: float) -> bool:
@@ -236,9 +235,7 @@ class EventRecorder:
                 series.sent_count = 0
             else:
                 return
-        document = series.document
-        if series.count > 1:
-            document = {**document, "series": _series_of(series)}
+        document = {**series.document, **({"series": _series_of(series)} if series.count > 1 else {})}
         with suppress(AlreadyExists):  # an earlier try has arrived after all
             await self._client.create(EVENTS, document, timeout_seconds=SEND_TIMEOUT_SECONDS)
 

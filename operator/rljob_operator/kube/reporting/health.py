@@ -85,9 +85,8 @@ class Health:
         self._metrics.watch_age_seconds.set(age or 0.0)
         self._look()
         self._is_ready = self._ready()
-        problem = ""
-        if age is not None and age >= self._limits.watch_age_seconds:
-            problem = f"the API server was not heard for {age:.0f} s"
+        cut_off = age is not None and age >= self._limits.watch_age_seconds
+        problem = f"the API server was not heard for {age:.0f} s" if cut_off else ""
         if problem and not self._problem:
             log.error("not healthy: %s", problem)
         self._problem = problem

@@ -34,12 +34,10 @@ async def find(client: Client, namespace: str, job: str) -> list[Pod]:
 def chosen(pods: Iterable[Pod], who: str | None, *, previous: bool = False) -> dict[str, Pod]:
     """Member -> the pod of it that is meant: the present one, or with ``previous`` the newest of those before it."""
     known = list(pods)
+    found = current(known)
     if previous:
-        found = {str(member_of(pod)): pod for pod in sorted(former(known), key=_created)}
-        ended = {name: pod for name, pod in current(known).items() if not runs(pod) and _started(pod)}
-        found = ended | found
-    else:
-        found = current(known)
+        ended = {name: pod for name, pod in found.items() if not runs(pod) and _started(pod)}
+        found = ended | {str(member_of(pod)): pod for pod in sorted(former(known), key=_created)}
     return {name: pod for name, pod in sorted(found.items()) if who in (None, name, name.partition("-")[0])}
 
 

@@ -80,9 +80,8 @@ def reader(owned: Owned, settings: Settings, longest_seconds: float) -> Object:
         "resources": SMALL,
         "securityContext": worker["securityContext"],
         "volumeMounts": [{**mount, "readOnly": True}],
+        **({"imagePullPolicy": worker["imagePullPolicy"]} if "imagePullPolicy" in worker else {}),
     }
-    if "imagePullPolicy" in worker:
-        container["imagePullPolicy"] = worker["imagePullPolicy"]
     return {
         "apiVersion": "v1",
         "kind": "Pod",

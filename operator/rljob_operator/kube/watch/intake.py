@@ -68,8 +68,9 @@ class Intake:
                 self._watch.check()
                 if listed is not None:
                     self.compare(*listed)
-                synced = self.synced.is_set()
-                await asyncio.sleep(sweep_seconds * random.uniform(0.8, 1.0) if synced else UNSYNCED_SWEEP_SECONDS)
+                await asyncio.sleep(
+                    sweep_seconds * random.uniform(0.8, 1.0) if self.synced.is_set() else UNSYNCED_SWEEP_SECONDS
+                )
                 listed = await self._list()
         finally:
             await self._watch.stop()
