@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rljob.controls import Gaussians
-
-Array = NDArray[Any]
+from rljob.observation import Array
 
 FORBIDDEN: Final = float(np.finfo(np.float32).min)
 """A network's number for what is not allowed. Finite, so that no product of it with 0 is NaN."""
@@ -108,7 +107,8 @@ class Choices:
         """The numbers [N, choices] of what an action chose."""
         if len(self.sizes) == 1:
             return values[np.arange(len(values)), action][:, None]
-        return np.take_along_axis(values, action + self._starts(), axis=1)
+        starts = (np.cumsum(self.sizes) - self.sizes).astype(np.int64)
+        return np.take_along_axis(values, action + starts, axis=1)
 
     def largest(self, values: Array) -> Array:
         """The largest number [N, choices] of each choice."""
@@ -128,15 +128,11 @@ class Choices:
             return []
         return np.split(values, np.cumsum(self.sizes)[:-1], axis=1)
 
-    def _starts(self) -> Array:
-        return np.concatenate([[0], np.cumsum(self.sizes)[:-1]]).astype(np.int64)
-
 
 def _action(chosen: list[Array], count: int) -> NDArray[np.int64]:
     if not chosen:
         return np.zeros((count, 0), np.int64)
-    action: NDArray[np.int64] = chosen[0] if len(chosen) == 1 else np.stack(chosen, axis=1)
-    return action
+    return chosen[0] if len(chosen) == 1 else np.stack(chosen, axis=1)
 
 
 def _log_softmax(logits: Array) -> NDArray[np.float64]:

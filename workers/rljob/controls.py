@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import log, pi
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from rljob.observation import Array
+
 HALF_LOG_2PI: Final = 0.5 * log(2.0 * pi)
 
 
@@ -46,8 +47,7 @@ class Gaussians:
 
     def sample(self, uniform: NDArray[np.float64], temperature: float = 1.0) -> NDArray[np.float32]:
         """Draws [N, C] of uniform ones [N, 2, C]; ``temperature`` multiplies the deviations, and 0 gives the means."""
-        drawn = self.mean + temperature * np.exp(self.log_std) * normal(uniform)
-        return drawn.astype(np.float32)
+        return (self.mean + temperature * np.exp(self.log_std) * normal(uniform)).astype(np.float32)
 
     def log_prob(self, control: Array) -> NDArray[np.float64]:
         """The logarithm [N] of the density at ``control`` [N, C], the sum over its numbers."""

@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+Array = NDArray[Any]
+
 MAX_PICTURES = 4
 PICTURES = ("frames", *(f"frames{number}" for number in range(1, MAX_PICTURES)))
 """Columns of pictures, in their order."""
@@ -44,7 +46,7 @@ class ObservationColumn:
         """Memory of one row, uncompressed."""
         return prod(self.shape) * self.dtype.itemsize
 
-    def drawn(self, generator: np.random.Generator, *extents: int) -> NDArray[Any]:
+    def drawn(self, generator: np.random.Generator, *extents: int) -> Array:
         """Random numbers of this column, [*extents, S, *F]: any that it can hold."""
         shape = (*extents, *self.observed)
         if self.most:
@@ -52,7 +54,7 @@ class ObservationColumn:
         drawn = generator.integers(0, 256, shape) if self.dtype == np.uint8 else generator.normal(size=shape)
         return drawn.astype(self.dtype)
 
-    def problem(self, array: NDArray[Any], shape: tuple[int, ...]) -> str | None:
+    def problem(self, array: Array, shape: tuple[int, ...]) -> str | None:
         """What is wrong with ``array`` as numbers of this column in that shape, from any sender."""
         if array.dtype != self.dtype or array.shape != shape:
             return f"{self.name} is {array.dtype}{list(array.shape)}, expected {self.dtype}{list(shape)}"
@@ -90,9 +92,9 @@ def rows_of(observation: Any) -> int:
 
 def of_columns(columns: Columns, arrays: Sequence[Any]) -> Any:
     """An observation of ``arrays``, one of each column."""
-    if len(columns) == 1:
-        return arrays[0]
-    return {column.name: array for column, array in zip(columns, arrays, strict=True)}
+    return (
+        arrays[0] if len(columns) == 1 else {column.name: array for column, array in zip(columns, arrays, strict=True)}
+    )
 
 
 def by_column(columns: Columns, observation: Any) -> dict[str, Any]:

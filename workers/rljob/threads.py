@@ -18,6 +18,8 @@ import logging
 import threading
 from collections.abc import Callable
 
+from rljob.errors import named
+
 log = logging.getLogger(__name__)
 
 
@@ -94,7 +96,7 @@ class SupervisedThread:
         except BaseException as cause:
             log.exception("thread %s failed", self.name)
             self._cause = cause
-            self._failure = f"thread {self.name} has ended: {_in_words(cause)}"
+            self._failure = f"thread {self.name} has ended: {named(cause)}"
         else:
             if self._until is not None and not self._until.is_set():
                 self._failure = f"thread {self.name} has ended: it returned without being asked to"
@@ -124,8 +126,3 @@ def start_contained(name: str, body: Callable[[], object]) -> threading.Thread:
     thread = threading.Thread(target=contained, name=name, daemon=True)
     thread.start()
     return thread
-
-
-def _in_words(error: BaseException) -> str:
-    text = str(error).strip()
-    return f"{type(error).__name__}: {text.splitlines()[0]}" if text else type(error).__name__

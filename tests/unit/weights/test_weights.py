@@ -212,10 +212,10 @@ def test_damaged_weights_are_dropped_and_the_version_in_use_stays(server: Weight
     damaged = Weights(2, 1, good.buffer.copy(), good.manifest)
     damaged.buffer[11] ^= 1
     damaged.__dict__["digest"] = good.digest
-    server._latest = damaged
+    server.latest = damaged
     eventually(lambda: client.digest_mismatches, between=lambda: client.poll() and pytest.fail("it let them out"))
     assert client.version == 1
-    server._latest = good
+    server.latest = good
     assert news(client).version == 2
 
 

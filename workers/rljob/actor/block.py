@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from rljob.acting.device_rule import DeviceDecision
@@ -19,8 +17,7 @@ from rljob.envs.received import expect_finite
 from rljob.envs.spec import EnvironmentSpec
 from rljob.experience import Decision
 from rljob.loading import short
-
-Array = NDArray[Any]
+from rljob.observation import Array
 
 
 class Block:
@@ -57,29 +54,25 @@ class Block:
         self._host = {
             name: torch.empty_like(column, device="cpu", pin_memory=pinned) for name, column in self._columns.items()
         }
-        self._steps = 0
+        self.steps = 0
+        """Steps in it."""
         self._version = 0
         self._memory_before: Tensor | None = None
 
-    @property
-    def steps(self) -> int:
-        """Steps in it."""
-        return self._steps
-
     def begin(self, frames: Tensor | None = None) -> None:
         """Forget the steps; the first one acts on ``frames`` [N, *F*], or on what the last one left."""
-        self.frames[0].copy_(self.frames[self._steps] if frames is None else frames)
-        self._steps = 0
+        self.frames[0].copy_(self.frames[self.steps] if frames is None else frames)
+        self.steps = 0
         self._version = self._policy.version
         self._memory_before = self._policy.memory if self._policy.remembers else None
 
     def observation(self) -> Tensor:
         """[N, 1, *F*]: what the next step acts on."""
-        return self.frames[self._steps].unsqueeze(1)
+        return self.frames[self.steps].unsqueeze(1)
 
     def decided(self, decision: DeviceDecision) -> Tensor:
         """Keep what the policy has decided for the next step; its actions int64 [N], to be only read."""
-        t = self._steps
+        t = self.steps
         self.action[t].copy_(decision.action)
         self._columns["taken"][t].copy_(decision.taken)
         self._columns["value"][t].copy_(decision.value)
@@ -89,12 +82,12 @@ class Block:
 
     def put(self, step: DeviceStep) -> Tensor:
         """Keep the step that was taken; where an episode ended, bool [N]."""
-        t = self._steps
+        t = self.steps
         self.frames[t + 1].copy_(step.frames)
         self._final_frames[t].copy_(step.final_frames)
         for name in ("reward", "terminated", "truncated"):
             self._columns[name][t].copy_(getattr(step, name))
-        self._steps = t + 1
+        self.steps = t + 1
         return self._columns["terminated"][t] | self._columns["truncated"][t]
 
     def fetch(
@@ -106,7 +99,7 @@ class Block:
 
         Raises EnvironmentProblem where a reward or an observation is not finite.
         """
-        steps = self._steps
+        steps = self.steps
         columns = self._to_host(steps)
         self._expect_finite("rewards [step, environment]", columns["reward"])
         self._expect_finite("observations [step, environment, ...]", columns["frames"])

@@ -77,8 +77,7 @@ class DeviceLoop(LocalLoop):
             self._exchange()
 
     def _reset(self) -> Observation:
-        frames = self._environment.reset()
-        self._block.begin(frames)
+        self._block.begin(self._environment.reset())
         first: Observation = self._block.observation().cpu().numpy()
         return first
 

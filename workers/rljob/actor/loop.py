@@ -12,7 +12,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,13 +21,13 @@ from rljob.actor.figures import ActorFigures
 from rljob.actor.shards import MultiShard
 from rljob.envs.base import EpisodeRecord, Observation, StepResult, VectorEnvironment
 from rljob.experience import Decision, SegmentBuilder
+from rljob.observation import Array
 from rljob.weights.flat import Weights, WeightSource
 from rljob.wire import Message
 from rljob.wire.named_numbers import packed
 
 log = logging.getLogger(__name__)
 
-Array = NDArray[Any]
 
 # Sockets are polled this often; a vector step of a cheap environment is much shorter.
 _EXCHANGE_INTERVAL_SECONDS = 0.002
@@ -213,11 +213,7 @@ class Loop(ABC):
             return 0.0
         if self._sink.credits < self._builder.num_envs:
             return BLOCKED_WAIT_SECONDS
-        return 0.0 if self._is_as_new_as(least) else WEIGHTS_WAIT_SECONDS
-
-    def _is_as_new_as(self, version: int) -> bool:
-        """Whether it acts with weights of ``version``, or newer ones."""
-        return self._policy.version >= version
+        return 0.0 if self._policy.version >= least else WEIGHTS_WAIT_SECONDS
 
 
 class LocalLoop(Loop):

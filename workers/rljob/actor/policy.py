@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from rljob.acting.compute import choose_compute
 from rljob.acting.network import ActingNetwork
@@ -18,12 +17,11 @@ from rljob.api import EnvironmentParameters
 from rljob.envs.base import Observation
 from rljob.envs.spec import EnvironmentSpec
 from rljob.experience import Decision
-from rljob.observation import each, zeros
+from rljob.observation import Array, each, zeros
 from rljob.weights.flat import Weights
 
 log = logging.getLogger(__name__)
 
-Array = NDArray[Any]
 
 __all__ = ["Decision", "Policy"]
 
@@ -108,5 +106,4 @@ class Policy:
             self._memory[rows] = 0.0
 
     def _complete(self, decision: Decision, before: Array) -> Decision:
-        memory = before if self._remembers else None
-        return replace(decision, version=self.version, state=memory)
+        return replace(decision, version=self.version, state=before if self._remembers else None)

@@ -48,6 +48,12 @@ class ActorCritic(UnrollAlgorithm[P, PolicyNetwork]):
         "advantage_std",
     )
 
+    def passes(self, params: P) -> int:
+        return params.epochs
+
+    def refresh_steps(self, params: P) -> int:
+        return params.weights_refresh_steps
+
     def build(self, spec: EnvironmentSpec, params: P, env_params: EnvironmentParameters) -> PolicyNetwork:
         return PolicyNetwork(
             PolicyConfig(

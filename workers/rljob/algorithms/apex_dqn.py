@@ -56,8 +56,7 @@ class ApeXDQN(ActionValueAlgorithm[ApeXDQNParameters, QNetwork]):
     def loss(self, params: ApeXDQNParameters, online: QNetwork, target: QNetwork, batch: TransitionBatch) -> LossResult:
         """Importance-weighted mean of the Huber (delta 1) or half squared temporal-difference error of a batch."""
         wanted = targets(online, target, batch, double=params.double)
-        values: Tensor = online(batch.observation)
-        taken = online.choices.taken(values, batch.action)
+        taken = online.choices.taken(online(batch.observation), batch.action)
         if params.loss == "Huber":
             each = functional.smooth_l1_loss(taken, wanted, reduction="none")
         else:

@@ -54,8 +54,7 @@ class TensorChoices:
         return torch.split(numbers, list(self.sizes), dim=-1)
 
     def _starts(self, action: Tensor) -> Tensor:
-        starts = [sum(self.sizes[:index]) for index in range(len(self.sizes))]
-        return torch.tensor(starts, device=action.device)
+        return torch.tensor([sum(self.sizes[:index]) for index in range(len(self.sizes))], device=action.device)
 
 
 def masked(numbers: Tensor, allowed: Tensor) -> Tensor:

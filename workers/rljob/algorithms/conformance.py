@@ -62,7 +62,12 @@ def _network(trial: Trial) -> FrameNetwork:
     across = [module for module in net.modules() if isinstance(module, _ACROSS_ROWS)]
     expected = "layers that see each row by itself (GroupNorm and LayerNorm do)"
     expect("build", not across, expected, across[0] if across else None)
-    drops = [module for module in net.modules() if _drops(module)]
+    drops = [
+        module
+        for module in net.modules()
+        if (isinstance(module, nn.RNNBase | nn.MultiheadAttention) and module.dropout > 0)
+        or (isinstance(module, _DropoutNd) and module.p > 0)
+    ]
     expected = "layers that are the same where it acts and where it learns (a dropout of 0)"
     expect("build", not drops, expected, drops[0] if drops else None)
     other = {name: tensor for name, tensor in net.state_dict().items() if tensor.dtype != torch.float32}
@@ -92,11 +97,6 @@ def _learner(trial: Trial) -> FrameNetwork:
         expected = f"{method.acting} of the network that learns to be what build gives"
         trial.expect("build_learner", False, expected, f"{name} {words_of(first)} there and {words_of(second)} here")
     return net.train()
-
-
-def _drops(module: nn.Module) -> bool:
-    within = isinstance(module, nn.RNNBase | nn.MultiheadAttention) and module.dropout > 0
-    return within or (isinstance(module, _DropoutNd) and module.p > 0)
 
 
 def _built(trial: Trial) -> FrameNetwork:

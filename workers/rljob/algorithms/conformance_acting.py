@@ -113,8 +113,7 @@ def check_acting(trial: Trial, acting: FrameNetwork) -> None:
         expected = "numbers of FrameNetwork.masked, since its takes has masks"
         trial.expect("preferences", masked, expected, "others for what is not allowed")
     games: Sequence[Any] = [_Game() for _ in range(_N)]
-    actions = call("evaluation_action", lambda: method.evaluation_action(params, acting, seen, games))
-    _judged_actions(trial, actions)
+    _judged_actions(trial, call("evaluation_action", lambda: method.evaluation_action(params, acting, seen, games)))
 
 
 def _outputs(trial: Trial, acting: FrameNetwork, seen: Any) -> torch.Tensor:

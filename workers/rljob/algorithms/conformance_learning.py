@@ -184,8 +184,7 @@ def _minibatch(trial: Trial, net: FrameNetwork) -> UnrollBatch:
 
 def _rows(batch: Any) -> int:
     """Rows of a batch, or unrolls."""
-    one_a_row: Tensor = batch.n_step_return if isinstance(batch, TransitionBatch) else batch.log_prob
-    return one_a_row.shape[-1]
+    return (batch.n_step_return if isinstance(batch, TransitionBatch) else batch.log_prob).shape[-1]
 
 
 def _drawn(batch: Any, sizes: tuple[int, ...]) -> Any:

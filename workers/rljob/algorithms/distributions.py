@@ -81,8 +81,7 @@ class ActionDistribution:
     def mode(self, numbers: Tensor) -> tuple[Tensor, Tensor]:
         """The most probable choices, and the means of continuous numbers [..., controls]."""
         logits, mean, _ = self.split(numbers)
-        chosen = self._choices.best(logits) if self.sizes else logits.long()
-        return chosen, mean
+        return (self._choices.best(logits) if self.sizes else logits.long()), mean
 
     def split(self, numbers: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """``numbers`` as logits, means and logarithms of deviations."""

@@ -47,12 +47,6 @@ class IMPALA(ActorCritic[ImpalaParameters]):
     def target_divergence(self, params: ImpalaParameters) -> float:
         return params.target_policy_kl
 
-    def passes(self, params: ImpalaParameters) -> int:
-        return params.epochs
-
-    def refresh_steps(self, params: ImpalaParameters) -> int:
-        return params.weights_refresh_steps
-
     def minibatches(self, params: ImpalaParameters, online: PolicyNetwork, batch: UnrollBatch) -> Iterator[UnrollBatch]:
         """``epochs`` passes over ``minibatches`` parts of equal size, of whole unrolls, so that time stays together."""
         yield from minibatches_of_unrolls(batch, params.epochs, params.minibatches)

@@ -126,9 +126,7 @@ def _shown(inputs: Inputs, order: torch.memory_format) -> Any:
 
 
 def _with_rows(inputs: Inputs) -> Any:
-    if isinstance(inputs, dict):
-        return {path: (_ROWS, *shape) for path, shape in inputs.items()}
-    return (_ROWS, *inputs)
+    return {path: (_ROWS, *shape) for path, shape in inputs.items()} if isinstance(inputs, dict) else (_ROWS, *inputs)
 
 
 def _arguments(name: str, factory: Callable[..., Any]) -> list[str]:

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import torch
-from torch import Tensor
 
 from rljob.algorithms.actor_critic import ActorCritic
 from rljob.algorithms.batches import LossResult, UnrollBatch
@@ -37,12 +36,6 @@ class PPO(ActorCritic[PPOParameters]):
     name = "PPO"
     takes = TAKES["PPO"]
     parameters = PPOParameters
-
-    def passes(self, params: PPOParameters) -> int:
-        return params.epochs
-
-    def refresh_steps(self, params: PPOParameters) -> int:
-        return params.weights_refresh_steps
 
     def iteration_lag(self, params: PPOParameters) -> int:
         return params.max_policy_lag
@@ -103,8 +96,8 @@ def with_advantages(params: PPOParameters, online: PolicyNetwork, batch: UnrollB
     that ``online`` has of its observations."""
     steps, unrolls = batch.log_prob.shape
     size = max(1, MOST_OBSERVATIONS // (steps + 1))
-    parts = [_values(online, batch.unrolls(slice(start, start + size))) for start in range(0, unrolls, size)]
-    value = torch.cat(parts, dim=1)
+    parts = [batch.unrolls(slice(start, start + size)) for start in range(0, unrolls, size)]
+    value = torch.cat([online.unroll(part.observation, part.state, part.ended)[1] for part in parts], dim=1)
     reward = batch.reward + params.gamma * batch.final_value
     found = gae(batch.discount, reward, value[:-1], value[-1], trace_decay=params.gae_lambda)
     return batch._replace(advantage=online.in_units_of_returns(found.advantage), value_target=found.value)
@@ -115,8 +108,3 @@ def _normalised(batch: UnrollBatch) -> UnrollBatch:
     assert advantage is not None, "with_advantages has found them"
     spread = advantage.std(correction=0)
     return batch._replace(advantage=(advantage - advantage.mean()) / (spread + 1e-8), advantage_std=spread)
-
-
-def _values(online: PolicyNetwork, batch: UnrollBatch) -> Tensor:
-    _, values = online.unroll(batch.observation, batch.state, batch.ended)
-    return values

@@ -69,7 +69,8 @@ class FrameNetwork(nn.Module):
         self.pictures = tuple(leaf for leaf in spec.observation if leaf.role == "image")
         self.vectors = tuple(leaf for leaf in spec.observation if leaf.role in ("vector", "index"))
         self.critic_leaves = tuple(leaf for leaf in spec.observation if leaf.role == "critic")
-        floats = tuple(leaf for leaf in (*self.vectors, *self.critic_leaves) if _is_float(leaf))
+        numbers = tuple(leaf for leaf in (*self.vectors, *self.critic_leaves) if leaf.column == "vector")
+        floats = tuple(leaf for leaf in numbers if np.dtype(leaf.dtype).kind == "f")
         self.normalized = floats if normalize_observations else ()
         width = next((column.shape[0] for column in self.columns if column.name == "vector"), 0)
         self.register_buffer("observation_mean", torch.zeros(width) if self.normalized else None)
@@ -214,8 +215,7 @@ class FrameNetwork(nn.Module):
         """``numbers`` [B, K], one for each value of each choice, where those of what a mask forbids are ``FORBIDDEN``."""
         if self.mask is None:
             return numbers
-        column = by_column(self.columns, observation)[self.mask.column]
-        return masked(numbers, column[..., -1, self.mask.span] != 0)
+        return masked(numbers, by_column(self.columns, observation)[self.mask.column][..., -1, self.mask.span] != 0)
 
     def _numbers(self, frames: Tensor, leaf: Leaf) -> Tensor:
         """A picture's frames, laid out, as numbers for its first layer."""
@@ -291,11 +291,6 @@ def _planes(frames: Tensor, leaf: Leaf) -> Tensor:
     """Frames of a picture with a colour's values as planes of their own, if they are not yet."""
     image = Image.of(leaf.shape)
     return planes(frames, channels_first=image.channels_first) if image is not None and frames.dim() == 5 else frames
-
-
-def _is_float(leaf: Leaf) -> bool:
-    """Whether it lies among the vectors, and its space has floats."""
-    return leaf.column == "vector" and np.dtype(leaf.dtype).kind == "f"
 
 
 def row_width(leaves: Sequence[Leaf]) -> int:

@@ -68,8 +68,7 @@ def _of_sac(spec: RLJobSpec, its: Any, others: Any) -> Any:
 
 
 def _lag_limit(spec: RLJobSpec) -> int:
-    travelling = replace(in_flight(spec, _impala(spec)), actors=ACTORS_OF_THE_LAG_LIMIT)
-    return max(LEAST_LAG_LIMIT_UPDATES, travelling.updates)
+    return max(LEAST_LAG_LIMIT_UPDATES, replace(in_flight(spec, _impala(spec)), actors=ACTORS_OF_THE_LAG_LIMIT).updates)
 
 
 def _guard(spec: RLJobSpec) -> int:

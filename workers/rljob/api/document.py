@@ -70,11 +70,9 @@ def parse_value(text: str) -> Any:
 
 def _mapping(loader: Reader, source: str) -> dict[str, Any]:
     nodes: list[yaml.Node] = []
-    while loader.check_node():
-        node = loader.get_node()
-        if node is not None:
-            nodes.append(node)
-    if not nodes or all(_is_empty(node) for node in nodes):
+    while loader.check_node() and (node := loader.get_node()) is not None:
+        nodes.append(node)
+    if not nodes or all(isinstance(node, yaml.ScalarNode) and node.tag == NULL for node in nodes):
         raise ManifestError([Problem(source, ABSENT, "is empty; allowed: one RLJob document")])
     if len(nodes) > 1:
         place = _place(source, nodes[1].start_mark)
@@ -143,10 +141,6 @@ def _check(node: yaml.Node, source: str, problems: list[Problem], open_nodes: se
         except ValueError as error:
             problems.append(Problem(_place(source, node.start_mark), node.value, str(error)))
     open_nodes.discard(id(node))
-
-
-def _is_empty(node: yaml.Node) -> bool:
-    return isinstance(node, yaml.ScalarNode) and node.tag == NULL
 
 
 def _place(source: str, mark: yaml.Mark | None) -> str:

@@ -251,9 +251,7 @@ def bounds(path: str, from_: Distribution) -> tuple[float, float]:
 
 def rounded(number: float, low: float, high: float) -> float:
     """The number as a trial has it, between these bounds: whole where they are."""
-    if isinstance(low, int):
-        return min(int(number), int(high))
-    return min(max(float(f"{number:.{_DIGITS}g}"), low), high)
+    return min(int(number), int(high)) if isinstance(low, int) else min(max(float(f"{number:.{_DIGITS}g}"), low), high)
 
 
 def takes_integer(path: str) -> bool:

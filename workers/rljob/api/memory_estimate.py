@@ -78,7 +78,8 @@ class MemoryEstimate:
         stored = self.stored
         fits = int((available_bytes - self.fixed_bytes) / stored.bytes_each)
         if fits >= stored.smallest:
-            advice = f"allowed on this machine: about {_rounded(fits):,} {stored.unit}, or a smaller environment.atari.frameSize"
+            most = f"about {two_digits(fits):,} {stored.unit}"
+            advice = f"allowed on this machine: {most}, or a smaller environment.atari.frameSize"
         else:
             advice = (
                 f"not even {stored.smallest_name} ({stored.smallest:,}) would fit; use a smaller environment "
@@ -195,8 +196,8 @@ def _processes(job: RLJob) -> MemoryLine:
     return MemoryLine("processes", total, terms)
 
 
-def _rounded(count: int) -> int:
-    """Two significant digits, downwards."""
+def two_digits(count: int) -> int:
+    """``count`` to two significant digits, downwards."""
     unit = int(10 ** max(0, len(str(count)) - 2))
     return count // unit * unit
 

@@ -81,7 +81,7 @@ def resolved_network(algorithm: str, network: str, frame_shape: Sequence[int]) -
         if (
             image is None
             or min(image.height, image.width) < smallest["Small"]
-            or _long_side(image) > LARGEST_AUTO_PIXELS
+            or max(image.height, image.width) > LARGEST_AUTO_PIXELS
         ):
             raise NetworkProblem(
                 f"network Auto takes vectors and images with sides from {smallest['Small']} to {LARGEST_AUTO_PIXELS} pixels, "
@@ -103,7 +103,3 @@ def resolved_network(algorithm: str, network: str, frame_shape: Sequence[int]) -
 def resolved_networks(algorithm: str, network: str, shapes: Sequence[Sequence[int]]) -> list[str]:
     """``resolved_network`` of each picture's shape, or of the one of all numbers in a row where there is no picture."""
     return [resolved_network(algorithm, network, shape) for shape in shapes]
-
-
-def _long_side(image: Image) -> int:
-    return max(image.height, image.width)

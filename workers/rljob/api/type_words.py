@@ -31,7 +31,8 @@ def type_in_words(place: TypedPlace) -> str:
         value = place.below("")
         return "mapping" if value is None else f"map of texts to {_plural(type_in_words(value))}"
     if get_origin(place.annotation) is Literal:
-        return _one_of([word if word else '""' for word in get_args(place.annotation)])
+        allowed = [word or '""' for word in get_args(place.annotation)]
+        return allowed[0] if len(allowed) == 1 else f"one of {', '.join(allowed)}"
     return {bool: "true or false", int: "integer", float: "time", Any: "value"}.get(
         place.annotation, "text"
     )  # status has times alone
@@ -57,10 +58,6 @@ def _of_marker(marker: Any) -> str:
 
 def _plural(words: str) -> str:
     return _SINGULAR.sub(r"\1s", words)
-
-
-def _one_of(words: list[str]) -> str:
-    return words[0] if len(words) == 1 else f"one of {', '.join(words)}"
 
 
 def _size(metadata: tuple[Any, ...]) -> str:

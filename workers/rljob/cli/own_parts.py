@@ -33,7 +33,9 @@ def with_own_parts_checked(job: RLJob, *, made: bool) -> tuple[RLJob, str, tuple
         return job, f"; {what} not checked: this install has no data plane" if is_own else "", ()
     bound, of_parameters = job, ""
     if of_algorithm:
-        bound, of_parameters = _where_it_is(job, job, lambda: _with_parameters(job), "its own parameters were")
+        from rljob.algorithms.registry import with_own_parts
+
+        bound, of_parameters = _where_it_is(job, job, lambda: with_own_parts(job), "its own parameters were")
     nothing: tuple[str, ...] = ()
     lines, of_environment = _where_it_is(job, nothing, lambda: _found_environment(bound, made), "its environment was")
     return bound, of_parameters + of_environment, lines
@@ -46,12 +48,6 @@ def _where_it_is(job: RLJob, otherwise: T, check: Callable[[], T], what: str) ->
         if isinstance(problem, NotBesideManifest) and job.spec.image is None:
             raise
         return otherwise, f"; {what} not checked: {problem}"
-
-
-def _with_parameters(job: RLJob) -> RLJob:
-    from rljob.algorithms.registry import with_own_parts
-
-    return with_own_parts(job)
 
 
 def _found_environment(job: RLJob, made: bool) -> tuple[str, ...]:
@@ -69,6 +65,8 @@ def _found_environment(job: RLJob, made: bool) -> tuple[str, ...]:
 
 
 def _look(job: RLJob, made: bool) -> tuple[str, ...]:
+    from gymnasium.error import DependencyNotInstalled
+
     from rljob.api.networks import NetworkProblem
     from rljob.envs.base import EnvironmentProblem, UnknownEnvironment
     from rljob.envs.target import resolve
@@ -100,11 +98,5 @@ def _look(job: RLJob, made: bool) -> tuple[str, ...]:
     except EnvironmentProblem as problem:
         cause = problem.__cause__
         kind = type(cause) if isinstance(cause, PluginProblem) else PluginProblem
-        raise (NotBesideManifest if _is_missing(cause) else kind)(str(problem)) from problem
-
-
-def _is_missing(cause: BaseException | None) -> bool:
-    """Whether something is not installed here that may be in the image."""
-    from gymnasium.error import DependencyNotInstalled
-
-    return isinstance(cause, DependencyNotInstalled | ImportError)
+        in_the_image = isinstance(cause, DependencyNotInstalled | ImportError)  # perhaps
+        raise (NotBesideManifest if in_the_image else kind)(str(problem)) from problem

@@ -109,10 +109,6 @@ def read_judged_run(path: Path) -> JudgedRun:
     document = parse_document((path / EFFECTIVE_FILE).read_bytes(), str(path / EFFECTIVE_FILE))
     job = {name: node for name in ("spec", "metadata") if isinstance(node := document.get(name), Mapping)}
     records, unreadable = _read(path / METRICS_FILE)
-    facts: dict[str, Any] = {}
-    for record in records:
-        if record.get("kind") not in (None, EVALUATION):
-            facts.update(record)
     evaluations = (one for one in records if one.get("kind") == EVALUATION and number(one.get("mean")) is not None)
     points = with_returns_to_go_by([one for one in records if "kind" not in one])
     return JudgedRun(
@@ -122,7 +118,12 @@ def read_judged_run(path: Path) -> JudgedRun:
         judged_in=without_places(judged_in(job.get("spec") or {})),
         evaluations=tuple(evaluations),
         points=tuple(one for one in points if number(one.get("mean_return")) is not None),
-        facts=facts,
+        facts={
+            name: value
+            for record in records
+            if record.get("kind") not in (None, EVALUATION)
+            for name, value in record.items()
+        },
         began_unix=number(records[0].get("time_unix")) if records else None,
         ended=(path / OUTCOME_FILE).exists(),
         unreadable_lines=unreadable,

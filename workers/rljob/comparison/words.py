@@ -23,7 +23,8 @@ _SETTINGS_CHARACTERS: Final = 400
 
 def lines(comparison: Comparison) -> Iterator[str]:
     """What a terminal is told."""
-    yield f"{comparison.environment}, verdicts of {comparison.games} games{_aim(comparison)}"
+    aim = f"target {' or '.join(map(str, comparison.targets))}" if comparison.targets else "no target"
+    yield f"{comparison.environment}, verdicts of {comparison.games} games, {aim}"
     yield ""
     yield from _aligned(_rows(comparison))
     yield ""
@@ -77,10 +78,6 @@ def median_in_words(value: float, words: Callable[[float], str]) -> str:
 def percent_in_words(part: int, whole: int) -> str:
     """``7 of 10 (70 %)``."""
     return f"{part} of {whole} ({100 * part / whole:.0f} %)"
-
-
-def _aim(comparison: Comparison) -> str:
-    return f", target {' or '.join(map(str, comparison.targets))}" if comparison.targets else ", no target"
 
 
 def _rows(comparison: Comparison) -> Iterator[Sequence[str]]:

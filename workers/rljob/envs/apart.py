@@ -85,9 +85,7 @@ def apart(environment_id: str, call: Callable[[], T], *, own: bool = False, slow
 def _made_by_a_user(environment_id: str) -> bool:
     """Whether the code of a user, or of a package that the user installed, makes this environment."""
     registered = gymnasium.registry.get(environment_id)
-    if registered is None:
-        return ":" in environment_id
-    return not str(registered.entry_point).startswith(_KNOWN_MAKERS)
+    return ":" in environment_id if registered is None else not str(registered.entry_point).startswith(_KNOWN_MAKERS)
 
 
 def _answer(what: str, call: Callable[[], T], slow_seconds: float) -> tuple[tuple[T] | Exception | None, int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -108,12 +109,8 @@ class EnvironmentProblem(RuntimeError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Exceptions travel from worker processes by pickle, which would forget the keyword argument.
-        return _rebuild, (type(self), str(self), self.environment)
+        return partial(type(self), environment=self.environment), (str(self),)
 
 
 class UnknownEnvironment(EnvironmentProblem):
     """Nothing registers an environment of that id here."""
-
-
-def _rebuild(kind: type[EnvironmentProblem], message: str, environment: int | None) -> EnvironmentProblem:
-    return kind(message, environment=environment)

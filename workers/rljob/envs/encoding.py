@@ -10,19 +10,16 @@ from typing import TYPE_CHECKING, Any
 import gymnasium
 import numpy as np
 from gymnasium import spaces
-from numpy.typing import NDArray
 
 from rljob.envs.spaces import MASK
 from rljob.envs.spec import ActionLeaf, EnvironmentSpec, Keys, Leaf
 from rljob.loading import short, shown
-from rljob.observation import each, of_columns
+from rljob.observation import Array, each, of_columns
 
 if TYPE_CHECKING:
     from rljob.api import EnvironmentParameters
 
 log = logging.getLogger(__name__)
-
-Array = NDArray[Any]
 
 
 class Encoding:
@@ -191,8 +188,7 @@ class _Bounded:
 
 def any_action(spec: EnvironmentSpec, observation: Any, generator: np.random.Generator) -> Any:
     """An action at random in an environment that shows ``observation`` [S, *F*], for ``Encoding.action``: one that is allowed."""
-    found = spec.choices(each(lambda of: of[None], observation)).anything(1, generator)
-    return each(lambda of: of[0], found)
+    return each(lambda of: of[0], spec.choices(each(lambda of: of[None], observation)).anything(1, generator))
 
 
 def _box(shape: tuple[int, ...], dtype: np.dtype[Any]) -> spaces.Box:

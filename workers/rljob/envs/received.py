@@ -63,15 +63,12 @@ class Received(gymnasium.Wrapper[Any, Any, Any, Any]):
             taken = action if self._own_actions else self._encoding.action(action)
             observation, reward, terminated, truncated, info = self.env.step(taken)
             seen = self._encoding.observation(observation, info)
-            told = {EPISODE_METRICS: self._reported(info)} if terminated or truncated else {}
+            masks = {"empty_action_masks": float(count)} if (count := self._encoding.empty_masks) else {}
+            told = {EPISODE_METRICS: reported(info) | masks} if terminated or truncated else {}
             told = {**info, **told} if self._keeps_infos else told
             return seen, rewarded(reward), bool(terminated), bool(truncated), told
         except PLUGIN_FAILURES as error:
             raise self._problem("step", error) from error
-
-    def _reported(self, info: Any) -> dict[str, float]:
-        count = self._encoding.empty_masks
-        return {**reported(info), **({"empty_action_masks": float(count)} if count else {})}
 
     def close(self) -> None:
         close(self.env, self._id)

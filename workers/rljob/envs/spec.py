@@ -264,16 +264,23 @@ def _columns(leaves: tuple[Leaf, ...], stack: int) -> Columns:
     # By name, as Gymnasium sorts a Dict.
     dtypes = {"index": np.int32, "latents": np.float16, "octets": np.uint8, "vector": np.float32}
     flat: dict[str, list[Leaf]] = {name: [leaf for leaf in leaves if leaf.column == name] for name in dtypes}
-    pictures = []
-    for leaf in leaves:
-        if leaf.role == "image":
-            dtype = np.dtype(np.uint8 if leaf.dtype in ("uint8", "bool") else np.float32)
-            pictures.append(ObservationColumn(leaf.column, dtype, leaf.shape, stack))
-    rows = []
-    for name, side_by_side in flat.items():
-        if side_by_side:
-            most = tuple(size - 1 for leaf in side_by_side for size in leaf.sizes)
-            rows.append(ObservationColumn(name, np.dtype(dtypes[name]), (side_by_side[-1].span.stop,), most=most))
+    pictures = (
+        ObservationColumn(
+            leaf.column, np.dtype(np.uint8 if leaf.dtype in ("uint8", "bool") else np.float32), leaf.shape, stack
+        )
+        for leaf in leaves
+        if leaf.role == "image"
+    )
+    rows = (
+        ObservationColumn(
+            name,
+            np.dtype(dtypes[name]),
+            (side_by_side[-1].span.stop,),
+            most=tuple(size - 1 for leaf in side_by_side for size in leaf.sizes),
+        )
+        for name, side_by_side in flat.items()
+        if side_by_side
+    )
     return (*pictures, *rows)
 
 

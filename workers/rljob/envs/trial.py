@@ -116,8 +116,7 @@ class _Trial:
         """The actions of one Discrete in turn; of other spaces, and where a mask says which are allowed, any."""
         if isinstance(self._actions, gymnasium.spaces.Discrete) and self._spec.mask is None:
             return step % int(self._actions.n)
-        seen = each(lambda of: of[None], self._observation)
-        return any_action(self._spec, seen, self._generator)
+        return any_action(self._spec, each(lambda of: of[None], self._observation), self._generator)
 
     def _see(self, observation: Any, info: Any) -> None:
         self._observation = self._encoding.observation(observation, info)

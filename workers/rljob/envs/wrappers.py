@@ -80,7 +80,7 @@ class Stacked(gymnasium.Wrapper[Any, Any, Any, Any]):
         super().__init__(env)
         self._columns = columns
         boxes = []
-        for column, box in zip(columns, arrays_of(_spaces(env.observation_space)), strict=True):
+        for column, box in zip(columns, arrays_of(env.observation_space), strict=True):
             shape = column.observed
             low, high = (np.broadcast_to(bound, shape) for bound in (box.low, box.high))
             boxes.append(gymnasium.spaces.Box(low, high, dtype=box.dtype.type))
@@ -103,10 +103,6 @@ class Stacked(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 def _pushed(stack: Any, newest: Any) -> Any:
     return newest[None] if len(stack) == 1 else np.concatenate([stack[1:], newest[None]])
-
-
-def _spaces(space: Any) -> Any:
-    return space.spaces if isinstance(space, gymnasium.spaces.Dict) else space
 
 
 class ClippedReward(gymnasium.RewardWrapper[Any, Any]):

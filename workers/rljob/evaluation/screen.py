@@ -67,5 +67,4 @@ def could_still_reach(target: float, returns: Sequence[float], episodes: int, be
     if best_possible is None:
         return True
     # fsum: the sum that decides must not depend on the order in which games happened to end.
-    best_sum = math.fsum(returns) + (episodes - len(returns)) * best_possible
-    return best_sum >= target * episodes
+    return math.fsum(returns) + (episodes - len(returns)) * best_possible >= target * episodes

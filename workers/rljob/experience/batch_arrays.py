@@ -4,16 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rljob.experience.columns import Column, Role, Rows
 from rljob.experience.layout import SegmentLayout
-from rljob.observation import ObservationColumn
+from rljob.observation import Array, ObservationColumn
 
-Array = NDArray[Any]
 Batch = Mapping[str, Array]
 """Arrays by the names of columns, all of the same transitions or unrolls."""
 
@@ -49,10 +46,9 @@ def unroll_arrays(layout: SegmentLayout, size: int) -> dict[str, Array]:
         rows, *row = column.extent(layout.length)
         if column.role is Role.STACK:
             batch |= _observations(layout, column, size, rows)
-        elif column.rows is Rows.SEGMENT:
-            batch[column.name] = np.zeros((size, *column.shape), column.dtype)
         else:
-            batch[column.name] = np.zeros((rows, size, *row), column.dtype)
+            extents = (size, *column.shape) if column.rows is Rows.SEGMENT else (rows, size, *row)
+            batch[column.name] = np.zeros(extents, column.dtype)
     return batch
 
 

@@ -7,18 +7,16 @@ from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rljob.experience.columns import LIFE_LOST, TERMINATED, TRUNCATED
 from rljob.experience.decision import Decision
 from rljob.experience.layout import SegmentLayout
 from rljob.experience.segment import Segment
-from rljob.observation import by_column
+from rljob.observation import Array, by_column
 
 if TYPE_CHECKING:
     from rljob.envs.base import StepResult
 
-Array = NDArray[Any]
 
 _OWN: tuple[tuple[str, type[np.generic]], ...] = (
     ("position", np.int64),

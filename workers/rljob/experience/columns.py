@@ -12,14 +12,12 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rljob.experience.decision import Decision
 
 if TYPE_CHECKING:
     from rljob.envs.base import StepResult
 
-Array = NDArray[Any]
 
 TERMINATED: Final = 1
 TRUNCATED: Final = 2
@@ -85,9 +83,7 @@ class Column:
 
     def extent(self, steps: int) -> tuple[int, ...]:
         """The shape of this column in a segment of ``steps``."""
-        if self.rows is Rows.SEGMENT:
-            return self.shape
-        return (steps + (self.rows is Rows.OBSERVATIONS), *self.shape)
+        return self.shape if self.rows is Rows.SEGMENT else (steps + (self.rows is Rows.OBSERVATIONS), *self.shape)
 
 
 def _limits(column: Column) -> tuple[float, float] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +12,8 @@ from rljob.experience.batch_arrays import Batch, batch_key, take_stacks
 from rljob.experience.columns import Role
 from rljob.experience.layout import SegmentLayout
 from rljob.experience.segment import Segment
-from rljob.observation import ObservationColumn
+from rljob.observation import Array, ObservationColumn
 
-Array = NDArray[Any]
 _LARGEST_SLOT_ID = 2**32
 
 

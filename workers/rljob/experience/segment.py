@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rljob import wire
 from rljob.experience.columns import Column, Role, Rows
 from rljob.experience.layout import SegmentLayout
-
-Array = NDArray[Any]
+from rljob.observation import Array
 
 
 class InvalidSegment(ValueError):

@@ -12,9 +12,7 @@ from rljob.experience.columns import TRUNCATED
 from rljob.experience.decision import Decision
 from rljob.experience.layout import SegmentLayout
 from rljob.experience.segment import Segment
-from rljob.observation import by_column
-
-Array = NDArray[Any]
+from rljob.observation import Array, by_column
 
 # Added to |TD error| so that a perfectly predicted transition can still be sampled.
 PRIORITY_FLOOR = 1e-3
@@ -46,15 +44,9 @@ class TransitionBuilder(SegmentBuilder):
         return [chunk for environment in range(self.num_envs) for chunk in self._complete(environment)]
 
     def _close(self, decision: Decision) -> list[Segment]:
-        ready = (self._count >= self._length + self.layout.n_step) | (self._used > self._close_at_frames)
         chunks: list[Segment] = []
-        if not ready.any():
-            return chunks
-        for environment in np.flatnonzero(ready).tolist():
-            while self._is_ready(environment):
-                chunk = self._chunk(environment)
-                if chunk is None:
-                    break
+        for environment in np.flatnonzero(self._ready()).tolist():
+            while self._ready()[environment] and (chunk := self._chunk(environment)) is not None:
                 chunks.append(chunk)
         return chunks
 
@@ -68,9 +60,9 @@ class TransitionBuilder(SegmentBuilder):
         self._used[which] = self.layout.stack
         return chunks
 
-    def _is_ready(self, environment: int) -> bool:
-        full = self._count[environment] >= self._length[environment] + self.layout.n_step
-        return bool(full or self._used[environment] > self._close_at_frames)
+    def _ready(self) -> NDArray[np.bool_]:
+        """Which streams [E] have a chunk's worth."""
+        return (self._count >= self._length + self.layout.n_step) | (self._used > self._close_at_frames)
 
     def _complete(self, environment: int) -> list[Segment]:
         """Every complete transition of one stream."""

@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rljob.experience.builder import SegmentBuilder
 from rljob.experience.columns import TERMINATED, TRUNCATED, Rows
 from rljob.experience.decision import Decision
 from rljob.experience.layout import SegmentLayout
 from rljob.experience.segment import Segment
-
-Array = NDArray[Any]
+from rljob.observation import Array
 
 _NO_STEP = 128
 """A flag of rows in which no step happened."""

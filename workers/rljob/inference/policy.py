@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rljob.acting.draws import GroupedDraws
 from rljob.algorithms.base import AnyAlgorithm
@@ -15,10 +14,9 @@ from rljob.envs.base import Observation
 from rljob.envs.spec import EnvironmentSpec
 from rljob.experience import Decision
 from rljob.inference.client import Answer, InferenceClient
+from rljob.observation import Array
 
 log = logging.getLogger(__name__)
-
-Array = NDArray[Any]
 
 
 class RemotePolicy:

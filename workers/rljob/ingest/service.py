@@ -274,14 +274,10 @@ class Ingest:
             self._leases.forget(stranger)
 
     def _safe(self, actor: str, accepted: int) -> int:
-        waiting = [
-            self._table.chunk(ordinal).raw.fields for ordinal, _, _ in self._unacknowledged if self._holds(ordinal)
-        ]
+        held = range(self._table.oldest, self._table.head)
+        waiting = [self._table.chunk(ordinal).raw.fields for ordinal, _, _ in self._unacknowledged if ordinal in held]
         pending = [int(f["seq"]) for f in waiting if f["actor"] == actor]
         return min([accepted, *(sequence - 1 for sequence in pending)])
-
-    def _holds(self, ordinal: int) -> bool:
-        return self._table.oldest <= ordinal < self._table.head
 
     def _renew(self, session: Session, now: float) -> None:
         if now - session.lease_written_at >= _LEASE_RENEWAL_SECONDS or session.lease_written_at == 0.0:
@@ -299,8 +295,7 @@ class Ingest:
     def _shares(self) -> dict[bytes, int]:
         turn, self._turn = self._turn, self._turn + 1
         wanted = {peer: self.ledger.grantable(peer) for peer in self._sessions}
-        outstanding = {peer: self.ledger.outstanding(peer) for peer in self._sessions}
-        return self._grants.share(wanted, outstanding, turn)
+        return self._grants.share(wanted, {peer: self.ledger.outstanding(peer) for peer in self._sessions}, turn)
 
     def _asked(self, credits: int) -> dict[str, Scalar]:
         least = self._grants.least_version

@@ -72,19 +72,12 @@ class ExperienceLog(Protocol):
         """Finished games."""
 
 
-class Head(Protocol):
-    """A table whose chunks are counted."""
-
-    @property
-    def head(self) -> int: ...
-
-
 class NoLog:
     """Stands for a log where none is kept: whatever is in ``table`` counts as accepted at once."""
 
     durable = False
 
-    def __init__(self, table: Head) -> None:
+    def __init__(self, table: IngestTable) -> None:
         self._table = table
 
     @property

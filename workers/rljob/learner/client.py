@@ -7,8 +7,6 @@ prioritized batches age, so more of them would be worse, not better.
 
 from __future__ import annotations
 
-import logging
-import threading
 import time
 import uuid
 from collections import deque
@@ -25,16 +23,13 @@ from numpy.typing import NDArray
 from rljob.experience import SegmentLayout
 from rljob.ingest.shard_status import ShardStatus
 from rljob.learner.assembly import Assembly, Part, ReadyBatch
+from rljob.learner.batch_thread import BatchThread
 from rljob.learner.device_mirror import DeviceMirror, MirrorStagingRing
 from rljob.learner.shard import ShardSession
 from rljob.learner.staging import BufferRing, transition_buffers
 from rljob.learner.standstill import ShardView, standstill
 from rljob.learner.status import actors, replay_summary
-from rljob.learner.waker import Waker
-from rljob.threads import SupervisedThread
 from rljob.wire import Client, ClientSecurity, Message
-
-log = logging.getLogger(__name__)
 
 POLL_MILLISECONDS = 100
 _COPYING_MILLISECONDS = 1
@@ -63,7 +58,7 @@ class ReplayClientConfig:
             raise ValueError(f"batch size {self.batch_size} and prefetch {self.prefetch} must be at least 1")
 
 
-class ReplayClient:
+class ReplayClient(BatchThread[ReadyBatch]):
     """Ready batches, each drawn from all shards as from one table, in the order they became ready.
 
     ``weights(probability, beta)`` is the algorithm's importance weighting. ``mirror``: where frames are mirrored;
@@ -82,6 +77,7 @@ class ReplayClient:
         security: ClientSecurity | None = None,
         mirror: DeviceMirror | None = None,
     ) -> None:
+        super().__init__("replay-client")
         self._config, self._weights = config, weights
         incarnation = uuid.uuid4().hex
         self._sessions = [
@@ -104,28 +100,19 @@ class ReplayClient:
         self._assemblies: list[Assembly] = []
         self._draws = np.random.default_rng(config.seed)
         self._copying = False
-        self._ready: deque[ReadyBatch] = deque()
         self._ready_at = time.monotonic()
-        self._changed = threading.Condition()
         self._learned: deque[tuple[Part, NDArray[Any], NDArray[Any], NDArray[Any]]] = deque()
         self._batches_learned = 0
-        self._stop = threading.Event()
-        self._waker = Waker()
-        self._thread = SupervisedThread("replay-client", self._run, until=self._stop, ended=self._wake_loop)
         self._thread.start()
 
     def next(self, timeout_seconds: float) -> ReadyBatch | None:
         """The oldest ready batch, or None after ``timeout_seconds`` without one. Give its buffer back after the update."""
         if not self._ready:
             self._waker.wake()  # for the buffers and priorities that have been handed over since
-        with self._changed:
-            self._changed.wait_for(lambda: self._ready or self._thread.failed or self._stop.is_set(), timeout_seconds)
-            self._thread.check()
-            if not self._ready:
-                return None
-            batch = self._ready.popleft()
+        batch = self._taken(timeout_seconds)
+        if batch is not None:
             self._ready_at = time.monotonic()
-        self._waker.wake()
+            self._waker.wake()
         return batch
 
     def give_back(self, batch: ReadyBatch) -> None:
@@ -182,10 +169,6 @@ class ReplayClient:
                 self._learned.append((part, batch.slots[rows], batch.generations[rows], priority[rows]))
 
     @property
-    def ready_batches(self) -> int:
-        return len(self._ready)
-
-    @property
     def resubscriptions(self) -> int:
         return sum(session.resubscriptions for session in self._sessions)
 
@@ -199,18 +182,6 @@ class ReplayClient:
         gone, what remains true. Totals never fall."""
         now = time.monotonic()
         return [report for session in self._sessions if (report := session.report(now)) is not None]
-
-    def close(self) -> None:
-        """Stop the thread and release the sockets."""
-        self._stop.set()
-        self._waker.wake()
-        self._wake_loop()
-        self._thread.close(timeout_seconds=5.0)
-        self._waker.close()
-
-    def _wake_loop(self) -> None:
-        with self._changed:
-            self._changed.notify_all()
 
     def _run(self) -> None:
         poller = zmq.Poller()
@@ -274,16 +245,15 @@ class ReplayClient:
         staging = assembly.staging
         staging.weight[:] = self._weights(assembly.probability, self._config.importance)
         batch, ready = self._staging.upload(staging)
-        item = ReadyBatch(
-            batch=batch,
-            parts=tuple(assembly.parts),
-            slots=assembly.slots,
-            generations=assembly.generations,
-            policy_version=staging.policy_version.copy(),
-            staging=staging,
-            ready=ready,
-            origins=assembly.origins,
+        self._hand_over(
+            ReadyBatch(
+                batch=batch,
+                parts=tuple(assembly.parts),
+                slots=assembly.slots,
+                generations=assembly.generations,
+                policy_version=staging.policy_version.copy(),
+                staging=staging,
+                ready=ready,
+                origins=assembly.origins,
+            )
         )
-        with self._changed:
-            self._ready.append(item)
-            self._changed.notify()

@@ -46,17 +46,13 @@ class FifoTable:
         self.taken = 0
         self.dropped: Counter[str] = Counter()
         self._unrolls: deque[Segment] = deque()
-        self._head = 0
-
-    @property
-    def head(self) -> int:
+        self.head = 0
         """Ordinal that the next unroll will get."""
-        return self._head
 
     @property
     def oldest(self) -> int:
         """Ordinal of the oldest unroll; equals ``head`` when there is none."""
-        return self._head - len(self._unrolls)
+        return self.head - len(self._unrolls)
 
     def __len__(self) -> int:
         return len(self._unrolls)
@@ -79,10 +75,11 @@ class FifoTable:
         """Append checked unrolls, oldest first. Nothing is ever evicted from a log: the list is empty."""
         for unroll, _ in arrivals:
             self._unrolls.append(unroll)
-            self._head += 1
+            self.head += 1
             self.accepted += 1
             if len(self._unrolls) > self.capacity:
-                self._drop("overflow")
+                self._unrolls.popleft()
+                self.dropped["overflow"] += 1
         self._count()
         return []
 
@@ -108,10 +105,6 @@ class FifoTable:
         unrolls = [self._unrolls.popleft() for _ in range(count)]
         self._count()
         return unrolls
-
-    def _drop(self, reason: str) -> None:
-        self._unrolls.popleft()
-        self.dropped[reason] += 1
 
     def _count(self) -> None:
         self.limiter.waiting = len(self._unrolls) * self.layout.length

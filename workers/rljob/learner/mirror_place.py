@@ -8,6 +8,7 @@ from typing import Final
 
 import torch
 
+from rljob.api.memory_estimate import two_digits
 from rljob.errors import first_line
 from rljob.experience import SegmentLayout
 from rljob.learner.device_mirror import DeviceMirror
@@ -60,7 +61,7 @@ def place(size: MirrorSize, free_bytes: int, margin_bytes: int) -> MirrorPlace:
     if wanted <= allowed:
         return MirrorPlace(True, f"on the GPU: it takes {_gib(wanted)}; {free}")
     fits = int(size.capacity * (allowed / wanted))
-    advice = f"; a replay.capacity of about {_rounded(fits):,} would fit" if fits >= size.layout.length else ""
+    advice = f"; a replay.capacity of about {two_digits(fits):,} would fit" if fits >= size.layout.length else ""
     return MirrorPlace(False, f"in RAM: it would take {_gib(wanted)}, and {free}{advice}")
 
 
@@ -88,9 +89,3 @@ def mirror_for(
 
 def _gib(size_bytes: int) -> str:
     return f"{size_bytes / _GIB:.1f} GiB"
-
-
-def _rounded(count: int) -> int:
-    """Two significant digits, downwards."""
-    unit = int(10 ** max(0, len(str(count)) - 2))
-    return count // unit * unit

@@ -22,7 +22,6 @@ from rljob.ingest.shard_status import ShardStatus
 from rljob.learner.shard_report import ShardReport
 from rljob.telemetry import timeline
 from rljob.wire import Client, MalformedMessage, Message
-from rljob.wire.schema import Scalar
 
 log = logging.getLogger(__name__)
 
@@ -87,8 +86,7 @@ class ShardSession:
         """Send what is due: a subscription, a question for statistics, priorities that could not be sent before."""
         if self.subscribed and self._silent_seconds(now) > SILENCE_SECONDS:
             self._start_over(f"it has been silent for {self._silent_seconds(now):.0f} s", now)
-        fields: dict[str, Scalar] = {"inc": self._inc, "epoch": self.epoch}
-        subscribe = Message("subscribe", fields, self._layout.leaves_column)
+        subscribe = Message("subscribe", {"inc": self._inc, "epoch": self.epoch}, self._layout.leaves_column)
         # One that had no connection to leave by was never sent: it is tried again in the next turn.
         if not self.subscribed and now >= self._next_subscribe and self.connection.send(subscribe):
             self._next_subscribe = now + SUBSCRIBE_AGAIN_SECONDS
@@ -217,7 +215,7 @@ class ShardSession:
         if len(columns["slot"]) != count:
             self._start_over(f"it sent {len(columns['slot'])} transitions where {count} were asked for", now)
             return False
-        if not _is_drawn(columns["prob"]):
+        if not (np.isfinite(columns["prob"]) & np.greater(columns["prob"], 0)).all():
             self._start_over("a batch holds what no table could have drawn", now)
             return False
         if self.ring is None or not self.ring.matches(columns["slot"], columns["gen"]).all():
@@ -269,8 +267,3 @@ class ShardSession:
         slots, generations, priority = self._pending[0]
         if self.connection.send(Message("priorities", {}, {"slot": slots, "gen": generations, "prio": priority})):
             self._pending.clear()
-
-
-def _is_drawn(probability: NDArray[Any]) -> bool:
-    """Whether these could be the probabilities of transitions that were drawn."""
-    return bool((np.isfinite(probability) & (probability > 0)).all())

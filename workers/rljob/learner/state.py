@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from rljob.algorithms.trunk import STATISTICS
 from rljob.checkpoints.policy import acting_state
 from rljob.checkpoints.store import Checkpoint, CheckpointProblem
+from rljob.learner.optim.update_trial import network_tensors
 from rljob.learner.optim.updater import AnyUpdater
 
 log = logging.getLogger(__name__)
@@ -19,9 +20,7 @@ log = logging.getLogger(__name__)
 
 def capture(updater: AnyUpdater) -> dict[str, Tensor]:
     """Copies of the updater's tensors, on the CPU: training may go on while they are written."""
-    tensors: dict[str, Tensor] = {}
-    for section, module in updater.networks().items():
-        tensors |= {f"{section}.{name}": tensor for name, tensor in module.state_dict().items()}
+    tensors = network_tensors(updater)
     for index, _ in enumerate(updater.online.parameters()):
         tensors |= {f"optimizer.{index}.{name}": value for name, value in updater.optimizer.state(index).items()}
     copies = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}

@@ -20,8 +20,7 @@ _STATES = ("warming", "filling", "serving")
 def least_state(shards: Sequence[ShardStatus]) -> str:
     """The least advanced state of all shards that are up: warming, filling or serving."""
     order = {state: rank for rank, state in enumerate(_STATES)}
-    states = (shard.state for shard in shards if shard.state)
-    return min(states, key=lambda s: order.get(s, 0), default="warming")
+    return min((shard.state for shard in shards if shard.state), key=lambda s: order.get(s, 0), default="warming")
 
 
 def limited(figures: Iterable[float | None]) -> float | None:
@@ -68,8 +67,7 @@ def stage_totals(processes: Iterable[Mapping[str, float]]) -> dict[str, float]:
 def steps_and_raw_frames(shards: Sequence[ShardStatus]) -> tuple[int, int]:
     """(agent steps, raw frames) of the whole run. Actors report to every shard, so each counts all of them: no sum."""
     steps = max((shard.steps_total for shard in shards), default=0)
-    raw_frames = max((shard.raw_frames_total for shard in shards), default=0)
-    return steps, raw_frames
+    return steps, max((shard.raw_frames_total for shard in shards), default=0)
 
 
 def mean_return(shards: Sequence[ShardStatus], games: int = GAMES_IN_MEAN) -> tuple[float | None, int]:

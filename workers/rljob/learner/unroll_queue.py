@@ -6,11 +6,8 @@ whose weights are too old (`lag_limit`) and those acted with weights of an earli
 
 from __future__ import annotations
 
-import logging
-import threading
 import time
 import uuid
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,17 +26,14 @@ from rljob.ingest.roster import Counted, Roster
 from rljob.ingest.service import Ingest
 from rljob.ingest.shard_status import ShardStatus
 from rljob.ingest.table import NoLog, read_segment
+from rljob.learner.batch_thread import BatchThread
 from rljob.learner.fifo import FifoTable
 from rljob.learner.iteration import Iterations
 from rljob.learner.lag_limit import LagLimit
 from rljob.learner.staging import UnrollStaging, on_current_stream, unroll_buffers
-from rljob.learner.waker import Waker
 from rljob.telemetry import timeline
-from rljob.threads import SupervisedThread
 from rljob.weights.versions import VersionLog
 from rljob.wire import RawMessage, Server, ServerSecurity
-
-log = logging.getLogger(__name__)
 
 _POLL_MILLISECONDS = 50
 _STATUS_SECONDS = 0.25
@@ -108,7 +102,7 @@ class ReadyUnrolls:
         return frames
 
 
-class UnrollQueue:
+class UnrollQueue(BatchThread[ReadyUnrolls]):
     """Ready batches of unrolls, oldest first. Methods are for the training loop's thread, but for ``statuses``.
 
     Conservation: ``received = learned + dropped(reason) + in flight``, where in flight is waiting, assembled or being learned.
@@ -125,6 +119,7 @@ class UnrollQueue:
         device: torch.device,
         security: ServerSecurity | None = None,
     ) -> None:
+        super().__init__("unroll-queue")
         self._config, self._versions = config, versions
         self._epoch = config.epoch
         self._published = False
@@ -159,27 +154,19 @@ class UnrollQueue:
             self._roster.resume(config.resumed_from)
         # beside those ready: one that the loop computes from, one whose copy may not have finished
         self._staging = unroll_buffers(config.layout, config.batch_size, config.prefetch + 2, device)
-        self._ready: deque[ReadyUnrolls] = deque()
-        self._changed = threading.Condition()
         self._learned = 0
         self._passed_over = 0
         self._outdated = 0
-        self._stop = threading.Event()
         self._status = ShardStatus()
         self._queue_status = QueueSummary()
         self._given_up = ""
         self._counted = Counted()
-        self._waker = Waker()
         self._publish(time.monotonic())
-        self._thread = SupervisedThread("unroll-queue", self._run, until=self._stop, ended=self._wake_loop)
         self._thread.start()
 
     def next(self, timeout_seconds: float) -> ReadyUnrolls | None:
         """The oldest ready batch, or None after ``timeout_seconds`` without one. Give its buffer back after its last update."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._ready or self._thread.failed or self._stop.is_set(), timeout_seconds)
-            self._thread.check()
-            batch = self._ready.popleft() if self._ready else None
+        batch = self._taken(timeout_seconds)
         self._waker.wake()
         if batch is not None and self._published and batch.epoch != self._epoch:
             self._outdated += self._config.batch_size
@@ -210,10 +197,6 @@ class UnrollQueue:
         self._epoch, self._published = epoch, True
         self._waker.wake()
 
-    @property
-    def ready_batches(self) -> int:
-        return len(self._ready)
-
     def statuses(self) -> list[ShardStatus]:
         """The queue's own status, at most a quarter of a second old, in the form of a replay shard's."""
         return [self._status]
@@ -241,18 +224,6 @@ class UnrollQueue:
     def consumed(self) -> float:
         """Unrolls learned from in this life."""
         return float(self._learned)
-
-    def close(self) -> None:
-        """Stop the thread and release the socket."""
-        self._stop.set()
-        self._waker.wake()
-        self._wake_loop()
-        self._thread.close(timeout_seconds=5.0)
-        self._waker.close()
-
-    def _wake_loop(self) -> None:
-        with self._changed:
-            self._changed.notify_all()
 
     def _run(self) -> None:
         poller = zmq.Poller()
@@ -305,9 +276,7 @@ class UnrollQueue:
         if recording is not None:
             origins = [unroll.origin for unroll in unrolls]
             recording.span("assemble", began, time.perf_counter_ns())
-        with self._changed:
-            self._ready.append(ReadyUnrolls(batch, staging.policy_version, epoch, staging, ready, origins))
-            self._changed.notify()
+        self._hand_over(ReadyUnrolls(batch, staging.policy_version, epoch, staging, ready, origins))
         return True
 
     def _discard(self) -> None:

@@ -251,8 +251,7 @@ def _onnx(policy: Policy, file: Path, samples: Samples) -> Exported:
     session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
 
     def answer(observations: Any, memory: NDArray[np.float32]) -> Answer:
-        given = dict(zip(names, _given(policy, observations, memory), strict=True))
-        return _answer(policy, session.run(None, given))
+        return _answer(policy, session.run(None, dict(zip(names, _given(policy, observations, memory), strict=True))))
 
     return answer
 

@@ -118,8 +118,7 @@ class Policy:
         def either(one: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
             return np.where(explores.reshape(-1, *(1,) * (one.ndim - 1)), one, other)
 
-        actions = each(either, anything, chosen)
-        return actions, np.stack([game.memory for game in games]) if games else state
+        return each(either, anything, chosen), np.stack([game.memory for game in games]) if games else state
 
     def _checked(self, observations: Any) -> Any:
         columns = self.stored.spec.columns

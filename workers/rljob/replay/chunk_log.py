@@ -28,6 +28,7 @@ import json
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import Any, cast
 
 import redis
@@ -243,7 +244,10 @@ class ChunkLog:
                     pipe.set(shard + "counted", json.dumps(counted.document()))
                 pipe.delete(shard + "seen")  # an actor that the service has forgotten is removed from the log, too
                 if commit.state.seen:
-                    marks = {actor: _packed(accepted) for actor, accepted in commit.state.seen.items()}
+                    marks = {
+                        actor: f"{accepted.sequence} {accepted.transitions} {accepted.incarnation}"
+                        for actor, accepted in commit.state.seen.items()
+                    }
                     pipe.hset(shard + "seen", mapping=cast(dict[Any, Any], marks))
             if commit.weights is not None:
                 pipe.set(shard + "prio", commit.weights)
@@ -319,10 +323,6 @@ class ChunkLog:
         ]
 
 
-def _packed(accepted: Accepted) -> str:
-    return f"{accepted.sequence} {accepted.transitions} {accepted.incarnation}"
-
-
 def _accepted(value: bytes) -> Accepted:
     sequence, transitions, incarnation = value.decode().split(" ", 2)
     return Accepted(incarnation, int(sequence), int(transitions))
@@ -342,14 +342,10 @@ def unpack_parts(value: bytes) -> list[memoryview]:
         lengths = struct.unpack_from(f"<{count}I", view, 4)
     except struct.error:
         raise ValueError("a stored chunk is cut short") from None
-    at = 4 + 4 * count
-    if at + sum(lengths) != len(value):
+    ends = list(accumulate(lengths, initial=4 + 4 * count))
+    if ends[-1] != len(value):
         raise ValueError("a stored chunk has the wrong length")
-    parts = []
-    for length in lengths:
-        parts.append(view[at : at + length])
-        at += length
-    return parts
+    return [view[start:end] for start, end in pairwise(ends)]
 
 
 def _readable(value: bytes) -> RawMessage | None:

@@ -199,12 +199,11 @@ class Durability:
         # The state says of every stored chunk that it was accepted, so that it may only be written together with all
         # of them. While refilling they were acknowledged already, as not durable, and may follow piece by piece.
         stop = self._table.head if self.durable else min(first + _CHUNKS_PER_REFILL, self._table.head)
-        chunks = []
-        for ordinal in range(first, stop):
-            stored = self._table.chunk(ordinal)
-            chunks.append(LoggedChunk(LogEntry(stored.generation, stored.slot, stored.steps), stored.raw))
         commit = Commit(
-            chunks=chunks,
+            chunks=[
+                LoggedChunk(LogEntry(stored.generation, stored.slot, stored.steps), stored.raw)
+                for stored in map(self._table.chunk, range(first, stop))
+            ],
             evicted=self._evicted,
             state=self._state(),
             clear=self._clear,

@@ -148,8 +148,10 @@ class EmbeddedRedis:
         lock = locked(self.directory, patience_seconds)
         try:
             self.socket.unlink(missing_ok=True)
+            log_file = str(self.directory / "redis.log")
+            options = server_options(str(self.directory), str(self.socket), self.persistence, log_file=log_file)
             self.process = subprocess.Popen(
-                with_parent_death_signal([program, *self._options()]),  # then it saves
+                with_parent_death_signal([program, *options]),  # then it saves
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -229,10 +231,6 @@ class EmbeddedRedis:
     def alive(self) -> bool:
         """Whether the server process runs."""
         return self.process is not None and self.process.poll() is None
-
-    def _options(self) -> list[str]:
-        log_file = str(self.directory / "redis.log")
-        return server_options(str(self.directory), str(self.socket), self.persistence, log_file=log_file)
 
     def _remove_socket_directory(self) -> None:
         if self._socket_directory is not None:

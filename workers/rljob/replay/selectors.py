@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
+from rljob.observation import Array
 from rljob.replay.sumtree import SumTree
-
-Array = NDArray[Any]
 
 LOWEST_PRIORITY = 1e-6
 """Priorities below this are raised to it, so that no stored transition becomes impossible to sample."""
@@ -63,6 +59,4 @@ class Prioritized:
         self.tree.update_range(first, weights)
 
     def _weights(self, priorities: Array) -> Array:
-        clipped = np.clip(priorities.astype(np.float64), LOWEST_PRIORITY, HIGHEST_PRIORITY)
-        weights: Array = clipped**self.exponent
-        return weights
+        return np.clip(priorities.astype(np.float64), LOWEST_PRIORITY, HIGHEST_PRIORITY) ** self.exponent

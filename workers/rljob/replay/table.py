@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rljob.experience import Segment, SegmentLayout
 from rljob.experience.ring import Slots
 from rljob.ingest.table import StoredChunk
+from rljob.observation import Array
 from rljob.replay.limiter import SamplesPerInsertLimiter
 from rljob.replay.selectors import Prioritized
 from rljob.wire import RawMessage
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,20 +58,12 @@ class ReplayTable:
         self.stale_priorities = 0
         self.invalid_priorities = 0
         self._chunks: dict[int, StoredChunk] = {}
-        self._oldest = 0
-        self._head = 0
+        self.oldest = 0
+        """Ordinal of the oldest stored chunk; equals ``head`` when the table is empty."""
+        self.head = 0
+        """Ordinal that the next chunk will get."""
         self._free: deque[int] = deque()
         self._fresh = 0
-
-    @property
-    def oldest(self) -> int:
-        """Ordinal of the oldest stored chunk; equals ``head`` when the table is empty."""
-        return self._oldest
-
-    @property
-    def head(self) -> int:
-        """Ordinal that the next chunk will get."""
-        return self._head
 
     def __len__(self) -> int:
         return len(self._chunks)
@@ -117,8 +106,8 @@ class ReplayTable:
             touched[slot] = chunk["priority"]
             generation = self.next_generation if restored is None else restored[position]
             self.slots.fill(slot, generation, chunk.steps)
-            self._chunks[self._head] = StoredChunk(self._head, generation, slot, chunk.steps, nbytes, raw)
-            self._head += 1
+            self._chunks[self.head] = StoredChunk(self.head, generation, slot, chunk.steps, nbytes, raw)
+            self.head += 1
             self.items += chunk.steps
             self.nbytes += nbytes
             self.next_generation = max(self.next_generation, generation + 1)
@@ -157,8 +146,8 @@ class ReplayTable:
             or (limit and self.nbytes + nbytes > limit)
             or (not self._free and self._fresh == self.slots.capacity)
         ):
-            chunk = self._chunks.pop(self._oldest)
-            self._oldest += 1
+            chunk = self._chunks.pop(self.oldest)
+            self.oldest += 1
             self.items -= chunk.steps
             self.nbytes -= chunk.nbytes
             self.slots.empty(chunk.slot)

@@ -21,7 +21,7 @@ from rljob.checkpoints.policy import PolicyIdentity
 from rljob.envs import describe_both, environment_of
 from rljob.envs.seeds import seed_of
 from rljob.evaluation.players import Players
-from rljob.evaluation.score import Played, Score, tally
+from rljob.evaluation.score import Played, tally
 from rljob.evaluation.screen import SCREEN_GAMES, hopeless
 from rljob.evaluation.verdicts import Verdicts
 from rljob.roles.announce import announce
@@ -190,7 +190,20 @@ class Evaluator:
         self._episodes_total += len(result.returns)
         self._clock.enter("report")
         seconds = time.monotonic() - began
-        self._verdicts.add(_evaluation(weights, result, seed, seconds))
+        self._verdicts.add(
+            Evaluation(
+                version=weights.version,
+                mean=result.mean,
+                standard_error=result.standard_error,
+                seed=seed,
+                seconds=seconds,
+                finished=result.finished,
+                metrics=result.metrics,
+                returns=np.asarray(result.returns, np.float32),
+                lengths=np.asarray(result.lengths, np.int32),
+                weights=weights,
+            )
+        )
         self._verdicts.deliver(self._client, time.monotonic())
         log.info(
             "version %d: mean return %.2f +- %.2f%s over %d games%s in %.1f s, seed %d",
@@ -225,18 +238,3 @@ class Evaluator:
         if self._evaluating is not None and now >= self._next_word:
             self._next_word = now + _TELL_SECONDS
             self._client.tell(dataclasses.replace(self._evaluating, process=PROCESS.now()))
-
-
-def _evaluation(weights: Weights, result: Score, seed: int, seconds: float) -> Evaluation:
-    return Evaluation(
-        version=weights.version,
-        mean=result.mean,
-        standard_error=result.standard_error,
-        seed=seed,
-        seconds=seconds,
-        finished=result.finished,
-        metrics=result.metrics,
-        returns=np.asarray(result.returns, np.float32),
-        lengths=np.asarray(result.lengths, np.int32),
-        weights=weights,
-    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import uuid
 from typing import Any
@@ -21,8 +20,6 @@ from rljob.telemetry.process import PROCESS
 from rljob.telemetry.server import TelemetryServer
 from rljob.weights.exchange import WeightClient
 from rljob.wire import load_keys
-
-log = logging.getLogger(__name__)
 
 _LONGEST_TURN_SECONDS = 60.0
 

@@ -26,9 +26,7 @@ def slowed_down(variable: str, work: Callable[[], int], on_turn: Callable[[], No
     stage clock.
     """
     path = os.environ.get(variable)
-    if not path:
-        return on_turn
-    return _Slowdown(Path(path), work, on_turn)
+    return _Slowdown(Path(path), work, on_turn) if path else on_turn
 
 
 class _Slowdown:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from rljob.telemetry.figures import number
+from rljob.telemetry.figures import numbers_in
 
 
 class Kind(StrEnum):
@@ -76,18 +76,14 @@ def bottleneck(
         cores: of the one machine that all roles share, None where they have machines of their own: what needs a further core
             is not advised where learner and actors have taken all.
     """
-    known = {name: finite for name, value in figures.items() if (finite := number(value)) is not None}
+    known = numbers_in(figures)
     verdict = _judge(known, state, limiter, cores)
     return replace(verdict, sentence=verdict.sentence + _given_up(known))
 
 
-def _taken(known: Mapping[str, float], cores: int | None) -> int | None:
-    """The number of cores where the learner and an actor each have taken them all; None where one may be free."""
-    return cores if cores is not None and round(known.get("actors_running", 0.0)) + 1 >= cores else None
-
-
 def _judge(known: Mapping[str, float], state: str, limiter: str, cores: int | None) -> Verdict:
-    taken = _taken(known, cores)
+    # The number of cores where the learner and an actor each have taken them all; None where one may be free.
+    taken = cores if cores is not None and round(known.get("actors_running", 0.0)) + 1 >= cores else None
     if state in _STARTING:
         return _warming_up(known)
     wait = known_share(known, "learner_wait_fraction", "stage/learner/wait")
@@ -112,7 +108,12 @@ def _judge(known: Mapping[str, float], state: str, limiter: str, cores: int | No
         return _actors_are_slow(known, wait, cores, taken)
     if held >= NOTABLE:
         return _learner_is_slow(known, held, taken)
-    return _balanced(known, wait, held)
+    return Verdict(
+        Kind.Balanced,
+        f"The run is balanced: the learner waited {_percent(wait)} of the time and the actors were held back "
+        f"{_percent(held)}; to go faster, add to both sides at once.",
+        max(wait, held),
+    )
 
 
 def _warming_up(known: Mapping[str, float]) -> Verdict:
@@ -271,15 +272,6 @@ def _inference_is_slow(known: Mapping[str, float], held: float) -> Verdict:
         "processes of its own (inference.replicas), an accelerator or more cores, or let actors compute their own actions "
         "(actors.inference: Local).",
         held,
-    )
-
-
-def _balanced(known: Mapping[str, float], wait: float, held: float) -> Verdict:
-    return Verdict(
-        Kind.Balanced,
-        f"The run is balanced: the learner waited {_percent(wait)} of the time and the actors were held back "
-        f"{_percent(held)}; to go faster, add to both sides at once.",
-        max(wait, held),
     )
 
 

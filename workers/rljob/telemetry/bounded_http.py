@@ -114,8 +114,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         token = self.headers.get(TOKEN_HEADER, "")
-        authorization = f"Bearer {token}" if token else self.headers.get("Authorization", "")
-        refusal = self.server.pages.refusal(authorization)
+        refusal = self.server.pages.refusal(f"Bearer {token}" if token else self.headers.get("Authorization", ""))
         if refusal is not None:
             self._reply(*refusal)
             return

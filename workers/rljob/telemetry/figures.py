@@ -37,6 +37,12 @@ def number(value: object) -> float | None:
     return finite if math.isfinite(finite) else None
 
 
+def numbers_in(values: object, prefix: str = "") -> dict[str, float]:
+    """The finite numbers of a mapping by ``prefix`` and name; none where it is no mapping."""
+    named = values.items() if isinstance(values, Mapping) else ()
+    return {f"{prefix}{name}": finite for name, value in named if (finite := number(value)) is not None}
+
+
 def flatten_status(status: Mapping[str, Any], previous_stages: Stages | None = None) -> dict[str, float]:
     """The finite numbers of a learner's status, flat.
 
@@ -44,44 +50,33 @@ def flatten_status(status: Mapping[str, Any], previous_stages: Stages | None = N
         status: the learner's status document. Unknown or missing parts are left out, never an error.
         previous_stages: ``status["stages"]`` of the record before; the shares of stages are then of the time since.
     """
-    figures: dict[str, float] = {}
-    for name, value in status.items():
-        finite = number(value)
-        if finite is not None and name not in _NOT_FIGURES:
-            figures[name] = finite
+    figures = {name: value for name, value in numbers_in(status).items() if name not in _NOT_FIGURES}
     for part in ("replay", "queue", "inference", "gpu", "episode"):
         document = status.get(part)
+        figures |= numbers_in(document, f"{part}/")
         if isinstance(document, Mapping):
-            for name, value in document.items():
-                finite = number(value)
-                if finite is not None:
-                    figures[f"{part}/{name}"] = finite
-            dropped = document.get("dropped")
-            for reason, value in dropped.items() if isinstance(dropped, Mapping) else ():
-                finite = number(value)
-                if finite is not None:
-                    figures[f"{part}/dropped/{reason}"] = finite
+            figures |= numbers_in(document.get("dropped"), f"{part}/dropped/")
     processes = status.get("processes")
     for role, taken in processes.items() if isinstance(processes, Mapping) else ():
-        for name, value in taken.items() if isinstance(taken, Mapping) else ():
-            if (finite := number(value)) is not None and name != "cpu_seconds":  # the cores say it
-                figures[f"processes/{role}/{name}"] = finite
+        figures |= numbers_in(taken, f"processes/{role}/")
+        figures.pop(f"processes/{role}/cpu_seconds", None)  # the cores say it
     actors = status.get("actors")
     if isinstance(actors, list | tuple):
         figures["actors_running"] = float(sum(1 for actor in actors if is_running(actor)))
     stages = status.get("stages")
     if isinstance(stages, Mapping):
         for role, shares in stage_fractions(stages, previous_stages).items():
-            for stage, share in shares.items():
-                figures[f"stage/{role}/{stage}"] = share
+            figures |= {f"stage/{role}/{stage}": share for stage, share in shares.items()}
     return figures
 
 
 def is_running(actor: object) -> bool:
     """Whether an entry of the status document's ``actors`` is at work."""
-    if not isinstance(actor, Mapping) or str(actor.get("state", "")).lower() in GONE_STATES:
-        return False
-    return (number(actor.get("age_seconds")) or 0.0) <= SILENT_SECONDS
+    return (
+        isinstance(actor, Mapping)
+        and str(actor.get("state", "")).lower() not in GONE_STATES
+        and (number(actor.get("age_seconds")) or 0.0) <= SILENT_SECONDS
+    )
 
 
 def stage_fractions(stages: Stages, previous: Stages | None = None) -> dict[str, dict[str, float]]:

@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 
 from rljob.telemetry.catalogue import PREFIX, PROCESS, ROLES
 from rljob.telemetry.catalogue import Metric as Declared
-from rljob.telemetry.figures import number
+from rljob.telemetry.figures import number, numbers_in
 from rljob.telemetry.process import PROCESS as THIS_PROCESS
 
 Snapshot = Callable[[], Mapping[str, Any]]
@@ -78,29 +78,17 @@ class RoleCollector(Collector):
         name = status.get("name") or status.get("service")
         if name and _IDENTITY[self.role] != "learner":
             identity[_IDENTITY[self.role]] = str(name)
-        for metric in self.declared:
-            samples = list(_samples(metric, _at(status, metric.path)))
-            if samples:
-                yield _family(metric, identity, samples)
-        state = status.get("state")
-        process = {
-            **THIS_PROCESS.now(),
-            "start_time_seconds": self._start_unix,
-            "state": state,
-        }
-        for metric in PROCESS:
-            samples = list(_samples(metric, process.get(metric.path)))
-            if samples:
-                yield _family(metric, identity, samples)
+        process = {**THIS_PROCESS.now(), "start_time_seconds": self._start_unix, "state": status.get("state")}
+        for of, declared in ((status, self.declared), (process, PROCESS)):
+            for metric in declared:
+                if samples := list(_samples(metric, _at(of, metric.path))):
+                    yield _family(metric, identity, samples)
 
 
-def _at(status: Mapping[str, Any], path: str) -> Any:
+def _at(value: Any, path: str) -> Any:
     """The value at ``a/b/c`` of nested mappings, or None."""
-    value: Any = status
     for key in path.split("/"):
-        if not isinstance(value, Mapping):
-            return None
-        value = value.get(key)
+        value = value.get(key) if isinstance(value, Mapping) else None
     return value
 
 
@@ -110,14 +98,10 @@ def _samples(metric: Declared, value: Any) -> Iterable[tuple[str, Any]]:
         if isinstance(value, Mapping) and len(value.get("counts", ())) == len(value.get("bounds", ())) + 1:
             yield "", value
     elif not metric.label:
-        finite = number(value)
-        if finite is not None:
+        if (finite := number(value)) is not None:
             yield "", finite
     elif isinstance(value, Mapping):
-        for label, item in value.items():
-            finite = number(item)
-            if finite is not None:
-                yield str(label), finite
+        yield from numbers_in(value).items()
     elif isinstance(value, str) and value:
         yield value, 1.0
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from rljob.api.learner_status import RECORDED_NAMES
+from rljob.api.presets.merging import value_at
 from rljob.telemetry.charts import NO_BANDS, SMALL, Bands, Chart, Series, line_chart
 from rljob.telemetry.figures import Points, number, numbers, with_returns_to_go_by
 from rljob.telemetry.run_folder import RunFolder
@@ -55,8 +56,7 @@ def evaluations(run: RunFolder, *, finished: bool = True) -> list[Mapping[str, A
 def learning_charts(run: RunFolder) -> list[Chart]:
     """The learning curve over raw frames and over wall time; empty drawings are left out."""
     charts = []
-    longest = max((number(point.get("elapsed_seconds")) or 0.0 for point in run.points), default=0.0)
-    unit, scale = time_unit(longest)
+    unit, scale = time_unit(max((number(point.get("elapsed_seconds")) or 0.0 for point in run.points), default=0.0))
     target = _target(run)
     for title, key, label, factor in (
         ("Return over raw frames", "raw_frames", "raw frames", 1.0),
@@ -233,11 +233,8 @@ def _line(points: Points, name: str, key: str, factor: float) -> list[tuple[floa
 
 def _target(run: RunFolder) -> float | None:
     """The return that the success policy asks for, if the manifest has one."""
-    node: Any = run.job
-    for key in ("spec", "successPolicy", "targetReturn", "value"):
-        node = node.get(key) if isinstance(node, Mapping) else None
     try:
-        return number(float(node))
+        return number(float(value_at(run.job, "spec.successPolicy.targetReturn.value")))
     except (TypeError, ValueError):
         return None
 

@@ -85,10 +85,6 @@ def read_run_folder(path: Path) -> RunFolder:
     else:
         if not records:
             problems.append(f"{METRICS_FILE} holds no record: nothing was measured yet.")
-    facts: dict[str, Any] = {}
-    for record in records:
-        if record.get("kind") in (MACHINE, LEARNER):
-            facts.update(record)
     metadata = job.get("metadata")
     name = metadata.get("name") if isinstance(metadata, Mapping) else None
     return RunFolder(
@@ -102,7 +98,12 @@ def read_run_folder(path: Path) -> RunFolder:
         points=tuple(record for record in records if "kind" not in record),
         evaluations=tuple(record for record in records if record.get("kind") == EVALUATION),
         checkpoints=tuple(record for record in records if record.get("kind") == CHECKPOINT),
-        facts=facts,
+        facts={
+            name: value
+            for record in records
+            if record.get("kind") in (MACHINE, LEARNER)
+            for name, value in record.items()
+        },
         stored=_stored(path / "checkpoints"),
         roles=_roles(path / "roles"),
         log_tails=_log_tails(path / "logs"),

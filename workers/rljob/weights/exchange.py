@@ -51,7 +51,8 @@ class WeightServer:
         self._server = Server(weights, security)
         self._publisher = Publisher(notice, security)
         self.weights, self.notice = self._server.endpoint, self._publisher.endpoint
-        self._latest: Weights | None = None
+        self.latest: Weights | None = None
+        """What was published last, by reference; None before the first."""
         self._evaluation: Weights | None = None
         self._evaluations: deque[Evaluation] = deque(maxlen=64)
         self._evaluating: tuple[Evaluating, float] | None = None
@@ -77,13 +78,8 @@ class WeightServer:
         """
         if evaluation is not None:
             self._evaluation = snapshot(evaluation, version, epoch, meta)
-        self._latest = snapshot(module, version, epoch, meta)
+        self.latest = snapshot(module, version, epoch, meta)
         self._publisher.publish(version.to_bytes(8, "big"))
-
-    @property
-    def latest(self) -> Weights | None:
-        """What was published last, by reference; None before the first."""
-        return self._latest
 
     def evaluations(self) -> list[Evaluation]:
         """The verdicts that arrived since the last call, oldest first."""
@@ -136,7 +132,7 @@ class WeightServer:
         if message.kind == "fetch":
             self.fetches += 1
             for_evaluation = bool(message.fields["evaluation"])
-            current = (self._evaluation if for_evaluation else None) or self._latest
+            current = (self._evaluation if for_evaluation else None) or self.latest
             # "not equal" rather than "newer": after a restart from a checkpoint the latest may be a lower version, or the
             # same one as the former life's last; an actor that still has that would have its unrolls refused for ever.
             have = message.fields["have"], message.fields.get("epoch", current.epoch if current else 0)
@@ -150,7 +146,7 @@ class WeightServer:
                 {"buffer": current.buffer, "manifest": current.manifest},
             )
         if message.kind == "evaluation":
-            trained = self._latest.shapes if self._latest is not None else None
+            trained = self.latest.shapes if self.latest is not None else None
             self._evaluations.append(Evaluation.from_message(message, trained))
             self._evaluating = None
             return Message("noted", {"version": message.fields["version"]}, {})

@@ -28,19 +28,11 @@ class CreditWindow(Generic[P]):
         self._chunks: deque[tuple[int, P]] = deque()
         self._sent = 0  # how many of `_chunks`, from the left, are on the way
         self._last = -1
-        self._credits = 0
-        self._connected = False
-        self._session = 0
-
-    @property
-    def credits(self) -> int:
+        self.credits = 0
         """How many chunks may be sent now."""
-        return self._credits
-
-    @property
-    def connected(self) -> bool:
+        self.connected = False
         """Whether a welcome was received since the last break."""
-        return self._connected
+        self._session = 0
 
     @property
     def unsent(self) -> int:
@@ -60,7 +52,7 @@ class CreditWindow(Generic[P]):
 
     def next(self) -> tuple[int, P] | None:
         """The chunk to send now; None without a welcome, a credit or an unsent chunk. Call `sent` once it is sent."""
-        if not self._connected or self._credits == 0 or self._sent == len(self._chunks):
+        if not self.connected or self.credits == 0 or self._sent == len(self._chunks):
             return None
         return self._chunks[self._sent]
 
@@ -70,7 +62,7 @@ class CreditWindow(Generic[P]):
         if chunk is None or chunk[0] != sequence:
             raise ValueError(f"chunk {sequence} is not the one to be sent")
         self._sent += 1
-        self._credits -= 1
+        self.credits -= 1
 
     def acknowledge(self, sequence: int, credits: int) -> int:
         """All chunks up to `sequence` are accepted and `credits` more may be sent; returns how many were let go."""
@@ -84,8 +76,8 @@ class CreditWindow(Generic[P]):
 
     def grant(self, credits: int) -> None:
         """`credits` more chunks may be sent."""
-        if self._connected:
-            self._credits += credits
+        if self.connected:
+            self.credits += credits
 
     def hello(self) -> int:
         """A new session is being asked for: nothing is sent until its welcome. Returns its number, which goes into the
@@ -102,16 +94,16 @@ class CreditWindow(Generic[P]):
         """
         if session is not None and session != self._session:
             return 0
-        self._connected = True
-        self._credits = 0
+        self.connected = True
+        self.credits = 0
         released = self.acknowledge(sequence, credits)
         self._sent = 0
         return released
 
     def disconnected(self) -> None:
         """The session is over (the server does not know us, the connection broke): nothing is sent until a welcome."""
-        self._connected = False
-        self._credits = 0
+        self.connected = False
+        self.credits = 0
         self._sent = 0
 
 

@@ -63,9 +63,7 @@ class Field:
         """The plain Python scalar for a numpy scalar (or an int where a float is meant); anything else unchanged."""
         if isinstance(value, np.generic):
             value = value.item()
-        if self.type is float and type(value) is int:
-            return float(value)
-        return value
+        return float(value) if self.type is float and type(value) is int else value
 
 
 @dataclass(frozen=True, slots=True)

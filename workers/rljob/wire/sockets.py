@@ -146,7 +146,7 @@ class Server(_Endpoint):
     def refuse(self, peer: bytes, error: MalformedMessage, kind: str | None = None) -> None:
         """Counts a malformed message (of that kind, where it is known) and tells its sender, at most a few times a second."""
         self.malformed[error.reason] += 1
-        fields: dict[str, Scalar] = {"reason": _short(str(error))}
+        fields: dict[str, Scalar] = {"reason": str(error).encode("ascii", "replace")[:200].decode()}
         if kind is not None:
             fields["kind"] = kind
         if self._refusals.allows(peer) and self.send(peer, Message("refused", fields, {})):
@@ -224,7 +224,3 @@ class Client(_Endpoint):
     def count(self, error: MalformedMessage) -> None:
         """Counts a message that the schema allows and that makes no sense to its receiver; it is to be ignored."""
         self.malformed[error.reason] += 1
-
-
-def _short(text: str) -> str:
-    return text.encode("ascii", "replace")[:200].decode()

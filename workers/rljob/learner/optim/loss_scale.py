@@ -26,13 +26,9 @@ class LossScale:
 
     def __init__(self, device: torch.device, first: float = FIRST, growth_updates: int = GROWTH_UPDATES) -> None:
         self._growth_updates = growth_updates
-        self._factor = torch.tensor(first, device=device)
-        self._good = torch.zeros((), device=device)
-
-    @property
-    def factor(self) -> Tensor:
+        self.factor = torch.tensor(first, device=device)
         """That of the next update; ``follow`` changes it in place."""
-        return self._factor
+        self._good = torch.zeros((), device=device)
 
     @torch.no_grad()
     def follow(self, norm: Tensor) -> None:
@@ -41,14 +37,14 @@ class LossScale:
         good = torch.where(fits, self._good + 1.0, 0.0)
         grows = good >= self._growth_updates
         change = torch.where(fits, torch.where(grows, 2.0, 1.0), 0.5)
-        self._factor.mul_(change).clamp_(min=1.0)
+        self.factor.mul_(change).clamp_(min=1.0)
         self._good.copy_(torch.where(grows, 0.0, good))
 
     def state(self) -> dict[str, Tensor]:
         """What a checkpoint keeps of it."""
-        return {"factor": self._factor, "good_updates": self._good}
+        return {"factor": self.factor, "good_updates": self._good}
 
     def load(self, saved: Mapping[str, Tensor]) -> None:
         """Go on with what ``state`` gave."""
-        self._factor.copy_(saved["factor"])
+        self.factor.copy_(saved["factor"])
         self._good.copy_(saved["good_updates"])

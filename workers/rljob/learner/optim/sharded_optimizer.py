@@ -195,10 +195,7 @@ class ShardedOptimizer:
 
 def _norm(norms: Sequence[Tensor]) -> Tensor:
     """That of all that these are norms of."""
-    if len(norms) == 1:
-        return norms[0]
-    norm: Tensor = torch.linalg.vector_norm(torch.stack(list(norms)))
-    return norm
+    return norms[0] if len(norms) == 1 else torch.linalg.vector_norm(torch.stack(list(norms)))
 
 
 def _sizes(parameters: Sequence[Tensor], groups: Sequence[ParameterGroup]) -> list[list[int]]:

@@ -99,10 +99,16 @@ def first_minibatch(updater: AnyUpdater, batch: Sequence[Any]) -> Any:
 
 def tensors_of(updater: AnyUpdater) -> dict[str, Tensor]:
     """All that an update changes on the device, itself and not a copy. The first part of a name says of what kind it is."""
-    tensors: dict[str, Tensor] = {}
-    for section, network in updater.networks().items():
-        tensors |= {f"{section}.{name}": tensor for name, tensor in network.state_dict().items()}
-    tensors |= updater.optimizer.tensors()
+    tensors = network_tensors(updater) | updater.optimizer.tensors()
     if updater.loss_scale is not None:
         tensors |= {f"loss scale.{name}": tensor for name, tensor in updater.loss_scale.state().items()}
     return tensors
+
+
+def network_tensors(updater: AnyUpdater) -> dict[str, Tensor]:
+    """The weights and buffers of all networks, not copied, by ``section.name``."""
+    return {
+        f"{section}.{name}": tensor
+        for section, network in updater.networks().items()
+        for name, tensor in network.state_dict().items()
+    }

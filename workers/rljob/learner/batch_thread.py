@@ -1,0 +1,60 @@
+"""The thread that keeps batches ready for the training loop: what all sources of batches have in common."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections import deque
+from typing import Generic, TypeVar
+
+from rljob.learner.waker import Waker
+from rljob.threads import SupervisedThread
+
+B = TypeVar("B")
+
+
+class BatchThread(ABC, Generic[B]):
+    """Runs ``_run`` on a thread of its own, once ``_thread`` is started; its end is raised by ``_taken``, as ``ThreadEnded``.
+
+    Public methods, and ``_taken``, are for the training loop's thread.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._ready: deque[B] = deque()
+        self._changed = threading.Condition()
+        self._stop = threading.Event()
+        self._waker = Waker()
+        self._thread = SupervisedThread(name, self._run, until=self._stop, ended=self._wake_loop)
+
+    @property
+    def ready_batches(self) -> int:
+        return len(self._ready)
+
+    def close(self) -> None:
+        """Stop the thread and release its sockets."""
+        self._stop.set()
+        self._waker.wake()
+        self._wake_loop()
+        self._thread.close(timeout_seconds=5.0)
+        self._waker.close()
+
+    @abstractmethod
+    def _run(self) -> None:
+        """Make batches until ``_stop`` is set; a call of ``_waker.wake`` is to end a wait. Release the sockets then."""
+
+    def _hand_over(self, batch: B) -> None:
+        """The thread has made a batch ready."""
+        with self._changed:
+            self._ready.append(batch)
+            self._changed.notify()
+
+    def _taken(self, timeout_seconds: float) -> B | None:
+        """The oldest ready batch, or None after ``timeout_seconds`` without one."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._ready or self._thread.failed or self._stop.is_set(), timeout_seconds)
+            self._thread.check()
+            return self._ready.popleft() if self._ready else None
+
+    def _wake_loop(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
