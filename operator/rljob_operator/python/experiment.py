@@ -50,7 +50,8 @@ class Experiment(Run):
     def _state(self) -> ExperimentState:
         """What its journal says."""
         with self._asking() as ask:
-            return ask(lambda job: cast("ClusterJob", job).experiment())
+            found: ExperimentState = ask(lambda job: cast("ClusterJob", job).experiment())
+        return found
 
 
 class LocalExperiment(Experiment):

@@ -162,7 +162,8 @@ class Run:
     def look(self, *, figures: bool = False) -> JobView:
         """All that the verbs see of the run now; ``figures`` also asks its learner."""
         with self._asking() as ask:
-            return ask(lambda job: job.look(figures=figures))
+            seen: JobView = ask(lambda job: job.look(figures=figures))
+        return seen
 
     @contextmanager
     def _asking(self) -> Iterator[Callable[[Callable[[Job], Any]], Any]]:

@@ -53,9 +53,11 @@ def checkpoint_in_its_pod(newest: CheckpointFacts, learner: Member | None, pods:
     """The newest checkpoint of a job whose checkpoints end with their learner's pod: gone, unless the present one has written
     it."""
     pod = current(pods).get("learner")
-    up = learner is not None and learner.alive
     if not newest.usable or (
-        pod is not None and up and newest.time_seconds >= parse_rfc3339(pod["metadata"]["creationTimestamp"])
+        pod is not None
+        and learner is not None
+        and learner.alive
+        and newest.time_seconds >= parse_rfc3339(pod["metadata"]["creationTimestamp"])
     ):
         return newest
     gone = f"the checkpoint of update {newest.step:,} was in the learner's pod and went with it"
