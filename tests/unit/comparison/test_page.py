@@ -91,7 +91,11 @@ def test_the_same_runs_make_the_same_bytes(tmp_path: Path) -> None:
 def test_texts_of_a_folder_are_no_markup(tmp_path: Path) -> None:
     evil = [judged_run(tmp_path / f"{EVIL.replace('/', '')}-{at}", [9.0] * 20, seed=at) for at in range(2)]
     job = evil[0] / "job-effective.yaml"
-    job.write_text(job.read_text().replace("managedBy: rljob.dev/operator", f"managedBy: '{EVIL}'"))
+    job.write_text(
+        job.read_text().replace(
+            "    inference: Local", f"    env: [{{name: A, value: '{EVIL}'}}]\n    inference: Local"
+        )
+    )
     assert EVIL in Page(render_comparison(compare(evil))).text
 
 

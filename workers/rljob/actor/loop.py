@@ -213,7 +213,11 @@ class Loop(ABC):
             return 0.0
         if self._sink.credits < self._builder.num_envs:
             return BLOCKED_WAIT_SECONDS
-        return 0.0 if self._policy.version >= least else WEIGHTS_WAIT_SECONDS
+        return 0.0 if self._is_as_new_as(least) else WEIGHTS_WAIT_SECONDS
+
+    def _is_as_new_as(self, version: int) -> bool:
+        """Whether it acts with weights of ``version``, or newer ones."""
+        return self._policy.version >= version
 
 
 class LocalLoop(Loop):
