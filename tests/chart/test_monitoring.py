@@ -36,8 +36,7 @@ def test_nothing_of_it_is_there_by_default(chart: Chart) -> None:
 @pytest.mark.parametrize("part", PARTS)
 def test_each_part_alone(chart: Chart, part: str) -> None:
     found = chart.render(on(part))
-    there = {each["kind"] for each in found} & set(KINDS.values())
-    assert there == ({KINDS[part]} if part in KINDS else set())
+    assert ({each["kind"] for each in found} & set(KINDS.values())) == ({KINDS[part]} if part in KINDS else set())
     assert len(dashboards(found)) == (len(FILES) if part == "dashboards" else 0)
 
 
@@ -60,8 +59,7 @@ def test_labels_by_which_a_prometheus_selects(chart: Chart, part: str) -> None:
 )
 def test_how_it_is_scraped(chart: Chart, part: str, place: str, value: str, given: Any) -> None:
     (endpoint,) = only(chart.render(on(part, **{part: {value: given}})), KINDS[part])["spec"][place]
-    assert endpoint[value] == given
-    assert endpoint["port"] == "metrics"
+    assert (endpoint[value], endpoint["port"]) == (given, "metrics")
 
 
 @pytest.mark.parametrize(("part", "place"), [("serviceMonitor", "endpoints"), ("podMonitor", "podMetricsEndpoints")])
@@ -75,15 +73,13 @@ def test_more_relabelings_follow_the_charts_own(chart: Chart, part: str, place: 
 def test_the_operator_is_found_by_its_service(chart: Chart) -> None:
     found = chart.render(on("serviceMonitor"))
     monitor, service = only(found, "ServiceMonitor"), only(found, "Service")
-    selector = monitor["spec"]["selector"]["matchLabels"]
-    assert selector.items() <= service["metadata"]["labels"].items()
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
     assert monitor["spec"]["namespaceSelector"] == {"matchNames": [service["metadata"]["namespace"]]}
     assert [port["name"] for port in service["spec"]["ports"]] == [monitor["spec"]["endpoints"][0]["port"]]
 
 
 def test_jobs_are_looked_for_where_they_are_looked_after(chart: Chart) -> None:
-    everywhere = only(chart.render(on("podMonitor")), "PodMonitor")
-    assert everywhere["spec"]["namespaceSelector"] == {"any": True}
+    assert only(chart.render(on("podMonitor")), "PodMonitor")["spec"]["namespaceSelector"] == {"any": True}
     some = only(chart.render({**on("podMonitor"), "watchNamespaces": ["a", "b"]}), "PodMonitor")
     assert some["spec"]["namespaceSelector"] == {"matchNames": ["a", "b"]}
 

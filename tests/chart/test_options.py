@@ -258,8 +258,7 @@ def test_every_object_is_labelled_and_in_its_place(chart: Chart) -> None:
     values = {"networkPolicy": {"enabled": True}, "commonLabels": {"team": "rl"}}
     for each in chart.render(values):
         about = each["metadata"]
-        assert about["labels"]["app.kubernetes.io/instance"] == RELEASE
-        assert about["labels"]["team"] == "rl"
+        assert (about["labels"]["app.kubernetes.io/instance"], about["labels"]["team"]) == (RELEASE, "rl")
         whole = each["kind"].startswith("Cluster") or each["kind"] in ("CustomResourceDefinition", "PriorityClass")
         assert about.get("namespace") == (None if whole else NAMESPACE), each
 

@@ -94,8 +94,7 @@ def parent(chart: Chart, tmp_path: Path) -> Chart:
 
 
 def test_as_a_chart_of_another(parent: Chart) -> None:
-    found = parent.render({CHART.name: {"enabled": True, "replicas": 3}})
-    assert only(found, "Deployment")["spec"]["replicas"] == 3
+    assert only(parent.render({CHART.name: {"enabled": True, "replicas": 3}}), "Deployment")["spec"]["replicas"] == 3
     assert parent.render({CHART.name: {"enabled": False}}) == []
     with pytest.raises(HelmRefused) as refused:
         parent.render({CHART.name: {"replicas": "3"}})

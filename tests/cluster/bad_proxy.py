@@ -121,8 +121,7 @@ async def bad_proxy(cluster: ControlPlane, folder: Path) -> AsyncIterator[tuple[
         app.router.add_route("*", "/{path:.*}", proxy.pass_on)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
         await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
         try:
             port = runner.addresses[0][1]
             yield proxy, _kubeconfig(folder, f"http://127.0.0.1:{port}")

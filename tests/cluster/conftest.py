@@ -1,23 +1,48 @@
-"""One API server with our CRD for all tests of this folder; without ``KUBEBUILDER_ASSETS`` they are skipped."""
+"""One API server with our CRD for all tests of this folder; without ``KUBEBUILDER_ASSETS`` they are skipped.
+
+A test here may be an ``async def``: it runs on the event loop of the clients that its fixtures have connected.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from rljob_operator.kube.apiserver.client import Client
 
 from tests.cluster import kueue
 from tests.cluster.control_plane import CRD_FILE, EXPERIMENT_CRD_FILE, PROGRAMS, ControlPlane
 from tests.cluster.jobs import JOBS, create
+from tests.cluster.kube_client import connected
+from tests.cluster.reconciling import BreakingClient, Clock, Kubelet, Run
 from tests.cluster.terminal import User
+from tests.support.chart import Chart, find_program
 from tests.unit.api.bad_manifests import BASE
 from tests.unit.api.written import document
 
 VARIABLE = "KUBEBUILDER_ASSETS"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    given = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
+    pyfuncitem.funcargs["runner"].run(pyfuncitem.obj(**given))
+    return True
+
+
+@pytest.fixture(autouse=True)
+def runner() -> Iterator[asyncio.Runner]:
+    """The event loop of one test."""
+    with asyncio.Runner() as runner:
+        yield runner
 
 
 @pytest.fixture(scope="session")
@@ -42,8 +67,7 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlP
 @pytest.fixture(scope="session")
 def cluster(control_plane: ControlPlane) -> ControlPlane:
     """Servers that serve RLJobs and RLExperiments."""
-    applied = control_plane.kubectl("apply", "-f", str(CRD_FILE), "-f", str(EXPERIMENT_CRD_FILE))
-    assert applied.returncode == 0, applied.stderr
+    control_plane.told("apply", "-f", str(CRD_FILE), "-f", str(EXPERIMENT_CRD_FILE))
     wait = (
         "wait",
         "--for=condition=Established",
@@ -64,6 +88,14 @@ def with_kueue(cluster: ControlPlane) -> Iterator[ControlPlane]:
     kueue.uninstall(cluster)
 
 
+@pytest.fixture(scope="session")
+def chart(tmp_path_factory: pytest.TempPathFactory) -> Chart:
+    program = find_program("helm")
+    if program is None:
+        pytest.skip("helm is neither on the PATH nor in KUBEBUILDER_ASSETS")
+    return Chart(program, tmp_path_factory.mktemp("helm"))
+
+
 @pytest.fixture
 def namespace(cluster: ControlPlane) -> Iterator[str]:
     """A namespace of the test's own. No controller empties it at the end, so jobs and pods are removed here."""
@@ -78,11 +110,49 @@ def other_namespace(cluster: ControlPlane) -> Iterator[str]:
         yield name
 
 
+@pytest.fixture
+def viewer(cluster: ControlPlane, runner: asyncio.Runner) -> Iterator[Client]:
+    """An administrator's client."""
+    connection = connected(cluster)
+    yield runner.run(connection.__aenter__())
+    runner.run(connection.__aexit__(None, None, None))
+
+
+@pytest.fixture
+def client(cluster: ControlPlane, runner: asyncio.Runner) -> Iterator[BreakingClient]:
+    """The one of the operator that is tested."""
+    connection = connected(cluster, kind=BreakingClient)
+    yield runner.run(connection.__aenter__())
+    runner.run(connection.__aexit__(None, None, None))
+
+
+@pytest.fixture
+def kubelet(viewer: Client, namespace: str) -> Kubelet:
+    return Kubelet(viewer, namespace)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def run(request: pytest.FixtureRequest, client: BreakingClient, namespace: str) -> Run:
+    """The operator. Its times are those of the test's ``clock`` where the test has one."""
+    return Run(client, namespace, **times_of(request))
+
+
+def times_of(request: pytest.FixtureRequest) -> dict[str, Callable[[], float]]:
+    if "clock" not in request.fixturenames:
+        return {}
+    clock = request.getfixturevalue("clock")
+    return {"now": clock.now, "monotonic": clock.monotonic}
+
+
 @contextmanager
 def made_namespace(cluster: ControlPlane) -> Iterator[str]:
     name = f"test-{secrets.token_hex(4)}"
-    code, answer = cluster.request("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
-    assert code == 201, answer
+    cluster.create("/api/v1/namespaces", {"metadata": {"name": name}})
     yield name
     ours = f"/apis/rljob.dev/v1alpha1/namespaces/{name}"
     for path in (f"{ours}/rlexperiments", f"{ours}/rljobs", f"/api/v1/namespaces/{name}/pods"):

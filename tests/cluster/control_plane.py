@@ -31,6 +31,7 @@ EXPERIMENT_CRD_FILE = ROOT / files.EXPERIMENT_CRD_FILE
 PROGRAMS = ("etcd", "kube-apiserver", "kubectl")
 START_SECONDS = 90.0
 STOP_SECONDS = 15.0
+MERGE = "application/merge-patch+json"
 
 
 class ControlPlane:
@@ -103,14 +104,8 @@ class ControlPlane:
         process.wait()
 
     @contextmanager
-    def hanging_api_server(self) -> Iterator[None]:
-        """Meanwhile the API server takes connections and answers none."""
-        with self.hanging("kube-apiserver"):
-            yield
-
-    @contextmanager
-    def hanging(self, program: str) -> Iterator[None]:
-        """Meanwhile one of the servers stands still."""
+    def hanging(self, program: str = "kube-apiserver") -> Iterator[None]:
+        """Meanwhile one of the servers stands still: it takes connections and answers none."""
         process = self._processes[program]
         process.send_signal(signal.SIGSTOP)
         try:
@@ -135,6 +130,24 @@ class ControlPlane:
         except ValueError:
             return answer.status, {"message": content.decode(errors="replace")}
 
+    def create(self, path: str, document: Any) -> dict[str, Any]:
+        """Make an object, or fail; the object as it is stored."""
+        code, answer = self.request("POST", path, document)
+        assert code == 201, answer
+        return answer
+
+    def change(self, path: str, change: Any, content_type: str = MERGE) -> dict[str, Any]:
+        """Patch an object, or fail; the object as it is stored."""
+        code, answer = self.request("PATCH", path, change, content_type)
+        assert code == 200, answer
+        return answer
+
+    def told(self, *words: str, stdin: str | None = None) -> str:
+        """What ``kubectl`` prints, which must not fail."""
+        done = self.kubectl(*words, stdin=stdin)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
     def kubectl(self, *words: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
         """Run ``kubectl`` as a user would."""
         return subprocess.run(
@@ -146,8 +159,7 @@ class ControlPlane:
     def apply(self, *files: Path) -> None:
         """Have the objects of these files, by server-side apply."""
         for file in files:
-            applied = self.kubectl("apply", "--server-side", "-f", str(file))
-            assert applied.returncode == 0, applied.stderr
+            self.told("apply", "--server-side", "-f", str(file))
 
     def plugin(self, environment: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
         """Run a plugin of ``kubectl``, with this environment and no other."""
@@ -210,6 +222,4 @@ class ControlPlane:
         """A token of a ServiceAccount, which is made where it is not there. It may do what RBAC has given it: nothing."""
         accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts"
         self.request("POST", accounts, {"metadata": {"name": name}})
-        code, answer = self.request("POST", f"{accounts}/{name}/token", {"spec": {"expirationSeconds": 3600}})
-        assert code == 201, answer
-        return str(answer["status"]["token"])
+        return str(self.create(f"{accounts}/{name}/token", {"spec": {"expirationSeconds": 3600}})["status"]["token"])

@@ -30,6 +30,11 @@ class Answer:
     def message(self) -> str:
         return str(self.document.get("message", ""))
 
+    def stored(self) -> dict[str, Any]:
+        """The object as stored, or fail."""
+        assert self.accepted, self.message
+        return self.document
+
     def names(self, field: str, message: str) -> bool:
         """Whether it says ``message`` about ``field``. Which value it shows before that differs from version to version."""
         causes = self.document.get("details", {}).get("causes", [])

@@ -16,18 +16,27 @@ from typing import Any
 from rljob.api.exit_codes import EXIT_CONFIGURATION
 from rljob.wire.keyfile import keys_of_role
 from rljob_operator.core.member import Role
-from rljob_operator.kube.apiserver.access import load_access
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.errors import Conflict, Unavailable
-from rljob_operator.kube.apiserver.resources import ALL, EVENTS, LEASES, PODS, RLJOBS, Object
+from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, Object
 from rljob_operator.kube.render import names
 
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.killing import Life, killed_at
-from tests.cluster.reconciling import BreakingClient, Kubelet, Run, bring_up, stamped, written
+from tests.cluster.kube_client import connected
+from tests.cluster.reconciling import (
+    TWO_ACTORS,
+    BreakingClient,
+    Kubelet,
+    Run,
+    bring_up,
+    children_of,
+    stamped,
+    status_of,
+    written,
+)
 
 NEVER = 10**9
-TWO_ACTORS = {"actors": {"replicas": 2}}
 SETTLED_TURNS = 12
 LONGEST_SECONDS = 20.0
 FEWEST_OPERATORS = 10
@@ -68,21 +77,20 @@ class Stage:
         """An operator works on the job until this moment; whether it came to that."""
 
         async def live(life: Life) -> None:
-            client = BreakingClient(await load_access(str(self._cluster.kubeconfig)))
-            run = Run(client, self.namespace)
-            for _ in range(SETTLED_TURNS):
-                await run.look(client)
-                client.reset()
-                life.counts = True
-                try:
-                    await run.reconciler.reconcile((self.namespace, self.job))
-                except (Conflict, Unavailable):
-                    continue
-                finally:
-                    life.counts = False
-                if not client.writes:
-                    break
-            await client.close()
+            async with connected(self._cluster, kind=BreakingClient) as client:
+                run = Run(client, self.namespace)
+                for _ in range(SETTLED_TURNS):
+                    await run.look(client)
+                    client.reset()
+                    life.counts = True
+                    try:
+                        await run.reconciler.reconcile((self.namespace, self.job))
+                    except (Conflict, Unavailable):
+                        continue
+                    finally:
+                        life.counts = False
+                    if not client.writes:
+                        break
 
         killed = killed_at(moment, live)
         self.kills += killed
@@ -119,16 +127,18 @@ class Stage:
 
     def marks(self) -> dict[str, Object]:
         """What is noted on every pod of how it goes."""
-        found = {}
-        for pod in [pod for pods in self.pods().values() for pod in pods]:
-            about = pod["metadata"]
-            noted = {name: about.get(name) for name in ("deletionTimestamp", "annotations")}
-            found[about["name"]] = {**noted, "phase": (pod.get("status") or {}).get("phase")}
-        return found
+        pods = [pod for pods in self.pods().values() for pod in pods]
+        return {
+            pod["metadata"]["name"]: {
+                **{name: pod["metadata"].get(name) for name in ("deletionTimestamp", "annotations")},
+                "phase": (pod.get("status") or {}).get("phase"),
+            }
+            for pod in pods
+        }
 
     def status(self) -> Object:
         """The status of the job, as it is stored."""
-        return dict(self.run(self.viewer.get(RLJOBS, self.namespace, self.job)).get("status") or {})
+        return dict(self.run(status_of(self.viewer, self.namespace, self.job)))
 
     def ends_of(self, pod: str) -> int:
         """How often the status tells of the end of a pod."""
@@ -144,24 +154,17 @@ class Stage:
     def children(self) -> dict[str, Object]:
         """Kind and name of everything that belongs to the job, with its name taken out; each is checked to be its own."""
         stored = self.run(self.viewer.get(RLJOBS, self.namespace, self.job))
-        found = {}
-        for resource in ALL:
-            if resource in (RLJOBS, EVENTS, LEASES, PODS):
-                continue
-            selector = f"{names.JOB_LABEL}={self.job}"
-            for each in self.run(self.viewer.list(resource, self.namespace, label_selector=selector)).items:
-                (owner,) = each["metadata"]["ownerReferences"]
-                assert owner["uid"] == stored["metadata"]["uid"], each
-                found[f"{resource.kind}/{each['metadata']['name'].removeprefix(self.job)}"] = each
-        return found
+        found = self.run(children_of(self.viewer, self.namespace, self.job))
+        for each in found:
+            (owner,) = each["metadata"]["ownerReferences"]
+            assert owner["uid"] == stored["metadata"]["uid"], each
+        own = [each for each in found if each["kind"] != PODS.kind]
+        return {f"{each['kind']}/{each['metadata']['name'].removeprefix(self.job)}": each for each in own}
 
     def _with_operator(self, story: Callable[[Run], Coroutine[Any, Any, None]]) -> None:
         async def told() -> None:
-            client = BreakingClient(await load_access(str(self._cluster.kubeconfig)))
-            try:
+            async with connected(self._cluster, kind=BreakingClient) as client:
                 await story(Run(client, self.namespace))
-            finally:
-                await client.close()
 
         self.run(told())
 
@@ -170,15 +173,12 @@ class Stage:
 def stage(cluster: ControlPlane, namespace: str) -> Iterator[Stage]:
     """An empty one."""
     with asyncio.Runner() as runner:
-
-        async def connect() -> Client:
-            return Client(await load_access(str(cluster.kubeconfig)))
-
-        viewer = runner.run(connect())
+        connection = connected(cluster)
+        viewer = runner.run(connection.__aenter__())
         try:
             yield Stage(cluster, namespace, runner, viewer)
         finally:
-            runner.run(viewer.close())
+            runner.run(connection.__aexit__(None, None, None))
 
 
 Scene = Callable[[Stage, int], tuple[bool, Object]]

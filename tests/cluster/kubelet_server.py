@@ -87,9 +87,8 @@ def kubelet_server(cluster: ControlPlane, address: str) -> Iterator[KubeletServe
             "addresses": [{"type": "InternalIP", "address": address}],
             "daemonEndpoints": {"kubeletEndpoint": {"Port": ports[0]}},
         }
-        assert cluster.request("POST", "/api/v1/nodes", {"metadata": {"name": NODE}})[0] == 201
-        merge = "application/merge-patch+json"
-        assert cluster.request("PATCH", f"/api/v1/nodes/{NODE}/status", {"status": state}, merge)[0] == 200
+        cluster.create("/api/v1/nodes", {"metadata": {"name": NODE}})
+        cluster.change(f"/api/v1/nodes/{NODE}/status", {"status": state})
         yield server
     finally:
         cluster.request("DELETE", f"/api/v1/nodes/{NODE}")

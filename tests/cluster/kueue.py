@@ -129,8 +129,7 @@ def install(cluster: ControlPlane) -> None:
         cluster.apply(*KUEUE.files())
     else:
         for each in DEFINITIONS:
-            code, answer = cluster.request("POST", CRDS, each)
-            assert code == 201, answer
+            cluster.create(CRDS, each)
     served = f"/apis/{WORKLOADS.group}/{WORKLOADS.version}"
     cluster.wait_until(
         "serving Workloads",
@@ -149,7 +148,8 @@ def uninstall(cluster: ControlPlane) -> None:
 class QueuedRun(Run):
     """An operator that asks Kueue. ``cache`` is filled by `look`, as its watch would."""
 
-    def __init__(self, client: Client, namespace: str, settings: Settings, **options: Any) -> None:
+    def __init__(self, client: Client, namespace: str, **options: Any) -> None:
+        settings = Settings(image="rl:1", kueue=True)
         self.cache = WorkloadCache(lambda key: None)
         self.cache.resource, self.cache.why = WORKLOADS, ""
         self.queue = JobQueue(client, self.cache, settings)

@@ -5,15 +5,19 @@ Nothing runs beside it, so that what a turn does can be counted, and a turn can 
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections import Counter
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
+from rljob.api.learner_status import LearnerStatus
 from rljob_operator.kube.apiserver.access import Access
 from rljob_operator.kube.apiserver.client import Client
-from rljob_operator.kube.apiserver.errors import Conflict, NotFound, Unavailable
-from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, Object
+from rljob_operator.kube.apiserver.errors import ApiError, Conflict, NotFound, Unavailable
+from rljob_operator.kube.apiserver.resources import ALL, EVENTS, LEASES, PODS, RLJOBS, Object
 from rljob_operator.kube.apiserver.transport import Call
 from rljob_operator.kube.job.reconcile import Reconciler
 from rljob_operator.kube.reach import pod_url
@@ -30,6 +34,7 @@ from tests.unit.api.bad_manifests import BASE
 from tests.unit.api.written import document
 
 SETTINGS = Settings(image="rl:1")
+TWO_ACTORS = {"actors": {"replicas": 2}}
 
 
 class Crash(BaseException):
@@ -153,6 +158,17 @@ class Run:
         await self.look(viewer)
         return await self.reconciler.reconcile((self.namespace, name))
 
+    async def begin(self, viewer: Client, document: Object) -> Object:
+        """Its user creates a job, and turns follow; the job as it was created."""
+        created = await viewer.create(RLJOBS, document)
+        await self.settle(viewer, created["metadata"]["name"])
+        return created
+
+    async def change(self, viewer: Client, name: str, **spec: Any) -> None:
+        """Its user changes fields of a job's spec, and turns follow."""
+        await viewer.patch(RLJOBS, self.namespace, name, {"spec": spec})
+        await self.settle(viewer, name)
+
     async def settle(self, viewer: Client, name: str, turns: int = 12) -> None:
         """Turns until one writes nothing, as the queue would give them. Fails where none is."""
         for _ in range(turns):
@@ -192,6 +208,20 @@ class Kubelet:
         found: dict[str, list[Object]] = {}
         for pod in (await self._client.list(PODS, self._namespace, label_selector=selector)).items:
             found.setdefault(pod["metadata"]["labels"][names.MEMBER_LABEL], []).append(pod)
+        return found
+
+    async def play(self, jobs: Sequence[str]) -> None:
+        """For ever: start what is made, and let go what is deleted."""
+        while True:
+            for name in jobs:
+                with suppress(ApiError):  # another client has changed it, or the server is away
+                    await self.start(name)
+                    await self.finish_deleted(name)
+            await asyncio.sleep(0.1)
+
+    async def pod(self, job: str, member: str) -> Object:
+        """The member's pod, of which there is one."""
+        (found,) = (await self.pods(job))[member]
         return found
 
     async def start(self, job: str, *members: str) -> None:
@@ -276,3 +306,62 @@ async def bring_up(run: Run, viewer: Client, kubelet: Kubelet, name: str) -> Non
         await run.settle(viewer, name)
         await kubelet.start(name)
     await run.settle(viewer, name)
+
+
+async def started(run: Run, viewer: Client, kubelet: Kubelet, document: Object) -> Object:
+    """Its user creates a job, and it comes up; the job as it was created."""
+    created = await viewer.create(RLJOBS, document)
+    await bring_up(run, viewer, kubelet, created["metadata"]["name"])
+    return created
+
+
+async def take_down(run: Run, viewer: Client, kubelet: Kubelet, name: str) -> None:
+    """Turn after turn until all pods that are to leave have left."""
+    for _ in range(5):
+        await run.settle(viewer, name)
+        await kubelet.finish_deleted(name)
+    await run.settle(viewer, name)
+
+
+class Clock:
+    """A time that the test moves on, and a learner that learns by it."""
+
+    def __init__(self) -> None:
+        self.began, self.seconds, self.updates = time.time(), 0.0, 0
+
+    def now(self) -> float:
+        return self.began + self.seconds
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+    def answer(self) -> Answer:
+        said = LearnerStatus(taken_seconds=self.now(), updates=self.updates, raw_frames_total=self.updates * 4)
+        return Answer(said, "")
+
+
+async def status_of(viewer: Client, namespace: str, name: str) -> Object:
+    return dict((await viewer.get(RLJOBS, namespace, name)).get("status") or {})
+
+
+def condition(status: Object, kind: str) -> tuple[str, str]:
+    (found,) = [each for each in status["conditions"] if each["type"] == kind]
+    return found["status"], found["reason"]
+
+
+def message(status: Object, kind: str) -> str:
+    (found,) = [each.get("message", "") for each in status["conditions"] if each["type"] == kind]
+    return str(found)
+
+
+def conditions(status: Object, *kinds: str) -> list[tuple[str, str]]:
+    return [condition(status, kind) for kind in kinds]
+
+
+async def children_of(viewer: Client, namespace: str, name: str) -> list[Object]:
+    found: list[Object] = []
+    for resource in ALL:
+        if resource not in (RLJOBS, EVENTS, LEASES):
+            page = await viewer.list(resource, namespace, label_selector=f"{names.JOB_LABEL}={name}")
+            found += [{**each, "kind": resource.kind} for each in page.items]
+    return found

@@ -24,6 +24,12 @@ def five_minutes_ago() -> str:
     return rfc3339(time.time() - 300)
 
 
+def said(kind: str, value: str, reason: str, message: str = "") -> dict[str, Any]:
+    """A condition that has held for five minutes."""
+    since = five_minutes_ago()
+    return {"type": kind, "status": value, "reason": reason, "message": message, "lastTransitionTime": since}
+
+
 def status(**more: Any) -> dict[str, Any]:
     """The status of a job that runs."""
     since = five_minutes_ago()
@@ -34,7 +40,7 @@ def status(**more: Any) -> dict[str, Any]:
         "learner": {"ready": True, "nodeName": "cpu-1"},
         "autoscaling": {"desiredReplicas": 2, "lastDecision": "178 / 36 = 4.9 wanted: 2 -> 2 actors"},
         "progress": {"learnerUpdates": 1500, "evalReturn": "17.5", "queueFillPercent": 40, "policyLagUpdates": 12},
-        "conditions": [{"type": "Ready", "status": "True", "reason": "Running", "message": "", "lastTransitionTime": since}],
+        "conditions": [said("Ready", "True", "Running")],
         **more,
     }  # fmt: skip
 
@@ -70,12 +76,10 @@ class User:
 
     def has(self, name: str, known: dict[str, Any] | None = None, **spec: Any) -> None:
         """A job, with a status unless ``known`` is empty."""
-        code, answer = self.cluster.request("POST", self.path(), written(self.namespace, name, **spec))
-        assert code == 201, answer
+        self.cluster.create(self.path(), written(self.namespace, name, **spec))
         known = status() if known is None else known
         if known:
-            code, answer = self.cluster.request("PATCH", f"{self.path(name)}/status", {"status": known}, MERGE)
-            assert code == 200, answer
+            self.cluster.change(f"{self.path(name)}/status", {"status": known})
 
     def stored(self, name: str) -> dict[str, Any]:
         return self.cluster.request("GET", self.path(name))[1]

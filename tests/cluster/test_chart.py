@@ -14,7 +14,8 @@ from rljob_operator.generate.files import INSTALL_FILE
 from rljob_operator.kube.process import rbac
 
 from tests.cluster.control_plane import ControlPlane
-from tests.support.chart import CHART, Chart, HelmRefused, find_program
+from tests.cluster.policies import give_rights
+from tests.support.chart import CHART, Chart, HelmRefused
 from tests.support.paths import ROOT
 
 ROLES = "/apis/rbac.authorization.k8s.io/v1"
@@ -44,18 +45,15 @@ class Installed:
         place = (f"--kubeconfig={self._kubeconfig}", f"--namespace={namespace}")
         return self._chart.run(verb, release, *words, *place, values=values)
 
-    def get(self, path: str) -> dict[str, Any] | None:
-        """The object at a path of the API; None where there is none."""
+    def has(self, path: str) -> bool:
+        """Whether there is an object at a path of the API."""
+        return self._cluster.request("GET", path)[0] == 200
+
+    def get(self, path: str) -> dict[str, Any]:
+        """The object there, or fail."""
         code, answer = self._cluster.request("GET", path)
-        return answer if code == 200 else None
-
-
-@pytest.fixture(scope="module")
-def chart(tmp_path_factory: pytest.TempPathFactory) -> Chart:
-    program = find_program("helm")
-    if program is None:
-        pytest.skip("helm is neither on the PATH nor in KUBEBUILDER_ASSETS")
-    return Chart(program, tmp_path_factory.mktemp("helm"))
+        assert code == 200, answer
+        return answer
 
 
 @pytest.fixture
@@ -82,8 +80,7 @@ def test_a_crd_that_kubectl_applied_is_handed_over_with_the_commands_that_are_sa
     commands = re.findall(r"^ +kubectl (.*)$", str(said.value), re.MULTILINE)
     assert len(commands) == 2
     for command in commands:
-        done = cluster.kubectl(*shlex.split(command))
-        assert done.returncode == 0, done.stderr
+        cluster.told(*shlex.split(command))
     helm.install("rl", "handed-over")
     helm.uninstall("rl")  # which leaves it, as the release's
     with pytest.raises(HelmRefused, match="are there already, from release rl of namespace handed-over"):
@@ -95,27 +92,21 @@ def test_what_is_installed_changed_and_left(helm: Installed, cluster: ControlPla
     assert "kubectl --namespace changed rollout status deployment/rl-rljob-operator" in said
     role = helm.get(f"{ROLES}/clusterroles/rljob-operator")
     leader = helm.get(f"{ROLES}/namespaces/changed/roles/rljob-operator-leader")
-    assert role is not None
-    assert leader is not None
     assert (role["rules"], leader["rules"]) == (rbac.rules("Jobs", "Cluster"), rbac.rules("Operator"))
     subject = {"kind": "ServiceAccount", "name": "rl-rljob-operator", "namespace": "changed"}
-    binding = helm.get(f"{ROLES}/clusterrolebindings/rljob-operator")
-    assert binding is not None
-    assert binding["subjects"] == [subject]
+    assert helm.get(f"{ROLES}/clusterrolebindings/rljob-operator")["subjects"] == [subject]
 
     deployment = "/apis/apps/v1/namespaces/changed/deployments/rl-rljob-operator"
     before = helm.get(deployment)
     helm.upgrade("rl", "changed", **WITHOUT_CRD, replicas=1, config={"clusterDomain": "cluster.local"})
     after = helm.get(deployment)
-    assert before is not None
-    assert after is not None
     assert (before["spec"]["replicas"], after["spec"]["replicas"]) == (2, 1)
     assert before["spec"]["template"]["metadata"] != after["spec"]["template"]["metadata"]
 
     helm.uninstall("rl")
     gone = (deployment, f"{ROLES}/clusterroles/rljob-operator", "/api/v1/namespaces/changed/services/rl-rljob-operator")
-    assert not any(map(helm.get, gone))
-    assert helm.get(CRD)
+    assert not any(map(helm.has, gone))
+    assert helm.has(CRD)
 
 
 def test_a_cluster_without_a_default_storage_class_is_told_of(helm: Installed, cluster: ControlPlane) -> None:
@@ -127,13 +118,13 @@ def test_a_cluster_without_a_default_storage_class_is_told_of(helm: Installed, c
         "provisioner": "a.b",
     }
     try:
-        assert cluster.kubectl("apply", "-f", "-", stdin=json.dumps(plain)).returncode == 0
+        cluster.told("apply", "-f", "-", stdin=json.dumps(plain))
         said = helm.install("rl", "storage", **WITHOUT_CRD)
         assert missing in said
         assert "config.checkpointClaim.storageClass" in said
         assert missing not in helm.upgrade("rl", "storage", **WITHOUT_CRD, conflictCheck=False)
         (command,) = re.findall(r"^ +kubectl (annotate .*)$", said, re.MULTILINE)
-        assert cluster.kubectl(*shlex.split(command.replace("NAME", "plain"))).returncode == 0
+        cluster.told(*shlex.split(command.replace("NAME", "plain")))
         assert missing not in helm.upgrade("rl", "storage", **WITHOUT_CRD)
     finally:
         cluster.kubectl("delete", "storageclass", "plain", "--ignore-not-found")
@@ -154,10 +145,8 @@ def test_a_second_operator_of_all_namespaces(helm: Installed) -> None:
 
 def test_operators_of_some_namespaces(helm: Installed, namespace: str, other_namespace: str) -> None:
     helm.install("one", "first", **WITHOUT_CRD, watchNamespaces=[namespace])
-    assert not helm.get(f"{ROLES}/clusterroles/rljob-operator")
-    role = helm.get(f"{ROLES}/namespaces/{namespace}/roles/rljob-operator")
-    assert role is not None
-    assert role["rules"] == rbac.rules("Jobs")
+    assert not helm.has(f"{ROLES}/clusterroles/rljob-operator")
+    assert helm.get(f"{ROLES}/namespaces/{namespace}/roles/rljob-operator")["rules"] == rbac.rules("Jobs")
     with pytest.raises(HelmRefused, match=f"release one of namespace first looks after namespace {namespace} already"):
         helm.install("two", "second", **WITHOUT_CRD, watchNamespaces=[other_namespace, namespace])
     with pytest.raises(HelmRefused, match=f"release one of namespace first looks after namespace {namespace} already"):
@@ -169,20 +158,8 @@ def test_whoever_may_only_write_to_one_namespace(
     chart: Chart, cluster: ControlPlane, namespace: str, tmp_path: Path
 ) -> None:
     """With three values told; and what is said without them."""
-    group = "rbac.authorization.k8s.io"
-    role = {"rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}], "metadata": {"name": "all"}}
-    subject = {"kind": "ServiceAccount", "name": "installer", "namespace": namespace}
-    ref = {"roleRef": {"apiGroup": group, "kind": "Role", "name": "all"}, "subjects": [subject]}
-    token = cluster.token(namespace, "installer")
-    assert cluster.request("POST", f"{ROLES}/namespaces/{namespace}/roles", role)[0] == 201
-    assert (
-        cluster.request("POST", f"{ROLES}/namespaces/{namespace}/rolebindings", {"metadata": role["metadata"], **ref})[
-            0
-        ]
-        == 201
-    )
-    limited = Installed(chart, cluster, cluster.kubeconfig_for(tmp_path, {"token": token}))
-
+    everything = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]
+    limited = Installed(chart, cluster, give_rights(cluster, namespace, "installer", everything, tmp_path))
     with pytest.raises(HelmRefused, match=r"clusterroles.* is forbidden"):
         limited.install("mine", namespace, **WITHOUT_CRD, watchNamespaces=[namespace])
     limited.install("mine", namespace, **WITHOUT_CRD, watchNamespaces=[namespace], conflictCheck=False)
@@ -202,9 +179,8 @@ def test_every_option_at_once_is_taken_by_the_server(chart: Chart, cluster: Cont
         "config": {"checkpointClaim": {"size": "1Gi"}}, "commonLabels": {"team": "rl"},
     }  # fmt: skip
     rendered = chart.run("template", "rl", str(CHART), f"--namespace={namespace}", values=values)
-    done = cluster.kubectl("apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", "-", stdin=rendered)
-    assert done.returncode == 0, done.stderr
-    assert "networkpolicy.networking.k8s.io/rl-rljob-operator" in done.stdout
+    words = ("apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", "-")
+    assert "networkpolicy.networking.k8s.io/rl-rljob-operator" in cluster.told(*words, stdin=rendered)
 
 
 def test_the_install_manifest_is_applied_by_plain_kubectl(cluster: ControlPlane) -> None:

@@ -24,8 +24,7 @@ def stored(cluster: ControlPlane, crd: dict[str, Any]) -> dict[str, Any]:
 def test_it_is_established_and_structural(cluster: ControlPlane, crd: dict[str, Any]) -> None:
     found = stored(cluster, crd)
     conditions = {condition["type"]: condition["status"] for condition in found["status"]["conditions"]}
-    assert conditions["Established"] == "True"
-    assert conditions["NamesAccepted"] == "True"
+    assert (conditions["Established"], conditions["NamesAccepted"]) == ("True", "True")
     assert conditions.get("NonStructuralSchema", "False") == "False"
     assert found["status"]["storedVersions"] == ["v1alpha1"]
 
@@ -34,8 +33,7 @@ def test_it_is_established_and_structural(cluster: ControlPlane, crd: dict[str, 
 def test_nothing_of_it_is_dropped(cluster: ControlPlane, crd: dict[str, Any]) -> None:
     """A field that the server does not know would be dropped in silence; so would a rule on a server without CEL."""
     (ours,), (theirs,) = crd["spec"]["versions"], stored(cluster, crd)["spec"]["versions"]
-    assert theirs["schema"] == ours["schema"]
-    assert theirs["subresources"] == ours["subresources"]
+    assert (theirs["schema"], theirs["subresources"]) == (ours["schema"], ours["subresources"])
     assert theirs["additionalPrinterColumns"] == ours["additionalPrinterColumns"]
 
 

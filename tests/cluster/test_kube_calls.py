@@ -5,7 +5,6 @@ Watches come on top, and a scheduler's and kubelets' own requests.
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 
 import pytest
@@ -13,9 +12,7 @@ from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.resources import RLJOBS
 from rljob_operator.kube.job.status_writer import SEEN_SECONDS
 
-from tests.cluster.control_plane import ControlPlane
-from tests.cluster.reconciling import BreakingClient, Kubelet, Run, written
-from tests.cluster.test_kube_reconcile import TWO_ACTORS, Clock, at_work, status_of
+from tests.cluster.reconciling import TWO_ACTORS, BreakingClient, Clock, Kubelet, Run, status_of, written
 
 Calls = Counter[tuple[str, str]]
 
@@ -52,43 +49,31 @@ async def brought_up(run: Run, viewer: Client, kubelet: Kubelet, clock: Clock, n
     return Counter(run.client.calls)
 
 
-def test_what_a_job_costs_and_what_another_like_it(cluster: ControlPlane, namespace: str) -> None:
-    async def story() -> None:
-        async with at_work(cluster, namespace) as (viewer, client, kubelet):
-            clock = Clock()
-            run = Run(client, namespace, now=clock.now, monotonic=clock.monotonic, seen_seconds=SEEN_SECONDS)
-            for name in ("first", "second"):
-                await viewer.create(RLJOBS, written(namespace, name, **TWO_ACTORS))
-                assert await brought_up(run, viewer, kubelet, clock, name, 1.0) == OF_EACH_JOB
-
-    asyncio.run(story())
+async def test_what_a_job_costs_and_what_another_like_it(
+    viewer: Client, client: BreakingClient, kubelet: Kubelet, clock: Clock, namespace: str
+) -> None:
+    run = Run(client, namespace, now=clock.now, monotonic=clock.monotonic, seen_seconds=SEEN_SECONDS)
+    for name in ("first", "second"):
+        await viewer.create(RLJOBS, written(namespace, name, **TWO_ACTORS))
+        assert await brought_up(run, viewer, kubelet, clock, name, 1.0) == OF_EACH_JOB
 
 
-def test_what_a_new_job_does_not_want_is_not_looked_for(cluster: ControlPlane, namespace: str) -> None:
-    async def story() -> None:
-        async with at_work(cluster, namespace) as (viewer, client, kubelet):
-            clock = Clock()
-            run = Run(client, namespace, now=clock.now, monotonic=clock.monotonic, seen_seconds=SEEN_SECONDS)
-            await viewer.create(RLJOBS, written(namespace, "open", network={"policy": "Disabled"}, **TWO_ACTORS))
-            expected = Counter(OF_EACH_JOB)
-            del expected["create", "networkpolicies"]
-            assert await brought_up(run, viewer, kubelet, clock, "open", 1.0) == expected
-
-    asyncio.run(story())
+async def test_what_a_new_job_does_not_want_is_not_looked_for(
+    viewer: Client, client: BreakingClient, kubelet: Kubelet, clock: Clock, namespace: str
+) -> None:
+    run = Run(client, namespace, now=clock.now, monotonic=clock.monotonic, seen_seconds=SEEN_SECONDS)
+    await viewer.create(RLJOBS, written(namespace, "open", network={"policy": "Disabled"}, **TWO_ACTORS))
+    expected = Counter(OF_EACH_JOB)
+    del expected["create", "networkpolicies"]
+    assert await brought_up(run, viewer, kubelet, clock, "open", 1.0) == expected
 
 
 @pytest.mark.parametrize("minutes", [1.5, 4.0])
-def test_roles_that_come_up_minutes_after_each_other_cost_no_more(
-    cluster: ControlPlane, namespace: str, minutes: float
+async def test_roles_that_come_up_minutes_after_each_other_cost_no_more(
+    viewer: Client, client: BreakingClient, kubelet: Kubelet, clock: Clock, namespace: str, minutes: float
 ) -> None:
-    async def story() -> None:
-        async with at_work(cluster, namespace) as (viewer, client, kubelet):
-            clock = Clock()
-            run = Run(client, namespace, now=clock.now, monotonic=clock.monotonic, seen_seconds=SEEN_SECONDS)
-            await viewer.create(RLJOBS, written(namespace, "pong", **TWO_ACTORS))
-            found = await brought_up(run, viewer, kubelet, clock, "pong", 60.0 * minutes)
-            more = found - OF_EACH_JOB
-            assert set(more) <= {("patch", "rljobs/status"), ("create", "events"), ("patch", "events")}, more
-            assert not any(resource == "secrets" for _, resource in more)
-
-    asyncio.run(story())
+    run = Run(client, namespace, now=clock.now, monotonic=clock.monotonic, seen_seconds=SEEN_SECONDS)
+    await viewer.create(RLJOBS, written(namespace, "pong", **TWO_ACTORS))
+    more = (await brought_up(run, viewer, kubelet, clock, "pong", 60.0 * minutes)) - OF_EACH_JOB
+    assert set(more) <= {("patch", "rljobs/status"), ("create", "events"), ("patch", "events")}, more
+    assert not any(resource == "secrets" for _, resource in more)

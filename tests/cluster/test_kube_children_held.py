@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -23,11 +20,12 @@ from rljob_operator.kube.apiserver.resources import (
 )
 
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.kube_client import config_map, connected
-from tests.cluster.operator_program import OperatorProgram, operator_program
-from tests.cluster.reconciling import written
+from tests.cluster.kube_client import config_map, until
+from tests.cluster.operator_program import operator_program
+from tests.cluster.reconciling import status_of, written
 
 SOON_SECONDS = 15.0
+WAITS = "waits until ConfigMap held-job of the RLJob held that had this name before is gone"
 CHILDREN = [
     (SERVICE_ACCOUNTS, "held"),
     (CONFIG_MAPS, "held-job"),
@@ -35,15 +33,6 @@ CHILDREN = [
     (NETWORK_POLICIES, "held"),
     (VOLUME_CLAIMS, "held-replay-0"),
 ]
-
-
-@asynccontextmanager
-async def at_work(cluster: ControlPlane, namespace: str, folder: Path) -> AsyncIterator[tuple[Client, OperatorProgram]]:
-    async with (
-        connected(cluster) as viewer,
-        operator_program(cluster.kubeconfig, namespace, folder / "log") as program,
-    ):
-        yield viewer, program
 
 
 async def uid(viewer: Client, resource: Resource, namespace: str, name: str) -> str | None:
@@ -57,75 +46,53 @@ async def pods(viewer: Client, namespace: str) -> list[str]:
     return sorted(pod["metadata"]["name"] for pod in (await viewer.list(PODS, namespace)).items)
 
 
-@pytest.mark.timeout(120)
-def test_children_that_somebody_deletes_are_made_again(cluster: ControlPlane, namespace: str, tmp_path: Path) -> None:
-    """No pod is touched, and none has to be made for it."""
-
-    async def story() -> None:
-        async with at_work(cluster, namespace, tmp_path) as (viewer, program):
-            await viewer.create(RLJOBS, written(namespace, "held"))
-            began = time.monotonic()
-            while not any(name.startswith("held-learner") for name in await pods(viewer, namespace)):
-                assert time.monotonic() - began < 60, program.log()[-3000:]
-                await asyncio.sleep(0.2)
-            before, took = await pods(viewer, namespace), {}
-            for resource, name in CHILDREN:
-                old = await uid(viewer, resource, namespace, name)
-                assert old is not None, f"{resource.kind} {name} was never there"
-                await viewer.delete(resource, namespace, name)
-                if resource is VOLUME_CLAIMS:  # what takes its finalizer off where no pod uses it is not here
-                    await viewer.patch(resource, namespace, name, {"metadata": {"finalizers": None}})
-                began = time.monotonic()
-                while await uid(viewer, resource, namespace, name) in (None, old):
-                    late = time.monotonic() - began
-                    assert late < SOON_SECONDS, f"{resource.kind} was not made again:\n{program.log()[-3000:]}"
-                    await asyncio.sleep(0.05)
-                took[resource.kind] = round(time.monotonic() - began, 1)
-            print(f"seconds until each is there again: {took}")
-            assert await pods(viewer, namespace) == before
-
-    asyncio.run(story())
+async def is_up(viewer: Client, namespace: str) -> bool:
+    return any(name.startswith("held-learner") for name in await pods(viewer, namespace))
 
 
 @pytest.mark.timeout(120)
-def test_what_is_left_of_a_former_job_is_waited_for_by_name(
-    cluster: ControlPlane, namespace: str, tmp_path: Path
+async def test_children_that_somebody_deletes_are_made_again(
+    cluster: ControlPlane, viewer: Client, namespace: str, tmp_path: Path
 ) -> None:
-    async def story() -> None:
-        async with at_work(cluster, namespace, tmp_path) as (viewer, program):
-            await viewer.create(RLJOBS, written(namespace, "former"))
-            former = await uid(viewer, RLJOBS, namespace, "former")
-            assert former is not None
-            await viewer.delete(RLJOBS, namespace, "former")
-            labels = {"app.kubernetes.io/managed-by": "rljob", "rljob.dev/job": "held"}
-            left = config_map("held-job", namespace, labels)
-            owner = {
-                "apiVersion": "rljob.dev/v1alpha1",
-                "kind": "RLJob",
-                "name": "held",
-                "uid": former,
-                "controller": True,
-            }
-            left["metadata"]["ownerReferences"] = [owner]
-            await viewer.create(CONFIG_MAPS, left)
+    """No pod is touched, and none has to be made for it."""
+    async with operator_program(cluster.kubeconfig, namespace, tmp_path / "log") as program:
+        await viewer.create(RLJOBS, written(namespace, "held"))
+        await until("the job's start", lambda: is_up(viewer, namespace), 60, program.log)
+        before, took = await pods(viewer, namespace), {}
+        for resource, name in CHILDREN:
+            old = await uid(viewer, resource, namespace, name)
+            assert old is not None, f"{resource.kind} {name} was never there"
+            await viewer.delete(resource, namespace, name)
+            if resource is VOLUME_CLAIMS:  # what takes its finalizer off where no pod uses it is not here
+                await viewer.patch(resource, namespace, name, {"metadata": {"finalizers": None}})
 
-            await viewer.create(RLJOBS, written(namespace, "held"))
-            wanted = "waits until ConfigMap held-job of the RLJob held that had this name before is gone"
-            began = time.monotonic()
-            while not any(wanted in each["message"] for each in await conditions(viewer, namespace)):
-                assert time.monotonic() - began < 30, f"{await conditions(viewer, namespace)}\n{program.log()[-3000:]}"
-                await asyncio.sleep(0.2)
-            await asyncio.sleep(8.0)  # the pause has grown meanwhile
-            assert not [name for name in await pods(viewer, namespace) if name.startswith("held-")]
-            await viewer.delete(CONFIG_MAPS, namespace, "held-job")
-            began = time.monotonic()
-            while not any(name.startswith("held-learner") for name in await pods(viewer, namespace)):
-                assert time.monotonic() - began < 5.0, f"{await conditions(viewer, namespace)}\n{program.log()[-3000:]}"
-                await asyncio.sleep(0.1)
+            async def is_new(resource: Resource = resource, name: str = name, old: str = old) -> bool:
+                return await uid(viewer, resource, namespace, name) not in (None, old)
 
-    asyncio.run(story())
+            took[resource.kind] = await until(f"a {resource.kind} again", is_new, SOON_SECONDS, program.log)
+        print(f"seconds until each is there again: {took}")
+        assert await pods(viewer, namespace) == before
 
 
-async def conditions(viewer: Client, namespace: str) -> list[dict[str, str]]:
-    job = await viewer.get(RLJOBS, namespace, "held")
-    return list(job.get("status", {}).get("conditions", ()))
+@pytest.mark.timeout(120)
+async def test_what_is_left_of_a_former_job_is_waited_for_by_name(
+    cluster: ControlPlane, viewer: Client, namespace: str, tmp_path: Path
+) -> None:
+    async def waits() -> bool:
+        return WAITS in str((await status_of(viewer, namespace, "held")).get("conditions"))
+
+    async with operator_program(cluster.kubeconfig, namespace, tmp_path / "log") as program:
+        former = await viewer.create(RLJOBS, written(namespace, "former"))
+        await viewer.delete(RLJOBS, namespace, "former")
+        left = config_map("held-job", namespace, {"app.kubernetes.io/managed-by": "rljob", "rljob.dev/job": "held"})
+        left["metadata"]["ownerReferences"] = [
+            {"apiVersion": RLJOBS.api_version, "kind": RLJOBS.kind, "name": "held", "uid": former["metadata"]["uid"],
+             "controller": True},
+        ]  # fmt: skip
+        await viewer.create(CONFIG_MAPS, left)
+        await viewer.create(RLJOBS, written(namespace, "held"))
+        await until("the wait for what is left", waits, 30, program.log)
+        await asyncio.sleep(8.0)  # the pause has grown meanwhile
+        assert not [name for name in await pods(viewer, namespace) if name.startswith("held-")]
+        await viewer.delete(CONFIG_MAPS, namespace, "held-job")
+        await until("the job's start", lambda: is_up(viewer, namespace), 5.0, program.log)

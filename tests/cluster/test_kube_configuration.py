@@ -8,9 +8,7 @@ from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.resources import NETWORK_POLICIES, RLJOBS, Object
 from rljob_operator.kube.render.settings import Settings
 
-from tests.cluster.control_plane import ControlPlane
-from tests.cluster.reconciling import Kubelet, Run, bring_up, written
-from tests.cluster.test_kube_reconcile import at_work, children_of
+from tests.cluster.reconciling import BreakingClient, Kubelet, Run, bring_up, children_of, started, written
 from tests.cluster.test_kube_upgrade import suspend
 from tests.unit.operator.kube.changed_configuration import TOGETHER, changed, started_under
 
@@ -54,94 +52,75 @@ async def replace_all(run: Run, viewer: Client, kubelet: Kubelet) -> dict[str, l
     return await kubelet.pods("pong")
 
 
-def test_no_field_of_the_configuration_reaches_a_running_job(cluster: ControlPlane, namespace: str) -> None:
-    async def story() -> None:
-        async with at_work(cluster, namespace) as (viewer, client, kubelet):
-            await viewer.create(RLJOBS, written(namespace, "pong", **EVERY_ROLE))
-            await bring_up(Run(client, namespace, started_under()), viewer, kubelet, "pong")
-            pods, children = await kubelet.pods("pong"), await children_of(viewer, namespace, "pong")
-            assert set(pods) == MEMBERS
+async def test_no_field_of_the_configuration_reaches_a_running_job(
+    viewer: Client, client: BreakingClient, kubelet: Kubelet, namespace: str
+) -> None:
+    await started(Run(client, namespace, started_under()), viewer, kubelet, written(namespace, "pong", **EVERY_ROLE))
+    pods, children = await kubelet.pods("pong"), await children_of(viewer, namespace, "pong")
+    assert set(pods) == MEMBERS
 
-            run = Run(client, namespace, changed(*TOGETHER))
-            await run.settle(viewer, "pong")
-            assert uids(await kubelet.pods("pong")) == uids(pods), "nothing is restarted"
-            now = {each["metadata"]["uid"]: each for each in await children_of(viewer, namespace, "pong")}
-            differ = {
-                each["kind"] for each in children if now[each["metadata"]["uid"]] != each and each["kind"] != "Pod"
-            }
-            assert differ == {"NetworkPolicy"}
-            (policy,) = (each for each in now.values() if each["kind"] == "NetworkPolicy")
-            assert {"team": "watch"} in [
-                each["namespaceSelector"]["matchLabels"] for each in policy["spec"]["ingress"][1]["from"]
-            ], "who may read the metrics counts at once"
+    run = Run(client, namespace, changed(*TOGETHER))
+    await run.settle(viewer, "pong")
+    assert uids(await kubelet.pods("pong")) == uids(pods), "nothing is restarted"
+    now = {each["metadata"]["uid"]: each for each in await children_of(viewer, namespace, "pong")}
+    differ = {each["kind"] for each in children if now[each["metadata"]["uid"]] != each and each["kind"] != "Pod"}
+    assert differ == {"NetworkPolicy"}
+    (policy,) = (each for each in now.values() if each["kind"] == "NetworkPolicy")
+    assert {"team": "watch"} in [
+        each["namespaceSelector"]["matchLabels"] for each in policy["spec"]["ingress"][1]["from"]
+    ], "who may read the metrics counts at once"
 
-            after = await replace_all(run, viewer, kubelet)
-            assert not set(uids(after).values()) & set(uids(pods).values())
-            assert {member: look_of(each) for member, (each,) in after.items()} == {
-                member: look_of(each) for member, (each,) in pods.items()
-            }
-
-    asyncio.run(story())
+    after = await replace_all(run, viewer, kubelet)
+    assert not set(uids(after).values()) & set(uids(pods).values())
+    assert {member: look_of(each) for member, (each,) in after.items()} == {
+        member: look_of(each) for member, (each,) in pods.items()
+    }
 
 
-def test_a_job_comes_up_again_by_the_new_configuration_on_the_claim_that_it_had(
-    cluster: ControlPlane, namespace: str
+async def test_a_job_comes_up_again_by_the_new_configuration_on_the_claim_that_it_had(
+    viewer: Client, client: BreakingClient, kubelet: Kubelet, namespace: str
 ) -> None:
     def claims_of(pod: Object) -> list[str]:
         volumes = pod["spec"]["volumes"]
         return [each["persistentVolumeClaim"]["claimName"] for each in volumes if "persistentVolumeClaim" in each]
 
-    async def story() -> None:
-        async with at_work(cluster, namespace) as (viewer, client, kubelet):
-            await viewer.create(RLJOBS, written(namespace, "pong", **EVERY_ROLE))
-            await bring_up(Run(client, namespace, started_under()), viewer, kubelet, "pong")
-            run = Run(client, namespace, changed("checkpointClaim.size", "requests.learner", "image"))
-            await suspend(run, viewer, kubelet, namespace)
-            await viewer.patch(RLJOBS, namespace, "pong", {"spec": {"suspend": False}})
-            await bring_up(run, viewer, kubelet, "pong")
-            (learner,), (shard,) = [(await kubelet.pods("pong"))[member] for member in ("learner", "replay-0")]
-            assert learner["spec"]["containers"][0]["resources"]["requests"]["memory"] == "3Gi"
-            assert shard["spec"]["containers"][0]["image"] == "rl:2"
-            assert claims_of(learner) == ["pong-learner"], "what it has learned is there"
-
-    asyncio.run(story())
+    await started(Run(client, namespace, started_under()), viewer, kubelet, written(namespace, "pong", **EVERY_ROLE))
+    run = Run(client, namespace, changed("checkpointClaim.size", "requests.learner", "image"))
+    await suspend(run, viewer, kubelet, namespace)
+    await viewer.patch(RLJOBS, namespace, "pong", {"spec": {"suspend": False}})
+    await bring_up(run, viewer, kubelet, "pong")
+    (learner,), (shard,) = [(await kubelet.pods("pong"))[member] for member in ("learner", "replay-0")]
+    assert learner["spec"]["containers"][0]["resources"]["requests"]["memory"] == "3Gi"
+    assert shard["spec"]["containers"][0]["image"] == "rl:2"
+    assert claims_of(learner) == ["pong-learner"], "what it has learned is there"
 
 
-def test_a_job_of_an_operator_that_remembered_images_alone_keeps_what_it_is_given_first(
-    cluster: ControlPlane, namespace: str
+async def test_a_job_of_an_operator_that_remembered_images_alone_keeps_what_it_is_given_first(
+    viewer: Client, client: BreakingClient, kubelet: Kubelet, namespace: str
 ) -> None:
-    async def story() -> None:
-        async with at_work(cluster, namespace) as (viewer, client, kubelet):
-            await viewer.create(RLJOBS, written(namespace, "pong", **EVERY_ROLE))
-            await bring_up(Run(client, namespace, started_under()), viewer, kubelet, "pong")
-            forgotten = {"status": {"controller": {"rendering": {"settings": None}}}}
-            await viewer.patch(RLJOBS, namespace, "pong", forgotten, subresource="status")
-            pods = await kubelet.pods("pong")
-            await Run(client, namespace, started_under()).settle(viewer, "pong")
-            run = Run(client, namespace, changed("clusterDomain"))
-            after = await replace_all(run, viewer, kubelet)
-            assert {member: look_of(each) for member, (each,) in after.items()} == {
-                member: look_of(each) for member, (each,) in pods.items()
-            }
-
-    asyncio.run(story())
+    await started(Run(client, namespace, started_under()), viewer, kubelet, written(namespace, "pong", **EVERY_ROLE))
+    forgotten = {"status": {"controller": {"rendering": {"settings": None}}}}
+    await viewer.patch(RLJOBS, namespace, "pong", forgotten, subresource="status")
+    pods = await kubelet.pods("pong")
+    await Run(client, namespace, started_under()).settle(viewer, "pong")
+    after = await replace_all(Run(client, namespace, changed("clusterDomain")), viewer, kubelet)
+    assert {member: look_of(each) for member, (each,) in after.items()} == {
+        member: look_of(each) for member, (each,) in pods.items()
+    }
 
 
-def test_a_policy_of_somebody_else_is_left_alone(cluster: ControlPlane, namespace: str) -> None:
-    async def story() -> None:
-        async with at_work(cluster, namespace) as (viewer, client, kubelet):
-            await viewer.create(RLJOBS, written(namespace, "pong", **EVERY_ROLE))
-            await bring_up(Run(client, namespace), viewer, kubelet, "pong")
-            await viewer.delete(NETWORK_POLICIES, namespace, "pong")
-            theirs = {
-                "apiVersion": NETWORK_POLICIES.api_version,
-                "kind": NETWORK_POLICIES.kind,
-                "metadata": {"name": "pong", "namespace": namespace},
-                "spec": {"podSelector": {}},
-            }
-            kept = await viewer.create(NETWORK_POLICIES, theirs)
-            settings = Settings(image="rl:1", prometheus_namespaces={"team": "watch"})
-            await Run(client, namespace, settings).settle(viewer, "pong")
-            assert await viewer.get(NETWORK_POLICIES, namespace, "pong") == kept
-
-    asyncio.run(story())
+async def test_a_policy_of_somebody_else_is_left_alone(
+    viewer: Client, client: BreakingClient, kubelet: Kubelet, namespace: str
+) -> None:
+    await started(Run(client, namespace), viewer, kubelet, written(namespace, "pong", **EVERY_ROLE))
+    await viewer.delete(NETWORK_POLICIES, namespace, "pong")
+    theirs = {
+        "apiVersion": NETWORK_POLICIES.api_version,
+        "kind": NETWORK_POLICIES.kind,
+        "metadata": {"name": "pong", "namespace": namespace},
+        "spec": {"podSelector": {}},
+    }
+    kept = await viewer.create(NETWORK_POLICIES, theirs)
+    settings = Settings(image="rl:1", prometheus_namespaces={"team": "watch"})
+    await Run(client, namespace, settings).settle(viewer, "pong")
+    assert await viewer.get(NETWORK_POLICIES, namespace, "pong") == kept

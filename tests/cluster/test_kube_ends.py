@@ -10,9 +10,7 @@ from rljob_operator.kube.apiserver.errors import Unavailable
 from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, Object
 from rljob_operator.kube.watch.trim import trim
 
-from tests.cluster.control_plane import ControlPlane
-from tests.cluster.reconciling import Kubelet, Run, bring_up, written
-from tests.cluster.test_kube_reconcile import TWO_ACTORS, at_work, status_of
+from tests.cluster.reconciling import TWO_ACTORS, BreakingClient, Kubelet, Run, started, status_of, written
 
 FORMER_FINALIZER = "rljob.dev/counted"
 
@@ -38,90 +36,71 @@ async def restarts(viewer: Client, namespace: str) -> tuple[int, int]:
     return found["counted"], found["ignored"]
 
 
-def test_an_end_is_counted_once_though_its_pod_has_gone_and_the_status_is_refused(
-    cluster: ControlPlane, namespace: str
+async def test_an_end_is_counted_once_though_its_pod_has_gone_and_the_status_is_refused(
+    viewer: Client, client: BreakingClient, kubelet: Kubelet, run: Run, namespace: str
 ) -> None:
-    async def story() -> None:
-        async with at_work(cluster, namespace) as (viewer, client, kubelet):
-            await viewer.create(RLJOBS, written(namespace, "pong", **TWO_ACTORS))
-            run = Run(client, namespace)
-            await bring_up(run, viewer, kubelet, "pong")
-            (shard,) = (await kubelet.pods("pong"))["replay-0"]
-            await kubelet.end(shard, 9, message="the disk is full")
-            about = shard["metadata"]
-            last = trim(await viewer.get(PODS, namespace, about["name"]))
-            await deleted(viewer, shard)
-            run.pods.change("DELETED", last)  # all that the watch ever tells of that end
+    await started(run, viewer, kubelet, written(namespace, "pong", **TWO_ACTORS))
+    shard = await kubelet.pod("pong", "replay-0")
+    await kubelet.end(shard, 9, message="the disk is full")
+    about = shard["metadata"]
+    last = trim(await viewer.get(PODS, namespace, about["name"]))
+    await deleted(viewer, shard)
+    run.pods.change("DELETED", last)  # all that the watch ever tells of that end
 
-            client.reset(1, "lost")
-            with pytest.raises(Unavailable):
-                await run.turn(viewer, "pong")
-            assert client.order == [("patch", "rljobs/status")]
-            next_shard = await another(run, viewer, kubelet, "replay-0", shard)
-            assert next_shard["metadata"]["name"] != about["name"]
-            assert await restarts(viewer, namespace) == (1, 0)
-            (told,) = (await status_of(viewer, namespace, "pong"))["failures"]
-            assert (told["podName"], told["exitCode"], told["message"]) == (about["name"], 9, "the disk is full")
-            await Run(client, namespace).settle(viewer, "pong")
-            assert await restarts(viewer, namespace) == (1, 0)
-            assert not [pod for pod in run.pods.of_key((namespace, "pong")) if "gone" in pod]
-
-    asyncio.run(story())
+    client.reset(1, "lost")
+    with pytest.raises(Unavailable):
+        await run.turn(viewer, "pong")
+    assert client.order == [("patch", "rljobs/status")]
+    assert (await another(run, viewer, kubelet, "replay-0", shard))["metadata"]["name"] != about["name"]
+    assert await restarts(viewer, namespace) == (1, 0)
+    (told,) = (await status_of(viewer, namespace, "pong"))["failures"]
+    assert (told["podName"], told["exitCode"], told["message"]) == (about["name"], 9, "the disk is full")
+    await Run(client, namespace).settle(viewer, "pong")
+    assert await restarts(viewer, namespace) == (1, 0)
+    assert not [pod for pod in run.pods.of_key((namespace, "pong")) if "gone" in pod]
 
 
-def test_a_learner_that_went_while_no_operator_looked_was_disrupted(cluster: ControlPlane, namespace: str) -> None:
-    async def story() -> None:
-        async with at_work(cluster, namespace) as (viewer, client, kubelet):
-            await viewer.create(RLJOBS, written(namespace, "pong", **TWO_ACTORS))
-            await bring_up(Run(client, namespace), viewer, kubelet, "pong")
-            (learner,) = (await kubelet.pods("pong"))["learner"]
-            await deleted(viewer, learner)
+async def test_a_learner_that_went_while_no_operator_looked_was_disrupted(
+    viewer: Client, client: BreakingClient, kubelet: Kubelet, namespace: str
+) -> None:
+    await started(Run(client, namespace), viewer, kubelet, written(namespace, "pong", **TWO_ACTORS))
+    learner = await kubelet.pod("pong", "learner")
+    await deleted(viewer, learner)
 
-            run = Run(client, namespace)  # the next operator
-            await another(run, viewer, kubelet, "learner", learner)
-            assert await restarts(viewer, namespace) == (0, 1)
-            (told,) = (await status_of(viewer, namespace, "pong"))["failures"]
-            assert (told["podName"], told["reason"]) == (learner["metadata"]["name"], "Disrupted")
-            await kubelet.start("pong")
-            await Run(client, namespace).settle(viewer, "pong")
-            assert await restarts(viewer, namespace) == (0, 1)
-
-    asyncio.run(story())
+    run = Run(client, namespace)  # the next operator
+    await another(run, viewer, kubelet, "learner", learner)
+    assert await restarts(viewer, namespace) == (0, 1)
+    (told,) = (await status_of(viewer, namespace, "pong"))["failures"]
+    assert (told["podName"], told["reason"]) == (learner["metadata"]["name"], "Disrupted")
+    await kubelet.start("pong")
+    await Run(client, namespace).settle(viewer, "pong")
+    assert await restarts(viewer, namespace) == (0, 1)
 
 
-def test_a_pod_of_an_earlier_release_is_let_go(cluster: ControlPlane, namespace: str) -> None:
-    async def story() -> None:
-        async with at_work(cluster, namespace) as (viewer, client, kubelet):
-            await viewer.create(RLJOBS, written(namespace, "pong", **TWO_ACTORS))
-            run = Run(client, namespace)
-            await bring_up(run, viewer, kubelet, "pong")
-            found = await kubelet.pods("pong")
-            learner, actor = found["learner"][0], found["actor-0"][0]
-            for pod, of_others in ((learner, ["example.com/mine"]), (actor, [])):
-                held = {"metadata": {"finalizers": [FORMER_FINALIZER, *of_others]}}
-                await viewer.patch(PODS, namespace, pod["metadata"]["name"], held)
-            await deleted(viewer, actor)
-            await run.settle(viewer, "pong")
-            left = await viewer.get(PODS, namespace, learner["metadata"]["name"])
-            assert left["metadata"]["finalizers"] == ["example.com/mine"]
-            assert await restarts(viewer, namespace) == (0, 1)
-            await viewer.patch(PODS, namespace, learner["metadata"]["name"], {"metadata": {"finalizers": None}})
-
-    asyncio.run(story())
+async def test_a_pod_of_an_earlier_release_is_let_go(
+    viewer: Client, kubelet: Kubelet, run: Run, namespace: str
+) -> None:
+    await started(run, viewer, kubelet, written(namespace, "pong", **TWO_ACTORS))
+    found = await kubelet.pods("pong")
+    learner, actor = found["learner"][0], found["actor-0"][0]
+    for pod, of_others in ((learner, ["example.com/mine"]), (actor, [])):
+        held = {"metadata": {"finalizers": [FORMER_FINALIZER, *of_others]}}
+        await viewer.patch(PODS, namespace, pod["metadata"]["name"], held)
+    await deleted(viewer, actor)
+    await run.settle(viewer, "pong")
+    left = await viewer.get(PODS, namespace, learner["metadata"]["name"])
+    assert left["metadata"]["finalizers"] == ["example.com/mine"]
+    assert await restarts(viewer, namespace) == (0, 1)
+    await viewer.patch(PODS, namespace, learner["metadata"]["name"], {"metadata": {"finalizers": None}})
 
 
-def test_a_pod_has_the_time_to_leave_that_its_template_gives(cluster: ControlPlane, namespace: str) -> None:
-    async def story() -> None:
-        async with at_work(cluster, namespace) as (viewer, client, kubelet):
-            patient = {"podTemplate": {"spec": {"terminationGracePeriodSeconds": 900}}}
-            await viewer.create(RLJOBS, written(namespace, "pong", learner=patient, checkpoint={"onSuspend": "Skip"}))
-            run = Run(client, namespace)
-            await bring_up(run, viewer, kubelet, "pong")
-            await viewer.patch(RLJOBS, namespace, "pong", {"spec": {"suspend": True}})
-            for _ in range(4):
-                await run.settle(viewer, "pong")
-                await kubelet.finish_deleted("pong", but={"learner"})
-            (learner,) = (await kubelet.pods("pong"))["learner"]
-            assert learner["metadata"]["deletionGracePeriodSeconds"] == 900
-
-    asyncio.run(story())
+async def test_a_pod_has_the_time_to_leave_that_its_template_gives(
+    viewer: Client, kubelet: Kubelet, run: Run, namespace: str
+) -> None:
+    patient = {"podTemplate": {"spec": {"terminationGracePeriodSeconds": 900}}}
+    await started(run, viewer, kubelet, written(namespace, "pong", learner=patient, checkpoint={"onSuspend": "Skip"}))
+    await viewer.patch(RLJOBS, namespace, "pong", {"spec": {"suspend": True}})
+    for _ in range(4):
+        await run.settle(viewer, "pong")
+        await kubelet.finish_deleted("pong", but={"learner"})
+    assert (await kubelet.pod("pong", "learner"))["metadata"]["deletionGracePeriodSeconds"] == 900

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,7 +14,6 @@ from rljob.api.experiment_check import parse_experiment
 from rljob.api.load import read_document
 from rljob.api.status import RLJobStatus
 from rljob_operator.experiments.journal import replayed
-from rljob_operator.kube.apiserver.access import load_access
 from rljob_operator.kube.apiserver.resources import CONFIG_MAPS, PODS, RLEXPERIMENTS, RLJOBS, Object
 from rljob_operator.kube.experiment.reconcile import ExperimentReconciler
 from rljob_operator.kube.experiment.runs import Sources
@@ -86,31 +84,21 @@ class Stage:
         }
         status = {"status": {"phase": "Succeeded", "containerStatuses": [worker]}}
         path = f"{PODS.path(self.user.namespace, name)}/status"
-        code, answer = self.user.cluster.request("PATCH", path, status, MERGE)
-        assert code == 200, answer
+        self.user.cluster.change(path, status)
 
     def kubectl(self, *words: str, stdin: str | None = None) -> str:
-        done = self.user.cluster.kubectl("-n", self.user.namespace, *words, stdin=stdin)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        return self.user.cluster.told("-n", self.user.namespace, *words, stdin=stdin)
 
     def status(self) -> Object:
         return dict(self.of(RLEXPERIMENTS)[NAME].get("status") or {})
 
 
 @pytest.fixture
-def stage(user: User) -> Iterator[Stage]:
+def stage(user: User, runner: asyncio.Runner, client: BreakingClient) -> Stage:
     """In a namespace with Pod Security ``restricted``."""
     level = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}
-    user.cluster.request("PATCH", f"/api/v1/namespaces/{user.namespace}", level, MERGE)
-    with asyncio.Runner() as runner:
-
-        async def connect() -> BreakingClient:
-            return BreakingClient(await load_access(str(user.kubeconfig)))
-
-        client = runner.run(connect())
-        yield Stage(user, runner, client)
-        runner.run(client.close())
+    user.cluster.change(f"/api/v1/namespaces/{user.namespace}", level)
+    return Stage(user, runner, client)
 
 
 def test_the_example_goes_its_way(stage: Stage) -> None:
@@ -160,8 +148,7 @@ def test_the_example_goes_its_way(stage: Stage) -> None:
     assert [run.trial for run in state.active] == [0, 2]
     status = stage.status()
     assert (status["best"]["mean"], status["best"]["trial"], status["journalLines"]) == ("33.5", 1, len(lines))
-    row = stage.kubectl("get", "rlx").splitlines()[1].split()
-    assert row[:7] == [NAME, "Running", "9", "0", "2", "0", "33.5"]
+    assert stage.kubectl("get", "rlx").splitlines()[1].split()[:7] == [NAME, "Running", "9", "0", "2", "0", "33.5"]
     assert "rlexperiment.rljob.dev/cartpole-search" in stage.kubectl("get", "all", "-o", "name")
 
 

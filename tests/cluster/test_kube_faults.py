@@ -7,17 +7,16 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 from rljob_operator.kube.apiserver.client import Client
-from rljob_operator.kube.apiserver.errors import ApiError
-from rljob_operator.kube.apiserver.resources import RLJOBS
+from rljob_operator.kube.apiserver.resources import RLJOBS, Object
 
 from tests.cluster.bad_proxy import BadProxy, bad_proxy
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.kube_client import connected
+from tests.cluster.kube_client import away, connected, meanwhile
 from tests.cluster.operator_program import OperatorProgram, operator_program
 from tests.cluster.reconciling import Kubelet, written
 
@@ -33,6 +32,10 @@ FAULTS: dict[str, Mapping[int | str, float]] = {
 }
 
 
+def runs(pod: Object) -> bool:
+    return (pod.get("status") or {}).get("phase") == "Running" and "deletionTimestamp" not in pod["metadata"]
+
+
 class Scene:
     """Jobs, whose pods a kubelet starts and ends, and the operator behind a proxy."""
 
@@ -41,7 +44,6 @@ class Scene:
         self.kubelet = Kubelet(viewer, namespace)
         self.jobs: list[str] = []
         self.ended: dict[str, int] = {}
-        self.playing: asyncio.Future[None]
 
     async def create(self, count: int) -> None:
         for _ in range(count):
@@ -50,27 +52,22 @@ class Scene:
             await self.viewer.create(RLJOBS, written(self.namespace, name, **spec))
             self.jobs.append(name)
 
-    async def play_kubelet(self) -> None:
-        """For ever."""
-        while True:
-            for name in self.jobs:
-                with suppress(ApiError):
-                    await self.kubelet.start(name)
-                    await self.kubelet.finish_deleted(name)
-            await asyncio.sleep(0.1)
-
     async def end_a_learner(self) -> None:
         """End the learner of each job that has one that runs."""
         for name in self.jobs:
             for pod in (await self.kubelet.pods(name)).get("learner", ()):
-                if (pod.get("status") or {}).get("phase") == "Running" and "deletionTimestamp" not in pod["metadata"]:
+                if runs(pod):
                     await self.kubelet.end(pod, 1)
                     self.ended[name] = self.ended.get(name, 0) + 1
 
     async def wrong(self) -> str:
         """What is not as it should be, when all has calmed down."""
         for name in self.jobs:
-            pods = {member: len(each) for member, each in (await self.kubelet.pods(name)).items()}
+            found = await self.kubelet.pods(name)
+            assert not (doubled := [member for member in found if sum(map(runs, found[member])) > 1]), (
+                f"{name}: {doubled}"
+            )
+            pods = {member: len(each) for member, each in found.items()}
             if pods != dict.fromkeys(MEMBERS, 1):
                 return f"{name} has {pods}"
             status = (await self.viewer.get(RLJOBS, self.namespace, name)).get("status") or {}
@@ -87,7 +84,6 @@ class Scene:
         """Wait until nothing is wrong; how long that took."""
         began = time.monotonic()
         while problem := await self.wrong():
-            assert not self.playing.done(), f"nothing plays the kubelet: {self.playing}"
             assert time.monotonic() - began < seconds, f"{problem}\n{self.program.log()[-6000:]}"
             await asyncio.sleep(0.25)
         assert "Traceback" not in self.program.log(), self.program.log()[-6000:]
@@ -102,68 +98,48 @@ async def at_work(cluster: ControlPlane, namespace: str, folder: Path) -> AsyncI
         operator_program(kubeconfig, namespace, folder / "log") as program,
     ):
         scene = Scene(namespace, viewer, proxy, program)
-        scene.playing = playing = asyncio.ensure_future(scene.play_kubelet())
-        try:
+        async with meanwhile(scene.kubelet.play(scene.jobs)):
             await scene.create(JOBS)
             await scene.settled(60.0)
             yield scene
-        finally:
-            playing.cancel()
-            await asyncio.gather(playing, return_exceptions=True)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", FAULTS)
-def test_calls_that_go_wrong_double_and_lose_nothing(
+async def test_calls_that_go_wrong_double_and_lose_nothing(
     cluster: ControlPlane, namespace: str, tmp_path: Path, name: str
 ) -> None:
-    async def story() -> None:
-        async with at_work(cluster, namespace, tmp_path) as scene:
-            scene.proxy.spoil(FAULTS[name])
-            asked, began = scene.proxy.asked.total(), time.monotonic()
-            while time.monotonic() - began < max(6.0, LONG):
-                await scene.end_a_learner()
-                await scene.create(1)
-                await asyncio.sleep(2.0)
-            passed = time.monotonic() - began
-            spoilt, asked = scene.proxy.spoilt.total(), scene.proxy.asked.total() - asked
-            scene.proxy.spoil({})
-            took = await scene.settled(60.0)
-            print(
-                f"{name}: {asked} calls in {passed:.0f} s, {dict(scene.proxy.spoilt)} spoilt, right after {took:.1f} s"
-            )
-            assert spoilt >= 2
-            assert asked / passed < 20 * len(scene.jobs)
-
-    asyncio.run(story())
+    async with at_work(cluster, namespace, tmp_path) as scene:
+        scene.proxy.spoil(FAULTS[name])
+        asked, began = scene.proxy.asked.total(), time.monotonic()
+        while time.monotonic() - began < max(6.0, LONG):
+            await scene.end_a_learner()
+            await scene.create(1)
+            await asyncio.sleep(2.0)
+        passed = time.monotonic() - began
+        spoilt, asked = scene.proxy.spoilt.total(), scene.proxy.asked.total() - asked
+        scene.proxy.spoil({})
+        took = await scene.settled(60.0)
+        print(f"{name}: {asked} calls in {passed:.0f} s, {dict(scene.proxy.spoilt)} spoilt, right after {took:.1f} s")
+        assert spoilt >= 2
+        assert asked / passed < 20 * len(scene.jobs)
 
 
-@pytest.mark.long
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("what", ["killed", "hanging", "etcd"])
-def test_an_api_server_that_is_away_is_waited_for(
+@pytest.mark.parametrize(
+    "what", ["killed", *(pytest.param(each, marks=pytest.mark.long) for each in ("hanging", "etcd"))]
+)
+async def test_an_api_server_that_is_away_is_waited_for(
     cluster: ControlPlane, namespace: str, tmp_path: Path, what: str
 ) -> None:
-    async def story() -> None:
-        async with at_work(cluster, namespace, tmp_path) as scene:
-            await scene.end_a_learner()
-            asked, began = scene.proxy.asked.total(), time.monotonic()
-            await away(cluster, what, max(8.0, LONG))
-            passed, asked = time.monotonic() - began, scene.proxy.asked.total() - asked
-            took = await scene.settled(90.0)
-            print(f"{what}: {asked} calls in {passed:.0f} s, ended {scene.program.ends}, right after {took:.1f} s")
-            assert asked / passed < 5 * len(scene.jobs)
-            assert set(scene.program.ends) <= {1}, "losing the Lease is the only reason to end"
-
-    asyncio.run(story())
-
-
-async def away(cluster: ControlPlane, what: str, seconds: float) -> None:
-    if what == "killed":
-        await asyncio.to_thread(cluster.kill_api_server)
-        await asyncio.sleep(seconds)
-        await asyncio.to_thread(cluster.start_api_server)
-        return
-    with cluster.hanging("kube-apiserver" if what == "hanging" else "etcd"):
-        await asyncio.sleep(seconds)
+    async with at_work(cluster, namespace, tmp_path) as scene:
+        await scene.end_a_learner()
+        asked, began = scene.proxy.asked.total(), time.monotonic()
+        async with away(cluster, what):
+            await asyncio.sleep(max(8.0, LONG))
+        passed, asked = time.monotonic() - began, scene.proxy.asked.total() - asked
+        took = await scene.settled(90.0)
+        print(f"{what}: {asked} calls in {passed:.0f} s, ended {scene.program.ends}, right after {took:.1f} s")
+        assert asked / passed < 5 * len(scene.jobs)
+        assert set(scene.program.ends) <= {1}, "losing the Lease is the only reason to end"

@@ -15,7 +15,8 @@ from rljob_operator.kube.apiserver.resources import RLJOBS
 from rljob_operator.kube.watch.intake import Intake
 
 from tests.cluster.control_plane import CRD_FILE, ControlPlane
-from tests.cluster.kube_client import connected, until
+from tests.cluster.kube_client import away, connected, meanwhile, until
+from tests.cluster.policies import give_rights
 from tests.cluster.test_ready_operator import grant
 from tests.support.operator_roles import role_objects
 from tests.unit.api.bad_manifests import BASE
@@ -32,164 +33,131 @@ def job(namespace: str, name: str) -> dict[str, Any]:
 @asynccontextmanager
 async def taking_in(
     cluster: ControlPlane, namespaces: Sequence[str] | None, wait: bool = True, kubeconfig: Path | None = None
-) -> AsyncIterator[tuple[Client, Intake, list[str]]]:
-    """An administrator's client, and an intake that logs in as ``kubeconfig`` says."""
+) -> AsyncIterator[tuple[Intake, list[str]]]:
+    """An intake that logs in as ``kubeconfig`` says, and the jobs that it has told of."""
     enqueued: list[str] = []
-    async with connected(cluster) as client, connected(cluster, kubeconfig) as its_own:
+    async with connected(cluster, kubeconfig) as its_own:
         access = await load_access(str(kubeconfig or cluster.kubeconfig))
         intake = Intake(access, its_own, namespaces, lambda namespace, name: enqueued.append(f"{namespace}/{name}"))
-        running = asyncio.create_task(intake.run(sweep_seconds=2.0))
-        try:
+        async with meanwhile(intake.run(sweep_seconds=2.0)):
             if wait:
                 await asyncio.wait_for(intake.synced.wait(), 30.0)
-            yield client, intake, enqueued
-        finally:
-            assert not running.done(), running.exception()
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
+            yield intake, enqueued
 
 
 @pytest.mark.parametrize("scoped", [False, True], ids=["all namespaces", "one namespace"])
-def test_jobs_are_taken_in_from_the_first_to_the_last(
-    cluster: ControlPlane, namespace: str, other_namespace: str, scoped: bool
+async def test_jobs_are_taken_in_from_the_first_to_the_last(
+    cluster: ControlPlane, viewer: Client, namespace: str, other_namespace: str, scoped: bool
 ) -> None:
-    async def story() -> None:
-        async with connected(cluster) as client:
-            await client.create(RLJOBS, job(namespace, "before"))
-        async with taking_in(cluster, [namespace] if scoped else None) as (client, intake, enqueued):
-            assert enqueued == [f"{namespace}/before"]
-            made = await client.create(RLJOBS, job(namespace, "after"))
-            await client.create(RLJOBS, job(other_namespace, "elsewhere"))
-            await until("the new job", lambda: f"{namespace}/after" in enqueued, 10)
-            kept = intake.get(namespace, "after")
-            assert kept is not None
-            assert kept["spec"] == made["spec"]
-            assert kept["metadata"]["uid"] == made["metadata"]["uid"]
-            assert "managedFields" not in kept["metadata"]
-            assert "finalizers" not in (await client.get(RLJOBS, namespace, "after"))["metadata"]
-            enqueued.clear()
-            await client.patch(RLJOBS, namespace, "after", STATUS, subresource="status")
-            await until("the status", lambda: (intake.get(namespace, "after") or {}).get("status") is not None, 10)
-            await client.patch(RLJOBS, namespace, "after", {"metadata": {"annotations": {"rljob.dev/changed": "1"}}})
-            await until("the change", lambda: bool(enqueued), 10)
-            await client.delete(RLJOBS, namespace, "after")
-            await until("its end", lambda: intake.get(namespace, "after") is None, 10)
-            assert enqueued == [f"{namespace}/after"] * 2, "once for the change, once for the end, not for the status"
-            assert (
-                intake.known() == ((namespace, "before"),)
-                if scoped
-                else (other_namespace, "elsewhere") in intake.known()
-            )
-
-    asyncio.run(story())
+    await viewer.create(RLJOBS, job(namespace, "before"))
+    async with taking_in(cluster, [namespace] if scoped else None) as (intake, enqueued):
+        assert enqueued == [f"{namespace}/before"]
+        made = await viewer.create(RLJOBS, job(namespace, "after"))
+        await viewer.create(RLJOBS, job(other_namespace, "elsewhere"))
+        await until("the new job", lambda: f"{namespace}/after" in enqueued, 10)
+        kept = intake.get(namespace, "after")
+        assert kept is not None
+        assert (kept["spec"], kept["metadata"]["uid"]) == (made["spec"], made["metadata"]["uid"])
+        assert "managedFields" not in kept["metadata"]
+        assert "finalizers" not in (await viewer.get(RLJOBS, namespace, "after"))["metadata"]
+        enqueued.clear()
+        await viewer.patch(RLJOBS, namespace, "after", STATUS, subresource="status")
+        await until("the status", lambda: (intake.get(namespace, "after") or {}).get("status") is not None, 10)
+        await viewer.patch(RLJOBS, namespace, "after", {"metadata": {"annotations": {"rljob.dev/changed": "1"}}})
+        await until("the change", lambda: bool(enqueued), 10)
+        await viewer.delete(RLJOBS, namespace, "after")
+        await until("its end", lambda: intake.get(namespace, "after") is None, 10)
+        assert enqueued == [f"{namespace}/after"] * 2, "once for the change, once for the end, not for the status"
+        assert (
+            intake.known() == ((namespace, "before"),) if scoped else (other_namespace, "elsewhere") in intake.known()
+        )
 
 
-def test_in_one_namespace_it_needs_no_more_than_to_list_and_watch_jobs_there(
-    cluster: ControlPlane, namespace: str, tmp_path: Path
+async def test_in_one_namespace_it_needs_no_more_than_to_list_and_watch_jobs_there(
+    cluster: ControlPlane, viewer: Client, namespace: str, tmp_path: Path
 ) -> None:
     rules = [{"apiGroups": ["rljob.dev"], "resources": ["rljobs"], "verbs": ["list", "watch"]}]
-    roles = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}"
-    binding = {
-        "metadata": {"name": "intake"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "intake"},
-        "subjects": [{"kind": "ServiceAccount", "name": "operator", "namespace": namespace}],
-    }
-    assert cluster.request("POST", f"{roles}/roles", {"metadata": {"name": "intake"}, "rules": rules})[0] == 201
-    assert cluster.request("POST", f"{roles}/rolebindings", binding)[0] == 201
-    limited = cluster.kubeconfig_for(tmp_path, {"token": cluster.token(namespace, "operator")})
-
-    async def story() -> None:
-        async with taking_in(cluster, [namespace], kubeconfig=limited) as (client, intake, enqueued):
-            await client.create(RLJOBS, job(namespace, "pong"))
-            await until("the job", lambda: enqueued == [f"{namespace}/pong"], 10)
-            await client.delete(RLJOBS, namespace, "pong")
-            await until("its end", lambda: len(intake) == 0, 10)
-
-    asyncio.run(story())
+    limited = give_rights(cluster, namespace, "operator", rules, tmp_path)
+    async with taking_in(cluster, [namespace], kubeconfig=limited) as (intake, enqueued):
+        await viewer.create(RLJOBS, job(namespace, "pong"))
+        await until("the job", lambda: enqueued == [f"{namespace}/pong"], 10)
+        await viewer.delete(RLJOBS, namespace, "pong")
+        await until("its end", lambda: len(intake) == 0, 10)
 
 
-def test_a_namespace_that_may_not_be_read_is_named_and_the_others_go_on(
-    cluster: ControlPlane, namespace: str, other_namespace: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+async def test_a_namespace_that_may_not_be_read_is_named_and_the_others_go_on(
+    cluster: ControlPlane,
+    viewer: Client,
+    namespace: str,
+    other_namespace: str,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     limited = cluster.kubeconfig_for(tmp_path, {"token": cluster.token(namespace, "operator")})
     roles = role_objects("operator", namespace, (namespace, other_namespace))
     grant(cluster, namespace, [each for each in roles if each["metadata"]["namespace"] == namespace])
     other = [each for each in roles if each["metadata"]["namespace"] == other_namespace]
     bindings = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{other_namespace}/rolebindings/operator"
-
-    async def story() -> None:
-        async with taking_in(cluster, [other_namespace, namespace], kubeconfig=limited) as (client, intake, enqueued):
-            assert list(intake.unread) == [other_namespace], (
-                "where rights are missing from the beginning it begins all the same"
-            )
-            await client.create(RLJOBS, job(other_namespace, "there"))
-            for number in range(3):
-                await client.create(RLJOBS, job(namespace, f"here-{number}"))
-                await until("a job here", lambda name=f"{namespace}/here-{number}": name in enqueued, 10)  # type: ignore[misc]
-                await asyncio.sleep(2.0)
-            assert caplog.text.count(f"RLJobs in {other_namespace} can't be listed: rljobs.rljob.dev is forbidden") == 1
-            await asyncio.to_thread(grant, cluster, other_namespace, other)
-            await until("the job there", lambda: f"{other_namespace}/there" in enqueued, 20)
-            await asyncio.to_thread(cluster.request, "DELETE", bindings)
-            await until("what is lost", lambda: list(intake.unread) == [other_namespace], 20)
-            assert intake.get(other_namespace, "there"), "whether it is gone is not known"
-            await client.create(RLJOBS, job(namespace, "last"))
-            await until("the last job", lambda: f"{namespace}/last" in enqueued, 10)
-
-    asyncio.run(story())
+    async with taking_in(cluster, [other_namespace, namespace], kubeconfig=limited) as (intake, enqueued):
+        assert list(intake.unread) == [other_namespace], (
+            "where rights are missing from the beginning it begins all the same"
+        )
+        await viewer.create(RLJOBS, job(other_namespace, "there"))
+        for number in range(3):
+            await viewer.create(RLJOBS, job(namespace, f"here-{number}"))
+            await until("a job here", lambda name=f"{namespace}/here-{number}": name in enqueued, 10)  # type: ignore[misc]
+            await asyncio.sleep(2.0)
+        assert caplog.text.count(f"RLJobs in {other_namespace} can't be listed: rljobs.rljob.dev is forbidden") == 1
+        await asyncio.to_thread(grant, cluster, other_namespace, other)
+        await until("the job there", lambda: f"{other_namespace}/there" in enqueued, 20)
+        await asyncio.to_thread(cluster.request, "DELETE", bindings)
+        await until("what is lost", lambda: list(intake.unread) == [other_namespace], 20)
+        assert intake.get(other_namespace, "there"), "whether it is gone is not known"
+        await viewer.create(RLJOBS, job(namespace, "last"))
+        await until("the last job", lambda: f"{namespace}/last" in enqueued, 10)
 
 
-def test_what_happens_around_an_api_server_that_dies_is_taken_in(cluster: ControlPlane, namespace: str) -> None:
-    async def story() -> None:
-        async with taking_in(cluster, [namespace]) as (client, intake, enqueued):
-            for name in ("stays", "goes"):
-                await client.create(RLJOBS, job(namespace, name))
-            await until("both jobs", lambda: len(intake) == 2, 10)
-            await asyncio.to_thread(cluster.kill_api_server)
+async def test_what_happens_around_an_api_server_that_dies_is_taken_in(
+    cluster: ControlPlane, viewer: Client, namespace: str
+) -> None:
+    async with taking_in(cluster, [namespace]) as (intake, enqueued):
+        for name in ("stays", "goes"):
+            await viewer.create(RLJOBS, job(namespace, name))
+        await until("both jobs", lambda: len(intake) == 2, 10)
+        async with away(cluster, "killed"):
             await asyncio.sleep(3.0)
             assert len(intake) == 2
-            await asyncio.to_thread(cluster.start_api_server)
-            await client.delete(RLJOBS, namespace, "goes")
-            await client.create(RLJOBS, job(namespace, "comes"))
-            await until("what happened", lambda: {name for _, name in intake.known()} == {"stays", "comes"}, 30)
-            enqueued.clear()
-            await client.patch(RLJOBS, namespace, "comes", {"metadata": {"annotations": {"rljob.dev/changed": "1"}}})
-            await until("the change", lambda: enqueued == [f"{namespace}/comes"], 30)
-
-    asyncio.run(story())
+        await viewer.delete(RLJOBS, namespace, "goes")
+        await viewer.create(RLJOBS, job(namespace, "comes"))
+        await until("what happened", lambda: {name for _, name in intake.known()} == {"stays", "comes"}, 30)
+        enqueued.clear()
+        await viewer.patch(RLJOBS, namespace, "comes", {"metadata": {"annotations": {"rljob.dev/changed": "1"}}})
+        await until("the change", lambda: enqueued == [f"{namespace}/comes"], 30)
 
 
-def test_a_kopf_that_has_ended_is_started_anew(cluster: ControlPlane, namespace: str) -> None:
-    async def story() -> None:
-        async with taking_in(cluster, [namespace]) as (client, intake, _):
-            await client.create(RLJOBS, job(namespace, "pong"))
-            await until("the job", lambda: len(intake) == 1, 10)
-            intake._watch.start_anew()
-            await asyncio.sleep(0.5)
-            await client.delete(RLJOBS, namespace, "pong")
-            await client.create(RLJOBS, job(namespace, "another"))
-            await until("what happened", lambda: [name for _, name in intake.known()] == ["another"], 30)
-
-    asyncio.run(story())
+async def test_a_kopf_that_has_ended_is_started_anew(cluster: ControlPlane, viewer: Client, namespace: str) -> None:
+    async with taking_in(cluster, [namespace]) as (intake, _):
+        await viewer.create(RLJOBS, job(namespace, "pong"))
+        await until("the job", lambda: len(intake) == 1, 10)
+        intake._watch.start_anew()
+        await asyncio.sleep(0.5)
+        await viewer.delete(RLJOBS, namespace, "pong")
+        await viewer.create(RLJOBS, job(namespace, "another"))
+        await until("what happened", lambda: [name for _, name in intake.known()] == ["another"], 30)
 
 
-def test_it_waits_for_the_definition(cluster: ControlPlane, namespace: str) -> None:
-    removed = cluster.kubectl("delete", "crd", "rljobs.rljob.dev", "--timeout=30s")
-    assert removed.returncode == 0, removed.stderr
-
-    async def story() -> None:
-        try:
-            async with taking_in(cluster, [namespace], wait=False) as (client, intake, enqueued):
-                await asyncio.sleep(3.0)
-                assert not intake.synced.is_set()
-                await asyncio.to_thread(cluster.kubectl, "apply", "-f", str(CRD_FILE))
-                await asyncio.wait_for(intake.synced.wait(), 30.0)
-                await asyncio.to_thread(
-                    cluster.kubectl, "wait", "--for=condition=Established", "crd/rljobs.rljob.dev", "--timeout=30s"
-                )
-                await client.create(RLJOBS, job(namespace, "pong"))
-                await until("the job", lambda: enqueued == [f"{namespace}/pong"], 30)
-        finally:
+async def test_it_waits_for_the_definition(cluster: ControlPlane, viewer: Client, namespace: str) -> None:
+    cluster.told("delete", "crd", "rljobs.rljob.dev", "--timeout=30s")
+    try:
+        async with taking_in(cluster, [namespace], wait=False) as (intake, enqueued):
+            await asyncio.sleep(3.0)
+            assert not intake.synced.is_set()
             await asyncio.to_thread(cluster.kubectl, "apply", "-f", str(CRD_FILE))
-
-    asyncio.run(story())
+            await asyncio.wait_for(intake.synced.wait(), 30.0)
+            await asyncio.to_thread(
+                cluster.kubectl, "wait", "--for=condition=Established", "crd/rljobs.rljob.dev", "--timeout=30s"
+            )
+            await viewer.create(RLJOBS, job(namespace, "pong"))
+            await until("the job", lambda: enqueued == [f"{namespace}/pong"], 30)
+    finally:
+        await asyncio.to_thread(cluster.kubectl, "apply", "-f", str(CRD_FILE))

@@ -12,23 +12,45 @@ from rljob.api.learner_status import CheckpointStatement
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.resources import PRIORITY_CLASSES, RLJOBS, Object, Resource
 from rljob_operator.kube.process import rbac
-from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.render.workload import PRIORITY_LABEL, QUEUE_LABEL, WORKLOAD_ANNOTATION
 from rljob_operator.kube.watch.workloads import Workloads
 from rljob_operator.polls.poll import Answer
 
+from tests.cluster.conftest import times_of
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.kube_client import connected
+from tests.cluster.kube_client import meanwhile, until
 from tests.cluster.kueue import FLAVORS, PRIORITIES, WORKLOADS, Kueue, QueuedRun
 from tests.cluster.operator_program import operator_program
-from tests.cluster.reconciling import Kubelet, Run, bring_up, written
-from tests.cluster.test_kube_reconcile import Clock, at_work, condition, status_of
+from tests.cluster.reconciling import (
+    BreakingClient,
+    Clock,
+    Kubelet,
+    Run,
+    bring_up,
+    condition,
+    conditions,
+    message,
+    started,
+    status_of,
+    take_down,
+    written,
+)
 
-SETTINGS = Settings(image="rl:1", kueue=True)
 TWENTY = {"actors": {"replicas": 20}}
 CORE = {"replay": 1, "learner": 1, "actor": 1}
 STORAGE = {"storage": {"persistentVolumeClaim": {"claimName": "checkpoints"}}}
 TOLERATION = {"key": "pool", "operator": "Equal", "value": "b", "effect": "NoSchedule"}
+
+
+@pytest.fixture
+def run(request: pytest.FixtureRequest, with_kueue: ControlPlane, client: BreakingClient, namespace: str) -> QueuedRun:
+    """An operator that asks Kueue."""
+    return QueuedRun(client, namespace, **times_of(request))
+
+
+@pytest.fixture
+def queue(with_kueue: ControlPlane, viewer: Client, namespace: str) -> Kueue:
+    return Kueue(viewer, namespace)
 
 
 def queued(namespace: str, name: str = "pong", **spec: Any) -> Object:
@@ -37,21 +59,14 @@ def queued(namespace: str, name: str = "pong", **spec: Any) -> Object:
     return {**found, "metadata": {**found["metadata"], "labels": {QUEUE_LABEL: "team"}}}
 
 
-def message(status: Object, kind: str) -> str:
-    (found,) = [each for each in status["conditions"] if each["type"] == kind]
-    return str(found.get("message", ""))
-
-
-def make_flavor(cluster: ControlPlane, name: str) -> None:
-    spec = {"nodeLabels": {"pool": name}, "tolerations": [{**TOLERATION, "value": name}]}
-    document = {"apiVersion": FLAVORS.api_version, "kind": FLAVORS.kind, "metadata": {"name": name}, "spec": spec}
-    code, answer = cluster.request("POST", FLAVORS.path(None), document)
-    assert code == 201, answer
+def make(cluster: ControlPlane, resource: Resource, name: str, **fields: Any) -> None:
+    """An object of the whole cluster."""
+    about = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": name}}
+    cluster.create(resource.path(None), {**about, **fields})
 
 
 async def spec_of(kubelet: Kubelet, member: str) -> Object:
-    (pod,) = (await kubelet.pods("pong"))[member]
-    return dict(pod["spec"])
+    return dict((await kubelet.pod("pong", member))["spec"])
 
 
 async def workloads_of_actors(kubelet: Kubelet) -> dict[str, int]:
@@ -64,163 +79,145 @@ async def workloads_of_actors(kubelet: Kubelet) -> dict[str, int]:
     return found
 
 
-def test_a_cluster_without_kueue_is_told_at_the_start(cluster: ControlPlane, namespace: str, tmp_path: Path) -> None:
+async def test_a_cluster_without_kueue_is_told_at_the_start(
+    cluster: ControlPlane, viewer: Client, kubelet: Kubelet, namespace: str, tmp_path: Path
+) -> None:
     """And a job with the label is held, with the same words; one without it is not."""
     config = tmp_path / "config.yaml"
     config.write_text("kueue: {enabled: true}\n")
 
-    async def story() -> None:
-        log = tmp_path / "log"
-        async with connected(cluster) as viewer:
-            await viewer.create(RLJOBS, queued(namespace))
-            await viewer.create(RLJOBS, written(namespace, "other"))
-            async with operator_program(cluster.kubeconfig, namespace, log, f"--config={config}") as program:
-                for _ in range(200):
-                    await asyncio.sleep(0.1)
-                    status, other = [await status_of(viewer, namespace, name) for name in ("pong", "other")]
-                    if status.get("conditions") and other.get("conditions"):
-                        break
-            assert "this cluster serves no Workloads of kueue.x-k8s.io: install Kueue" in program.log()
-            assert condition(status, "Admitted") == ("False", "WaitingForQuota")
-            assert "install Kueue, or set kueue.enabled: false" in message(status, "Admitted")
-            assert condition(other, "Admitted") == ("True", "NotManaged")
-            assert not await Kubelet(viewer, namespace).pods("pong")
+    async def told() -> bool:
+        return all([(await status_of(viewer, namespace, name)).get("conditions") for name in ("pong", "other")])
 
-    asyncio.run(story())
+    await viewer.create(RLJOBS, queued(namespace))
+    await viewer.create(RLJOBS, written(namespace, "other"))
+    async with operator_program(cluster.kubeconfig, namespace, tmp_path / "log", f"--config={config}") as program:
+        await until("both being told", told, 20.0, program.log)
+    assert "this cluster serves no Workloads of kueue.x-k8s.io: install Kueue" in program.log()
+    status = await status_of(viewer, namespace, "pong")
+    assert condition(status, "Admitted") == ("False", "WaitingForQuota")
+    assert "install Kueue, or set kueue.enabled: false" in message(status, "Admitted")
+    assert condition(await status_of(viewer, namespace, "other"), "Admitted") == ("True", "NotManaged")
+    assert not await kubelet.pods("pong")
 
 
-def test_without_kueue_in_the_configuration_the_label_has_no_effect(cluster: ControlPlane, namespace: str) -> None:
-    async def story() -> None:
-        async with at_work(cluster, namespace) as (viewer, client, kubelet):
-            await viewer.create(RLJOBS, queued(namespace))
-            run = Run(client, namespace)
-            await run.settle(viewer, "pong")
-            status = await status_of(viewer, namespace, "pong")
-            assert condition(status, "Admitted") == ("True", "NotManaged")
-            assert "has no effect: kueue.enabled was not set" in message(status, "Admitted")
-            assert await kubelet.pods("pong")
-
-    asyncio.run(story())
+async def test_without_kueue_in_the_configuration_the_label_has_no_effect(
+    viewer: Client, client: BreakingClient, kubelet: Kubelet, namespace: str
+) -> None:
+    await viewer.create(RLJOBS, queued(namespace))
+    await Run(client, namespace).settle(viewer, "pong")
+    status = await status_of(viewer, namespace, "pong")
+    assert condition(status, "Admitted") == ("True", "NotManaged")
+    assert "has no effect: kueue.enabled was not set" in message(status, "Admitted")
+    assert await kubelet.pods("pong")
 
 
-def test_it_waits_for_its_core_and_then_for_blocks_of_actors(with_kueue: ControlPlane, namespace: str) -> None:
-    async def story() -> None:
-        async with at_work(with_kueue, namespace) as (viewer, client, kubelet):
-            job = await viewer.create(RLJOBS, queued(namespace, **TWENTY))
-            clock, queue = Clock(), Kueue(viewer, namespace)
-            run = QueuedRun(client, namespace, SETTINGS, now=clock.now, monotonic=clock.monotonic)
-            await run.settle(viewer, "pong")
-            assert await queue.asked_for() == {"pong": CORE}
-            stored = await queue.get("pong")
-            assert stored["metadata"]["ownerReferences"][0]["uid"] == job["metadata"]["uid"]
-            assert stored["spec"]["queueName"] == "team"
-            learner = next(each for each in stored["spec"]["podSets"] if each["name"] == "learner")["template"]["spec"]
-            assert learner["containers"][0]["resources"]["requests"] == {"cpu": "1", "memory": "1Gi"}
-            await queue.keep_waiting("pong", "insufficient quota for cpu in flavor a")
-            clock.seconds += 31.0  # other words alone are not written sooner
-            await run.settle(viewer, "pong")
-            status = await status_of(viewer, namespace, "pong")
-            assert condition(status, "Admitted") == ("False", "WaitingForQuota")
-            assert message(status, "Admitted") == "queue team: insufficient quota for cpu in flavor a"
-            assert condition(status, "Ready") == ("False", "WaitingForQuota")
-            assert not await kubelet.pods("pong")
+async def test_it_waits_for_its_core_and_then_for_blocks_of_actors(
+    with_kueue: ControlPlane,
+    viewer: Client,
+    client: BreakingClient,
+    kubelet: Kubelet,
+    queue: Kueue,
+    clock: Clock,
+    run: QueuedRun,
+    namespace: str,
+) -> None:
+    job = await run.begin(viewer, queued(namespace, **TWENTY))
+    assert await queue.asked_for() == {"pong": CORE}
+    stored = await queue.get("pong")
+    assert stored["metadata"]["ownerReferences"][0]["uid"] == job["metadata"]["uid"]
+    assert stored["spec"]["queueName"] == "team"
+    learner = next(each for each in stored["spec"]["podSets"] if each["name"] == "learner")["template"]["spec"]
+    assert learner["containers"][0]["resources"]["requests"] == {"cpu": "1", "memory": "1Gi"}
+    await queue.keep_waiting("pong", "insufficient quota for cpu in flavor a")
+    clock.seconds += 31.0  # other words alone are not written sooner
+    await run.settle(viewer, "pong")
+    status = await status_of(viewer, namespace, "pong")
+    assert condition(status, "Admitted") == ("False", "WaitingForQuota")
+    assert message(status, "Admitted") == "queue team: insufficient quota for cpu in flavor a"
+    assert condition(status, "Ready") == ("False", "WaitingForQuota")
+    assert not await kubelet.pods("pong")
 
-            for name in ("a", "b"):
-                make_flavor(with_kueue, name)
-            await queue.admit("pong", "a")
-            await bring_up(run, viewer, kubelet, "pong")
-            asked = await queue.asked_for()
-            assert asked == {"pong": CORE, "pong.actors-0": {"actor": 16}, "pong.actors-1": {"actor": 3}}
-            assert sorted(await kubelet.pods("pong")) == ["actor-0", "learner", "replay-0"], "no more has quota"
-            status = await status_of(viewer, namespace, "pong")
-            assert status["admission"] == {"workload": "pong", "actorBlocks": 0, "pendingBlocks": 2}
-            assert condition(status, "ScalingLimited") == ("True", "QuotaLimited")
-            assert await queue.says("pong", "PodsReady") == ("True", "Started")
-            assert (await spec_of(kubelet, "learner"))["nodeSelector"] == {"pool": "a"}
+    for name in ("a", "b"):
+        spec = {"nodeLabels": {"pool": name}, "tolerations": [{**TOLERATION, "value": name}]}
+        make(with_kueue, FLAVORS, name, spec=spec)
+    await queue.admit("pong", "a")
+    await bring_up(run, viewer, kubelet, "pong")
+    assert await queue.asked_for() == {"pong": CORE, "pong.actors-0": {"actor": 16}, "pong.actors-1": {"actor": 3}}
+    assert sorted(await kubelet.pods("pong")) == ["actor-0", "learner", "replay-0"], "no more has quota"
+    status = await status_of(viewer, namespace, "pong")
+    assert status["admission"] == {"workload": "pong", "actorBlocks": 0, "pendingBlocks": 2}
+    assert condition(status, "ScalingLimited") == ("True", "QuotaLimited")
+    assert await queue.says("pong", "PodsReady") == ("True", "Started")
+    assert (await spec_of(kubelet, "learner"))["nodeSelector"] == {"pool": "a"}
 
-            check = {"name": "provision", "state": "Ready", "message": "",
-                     "podSetUpdates": [{"name": "actor", "annotations": {"consume": "it"}}]}  # fmt: skip
-            await queue.admit("pong.actors-0", "b", [check])
-            await bring_up(run, viewer, kubelet, "pong")
-            assert await workloads_of_actors(kubelet) == {"pong": 1, "pong.actors-0": 16}
-            spec = await spec_of(kubelet, "actor-5")
-            assert spec["nodeSelector"] == {"pool": "b"}
-            assert {**TOLERATION, "value": "b"} in spec["tolerations"]
-            (pod,) = (await kubelet.pods("pong"))["actor-5"]
-            assert pod["metadata"]["annotations"]["consume"] == "it"
-            await queue.admit("pong.actors-1")
-            await bring_up(run, viewer, kubelet, "pong")
-            status = await status_of(viewer, namespace, "pong")
-            assert (status["actors"]["ready"], status["admission"]["actorBlocks"]) == (20, 2)
-            assert condition(status, "ScalingLimited") == ("False", "DesiredWithinRange")
-            again = QueuedRun(client, namespace, SETTINGS)  # an operator that starts anew finds all as it should be
-            await again.settle(viewer, "pong", turns=2)
-            assert again.queue._places
-            await viewer.delete(RLJOBS, namespace, "pong")
-            await again.turn(viewer, "pong")
-            assert not again.queue._places, "nothing is kept of a job that is gone"
-
-    asyncio.run(story())
-
-
-def test_fewer_actors_give_a_block_back_when_they_are_gone(with_kueue: ControlPlane, namespace: str) -> None:
-    async def story() -> None:
-        async with at_work(with_kueue, namespace) as (viewer, client, kubelet):
-            await viewer.create(RLJOBS, queued(namespace, **TWENTY))
-            run, queue = QueuedRun(client, namespace, SETTINGS), Kueue(viewer, namespace)
-            await admit_all(run, viewer, kubelet, queue)
-            await viewer.patch(RLJOBS, namespace, "pong", {"spec": {"actors": {"replicas": 17}}})
-            await run.settle(viewer, "pong")
-            assert "pong.actors-1" in await queue.asked_for(), "its actors are on their way out"
-            await kubelet.finish_deleted("pong")
-            await run.settle(viewer, "pong")
-            assert sorted(await queue.asked_for()) == ["pong", "pong.actors-0"]
-            await viewer.patch(RLJOBS, namespace, "pong", {"spec": {"actors": {"replicas": 18}}})
-            await run.settle(viewer, "pong")
-            assert (await queue.asked_for())["pong.actors-1"] == {"actor": 1}
-
-    asyncio.run(story())
+    check = {"name": "provision", "state": "Ready", "message": "",
+             "podSetUpdates": [{"name": "actor", "annotations": {"consume": "it"}}]}  # fmt: skip
+    await queue.admit("pong.actors-0", "b", [check])
+    await bring_up(run, viewer, kubelet, "pong")
+    assert await workloads_of_actors(kubelet) == {"pong": 1, "pong.actors-0": 16}
+    spec = await spec_of(kubelet, "actor-5")
+    assert spec["nodeSelector"] == {"pool": "b"}
+    assert {**TOLERATION, "value": "b"} in spec["tolerations"]
+    assert (await kubelet.pod("pong", "actor-5"))["metadata"]["annotations"]["consume"] == "it"
+    await queue.admit("pong.actors-1")
+    await bring_up(run, viewer, kubelet, "pong")
+    status = await status_of(viewer, namespace, "pong")
+    assert (status["actors"]["ready"], status["admission"]["actorBlocks"]) == (20, 2)
+    assert condition(status, "ScalingLimited") == ("False", "DesiredWithinRange")
+    again = QueuedRun(client, namespace)  # an operator that starts anew finds all as it should be
+    await again.settle(viewer, "pong", turns=2)
+    assert again.queue._places
+    await viewer.delete(RLJOBS, namespace, "pong")
+    await again.turn(viewer, "pong")
+    assert not again.queue._places, "nothing is kept of a job that is gone"
 
 
-def test_a_block_that_is_evicted_takes_its_own_actors_away(with_kueue: ControlPlane, namespace: str) -> None:
-    async def story() -> None:
-        async with at_work(with_kueue, namespace) as (viewer, client, kubelet):
-            await viewer.create(RLJOBS, queued(namespace, **TWENTY))
-            run, queue = QueuedRun(client, namespace, SETTINGS), Kueue(viewer, namespace)
-            await admit_all(run, viewer, kubelet, queue)
-            await queue.evict("pong.actors-0")
-            await run.settle(viewer, "pong")
-            assert await queue.says("pong.actors-0", "QuotaReserved") == ("True", "Admitted"), "16 pods still use it"
-            await kubelet.finish_deleted("pong")
-            await run.settle(viewer, "pong")
-            assert await queue.says("pong.actors-0", "QuotaReserved") == ("False", "Pending")
-            assert await workloads_of_actors(kubelet) == {"pong": 1, "pong.actors-1": 3}
-            assert condition(await status_of(viewer, namespace, "pong"), "Admitted") == ("True", "QuotaReserved")
-
-    asyncio.run(story())
+async def test_fewer_actors_give_a_block_back_when_they_are_gone(
+    viewer: Client, kubelet: Kubelet, queue: Kueue, run: QueuedRun, namespace: str
+) -> None:
+    await viewer.create(RLJOBS, queued(namespace, **TWENTY))
+    await admit_all(run, viewer, kubelet, queue)
+    await run.change(viewer, "pong", actors={"replicas": 17})
+    assert "pong.actors-1" in await queue.asked_for(), "its actors are on their way out"
+    await kubelet.finish_deleted("pong")
+    await run.settle(viewer, "pong")
+    assert sorted(await queue.asked_for()) == ["pong", "pong.actors-0"]
+    await run.change(viewer, "pong", actors={"replicas": 18})
+    assert (await queue.asked_for())["pong.actors-1"] == {"actor": 1}
 
 
-def test_a_block_is_up_once_one_of_its_actors_is(with_kueue: ControlPlane, namespace: str) -> None:
+async def test_a_block_that_is_evicted_takes_its_own_actors_away(
+    viewer: Client, kubelet: Kubelet, queue: Kueue, run: QueuedRun, namespace: str
+) -> None:
+    await viewer.create(RLJOBS, queued(namespace, **TWENTY))
+    await admit_all(run, viewer, kubelet, queue)
+    await queue.evict("pong.actors-0")
+    await run.settle(viewer, "pong")
+    assert await queue.says("pong.actors-0", "QuotaReserved") == ("True", "Admitted"), "16 pods still use it"
+    await kubelet.finish_deleted("pong")
+    await run.settle(viewer, "pong")
+    assert await queue.says("pong.actors-0", "QuotaReserved") == ("False", "Pending")
+    assert await workloads_of_actors(kubelet) == {"pong": 1, "pong.actors-1": 3}
+    assert condition(await status_of(viewer, namespace, "pong"), "Admitted") == ("True", "QuotaReserved")
+
+
+async def test_a_block_is_up_once_one_of_its_actors_is(
+    viewer: Client, kubelet: Kubelet, queue: Kueue, run: QueuedRun, namespace: str
+) -> None:
     """Kueue takes quota away whose pods are not up in time, and actors of which one never comes up are of use all the same."""
-
-    async def story() -> None:
-        async with at_work(with_kueue, namespace) as (viewer, client, kubelet):
-            await viewer.create(RLJOBS, queued(namespace, **TWENTY))
-            run, queue = QueuedRun(client, namespace, SETTINGS), Kueue(viewer, namespace)
-            await run.settle(viewer, "pong")
-            await queue.admit("pong")
-            await bring_up(run, viewer, kubelet, "pong")
-            for block in ("pong.actors-0", "pong.actors-1"):
-                await queue.admit(block)
-            await run.settle(viewer, "pong")
-            assert len(await workloads_of_actors(kubelet)) == 3
-            assert await queue.says("pong.actors-0", "PodsReady") == ("", "")
-            await kubelet.start("pong", "actor-1")
-            await run.settle(viewer, "pong")
-            assert await queue.says("pong.actors-0", "PodsReady") == ("True", "Started")
-            assert await queue.says("pong.actors-1", "PodsReady") == ("", "")
-
-    asyncio.run(story())
+    await run.begin(viewer, queued(namespace, **TWENTY))
+    await queue.admit("pong")
+    await bring_up(run, viewer, kubelet, "pong")
+    for block in ("pong.actors-0", "pong.actors-1"):
+        await queue.admit(block)
+    await run.settle(viewer, "pong")
+    assert len(await workloads_of_actors(kubelet)) == 3
+    assert await queue.says("pong.actors-0", "PodsReady") == ("", "")
+    await kubelet.start("pong", "actor-1")
+    await run.settle(viewer, "pong")
+    assert await queue.says("pong.actors-0", "PodsReady") == ("True", "Started")
+    assert await queue.says("pong.actors-1", "PodsReady") == ("", "")
 
 
 async def admit_all(run: QueuedRun, viewer: Client, kubelet: Kubelet, queue: Kueue) -> None:
@@ -235,245 +232,171 @@ async def admit_all(run: QueuedRun, viewer: Client, kubelet: Kubelet, queue: Kue
 
 
 @pytest.mark.parametrize("how", ["evicted", "deactivated"])
-def test_an_eviction_suspends_the_job_after_a_checkpoint(with_kueue: ControlPlane, namespace: str, how: str) -> None:
-    async def story() -> None:
-        async with at_work(with_kueue, namespace) as (viewer, client, kubelet):
-            clock = Clock()
-            await viewer.create(RLJOBS, queued(namespace, checkpoint=STORAGE))
-            run = QueuedRun(client, namespace, SETTINGS, now=clock.now, monotonic=clock.monotonic)
-            queue = Kueue(viewer, namespace)
-            await admit_all(run, viewer, kubelet, queue)
-            clock.seconds, clock.updates = 10.0, 500
-            run.poll.answers[namespace, "pong"] = clock.answer()
-            await run.settle(viewer, "pong")
-            if how == "evicted":
-                await queue.evict("pong")
-            else:
-                await viewer.patch(WORKLOADS, namespace, "pong", {"spec": {"active": False}})
-                await queue.evict("pong", "Deactivated", "The workload is deactivated")
-            await run.settle(viewer, "pong")
-            await kubelet.finish_deleted("pong")
-            await run.settle(viewer, "pong")
-            status = await status_of(viewer, namespace, "pong")
-            assert condition(status, "Suspended") == ("False", "Checkpointing")
-            assert condition(status, "Admitted") == ("False", "Evicted")
-            assert "learner" in await kubelet.pods("pong")
-            assert await queue.says("pong", "QuotaReserved") == ("True", "Admitted"), "the learner still uses it"
-            clock.seconds += 5.0
-            saved = CheckpointStatement(
-                step=500, path="pvc://checkpoints/step-500", digest="sha256:1", state="Valid", written_unix=clock.now()
-            )
-            said = replace(clock.answer().status, checkpoint=saved)  # type: ignore[type-var]
-            run.poll.answers[namespace, "pong"] = Answer(said, "")  # type: ignore[arg-type]
-            for _ in range(3):
-                await run.settle(viewer, "pong")
-                await kubelet.finish_deleted("pong")
-            await run.settle(viewer, "pong")
-            status = await status_of(viewer, namespace, "pong")
-            assert condition(status, "Suspended") == ("True", "QuotaEvicted")
-            assert not await kubelet.pods("pong")
-            assert not (await viewer.get(RLJOBS, namespace, "pong"))["spec"].get("suspend")
-            assert await queue.says("pong", "QuotaReserved") == ("False", "Pending")
-            assert not (await queue.get("pong"))["status"].get("admission")
-            queues_again = "True" if how == "evicted" else "False"
-            assert (await queue.says("pong", "Requeued"))[0] == queues_again
-            if how == "deactivated":
-                await viewer.patch(WORKLOADS, namespace, "pong", {"spec": {"active": True}})
-            await queue.admit("pong")
-            await run.settle(viewer, "pong")
-            status = await status_of(viewer, namespace, "pong")
-            assert condition(status, "Ready") == ("False", "Restoring")
-            assert await kubelet.pods("pong")
-
-    asyncio.run(story())
+async def test_an_eviction_suspends_the_job_after_a_checkpoint(
+    viewer: Client, kubelet: Kubelet, queue: Kueue, clock: Clock, run: QueuedRun, namespace: str, how: str
+) -> None:
+    await viewer.create(RLJOBS, queued(namespace, checkpoint=STORAGE))
+    await admit_all(run, viewer, kubelet, queue)
+    clock.seconds, clock.updates = 10.0, 500
+    run.poll.answers[namespace, "pong"] = clock.answer()
+    await run.settle(viewer, "pong")
+    if how == "evicted":
+        await queue.evict("pong")
+    else:
+        await viewer.patch(WORKLOADS, namespace, "pong", {"spec": {"active": False}})
+        await queue.evict("pong", "Deactivated", "The workload is deactivated")
+    await run.settle(viewer, "pong")
+    await kubelet.finish_deleted("pong")
+    await run.settle(viewer, "pong")
+    status = await status_of(viewer, namespace, "pong")
+    assert conditions(status, "Suspended", "Admitted") == [("False", "Checkpointing"), ("False", "Evicted")]
+    assert "learner" in await kubelet.pods("pong")
+    assert await queue.says("pong", "QuotaReserved") == ("True", "Admitted"), "the learner still uses it"
+    clock.seconds += 5.0
+    saved = CheckpointStatement(
+        step=500, path="pvc://checkpoints/step-500", digest="sha256:1", state="Valid", written_unix=clock.now()
+    )
+    said = replace(clock.answer().status, checkpoint=saved)  # type: ignore[type-var]
+    run.poll.answers[namespace, "pong"] = Answer(said, "")  # type: ignore[arg-type]
+    await take_down(run, viewer, kubelet, "pong")
+    assert condition(await status_of(viewer, namespace, "pong"), "Suspended") == ("True", "QuotaEvicted")
+    assert not await kubelet.pods("pong")
+    assert not (await viewer.get(RLJOBS, namespace, "pong"))["spec"].get("suspend")
+    assert await queue.says("pong", "QuotaReserved") == ("False", "Pending")
+    assert not (await queue.get("pong"))["status"].get("admission")
+    queues_again = "True" if how == "evicted" else "False"
+    assert (await queue.says("pong", "Requeued"))[0] == queues_again
+    if how == "deactivated":
+        await viewer.patch(WORKLOADS, namespace, "pong", {"spec": {"active": True}})
+    await queue.admit("pong")
+    await run.settle(viewer, "pong")
+    assert condition(await status_of(viewer, namespace, "pong"), "Ready") == ("False", "Restoring")
+    assert await kubelet.pods("pong")
 
 
-def test_suspended_by_its_user_it_leaves_the_queue_and_at_its_end_too(with_kueue: ControlPlane, namespace: str) -> None:
-    async def story() -> None:
-        async with at_work(with_kueue, namespace) as (viewer, client, kubelet):
-            clock, policy = Clock(), {"rawFrames": 100}
-            await viewer.create(RLJOBS, queued(namespace, checkpoint={"onSuspend": "Skip"}, successPolicy=policy))
-            run = QueuedRun(client, namespace, SETTINGS, now=clock.now, monotonic=clock.monotonic)
-            queue = Kueue(viewer, namespace)
-            await admit_all(run, viewer, kubelet, queue)
-            uid = (await queue.get("pong"))["metadata"]["uid"]
-            await viewer.patch(RLJOBS, namespace, "pong", {"spec": {"suspend": True}})
-            await run.settle(viewer, "pong")
-            assert await queue.asked_for(), "its pods are on their way out"
-            for _ in range(3):
-                await kubelet.finish_deleted("pong")
-                await run.settle(viewer, "pong")
-            status = await status_of(viewer, namespace, "pong")
-            assert condition(status, "Suspended") == ("True", "UserRequested")
-            assert not await queue.asked_for()
-            larger = {"suspend": False, "learner": {"resources": {"requests": {"cpu": "3"}}}}
-            await viewer.patch(RLJOBS, namespace, "pong", {"spec": larger})
-            await run.settle(viewer, "pong")
-            assert (await queue.get("pong"))["metadata"]["uid"] != uid
-            assert not await kubelet.pods("pong")
-            await admit_all(run, viewer, kubelet, queue)
-            clock.updates = 1000
-            run.poll.answers[namespace, "pong"] = clock.answer()
-            for _ in range(3):
-                await run.settle(viewer, "pong")
-                await kubelet.finish_deleted("pong")
-            await run.settle(viewer, "pong")
-            assert condition(await status_of(viewer, namespace, "pong"), "Complete")[0] == "True"
-            assert await queue.says("pong", "Finished") == ("True", "Succeeded")
-
-    asyncio.run(story())
+async def test_suspended_by_its_user_it_leaves_the_queue_and_at_its_end_too(
+    viewer: Client, kubelet: Kubelet, queue: Kueue, clock: Clock, run: QueuedRun, namespace: str
+) -> None:
+    await viewer.create(RLJOBS, queued(namespace, checkpoint={"onSuspend": "Skip"}, successPolicy={"rawFrames": 100}))
+    await admit_all(run, viewer, kubelet, queue)
+    uid = (await queue.get("pong"))["metadata"]["uid"]
+    await run.change(viewer, "pong", suspend=True)
+    assert await queue.asked_for(), "its pods are on their way out"
+    await take_down(run, viewer, kubelet, "pong")
+    assert condition(await status_of(viewer, namespace, "pong"), "Suspended") == ("True", "UserRequested")
+    assert not await queue.asked_for()
+    larger = {"suspend": False, "learner": {"resources": {"requests": {"cpu": "3"}}}}
+    await run.change(viewer, "pong", **larger)
+    assert (await queue.get("pong"))["metadata"]["uid"] != uid
+    assert not await kubelet.pods("pong")
+    await admit_all(run, viewer, kubelet, queue)
+    clock.updates = 1000
+    run.poll.answers[namespace, "pong"] = clock.answer()
+    await take_down(run, viewer, kubelet, "pong")
+    assert condition(await status_of(viewer, namespace, "pong"), "Complete")[0] == "True"
+    assert await queue.says("pong", "Finished") == ("True", "Succeeded")
 
 
-def test_one_that_waits_asks_anew_for_what_is_wanted_now(with_kueue: ControlPlane, namespace: str) -> None:
-    async def story() -> None:
-        async with at_work(with_kueue, namespace) as (viewer, client, kubelet):
-            await viewer.create(RLJOBS, queued(namespace))
-            run, queue = QueuedRun(client, namespace, SETTINGS), Kueue(viewer, namespace)
-            await run.settle(viewer, "pong")
-            await viewer.patch(RLJOBS, namespace, "pong", {"metadata": {"labels": {QUEUE_LABEL: "other"}}})
-            await run.settle(viewer, "pong")
-            assert (await queue.get("pong"))["spec"]["queueName"] == "other"
-            await viewer.patch(RLJOBS, namespace, "pong", {"metadata": {"labels": {QUEUE_LABEL: None}}})
-            await run.settle(viewer, "pong")
-            assert not await queue.asked_for()
-            assert await kubelet.pods("pong"), "it queues no more"
-
-    asyncio.run(story())
+async def test_one_that_waits_asks_anew_for_what_is_wanted_now(
+    viewer: Client, kubelet: Kubelet, queue: Kueue, run: QueuedRun, namespace: str
+) -> None:
+    await run.begin(viewer, queued(namespace))
+    await viewer.patch(RLJOBS, namespace, "pong", {"metadata": {"labels": {QUEUE_LABEL: "other"}}})
+    await run.settle(viewer, "pong")
+    assert (await queue.get("pong"))["spec"]["queueName"] == "other"
+    await viewer.patch(RLJOBS, namespace, "pong", {"metadata": {"labels": {QUEUE_LABEL: None}}})
+    await run.settle(viewer, "pong")
+    assert not await queue.asked_for()
+    assert await kubelet.pods("pong"), "it queues no more"
 
 
-def make_priority(cluster: ControlPlane, resource: Resource, name: str, value: int) -> None:
-    document = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": name}, "value": value}
-    code, answer = cluster.request("POST", resource.path(None), document)
-    assert code == 201, answer
-
-
-def test_its_priority_is_that_of_its_label_else_of_its_pods(with_kueue: ControlPlane, namespace: str) -> None:
+async def test_its_priority_is_that_of_its_label_else_of_its_pods(
+    with_kueue: ControlPlane, viewer: Client, client: BreakingClient, queue: Kueue, run: QueuedRun, namespace: str
+) -> None:
     """Kueue gives a Workload that another client has made the priority 0 unless it is told another one."""
-    make_priority(with_kueue, PRIORITIES, f"{namespace}-urgent", 1000)
-    make_priority(with_kueue, PRIORITY_CLASSES, f"{namespace}-high", 70)
-
-    async def story() -> None:
-        async with at_work(with_kueue, namespace) as (viewer, client, _):
-            await viewer.create(RLJOBS, queued(namespace, learner={"priorityClassName": f"{namespace}-high"}))
-            run, queue = QueuedRun(client, namespace, SETTINGS), Kueue(viewer, namespace)
-            await run.settle(viewer, "pong")
-            assert (await queue.get("pong"))["spec"]["priority"] == 70
-            labels = {PRIORITY_LABEL: f"{namespace}-urgent"}
-            await viewer.patch(RLJOBS, namespace, "pong", {"metadata": {"labels": labels}})
-            await run.settle(viewer, "pong")
-            found = (await queue.get("pong"))["spec"]
-            assert found["priority"] == 1000
-            assert found["priorityClassRef"]["kind"] == "WorkloadPriorityClass"
-            await viewer.patch(RLJOBS, namespace, "pong", {"metadata": {"labels": {PRIORITY_LABEL: "no-such"}}})
-            await run.settle(viewer, "pong")
-            assert not await queue.asked_for(), "as Kueue itself does it"
-            said = message(await status_of(viewer, namespace, "pong"), "Admitted")
-            assert "WorkloadPriorityClass no-such is missing, or the operator may not read it" in said
-
-    asyncio.run(story())
+    make(with_kueue, PRIORITIES, f"{namespace}-urgent", value=1000)
+    make(with_kueue, PRIORITY_CLASSES, f"{namespace}-high", value=70)
+    await run.begin(viewer, queued(namespace, learner={"priorityClassName": f"{namespace}-high"}))
+    assert (await queue.get("pong"))["spec"]["priority"] == 70
+    labels = {PRIORITY_LABEL: f"{namespace}-urgent"}
+    await viewer.patch(RLJOBS, namespace, "pong", {"metadata": {"labels": labels}})
+    await run.settle(viewer, "pong")
+    found = (await queue.get("pong"))["spec"]
+    assert (found["priority"], found["priorityClassRef"]["kind"]) == (1000, "WorkloadPriorityClass")
+    await viewer.patch(RLJOBS, namespace, "pong", {"metadata": {"labels": {PRIORITY_LABEL: "no-such"}}})
+    await run.settle(viewer, "pong")
+    assert not await queue.asked_for(), "as Kueue itself does it"
+    said = message(await status_of(viewer, namespace, "pong"), "Admitted")
+    assert "WorkloadPriorityClass no-such is missing, or the operator may not read it" in said
 
 
-def test_a_job_with_the_name_of_anothers_block_queues_beside_it(with_kueue: ControlPlane, namespace: str) -> None:
-    async def story() -> None:
-        async with at_work(with_kueue, namespace) as (viewer, client, _):
-            run, queue = QueuedRun(client, namespace, SETTINGS), Kueue(viewer, namespace)
-            for name in ("pong-actors-0", "pong"):
-                await viewer.create(RLJOBS, queued(namespace, name, **TWENTY))
-                await run.settle(viewer, name)
-            await queue.admit("pong")
-            await run.settle(viewer, "pong")
-            assert sorted(await queue.asked_for()) == ["pong", "pong-actors-0", "pong.actors-0", "pong.actors-1"]
-
-    asyncio.run(story())
+async def test_a_job_with_the_name_of_anothers_block_queues_beside_it(
+    viewer: Client, queue: Kueue, run: QueuedRun, namespace: str
+) -> None:
+    for name in ("pong-actors-0", "pong"):
+        await run.begin(viewer, queued(namespace, name, **TWENTY))
+    await queue.admit("pong")
+    await run.settle(viewer, "pong")
+    assert sorted(await queue.asked_for()) == ["pong", "pong-actors-0", "pong.actors-0", "pong.actors-1"]
 
 
-def test_a_job_that_runs_goes_on_when_kueue_is_turned_on(with_kueue: ControlPlane, namespace: str) -> None:
-    async def story() -> None:
-        async with at_work(with_kueue, namespace) as (viewer, client, kubelet):
-            await viewer.create(RLJOBS, queued(namespace, checkpoint={"onSuspend": "Skip"}))
-            await bring_up(Run(client, namespace), viewer, kubelet, "pong")
-            run, queue = QueuedRun(client, namespace, SETTINGS), Kueue(viewer, namespace)
-            await run.settle(viewer, "pong")
-            assert not await queue.asked_for()
-            assert not [
-                p
-                for pods in (await kubelet.pods("pong")).values()
-                for p in pods
-                if "deletionTimestamp" in p["metadata"]
-            ]
-            await viewer.patch(RLJOBS, namespace, "pong", {"spec": {"suspend": True}})
-            for _ in range(4):
-                await run.settle(viewer, "pong")
-                await kubelet.finish_deleted("pong")
-            await viewer.patch(RLJOBS, namespace, "pong", {"spec": {"suspend": False}})
-            await run.settle(viewer, "pong")
-            assert await queue.asked_for() == {"pong": CORE}
-
-    asyncio.run(story())
+async def test_a_job_that_runs_goes_on_when_kueue_is_turned_on(
+    viewer: Client, client: BreakingClient, kubelet: Kubelet, queue: Kueue, run: QueuedRun, namespace: str
+) -> None:
+    await started(Run(client, namespace), viewer, kubelet, queued(namespace, checkpoint={"onSuspend": "Skip"}))
+    await run.settle(viewer, "pong")
+    assert not await queue.asked_for()
+    assert not [
+        p for pods in (await kubelet.pods("pong")).values() for p in pods if "deletionTimestamp" in p["metadata"]
+    ]
+    await viewer.patch(RLJOBS, namespace, "pong", {"spec": {"suspend": True}})
+    await take_down(run, viewer, kubelet, "pong")
+    await run.change(viewer, "pong", suspend=False)
+    assert await queue.asked_for() == {"pong": CORE}
 
 
-def test_a_strangers_workload_is_named_and_not_used(with_kueue: ControlPlane, namespace: str) -> None:
-    async def story() -> None:
-        async with at_work(with_kueue, namespace) as (viewer, client, _):
-            sets = [{"name": "main", "count": 1, "template": {"spec": {"containers": [{"name": "a"}]}}}]
-            about = {"apiVersion": WORKLOADS.api_version, "kind": WORKLOADS.kind}
-            place = {"name": "pong", "namespace": namespace}
-            await viewer.create(WORKLOADS, {**about, "metadata": place, "spec": {"queueName": "q", "podSets": sets}})
-            await viewer.create(RLJOBS, queued(namespace))
-            run = QueuedRun(client, namespace, SETTINGS)
-            await run.turn(viewer, "pong")
-            said = message(await status_of(viewer, namespace, "pong"), "Admitted")
-            assert "the name of Workload pong belongs to another owner" in said
-
-    asyncio.run(story())
+async def test_a_strangers_workload_is_named_and_not_used(viewer: Client, run: QueuedRun, namespace: str) -> None:
+    sets = [{"name": "main", "count": 1, "template": {"spec": {"containers": [{"name": "a"}]}}}]
+    about = {"apiVersion": WORKLOADS.api_version, "kind": WORKLOADS.kind}
+    place = {"name": "pong", "namespace": namespace}
+    await viewer.create(WORKLOADS, {**about, "metadata": place, "spec": {"queueName": "q", "podSets": sets}})
+    await viewer.create(RLJOBS, queued(namespace))
+    await run.turn(viewer, "pong")
+    said = message(await status_of(viewer, namespace, "pong"), "Admitted")
+    assert "the name of Workload pong belongs to another owner" in said
 
 
-def test_while_nobody_knows_the_queue_what_runs_goes_on(with_kueue: ControlPlane, namespace: str) -> None:
+async def test_while_nobody_knows_the_queue_what_runs_goes_on(
+    viewer: Client, client: BreakingClient, kubelet: Kubelet, queue: Kueue, run: QueuedRun, namespace: str
+) -> None:
     """As in an operator that has just started."""
-
-    async def story() -> None:
-        async with at_work(with_kueue, namespace) as (viewer, client, kubelet):
-            await viewer.create(RLJOBS, queued(namespace))
-            run, queue = QueuedRun(client, namespace, SETTINGS), Kueue(viewer, namespace)
-            await admit_all(run, viewer, kubelet, queue)
-            before = {member: pods[0]["metadata"]["uid"] for member, pods in (await kubelet.pods("pong")).items()}
-            again = QueuedRun(client, namespace, SETTINGS)
-            again.cache.why = "not known yet"
-            await viewer.create(RLJOBS, queued(namespace, "new"))
-            for name in ("pong", "new"):
-                await again.settle(viewer, name)
-            after = {member: pods[0]["metadata"]["uid"] for member, pods in (await kubelet.pods("pong")).items()}
-            assert after == before
-            assert not await kubelet.pods("new")
-            assert message(await status_of(viewer, namespace, "new"), "Admitted") == "not known yet"
-
-    asyncio.run(story())
+    await viewer.create(RLJOBS, queued(namespace))
+    await admit_all(run, viewer, kubelet, queue)
+    before = {member: pods[0]["metadata"]["uid"] for member, pods in (await kubelet.pods("pong")).items()}
+    again = QueuedRun(client, namespace)
+    again.cache.why = "not known yet"
+    await viewer.create(RLJOBS, queued(namespace, "new"))
+    for name in ("pong", "new"):
+        await again.settle(viewer, name)
+    after = {member: pods[0]["metadata"]["uid"] for member, pods in (await kubelet.pods("pong")).items()}
+    assert after == before
+    assert not await kubelet.pods("new")
+    assert message(await status_of(viewer, namespace, "new"), "Admitted") == "not known yet"
 
 
-def test_workloads_are_found_and_watched(with_kueue: ControlPlane, namespace: str) -> None:
-    async def story() -> None:
-        async with at_work(with_kueue, namespace) as (viewer, client, _):
-            await viewer.create(RLJOBS, queued(namespace))
-            await QueuedRun(client, namespace, SETTINGS).settle(viewer, "pong")
-            told: list[tuple[str, str]] = []
-            listed = asyncio.Event()
-            cache = Workloads(viewer, [namespace], told.append, listed.set)
-            running = asyncio.ensure_future(cache.run())
-            await asyncio.wait_for(listed.wait(), 10.0)
-            assert cache.why == ""
-            assert cache.resource == WORKLOADS
-            assert told == [(namespace, "pong")]
-            told.clear()
-            await Kueue(viewer, namespace).admit("pong")
-            for _ in range(100):
-                if told:
-                    break
-                await asyncio.sleep(0.05)
-            assert told == [(namespace, "pong")]
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
-
-    asyncio.run(story())
+async def test_workloads_are_found_and_watched(viewer: Client, queue: Kueue, run: QueuedRun, namespace: str) -> None:
+    await run.begin(viewer, queued(namespace))
+    told: list[tuple[str, str]] = []
+    listed = asyncio.Event()
+    cache = Workloads(viewer, [namespace], told.append, listed.set)
+    async with meanwhile(cache.run()):
+        await asyncio.wait_for(listed.wait(), 10.0)
+        assert (cache.why, cache.resource) == ("", WORKLOADS)
+        assert told == [(namespace, "pong")]
+        told.clear()
+        await queue.admit("pong")
+        await until("the change", lambda: bool(told), 5.0)
+        assert told == [(namespace, "pong")]
 
 
 def test_every_grant_is_for_something_that_is_there(with_kueue: ControlPlane) -> None:

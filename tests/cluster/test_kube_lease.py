@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, ClassVar
@@ -17,7 +17,7 @@ from rljob_operator.kube.process import lease
 from rljob_operator.kube.process.lease import Elector, LeadershipLost, LeaseTimes
 
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.kube_client import connected, connects, until
+from tests.cluster.kube_client import away, connects, until
 
 QUICK = LeaseTimes(duration_seconds=3.0, renew_deadline_seconds=1.5, retry_seconds=0.4)
 NAME = "operator"
@@ -42,6 +42,11 @@ class Candidate:
         finally:
             self.at_work.remove(self.identity)
 
+    async def leave(self) -> None:
+        """End in the middle of whatever it does."""
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+
     @property
     def leads(self) -> bool:
         return self.identity in self.at_work
@@ -60,8 +65,7 @@ async def candidates(
         yield made
     finally:
         for candidate in made:
-            candidate.task.cancel()
-        await asyncio.gather(*(candidate.task for candidate in made), return_exceptions=True)
+            await candidate.leave()
         assert not Candidate.at_work
 
 
@@ -69,181 +73,147 @@ async def stored(client: Client, namespace: str) -> dict[str, Any]:
     return dict((await client.get(LEASES, namespace, NAME))["spec"])
 
 
-def run(story: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(story())  # type: ignore[arg-type]
+async def test_one_leads_and_keeps_the_lease_while_the_other_waits(
+    cluster: ControlPlane, viewer: Client, namespace: str
+) -> None:
+    async with candidates(cluster, namespace, "a", "b", times=QUICK) as (a, b):
+        first = await stored(viewer, namespace)
+        await asyncio.sleep(2 * QUICK.duration_seconds)
+        later = await stored(viewer, namespace)
+        assert (a.leads, b.leads, a.elector.leading, b.elector.leading) == (True, False, True, False)
+        assert b.elector.holder == later["holderIdentity"] == "a"
+        assert later["renewTime"] > first["renewTime"]
+        assert later["acquireTime"] == first["acquireTime"]
+        assert (later["leaseDurationSeconds"], later["leaseTransitions"]) == (3, 0)
 
 
-def test_one_leads_and_keeps_the_lease_while_the_other_waits(cluster: ControlPlane, namespace: str) -> None:
-    async def story() -> None:
-        async with candidates(cluster, namespace, "a", "b", times=QUICK) as (a, b), connected(cluster) as client:
-            first = await stored(client, namespace)
-            await asyncio.sleep(2 * QUICK.duration_seconds)
-            later = await stored(client, namespace)
-            assert (a.leads, b.leads, a.elector.leading, b.elector.leading) == (True, False, True, False)
-            assert b.elector.holder == later["holderIdentity"] == "a"
-            assert later["renewTime"] > first["renewTime"]
-            assert later["acquireTime"] == first["acquireTime"]
-            assert (later["leaseDurationSeconds"], later["leaseTransitions"]) == (3, 0)
+async def test_a_leader_that_is_killed_is_followed_within_20_seconds(
+    cluster: ControlPlane, viewer: Client, namespace: str, record_property: Any
+) -> None:
+    script = str(Path(__file__).with_name("lease_candidate.py"))
+    killed = await asyncio.create_subprocess_exec(
+        sys.executable, script, str(cluster.kubeconfig), namespace, "a", stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        assert killed.stdout is not None
+        assert await asyncio.wait_for(killed.stdout.readline(), 20.0) == b"leads\n"
+        b = Candidate(cluster, namespace, "b")
+        await asyncio.sleep(3.0)
+        assert not b.leads
+        killed.kill()
+        seconds = await until("the other leading", lambda: b.leads, 20.0)
+        record_property("fail_over_seconds", seconds)
+        assert seconds > 12.0, "not before the lease had run out"
+        assert (await stored(viewer, namespace))["leaseTransitions"] == 1
+        await b.leave()
+    finally:
+        if killed.returncode is None:
+            killed.kill()
+        await killed.wait()
 
-    run(story)
 
-
-def test_a_leader_that_is_killed_is_followed_within_20_seconds(
+async def test_a_leader_that_has_finished_hands_over_within_3_seconds(
     cluster: ControlPlane, namespace: str, record_property: Any
 ) -> None:
-    async def story() -> None:
-        script = str(Path(__file__).with_name("lease_candidate.py"))
-        killed = await asyncio.create_subprocess_exec(
-            sys.executable, script, str(cluster.kubeconfig), namespace, "a", stdout=asyncio.subprocess.PIPE
-        )
+    async with candidates(cluster, namespace, "a", "b") as (a, b):
+        await asyncio.sleep(1.0)
+        a.stop.set()
+        record_property("hand_over_seconds", await until("the other leading", lambda: b.leads, 3.0))
+        await asyncio.wait_for(a.task, 1.0)
+
+
+async def test_a_leader_that_is_stopped_releases_after_its_work_has_ended(
+    cluster: ControlPlane, viewer: Client, namespace: str
+) -> None:
+    order: list[str] = []
+
+    async def work() -> None:
         try:
-            assert killed.stdout is not None
-            assert await asyncio.wait_for(killed.stdout.readline(), 20.0) == b"leads\n"
-            async with connected(cluster) as client:
-                b = Candidate(cluster, namespace, "b")
-                await asyncio.sleep(3.0)
-                assert not b.leads
-                killed.kill()
-                seconds = await until("the other leading", lambda: b.leads, 20.0)
-                record_property("fail_over_seconds", seconds)
-                assert seconds > 12.0, "not before the lease had run out"
-                assert (await stored(client, namespace))["leaseTransitions"] == 1
-                b.task.cancel()
-                await asyncio.gather(b.task, return_exceptions=True)
+            await asyncio.Event().wait()
         finally:
-            if killed.returncode is None:
-                killed.kill()
-            await killed.wait()
+            await asyncio.sleep(0.3)
+            order.append((await stored(viewer, namespace))["holderIdentity"])
 
-    run(story)
+    leading = asyncio.ensure_future(Elector(connects(cluster.kubeconfig), namespace, NAME, "a", QUICK).lead(work))
+    await asyncio.sleep(1.0)
+    leading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await leading
+    order.append((await stored(viewer, namespace)).get("holderIdentity", ""))
+    assert order == ["a", ""]
 
 
-def test_a_leader_that_has_finished_hands_over_within_3_seconds(
-    cluster: ControlPlane, namespace: str, record_property: Any
+async def test_work_that_fails_gives_the_lease_up_and_is_heard_of(
+    cluster: ControlPlane, viewer: Client, namespace: str
 ) -> None:
-    async def story() -> None:
-        async with candidates(cluster, namespace, "a", "b") as (a, b):
-            await asyncio.sleep(1.0)
-            a.stop.set()
-            record_property("hand_over_seconds", await until("the other leading", lambda: b.leads, 3.0))
-            await asyncio.wait_for(a.task, 1.0)
+    async def work() -> None:
+        raise RuntimeError("a defect")
 
-    run(story)
-
-
-def test_a_leader_that_is_stopped_releases_after_its_work_has_ended(cluster: ControlPlane, namespace: str) -> None:
-    async def story() -> None:
-        order: list[str] = []
-        async with connected(cluster) as client:
-
-            async def work() -> None:
-                try:
-                    await asyncio.Event().wait()
-                finally:
-                    await asyncio.sleep(0.3)
-                    order.append((await stored(client, namespace))["holderIdentity"])
-
-            leading = asyncio.ensure_future(
-                Elector(connects(cluster.kubeconfig), namespace, NAME, "a", QUICK).lead(work)
-            )
-            await asyncio.sleep(1.0)
-            leading.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await leading
-            order.append((await stored(client, namespace)).get("holderIdentity", ""))
-        assert order == ["a", ""]
-
-    run(story)
-
-
-def test_work_that_fails_gives_the_lease_up_and_is_heard_of(cluster: ControlPlane, namespace: str) -> None:
-    async def story() -> None:
-        async def work() -> None:
-            raise RuntimeError("a defect")
-
-        elector = Elector(connects(cluster.kubeconfig), namespace, NAME, "a", QUICK)
-        async with connected(cluster) as client:
-            with pytest.raises(RuntimeError, match="a defect"):
-                await asyncio.wait_for(elector.lead(work), 5.0)
-            assert (await stored(client, namespace)).get("holderIdentity", "") == ""
-
-    run(story)
+    elector = Elector(connects(cluster.kubeconfig), namespace, NAME, "a", QUICK)
+    with pytest.raises(RuntimeError, match="a defect"):
+        await asyncio.wait_for(elector.lead(work), 5.0)
+    assert (await stored(viewer, namespace)).get("holderIdentity", "") == ""
 
 
 @pytest.mark.parametrize("fault", ["killed", "hanging"])
-def test_a_leader_cut_off_for_12_seconds_ends_before_its_lease_does(
+async def test_a_leader_cut_off_for_12_seconds_ends_before_its_lease_does(
     cluster: ControlPlane, namespace: str, fault: str
 ) -> None:
-    async def story() -> None:
-        async with candidates(cluster, namespace, "a", "b") as (a, b):
-            began = time.monotonic()
-            if fault == "killed":
-                await asyncio.to_thread(cluster.kill_api_server)
-                await until("its end", a.task.done, 12.0)
-                took = time.monotonic() - began
-                await asyncio.sleep(max(0.0, 12.0 - took))
-                await asyncio.to_thread(cluster.start_api_server)
-            else:
-                with cluster.hanging_api_server():
-                    await until("its end", a.task.done, 12.0)
-                    took = time.monotonic() - began
-                    await asyncio.sleep(max(0.0, 12.0 - took))
-            assert 7.0 < took < 12.0, "at the renewal's deadline, which counts from the last renewal"
-            assert isinstance(a.task.exception(), LeadershipLost)
-            assert not a.leads
-            await until("the other leading", lambda: b.leads, 20.0)
-
-    run(story)
+    async with candidates(cluster, namespace, "a", "b") as (a, b):
+        began = time.monotonic()
+        async with away(cluster, fault):
+            await until("its end", a.task.done, 12.0)
+            took = time.monotonic() - began
+            await asyncio.sleep(max(0.0, 12.0 - took))
+        assert 7.0 < took < 12.0, "at the renewal's deadline, which counts from the last renewal"
+        assert isinstance(a.task.exception(), LeadershipLost)
+        assert not a.leads
+        await until("the other leading", lambda: b.leads, 20.0)
 
 
 @pytest.mark.parametrize("fault", ["loop", "server"])
-def test_a_leader_goes_on_through_a_busy_loop_and_an_api_server_that_is_away_for_a_moment(
-    cluster: ControlPlane, namespace: str, fault: str
+async def test_a_leader_goes_on_through_a_busy_loop_and_an_api_server_that_is_away_for_a_moment(
+    cluster: ControlPlane, viewer: Client, namespace: str, fault: str
 ) -> None:
-    async def story() -> None:
-        async with candidates(cluster, namespace, "a") as (a,), connected(cluster) as client:
-            first = await stored(client, namespace)
-            if fault == "loop":
-                time.sleep(12.0)  # as a turn that computes without a pause
-            else:
-                with cluster.hanging_api_server():
-                    await asyncio.sleep(6.0)
-                await asyncio.sleep(1.0)
-            a.elector.check()
-            assert (await stored(client, namespace))["renewTime"] > first["renewTime"]
-            await asyncio.sleep(4.0)
-            assert a.leads
-            assert a.elector.leading
-
-    run(story)
+    async with candidates(cluster, namespace, "a") as (a,):
+        first = await stored(viewer, namespace)
+        if fault == "loop":
+            time.sleep(12.0)  # as a turn that computes without a pause
+        else:
+            with cluster.hanging():
+                await asyncio.sleep(6.0)
+            await asyncio.sleep(1.0)
+        a.elector.check()
+        assert (await stored(viewer, namespace))["renewTime"] > first["renewTime"]
+        await asyncio.sleep(4.0)
+        assert a.leads
+        assert a.elector.leading
 
 
-def test_a_leader_whose_lease_somebody_took_stops_at_once(cluster: ControlPlane, namespace: str) -> None:
-    async def story() -> None:
-        async with candidates(cluster, namespace, "a") as (a,), connected(cluster) as client:
-            await client.patch(LEASES, namespace, NAME, {"spec": {"holderIdentity": "thief"}})
-            await until("its end", a.task.done, 8.0)
-            with pytest.raises(LeadershipLost, match="held by thief"):
-                a.task.result()
-            assert (await stored(client, namespace))["holderIdentity"] == "thief", "it is not released"
+async def test_a_leader_whose_lease_somebody_took_stops_at_once(
+    cluster: ControlPlane, viewer: Client, namespace: str
+) -> None:
+    async with candidates(cluster, namespace, "a") as (a,):
+        await viewer.patch(LEASES, namespace, NAME, {"spec": {"holderIdentity": "thief"}})
+        await until("its end", a.task.done, 8.0)
+        with pytest.raises(LeadershipLost, match="held by thief"):
+            a.task.result()
+        assert (await stored(viewer, namespace))["holderIdentity"] == "thief", "it is not released"
 
-    run(story)
 
-
-def test_somebody_who_only_touches_the_lease_does_no_harm(cluster: ControlPlane, namespace: str) -> None:
-    async def story() -> None:
-        async with candidates(cluster, namespace, "a", times=QUICK) as (a,), connected(cluster) as client:
-            for number in range(8):
-                await client.patch(LEASES, namespace, NAME, {"metadata": {"labels": {"touched": str(number)}}})
-                await asyncio.sleep(0.5)
-            assert a.leads
-
-    run(story)
+async def test_somebody_who_only_touches_the_lease_does_no_harm(
+    cluster: ControlPlane, viewer: Client, namespace: str
+) -> None:
+    async with candidates(cluster, namespace, "a", times=QUICK) as (a,):
+        for number in range(8):
+            await viewer.patch(LEASES, namespace, NAME, {"metadata": {"labels": {"touched": str(number)}}})
+            await asyncio.sleep(0.5)
+        assert a.leads
 
 
 @pytest.mark.parametrize("year", [2001, 2099])
-def test_what_the_clocks_of_the_machines_say_does_not_matter(
-    cluster: ControlPlane, namespace: str, monkeypatch: pytest.MonkeyPatch, year: int
+async def test_what_the_clocks_of_the_machines_say_does_not_matter(
+    cluster: ControlPlane, viewer: Client, namespace: str, monkeypatch: pytest.MonkeyPatch, year: int
 ) -> None:
     """A leader decades behind or ahead is neither overthrown while it renews nor waited for when it does not."""
     behind = time.monotonic() - 5000.0
@@ -251,32 +221,24 @@ def test_what_the_clocks_of_the_machines_say_does_not_matter(
     def stamp() -> str:
         return f"{year}-01-01T00:00:00.{int(time.monotonic() * 1000) % 1_000_000:06d}Z"
 
-    async def story() -> None:
-        async with candidates(cluster, namespace, "a", times=QUICK) as (a,), connected(cluster) as client:
-            b = Candidate(cluster, namespace, "b", times=QUICK, steady=lambda: time.monotonic() - behind)
-            await asyncio.sleep(2 * QUICK.duration_seconds)
-            assert (a.leads, b.leads) == (True, False)
-            await client.patch(LEASES, namespace, NAME, {"spec": {"holderIdentity": "dead", "renewTime": stamp()}})
-            assert await until("a leader after the dead one", lambda: b.leads, 8.0) > 2.5
-            b.task.cancel()
-            await asyncio.gather(b.task, return_exceptions=True)
-
     monkeypatch.setattr(lease, "_now", stamp)
-    run(story)
+    async with candidates(cluster, namespace, "a", times=QUICK) as (a,):
+        b = Candidate(cluster, namespace, "b", times=QUICK, steady=lambda: time.monotonic() - behind)
+        await asyncio.sleep(2 * QUICK.duration_seconds)
+        assert (a.leads, b.leads) == (True, False)
+        await viewer.patch(LEASES, namespace, NAME, {"spec": {"holderIdentity": "dead", "renewTime": stamp()}})
+        assert await until("a leader after the dead one", lambda: b.leads, 8.0) > 2.5
+        await b.leave()
 
 
-def test_many_who_start_together_make_one_leader(cluster: ControlPlane, namespace: str) -> None:
-    async def story() -> None:
-        made = [Candidate(cluster, namespace, f"c-{number}", times=QUICK) for number in range(5)]
-        await until("a leader", lambda: bool(Candidate.at_work))
-        for _ in range(3):
-            leader = next(candidate for candidate in made if candidate.leads)
-            leader.stop.set()
-            await leader.task
-            made.remove(leader)
-            await until("the next", lambda: bool(Candidate.at_work), 5.0)
-        for candidate in made:
-            candidate.task.cancel()
-        await asyncio.gather(*(candidate.task for candidate in made), return_exceptions=True)
-
-    run(story)
+async def test_many_who_start_together_make_one_leader(cluster: ControlPlane, namespace: str) -> None:
+    made = [Candidate(cluster, namespace, f"c-{number}", times=QUICK) for number in range(5)]
+    await until("a leader", lambda: bool(Candidate.at_work))
+    for _ in range(3):
+        leader = next(candidate for candidate in made if candidate.leads)
+        leader.stop.set()
+        await leader.task
+        made.remove(leader)
+        await until("the next", lambda: bool(Candidate.at_work), 5.0)
+    for candidate in made:
+        await candidate.leave()

@@ -12,7 +12,7 @@ from rljob_operator.kube.apiserver.resources import NODES
 from rljob_operator.kube.watch.nodes import NodeCache
 
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.kube_client import connected, until
+from tests.cluster.kube_client import connected, meanwhile, until
 from tests.support.operator_roles import role_objects
 
 NODE = "node-of-this-test"
@@ -25,51 +25,39 @@ def logged_in(cluster: ControlPlane, namespace: str, folder: Path, watched: tupl
     """A kubeconfig of a ServiceAccount with the operator's rights."""
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "operator", "namespace": namespace}}
     for document in (account, *role_objects("operator", namespace, watched)):
-        made = cluster.kubectl("apply", "-f", "-", stdin=json.dumps(document))
-        assert made.returncode == 0, made.stderr
+        cluster.told("apply", "-f", "-", stdin=json.dumps(document))
     return cluster.kubeconfig_for(folder, {"token": cluster.token(namespace, "operator")})
 
 
-def test_a_lost_node_is_seen_with_the_operators_own_rights(
+async def test_a_lost_node_is_seen_with_the_operators_own_rights(
     cluster: ControlPlane, namespace: str, tmp_path: Path
 ) -> None:
-    def kubectl(*words: str, stdin: str | None = None) -> None:
-        done = cluster.kubectl(*words, stdin=stdin)
-        assert done.returncode == 0, done.stderr
+    async def kubectl(*words: str, stdin: str | None = None) -> None:
+        await asyncio.to_thread(cluster.told, *words, stdin=stdin)
 
-    async def story() -> None:
-        told: list[str] = []
-        async with connected(cluster, logged_in(cluster, namespace, tmp_path)) as client:
-            nodes = NodeCache(told.append)
-            running = asyncio.create_task(Reflector(client, NODES, nodes).run())
-            try:
-                await asyncio.to_thread(kubectl, "create", "-f", "-", stdin=json.dumps(node))
-                patch = ("patch", "node", NODE, "--subresource=status", "--type=merge", "-p", json.dumps(LOST))
-                await asyncio.to_thread(kubectl, *patch)
-                await until("it is lost", lambda: nodes.lost(NODE))
-                await asyncio.to_thread(kubectl, "delete", "node", NODE)
-                await until("it is gone", lambda: not nodes.lost(NODE))
-                assert told == [NODE] * 2
-            finally:
-                running.cancel()
-                await asyncio.gather(running, return_exceptions=True)
-
-    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}}
+    told: list[str] = []
+    nodes = NodeCache(told.append)
     try:
-        asyncio.run(story())
+        async with (
+            connected(cluster, logged_in(cluster, namespace, tmp_path)) as client,
+            meanwhile(Reflector(client, NODES, nodes).run()),
+        ):
+            node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}}
+            await kubectl("create", "-f", "-", stdin=json.dumps(node))
+            await kubectl("patch", "node", NODE, "--subresource=status", "--type=merge", "-p", json.dumps(LOST))
+            await until("it is lost", lambda: nodes.lost(NODE))
+            await kubectl("delete", "node", NODE)
+            await until("it is gone", lambda: not nodes.lost(NODE))
+            assert told == [NODE] * 2
     finally:
-        cluster.kubectl("delete", "node", NODE, "--ignore-not-found")
-        for kind in ("clusterrolebinding", "clusterrole"):
-            cluster.kubectl("delete", kind, "operator", "--ignore-not-found")
+        for kind, name in (("node", NODE), ("clusterrolebinding", "operator"), ("clusterrole", "operator")):
+            cluster.kubectl("delete", kind, name, "--ignore-not-found")
 
 
-def test_an_operator_of_one_namespace_does_without_nodes_and_says_so_once(
+async def test_an_operator_of_one_namespace_does_without_nodes_and_says_so_once(
     cluster: ControlPlane, namespace: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def story() -> None:
-        async with connected(cluster, logged_in(cluster, namespace, tmp_path, (namespace,))) as client:
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(Reflector(client, NODES, NodeCache(lambda name: None)).run(), 5.0)
-
-    asyncio.run(story())
+    async with connected(cluster, logged_in(cluster, namespace, tmp_path, (namespace,))) as client:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(Reflector(client, NODES, NodeCache(lambda name: None)).run(), 5.0)
     assert caplog.text.count("nodes in all namespaces: nodes is forbidden") == 1

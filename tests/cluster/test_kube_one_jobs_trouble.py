@@ -4,23 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rljob_operator.kube.apiserver.client import Client
-from rljob_operator.kube.apiserver.errors import ApiError, Unavailable
+from rljob_operator.kube.apiserver.errors import Unavailable
 from rljob_operator.kube.apiserver.resources import EVENTS, PODS, RLJOBS, Object
 
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.kube_client import connected
+from tests.cluster.kube_client import connected, meanwhile, until
 from tests.cluster.operator_program import OperatorProgram, operator_program
-from tests.cluster.reconciling import Kubelet, Run, bring_up, written
-from tests.cluster.test_kube_reconcile import at_work, condition, status_of
-from tests.cluster.test_kube_refusals import WEBHOOKS, message
+from tests.cluster.policies import webhook_away
+from tests.cluster.reconciling import (
+    BreakingClient,
+    Kubelet,
+    Run,
+    bring_up,
+    condition,
+    message,
+    started,
+    status_of,
+    written,
+)
 
 EVERYTHING = {
     "annotations": {"notes": "x" * 200_000, **{f"a-{number}": "" for number in range(80)}},
@@ -41,21 +49,14 @@ class Cluster:
         self.jobs.append(made["metadata"]["name"])
         return self.jobs[-1]
 
-    async def play_kubelet(self) -> None:
-        while True:
-            for name in self.jobs:
-                with suppress(ApiError):  # another client has changed it
-                    await self.kubelet.start(name)
-                    await self.kubelet.finish_deleted(name)
-            await asyncio.sleep(0.1)
-
     async def until(self, name: str, holds: Callable[[Object], bool], seconds: float) -> float:
         """Wait for what a status is to say; how long that took."""
-        began = time.monotonic()
-        while not ((status := await status_of(self.viewer, self.namespace, name)) and holds(status)):
-            assert time.monotonic() - began < seconds, f"{status}\n{self.program.log()[-4000:]}"
-            await asyncio.sleep(0.1)
-        return time.monotonic() - began
+
+        async def said() -> bool:
+            status = await status_of(self.viewer, self.namespace, name)
+            return bool(status) and holds(status)
+
+        return await until(f"what {name} is to say", said, seconds, self.program.log)
 
     async def until_up(self, name: str, seconds: float = 30.0) -> float:
         return await self.until(name, lambda status: status.get("actors", {}).get("ready") == 2, seconds)
@@ -67,11 +68,11 @@ class Cluster:
 
     async def until_replaced(self, name: str, gone: str, seconds: float) -> float:
         """Wait until there are two actors again beside the one that was deleted; how long that took."""
-        began = time.monotonic()
-        while len(await self.actors(name) - {gone}) < 2:
-            assert time.monotonic() - began < seconds, self.program.log()[-4000:]
-            await asyncio.sleep(0.1)
-        return time.monotonic() - began
+
+        async def two() -> bool:
+            return len(await self.actors(name) - {gone}) == 2
+
+        return await until("the next actor", two, seconds, self.program.log)
 
     async def actors(self, name: str) -> set[str]:
         """The uids of the job's actors."""
@@ -86,73 +87,60 @@ async def at_a_cluster(cluster: ControlPlane, namespace: str, folder: Path) -> A
         operator_program(cluster.kubeconfig, namespace, folder / "log") as program,
     ):
         found = Cluster(namespace, viewer, program)
-        playing = asyncio.ensure_future(found.play_kubelet())
-        try:
+        async with meanwhile(found.kubelet.play(found.jobs)):
             yield found
-        finally:
-            playing.cancel()
-            await asyncio.gather(playing, return_exceptions=True)
 
 
-def test_metadata_is_the_servers_business(cluster: ControlPlane, namespace: str, tmp_path: Path) -> None:
-    async def story() -> None:
-        async with at_a_cluster(cluster, namespace, tmp_path) as it:
-            generated = await it.create(generateName="sweep-")
-            assert generated.startswith("sweep-")
-            await it.until_up(await it.create(name="pong", **EVERYTHING))
-            await it.until_up(generated)
-            await it.viewer.patch(RLJOBS, namespace, generated, {"metadata": EVERYTHING})
-            await asyncio.sleep(1.0)
-            await it.until_replaced(generated, await it.delete_actor(generated), 10.0)
-            await it.until_up(generated)
-            assert condition(await status_of(it.viewer, namespace, generated), "Accepted") == ("True", "Valid")
-
-    asyncio.run(story())
+async def test_metadata_is_the_servers_business(cluster: ControlPlane, namespace: str, tmp_path: Path) -> None:
+    async with at_a_cluster(cluster, namespace, tmp_path) as it:
+        generated = await it.create(generateName="sweep-")
+        assert generated.startswith("sweep-")
+        await it.until_up(await it.create(name="pong", **EVERYTHING))
+        await it.until_up(generated)
+        await it.viewer.patch(RLJOBS, namespace, generated, {"metadata": EVERYTHING})
+        await asyncio.sleep(1.0)
+        await it.until_replaced(generated, await it.delete_actor(generated), 10.0)
+        await it.until_up(generated)
+        assert condition(await status_of(it.viewer, namespace, generated), "Accepted") == ("True", "Valid")
 
 
-def test_a_spec_that_would_not_fit_into_a_status_is_refused_in_words(cluster: ControlPlane, namespace: str) -> None:
-    async def story() -> None:
-        async with at_work(cluster, namespace) as (viewer, client, kubelet):
-            for name, size in (("large", 450_000), ("huge", 800_000)):
-                env = [{"name": "TEXT", "value": "x" * size}]
-                await viewer.create(RLJOBS, written(namespace, name, actors={"replicas": 1, "env": env}))
-            run = Run(client, namespace)
-            await bring_up(run, viewer, kubelet, "large")
-            assert condition(await status_of(viewer, namespace, "large"), "LearnerReady") == ("True", "PodsReady")
-            await run.settle(viewer, "huge")
-            status = await status_of(viewer, namespace, "huge")
-            assert condition(status, "Accepted") == ("False", "InvalidSpec")
-            assert "characters; allowed: up to 524,288; put long texts into a ConfigMap" in message(status, "Accepted")
-
-    asyncio.run(story())
+async def test_a_spec_that_would_not_fit_into_a_status_is_refused_in_words(
+    viewer: Client, kubelet: Kubelet, run: Run, namespace: str
+) -> None:
+    for name, size in (("large", 450_000), ("huge", 800_000)):
+        env = [{"name": "TEXT", "value": "x" * size}]
+        await viewer.create(RLJOBS, written(namespace, name, actors={"replicas": 1, "env": env}))
+    await bring_up(run, viewer, kubelet, "large")
+    assert condition(await status_of(viewer, namespace, "large"), "LearnerReady") == ("True", "PodsReady")
+    await run.settle(viewer, "huge")
+    status = await status_of(viewer, namespace, "huge")
+    assert condition(status, "Accepted") == ("False", "InvalidSpec")
+    assert "characters; allowed: up to 524,288; put long texts into a ConfigMap" in message(status, "Accepted")
 
 
-def test_a_turn_that_fails_is_told_on_its_job(cluster: ControlPlane, namespace: str) -> None:
-    async def story() -> None:
-        async with at_work(cluster, namespace) as (viewer, client, kubelet):
-            await viewer.create(RLJOBS, written(namespace, "pong", actors={"replicas": 1}))
-            run = Run(client, namespace)
-            await bring_up(run, viewer, kubelet, "pong")
-            before = await status_of(viewer, namespace, "pong")
-            answer = run.poll.answer
-            run.poll.answer = lambda key: answer(("nobody", key[1 << 40]))  # type: ignore[method-assign]
-            for _ in range(2):
-                with pytest.raises(IndexError) as failure:
-                    await run.turn(viewer, "pong")
-                await run.reconciler.tell((namespace, "pong"), failure.value)
-            status = await status_of(viewer, namespace, "pong")
-            assert condition(status, "Ready") == ("False", "TurnFailed")
-            assert message(status, "Ready").endswith("its log says where: IndexError: tuple index out of range")
-            assert {**status, "conditions": []} == {**before, "conditions": []}
-            await run.events.flush()
-            notes = {each["reason"]: each for each in (await viewer.list(EVENTS, namespace)).items}
-            assert "IndexError" in notes["TurnFailed"]["note"]
-            run.poll.answer = answer  # type: ignore[method-assign]
-            await run.settle(viewer, "pong")
-            assert condition(await status_of(viewer, namespace, "pong"), "Ready")[1] != "TurnFailed"
-            await run.reconciler.tell((namespace, "nobody"), ValueError("of a job that is not known"))
+async def test_a_turn_that_fails_is_told_on_its_job(viewer: Client, kubelet: Kubelet, run: Run, namespace: str) -> None:
+    await started(run, viewer, kubelet, written(namespace, "pong", actors={"replicas": 1}))
+    before = await status_of(viewer, namespace, "pong")
+    answer = run.poll.answer
+    run.poll.answer = lambda key: answer(("nobody", key[1 << 40]))  # type: ignore[method-assign]
+    for _ in range(2):
+        with pytest.raises(IndexError) as failure:
+            await run.turn(viewer, "pong")
+        await run.reconciler.tell((namespace, "pong"), failure.value)
+    status = await status_of(viewer, namespace, "pong")
+    assert condition(status, "Ready") == ("False", "TurnFailed")
+    assert message(status, "Ready").endswith("its log says where: IndexError: tuple index out of range")
+    assert {**status, "conditions": []} == {**before, "conditions": []}
+    await run.events.flush()
+    notes = {each["reason"]: each for each in (await viewer.list(EVENTS, namespace)).items}
+    assert "IndexError" in notes["TurnFailed"]["note"]
+    run.poll.answer = answer  # type: ignore[method-assign]
+    await run.settle(viewer, "pong")
+    assert condition(await status_of(viewer, namespace, "pong"), "Ready")[1] != "TurnFailed"
+    await run.reconciler.tell((namespace, "nobody"), ValueError("of a job that is not known"))
 
-    asyncio.run(story())
+
+NO_EVENTS = {"name": "no-events", "expression": "!(request.resource.resource in ['events', 'rljobs'])"}
 
 
 @contextmanager
@@ -168,78 +156,45 @@ def refused() -> Iterator[str]:
     yield "https://127.0.0.1:9/"
 
 
-@contextmanager
-def webhook_away(cluster: ControlPlane, namespace: str, url: str, *, seconds: int) -> Iterator[None]:
-    """Whatever is made in the namespace is asked of a webhook that can't be called."""
-    rule = {"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["CREATE"], "resources": ["*"]}
-    webhook = {
-        "name": "policy.example.com",
-        "clientConfig": {"url": url},
-        "rules": [rule],
-        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
-        "matchConditions": [
-            {"name": "no-events", "expression": "!(request.resource.resource in ['events', 'rljobs'])"}
-        ],
-        "admissionReviewVersions": ["v1"],
-        "sideEffects": "None",
-        "timeoutSeconds": seconds,
-    }
-    about = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration"}
-    made = {**about, "metadata": {"name": namespace}, "webhooks": [webhook]}
-    code, answer = cluster.request("POST", WEBHOOKS, made)
-    assert code == 201, answer
-    try:
-        time.sleep(1.0)  # until every part of the server has heard of it
-        yield
-    finally:
-        cluster.request("DELETE", f"{WEBHOOKS}/{namespace}")
-
-
 @pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("server", "seconds"), [(refused, 10), (no_answer, 10), (no_answer, 30)])
-def test_a_webhook_that_cannot_be_called_is_named(
+async def test_a_webhook_that_cannot_be_called_is_named(
     cluster: ControlPlane, namespace: str, tmp_path: Path, server: Callable[[], Any], seconds: int
 ) -> None:
     def names_it(status: Object) -> bool:
         said = [each["message"] for each in status.get("conditions", ()) if each["type"] == "Ready"]
         return any('failed calling webhook "policy.example.com"' in each for each in said)
 
-    async def story() -> None:
-        async with at_a_cluster(cluster, namespace, tmp_path) as it:
-            await it.until_up(await it.create(name="before"))
-            with server() as url:
-                away = webhook_away(cluster, namespace, url, seconds=seconds)
-                await asyncio.to_thread(away.__enter__)
-                new = await it.create(name="new")
-                gone = await it.delete_actor("before")
-                noticed = await it.until("before", lambda status: status["restarts"]["ignored"] == 1, 60.0)
-                named = await it.until(new, names_it, 60.0)
-                told = await it.until("before", lambda status: "policy.example.com" in str(status["conditions"]), 60.0)
-                await asyncio.sleep(2.0 * seconds)
-                await asyncio.to_thread(away.__exit__, None, None, None)
-            replaced = await it.until_replaced("before", gone, 15.0 + seconds)
-            up = await it.until_up(new)
-            print(
-                f"{server.__name__} {seconds} s: an end noticed after {noticed:.1f} s, the webhook named after {named:.1f} s "
-                f"and {told:.1f} s; after its return a pod was replaced within {replaced:.1f} s, the new job up {up:.1f} s later"
-            )
-            assert max(noticed, named + told) < 60.0
-            assert "Traceback" not in it.program.log()
-
-    asyncio.run(story())
+    async with at_a_cluster(cluster, namespace, tmp_path) as it:
+        await it.until_up(await it.create(name="before"))
+        with server() as url:
+            away = webhook_away(cluster, namespace, url, ["*"], seconds=seconds, matchConditions=[NO_EVENTS])
+            remove = await asyncio.to_thread(away.__enter__)
+            new = await it.create(name="new")
+            gone = await it.delete_actor("before")
+            noticed = await it.until("before", lambda status: status["restarts"]["ignored"] == 1, 60.0)
+            named = await it.until(new, names_it, 60.0)
+            told = await it.until("before", lambda status: "policy.example.com" in str(status["conditions"]), 60.0)
+            await asyncio.sleep(2.0 * seconds)
+            await asyncio.to_thread(remove)
+        replaced = await it.until_replaced("before", gone, 15.0 + seconds)
+        up = await it.until_up(new)
+        print(
+            f"{server.__name__} {seconds} s: an end noticed after {noticed:.1f} s, the webhook named after {named:.1f} s "
+            f"and {told:.1f} s; after its return a pod was replaced within {replaced:.1f} s, the new job up {up:.1f} s later"
+        )
+        assert max(noticed, named + told) < 60.0
+        assert "Traceback" not in it.program.log()
 
 
-def test_what_is_refused_by_nobody_ends_a_turn_and_is_not_told(cluster: ControlPlane, namespace: str) -> None:
-    async def story() -> None:
-        async with at_work(cluster, namespace) as (viewer, client, _):
-            await viewer.create(RLJOBS, written(namespace, "pong", actors={"replicas": 1}))
-            run = Run(client, namespace)
-            client.loses = ("create", "pods")
-            with pytest.raises(Unavailable):
-                await run.turn(viewer, "pong")
-            client.loses = None
-            await run.settle(viewer, "pong")
-            assert condition(await status_of(viewer, namespace, "pong"), "Ready") == ("False", "Starting")
-
-    asyncio.run(story())
+async def test_what_is_refused_by_nobody_ends_a_turn_and_is_not_told(
+    viewer: Client, run: Run, client: BreakingClient, namespace: str
+) -> None:
+    await viewer.create(RLJOBS, written(namespace, "pong", actors={"replicas": 1}))
+    client.loses = ("create", "pods")
+    with pytest.raises(Unavailable):
+        await run.turn(viewer, "pong")
+    client.loses = None
+    await run.settle(viewer, "pong")
+    assert condition(await status_of(viewer, namespace, "pong"), "Ready") == ("False", "Starting")

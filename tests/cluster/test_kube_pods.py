@@ -13,7 +13,7 @@ from rljob_operator.kube.apiserver.resources import PODS
 from rljob_operator.kube.watch.pods import Pods, is_gone
 
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.kube_client import connected, until
+from tests.cluster.kube_client import away, connected, meanwhile, until
 
 JOB_UID = "8a3f27f5-6a7d-43f7-8f8e-51b2a5f10000"
 
@@ -49,19 +49,14 @@ class Followed:
 @asynccontextmanager
 async def following(
     cluster: ControlPlane, namespaces: Sequence[str] | None, **options: Any
-) -> AsyncIterator[tuple[Client, Pods, Followed]]:
-    """A client to change things with, and the informer on one of its own."""
+) -> AsyncIterator[tuple[Pods, Followed]]:
+    """The informer on a client of its own, and what it tells."""
     followed = Followed()
-    async with connected(cluster) as client, connected(cluster, observe=followed.count) as its_own:
+    async with connected(cluster, observe=followed.count) as its_own:
         pods = Pods(its_own, namespaces, followed.tell, **options)
-        running = asyncio.create_task(pods.run())
-        try:
+        async with meanwhile(pods.run()):
             await asyncio.wait_for(pods.wait_synced(), 20.0)
-            yield client, pods, followed
-        finally:
-            assert not running.done(), running.exception()
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
+            yield pods, followed
 
 
 def names(pods: Pods, namespace: str) -> set[str]:
@@ -69,98 +64,83 @@ def names(pods: Pods, namespace: str) -> set[str]:
     return {pod["metadata"]["name"] for pod in pods.of(namespace, JOB_UID) if not is_gone(pod)}
 
 
-def test_what_happens_to_pods_is_told(cluster: ControlPlane, namespace: str) -> None:
-    async def story() -> None:
-        async with following(cluster, None) as (client, pods, followed):
-            await client.create(PODS, pod(namespace, "a"))
-            await client.create(PODS, pod(namespace, "stranger", managed_by="somebody"))
-            await until("the pod in the cache", lambda: names(pods, namespace) == {"a"})
-            change = {"status": {"phase": "Running", "podIP": "10.1.2.3"}}
-            await client.patch(PODS, namespace, "a", change, subresource="status")
-            await until("its address", lambda: pods.of(namespace, JOB_UID)[0]["status"].get("podIP") == "10.1.2.3")
-            await client.delete(PODS, namespace, "a", grace_seconds=0)
-            await until("its end", lambda: names(pods, namespace) == set())
-            (gone,) = pods.of(namespace, JOB_UID)
-            pods.settle(gone)
-            assert not pods.of(namespace, JOB_UID)
-            told = [
-                event for event in followed.events if event.endswith(" a")
-            ]  # other tests leave pods in other namespaces
-            assert told[0] == "ADDED a"
-            assert told[-1] == "DELETED a"
-            assert set(told[1:-1]) == {"MODIFIED a"}
-            assert not [event for event in followed.events if event.endswith(" stranger")]
-
-    asyncio.run(story())
+async def test_what_happens_to_pods_is_told(cluster: ControlPlane, viewer: Client, namespace: str) -> None:
+    async with following(cluster, None) as (pods, followed):
+        await viewer.create(PODS, pod(namespace, "a"))
+        await viewer.create(PODS, pod(namespace, "stranger", managed_by="somebody"))
+        await until("the pod in the cache", lambda: names(pods, namespace) == {"a"})
+        change = {"status": {"phase": "Running", "podIP": "10.1.2.3"}}
+        await viewer.patch(PODS, namespace, "a", change, subresource="status")
+        await until("its address", lambda: pods.of(namespace, JOB_UID)[0]["status"].get("podIP") == "10.1.2.3")
+        await viewer.delete(PODS, namespace, "a", grace_seconds=0)
+        await until("its end", lambda: names(pods, namespace) == set())
+        (gone,) = pods.of(namespace, JOB_UID)
+        pods.settle(gone)
+        assert not pods.of(namespace, JOB_UID)
+        told = [
+            event for event in followed.events if event.endswith(" a")
+        ]  # other tests leave pods in other namespaces
+        assert (told[0], told[-1]) == ("ADDED a", "DELETED a")
+        assert set(told[1:-1]) == {"MODIFIED a"}
+        assert not [event for event in followed.events if event.endswith(" stranger")]
 
 
-def test_only_the_given_namespaces_are_looked_at(cluster: ControlPlane, namespace: str, other_namespace: str) -> None:
-    async def story() -> None:
-        async with connected(cluster) as client:
-            for place in (namespace, other_namespace, "default"):
-                await client.create(PODS, pod(place, f"in-{place}"))
-        async with following(cluster, [namespace, other_namespace]) as (client, pods, _):
-            assert len(pods) == 2
-            assert names(pods, "default") == set()
-            await client.delete(PODS, "default", "in-default", grace_seconds=0)
-
-    asyncio.run(story())
+async def test_only_the_given_namespaces_are_looked_at(
+    cluster: ControlPlane, viewer: Client, namespace: str, other_namespace: str
+) -> None:
+    for place in (namespace, other_namespace, "default"):
+        await viewer.create(PODS, pod(place, f"in-{place}"))
+    async with following(cluster, [namespace, other_namespace]) as (pods, _):
+        assert len(pods) == 2
+        assert names(pods, "default") == set()
+        await viewer.delete(PODS, "default", "in-default", grace_seconds=0)
 
 
-def test_watches_that_end_in_time_are_gone_on_with_and_lose_nothing(cluster: ControlPlane, namespace: str) -> None:
-    async def story() -> None:
-        async with following(cluster, [namespace], watch_seconds=2.0) as (client, pods, followed):
-            for number in range(30):
-                await client.create(PODS, pod(namespace, f"p-{number}"))
-                await asyncio.sleep(0.2)
-            await until("all pods", lambda: len(pods) == 30)
-            assert followed.events == [f"ADDED p-{number}" for number in range(30)]
-            assert followed.calls["list 200"] == 1
-            assert followed.calls["watch 200"] >= 2
-
-    asyncio.run(story())
+async def test_watches_that_end_in_time_are_gone_on_with_and_lose_nothing(
+    cluster: ControlPlane, viewer: Client, namespace: str
+) -> None:
+    async with following(cluster, [namespace], watch_seconds=2.0) as (pods, followed):
+        for number in range(30):
+            await viewer.create(PODS, pod(namespace, f"p-{number}"))
+            await asyncio.sleep(0.2)
+        await until("all pods", lambda: len(pods) == 30)
+        assert (followed.events, followed.calls["list 200"]) == ([f"ADDED p-{number}" for number in range(30)], 1)
+        assert followed.calls["watch 200"] >= 2
 
 
-def test_a_list_of_many_pods_comes_whole(cluster: ControlPlane, namespace: str) -> None:
-    async def story() -> None:
-        async with connected(cluster) as client:
-            for start in range(0, 600, 50):
-                await asyncio.gather(*(client.create(PODS, pod(namespace, f"p-{start + k}")) for k in range(50)))
-        async with following(cluster, [namespace]) as (_, pods, followed):
-            assert len(names(pods, namespace)) == 600
-            assert followed.calls["list 200"] == 2, "two pages"
-
-    asyncio.run(story())
+async def test_a_list_of_many_pods_comes_whole(cluster: ControlPlane, viewer: Client, namespace: str) -> None:
+    for start in range(0, 600, 50):
+        await asyncio.gather(*(viewer.create(PODS, pod(namespace, f"p-{start + k}")) for k in range(50)))
+    async with following(cluster, [namespace]) as (pods, followed):
+        assert len(names(pods, namespace)) == 600
+        assert followed.calls["list 200"] == 2, "two pages"
 
 
-def test_an_api_server_that_dies_and_comes_back_is_caught_up_with(cluster: ControlPlane, namespace: str) -> None:
-    async def story() -> None:
-        async with following(cluster, [namespace]) as (client, pods, followed):
-            for name in ("stays", "goes"):
-                await client.create(PODS, pod(namespace, name))
-            await until("both pods", lambda: len(pods) == 2)
-            await asyncio.to_thread(cluster.kill_api_server)
+async def test_an_api_server_that_dies_and_comes_back_is_caught_up_with(
+    cluster: ControlPlane, viewer: Client, namespace: str
+) -> None:
+    async with following(cluster, [namespace]) as (pods, followed):
+        for name in ("stays", "goes"):
+            await viewer.create(PODS, pod(namespace, name))
+        await until("both pods", lambda: len(pods) == 2)
+        async with away(cluster, "killed"):
             await asyncio.sleep(3.0)
             assert len(pods) == 2, "what is known is kept meanwhile"
             assert pods.age_seconds > 2.0
-            await asyncio.to_thread(cluster.start_api_server)
-            await client.delete(PODS, namespace, "goes", grace_seconds=0)
-            await client.create(PODS, pod(namespace, "comes"))
-            await until("what happened", lambda: names(pods, namespace) == {"stays", "comes"})
-            told = [event for event in followed.events if not event.startswith("MODIFIED")]
-            assert sorted(told) == ["ADDED comes", "ADDED goes", "ADDED stays", "DELETED goes"]
-            assert pods.age_seconds < 5.0
-
-    asyncio.run(story())
+        await viewer.delete(PODS, namespace, "goes", grace_seconds=0)
+        await viewer.create(PODS, pod(namespace, "comes"))
+        await until("what happened", lambda: names(pods, namespace) == {"stays", "comes"})
+        told = [event for event in followed.events if not event.startswith("MODIFIED")]
+        assert sorted(told) == ["ADDED comes", "ADDED goes", "ADDED stays", "DELETED goes"]
+        assert pods.age_seconds < 5.0
 
 
-def test_an_api_server_that_hangs_is_noticed_by_its_silence(cluster: ControlPlane, namespace: str) -> None:
-    async def story() -> None:
-        async with following(cluster, [namespace], silence_seconds=2.0) as (client, pods, followed):
-            before = followed.calls["list 200"]
-            with cluster.hanging_api_server():
-                await until("the watch being given up", lambda: followed.calls["watch timeout"] > 0, 10)
-            await client.create(PODS, pod(namespace, "a"))
-            await until("a list anew", lambda: followed.calls["list 200"] > before and len(pods) == 1, 40)
-
-    asyncio.run(story())
+async def test_an_api_server_that_hangs_is_noticed_by_its_silence(
+    cluster: ControlPlane, viewer: Client, namespace: str
+) -> None:
+    async with following(cluster, [namespace], silence_seconds=2.0) as (pods, followed):
+        before = followed.calls["list 200"]
+        with cluster.hanging():
+            await until("the watch being given up", lambda: followed.calls["watch timeout"] > 0, 10)
+        await viewer.create(PODS, pod(namespace, "a"))
+        await until("a list anew", lambda: followed.calls["list 200"] > before and len(pods) == 1, 40)

@@ -4,152 +4,104 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 from rljob.api.learner_status import LearnerStatus
-from rljob_operator.kube.apiserver.access import load_access
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.errors import Conflict, Unavailable
-from rljob_operator.kube.apiserver.resources import ALL, EVENTS, LEASES, PODS, RLJOBS, SECRETS, Object
+from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, SECRETS
 from rljob_operator.kube.render import names
 from rljob_operator.polls.poll import Answer
 
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.kube_client import connected
-from tests.cluster.reconciling import BreakingClient, Crash, Kubelet, Run, bring_up, written
+from tests.cluster.reconciling import (
+    TWO_ACTORS,
+    BreakingClient,
+    Clock,
+    Crash,
+    Kubelet,
+    Run,
+    bring_up,
+    children_of,
+    condition,
+    conditions,
+    started,
+    status_of,
+    written,
+)
 
-
-class Clock:
-    """A time that the test moves on, and a learner that learns by it."""
-
-    def __init__(self) -> None:
-        self.began, self.seconds, self.updates = time.time(), 0.0, 0
-
-    def now(self) -> float:
-        return self.began + self.seconds
-
-    def monotonic(self) -> float:
-        return self.seconds
-
-    def answer(self) -> Answer:
-        said = LearnerStatus(taken_seconds=self.now(), updates=self.updates, raw_frames_total=self.updates * 4)
-        return Answer(said, "")
-
-
-TWO_ACTORS = {"actors": {"replicas": 2}}
 CORE = {"replay-0": 1, "learner": 1, "actor-0": 1}
 """The pods that a job of one shard begins with."""
 
 
-@asynccontextmanager
-async def at_work(
-    cluster: ControlPlane, namespace: str, **options: Any
-) -> AsyncIterator[tuple[Client, BreakingClient, Kubelet]]:
-    client = BreakingClient(await load_access(str(cluster.kubeconfig)), **options)
-    try:
-        async with connected(cluster) as viewer:
-            yield viewer, client, Kubelet(viewer, namespace)
-    finally:
-        await client.close()
-
-
-async def status_of(viewer: Client, namespace: str, name: str) -> Object:
-    return dict((await viewer.get(RLJOBS, namespace, name)).get("status") or {})
-
-
-def condition(status: Object, kind: str) -> tuple[str, str]:
-    (found,) = [each for each in status["conditions"] if each["type"] == kind]
-    return found["status"], found["reason"]
-
-
-async def children_of(viewer: Client, namespace: str, name: str) -> list[Object]:
-    found: list[Object] = []
-    for resource in ALL:
-        if resource not in (RLJOBS, EVENTS, LEASES):
-            page = await viewer.list(resource, namespace, label_selector=f"{names.JOB_LABEL}={name}")
-            found += [{**each, "kind": resource.kind} for each in page.items]
-    return found
-
-
-def test_a_job_may_be_made_suspended_and_starts_when_it_is_resumed(cluster: ControlPlane, namespace: str) -> None:
+async def test_a_job_may_be_made_suspended_and_starts_when_it_is_resumed(
+    viewer: Client, kubelet: Kubelet, run: Run, namespace: str
+) -> None:
     """As queues and pipelines hand jobs over; its checkpoints are kept where the operator keeps them."""
-
-    async def story() -> None:
-        async with at_work(cluster, namespace) as (viewer, client, kubelet):
-            await viewer.create(RLJOBS, written(namespace, "pong", suspend=True, **TWO_ACTORS))
-            run = Run(client, namespace)
-            await run.settle(viewer, "pong")
-            status = await status_of(viewer, namespace, "pong")
-            assert condition(status, "Accepted") == ("True", "Valid")
-            assert condition(status, "Suspended") == ("True", "UserRequested")
-            assert condition(status, "Ready") == ("False", "Suspended")
-            assert await kubelet.pods("pong") == {}
-            await viewer.patch(RLJOBS, namespace, "pong", {"spec": {"suspend": False}})
-            await bring_up(run, viewer, kubelet, "pong")
-            assert set(await kubelet.pods("pong")) == {"replay-0", "learner", "actor-0", "actor-1"}
-            await viewer.patch(RLJOBS, namespace, "pong", {"spec": {"suspend": True}})
-            await run.turn(viewer, "pong")
-            assert condition(await status_of(viewer, namespace, "pong"), "Ready") == ("False", "Suspending")
-
-    asyncio.run(story())
+    await run.begin(viewer, written(namespace, "pong", suspend=True, **TWO_ACTORS))
+    status = await status_of(viewer, namespace, "pong")
+    assert conditions(status, "Accepted", "Suspended", "Ready") == [
+        ("True", "Valid"),
+        ("True", "UserRequested"),
+        ("False", "Suspended"),
+    ]
+    assert await kubelet.pods("pong") == {}
+    await viewer.patch(RLJOBS, namespace, "pong", {"spec": {"suspend": False}})
+    await bring_up(run, viewer, kubelet, "pong")
+    assert set(await kubelet.pods("pong")) == {"replay-0", "learner", "actor-0", "actor-1"}
+    await viewer.patch(RLJOBS, namespace, "pong", {"spec": {"suspend": True}})
+    await run.turn(viewer, "pong")
+    assert condition(await status_of(viewer, namespace, "pong"), "Ready") == ("False", "Suspending")
 
 
-def test_children_are_made_once_and_a_second_turn_writes_nothing(cluster: ControlPlane, namespace: str) -> None:
-    async def story() -> None:
-        async with at_work(cluster, namespace) as (viewer, client, kubelet):
-            job = await viewer.create(RLJOBS, written(namespace, "pong", **TWO_ACTORS))
-            run = Run(client, namespace)
-            await bring_up(run, viewer, kubelet, "pong")
-            pods = await kubelet.pods("pong")
-            assert {member: len(each) for member, each in pods.items()} == dict.fromkeys(
-                ("replay-0", "learner", "actor-0", "actor-1"), 1
-            )
-            children = await children_of(viewer, namespace, "pong")
-            for child in children:
-                (owner,) = child["metadata"]["ownerReferences"]
-                assert (owner["uid"], owner["controller"], owner["blockOwnerDeletion"]) == (
-                    job["metadata"]["uid"],
-                    True,
-                    True,
-                )
-            status = await status_of(viewer, namespace, "pong")
-            assert (status["actors"]["ready"], condition(status, "LearnerReady")[0]) == (2, "True"), status
-            client.reset()
-            await run.turn(viewer, "pong")
-            assert not client.calls
-            again = Run(client, namespace)  # an operator that starts anew finds all as it should be
-            await again.settle(viewer, "pong")
-            after = await children_of(viewer, namespace, "pong")
-            assert {each["metadata"]["uid"] for each in after} == {each["metadata"]["uid"] for each in children}
-            assert run.poll.learner(namespace, "pong").url.startswith("http://10.1.0.7:")  # type: ignore[union-attr]
-            await kubelet.end(pods["learner"][0], 1)
-            await run.turn(viewer, "pong")
-            assert run.poll.learner(namespace, "pong") is None, "its address may be another pod's by now"
-
-    asyncio.run(story())
+async def test_children_are_made_once_and_a_second_turn_writes_nothing(
+    viewer: Client, client: BreakingClient, kubelet: Kubelet, run: Run, namespace: str
+) -> None:
+    job = await started(run, viewer, kubelet, written(namespace, "pong", **TWO_ACTORS))
+    pods = await kubelet.pods("pong")
+    assert {member: len(each) for member, each in pods.items()} == dict.fromkeys(
+        ("replay-0", "learner", "actor-0", "actor-1"), 1
+    )
+    children = await children_of(viewer, namespace, "pong")
+    for child in children:
+        (owner,) = child["metadata"]["ownerReferences"]
+        assert (owner["uid"], owner["controller"], owner["blockOwnerDeletion"]) == (
+            job["metadata"]["uid"],
+            True,
+            True,
+        )
+    status = await status_of(viewer, namespace, "pong")
+    assert (status["actors"]["ready"], condition(status, "LearnerReady")[0]) == (2, "True"), status
+    client.reset()
+    await run.turn(viewer, "pong")
+    assert not client.calls
+    again = Run(client, namespace)  # an operator that starts anew finds all as it should be
+    await again.settle(viewer, "pong")
+    after = await children_of(viewer, namespace, "pong")
+    assert {each["metadata"]["uid"] for each in after} == {each["metadata"]["uid"] for each in children}
+    assert run.poll.learner(namespace, "pong").url.startswith("http://10.1.0.7:")  # type: ignore[union-attr]
+    await kubelet.end(pods["learner"][0], 1)
+    await run.turn(viewer, "pong")
+    assert run.poll.learner(namespace, "pong") is None, "its address may be another pod's by now"
 
 
-def test_actors_come_in_waves_once_the_core_has_places(cluster: ControlPlane, namespace: str) -> None:
-    async def story() -> None:
-        async with at_work(cluster, namespace) as (viewer, client, kubelet):
-            await viewer.create(RLJOBS, written(namespace, "pong", actors={"replicas": 5, "startupWave": 2}))
-            run, seen = Run(client, namespace), []
-            for _ in range(6):
-                await run.settle(viewer, "pong")
-                seen.append(len(await kubelet.pods("pong")))
-                await kubelet.start("pong")
-            assert seen == [3, 5, 7, 7, 7, 7]
-
-    asyncio.run(story())
+async def test_actors_come_in_waves_once_the_core_has_places(
+    viewer: Client, kubelet: Kubelet, run: Run, namespace: str
+) -> None:
+    await viewer.create(RLJOBS, written(namespace, "pong", actors={"replicas": 5, "startupWave": 2}))
+    seen = []
+    for _ in range(6):
+        await run.settle(viewer, "pong")
+        seen.append(len(await kubelet.pods("pong")))
+        await kubelet.start("pong")
+    assert seen == [3, 5, 7, 7, 7, 7]
 
 
 @pytest.mark.parametrize("how", ["lost", "unanswered", "killed", "cancelled"])
-def test_a_turn_that_is_cut_off_anywhere_doubles_and_loses_nothing(
-    cluster: ControlPlane, namespace: str, how: str
+async def test_a_turn_that_is_cut_off_anywhere_doubles_and_loses_nothing(
+    viewer: Client, client: BreakingClient, kubelet: Kubelet, namespace: str, how: str
 ) -> None:
     async def cut(run: Run, viewer: Client, client: BreakingClient, name: str, at: int) -> tuple[Run, bool]:
         """(who goes on, whether the turn got that far)."""
@@ -165,171 +117,149 @@ def test_a_turn_that_is_cut_off_anywhere_doubles_and_loses_nothing(
         client.reset()
         return run, reached
 
-    async def story() -> None:
-        async with at_work(cluster, namespace) as (viewer, client, kubelet):
-            reached, at = True, 0
-            while reached:  # the first turn, which makes the children
-                at += 1
-                name = f"first-{how}-{at}"
-                await viewer.create(RLJOBS, written(namespace, name, **TWO_ACTORS))
-                run, reached = await cut(Run(client, namespace), viewer, client, name, at)
-                await run.settle(viewer, name)
-                assert {k: len(v) for k, v in (await kubelet.pods(name)).items()} == CORE, at
-                await viewer.delete(RLJOBS, namespace, name)
-            assert at > 12, "it was cut off at every call"
-            name = f"end-{how}"
-            await viewer.create(RLJOBS, written(namespace, name, backoffLimit=100, **TWO_ACTORS))
-            run = Run(client, namespace)
-            await bring_up(run, viewer, kubelet, name)
-            reached, at = True, 0
-            while reached:  # the learner fails: its end is counted, its pod goes, another one comes
-                at += 1
-                (learner,) = (await kubelet.pods(name))["learner"]
-                await kubelet.end(learner, 1, message=f"end {at}")
-                run, reached = await cut(run, viewer, client, name, at)
-                status = await status_of(viewer, namespace, name)
-                kept = any(
-                    each["metadata"]["uid"] == learner["metadata"]["uid"]
-                    for each in (await kubelet.pods(name)).get("learner", [])
-                )
-                assert kept or status["restarts"]["counted"] == at, "let go before its end was counted"
-                for _ in range(20):
-                    await run.settle(viewer, name)
-                    learners = (await kubelet.pods(name)).get("learner", [])
-                    if len(learners) == 1 and learners[0]["metadata"]["uid"] != learner["metadata"]["uid"]:
-                        break
-                    await asyncio.sleep(0.2)
-                assert {k: len(v) for k, v in (await kubelet.pods(name)).items()} == dict.fromkeys(
-                    ("replay-0", "learner", "actor-0", "actor-1"), 1
-                ), at
-                status = await status_of(viewer, namespace, name)
-                assert status["restarts"] == {"counted": at, "ignored": 0}, (how, at)
-                await kubelet.start(name)
-                await run.settle(viewer, name)
-            assert at > 3
-
-    asyncio.run(story())
+    reached, at = True, 0
+    while reached:  # the first turn, which makes the children
+        at += 1
+        name = f"first-{how}-{at}"
+        await viewer.create(RLJOBS, written(namespace, name, **TWO_ACTORS))
+        run, reached = await cut(Run(client, namespace), viewer, client, name, at)
+        await run.settle(viewer, name)
+        assert {k: len(v) for k, v in (await kubelet.pods(name)).items()} == CORE, at
+        await viewer.delete(RLJOBS, namespace, name)
+    assert at > 12, "it was cut off at every call"
+    name = f"end-{how}"
+    await viewer.create(RLJOBS, written(namespace, name, backoffLimit=100, **TWO_ACTORS))
+    run = Run(client, namespace)
+    await bring_up(run, viewer, kubelet, name)
+    reached, at = True, 0
+    while reached:  # the learner fails: its end is counted, its pod goes, another one comes
+        at += 1
+        learner = await kubelet.pod(name, "learner")
+        await kubelet.end(learner, 1, message=f"end {at}")
+        run, reached = await cut(run, viewer, client, name, at)
+        status = await status_of(viewer, namespace, name)
+        kept = any(
+            each["metadata"]["uid"] == learner["metadata"]["uid"]
+            for each in (await kubelet.pods(name)).get("learner", [])
+        )
+        assert kept or status["restarts"]["counted"] == at, "let go before its end was counted"
+        for _ in range(20):
+            await run.settle(viewer, name)
+            learners = (await kubelet.pods(name)).get("learner", [])
+            if len(learners) == 1 and learners[0]["metadata"]["uid"] != learner["metadata"]["uid"]:
+                break
+            await asyncio.sleep(0.2)
+        assert {k: len(v) for k, v in (await kubelet.pods(name)).items()} == dict.fromkeys(
+            ("replay-0", "learner", "actor-0", "actor-1"), 1
+        ), at
+        assert (await status_of(viewer, namespace, name))["restarts"] == {"counted": at, "ignored": 0}, (how, at)
+        await kubelet.start(name)
+        await run.settle(viewer, name)
+    assert at > 3
 
 
-def test_a_status_that_could_not_be_stored_is_stored_by_a_later_turn(cluster: ControlPlane, namespace: str) -> None:
-    async def story() -> None:
-        async with at_work(cluster, namespace) as (viewer, client, kubelet):
-            await viewer.create(RLJOBS, written(namespace, "pong", **TWO_ACTORS))
-            run = Run(client, namespace)
-            while "actor-0" not in await kubelet.pods("pong"):
-                await run.settle(viewer, "pong")
-                await kubelet.start("pong", "replay-0", "learner")
-            await kubelet.start("pong", "actor-0")
-            await run.look(viewer)
-            client.reset(1, "lost")
-            with pytest.raises(Unavailable):
-                await run.reconciler.reconcile((namespace, "pong"))
-            assert client.order == [("patch", "rljobs/status")]
-            await run.settle(viewer, "pong")
-            assert (await status_of(viewer, namespace, "pong"))["actors"]["ready"] == 1
-
-    asyncio.run(story())
+async def test_a_status_that_could_not_be_stored_is_stored_by_a_later_turn(
+    viewer: Client, client: BreakingClient, kubelet: Kubelet, run: Run, namespace: str
+) -> None:
+    await viewer.create(RLJOBS, written(namespace, "pong", **TWO_ACTORS))
+    while "actor-0" not in await kubelet.pods("pong"):
+        await run.settle(viewer, "pong")
+        await kubelet.start("pong", "replay-0", "learner")
+    await kubelet.start("pong", "actor-0")
+    await run.look(viewer)
+    client.reset(1, "lost")
+    with pytest.raises(Unavailable):
+        await run.reconciler.reconcile((namespace, "pong"))
+    assert client.order == [("patch", "rljobs/status")]
+    await run.settle(viewer, "pong")
+    assert (await status_of(viewer, namespace, "pong"))["actors"]["ready"] == 1
 
 
-def test_a_scale_down_names_its_victims_before_it_deletes_them(cluster: ControlPlane, namespace: str) -> None:
-    async def story() -> None:
-        async with at_work(cluster, namespace) as (viewer, client, kubelet):
-            await viewer.create(RLJOBS, written(namespace, "pong", actors={"replicas": 3}))
-            run = Run(client, namespace)
-            await bring_up(run, viewer, kubelet, "pong")
-            await viewer.patch(RLJOBS, namespace, "pong", {"spec": {"actors": {"replicas": 1}}})
-            await run.look(viewer)
-            client.reset()
-            await run.reconciler.reconcile((namespace, "pong"))
-            order = [call for call in client.order if call[0] in ("patch", "patch", "delete")]
-            assert order[0] == ("patch", "rljobs/status"), "the status says first what goes"
-            assert order.index(("patch", "pods")) < order.index(("delete", "pods"))
-            victims = {
-                member: pods[0]["metadata"]
-                for member, pods in (await kubelet.pods("pong")).items()
-                if "deletionTimestamp" in pods[0]["metadata"]
-            }
-            assert len(victims) == 2
-            (stays,) = {"actor-0", "actor-1", "actor-2"} - set(victims)
-            assert all(names.ASKED_ANNOTATION in about["annotations"] for about in victims.values())
-            await run.look(viewer)
-            await kubelet.finish_deleted("pong")
-            await run.settle(viewer, "pong")
-            assert set(await kubelet.pods("pong")) == {"replay-0", "learner", stays}
-            status = await status_of(viewer, namespace, "pong")
-            assert status["restarts"] == {"counted": 0, "ignored": 0}
-            await viewer.patch(RLJOBS, namespace, "pong", {"spec": {"actors": {"replicas": 2}}})
-            await bring_up(run, viewer, kubelet, "pong")
-            assert len(await kubelet.pods("pong")) == 4
-
-    asyncio.run(story())
+async def test_a_scale_down_names_its_victims_before_it_deletes_them(
+    viewer: Client, client: BreakingClient, kubelet: Kubelet, run: Run, namespace: str
+) -> None:
+    await started(run, viewer, kubelet, written(namespace, "pong", actors={"replicas": 3}))
+    await viewer.patch(RLJOBS, namespace, "pong", {"spec": {"actors": {"replicas": 1}}})
+    await run.look(viewer)
+    client.reset()
+    await run.reconciler.reconcile((namespace, "pong"))
+    order = [call for call in client.order if call[0] in ("patch", "patch", "delete")]
+    assert order[0] == ("patch", "rljobs/status"), "the status says first what goes"
+    assert order.index(("patch", "pods")) < order.index(("delete", "pods"))
+    victims = {
+        member: pods[0]["metadata"]
+        for member, pods in (await kubelet.pods("pong")).items()
+        if "deletionTimestamp" in pods[0]["metadata"]
+    }
+    assert len(victims) == 2
+    (stays,) = {"actor-0", "actor-1", "actor-2"} - set(victims)
+    assert all(names.ASKED_ANNOTATION in about["annotations"] for about in victims.values())
+    await run.look(viewer)
+    await kubelet.finish_deleted("pong")
+    await run.settle(viewer, "pong")
+    assert set(await kubelet.pods("pong")) == {"replay-0", "learner", stays}
+    assert (await status_of(viewer, namespace, "pong"))["restarts"] == {"counted": 0, "ignored": 0}
+    await viewer.patch(RLJOBS, namespace, "pong", {"spec": {"actors": {"replicas": 2}}})
+    await bring_up(run, viewer, kubelet, "pong")
+    assert len(await kubelet.pods("pong")) == 4
 
 
 @pytest.mark.parametrize("rounds", [0, 1, 2])
 @pytest.mark.parametrize("foreground", [False, True], ids=["background", "foreground"])
-def test_a_job_may_be_deleted_in_every_state(
-    cluster: ControlPlane, namespace: str, rounds: int, foreground: bool
+async def test_a_job_may_be_deleted_in_every_state(
+    viewer: Client, client: BreakingClient, kubelet: Kubelet, run: Run, namespace: str, rounds: int, foreground: bool
 ) -> None:
-    async def story() -> None:
-        async with at_work(cluster, namespace) as (viewer, client, kubelet):
-            await viewer.create(RLJOBS, written(namespace, "pong", **TWO_ACTORS))
-            run = Run(client, namespace)
-            for _ in range(rounds):
-                await run.settle(viewer, "pong")
-                await kubelet.start("pong")
-            propagation = "Foreground" if foreground else "Background"
-            await viewer.delete(RLJOBS, namespace, "pong", propagation=propagation)
-            before = sum(len(pods) for pods in (await kubelet.pods("pong")).values())
-            assert before == (0, 3, 4)[rounds]
-            await run.settle(viewer, "pong")
-            pods = [pod for each in (await kubelet.pods("pong")).values() for pod in each]
-            if foreground:
-                assert all("deletionTimestamp" in pod["metadata"] for pod in pods)
-            client.reset()
-            await run.turn(viewer, "pong")
-            assert not client.writes
-
-    asyncio.run(story())
+    await viewer.create(RLJOBS, written(namespace, "pong", **TWO_ACTORS))
+    for _ in range(rounds):
+        await run.settle(viewer, "pong")
+        await kubelet.start("pong")
+    propagation = "Foreground" if foreground else "Background"
+    await viewer.delete(RLJOBS, namespace, "pong", propagation=propagation)
+    assert sum(len(pods) for pods in (await kubelet.pods("pong")).values()) == (0, 3, 4)[rounds]
+    await run.settle(viewer, "pong")
+    pods = [pod for each in (await kubelet.pods("pong")).values() for pod in each]
+    if foreground:
+        assert all("deletionTimestamp" in pod["metadata"] for pod in pods)
+    client.reset()
+    await run.turn(viewer, "pong")
+    assert not client.writes
 
 
-def test_a_name_that_somebody_else_has_refuses_the_job_and_is_left_alone(cluster: ControlPlane, namespace: str) -> None:
-    async def story() -> None:
-        async with at_work(cluster, namespace) as (viewer, client, _):
-            theirs = {
-                "apiVersion": "v1",
-                "kind": "Secret",
-                "metadata": {"name": "pong-learner-keys", "namespace": namespace},
-                "stringData": {"mine": "1"},
-            }
-            kept = await viewer.create(SECRETS, theirs)
-            await viewer.create(RLJOBS, written(namespace, "pong", **TWO_ACTORS))
-            clock = Clock()
-            run = Run(client, namespace, now=clock.now, monotonic=clock.monotonic)
-            await run.settle(viewer, "pong")
-            status = await status_of(viewer, namespace, "pong")
-            assert condition(status, "Accepted") == ("False", "NameConflict"), status
-            assert await viewer.get(SECRETS, namespace, "pong-learner-keys") == kept
-            again = await run.turn(viewer, "pong")
-            assert again is not None
-            assert 0 < again <= 30
-            clock.seconds += 31.0
-            client.reset()
-            again = await run.turn(viewer, "pong")
-            assert client.calls["get", "secrets"], "it was tried"
-            assert not client.calls["patch", "rljobs/status"], "what is said stays, without a moment between"
-            assert again is not None
-            assert 0 < again <= 30
-            assert condition(await status_of(viewer, namespace, "pong"), "Accepted") == ("False", "NameConflict")
-            await viewer.delete(SECRETS, namespace, "pong-learner-keys")
-            clock.seconds += 31.0
-            await run.settle(viewer, "pong")
-            assert condition(await status_of(viewer, namespace, "pong"), "Accepted")[0] == "True"
-            assert (await viewer.list(PODS, namespace)).items
-
-    asyncio.run(story())
+async def test_a_name_that_somebody_else_has_refuses_the_job_and_is_left_alone(
+    viewer: Client, clock: Clock, run: Run, client: BreakingClient, namespace: str
+) -> None:
+    theirs = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "pong-learner-keys", "namespace": namespace},
+        "stringData": {"mine": "1"},
+    }
+    kept = await viewer.create(SECRETS, theirs)
+    await run.begin(viewer, written(namespace, "pong", **TWO_ACTORS))
+    status = await status_of(viewer, namespace, "pong")
+    assert condition(status, "Accepted") == ("False", "NameConflict"), status
+    assert await viewer.get(SECRETS, namespace, "pong-learner-keys") == kept
+    again = await run.turn(viewer, "pong")
+    assert again is not None
+    assert 0 < again <= 30
+    clock.seconds += 31.0
+    client.reset()
+    again = await run.turn(viewer, "pong")
+    assert client.calls["get", "secrets"], "it was tried"
+    assert not client.calls["patch", "rljobs/status"], "what is said stays, without a moment between"
+    assert again is not None
+    assert 0 < again <= 30
+    assert condition(await status_of(viewer, namespace, "pong"), "Accepted") == ("False", "NameConflict")
+    await viewer.delete(SECRETS, namespace, "pong-learner-keys")
+    clock.seconds += 31.0
+    await run.settle(viewer, "pong")
+    assert condition(await status_of(viewer, namespace, "pong"), "Accepted")[0] == "True"
+    assert (await viewer.list(PODS, namespace)).items
 
 
-def test_of_two_reconcilers_only_the_one_that_leads_writes(cluster: ControlPlane, namespace: str) -> None:
+async def test_of_two_reconcilers_only_the_one_that_leads_writes(
+    cluster: ControlPlane, viewer: Client, kubelet: Kubelet, namespace: str
+) -> None:
     class NotLeading(Exception):
         pass
 
@@ -342,148 +272,122 @@ def test_of_two_reconcilers_only_the_one_that_leads_writes(cluster: ControlPlane
 
         return guard
 
-    async def story() -> None:
-        async with (
-            at_work(cluster, namespace, guard=guard_of(0)) as (viewer, first, kubelet),
-            at_work(cluster, namespace, guard=guard_of(1)) as (_, second, _kubelet),
-        ):
-            await viewer.create(RLJOBS, written(namespace, "pong", backoffLimit=100, **TWO_ACTORS))
-            runs = [Run(first, namespace), Run(second, namespace)]
-            for step in range(24):
-                if step % 5 == 4:
-                    leader[0] = 1 - leader[0]
-                for run in runs:
-                    await run.look(viewer)
-                results = await asyncio.gather(
-                    *(run.reconciler.reconcile((namespace, "pong")) for run in runs), return_exceptions=True
-                )
-                for result in results:
-                    assert result is None or isinstance(result, float | NotLeading | Conflict), result
-                if step % 2:
-                    await kubelet.start("pong")
-                if step == 14:
-                    (learner,) = (await kubelet.pods("pong"))["learner"]
-                    await kubelet.end(learner, 1)
-            pods = await kubelet.pods("pong")
-            assert {k: len(v) for k, v in pods.items()} == dict.fromkeys(
-                ("replay-0", "learner", "actor-0", "actor-1"), 1
+    async with (
+        connected(cluster, kind=BreakingClient, guard=guard_of(0)) as first,
+        connected(cluster, kind=BreakingClient, guard=guard_of(1)) as second,
+    ):
+        await viewer.create(RLJOBS, written(namespace, "pong", backoffLimit=100, **TWO_ACTORS))
+        runs = [Run(first, namespace), Run(second, namespace)]
+        for step in range(24):
+            if step % 5 == 4:
+                leader[0] = 1 - leader[0]
+            for run in runs:
+                await run.look(viewer)
+            results = await asyncio.gather(
+                *(run.reconciler.reconcile((namespace, "pong")) for run in runs), return_exceptions=True
             )
-            status = await status_of(viewer, namespace, "pong")
-            assert status["restarts"] == {"counted": 1, "ignored": 0}
-
-    asyncio.run(story())
-
-
-def test_figures_alone_are_written_every_thirty_seconds_at_most(cluster: ControlPlane, namespace: str) -> None:
-    async def story() -> None:
-        async with at_work(cluster, namespace) as (viewer, client, kubelet):
-            await viewer.create(RLJOBS, written(namespace, "pong", **TWO_ACTORS))
-            clock = Clock()
-            run = Run(client, namespace, now=clock.now, monotonic=clock.monotonic)
-            await bring_up(run, viewer, kubelet, "pong")
-
-            async def five_minutes(changing: bool) -> int:
-                count = 0
-                for _ in range(60):
-                    clock.seconds += 5.0
-                    if changing:
-                        clock.updates += 100
-                    run.poll.answers[namespace, "pong"] = clock.answer()
-                    client.reset()
-                    await run.turn(viewer, "pong")
-                    count += client.calls["patch", "rljobs/status"]
-                return count
-
-            await five_minutes(True)  # until all conditions that depend on figures are as they stay
-            assert 5 <= await five_minutes(True) <= 11
-            await five_minutes(False)
-            stored = await status_of(viewer, namespace, "pong")
-            assert stored["progress"]["learnerUpdates"] == clock.updates, "the last figures are written, too"
-
-    asyncio.run(story())
-
-
-def test_what_trackers_beside_the_learner_meet_is_a_condition_and_its_end_reaches_them(
-    cluster: ControlPlane, namespace: str
-) -> None:
-    async def story() -> None:
-        async with at_work(cluster, namespace) as (viewer, client, kubelet):
-            tracking = {"mlflow": {"uri": "http://mlflow:5000"}}
-            await viewer.create(
-                RLJOBS, written(namespace, "pong", tracking=tracking, successPolicy={"rawFrames": 10_000})
-            )
-            clock = Clock()
-            run = Run(client, namespace, now=clock.now, monotonic=clock.monotonic)
-            await bring_up(run, viewer, kubelet, "pong")
-
-            async def tracked(untracked: dict[str, str] | None) -> list[Any]:
-                clock.seconds += 60.0
-                said = dataclasses.replace(clock.answer().status or LearnerStatus(), untracked=untracked)
-                run.poll.answers[namespace, "pong"] = Answer(said, "")
-                await run.turn(viewer, "pong")
-                conditions = (await status_of(viewer, namespace, "pong"))["conditions"]
-                return [(each["status"], each["message"]) for each in conditions if each["type"] == "Tracked"]
-
-            assert await tracked(None) == []
-            assert await tracked({"MLflow": "401: who are you?"}) == [("False", "MLflow: 401: who are you?")]
-            assert await tracked({}) == [("True", "")]
-            assert run.poll.endings[namespace, "pong"] is None
-            clock.updates = 2500
-            await tracked({})
-            assert run.poll.endings[namespace, "pong"] == "Complete", "before its pod is asked to leave"
-
-    asyncio.run(story())
-
-
-def test_a_wave_whose_status_is_not_written_yet_is_not_doubled_by_the_next_operator(
-    cluster: ControlPlane, namespace: str
-) -> None:
-    async def story() -> None:
-        async with at_work(cluster, namespace) as (viewer, client, kubelet):
-            await viewer.create(RLJOBS, written(namespace, "pong", actors={"replicas": 5, "startupWave": 2}))
-            clock = Clock()
-            run = Run(client, namespace, now=clock.now, monotonic=clock.monotonic, seen_seconds=3.0)
-            for _ in range(2):
-                await run.settle(viewer, "pong")
+            for result in results:
+                assert result is None or isinstance(result, float | NotLeading | Conflict), result
+            if step % 2:
                 await kubelet.start("pong")
+            if step == 14:
+                learner = await kubelet.pod("pong", "learner")
+                await kubelet.end(learner, 1)
+        pods = await kubelet.pods("pong")
+        assert {k: len(v) for k, v in pods.items()} == dict.fromkeys(("replay-0", "learner", "actor-0", "actor-1"), 1)
+        assert (await status_of(viewer, namespace, "pong"))["restarts"] == {"counted": 1, "ignored": 0}
+
+
+async def test_figures_alone_are_written_every_thirty_seconds_at_most(
+    viewer: Client, client: BreakingClient, kubelet: Kubelet, clock: Clock, run: Run, namespace: str
+) -> None:
+    await started(run, viewer, kubelet, written(namespace, "pong", **TWO_ACTORS))
+
+    async def five_minutes(changing: bool) -> int:
+        count = 0
+        for _ in range(60):
+            clock.seconds += 5.0
+            if changing:
+                clock.updates += 100
+            run.poll.answers[namespace, "pong"] = clock.answer()
             client.reset()
             await run.turn(viewer, "pong")
-            assert client.writes.get(("create", "pods")) == 2, "the second wave"
-            assert not client.calls["patch", "rljobs/status"]
-            assert (await status_of(viewer, namespace, "pong"))["actors"]["ready"] == 1
-            after = Run(client, namespace, now=clock.now, monotonic=clock.monotonic, seen_seconds=3.0)
-            for _ in range(3):
-                await after.turn(viewer, "pong")
-            assert [len(pods) for pods in (await kubelet.pods("pong")).values()] == [1] * 7
-            clock.seconds += 3.1
-            await after.turn(viewer, "pong")
-            assert (await status_of(viewer, namespace, "pong"))["actors"]["ready"] == 3
+            count += client.calls["patch", "rljobs/status"]
+        return count
 
-    asyncio.run(story())
+    await five_minutes(True)  # until all conditions that depend on figures are as they stay
+    assert 5 <= await five_minutes(True) <= 11
+    await five_minutes(False)
+    stored = await status_of(viewer, namespace, "pong")
+    assert stored["progress"]["learnerUpdates"] == clock.updates, "the last figures are written, too"
 
 
-def test_actors_that_come_one_by_one_are_told_of_together(cluster: ControlPlane, namespace: str) -> None:
-    async def story() -> None:
-        async with at_work(cluster, namespace) as (viewer, client, kubelet):
-            await viewer.create(RLJOBS, written(namespace, "pong", actors={"replicas": 6}))
-            clock = Clock()
-            run = Run(client, namespace, now=clock.now, monotonic=clock.monotonic, seen_seconds=3.0)
-            await run.settle(viewer, "pong")
-            await kubelet.start("pong")
-            await run.settle(viewer, "pong")
-            clock.seconds += 10.0
-            writes, again = 0, None
-            for actor in range(1, 6):
-                await kubelet.start("pong", f"actor-{actor}")
-                client.reset()
-                again = await run.turn(viewer, "pong")
-                writes += client.calls["patch", "rljobs/status"]
-                clock.seconds += 0.1
-            assert writes == 1, "the first"
-            assert again is not None
-            assert 2.0 < again <= 3.0, "the others are written then"
-            clock.seconds += again
-            await run.turn(viewer, "pong")
-            assert (await status_of(viewer, namespace, "pong"))["actors"]["ready"] == 6
+async def test_what_trackers_beside_the_learner_meet_is_a_condition_and_its_end_reaches_them(
+    viewer: Client, kubelet: Kubelet, clock: Clock, run: Run, namespace: str
+) -> None:
+    tracking = {"mlflow": {"uri": "http://mlflow:5000"}}
+    await started(
+        run, viewer, kubelet, written(namespace, "pong", tracking=tracking, successPolicy={"rawFrames": 10_000})
+    )
 
-    asyncio.run(story())
+    async def tracked(untracked: dict[str, str] | None) -> list[Any]:
+        clock.seconds += 60.0
+        said = dataclasses.replace(clock.answer().status or LearnerStatus(), untracked=untracked)
+        run.poll.answers[namespace, "pong"] = Answer(said, "")
+        await run.turn(viewer, "pong")
+        conditions = (await status_of(viewer, namespace, "pong"))["conditions"]
+        return [(each["status"], each["message"]) for each in conditions if each["type"] == "Tracked"]
+
+    assert await tracked(None) == []
+    assert await tracked({"MLflow": "401: who are you?"}) == [("False", "MLflow: 401: who are you?")]
+    assert await tracked({}) == [("True", "")]
+    assert run.poll.endings[namespace, "pong"] is None
+    clock.updates = 2500
+    await tracked({})
+    assert run.poll.endings[namespace, "pong"] == "Complete", "before its pod is asked to leave"
+
+
+async def test_a_wave_whose_status_is_not_written_yet_is_not_doubled_by_the_next_operator(
+    viewer: Client, client: BreakingClient, kubelet: Kubelet, clock: Clock, namespace: str
+) -> None:
+    await viewer.create(RLJOBS, written(namespace, "pong", actors={"replicas": 5, "startupWave": 2}))
+    run = Run(client, namespace, now=clock.now, monotonic=clock.monotonic, seen_seconds=3.0)
+    for _ in range(2):
+        await run.settle(viewer, "pong")
+        await kubelet.start("pong")
+    client.reset()
+    await run.turn(viewer, "pong")
+    assert client.writes.get(("create", "pods")) == 2, "the second wave"
+    assert not client.calls["patch", "rljobs/status"]
+    assert (await status_of(viewer, namespace, "pong"))["actors"]["ready"] == 1
+    after = Run(client, namespace, now=clock.now, monotonic=clock.monotonic, seen_seconds=3.0)
+    for _ in range(3):
+        await after.turn(viewer, "pong")
+    assert [len(pods) for pods in (await kubelet.pods("pong")).values()] == [1] * 7
+    clock.seconds += 3.1
+    await after.turn(viewer, "pong")
+    assert (await status_of(viewer, namespace, "pong"))["actors"]["ready"] == 3
+
+
+async def test_actors_that_come_one_by_one_are_told_of_together(
+    viewer: Client, client: BreakingClient, kubelet: Kubelet, clock: Clock, namespace: str
+) -> None:
+    await viewer.create(RLJOBS, written(namespace, "pong", actors={"replicas": 6}))
+    run = Run(client, namespace, now=clock.now, monotonic=clock.monotonic, seen_seconds=3.0)
+    await run.settle(viewer, "pong")
+    await kubelet.start("pong")
+    await run.settle(viewer, "pong")
+    clock.seconds += 10.0
+    writes, again = 0, None
+    for actor in range(1, 6):
+        await kubelet.start("pong", f"actor-{actor}")
+        client.reset()
+        again = await run.turn(viewer, "pong")
+        writes += client.calls["patch", "rljobs/status"]
+        clock.seconds += 0.1
+    assert writes == 1, "the first"
+    assert again is not None
+    assert 2.0 < again <= 3.0, "the others are written then"
+    clock.seconds += again
+    await run.turn(viewer, "pong")
+    assert (await status_of(viewer, namespace, "pong"))["actors"]["ready"] == 6

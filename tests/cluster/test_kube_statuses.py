@@ -12,8 +12,18 @@ from rljob_operator.kube.apiserver.resources import RLJOBS, Object
 from rljob_operator.kube.apiserver.transport import Call
 
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.reconciling import BreakingClient, Run, bring_up, written
-from tests.cluster.test_kube_reconcile import TWO_ACTORS, Clock, at_work, condition, status_of
+from tests.cluster.reconciling import (
+    TWO_ACTORS,
+    BreakingClient,
+    Clock,
+    Kubelet,
+    Run,
+    bring_up,
+    condition,
+    started,
+    status_of,
+    written,
+)
 
 OF_A_QUEUE = {
     "type": "example.com/Queued", "status": "True", "reason": "Waits", "message": "third in line",
@@ -55,106 +65,95 @@ async def learns(run: Run, viewer: Client, clock: Clock, name: str, seconds: flo
     await run.turn(viewer, name)
 
 
-def test_what_differs_is_sent_and_the_spec_in_force_only_once(cluster: ControlPlane, namespace: str) -> None:
-    async def story() -> None:
-        async with at_work(cluster, namespace) as (viewer, client, kubelet):
-            client.__class__, client.sent = Listening, []  # type: ignore[attr-defined]
-            clock = Clock()
-            run = Run(client, namespace, now=clock.now, monotonic=clock.monotonic)
-            await viewer.create(RLJOBS, written(namespace, "pong", **TWO_ACTORS))
-            await bring_up(run, viewer, kubelet, "pong")
-            await learns(run, viewer, clock, "pong")
-            first, *others = client.sent  # type: ignore[attr-defined]
-            assert "effectiveSpec" in first
-            assert others
-            assert not any("effectiveSpec" in each for each in others)
-            assert "restarts" not in others[-1], "it has not changed"
-            status = await status_of(viewer, namespace, "pong")
-            assert status["progress"]["learnerUpdates"] == clock.updates
-            assert status["effectiveSpec"]["actors"]["replicas"] == 2
-            assert condition(status, "ActorsReady") == ("True", "PodsReady")
-
-    asyncio.run(story())
+async def test_what_differs_is_sent_and_the_spec_in_force_only_once(
+    viewer: Client, client: BreakingClient, kubelet: Kubelet, clock: Clock, run: Run, namespace: str
+) -> None:
+    client.__class__, client.sent = Listening, []  # type: ignore[attr-defined]
+    await started(run, viewer, kubelet, written(namespace, "pong", **TWO_ACTORS))
+    await learns(run, viewer, clock, "pong")
+    first, *others = client.sent  # type: ignore[attr-defined]
+    assert "effectiveSpec" in first
+    assert others
+    assert not any("effectiveSpec" in each for each in others)
+    assert "restarts" not in others[-1], "it has not changed"
+    status = await status_of(viewer, namespace, "pong")
+    assert status["progress"]["learnerUpdates"] == clock.updates
+    assert status["effectiveSpec"]["actors"]["replicas"] == 2
+    assert condition(status, "ActorsReady") == ("True", "PodsReady")
 
 
-def test_a_condition_that_somebody_else_has_added_stays(cluster: ControlPlane, namespace: str) -> None:
-    async def story() -> None:
-        async with at_work(cluster, namespace) as (viewer, client, kubelet):
-            clock = Clock()
-            run = Run(client, namespace, now=clock.now, monotonic=clock.monotonic)
-            await viewer.create(RLJOBS, written(namespace, "pong", **TWO_ACTORS))
-            await bring_up(run, viewer, kubelet, "pong")
-            await say(cluster, namespace, "pong", {"conditions": [OF_A_QUEUE]})
-            await learns(run, viewer, clock, "pong", 40.0)
-            await learns(run, viewer, clock, "pong", 40.0)
-            (learner,) = (await kubelet.pods("pong"))["learner"]
-            await kubelet.end(learner, 1)
-            await run.settle(viewer, "pong")
-            status = await status_of(viewer, namespace, "pong")
-            assert of_the_queue(status) == [OF_A_QUEUE]
-            assert condition(status, "LearnerReady")[0] == "False"
-            again = Run(client, namespace, now=clock.now, monotonic=clock.monotonic)
-            await kubelet.start("pong")
-            await again.settle(viewer, "pong")
-            clock.seconds += 20.0
-            await bring_up(again, viewer, kubelet, "pong")
-            status = await status_of(viewer, namespace, "pong")
-            assert of_the_queue(status) == [OF_A_QUEUE]
-            await say(cluster, namespace, "pong", {})
-            await learns(again, viewer, clock, "pong", 40.0)
-            await learns(again, viewer, clock, "pong", 40.0)
-            status = await status_of(viewer, namespace, "pong")
-            assert not of_the_queue(status), "who has added it takes it back"
-            assert status["progress"]["learnerUpdates"] == clock.updates
+async def test_a_condition_that_somebody_else_has_added_stays(
+    cluster: ControlPlane,
+    viewer: Client,
+    client: BreakingClient,
+    kubelet: Kubelet,
+    clock: Clock,
+    run: Run,
+    namespace: str,
+) -> None:
+    await started(run, viewer, kubelet, written(namespace, "pong", **TWO_ACTORS))
+    await say(cluster, namespace, "pong", {"conditions": [OF_A_QUEUE]})
+    await learns(run, viewer, clock, "pong", 40.0)
+    await learns(run, viewer, clock, "pong", 40.0)
+    learner = await kubelet.pod("pong", "learner")
+    await kubelet.end(learner, 1)
+    await run.settle(viewer, "pong")
+    status = await status_of(viewer, namespace, "pong")
+    assert of_the_queue(status) == [OF_A_QUEUE]
+    assert condition(status, "LearnerReady")[0] == "False"
+    again = Run(client, namespace, now=clock.now, monotonic=clock.monotonic)
+    await kubelet.start("pong")
+    await again.settle(viewer, "pong")
+    clock.seconds += 20.0
+    await bring_up(again, viewer, kubelet, "pong")
+    assert of_the_queue(await status_of(viewer, namespace, "pong")) == [OF_A_QUEUE]
+    await say(cluster, namespace, "pong", {})
+    await learns(again, viewer, clock, "pong", 40.0)
+    await learns(again, viewer, clock, "pong", 40.0)
+    status = await status_of(viewer, namespace, "pong")
+    assert not of_the_queue(status), "who has added it takes it back"
+    assert status["progress"]["learnerUpdates"] == clock.updates
 
-    asyncio.run(story())
 
-
-def test_what_another_release_has_left_of_a_status_goes(cluster: ControlPlane, namespace: str) -> None:
+async def test_what_another_release_has_left_of_a_status_goes(
+    cluster: ControlPlane,
+    viewer: Client,
+    client: BreakingClient,
+    kubelet: Kubelet,
+    clock: Clock,
+    run: Run,
+    namespace: str,
+) -> None:
     """It wrote by server-side apply under the same name, and remembered what this one has no field for."""
-
-    async def story() -> None:
-        async with at_work(cluster, namespace) as (viewer, client, kubelet):
-            clock = Clock()
-            run = Run(client, namespace, now=clock.now, monotonic=clock.monotonic)
-            await viewer.create(RLJOBS, written(namespace, "pong", **TWO_ACTORS))
-            await bring_up(run, viewer, kubelet, "pong")
-            status = await status_of(viewer, namespace, "pong")
-            before = {**status, "controller": {**status["controller"], "guess": 7}, "restarts": {"counted": 0}}
-            about = {"name": "pong", "namespace": namespace}
-            applied = {"apiVersion": RLJOBS.api_version, "kind": RLJOBS.kind, "metadata": about, "status": before}
-            path = f"{RLJOBS.path(namespace, 'pong', 'status')}?fieldManager={FIELD_MANAGER}&force=true"
-            code, answer = cluster.request("PATCH", path, applied, "application/apply-patch+yaml")
-            assert code == 200, answer
-            after = Run(client, namespace, now=clock.now, monotonic=clock.monotonic)
-            await after.settle(viewer, "pong")
-            await learns(after, viewer, clock, "pong")
-            await learns(after, viewer, clock, "pong")
-            status = await status_of(viewer, namespace, "pong")
-            assert "guess" not in status["controller"]
-            assert status["restarts"] == {"counted": 0, "ignored": 0}
-            assert status["progress"]["learnerUpdates"] == clock.updates
-
-    asyncio.run(story())
+    await started(run, viewer, kubelet, written(namespace, "pong", **TWO_ACTORS))
+    status = await status_of(viewer, namespace, "pong")
+    before = {**status, "controller": {**status["controller"], "guess": 7}, "restarts": {"counted": 0}}
+    about = {"name": "pong", "namespace": namespace}
+    applied = {"apiVersion": RLJOBS.api_version, "kind": RLJOBS.kind, "metadata": about, "status": before}
+    path = f"{RLJOBS.path(namespace, 'pong', 'status')}?fieldManager={FIELD_MANAGER}&force=true"
+    cluster.change(path, applied, "application/apply-patch+yaml")
+    after = Run(client, namespace, now=clock.now, monotonic=clock.monotonic)
+    await after.settle(viewer, "pong")
+    await learns(after, viewer, clock, "pong")
+    await learns(after, viewer, clock, "pong")
+    status = await status_of(viewer, namespace, "pong")
+    assert "guess" not in status["controller"]
+    assert status["restarts"] == {"counted": 0, "ignored": 0}
+    assert status["progress"]["learnerUpdates"] == clock.updates
 
 
-def test_a_status_is_not_written_over_what_has_changed_since(cluster: ControlPlane, namespace: str) -> None:
-    async def story() -> None:
-        async with at_work(cluster, namespace) as (viewer, client, kubelet):
-            clock = Clock()
-            run = Run(client, namespace, now=clock.now, monotonic=clock.monotonic)
-            await viewer.create(RLJOBS, written(namespace, "pong", **TWO_ACTORS))
-            await bring_up(run, viewer, kubelet, "pong")
-            await run.look(viewer)
-            await say(cluster, namespace, "pong", {"conditions": [OF_A_QUEUE]})
-            clock.seconds += 31.0
-            clock.updates += 100
-            run.poll.answers[namespace, "pong"] = clock.answer()
-            with pytest.raises(Conflict):
-                await run.reconciler.reconcile((namespace, "pong"))
-            await run.turn(viewer, "pong")
-            status = await status_of(viewer, namespace, "pong")
-            assert of_the_queue(status) == [OF_A_QUEUE]
-            assert status["progress"]["learnerUpdates"] == clock.updates
-
-    asyncio.run(story())
+async def test_a_status_is_not_written_over_what_has_changed_since(
+    cluster: ControlPlane, viewer: Client, kubelet: Kubelet, clock: Clock, run: Run, namespace: str
+) -> None:
+    await started(run, viewer, kubelet, written(namespace, "pong", **TWO_ACTORS))
+    await run.look(viewer)
+    await say(cluster, namespace, "pong", {"conditions": [OF_A_QUEUE]})
+    clock.seconds += 31.0
+    clock.updates += 100
+    run.poll.answers[namespace, "pong"] = clock.answer()
+    with pytest.raises(Conflict):
+        await run.reconciler.reconcile((namespace, "pong"))
+    await run.turn(viewer, "pong")
+    status = await status_of(viewer, namespace, "pong")
+    assert of_the_queue(status) == [OF_A_QUEUE]
+    assert status["progress"]["learnerUpdates"] == clock.updates

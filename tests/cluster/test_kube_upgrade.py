@@ -11,9 +11,18 @@ from rljob_operator.kube.apiserver.resources import RLJOBS, Object
 from rljob_operator.kube.render import rendering
 from rljob_operator.kube.render.settings import Settings
 
-from tests.cluster.control_plane import ControlPlane
-from tests.cluster.reconciling import Kubelet, Run, bring_up, written
-from tests.cluster.test_kube_reconcile import TWO_ACTORS, at_work, condition, status_of
+from tests.cluster.reconciling import (
+    TWO_ACTORS,
+    BreakingClient,
+    Kubelet,
+    Run,
+    bring_up,
+    condition,
+    started,
+    status_of,
+    take_down,
+    written,
+)
 
 OLD, NEW = Settings(image="rl:1"), Settings(image="rl:2")
 ALL = ("replay-0", "learner", "actor-0", "actor-1")
@@ -35,80 +44,72 @@ async def patch(viewer: Client, namespace: str, **spec: object) -> None:
 
 async def suspend(run: Run, viewer: Client, kubelet: Kubelet, namespace: str) -> None:
     await patch(viewer, namespace, suspend=True)
-    for _ in range(4):
-        await run.settle(viewer, "pong")
-        await kubelet.finish_deleted("pong")
-    await run.settle(viewer, "pong")
+    await take_down(run, viewer, kubelet, "pong")
     left = [pod for pods in (await kubelet.pods("pong")).values() for pod in pods]
     assert all(pod["status"]["phase"] == "Failed" for pod in left), "what had ended before stays to be read"
 
 
-def test_a_running_job_keeps_its_image_until_it_is_suspended(cluster: ControlPlane, namespace: str) -> None:
-    async def story() -> None:
-        async with at_work(cluster, namespace) as (viewer, client, kubelet):
-            await viewer.create(RLJOBS, written(namespace, "pong", backoffLimit=9, **TWO_ACTORS, **SKIP))
-            await bring_up(Run(client, namespace, OLD), viewer, kubelet, "pong")
-            before = await kubelet.pods("pong")
-            assert images(before) == {member: {"rl:1"} for member in ALL}
-
-            run = Run(client, namespace, NEW)
-            await run.settle(viewer, "pong")
-            assert {member: pod["metadata"]["uid"] for member, (pod,) in (await kubelet.pods("pong")).items()} == {
-                member: pod["metadata"]["uid"] for member, (pod,) in before.items()
-            }
-            await kubelet.end(before["actor-1"][0], 1)
-            await kubelet.end(before["replay-0"][0], 1)
-            await patch(viewer, namespace, actors={"replicas": 3})
-            for _ in range(4):  # an end is followed by a start half a second later
-                await run.settle(viewer, "pong")
-                await asyncio.sleep(0.3)
-            after = await kubelet.pods("pong")
-            assert images(after) == {member: {"rl:1"} for member in (*ALL, "actor-2")}
-            assert after["actor-1"][0]["metadata"]["uid"] != before["actor-1"][0]["metadata"]["uid"]
-            status = await status_of(viewer, namespace, "pong")
-            kept = {name: value for name, value in status["controller"]["rendering"].items() if name != "settings"}
-            assert kept == {"version": rendering.VERSION, "image": "rl:1", "gpuImage": ""}
-
-            await kubelet.start("pong")
-            await suspend(run, viewer, kubelet, namespace)
-            await patch(viewer, namespace, suspend=False)
-            await bring_up(run, viewer, kubelet, "pong")
-            assert images(await kubelet.pods("pong")) == {member: {"rl:2"} for member in (*ALL, "actor-2")}
-
-    asyncio.run(story())
-
-
-def test_a_release_that_makes_other_pods_adds_none_to_those_that_run(
-    cluster: ControlPlane, namespace: str, monkeypatch: pytest.MonkeyPatch
+async def test_a_running_job_keeps_its_image_until_it_is_suspended(
+    viewer: Client, client: BreakingClient, kubelet: Kubelet, namespace: str
 ) -> None:
-    async def story() -> None:
-        async with at_work(cluster, namespace) as (viewer, client, kubelet):
-            await viewer.create(RLJOBS, written(namespace, "pong", backoffLimit=9, **TWO_ACTORS, **SKIP))
-            await bring_up(Run(client, namespace), viewer, kubelet, "pong")
-            later = rendering.VERSION + 1
-            monkeypatch.setattr(rendering, "VERSION", later)
-            monkeypatch.setattr(rendering, "KNOWN", frozenset({later}))
-            run = Run(client, namespace)
-            (actor,) = (await kubelet.pods("pong"))["actor-1"]
-            await kubelet.end(actor, 1)
-            for _ in range(4):
-                await run.settle(viewer, "pong")
-                await asyncio.sleep(0.3)
-            pods = await kubelet.pods("pong")
-            assert [member for member, each in pods.items() if each[0]["status"]["phase"] == "Running"] == [
-                "actor-0",
-                "learner",
-                "replay-0",
-            ]
-            status = await status_of(viewer, namespace, "pong")
-            assert condition(status, "Accepted") == ("False", "RenderingUnknown")
-            assert status["actors"]["ready"] == 1
+    await started(
+        Run(client, namespace, OLD), viewer, kubelet, written(namespace, "pong", backoffLimit=9, **TWO_ACTORS, **SKIP)
+    )
+    before = await kubelet.pods("pong")
+    assert images(before) == {member: {"rl:1"} for member in ALL}
 
-            await suspend(run, viewer, kubelet, namespace)
-            await patch(viewer, namespace, suspend=False)
-            await bring_up(run, viewer, kubelet, "pong")
-            status = await status_of(viewer, namespace, "pong")
-            assert condition(status, "Accepted") == ("True", "Valid")
-            assert (status["actors"]["ready"], status["controller"]["rendering"]["version"]) == (2, later)
+    run = Run(client, namespace, NEW)
+    await run.settle(viewer, "pong")
+    assert {member: pod["metadata"]["uid"] for member, (pod,) in (await kubelet.pods("pong")).items()} == {
+        member: pod["metadata"]["uid"] for member, (pod,) in before.items()
+    }
+    await kubelet.end(before["actor-1"][0], 1)
+    await kubelet.end(before["replay-0"][0], 1)
+    await patch(viewer, namespace, actors={"replicas": 3})
+    for _ in range(4):  # an end is followed by a start half a second later
+        await run.settle(viewer, "pong")
+        await asyncio.sleep(0.3)
+    after = await kubelet.pods("pong")
+    assert images(after) == {member: {"rl:1"} for member in (*ALL, "actor-2")}
+    assert after["actor-1"][0]["metadata"]["uid"] != before["actor-1"][0]["metadata"]["uid"]
+    status = await status_of(viewer, namespace, "pong")
+    kept = {name: value for name, value in status["controller"]["rendering"].items() if name != "settings"}
+    assert kept == {"version": rendering.VERSION, "image": "rl:1", "gpuImage": ""}
 
-    asyncio.run(story())
+    await kubelet.start("pong")
+    await suspend(run, viewer, kubelet, namespace)
+    await patch(viewer, namespace, suspend=False)
+    await bring_up(run, viewer, kubelet, "pong")
+    assert images(await kubelet.pods("pong")) == {member: {"rl:2"} for member in (*ALL, "actor-2")}
+
+
+async def test_a_release_that_makes_other_pods_adds_none_to_those_that_run(
+    viewer: Client, client: BreakingClient, kubelet: Kubelet, run: Run, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await started(
+        Run(client, namespace), viewer, kubelet, written(namespace, "pong", backoffLimit=9, **TWO_ACTORS, **SKIP)
+    )
+    later = rendering.VERSION + 1
+    monkeypatch.setattr(rendering, "VERSION", later)
+    monkeypatch.setattr(rendering, "KNOWN", frozenset({later}))
+    actor = await kubelet.pod("pong", "actor-1")
+    await kubelet.end(actor, 1)
+    for _ in range(4):
+        await run.settle(viewer, "pong")
+        await asyncio.sleep(0.3)
+    pods = await kubelet.pods("pong")
+    assert [member for member, each in pods.items() if each[0]["status"]["phase"] == "Running"] == [
+        "actor-0",
+        "learner",
+        "replay-0",
+    ]
+    status = await status_of(viewer, namespace, "pong")
+    assert condition(status, "Accepted") == ("False", "RenderingUnknown")
+    assert status["actors"]["ready"] == 1
+
+    await suspend(run, viewer, kubelet, namespace)
+    await patch(viewer, namespace, suspend=False)
+    await bring_up(run, viewer, kubelet, "pong")
+    status = await status_of(viewer, namespace, "pong")
+    assert condition(status, "Accepted") == ("True", "Valid")
+    assert (status["actors"]["ready"], status["controller"]["rendering"]["version"]) == (2, later)

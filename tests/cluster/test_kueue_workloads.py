@@ -52,8 +52,7 @@ def asked_for(name: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("name", JOBS)
 def test_it_is_admitted_and_nothing_of_it_is_dropped(with_kueue: ControlPlane, name: str) -> None:
     for document in asked_for(name):
-        code, answer = with_kueue.request("POST", TRY, document)
-        assert code == 201, answer
+        answer = with_kueue.create(TRY, document)
         assert kept(document["spec"], answer["spec"])
 
 

@@ -6,10 +6,7 @@ its Service. The job's pods are looked for in the API server, as the PodMonitor 
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry, Gauge
@@ -17,8 +14,8 @@ from rljob.telemetry.server import TelemetryServer
 
 from tests.cluster.conftest import made_namespace
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.jobs import MERGE
-from tests.support.chart import Chart, find_program, only
+from tests.cluster.test_ready_operator import replica
+from tests.support.chart import Chart, only
 from tests.support.dashboards import FOLDER, filled, panels
 from tests.support.ports import free_ports
 from tests.support.prometheus import ON_THE_PATH, SKIPPED, Prometheus
@@ -41,30 +38,17 @@ def place(cluster: ControlPlane) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def port(cluster: ControlPlane, place: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     """Where an operator serves its figures."""
-    (port,) = free_ports(1)
-    log = tmp_path_factory.mktemp("operator") / "log"
-    command = [
-        sys.executable, "-m", "rljob_operator", "operator", f"--namespace={place}", f"--lease-namespace={place}",
-        f"--kubeconfig={cluster.kubeconfig}", "--image=rl:1", "--plain-logs", f"--port={port}",
-    ]  # fmt: skip
-    with log.open("wb") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
-    try:
-        eventually(lambda: " leads" in log.read_text(), log.read_text, 60)
-        yield port
-    finally:
-        process.terminate()
-        process.wait(30)
+    with replica(cluster.kubeconfig, place, tmp_path_factory.mktemp("operator") / "log") as it:
+        it.until_ready(200)
+        yield it.port
 
 
 @pytest.fixture(scope="module")
 def prometheus(
-    cluster: ControlPlane, place: str, port: int, tmp_path_factory: pytest.TempPathFactory
+    cluster: ControlPlane, chart: Chart, place: str, port: int, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Prometheus]:
-    helm = find_program("helm")
-    if ON_THE_PATH is None or helm is None:
-        pytest.skip(f"helm is neither on the PATH nor in KUBEBUILDER_ASSETS, or {SKIPPED}")
-    chart = Chart(Path(helm), tmp_path_factory.mktemp("helm"))
+    if ON_THE_PATH is None:
+        pytest.skip(SKIPPED)
     monitoring = {part: {"enabled": True, "interval": "1s"} for part in ("serviceMonitor", "podMonitor")}
     objects = chart.render({"namespaceOverride": place, "watchNamespaces": [place], "monitoring": monitoring})
     folder = tmp_path_factory.mktemp("prometheus")
@@ -81,8 +65,7 @@ def prometheus(
     own, of_pods = free_ports(2)
     job = document(PRESET, [f"spec.monitoring.metricsPort={of_pods}"])
     job["metadata"] = {"name": JOB, "namespace": place}
-    code, answer = cluster.request("POST", f"/apis/rljob.dev/v1alpha1/namespaces/{place}/rljobs", job)
-    assert code == 201, answer
+    cluster.create(f"/apis/rljob.dev/v1alpha1/namespaces/{place}/rljobs", job)
     registry = CollectorRegistry()
     Gauge("rljob_learner_epoch", "The epoch of a pod.", registry=registry).set(7)
     with (
@@ -107,8 +90,7 @@ def test_the_operator_is_scraped(prometheus: Prometheus, place: str) -> None:
     asked = 'up{rljob=""}'
     eventually(lambda: prometheus.query(f"{asked} == 1"), prometheus.targets, 60)
     (found,) = prometheus.query(asked)
-    assert found["metric"]["namespace"] == place
-    assert found["metric"]["pod"] == "operator-0"
+    assert (found["metric"]["namespace"], found["metric"]["pod"]) == (place, "operator-0")
 
 
 def test_a_pod_is_scraped_once_it_runs(prometheus: Prometheus, cluster: ControlPlane, place: str) -> None:
@@ -117,8 +99,7 @@ def test_a_pod_is_scraped_once_it_runs(prometheus: Prometheus, cluster: ControlP
     pod = pods[0]["metadata"]
     assert prometheus.query('up{rljob!=""}') == [], "it has no address yet"
     status = {"status": {"phase": "Running", "podIP": "127.0.0.1", "podIPs": [{"ip": "127.0.0.1"}]}}
-    code, answer = cluster.request("PATCH", f"{folder}/{pod['name']}/status", status, MERGE)
-    assert code == 200, answer
+    cluster.change(f"{folder}/{pod['name']}/status", status)
     (found,) = eventually(lambda: prometheus.query("rljob_learner_epoch == 7"), prometheus.targets, 60)
     labels = found["metric"]
     assert (labels["namespace"], labels["rljob"], labels["pod"]) == (place, JOB, pod["name"])

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.jobs import STRICT, kept
-from tests.support.chart import Chart, find_program
+from tests.support.chart import Chart
 from tests.support.provided_crds import MONITORING
 
 KINDS = ("ServiceMonitor", "PodMonitor", "PrometheusRule")
@@ -33,14 +32,6 @@ def kinds(cluster: ControlPlane) -> ControlPlane:
     return cluster
 
 
-@pytest.fixture(scope="module")
-def chart(tmp_path_factory: pytest.TempPathFactory) -> Chart:
-    helm = find_program("helm")
-    if helm is None:
-        pytest.skip("helm is neither on the PATH nor in KUBEBUILDER_ASSETS")
-    return Chart(Path(helm), tmp_path_factory.mktemp("helm"))
-
-
 def _served(cluster: ControlPlane, kind: str) -> bool:
     return cluster.request("GET", f"{GROUP}/{kind.lower()}s")[0] == 200
 
@@ -55,8 +46,7 @@ def test_they_are_admitted_and_nothing_is_dropped(
     assert {each["kind"] for each in found} == set(KINDS)
     for document in found:
         path = f"{GROUP}/namespaces/default/{document['kind'].lower()}s?{STRICT}&dryRun=All"
-        code, answer = kinds.request("POST", path, document)
-        assert code == 201, answer
+        answer = kinds.create(path, document)
         assert kept(document["spec"], answer["spec"])
 
 

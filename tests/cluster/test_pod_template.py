@@ -148,8 +148,7 @@ OURS_ALONE: list[tuple[dict[str, Any], str]] = [
 @pytest.fixture(scope="module")
 def stored(cluster: ControlPlane) -> Iterator[dict[str, Any]]:
     """The pod's template as a server holds it, with all defaults, in the PodTemplate ``pod``."""
-    code, answer = cluster.request("POST", TEMPLATES, pod_template(POD))
-    assert code == 201, answer
+    answer = cluster.create(TEMPLATES, pod_template(POD))
     yield answer["template"]
     cluster.request("DELETE", f"{TEMPLATES}/pod")
 
@@ -161,17 +160,13 @@ def pod_template(template: dict[str, Any], name: str = "pod") -> dict[str, Any]:
 def completed(cluster: ControlPlane, template: dict[str, Any]) -> dict[str, Any]:
     """The template with a server's defaults, as if it were made from nothing."""
     path = f"{TEMPLATES}?dryRun=All&{jobs.STRICT}"
-    code, answer = cluster.request("POST", path, pod_template(template, "other"))
-    assert code == 201, answer.get("message")
-    return answer["template"]  # type: ignore[no-any-return]
+    return cluster.create(path, pod_template(template, "other"))["template"]  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize("patch", PATCHES, ids=lambda patch: json.dumps(patch)[:90])
 def test_it_merges_as_kubectl_does(cluster: ControlPlane, stored: dict[str, Any], patch: dict[str, Any]) -> None:
     words = ["patch", "podtemplate", "pod", "--type=strategic", "--dry-run=server", "-o", "json"]
-    done = cluster.kubectl(*words, "-p", json.dumps({"template": patch}))
-    assert done.returncode == 0, done.stderr
-    theirs = json.loads(done.stdout)["template"]
+    theirs = json.loads(cluster.told(*words, "-p", json.dumps({"template": patch})))["template"]
     assert completed(cluster, merged(stored, patch)) == theirs, "on the pod as it is stored"
     assert completed(cluster, merged(POD, patch)) == theirs, "on the pod as it is generated"
 
@@ -189,8 +184,7 @@ def test_where_it_differs_from_kubectl(
     cluster: ControlPlane, stored: dict[str, Any], patch: dict[str, Any], words: str
 ) -> None:
     """If a server begins to do the same, the difference is out of date."""
-    code, answer = cluster.request("PATCH", f"{TEMPLATES}/pod?dryRun=All", {"template": patch}, STRATEGIC)
-    assert code == 200, answer
+    answer = cluster.change(f"{TEMPLATES}/pod?dryRun=All", {"template": patch}, STRATEGIC)
     if words == "taken":
         assert "affinity" not in answer["template"]["spec"]
         assert merged(stored, patch)["spec"]["affinity"] == {"nodeAffinity": {}}
@@ -283,8 +277,7 @@ def test_the_table_is_that_of_cores_types(cluster: ControlPlane) -> None:
     """The server says itself how a patch merges each list in a PodTemplateSpec, whatever the list is part of."""
     code, document = cluster.request("GET", "/openapi/v3/api/v1")
     assert code == 200
-    schemas = document["components"]["schemas"]
-    found = [*lists(schemas, "io.k8s.api.core.v1.PodTemplateSpec", set())]
+    found = [*lists(document["components"]["schemas"], "io.k8s.api.core.v1.PodTemplateSpec", set())]
     assert len(found) > 60
     merge_keys = {}
     for owner, field, schema in found:

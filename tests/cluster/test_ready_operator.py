@@ -22,14 +22,14 @@ class Replica:
     """``rljob operator`` for the jobs of one namespace, with its pages on a port of its own."""
 
     def __init__(self, process: subprocess.Popen[bytes], log_file: Path, port: int) -> None:
-        self.process, self._log_file, self._port = process, log_file, port
+        self.process, self._log_file, self.port = process, log_file, port
 
     def log(self) -> str:
         return self._log_file.read_text()
 
     def page(self, path: str) -> tuple[int, str]:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as refusal:
             return refusal.code, ""
@@ -59,8 +59,7 @@ def replica(kubeconfig: Path, namespace: str, log_file: Path, *options: str) -> 
 def grant(cluster: ControlPlane, namespace: str, objects: list[dict[str, Any]]) -> None:
     for each in objects:
         path = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/{each['kind'].lower()}s"
-        code, answer = cluster.request("POST", path, each)
-        assert code == 201, answer
+        cluster.create(path, each)
 
 
 def test_a_standby_is_ready_once_it_could_take_over_and_a_leader_once_it_works(
@@ -87,7 +86,7 @@ def test_a_standby_is_ready_once_it_could_take_over_and_a_leader_once_it_works(
         old.process.terminate()
         eventually(lambda: " leads" in new.log(), new.log, 10.0)
         new.until_ready(200)
-        with cluster.hanging_api_server():
+        with cluster.hanging():
             new.until_ready(503, 20.0)
 
 
@@ -100,7 +99,7 @@ def test_one_namespace_that_may_not_be_read_stops_no_other(
     with replica(own, namespace, tmp_path / "log", f"--namespace={other_namespace}") as it:
         it.until_ready(200)
         pong = written(namespace, "pong")
-        assert cluster.request("POST", f"/apis/rljob.dev/v1alpha1/namespaces/{namespace}/rljobs", pong)[0] == 201
+        cluster.create(f"/apis/rljob.dev/v1alpha1/namespaces/{namespace}/rljobs", pong)
         path = f"/apis/rljob.dev/v1alpha1/namespaces/{namespace}/rljobs/pong"
         eventually(lambda: cluster.request("GET", path)[1].get("status"), it.log)
         readable = it.page("/metrics")[1]

@@ -62,8 +62,7 @@ def namespace(cluster: ControlPlane) -> Iterator[str]:
         (RUNTIME, {"metadata": {"name": "nvidia"}, "handler": "nvidia"}),
     ]
     for path, document in made:
-        code, answer = cluster.request("POST", path, document)
-        assert code == 201, answer
+        cluster.create(path, document)
     yield NAMESPACE
     for path, document in made[1:]:
         cluster.request("DELETE", f"{path}/{document['metadata']['name']}")

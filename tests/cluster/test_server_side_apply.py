@@ -33,8 +33,7 @@ def by_name(entries: list[dict[str, Any]], key: str = "name") -> dict[str, dict[
 def pong(cluster: ControlPlane) -> dict[str, Any]:
     """A job made by the owner `user`, suspended so that its parameters may change."""
     spec: dict[str, Any] = document(BASE, SUSPENDED)["spec"]
-    made = apply(cluster, "user", spec)
-    assert made.accepted, made.message
+    apply(cluster, "user", spec).stored()
     return spec
 
 
@@ -43,13 +42,12 @@ def test_one_leaf_is_changed_without_its_neighbours(cluster: ControlPlane) -> No
     spec = document(PRESET, [*SUSPENDED, "spec.algorithm.impala={entropyCost: 0.005, unrollQueue: {capacity: 32}}"])[
         "spec"
     ]
-    assert apply(cluster, "user", spec).accepted
+    apply(cluster, "user", spec).stored()
     for rate in (3e-4, 5e-4):
-        swept = apply(cluster, "sweep", {"algorithm": {"impala": {"learningRate": rate}}})
-        assert swept.accepted, swept.message
-        impala = swept.document["spec"]["algorithm"]["impala"]
+        swept = apply(cluster, "sweep", {"algorithm": {"impala": {"learningRate": rate}}}).stored()
+        impala = swept["spec"]["algorithm"]["impala"]
         assert impala == {"entropyCost": 0.005, "unrollQueue": {"capacity": 32}, "learningRate": rate}
-        in_force = parse_job(swept.document).spec.algorithm.parameters_as(ImpalaParameters)
+        in_force = parse_job(swept).spec.algorithm.parameters_as(ImpalaParameters)
         assert (in_force.learning_rate, in_force.entropy_cost, in_force.batch_size) == (rate, 0.005, 16)
     again = apply(cluster, "user", spec | {"algorithm": {"impala": {"entropyCost": 0.01}}})
     assert again.document["spec"]["algorithm"]["impala"] == {"entropyCost": 0.01, "learningRate": 5e-4}, "each its own"
@@ -68,9 +66,8 @@ def test_the_same_leaf_is_a_conflict(cluster: ControlPlane, pong: dict[str, Any]
 
 def test_rules_of_failures_are_merged_by_name(cluster: ControlPlane, pong: dict[str, Any]) -> None:
     policy = {"failurePolicy": {"rules": [{"name": "evicted", "onPodConditions": [{"type": "X"}], "action": "Ignore"}]}}
-    applied = apply(cluster, "platform", policy)
-    assert applied.accepted, applied.message
-    assert set(by_name(applied.document["spec"]["failurePolicy"]["rules"])) == {"bad-config", "evicted"}
+    applied = apply(cluster, "platform", policy).stored()
+    assert set(by_name(applied["spec"]["failurePolicy"]["rules"])) == {"bad-config", "evicted"}
 
 
 def test_a_partial_owner_cannot_break_a_rule(cluster: ControlPlane, pong: dict[str, Any]) -> None:
@@ -90,7 +87,6 @@ def test_conditions_of_two_writers_lie_side_by_side(cluster: ControlPlane, pong:
         times = {"lastTransitionTime": "2026-11-21T16:05:00.250Z"}
         return {"conditions": [{"type": kind, "status": "True", "reason": "Checked", "message": "", **times}]}
 
-    assert apply(cluster, "operator", condition("Ready"), status=True).accepted
-    applied = apply(cluster, "queue", condition("QuotaReserved"), status=True)
-    assert applied.accepted, applied.message
-    assert set(by_name(applied.document["status"]["conditions"], "type")) == {"Ready", "QuotaReserved"}
+    apply(cluster, "operator", condition("Ready"), status=True).stored()
+    applied = apply(cluster, "queue", condition("QuotaReserved"), status=True).stored()
+    assert set(by_name(applied["status"]["conditions"], "type")) == {"Ready", "QuotaReserved"}

@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 from rljob.telemetry.server import TelemetryServer
-from rljob_operator.kube.apiserver.access import load_access
-from rljob_operator.kube.apiserver.resources import PODS, RLJOBS
+from rljob_operator.kube.apiserver.client import Client
+from rljob_operator.kube.apiserver.resources import PODS
 from rljob_operator.kube.reach import PodsProxy
 from rljob_operator.polls.poll import NO_ANSWER, STANDS_STILL, Alive, Learner, Poll, Rhythm
 
-from tests.cluster.kube_client import connected
+from tests.cluster.kube_client import until
 from tests.cluster.kubelet_server import KubeletServer, kubelet_server, own_address
-from tests.cluster.reconciling import BreakingClient, Kubelet, Run, bring_up, written
+from tests.cluster.reconciling import Kubelet, Run, started, written
 from tests.cluster.terminal import User
 
 FIGURES = {"updates": 4321, "steps_per_second": 987.0, "queue_depth_batches": 3, "queue_bound_batches": 9, "actors": []}
@@ -61,33 +61,34 @@ def door(address: str, tmp_path: Path) -> Iterator[Door]:
 
 
 @pytest.fixture
-def running(user: User, address: str, door: Door) -> Iterator[tuple[User, KubeletServer]]:
-    """A job whose pods "run", with the learner's metrics port at this machine's."""
+def running(
+    user: User, address: str, door: Door, runner: asyncio.Runner, viewer: Client, kubelet: Kubelet, run: Run
+) -> Iterator[KubeletServer]:
+    """The user's job's pods "run", with the learner's metrics port at this machine's; their kubelet."""
 
     async def bring() -> None:
-        client = BreakingClient(await load_access(str(user.cluster.kubeconfig)))
-        async with connected(user.cluster) as viewer:
-            kubelet = Kubelet(viewer, user.namespace)
-            job = written(user.namespace, "pong", actors={"replicas": 2}, monitoring={"metricsPort": door.server.port})
-            await viewer.create(RLJOBS, job)
-            await bring_up(Run(client, user.namespace), viewer, kubelet, "pong")
-            (learner,) = (await kubelet.pods("pong"))["learner"]
-            here = {"podIP": address, "podIPs": [{"ip": address}]}
-            await viewer.patch(
-                PODS, user.namespace, learner["metadata"]["name"], {"status": here}, subresource="status"
-            )
-        await client.close()
+        job = written(user.namespace, "pong", actors={"replicas": 2}, monitoring={"metricsPort": door.server.port})
+        await started(run, viewer, kubelet, job)
+        learner = await kubelet.pod("pong", "learner")
+        here = {"status": {"podIP": address, "podIPs": [{"ip": address}]}}
+        await viewer.patch(PODS, user.namespace, learner["metadata"]["name"], here, subresource="status")
 
     with kubelet_server(user.cluster, address) as server:
-        asyncio.run(bring())
+        runner.run(bring())
         for pod in user.cluster.request("GET", f"/api/v1/namespaces/{user.namespace}/pods")[1]["items"]:
             member = pod["metadata"]["labels"]["rljob.dev/member"]
             server.logs[pod["metadata"]["name"]] = [f"{member} line {number}" for number in range(30)]
-        yield user, server
+        yield server
 
 
-def test_figures_come_from_the_learner_through_the_api_server(running: tuple[User, KubeletServer]) -> None:
-    user, _ = running
+@pytest.fixture
+def learner_url(running: KubeletServer, user: User, runner: asyncio.Runner, viewer: Client, door: Door) -> str:
+    """The learner's metrics port, by way of the API server."""
+    (pod,) = runner.run(viewer.list(PODS, user.namespace, label_selector="rljob.dev/role=learner")).items
+    return PodsProxy(viewer).url(pod, door.server.port)
+
+
+def test_figures_come_from_the_learner_through_the_api_server(user: User, running: KubeletServer) -> None:
     heading, row = user.sees("get", "pong").splitlines()
     cells = dict(zip(re.split(r"  +", heading), re.split(r"  +", row), strict=True))
     assert (cells["DEPTH"], cells["STEPS/S"]) == ("3/9", "987")
@@ -97,8 +98,7 @@ def test_figures_come_from_the_learner_through_the_api_server(running: tuple[Use
     assert "! learner" not in screen
 
 
-def test_a_profile_comes_from_a_pod_through_the_api_server(running: tuple[User, KubeletServer], tmp_path: Path) -> None:
-    user, _ = running
+def test_a_profile_comes_from_a_pod_through_the_api_server(user: User, running: KubeletServer, tmp_path: Path) -> None:
     said = user.sees("profile", "pong", "learner", "--seconds", "1", "--torch", "-o", str(tmp_path / "profile"))
     assert "MainThread" in said
     assert (tmp_path / "profile" / "learner.folded").read_text()
@@ -106,8 +106,8 @@ def test_a_profile_comes_from_a_pod_through_the_api_server(running: tuple[User, 
     assert "no inference-3 to profile; there are: learner, actor-0, actor-1, replay-0" in refusal
 
 
-def test_last_lines_of_all_of_a_role_and_of_a_member(running: tuple[User, KubeletServer]) -> None:
-    user, server = running
+def test_last_lines_of_all_of_a_role_and_of_a_member(user: User, running: KubeletServer) -> None:
+    server = running
     lines = user.sees("logs", "pong", "--tail", "2").splitlines()
     assert [line.split() for line in lines] == [
         [member, member, "line", str(number)]
@@ -121,8 +121,8 @@ def test_last_lines_of_all_of_a_role_and_of_a_member(running: tuple[User, Kubele
     assert {container for _, container, _ in server.asked} == {"worker"}
 
 
-def test_following_shows_what_comes(running: tuple[User, KubeletServer]) -> None:
-    user, server = running
+def test_following_shows_what_comes(user: User, running: KubeletServer) -> None:
+    server = running
     words = ["logs", "-n", user.namespace, "--kubeconfig", str(user.kubeconfig), "pong", "learner", "-f", "--tail", "1"]
     # Tests that were started in the background ignore Ctrl-C, and so would what they start.
     heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
@@ -142,59 +142,43 @@ def test_following_shows_what_comes(running: tuple[User, KubeletServer]) -> None
         following.wait()
 
 
-def test_an_operator_asks_and_requests_through_the_api_server(running: tuple[User, KubeletServer], door: Door) -> None:
+@pytest.mark.timeout(60)
+async def test_an_operator_asks_and_requests_through_the_api_server(
+    viewer: Client, door: Door, learner_url: str
+) -> None:
     """The learner takes requests with its token alone, and no Authorization header comes through the API server."""
-    user, _ = running
     with pytest.raises(urllib.error.HTTPError, match="401"):
         urllib.request.urlopen(urllib.request.Request(f"{door.server.url}/checkpoint", data=b"{}"), timeout=30)
-
-    async def story() -> None:
-        async with connected(user.cluster) as client:
-            pods = (await client.list(PODS, user.namespace, label_selector="rljob.dev/role=learner")).items
-            told: list[str] = []
-            poll: Poll[str] = Poll(told.append, PodsProxy(client), rhythm=Rhythm(0.1))
-            url = PodsProxy(client).url(pods[0], door.server.port)
-            poll.follow("pong", [Learner("a", url, "wrong")], 7.5)
-            while poll.answer("pong").status is None:
-                await asyncio.sleep(0.05)
-            assert poll.answer("pong").status.updates == FIGURES["updates"]  # type: ignore[union-attr]
-            assert door.notes == []
-            poll.follow("pong", [Learner("a", url, "s3cret")], 7.5)
-            while not door.notes:
-                await asyncio.sleep(0.05)
-            assert door.notes[0] == {"sinceUnix": 7.5}
-            await poll.close()
-
-    asyncio.run(asyncio.wait_for(story(), 60))
+    poll: Poll[str] = Poll(lambda name: None, PodsProxy(viewer), rhythm=Rhythm(0.1))
+    poll.follow("pong", [Learner("a", learner_url, "wrong")], 7.5)
+    await until("an answer", lambda: poll.answer("pong").status is not None)
+    assert poll.answer("pong").status.updates == FIGURES["updates"]  # type: ignore[union-attr]
+    assert door.notes == []
+    poll.follow("pong", [Learner("a", learner_url, "s3cret")], 7.5)
+    await until("the request", lambda: bool(door.notes))
+    assert door.notes[0] == {"sinceUnix": 7.5}
+    await poll.close()
 
 
-def test_an_operator_tells_through_the_api_server_how_a_shard_fails_to_answer(
-    running: tuple[User, KubeletServer], door: Door
+@pytest.mark.timeout(60)
+async def test_an_operator_tells_through_the_api_server_how_a_shard_fails_to_answer(
+    viewer: Client, door: Door, learner_url: str
 ) -> None:
     """The port is that of the job's learner: a shard's answers in the same way."""
-    user, _ = running
+    told: list[str] = []
+    poll: Poll[str] = Poll(told.append, PodsProxy(viewer), rhythm=Rhythm(0.05, 0.05))
 
-    async def story() -> None:
-        async with connected(user.cluster) as client:
-            pods = (await client.list(PODS, user.namespace, label_selector="rljob.dev/role=learner")).items
-            told: list[str] = []
-            poll: Poll[str] = Poll(told.append, PodsProxy(client), rhythm=Rhythm(0.05, 0.05))
-            url = PodsProxy(client).url(pods[0], door.server.port)
+    def because() -> str | None:
+        silence = poll.silence("pong", "a")
+        return None if silence is None else silence.because
 
-            async def until(because: str) -> None:
-                while (silence := poll.silence("pong", "a")) is None or silence.because != because:
-                    await asyncio.sleep(0.02)
-
-            poll.follow("pong", [Alive("a", url)])
-            await asyncio.sleep(0.5)
-            assert (poll.silence("pong", "a"), told) == (None, [])
-            door.server.beat(within_seconds=0.0)
-            await until(STANDS_STILL)
-            door.server.beat()
-            while poll.silence("pong", "a") is not None:
-                await asyncio.sleep(0.02)
-            door.server.close()
-            await until(NO_ANSWER)
-            await poll.close()
-
-    asyncio.run(asyncio.wait_for(story(), 60))
+    poll.follow("pong", [Alive("a", learner_url)])
+    await asyncio.sleep(0.5)
+    assert (poll.silence("pong", "a"), told) == (None, [])
+    door.server.beat(within_seconds=0.0)
+    await until("it stands still", lambda: because() == STANDS_STILL)
+    door.server.beat()
+    await until("it goes on", lambda: because() is None)
+    door.server.close()
+    await until("no answer", lambda: because() == NO_ANSWER)
+    await poll.close()

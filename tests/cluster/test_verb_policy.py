@@ -11,14 +11,13 @@ from rljob_operator.kube.apiserver.resources import PODS, VOLUME_CLAIMS
 from rljob_operator.kube.render.rendering import offered
 from rljob_operator.kube.render.settings import Settings
 
-from tests.cluster.terminal import MERGE, User, five_minutes_ago, status
+from tests.cluster.terminal import MERGE, User, said, status
 
 
 def ended(**settings: Any) -> dict[str, Any]:
     """The status of a job that is Complete, and was started with these settings."""
     rendering = offered(RLJobStatus(), Settings(image="rl:1", **settings)).model_dump(mode="json", by_alias=True)
-    done = {"type": "Complete", "status": "True", "reason": "TargetReturnReached", "message": "",
-            "lastTransitionTime": five_minutes_ago()}  # fmt: skip
+    done = said("Complete", "True", "TargetReturnReached")
     return status(conditions=[done], controller={"rendering": rendering})
 
 
@@ -43,13 +42,13 @@ def test_the_pod_that_reads_is_let_in_and_gone_afterwards(user: User, tmp_path: 
     level = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}
     user.cluster.request("PATCH", f"/api/v1/namespaces/{user.namespace}", level, MERGE)
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "pong"}}
-    assert user.cluster.request("POST", f"/api/v1/namespaces/{user.namespace}/serviceaccounts", account)[0] == 201
+    user.cluster.create(f"/api/v1/namespaces/{user.namespace}/serviceaccounts", account)
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "pong-learner"}, "spec": spec}
-    assert user.cluster.request("POST", VOLUME_CLAIMS.path(user.namespace), claim)[0] == 201
+    user.cluster.create(VOLUME_CLAIMS.path(user.namespace), claim)
     user.has("pong", known=ended())
-    said = user.types("policy", "pong", "-o", str(tmp_path / "policy"), "--timeout", "1")
-    assert said.exit_code == 2, said.output
-    assert "reads the checkpoints on claim pong-learner" in said.stderr
-    assert "did not come up within 1 s" in said.stderr
+    result = user.types("policy", "pong", "-o", str(tmp_path / "policy"), "--timeout", "1")
+    assert result.exit_code == 2, result.output
+    assert "reads the checkpoints on claim pong-learner" in result.stderr
+    assert "did not come up within 1 s" in result.stderr
     assert user.cluster.request("GET", PODS.path(user.namespace))[1]["items"] == []

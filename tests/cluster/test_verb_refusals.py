@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from rljob_operator.kube.apiserver.access import NoAccess, load_access
+from rljob_operator.kube.apiserver.access import NoAccess
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.resources import Resource
 from rljob_operator.kube.process.run import check_rights
 from rljob_operator.verbs import cluster_jobs
 
-from tests.cluster.terminal import User, changed_kubeconfig, five_minutes_ago, status
+from tests.cluster.kube_client import connected
+from tests.cluster.policies import give_rights
+from tests.cluster.terminal import User, changed_kubeconfig, said, status
 from tests.support.ports import free_ports
+from tests.support.waiting import eventually
 
 
 def test_edits_that_break_a_rule_are_refused_in_the_rules_words(user: User) -> None:
@@ -27,14 +28,7 @@ def test_edits_that_break_a_rule_are_refused_in_the_rules_words(user: User) -> N
 
 
 def test_a_job_that_has_ended_is_not_changed(user: User) -> None:
-    done = {
-        "type": "Complete",
-        "status": "True",
-        "reason": "TargetReturnReached",
-        "message": "mean 500",
-        "lastTransitionTime": five_minutes_ago(),
-    }
-    user.has("pong", known=status(conditions=[done]))
+    user.has("pong", known=status(conditions=[said("Complete", "True", "TargetReturnReached", "mean 500")]))
     for words in (("suspend", "pong"), ("scale", "pong", "3"), ("checkpoint", "pong"), ("resume", "pong")):
         assert "has ended, nothing can be changed any more: Complete (TargetReturnReached): mean 500" in user.refused(
             2, *words
@@ -86,33 +80,20 @@ EDIT = [*VIEW, {"apiGroups": ["rljob.dev"], "resources": ["rljobs"], "verbs": ["
 
 def grant(user: User, name: str, rules: list[dict[str, Any]], folder: Path) -> User:
     """A user with exactly these rights."""
-    group = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{user.namespace}"
-    token = user.cluster.token(user.namespace, name)
-    assert user.cluster.request("POST", f"{group}/roles", {"metadata": {"name": name}, "rules": rules})[0] == 201
-    subject = {"kind": "ServiceAccount", "name": name, "namespace": user.namespace}
-    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name}
-    binding = {"metadata": {"name": name}, "roleRef": role, "subjects": [subject]}
-    assert user.cluster.request("POST", f"{group}/rolebindings", binding)[0] == 201
     folder.mkdir()
-    return User(user.cluster, user.namespace, user.cluster.kubeconfig_for(folder, {"token": token}))
+    found = User(user.cluster, user.namespace, give_rights(user.cluster, user.namespace, name, rules, folder))
+    eventually(lambda: found.types("get").exit_code == 0, "the server learns of a binding a moment later")
+    return found
 
 
 def test_the_rights_of_the_page_are_enough_and_no_more(user: User, tmp_path: Path) -> None:
     user.has("pong", checkpoint={"onSuspend": "Skip"})
     viewer, editor = grant(user, "viewer", VIEW, tmp_path / "view"), grant(user, "editor", EDIT, tmp_path / "edit")
-    deadline = time.monotonic() + 30  # the server learns of a binding a moment later
-    while viewer.types("get").exit_code != 0 or editor.types("get").exit_code != 0:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
     for words in (("get",), ("get", "pong"), ("why", "pong"), ("top", "pong", "--once"), ("events", "pong")):
         viewer.sees(*words)
     assert "has no pods" in viewer.refused(2, "logs", "pong")
     assert "did you mean pong?" in viewer.refused(2, "why", "pnog")
     poor = grant(user, "poor", VIEW[:1], tmp_path / "poor")
-    deadline = time.monotonic() + 30
-    while poor.types("get").exit_code != 0:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
     assert "lacks the right to list pods" in " ".join(poor.sees("top", "pong", "--once").split())
     assert "lacks the right to list pods" in poor.refused(77, "logs", "pong")
     for words in (("suspend", "pong"), ("scale", "pong", "3"), ("checkpoint", "pong"), ("stop", "pong")):
@@ -149,8 +130,7 @@ def test_no_kubeconfig_and_no_such_context(user: User, tmp_path: Path) -> None:
     lost = User(user.cluster, user.namespace, tmp_path / "none")
     assert "there is no kubeconfig at" in lost.refused(2, "get")
     assert "--kubeconfig" in lost.refused(2, "get")
-    said = user.refused(2, "get", where=("--context", "production"))
-    assert "has no context production; there are: tests" in said
+    assert "has no context production; there are: tests" in user.refused(2, "get", where=("--context", "production"))
     broken = tmp_path / "broken"
     broken.write_text("{")
     assert "can't be read" in user.refused(2, "get", "--kubeconfig", str(broken))
@@ -159,14 +139,15 @@ def test_no_kubeconfig_and_no_such_context(user: User, tmp_path: Path) -> None:
 def test_a_server_that_is_not_there(user: User, tmp_path: Path) -> None:
     (port,) = free_ports(1)
     path = changed_kubeconfig(user, tmp_path, server=f"https://127.0.0.1:{port}")
-    said = User(user.cluster, user.namespace, path).refused(69, "why", "pong")
-    assert f"the API server at https://127.0.0.1:{port}: the API server can't be reached" in said
+    assert f"the API server at https://127.0.0.1:{port}: the API server can't be reached" in User(
+        user.cluster, user.namespace, path
+    ).refused(69, "why", "pong")
 
 
 def test_a_server_that_does_not_answer(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
     user.has("pong")
     monkeypatch.setattr(cluster_jobs, "TIMEOUT_SECONDS", 1.0)
-    with user.cluster.hanging_api_server():
+    with user.cluster.hanging():
         for words in (("get",), ("why", "pong"), ("scale", "pong", "2")):
             assert "the API server has not answered within 1 s" in user.refused(69, *words)
     assert user.sees("get").splitlines()[1].startswith("pong")
@@ -179,18 +160,13 @@ def test_a_cluster_without_the_crd(user: User, monkeypatch: pytest.MonkeyPatch) 
         assert "knows no RLJobs: install the CRD with `kubectl apply" in user.refused(2, *words)
 
 
-def test_the_right_to_ask_through_the_api_server_is_looked_for(user: User, tmp_path: Path) -> None:
-    async def ask(kubeconfig: Path, namespaces: tuple[str, ...] | None) -> None:
-        client = Client(await load_access(str(kubeconfig)))
-        try:
-            await check_rights(client, namespaces)
-        finally:
-            await client.close()
-
-    asyncio.run(ask(user.kubeconfig, None))
+async def test_the_right_to_ask_through_the_api_server_is_looked_for(
+    user: User, viewer: Client, tmp_path: Path
+) -> None:
+    await check_rights(viewer, None)
     token = user.cluster.token(user.namespace, "guest")
-    guest = user.cluster.kubeconfig_for(tmp_path, {"token": token})
-    with pytest.raises(NoAccess, match=f"lacks: get in {user.namespace}, create in {user.namespace}"):
-        asyncio.run(ask(guest, (user.namespace,)))
-    with pytest.raises(NoAccess, match="get in all namespaces"):
-        asyncio.run(ask(guest, None))
+    async with connected(user.cluster, user.cluster.kubeconfig_for(tmp_path, {"token": token})) as guest:
+        with pytest.raises(NoAccess, match=f"lacks: get in {user.namespace}, create in {user.namespace}"):
+            await check_rights(guest, (user.namespace,))
+        with pytest.raises(NoAccess, match="get in all namespaces"):
+            await check_rights(guest, None)

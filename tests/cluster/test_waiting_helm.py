@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
+from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 from rljob.api.status import RLJobStatus
 
 from tests.cluster import jobs
 from tests.cluster.control_plane import ControlPlane
-from tests.support.chart import Chart, HelmRefused, find_program
+from tests.support.chart import Chart, HelmRefused
 from tests.support.controller import Controller, exited, make_job, member, members, running, sample
 from tests.unit.api.bad_manifests import BASE
 from tests.unit.api.written import document
@@ -46,19 +47,14 @@ def has_failed() -> RLJobStatus:
     return controller.status
 
 
-@pytest.fixture(scope="module")
-def chart(tmp_path_factory: pytest.TempPathFactory) -> Chart:
-    program = find_program("helm")
-    if program is None:
-        pytest.skip("helm is neither on the PATH nor in KUBEBUILDER_ASSETS")
-    folder = tmp_path_factory.mktemp("chart")
-    (folder / "templates").mkdir()
-    (folder / "Chart.yaml").write_text(json.dumps({"apiVersion": "v2", "name": "job", "version": "0.1.0"}))
-    (folder / "templates" / "job.yaml").write_text(json.dumps(document(BASE)))
-    found = Chart(program, tmp_path_factory.mktemp("helm"), folder)
-    if not found.run("version", "--short").startswith("v4"):
+@pytest.fixture
+def chart_of_a_job(chart: Chart, tmp_path: Path) -> Chart:
+    (tmp_path / "templates").mkdir()
+    (tmp_path / "Chart.yaml").write_text(json.dumps({"apiVersion": "v2", "name": "job", "version": "0.1.0"}))
+    (tmp_path / "templates" / "job.yaml").write_text(json.dumps(document(BASE)))
+    if not chart.run("version", "--short").startswith("v4"):
         pytest.skip("Helm 3 does not wait for custom resources")
-    return found
+    return chart.of(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -72,18 +68,13 @@ def chart(tmp_path_factory: pytest.TempPathFactory) -> Chart:
     ],
 )
 def test_helm_waits_for_what_starts_and_for_nothing_else(
-    cluster: ControlPlane, chart: Chart, namespace: str, state: Callable[[], RLJobStatus] | None, refused: str
+    cluster: ControlPlane, chart_of_a_job: Chart, namespace: str, state: Callable[[], RLJobStatus] | None, refused: str
 ) -> None:
-    place = (f"--kubeconfig={cluster.kubeconfig}", f"--namespace={namespace}")
-    chart.run("install", "rl", str(chart.folder), *place, "--wait=hookOnly")
+    words = (str(chart_of_a_job.folder), f"--kubeconfig={cluster.kubeconfig}", f"--namespace={namespace}")
+    chart_of_a_job.run("install", "rl", *words, "--wait=hookOnly")
     if state is not None:
-        path = f"{jobs.JOBS.replace('default', namespace)}/pong/status"
-        said: dict[str, Any] = state().document() | {"observedGeneration": 1}
-        code, answer = cluster.request("PATCH", path, {"status": said}, "application/merge-patch+json")
-        assert code == 200, answer
-    wait = ("upgrade", "rl", str(chart.folder), *place, "--wait", f"--timeout={SECONDS}s")
-    if not refused:
-        chart.run(*wait)
-        return
-    with pytest.raises(HelmRefused, match=refused):
-        chart.run(*wait)
+        said = state().document() | {"observedGeneration": 1}
+        cluster.change(f"{jobs.JOBS.replace('default', namespace)}/pong/status", {"status": said})
+    expected = pytest.raises(HelmRefused, match=refused) if refused else nullcontext()
+    with expected:
+        chart_of_a_job.run("upgrade", "rl", *words, "--wait", f"--timeout={SECONDS}s")

@@ -60,8 +60,7 @@ class Namespace:
         return list(json.loads(self.kubectl("get", kinds, "-o", "json", f"--selector={selector}"))["items"])
 
     def job_status(self, job: str) -> Object:
-        found = self.get("rljob", job)
-        return dict((found or {}).get("status") or {})
+        return dict((self.get("rljob", job) or {}).get("status") or {})
 
     def condition(self, job: str, type: str) -> Object:
         """The condition of a type; empty while nothing was said about it."""
@@ -77,6 +76,32 @@ class Namespace:
         return eventually(
             found,
             lambda: f"{job} {type} is {self.condition(job, type)}, not {status} {reason}",
+            LONG_SECONDS,
+            pause,
+        )
+
+    def train(self, *documents: Mapping[str, Any]) -> None:
+        """Apply them, and wait until the last one, a job, is up and its learner makes updates."""
+        self.apply(*documents)
+        job = str(documents[-1]["metadata"]["name"])
+        self.wait_for(job, "Ready", "True")
+        self.wait_updates(job)
+
+    def suspend(self, job: str, **spec: Any) -> None:
+        """Suspend it, with other changes of its spec, and wait until it is."""
+        self.patch(job, {"suspend": True, **spec})
+        self.wait_for(job, "Suspended", "True", "UserRequested")
+
+    def resume(self, job: str) -> None:
+        """Resume it, and wait until it is up."""
+        self.patch(job, {"suspend": False})
+        self.wait_for(job, "Ready", "True")
+
+    def wait_actors(self, job: str, count: int) -> None:
+        """Until so many actors are ready."""
+        eventually(
+            lambda: self.job_status(job)["actors"]["ready"] == count,
+            lambda: f"{job}: actors are {self.job_status(job)['actors']}, wanted {count}",
             LONG_SECONDS,
             pause,
         )

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.cluster import Namespace, made_namespace
-from tests.e2e.operator_process import OperatorProcess
+from tests.e2e.operator_process import OperatorProcess, operator_of
 
 VARIABLES = ("RLJOB_E2E_KUBECONFIG", "RLJOB_E2E_IMAGE")
 TEST_SECONDS = 600
@@ -48,15 +48,8 @@ def bare_namespace(kubeconfig: Path) -> Iterator[Namespace]:
 @pytest.fixture(scope="module")
 def operator(bare_namespace: Namespace, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorProcess]:
     """An operator of that namespace that leads; a test may end it and start it again."""
-    process = OperatorProcess(bare_namespace, tmp_path_factory.mktemp("operator") / "log")
-    try:
-        process.start()
+    with operator_of(bare_namespace, tmp_path_factory.mktemp("operator") / "log") as process:
         yield process
-        process.ensure_runs()
-        bare_namespace.delete_jobs()
-        process.stop()
-    finally:
-        process.end_all()
 
 
 @pytest.fixture

@@ -53,8 +53,7 @@ def served(namespace: Namespace, metrics_url: str, folder: Path) -> Iterator[Non
 
 
 def _available(namespace: Namespace) -> bool:
-    found = namespace.get("apiservice", API_SERVICE) or {}
-    conditions = (found.get("status") or {}).get("conditions") or ()
+    conditions = ((namespace.get("apiservice", API_SERVICE) or {}).get("status") or {}).get("conditions") or ()
     return any(each["type"] == "Available" and each["status"] == "True" for each in conditions)
 
 

@@ -6,7 +6,8 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.e2e.cluster import LONG_SECONDS, Namespace, pause
@@ -102,3 +103,17 @@ class OperatorProcess:
 
     def log(self) -> str:
         return self._log_file.read_text() if self._log_file.exists() else ""
+
+
+@contextmanager
+def operator_of(namespace: Namespace, log_file: Path, *options: str) -> Iterator[OperatorProcess]:
+    """An operator of the namespace that leads; in the end its jobs are deleted, and no process stays."""
+    process = OperatorProcess(namespace, log_file, *options)
+    try:
+        process.start()
+        yield process
+        process.ensure_runs()
+        namespace.delete_jobs()
+        process.stop()
+    finally:
+        process.end_all()

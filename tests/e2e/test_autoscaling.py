@@ -17,7 +17,7 @@ from rljob.roles.slowdown import LEARNER_DELAY_FILE
 from tests.e2e import external_metrics
 from tests.e2e.cluster import LONG_SECONDS, Namespace, pause
 from tests.e2e.jobs import job, requests, shared_claim
-from tests.e2e.operator_process import OperatorProcess
+from tests.e2e.operator_process import OperatorProcess, operator_of
 from tests.support import slow_game
 from tests.support.paths import EXAMPLES
 from tests.support.waiting import eventually
@@ -40,14 +40,9 @@ READ_LEFT = (
 @pytest.fixture(scope="module")
 def operator(bare_namespace: Namespace, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorProcess]:
     """As elsewhere, and with its own figures to be read."""
-    process = OperatorProcess(bare_namespace, tmp_path_factory.mktemp("operator") / "log", f"--port={METRICS_PORT}")
-    try:
-        process.start()
+    log = tmp_path_factory.mktemp("operator") / "log"
+    with operator_of(bare_namespace, log, f"--port={METRICS_PORT}") as process:
         yield process
-        bare_namespace.delete_jobs()
-        process.stop()
-    finally:
-        process.end_all()
 
 
 @pytest.fixture(scope="module")

@@ -17,8 +17,7 @@ def test_cartpole_trains_to_complete_and_leaves_nothing(namespace: Namespace) ->
     assert float(status["progress"]["evalReturn"]) >= 475
     assert status["progress"]["learnerUpdates"] > 0
     assert status["checkpoint"]["digest"]
-    assert status["restarts"] == {"counted": 0, "ignored": 0}
-    assert status["actors"]["replicas"] == 0
+    assert (status["restarts"], status["actors"]["replicas"]) == ({"counted": 0, "ignored": 0}, 0)
     assert "completionTime" in status
     eventually(lambda: not namespace.all_pods("cartpole"), "pods outlive the job's end", LONG_SECONDS, pause)
 

@@ -53,8 +53,7 @@ def test_install(release: Release) -> None:
     assert len(pods) == 2
     open_to_all = [node for node in release.namespace.list("nodes") if not node["spec"].get("taints")]
     assert len({pod["spec"]["nodeName"] for pod in pods.values()}) == min(2, len(open_to_all))
-    leader = release.namespace.kubectl("get", "lease", "rljob-operator", "-o", "jsonpath={.spec.holderIdentity}")
-    assert leader
+    assert release.namespace.kubectl("get", "lease", "rljob-operator", "-o", "jsonpath={.spec.holderIdentity}")
     endpoints = release.namespace.kubectl("get", "endpointslices", f"--selector={OWNED}", "-o", "json")
     assert endpoints.count('"ready": true') == 2
 
@@ -69,23 +68,13 @@ def test_an_example_trains_to_its_end(release: Release, jobs: Namespace) -> None
 def test_an_example_with_spot_actors_is_scaled_evicted_suspended_and_resumed(release: Release, jobs: Namespace) -> None:
     name = "spot-actors"
     together = {"replicas": 2, "topologySpread": "None"}  # as the test has one spot node only
-    jobs.apply(checkpoint_claim(), example(name, actors=together, autoscaling={"mode": "Disabled"}))
-    jobs.wait_for(name, "Ready", "True")
-    jobs.wait_updates(name)
+    jobs.train(checkpoint_claim(), example(name, actors=together, autoscaling={"mode": "Disabled"}))
     (spot,) = {pod["spec"]["nodeName"] for pod in jobs.pods(name, "actor").values()}
 
-    def wait_actors(count: int) -> None:
-        eventually(
-            lambda: jobs.job_status(name)["actors"]["ready"] == count,
-            lambda: f"actors are {jobs.job_status(name)['actors']}, wanted {count}",
-            LONG_SECONDS,
-            pause,
-        )
-
     jobs.kubectl("scale", "rljob", name, "--replicas=3")
-    wait_actors(3)
+    jobs.wait_actors(name, 3)
     jobs.kubectl("scale", "rljob", name, "--replicas=1")
-    wait_actors(1)
+    jobs.wait_actors(name, 1)
     with drained(jobs, spot):
         eventually(
             lambda: [p["spec"]["nodeName"] for p in jobs.pods(name, "actor").values()] not in ([], [spot]),
@@ -93,11 +82,10 @@ def test_an_example_with_spot_actors_is_scaled_evicted_suspended_and_resumed(rel
             LONG_SECONDS,
             pause,
         )
-        wait_actors(1)
+        jobs.wait_actors(name, 1)
     assert jobs.job_status(name)["restarts"]["counted"] == 0
 
-    jobs.patch(name, {"suspend": True})
-    jobs.wait_for(name, "Suspended", "True", "UserRequested")
+    jobs.suspend(name)
     step = jobs.job_status(name)["checkpoint"]["step"]
     eventually(lambda: not jobs.all_pods(name), lambda: str(jobs.uids(name)), LONG_SECONDS, pause)
     jobs.patch(name, {"suspend": False})
@@ -125,21 +113,14 @@ def test_whoever_edits_a_namespace_edits_its_jobs(release: Release, jobs: Namesp
 
 def test_an_upgrade_beside_a_running_job(release: Release, jobs: Namespace) -> None:
     stored = {"checkpoint": {"storage": {"persistentVolumeClaim": {"claimName": CHECKPOINTS}}}}
-    jobs.apply(endless("kept", **stored))
-    jobs.wait_for("kept", "Ready", "True")
-    jobs.wait_updates("kept")
+    jobs.train(endless("kept", **stored))
     before, operators = jobs.uids("kept"), set(release.pods())
 
     release.upgrade(workers=8)
     release.wait_rolled_out()
     eventually(lambda: not operators & set(release.pods()), "the old operators stay", LONG_SECONDS, pause)
     jobs.kubectl("scale", "rljob", "kept", "--replicas=2")  # the new one works
-    eventually(
-        lambda: jobs.job_status("kept")["actors"]["ready"] == 2,
-        lambda: f"actors are {jobs.job_status('kept')['actors']}",
-        LONG_SECONDS,
-        pause,
-    )
+    jobs.wait_actors("kept", 2)
     after = jobs.uids("kept")
     assert {member: after[member] for member in before} == before
     restarts = [

@@ -63,12 +63,7 @@ def test_an_actor_that_is_deleted_by_force_is_replaced(namespace: Namespace) -> 
         LONG_SECONDS,
         pause,
     )
-    eventually(
-        lambda: namespace.job_status("forced")["actors"]["ready"] == 2,
-        lambda: f"actors are {namespace.job_status('forced')['actors']}",
-        LONG_SECONDS,
-        pause,
-    )
+    namespace.wait_actors("forced", 2)
 
     after = namespace.uids("forced")
     for member in ("learner", "actor-0"):

@@ -142,8 +142,7 @@ def test_every_pod_is_scraped_and_nothing_else(watched: Namespace, prometheus: P
     wanted |= {("operator", name) for name in operators}
     eventually(lambda: set(up(prometheus)) == wanted, lambda: sorted(up(prometheus)), LONG_SECONDS, pause)
     for (job, _), labels in up(prometheus).items():
-        assert labels["namespace"] == watched.name
-        assert labels["endpoint"] == "metrics"
+        assert (labels["namespace"], labels["endpoint"]) == (watched.name, "metrics")
         assert labels["container"] == ("operator" if job == "operator" else "worker")
     assert prometheus.query("up == 0") == []
 
@@ -164,8 +163,7 @@ def test_every_panel_shows_something(watched: Namespace, prometheus: Prometheus)
 
 def test_what_the_operator_says_of_a_job_has_the_jobs_labels(watched: Namespace, prometheus: Prometheus) -> None:
     (found,) = prometheus.query('rljob_operator_job_condition{rljob="apex", condition="Ready"}')
-    assert found["metric"]["namespace"] == watched.name
-    assert found["metric"]["reason"] == "Running"
+    assert (found["metric"]["namespace"], found["metric"]["reason"]) == (watched.name, "Running")
     assert "exported_namespace" not in found["metric"]
 
 

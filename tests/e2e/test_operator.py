@@ -9,9 +9,7 @@ from tests.support.waiting import eventually
 
 
 def test_training_goes_on_under_the_next_operator(namespace: Namespace, operator: OperatorProcess) -> None:
-    namespace.apply(endless("kept"))
-    namespace.wait_for("kept", "Ready", "True")
-    namespace.wait_updates("kept")
+    namespace.train(endless("kept"))
     before = namespace.uids("kept")
     assert set(before) == {"learner", "actor-0"}
     children = namespace.names("services,secrets,configmaps,serviceaccounts,networkpolicies")
@@ -21,12 +19,7 @@ def test_training_goes_on_under_the_next_operator(namespace: Namespace, operator
     namespace.wait_updates("kept", more_than=made)  # no operator looks after it
     operator.start()
     namespace.kubectl("scale", "rljob", "kept", "--replicas=2")  # the next one works
-    eventually(
-        lambda: namespace.job_status("kept")["actors"]["ready"] == 2,
-        lambda: f"actors are {namespace.job_status('kept')['actors']}",
-        LONG_SECONDS,
-        pause,
-    )
+    namespace.wait_actors("kept", 2)
 
     after = namespace.uids("kept")
     assert set(after) == {*before, "actor-1"}

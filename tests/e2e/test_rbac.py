@@ -18,7 +18,7 @@ from rljob_operator.kube.process import rbac
 
 from tests.e2e.cluster import LONG_SECONDS, Namespace, made_namespace, pause
 from tests.e2e.jobs import apex, checkpoint_claim, endless
-from tests.e2e.operator_process import PREFIX, OperatorProcess
+from tests.e2e.operator_process import PREFIX, OperatorProcess, operator_of
 from tests.support.operator_roles import role_objects
 from tests.support.waiting import eventually
 
@@ -78,15 +78,8 @@ def operator(
     login = folder / "kubeconfig"
     login.write_text(yaml.safe_dump(as_account(bare_namespace)))
     login.chmod(0o600)
-    process = OperatorProcess(bare_namespace, folder / "log", f"--kubeconfig={login}")
-    try:
-        process.start()
+    with operator_of(bare_namespace, folder / "log", f"--kubeconfig={login}") as process:
         yield process
-        process.ensure_runs()
-        bare_namespace.delete_jobs()
-        process.stop()
-    finally:
-        process.end_all()
 
 
 def as_account(namespace: Namespace) -> dict[str, object]:
@@ -133,21 +126,17 @@ def test_a_jobs_life_needs_what_the_table_grants_and_no_more(
     namespace: Namespace, operator: OperatorProcess, audit_log: Path
 ) -> None:
     one_shard = {**apex()["spec"]["replay"], "shards": 1}
-    namespace.apply(checkpoint_claim(), apex("walked", replay=one_shard))
-    namespace.wait_for("walked", "Ready", "True")
-    namespace.wait_updates("walked")
+    namespace.train(checkpoint_claim(), apex("walked", replay=one_shard))
     namespace.wait_for("walked", "CheckpointValid", "True", "Verified")
     operator.stop()
     operator.start()  # this one finds what the first one has made
     namespace.kubectl("scale", "rljob", "walked", "--replicas=3")
-    _wait_actors(namespace, 3)
+    namespace.wait_actors("walked", 3)
     namespace.kubectl("scale", "rljob", "walked", "--replicas=1")
-    _wait_actors(namespace, 1)
+    namespace.wait_actors("walked", 1)
 
-    namespace.patch("walked", {"suspend": True, "network": {"policy": "Disabled"}})
-    namespace.wait_for("walked", "Suspended", "True", "UserRequested")
-    namespace.patch("walked", {"suspend": False})
-    namespace.wait_for("walked", "Ready", "True")
+    namespace.suspend("walked", network={"policy": "Disabled"})
+    namespace.resume("walked")
     assert not namespace.list("networkpolicies")
     namespace.apply(endless("short", successPolicy={"rawFrames": 1000}, ttlSecondsAfterFinished=1))
     eventually(lambda: namespace.get("rljob", "short") is None, "it outlives its time", LONG_SECONDS, pause)
@@ -166,12 +155,3 @@ def test_a_jobs_life_needs_what_the_table_grants_and_no_more(
     assert set(refused) <= PROBES.keys()
     assert used <= granted(), "it was let in by another grant than its own"
     assert sorted(granted() - used - UNUSED.keys()) == []
-
-
-def _wait_actors(namespace: Namespace, count: int) -> None:
-    eventually(
-        lambda: namespace.job_status("walked")["actors"]["ready"] == count,
-        lambda: f"actors are {namespace.job_status('walked')['actors']}, wanted {count}",
-        LONG_SECONDS,
-        pause,
-    )

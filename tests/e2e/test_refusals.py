@@ -16,10 +16,7 @@ def test_a_template_that_the_api_server_refuses(namespace: Namespace) -> None:
     assert "spec.tolerations[0].operator" in refused["message"]
     assert "learner" not in namespace.pods("template"), "and nothing else is kept from coming up"
 
-    namespace.patch(
-        "template", {"suspend": True, "learner": {"podTemplate": None}}
-    )  # a role changes in suspension alone
-    namespace.wait_for("template", "Suspended", "True", "UserRequested")
+    namespace.suspend("template", learner={"podTemplate": None})  # a role changes in suspension alone
     namespace.patch("template", {"suspend": False})
     namespace.wait_for("template", "Accepted", "True", "Valid")
     eventually(lambda: "learner" in namespace.pods("template"), "mended, it has no learner", LONG_SECONDS, pause)

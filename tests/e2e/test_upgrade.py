@@ -45,16 +45,14 @@ def test_an_operator_with_another_image_and_configuration_restarts_nothing(
     namespace: Namespace, operator: OperatorProcess, next_image: str, tmp_path: Path
 ) -> None:
     first = os.environ["RLJOB_E2E_IMAGE"]
-    namespace.apply(endless("upgraded", checkpoint={"onSuspend": "Skip"}))
-    namespace.wait_for("upgraded", "Ready", "True")
-    namespace.wait_updates("upgraded")
+    namespace.train(endless("upgraded", checkpoint={"onSuspend": "Skip"}))
     before, actor = namespace.uids("upgraded"), look(namespace, "upgraded", "actor-0")
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(CONFIGURATION))
     operator.stop()
     try:
         operator.start(next_image, f"--config={tmp_path / 'config.yaml'}")
         namespace.kubectl("scale", "rljob", "upgraded", "--replicas=2")  # the next one works
-        _wait_actors(namespace, 2)
+        namespace.wait_actors("upgraded", 2)
         after = namespace.uids("upgraded")
         assert {member: after[member] for member in before} == before
         assert namespace.job_status("upgraded")["restarts"] == {"counted": 0, "ignored": 0}
@@ -66,7 +64,7 @@ def test_an_operator_with_another_image_and_configuration_restarts_nothing(
             LONG_SECONDS,
             pause,
         )
-        _wait_actors(namespace, 2)
+        namespace.wait_actors("upgraded", 2)
         assert images(namespace, "upgraded") == dict.fromkeys(("learner", "actor-0", "actor-1"), first)
         assert look(namespace, "upgraded", "actor-0") == actor
         (policy,) = namespace.list("networkpolicies")
@@ -75,11 +73,9 @@ def test_an_operator_with_another_image_and_configuration_restarts_nothing(
         assert namespace.uids("upgraded")["learner"] == before["learner"]
         assert namespace.job_status("upgraded")["restarts"] == {"counted": 0, "ignored": 1}
 
-        namespace.patch("upgraded", {"suspend": True})
-        namespace.wait_for("upgraded", "Suspended", "True", "UserRequested")
-        namespace.patch("upgraded", {"suspend": False})
-        namespace.wait_for("upgraded", "Ready", "True")
-        _wait_actors(namespace, 2)
+        namespace.suspend("upgraded")
+        namespace.resume("upgraded")
+        namespace.wait_actors("upgraded", 2)
         assert images(namespace, "upgraded") == dict.fromkeys(("learner", "actor-0", "actor-1"), next_image)
         assert look(namespace, "upgraded", "actor-0") != actor
         (worker,) = look(namespace, "upgraded", "actor-0")["containers"]
@@ -88,12 +84,3 @@ def test_an_operator_with_another_image_and_configuration_restarts_nothing(
         operator.ensure_runs()
         namespace.delete_jobs()
         operator.stop()
-
-
-def _wait_actors(namespace: Namespace, count: int) -> None:
-    eventually(
-        lambda: namespace.job_status("upgraded")["actors"]["ready"] == count,
-        lambda: f"actors are {namespace.job_status('upgraded')['actors']}, wanted {count}",
-        LONG_SECONDS,
-        pause,
-    )

@@ -54,9 +54,7 @@ def jobs(kubeconfig: Path) -> Iterator[Namespace]:
 def test_a_job_of_the_earlier_release(release: Release, jobs: Namespace) -> None:
     release.install(Path(os.environ[FOLDER]) / "charts" / "rljob-operator")
     release.wait_rolled_out()
-    jobs.apply(JOB)
-    jobs.wait_for("kept", "Ready", "True")
-    jobs.wait_updates("kept")
+    jobs.train(JOB)
     assert spec_of(jobs)["secondsKeptAfterFinished"] == 3600
     assert "lambdaOfTraces" in read_by_roles(jobs)["algorithm"]["impala"]
 
@@ -69,7 +67,7 @@ def test_the_upgrade_restarts_nothing(release: Release, jobs: Namespace) -> None
     release.wait_rolled_out()
     eventually(lambda: not operators & set(release.pods()), "the old operators stay", LONG_SECONDS, pause)
     jobs.kubectl("scale", "rljob", "kept", "--replicas=2")  # the new one works
-    wait_actors(jobs, 2)
+    jobs.wait_actors("kept", 2)
 
     after = jobs.uids("kept")
     assert {member: after[member] for member in before} == before
@@ -97,7 +95,7 @@ def test_a_pod_that_is_replaced_is_made_as_the_others(release: Release, jobs: Na
         LONG_SECONDS,
         pause,
     )
-    wait_actors(jobs, 2)
+    jobs.wait_actors("kept", 2)
     made_with = {pod["spec"]["containers"][0]["image"] for pod in jobs.pods("kept").values()}
     assert made_with == {os.environ[WORKER_IMAGE]}
     assert jobs.uids("kept")["learner"] == before["learner"]
@@ -108,15 +106,6 @@ def test_an_added_field_is_obeyed_and_the_job_completes(release: Release, jobs: 
     jobs.wait_for("kept", "Complete", "True")
     eventually(lambda: jobs.get("rljob", "kept") is None, "the job outlives its time", LONG_SECONDS, pause)
     jobs.wait_empty()
-
-
-def wait_actors(jobs: Namespace, count: int) -> None:
-    eventually(
-        lambda: jobs.job_status("kept")["actors"]["ready"] == count,
-        lambda: f"actors are {jobs.job_status('kept')['actors']}, wanted {count}",
-        LONG_SECONDS,
-        pause,
-    )
 
 
 def spec_of(jobs: Namespace) -> dict[str, Any]:

@@ -50,9 +50,7 @@ class Terminal:
 @pytest.fixture(scope="module")
 def trains(bare_namespace: Namespace, operator: OperatorProcess) -> Iterator[Namespace]:
     """The namespace in which the job trains."""
-    bare_namespace.apply(checkpoint_claim(), endless(JOB, checkpoint=KEPT))
-    bare_namespace.wait_for(JOB, "Ready", "True")
-    bare_namespace.wait_updates(JOB)
+    bare_namespace.train(checkpoint_claim(), endless(JOB, checkpoint=KEPT))
     yield bare_namespace
     bare_namespace.delete_jobs()
 

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 from tests.e2e.cluster import KubectlFailed, made_namespace
-from tests.e2e.operator_process import OperatorProcess
+from tests.e2e.operator_process import operator_of
 from tests.pod_events.on_cluster import PodEvents
 from tests.pod_events.table import cells
 
@@ -41,24 +41,21 @@ def main() -> int:
         chosen = random.Random(wanted.seed).sample(chosen, min(wanted.cells, len(chosen)))
     kubeconfig, image = Path(os.environ["RLJOB_E2E_KUBECONFIG"]).absolute(), os.environ["RLJOB_E2E_IMAGE"]
     failed, began = 0, time.monotonic()
-    with made_namespace(kubeconfig) as namespace, tempfile.TemporaryDirectory() as scratch:
-        process = OperatorProcess(namespace, Path(scratch) / "log")
-        try:
-            process.start()
-            events = PodEvents(namespace, image)
-            events.start()
-            for event, role, phase in chosen:
-                cell = f"{phase:10} {event.name:22} {role:10}"
-                try:
-                    print(f"ok    {cell} {events.check(event, role, phase)}", flush=True)
-                except (AssertionError, KubectlFailed, LookupError, TimeoutError) as problem:
-                    failed += 1
-                    print(f"WRONG {cell} {str(problem)[:600]}", flush=True)
-                    events.recover()
-            namespace.delete_jobs()
-            process.stop()
-        finally:
-            process.end_all()
+    with (
+        made_namespace(kubeconfig) as namespace,
+        tempfile.TemporaryDirectory() as scratch,
+        operator_of(namespace, Path(scratch) / "log"),
+    ):
+        events = PodEvents(namespace, image)
+        events.start()
+        for event, role, phase in chosen:
+            cell = f"{phase:10} {event.name:22} {role:10}"
+            try:
+                print(f"ok    {cell} {events.check(event, role, phase)}", flush=True)
+            except (AssertionError, KubectlFailed, LookupError, TimeoutError) as problem:
+                failed += 1
+                print(f"WRONG {cell} {str(problem)[:600]}", flush=True)
+                events.recover()
     print(f"{len(chosen)} cells, {failed} not as the table says, {time.monotonic() - began:.0f} s")
     return 1 if failed else 0
 

@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterator
 from rljob_operator.core.turn import StatusWrite
 
 from tests.search.jobs import BUDGET, RUNS, SUSPENDED, SmallJob
-from tests.search.pods import FINALIZER, GRACE_SECONDS, Cause, End, Pod, Stage, older
+from tests.search.pods import GRACE_SECONDS, Cause, End, Pod, Stage, older
 from tests.search.statuses import Statuses
 from tests.search.turns import (
-    REFUSALS,
     Operator,
     Turned,
     called,
@@ -68,8 +67,7 @@ class Events:
             yield from self.turned(world)
             if world.memory.status >= 0:
                 yield "the operator stores its status", self.stored(world)
-            polled = self.polled(world)
-            if polled is not None:
+            if (polled := self.polled(world)) is not None:
                 yield "the learner is asked how it is", polled
         if world.pending or world.memory != Memory():
             yield "the operator is killed, another begins", self.killed(world)
@@ -91,11 +89,8 @@ class Events:
         waits = memory._replace(status=found.after, counted=counted)
         if found.after == world.stored and counted == world.counted:
             waits = memory._replace(status=-1, counted=())
-        if found.write is StatusWrite.BEFORE_ACTING:
-            pending = calls if waits.status < 0 else (store, *calls)
-            if waits.status < 0:
-                memory = waits
-            after = world._replace(memory=memory, pending=pending)
+        if found.write is StatusWrite.BEFORE_ACTING and waits.status >= 0:
+            after = world._replace(memory=memory, pending=(store, *calls))
         else:
             after = world._replace(memory=waits, pending=calls)
         if after != world:
@@ -122,8 +117,7 @@ class Events:
             return
         yield f"call: {name}, fails", world._replace(pending=())
         if op.verb == "create":
-            refused = refused_again(world.memory.refused, op.uid) if REFUSALS is not None else ()
-            memory = world.memory._replace(refused=refused)
+            memory = world.memory._replace(refused=refused_again(world.memory.refused, op.uid))
             yield f"call: {name}, no quota", world._replace(pending=world.pending[1:], memory=memory)
         if done.pods != world.pods:
             stale = self.killed(done)._replace(seen=world.pods)
@@ -170,8 +164,7 @@ class Events:
         """A role was told to leave; a learner saves itself before."""
         if pod.member != "learner":
             return self._ended(world, pod, end)
-        asks = world.memory.asks
-        world = world._replace(saved=Checkpoint(pod.work, 0, asks))
+        world = world._replace(saved=Checkpoint(pod.work, 0, world.memory.asks))
         return self._ended(world, pod, end, said=pod.work)
 
     def _ended(self, world: World, pod: Pod, end: End, said: int = -1) -> World:
@@ -241,18 +234,14 @@ class Events:
         """It goes from the API server at once, whatever still runs of it."""
         cause = Cause.DISRUPTION if pod.cause == Cause.NONE else pod.cause
         pod = pod._replace(cause=cause, deleted=max(pod.deleted, 0), grace=0, disruption=disruption or pod.disruption)
-        before = world.pod(pod.uid)
-        assert before is not None
-        return vanished(world, pod) if FINALIZER is None else changed(world, before, pod)
+        return vanished(world, pod)
 
     # ------------------------------------------------------------------------------------------- learner, user, time
 
     def _learner(self, world: World) -> Iterator[Event]:
-        advanced = self.advanced(world)
-        if advanced is not None:
+        if (advanced := self.advanced(world)) is not None:
             yield "the learner advances", advanced
-        saved = self.saved(world)
-        if saved is not None:
+        if (saved := self.saved(world)) is not None:
             yield "the learner writes a checkpoint", saved
         judge = next((p for p in world.pods if p.member == "evaluator" and p.works), None)
         learner = world.learner()
@@ -270,8 +259,7 @@ class Events:
 
     def _plays(self, world: World) -> bool:
         up = {pod.member for pod in world.pods if pod.works}
-        core = all(name in up for name in self.job.core)
-        return core and any(name.startswith("actor") for name in up)
+        return all(name in up for name in self.job.core) and any(name.startswith("actor") for name in up)
 
     def saved(self, world: World) -> World | None:
         """After a checkpoint that says something new."""

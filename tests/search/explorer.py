@@ -15,6 +15,8 @@ from array import array
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import takewhile
+from operator import eq
 
 from tests.search.events import LATER, SHORTLY, Event, Events
 from tests.search.invariants import Invariants, Violation
@@ -167,21 +169,15 @@ class Explorer:
                 return event
             if pod.lost and pod.deleted < 0 and pod.alive:
                 return f"{pod.uid} is evicted by the taint of its node", events.evicted(world, pod)
-        polled = events.polled(world)
-        if polled is not None and _says_more(world, polled):
+        if (polled := events.polled(world)) is not None and _says_more(world, polled):
             return "the learner is asked how it is", polled
         if self.invariants.settled(world):
             return None
-        if world.memory.asks >= 0:
-            saved = events.saved(world)
-            if saved is not None:
-                return "the learner writes a checkpoint", saved
-        advanced = events.advanced(world)
-        if advanced is not None:
+        if world.memory.asks >= 0 and (saved := events.saved(world)) is not None:
+            return "the learner writes a checkpoint", saved
+        if (advanced := events.advanced(world)) is not None:
             return "the learner advances", advanced
-        due = self.operator.turn(world).decision.requeue_seconds
-        if world.memory.refused:
-            due = None
+        due = None if world.memory.refused else self.operator.turn(world).decision.requeue_seconds
         return events.ticked(world, SHORTLY if due is not None and due <= MANY_SHORTLY * SHORTLY else LATER)
 
     def _in_good_weather(self, number: int, world: World) -> str:
@@ -279,9 +275,7 @@ class Explorer:
 
     def _told_shortly(self, names: list[str]) -> list[str]:
         """The events from where something is different from the course that nothing disturbs."""
-        alike = 0
-        while alike < min(len(names), len(self._usual)) and names[alike] == self._usual[alike]:
-            alike += 1
+        alike = sum(1 for _ in takewhile(bool, map(eq, names, self._usual)))
         return [f"-- {alike} steps as ever, to: {self._usual[alike - 1]} --", *names[alike:]] if alike else names
 
     def _way(self, number: int) -> list[int]:

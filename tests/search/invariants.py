@@ -5,7 +5,7 @@ from __future__ import annotations
 from rljob.api.status import RLJobStatus
 from rljob_operator.core.turn import StatusWrite
 
-from tests.search.jobs import BOUNDS_SUSPENSION, SUSPEND_TIMEOUT_SECONDS, SUSPENDED, SmallJob
+from tests.search.jobs import SUSPEND_TIMEOUT_SECONDS, SUSPENDED, SmallJob
 from tests.search.pods import Cause, Pod, Stage
 from tests.search.statuses import NOW, Statuses
 from tests.search.turns import Turned, view
@@ -141,7 +141,7 @@ class Invariants:
             if pod is None or pod.member != "learner" or pod.stage != Stage.RUNNING or pod.deleted >= 0:
                 continue
             advance, saved, suspension = status.controller.advance, world.saved, status.controller.suspension
-            if BOUNDS_SUSPENSION and suspension is not None and suspension.since <= NOW - SUSPEND_TIMEOUT_SECONDS:
+            if suspension is not None and suspension.since <= NOW - SUSPEND_TIMEOUT_SECONDS:
                 return ""
             # As far as it had come when it was asked to save: it goes on until it is asked to leave, and saves again then.
             learned = advance.updates if advance is not None else 0

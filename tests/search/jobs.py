@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
-from rljob.api import RLJob, load_manifest
-from rljob.api.lifecycle import CheckpointSpec
+from rljob.api import load_manifest
 from rljob_operator.core.desired import DesiredState
 
 SUPPORT = Path(__file__).parent.parent / "support"
 CLAIM = "spec.checkpoint.storage={persistentVolumeClaim: {claimName: checkpoints}}"
+SUSPEND_TIMEOUT_SECONDS = 100
 LIMITS = (
     "spec.startupDeadlineSeconds=100",
     "spec.progressDeadlineSeconds=100",
@@ -18,12 +19,8 @@ LIMITS = (
     "spec.backoffLimit=1",
     "spec.failurePolicy.resetAfterSeconds=40",
     "spec.successPolicy={rawFrames: 300, targetReturn: {value: 18}}",
+    f"spec.checkpoint.suspendTimeoutSeconds={SUSPEND_TIMEOUT_SECONDS}",
 )
-SUSPEND_TIMEOUT_SECONDS = 100
-BOUNDS_SUSPENSION = "suspend_timeout_seconds" in CheckpointSpec.model_fields
-"""An earlier commit, on which the search is tried, waits for ever, and refuses to suspend without a place for checkpoints."""
-if BOUNDS_SUSPENSION:
-    LIMITS = (*LIMITS, f"spec.checkpoint.suspendTimeoutSeconds={SUSPEND_TIMEOUT_SECONDS}")
 BUDGET = 3
 """Advances of the learner, of a hundred raw frames each, after which the budget of frames is used up."""
 TARGET = 18.0
@@ -48,35 +45,30 @@ class SmallJob:
     tormented: tuple[str, ...]
     edits: tuple[tuple[str, ...], ...] = ()
     claim: bool = True
-    specs: tuple[DesiredState, ...] = field(init=False)
-    members: tuple[str, ...] = field(init=False)
-    core: tuple[str, ...] = field(init=False)
-    """Members without any of which nothing is learned."""
-    counting: tuple[str, ...] = field(init=False)
-    """Members whose failures count towards backoffLimit: the core, and the judge of a target."""
 
-    def __post_init__(self) -> None:
-        specs = [self._desired(k, more) for k, more in enumerate(((), ("spec.suspend=true",), *self.edits))]
-        object.__setattr__(self, "specs", tuple(specs))
-        members = tuple(wanted(specs[RUNS].job))
-        object.__setattr__(self, "members", members)
-        core = tuple(each for each in members if not each.startswith(("actor", "evaluator")))
-        object.__setattr__(self, "core", core)
-        judged = specs[RUNS].job.spec.success_policy.target_return is not None
-        object.__setattr__(self, "counting", (*core, "evaluator") if judged else core)
+    @cached_property
+    def specs(self) -> tuple[DesiredState, ...]:
+        """What its user may want of it: that it runs, that it is suspended, each of the edits."""
+        wishes = enumerate(((), ("spec.suspend=true",), *self.edits))
+        jobs = [(number, load_manifest(SUPPORT / self.manifest, [*self.written, *more])) for number, more in wishes]
+        return tuple(DesiredState(job, 1 + number, written="fields-values-1") for number, job in jobs)
 
-    def _desired(self, number: int, more: tuple[str, ...]) -> DesiredState:
-        storage = (CLAIM,) if self.claim else ()
-        job = load_manifest(SUPPORT / self.manifest, [*LIMITS, *storage, *self.sets, *more])
-        return DesiredState(job, 1 + number, written="fields-values-1")
+    @property
+    def written(self) -> list[str]:
+        """The overrides that make the manifest this job's."""
+        return [*LIMITS, *((CLAIM,) if self.claim else ()), *self.sets]
 
+    @cached_property
+    def core(self) -> tuple[str, ...]:
+        """Members without any of which nothing is learned."""
+        replay = self.specs[RUNS].job.spec.replay
+        return (*(f"replay-{k}" for k in range(replay.shards if replay is not None else 0)), "learner")
 
-def wanted(job: RLJob) -> list[str]:
-    """Members of a job while nothing has happened to it."""
-    spec = job.spec
-    names = [f"replay-{k}" for k in range(spec.replay.shards if spec.replay is not None else 0)]
-    names += ["learner", *(f"actor-{k}" for k in range(spec.actors.replicas))]
-    return names + (["evaluator"] if spec.evaluator.enabled else [])
+    @cached_property
+    def counting(self) -> tuple[str, ...]:
+        """Members whose failures count towards backoffLimit: the core, and the judge of a target."""
+        judged = self.specs[RUNS].job.spec.success_policy.target_return is not None
+        return (*self.core, "evaluator") if judged else self.core
 
 
 NO_EVALUATOR = ("spec.evaluator.enabled=false", "spec.evaluator.triggerReturn=", "spec.successPolicy={rawFrames: 300}")
@@ -95,11 +87,7 @@ JOBS = {
         SmallJob(
             "in-its-pod",
             "cartpole.yaml",
-            (
-                "spec.actors.replicas=1",
-                *(() if BOUNDS_SUSPENSION else ("spec.checkpoint.onSuspend=Skip",)),
-                *NO_EVALUATOR,
-            ),
+            ("spec.actors.replicas=1", *NO_EVALUATOR),
             ("learner", "actor-0"),
             claim=False,
         ),

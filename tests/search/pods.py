@@ -9,16 +9,13 @@ from typing import Any, NamedTuple
 
 from rljob.api.timestamps import rfc3339
 from rljob_operator.kube.render import names
-from rljob_operator.kube.watch import pods as watched_pods
+from rljob_operator.kube.watch.pods import _remains
 
 from tests.search.statuses import NOW
 
 _CREATED, _BEGAN, _ENDED, _DELETED = 75, 12, 35, 50
 """Ages in seconds from which on nothing changes: a start takes too long, a life has worked, a new one is due, a node is lost."""
 GRACE_SECONDS = 30
-FINALIZER = getattr(names, "FINALIZER", None)
-REMAINS = getattr(watched_pods, "_remains", None)
-"""What the operator makes of a pod that is gone. An earlier commit, on which the search is tried, keeps pods by a finalizer."""
 CHECKPOINT_URI = "file:///run/checkpoint"
 NO_TIME = -1
 
@@ -87,8 +84,6 @@ class Pod(NamedTuple):
     disruption: str
     """Reason of its condition DisruptionTarget."""
     asked: bool
-    held: bool
-    """It has the operator's finalizer."""
     lost: bool
     """Its node is not heard of."""
     trouble: str
@@ -125,8 +120,8 @@ def uid(member: str, life: int) -> str:
 def new_pod(member: str, life: int, follows: int) -> Pod:
     """One that was created just now."""
     return Pod(
-        member, life, follows, Stage.WAITING, End.NONE, Cause.NONE, 0, NO_TIME, NO_TIME, NO_TIME, 0, "", False,
-        FINALIZER is not None, False, "", 0, False, -1,
+        member, life, follows, Stage.WAITING, End.NONE, Cause.NONE, 0, NO_TIME, NO_TIME, NO_TIME, 0, "", False, False, "", 0,
+        False, -1,
     )  # fmt: skip
 
 
@@ -170,16 +165,14 @@ def document(pod: Pod) -> dict[str, Any]:
     }
     if pod.asked:
         about["annotations"] = {names.ASKED_ANNOTATION: _at(0)}
-    if pod.held:
-        about["finalizers"] = [FINALIZER]
     if pod.deleted >= 0:
         about["deletionTimestamp"] = rfc3339(NOW - pod.deleted + pod.grace)
         about["deletionGracePeriodSeconds"] = pod.grace
     spec = {"nodeName": f"node-of-{pod.member}"} if pod.stage > Stage.WAITING or pod.end > End.NONE else {}
     found = {"metadata": about, "spec": spec, "status": _status(pod)}
-    if pod.gone and REMAINS is not None:
+    if pod.gone:
         about.setdefault("deletionTimestamp", _at(0))
-        found = REMAINS(found)
+        found = _remains(found)
     return found
 
 

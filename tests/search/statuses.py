@@ -39,17 +39,15 @@ class Statuses:
         """The number of the status as it is at `NOW`."""
         plain = _plain(status)
         key = _frozen(plain)
-        number = self._numbers.get(key)
-        if number is None:
-            number = self._numbers[key] = len(self._found)
+        number = self._numbers.setdefault(key, len(self._found))
+        if number == len(self._found):
             self._found.append(plain)
         return number
 
     def older(self, number: int, seconds: float) -> int:
         """The number of the same status so much later."""
         place = number, seconds
-        found = self._older.get(place)
-        if found is None:
+        if (found := self._older.get(place)) is None:
             found = self._older[place] = self.number(_aged(self._found[number], seconds))
         return found
 
@@ -78,12 +76,11 @@ def _plain(status: RLJobStatus) -> RLJobStatus:
                 "curve": [],
                 "spent_active_seconds": 0.0,
                 "active_since": _there(memory.active_since),
+                # It only ever grows, and nothing is decided from it but that it does.
+                "learner_epoch": memory.learner_epoch % 3,
             }
         ),
     }
-    epoch = getattr(memory, "learner_epoch", 0)  # only ever grows, and nothing is decided from it but that it does
-    if epoch > 2:
-        changes["controller"] = changes["controller"].model_copy(update={"learner_epoch": epoch % 3})
     return status.model_copy(update=changes)
 
 
@@ -114,12 +111,8 @@ def _aged(value: Any, seconds: float) -> Any:
     if isinstance(value, float):
         return max(value - seconds, _OLD) if value > 1e9 else value
     if isinstance(value, BaseModel):
-        changes = {}
-        for name, each in value.__dict__.items():
-            if each.__class__ is float or isinstance(each, BaseModel | list):
-                after = _aged(each, seconds)
-                if after is not each:
-                    changes[name] = after
+        aged = {name: _aged(each, seconds) for name, each in value.__dict__.items()}
+        changes = {name: each for name, each in aged.items() if each is not value.__dict__[name]}
         return value.model_copy(update=changes) if changes else value
     if isinstance(value, list):
         return [_aged(each, seconds) for each in value]

@@ -27,13 +27,12 @@ from rljob_operator.kube.watch.expectations import Expectations
 from rljob_operator.kube.watch.pods import PodCache
 
 from tests.search.explorer import Explorer
-from tests.search.jobs import CLAIM, JOBS, LIMITS, SUPPORT, SmallJob
+from tests.search.jobs import JOBS, SUPPORT, SmallJob
 from tests.search.pods import document
 from tests.search.turns import Turned
-from tests.search.world import Op
 from tests.unit.operator.kube.fake_api_server import says, served
 
-ORDER = ("unask", "ask", "delete", "let go", "create")
+ORDER = ("unask", "ask", "delete", "create")
 
 
 @pytest.mark.parametrize("job", JOBS.values(), ids=JOBS)
@@ -60,7 +59,7 @@ async def compare(job: SmallJob) -> None:
             stored = read(manifest(job), turned.decision.status)
             await writer.carry_out(stored, turned.decision, documents)
             told = [await call_of(request) for request in server.asked]
-            meant = [(verb_of(op), op.uid) for op in turned.calls if op.verb != "settle"]
+            meant = [(op.verb, op.uid) for op in turned.calls if op.verb != "settle"]
             assert Counter(told) == Counter(meant)
             order = [ORDER.index(verb) for verb, _ in told if verb != "ask"]
             assert order == sorted(order), "what is new is made last"
@@ -149,13 +148,9 @@ def with_calls(job: SmallJob, most: int) -> list[tuple[Turned, list[dict[str, An
 
 
 def manifest(job: SmallJob) -> dict[str, Any]:
-    found = read_manifest(SUPPORT / job.manifest, [*LIMITS, *((CLAIM,) if job.claim else ()), *job.sets])
+    found = read_manifest(SUPPORT / job.manifest, job.written)
     found["metadata"] |= {"uid": "job", "namespace": "team", "generation": 1, "resourceVersion": "1"}
     return dict(found)
-
-
-def verb_of(op: Op) -> str:
-    return "let go" if op.verb == "release" else op.verb
 
 
 async def call_of(request: web.Request) -> tuple[str, str]:
@@ -166,6 +161,4 @@ async def call_of(request: web.Request) -> tuple[str, str]:
     if request.method == "DELETE":
         return "delete", body["preconditions"]["uid"]
     change = body["metadata"]
-    if "annotations" not in change:
-        return "let go", change["uid"]
     return "unask" if change["annotations"][names.ASKED_ANNOTATION] is None else "ask", change["uid"]

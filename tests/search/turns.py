@@ -5,11 +5,10 @@ It does what `kube.job.reconcile` and `kube.job.apply` do; `test_search` compare
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from importlib.util import find_spec
+from itertools import count
 from typing import Any
 
 from rljob.api.conditions import Reason
@@ -18,28 +17,17 @@ from rljob_operator.core.decision import Decision
 from rljob_operator.core.member import Member, Phase, Role
 from rljob_operator.core.observed import Observation
 from rljob_operator.core.turn import StatusWrite, turn
-from rljob_operator.kube.job import observe
+from rljob_operator.kube.job import refusals
 from rljob_operator.kube.job.members import current, former, members
-from rljob_operator.kube.job.observe import newest_checkpoint
+from rljob_operator.kube.job.observe import checkpoint_in_its_pod, newest_checkpoint, unseen_end
 from rljob_operator.polls.poll import Answer as Polled
 
 from tests.search.jobs import TARGET, SmallJob
-from tests.search.pods import GRACE_SECONDS, REMAINS, Cause, Pod, Pods, Stage, checkpoint_words, document, new_pod
+from tests.search.pods import GRACE_SECONDS, Cause, Pod, Pods, Stage, checkpoint_words, document, new_pod
 from tests.search.statuses import NOW, Statuses
 from tests.search.world import Answer, Op, Refused, World
 
-REFUSALS = (
-    importlib.import_module("rljob_operator.kube.job.refusals")
-    if find_spec("rljob_operator.kube.job.refusals")
-    else None
-)
-"""An operator that remembers which members the API server refuses to make has it."""
 FIRST_PAUSE, LONGEST_PAUSE = 5, 60
-SAYS_WHERE = "checkpoints_are" in Observation.__dataclass_fields__
-unseen_end = getattr(observe, "unseen_end", None)
-checkpoint_in_its_pod = getattr(observe, "checkpoint_in_its_pod", None)
-"""An earlier commit, on which the search is tried, has none of these."""
-
 PASSED_OVER = 400_000
 """Turns that are remembered at once."""
 
@@ -76,8 +64,7 @@ class Operator:
         """What the operator makes of what it sees."""
         memory = world.memory
         place = world.status, self.seen(world), memory.were_up, memory.answer, world.spec, memory.refused
-        found = self._taken.get(place)
-        if found is None:
+        if (found := self._taken.get(place)) is None:
             if len(self._taken) >= PASSED_OVER:
                 self._taken.clear()
             found = self._taken[place] = self._turn(*place)
@@ -98,24 +85,17 @@ class Operator:
         lost = {pod.uid for pod in pods if pod.lost}
         there = members(documents, NOW, were_up)
         seen = tuple(replace(m, node_lost=True) if m.incarnation in lost and m.alive else m for m in there)
-        if unseen_end is not None:
-            seen = (*seen, *unseen_end(status, seen, NOW))
-        if REFUSALS is not None:
-            seen = _with_refused(seen, refused)
+        seen = _with_refused((*seen, *unseen_end(status, seen, NOW)), refused)
         polled = _polled(answer)
         newest = newest_checkpoint(status, polled.status, documents)
-        if checkpoint_in_its_pod is not None and not self.job.claim:
+        if not self.job.claim:
             newest = checkpoint_in_its_pod(newest, next((m for m in seen if m.role is Role.LEARNER), None), documents)
         observed = Observation(
             members=seen,
             learner=polled.status,
             missing=polled.missing,
             checkpoint=newest,
-            **(
-                {"checkpoints_are": "on a claim" if self.job.claim else ""}
-                if SAYS_WHERE
-                else {"keeps_checkpoints": self.job.claim}
-            ),
+            checkpoints_are="on a claim" if self.job.claim else "",
             keeps_remains=True,
             ends_silent_members=False,
             selector="actors",
@@ -173,13 +153,12 @@ def _polled(answer: Answer | None) -> Polled:
 
 
 def _with_refused(seen: tuple[Member, ...], refused: Iterable[Refused]) -> tuple[Member, ...]:
-    assert REFUSALS is not None
     words = "exceeded quota: pods, requested: pods=1, used: pods=2, limited: pods=2"
     known = {
-        each.member: REFUSALS.Refused(Reason.QUOTA_EXCEEDED, words, NOW - each.since, each.pause, float(each.again))
+        each.member: refusals.Refused(Reason.QUOTA_EXCEEDED, words, NOW - each.since, each.pause, float(each.again))
         for each in refused
     }
-    return tuple(REFUSALS.Refusals(known).told(seen, 0, 0.0))
+    return tuple(refusals.Refusals(known).told(seen, 0, 0.0))
 
 
 def refused_again(refused: tuple[Refused, ...], member: str) -> tuple[Refused, ...]:
@@ -208,10 +187,7 @@ def _calls(decision: Decision, documents: Sequence[dict[str, Any]], waiting: set
     replaced = [name for name in start if name in found]
     let_go = [found[name] for name in (*decision.remove, *replaced) if name in found]
     for about in (*let_go, *(pod["metadata"] for pod in former(documents))):
-        if REMAINS is not None:
-            calls.append(Op("settle", about["uid"]))
-        if about.get("finalizers"):
-            calls.append(Op("release", about["uid"]))
+        calls.append(Op("settle", about["uid"]))
         if "deletionTimestamp" not in about:
             calls.append(Op("delete", about["uid"]))
     for name in start:
@@ -223,10 +199,9 @@ def _calls(decision: Decision, documents: Sequence[dict[str, Any]], waiting: set
 
 
 def _asked_in_vain(about: dict[str, Any], documents: Sequence[dict[str, Any]]) -> bool:
-    if "annotations" not in about or "deletionTimestamp" in about:
-        return False
     status = next(pod["status"] for pod in documents if pod["metadata"] is about)
-    return status["phase"] not in ("Failed", "Succeeded")
+    lives = status["phase"] not in ("Failed", "Succeeded")
+    return lives and "annotations" in about and "deletionTimestamp" not in about
 
 
 # ------------------------------------------------------------------------------------------------------------- calls
@@ -247,12 +222,8 @@ def called(world: World, op: Op, statuses: Statuses) -> World:
     pod = world.pod(op.uid)
     if pod is None:
         return world
-    if op.verb == "ask":
-        return changed(world, pod, pod._replace(asked=True))
-    if op.verb == "unask":
-        return changed(world, pod, pod._replace(asked=False))
-    if op.verb == "release":
-        return changed(world, pod, pod._replace(held=False))
+    if op.verb in ("ask", "unask"):
+        return changed(world, pod, pod._replace(asked=op.verb == "ask"))
     cause = Cause.ASKED if pod.cause == Cause.NONE else pod.cause
     return deleted(world._replace(seen=None), pod._replace(cause=cause), max(op.number, 0) or GRACE_SECONDS)
 
@@ -271,17 +242,17 @@ def deleted(world: World, pod: Pod, grace: int, disruption: str = "") -> World:
 
 
 def changed(world: World, before: Pod, after: Pod) -> World:
-    """With one pod as it is now; one that is being deleted, has come to its end and is held by no finalizer is gone."""
-    gone = after.deleted >= 0 and not after.held and (after.stage == Stage.ENDED or after.stage == Stage.WAITING)
+    """With one pod as it is now; one that is being deleted and has come to its end is gone."""
+    gone = after.deleted >= 0 and after.stage in (Stage.ENDED, Stage.WAITING)
     return vanished(world, after) if gone else with_pods(world, [*_others(world.pods, before.uid), after])
 
 
 def vanished(world: World, pod: Pod) -> World:
     """After the API server no longer has the pod; what was seen of it at last is kept where its end is not dealt with."""
     memory = world.memory
-    if REMAINS is not None and pod.uid in memory.settled:
+    if pod.uid in memory.settled:
         memory = memory._replace(settled=tuple(uid for uid in memory.settled if uid != pod.uid))
-    elif REMAINS is not None:
+    else:
         memory = memory._replace(gone=tuple(sorted([*_others(memory.gone, pod.uid), remains(pod)])))
     return with_pods(world._replace(memory=memory), _others(world.pods, pod.uid))
 
@@ -294,11 +265,10 @@ def remains(pod: Pod) -> Pod:
 def caught_up(world: World) -> World:
     """After the watch has told everything. An operator that began with an old list hears of the end of what stood in it."""
     memory, here = world.memory, {pod.uid for pod in world.pods}
-    if REMAINS is not None:
-        known = here.union(memory.settled, (pod.uid for pod in memory.gone))
-        missed = [remains(pod) for pod in world.seen or () if pod.uid not in known]
-        gone = tuple(sorted([*(pod for pod in memory.gone if pod.uid not in memory.settled), *missed]))
-        memory = memory._replace(gone=gone, settled=tuple(uid for uid in memory.settled if uid in here))
+    known = here.union(memory.settled, (pod.uid for pod in memory.gone))
+    missed = [remains(pod) for pod in world.seen or () if pod.uid not in known]
+    gone = tuple(sorted([*(pod for pod in memory.gone if pod.uid not in memory.settled), *missed]))
+    memory = memory._replace(gone=gone, settled=tuple(uid for uid in memory.settled if uid in here))
     return with_pods(world._replace(seen=None, memory=memory), world.pods)
 
 
@@ -330,18 +300,10 @@ def _unused_life(world: World, op: Op, statuses: Statuses) -> int:
     for pod in (*world.pods, *(world.seen or ()), *world.memory.gone):
         if pod.member == op.uid:
             taken |= {pod.life, pod.follows}
-    mark = f"{op.uid}:"
-    known = [
-        each
-        for each in (*world.counted, *world.memory.counted, *world.memory.were_up, *world.memory.settled)
-        if each.startswith(mark)
-    ]
-    known += [each.uid for each in world.pending if each.uid.startswith(mark)]
-    stored = {world.stored, world.status, *(each.number for each in world.pending if each.verb == "store")}
-    remembered = (each.incarnation for number in stored for each in statuses[number].controller.members)
-    known += [each for each in remembered if each.startswith(mark)]
-    taken |= {int(each.partition(":")[2]) for each in known}
-    life = 0
-    while life in taken:
-        life += 1
-    return life
+    memory, stored = world.memory, {each.number for each in world.pending if each.verb == "store"}
+    known = {
+        *world.counted, *memory.counted, *memory.were_up, *memory.settled, *(each.uid for each in world.pending),
+        *(each.incarnation for number in {world.stored, world.status, *stored} for each in statuses[number].controller.members),
+    }  # fmt: skip
+    taken |= {int(each.partition(":")[2]) for each in known if each.startswith(f"{op.uid}:")}
+    return next(life for life in count() if life not in taken)
