@@ -49,19 +49,19 @@ def test_one_leaf_is_changed_without_its_neighbours(cluster: ControlPlane) -> No
         assert impala == {"entropyCost": 0.005, "unrollQueue": {"capacity": 32}, "learningRate": rate}
         in_force = parse_job(swept).spec.algorithm.parameters_as(ImpalaParameters)
         assert (in_force.learning_rate, in_force.entropy_cost, in_force.batch_size) == (rate, 0.005, 16)
-    again = apply(cluster, "user", spec | {"algorithm": {"impala": {"entropyCost": 0.01}}})
-    assert again.document["spec"]["algorithm"]["impala"] == {"entropyCost": 0.01, "learningRate": 5e-4}, "each its own"
-    ended = apply(cluster, "sweep", {})
-    assert ended.document["spec"]["algorithm"]["impala"] == {"entropyCost": 0.01}, "the preset's rate is in force again"
+    again = apply(cluster, "user", spec | {"algorithm": {"impala": {"entropyCost": 0.01}}}).stored()
+    assert again["spec"]["algorithm"]["impala"] == {"entropyCost": 0.01, "learningRate": 5e-4}, "each its own"
+    ended = apply(cluster, "sweep", {}).stored()
+    assert ended["spec"]["algorithm"]["impala"] == {"entropyCost": 0.01}, "the preset's rate is in force again"
 
 
 def test_the_same_leaf_is_a_conflict(cluster: ControlPlane, pong: dict[str, Any]) -> None:
-    gamma = {"algorithm": {"apeXDQN": {"gamma": 0.9}}}
-    refused = apply(cluster, "tuner", gamma)
+    smaller = {"algorithm": {"apeXDQN": {"batchSize": 64}}}
+    refused = apply(cluster, "tuner", smaller)
     assert refused.code == 409
-    assert ".spec.algorithm.apeXDQN.gamma" in refused.message
-    forced = apply(cluster, "tuner", gamma, force=True)
-    assert forced.document["spec"]["algorithm"]["apeXDQN"] == {"gamma": 0.9, "batchSize": 128}
+    assert ".spec.algorithm.apeXDQN.batchSize" in refused.message
+    forced = apply(cluster, "tuner", smaller, force=True).stored()
+    assert forced["spec"]["algorithm"]["apeXDQN"] == {"gamma": 0.99, "batchSize": 64}
 
 
 def test_rules_of_failures_are_merged_by_name(cluster: ControlPlane, pong: dict[str, Any]) -> None:
