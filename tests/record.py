@@ -89,7 +89,8 @@ class Record:
         cache = getattr(self.config, "cache", None)
         if cache is not None and exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
             cache.set(self.key, monotonic() - self.begin)
-        if file := os.environ.get("RLJOB_TEST_RECORD"):
+        # Not of a run that a test has begun.
+        if (file := os.environ.get("RLJOB_TEST_RECORD")) and "PYTEST_CURRENT_TEST" not in os.environ:
             with Path(file).open("a") as record:
                 record.writelines(
                     f"  {seconds:6.0f} s  {name}\n" for name, seconds in self.seconds.most_common(SLOWEST)
