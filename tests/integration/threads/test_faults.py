@@ -102,8 +102,7 @@ CONTAINED = {
     "slow-trial": "integration/envs/test_processes.py",
     "signals": "unit/roles/test_command.py",
     "rljob-run-*": "integration/operator/test_python_front_door.py",
-    "orders": "integration/operator/test_experiment.py",
-    "tracker-tie": "unit/tracking/test_sender.py",
+    "parent": "integration/operator/test_controller_killed.py",
 }
 WAITED_FOR = {
     "optim/data_parallel_threads.py": "test_what_a_share_of_an_update_raises_is_raised_in_the_loop",
