@@ -22,10 +22,16 @@ from tests.support.weights import Given
 
 # So short that games are truncated: the values of final observations are asked for too.
 PONG = ("ALE/Pong-v5", EnvironmentParameters(max_episode_raw_frames=100))
-# An environment that asserts that only what it allows is done.
-EVERYTHING = EnvironmentParameters(kwargs={"observation": "nested", "action": "dict", "masked": True}, frame_stack=2)
+# An environment that asserts that only what it allows is done. How long its steps take must not decide whether it runs in
+# processes, where it draws other numbers.
+EVERYTHING = EnvironmentParameters(
+    kwargs={"observation": "nested", "action": "dict", "masked": True}, frame_stack=2, backend="Sync"
+)
 NESTED = ("tests.support.every_space:EverySpace", EVERYTHING)
-MIXED = (NESTED[0], EnvironmentParameters(kwargs={"observation": "dict", "action": "mixed", "masked": True}))
+MIXED = (
+    NESTED[0],
+    EnvironmentParameters(kwargs={"observation": "dict", "action": "mixed", "masked": True}, backend="Sync"),
+)
 RECURRENT = ImpalaParameters(precision="FP32", hidden_units=16, recurrent="LSTM", lstm_units=8, unroll_length=10)
 SETUPS = {
     "apex-nested": (apex(*NESTED), 60),
