@@ -5,7 +5,7 @@ PYTHON ?= python3
 JOB ?= manifests/examples/pong-vtrace.yaml
 ARGS ?=
 TESTS ?= tests
-# Many tests wait for most of their time, so that two of them share a core; a file that is named runs in one process.
+# Half of the processes begin with tests that compute, half with those that wait; a file that is named runs in one process.
 WORKERS ?= $(if $(findstring .py,$(TESTS)),0,$(shell $(PYTHON) -c 'import os; print(min(8, 2 * (os.cpu_count() or 1)))'))
 SECONDS ?= 300
 SEED ?=
@@ -26,7 +26,7 @@ train: $(READY) ## Train JOB (default: the Pong quickstart). ARGS="--set spec.pa
 
 # With PYTHONDONTWRITEBYTECODE, which images of CI set, each process would compile all tests again: 6 seconds.
 test: export PYTHONDONTWRITEBYTECODE =
-test: $(READY_TEST) ## Run the tests, two at a time for each core. TESTS=tests/unit narrows them down; WORKERS=0: one after the other.
+test: $(READY_TEST) ## Run the tests, unit tests first. TESTS=tests/unit narrows them down; WORKERS=0: one after the other.
 	$(VENV)/bin/python -m pytest -n $(WORKERS) $(if $(filter-out tests,$(TESTS)),,-m "not long") $(TESTS)
 
 test-all: export PYTHONDONTWRITEBYTECODE =
