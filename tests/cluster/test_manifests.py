@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from rljob.api import load_manifest, parse_job
 from rljob.api.presets import PRESETS
+from rljob_operator.kube.apiserver.transport import whole_numbers
 
 from tests.cluster import jobs
 from tests.cluster.control_plane import ControlPlane
@@ -90,7 +91,7 @@ def test_a_null_under_a_known_name_is_not_given(cluster: ControlPlane, base: Pat
 
 @pytest.mark.parametrize(("base", "override"), NUMBERS, ids=[f"{base.stem} {override}" for base, override in NUMBERS])
 def test_a_number_is_one_however_it_is_written(cluster: ControlPlane, base: Path, override: str) -> None:
-    given = document(base, [override])
+    given = whole_numbers(document(base, [override]))
     assert parse_job(jobs.create(cluster, given).stored()).spec == load_manifest(base, [override]).spec
 
 

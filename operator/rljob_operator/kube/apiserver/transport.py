@@ -52,6 +52,15 @@ class Call:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
+def whole_numbers(value: Any) -> Any:
+    """A copy of ``value`` with 2.0 as 2, as kubectl sends it: the API server takes no 2.0 for an integer."""
+    if isinstance(value, Mapping):
+        return {key: whole_numbers(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [whole_numbers(each) for each in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 class Transport:
     """Sends calls on connections that are kept; for one event loop."""
 
@@ -165,7 +174,7 @@ class Transport:
         url = f"{self._access.configuration.host}{call.path}"
         if call.query:
             url += f"?{urlencode(call.query)}"
-        answer = await self._api.call_api(call.method, url, headers, call.body, _request_timeout=limits)
+        answer = await self._api.call_api(call.method, url, headers, whole_numbers(call.body), _request_timeout=limits)
         if 200 <= answer.status <= 299:
             return answer
         try:
