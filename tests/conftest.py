@@ -67,12 +67,18 @@ class UnitTestsFirst(LoadScopeScheduling):
             self._reschedule(node)
 
     def remove_node(self, node: Any) -> str | None:
-        """A test that ended its process has failed and is not given to another process, which it would end, too."""
-        units = self.assigned_work[node].values()
-        running = next((test for unit in units for test, completed in unit.items() if not completed), None)
-        for unit in units:
+        """A test that ended its process has failed and is not given to another process, which it would end, too.
+
+        Nor are the files that the process had done: xdist would hand them on without a test, and who is given two such files with
+        one test left to run waits for the next one for ever.
+        """
+        units = self.assigned_work[node]
+        running = next((test for unit in units.values() for test, completed in unit.items() if not completed), None)
+        for scope, unit in list(units.items()):
             if running in unit:
                 unit[running] = True
+            if all(unit.values()):
+                del units[scope]
         super().remove_node(node)
         return running
 

@@ -43,7 +43,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, *command: str | Path) -> subprocess.CompletedProcess[str]:
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("RLJOB_FUZZ", "PYTEST"))}
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("RLJOB_", "PYTEST"))}
     clean["PYTHONPATH"] = str(TESTS.parent)  # the rules import from tests
     return subprocess.run(
         [sys.executable, *map(str, command)], cwd=folder, env=clean, capture_output=True, text=True, check=False
