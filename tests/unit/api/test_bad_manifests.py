@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import fnmatch
 import re
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,9 @@ from hypothesis import given as drawn
 from hypothesis import settings
 from hypothesis import strategies as st
 from rljob.api import ApeXDQNParameters, ManifestError, RLJob, load_manifest, parse_job
+from rljob.api.job import RLJobSpec
+from rljob.api.mutability import places as places_of
+from rljob.api.names_elsewhere import CALLED_HERE
 
 from tests.unit.api.bad_manifests import APEX, BASE, CASES, IMPALA, PRESET
 from tests.unit.api.written import CLUSTER, document, effective, in_force
@@ -28,6 +32,15 @@ def test_a_broken_rule_is_named(base: Path, overrides: list[str], path: str, wor
     assert path in problems, str(caught.value)
     assert [word for word in words if word not in problems[path]] == []
     assert len(problems) == 1, "one mistake makes one problem:\n" + str(caught.value)
+
+
+def test_other_libraries_names_lead_to_fields_that_there_are_and_stand_on_the_page() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "coming-from.md").read_text()
+    rows = re.findall(r"^\| `(\S+)` \| (.+) \|$", page.split("## Names that", 1)[1].split("\n#", 1)[0], re.MULTILINE)
+    said = {name: path.replace("TYPE", "*") for path, names in rows for name in names.replace("`", "").split(", ")}
+    assert said == CALLED_HERE
+    fields = [each.path for each in places_of(RLJobSpec, whole_sections=False)]
+    assert [path for path in CALLED_HERE.values() if not fnmatch.filter(fields, path)] == []
 
 
 def test_the_base_is_right() -> None:

@@ -3,13 +3,14 @@ allowed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from rljob.api.fields import first_sentence, literal_values
 from rljob.api.job import API_VERSION, KIND, RLJob
+from rljob.api.names_elsewhere import CALLED_HERE
 from rljob.api.paths import TypedPlace, typed_place
 from rljob.api.problems import ABSENT, Location, Problem, folded, nearest, path_of, unknown_name
 from rljob.api.rules.algorithm import an_environment_or_a_preset
@@ -39,6 +40,7 @@ _CALLED_HERE: Mapping[tuple[Location, str], str] = {
     }.items()
 }
 """The place of an algorithm, and its name elsewhere -> what to write."""
+_BY_SPELLING = {folded(name): path for name, path in CALLED_HERE.items()}
 _LONGEST_EXAMPLE = 60
 _WORDS = {
     ALLOWED: "{allowed}",
@@ -101,7 +103,23 @@ def _unknown_field(name: str, place: TypedPlace | None) -> str:
         if folded(field) == folded(name)
     )
     same = None if nearest(name, place.field_names, likeness=1.0) else next(below, None)
-    return unknown_name(name, place.field_names, "field") if same is None else f"unknown field; did you mean {same!r}?"
+    if same is not None:
+        return f"unknown field; did you mean {same!r}?"
+    return _called_here(name, place.field_names) or unknown_name(name, place.field_names, "field")
+
+
+def _called_here(name: str, known: Sequence[str]) -> str | None:
+    """What a field with another library's ``name`` is called here, in a section with the fields ``known``."""
+    path = _BY_SPELLING.get(folded(name), "")
+    field = path.rpartition(".")[2]
+    if not path or folded(name) in map(folded, known):
+        return None
+    if field in known:
+        return f"unknown field; that is {field!r} here"
+    if not path.startswith("algorithm."):
+        return f"unknown field; that is 'spec.{path}' here"
+    # In the section of an algorithm that has no such parameter its own are told.
+    return None if "learningRate" in known else f"unknown field; that is {field!r} of the algorithm here"
 
 
 def _such_as(place: TypedPlace | None, value: Any) -> str:

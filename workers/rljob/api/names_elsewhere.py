@@ -1,0 +1,48 @@
+"""What other libraries call a field of an RLJob. docs/coming-from.md has the same names beside more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+OF_ALGORITHM: Final = "algorithm.*."
+"""Begins the path of a parameter that several algorithms have."""
+
+CALLED_HERE: Final[Mapping[str, str]] = {
+    name: path
+    for path, names in {
+        "environment.id": "env env_id env_name",
+        "environment.kwargs": "env_kwargs env_config",
+        "environment.frameStack": "env_framestack num_stack",
+        "environment.atari.frameSkip": "env_frameskip frame_skip",
+        "actors.replicas": "workers num_workers num_env_runners num_actors",
+        "actors.envsPerActor": "n_envs num_envs num_envs_per_worker num_envs_per_env_runner",
+        "learner.accelerator.count": "gpus num_gpus num_gpus_per_learner",
+        "replay.capacity": "buffer_size replay_buffer_size",
+        "replay.rateLimiter.minSize": "learning_starts",
+        "replay.rateLimiter.samplesPerInsert": "train_freq gradient_steps training_intensity",
+        "evaluator.episodes": "n_eval_episodes evaluation_duration",
+        "evaluator.intervalSeconds": "eval_freq evaluation_interval",
+        "successPolicy.rawFrames": "total_timesteps timesteps train_for_env_steps max_steps num_frames",
+        "successPolicy.targetReturn.value": "reward_threshold stop_reward",
+        f"{OF_ALGORITHM}seed": "seed random_seed",
+        f"{OF_ALGORITHM}learningRate": "lr policy_lr",
+        f"{OF_ALGORITHM}gradientClipNorm": "max_grad_norm grad_clip",
+        f"{OF_ALGORITHM}hiddenUnits": "net_arch fcnet_hiddens",
+        f"{OF_ALGORITHM}unrollLength": "n_steps num_steps rollout rollout_length rollout_fragment_length",
+        f"{OF_ALGORITHM}epochs": "n_epochs num_epochs update_epochs num_sgd_iter",
+        f"{OF_ALGORITHM}minibatches": "num_minibatches num_batches_per_epoch",
+        f"{OF_ALGORITHM}entropyCost": "ent_coef entropy_coeff exploration_loss_coeff",
+        f"{OF_ALGORITHM}valueCost": "vf_coef vf_loss_coeff value_loss_coeff",
+        f"{OF_ALGORITHM}normalizeObservations": "normalize_input norm_obs",
+        f"{OF_ALGORITHM}normalizeReturns": "norm_reward",
+        f"{OF_ALGORITHM}recurrent": "use_lstm use_rnn",
+        f"{OF_ALGORITHM}targetUpdateTau": "tau",
+        "algorithm.ppo.clipRange": "clip_coef clip_param ppo_clip_ratio",
+        "algorithm.ppo.normalizeAdvantages": "norm_adv",
+        "algorithm.sac.criticLearningRate": "q_lr",
+        "algorithm.sac.initialTemperature": "alpha",
+    }.items()
+    for name in names.split()
+}
+"""A name elsewhere -> the path below `spec`."""
