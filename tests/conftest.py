@@ -127,8 +127,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if FUZZ_SEED is None:
         items.sort(key=lambda item: TESTS / "unit" not in item.path.parents)
         return
-    others = [item for item in items if not _randomised(item)]
-    config.hook.pytest_deselected(items=others)
+    config.hook.pytest_deselected(items=[item for item in items if not _randomised(item)])
     rank = random.Random(FUZZ_SEED)
     order = {path: rank.random() for path in sorted({item.path for item in items})}
     items[:] = sorted((item for item in items if _randomised(item)), key=lambda item: order[item.path])

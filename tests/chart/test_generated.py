@@ -6,8 +6,7 @@ import re
 
 import pytest
 import yaml
-from rljob_operator.generate.files import CHART as FOLDER
-from rljob_operator.generate.files import INSTALL_FILE, README_FILE, chart_readme, install_manifest
+from rljob_operator.generate.files import CHART as FOLDER, INSTALL_FILE, README_FILE, chart_readme, install_manifest
 
 from tests.support.chart import Chart, find_program
 from tests.support.paths import ROOT

@@ -238,8 +238,7 @@ def test_the_workers_image_goes_where_the_operators_goes(chart: Chart) -> None:
 def test_a_changed_configuration_is_a_new_pod(chart: Chart, default: list[Object]) -> None:
     path = "spec.template.metadata.annotations.rljob\\dev/config-checksum"
     changed = chart.render({"config": {"clusterDomain": "cluster.local"}})
-    config = yaml.safe_load(only(changed, "ConfigMap", NAME)["data"]["config.yaml"])
-    assert config["clusterDomain"] == "cluster.local"
+    assert yaml.safe_load(only(changed, "ConfigMap", NAME)["data"]["config.yaml"])["clusterDomain"] == "cluster.local"
     assert at(only(changed, "Deployment"), path) != at(only(default, "Deployment"), path) is not None
 
 
@@ -255,8 +254,7 @@ def test_watched_namespaces_need_no_right_on_the_cluster(chart: Chart) -> None:
 
 
 def test_every_object_is_labelled_and_in_its_place(chart: Chart) -> None:
-    values = {"networkPolicy": {"enabled": True}, "commonLabels": {"team": "rl"}}
-    for each in chart.render(values):
+    for each in chart.render({"networkPolicy": {"enabled": True}, "commonLabels": {"team": "rl"}}):
         about = each["metadata"]
         assert (about["labels"]["app.kubernetes.io/instance"], about["labels"]["team"]) == (RELEASE, "rl")
         whole = each["kind"].startswith("Cluster") or each["kind"] in ("CustomResourceDefinition", "PriorityClass")

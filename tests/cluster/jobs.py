@@ -55,8 +55,7 @@ def update(cluster: ControlPlane, document: dict[str, Any], name: str, subresour
 def replace(cluster: ControlPlane, document: dict[str, Any], *, dry_run: bool = False) -> Answer:
     """PUT in the place of the stored object of this name, whatever its version."""
     name = document["metadata"]["name"]
-    stored = read(cluster, name)
-    version = {"resourceVersion": stored.document["metadata"]["resourceVersion"]}
+    version = {"resourceVersion": read(cluster, name).document["metadata"]["resourceVersion"]}
     dry = "&dryRun=All" if dry_run else ""
     whole = {**document, "metadata": {**document["metadata"], **version}}
     return Answer(*cluster.request("PUT", f"{JOBS}/{name}?{STRICT}{dry}", whole))

@@ -211,8 +211,7 @@ def counts_an_end(member: str) -> Scene:
         ready = {"type": "Ready", "status": "False", "lastTransitionTime": stamped(time.time() - 30.0)}
         at.run(at.kubelet.end(failed, 1, message=f"end at {moment}", conditions=[ready]))
         killed = at.killed(moment)
-        kept = [pod for pods in at.pods().values() for pod in pods if pod["metadata"]["uid"] == about["uid"]]
-        if not kept:
+        if not [pod for pods in at.pods().values() for pod in pods if pod["metadata"]["uid"] == about["uid"]]:
             assert at.ends_of(about["name"]) == 1, "let go before its end was counted"
         at.settle_until(
             "another one", lambda: [p["metadata"]["uid"] == about["uid"] for p in at.pods().get(member, ())] == [False]

@@ -185,10 +185,9 @@ class Kueue:
 
     async def admit(self, name: str, flavor: str = "", checks: list[Object] | None = None) -> None:
         """Reserve quota for all it asks for, of one flavour, and admit it."""
-        sets = (await self.get(name))["spec"]["podSets"]
         assigned = [
             {"name": each["name"], "count": each["count"], **({"flavors": {"cpu": flavor}} if flavor else {})}
-            for each in sets
+            for each in (await self.get(name))["spec"]["podSets"]
         ]
         admission = {"clusterQueue": "all", "podSetAssignments": assigned}
         conditions = {"QuotaReserved": True, "Admitted": True, "Evicted": False}

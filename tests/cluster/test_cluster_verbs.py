@@ -161,8 +161,7 @@ async def test_a_stopped_job_leaves_in_order_stays_so_and_comes_back(
     stopped = await sees("stop", "pong", "--timeout", "20")
     assert f"stopped; `rljob resume -n {user.namespace} pong` goes on" in stopped
     assert "pong is SessionEnded: it was stopped" in await sees("why", "pong")
-    refused = await asyncio.to_thread(user.refused, 2, "checkpoint", "pong")
-    assert "pong is stopped, and saved itself then" in refused
+    assert "pong is stopped, and saved itself then" in (await asyncio.to_thread(user.refused, 2, "checkpoint", "pong"))
     await sees("resume", "pong")
     await bring_up(run, viewer, kubelet, "pong")
     assert set(await kubelet.pods("pong")) == {"replay-0", "learner", "actor-0"}

@@ -121,6 +121,5 @@ async def test_a_policy_of_somebody_else_is_left_alone(
         "spec": {"podSelector": {}},
     }
     kept = await viewer.create(NETWORK_POLICIES, theirs)
-    settings = Settings(image="rl:1", prometheus_namespaces={"team": "watch"})
-    await Run(client, namespace, settings).settle(viewer, "pong")
+    await Run(client, namespace, Settings(image="rl:1", prometheus_namespaces={"team": "watch"})).settle(viewer, "pong")
     assert await viewer.get(NETWORK_POLICIES, namespace, "pong") == kept

@@ -71,8 +71,7 @@ async def test_a_job_that_is_created_suspended_gets_a_claim_when_it_is_resumed_a
     assert (await claims(viewer, namespace))["pong-learner"] == "4Gi"
     on_claim = {"persistentVolumeClaim": {"claimName": "pong-learner"}}
     assert await run_folder(kubelet) == on_claim
-    learner = await kubelet.pod("pong", "learner")
-    await kubelet.end(learner, 1)
+    await kubelet.end(await kubelet.pod("pong", "learner"), 1)
     again = Run(client, namespace)  # another operator, when there is no default class any more
     await again.settle(viewer, "pong")
     assert await run_folder(kubelet) == on_claim, "what was decided at the start stays"

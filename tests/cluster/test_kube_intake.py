@@ -26,8 +26,7 @@ STATUS = {"status": {"observedGeneration": 1}}
 
 
 def job(namespace: str, name: str) -> dict[str, Any]:
-    written = document(BASE)
-    return {**written, "metadata": {"name": name, "namespace": namespace}}
+    return {**document(BASE), "metadata": {"name": name, "namespace": namespace}}
 
 
 @asynccontextmanager

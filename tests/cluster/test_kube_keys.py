@@ -42,8 +42,7 @@ async def delete(viewer: Client, namespace: str, *gone: str) -> None:
 
 async def end_an_actor(run: Run, viewer: Client, kubelet: Kubelet, clock: Clock) -> None:
     """Have one end, and its next one started where it can be."""
-    actor = await kubelet.pod("pong", "actor-1")
-    await kubelet.end(actor, 1)
+    await kubelet.end(await kubelet.pod("pong", "actor-1"), 1)
     for _ in range(2):
         clock.seconds += SECRETS_SECONDS + 1.0
         await run.settle(viewer, "pong")
@@ -82,8 +81,7 @@ async def test_a_pod_that_waits_for_its_secret_gets_it(
     viewer: Client, kubelet: Kubelet, clock: Clock, run: Run, namespace: str
 ) -> None:
     await run.begin(viewer, written(namespace, "pong", **TWO_ACTORS))
-    shard = await kubelet.pod("pong", "replay-0")
-    await kubelet.bind(shard)
+    await kubelet.bind(await kubelet.pod("pong", "replay-0"))
     before = await secrets(viewer, namespace)
     await delete(viewer, namespace, names.keys_secret("pong", Role.REPLAY))
     clock.seconds += max(SECRETS_SECONDS, HELD_UP_SECONDS) + 1.0

@@ -285,8 +285,7 @@ async def test_suspended_by_its_user_it_leaves_the_queue_and_at_its_end_too(
     await take_down(run, viewer, kubelet, "pong")
     assert condition(await status_of(viewer, namespace, "pong"), "Suspended") == ("True", "UserRequested")
     assert not await queue.asked_for()
-    larger = {"suspend": False, "learner": {"resources": {"requests": {"cpu": "3"}}}}
-    await run.change(viewer, "pong", **larger)
+    await run.change(viewer, "pong", suspend=False, learner={"resources": {"requests": {"cpu": "3"}}})
     assert (await queue.get("pong"))["metadata"]["uid"] != uid
     assert not await kubelet.pods("pong")
     await admit_all(run, viewer, kubelet, queue)
@@ -318,8 +317,7 @@ async def test_its_priority_is_that_of_its_label_else_of_its_pods(
     make(with_kueue, PRIORITY_CLASSES, f"{namespace}-high", value=70)
     await run.begin(viewer, queued(namespace, learner={"priorityClassName": f"{namespace}-high"}))
     assert (await queue.get("pong"))["spec"]["priority"] == 70
-    labels = {PRIORITY_LABEL: f"{namespace}-urgent"}
-    await viewer.patch(RLJOBS, namespace, "pong", {"metadata": {"labels": labels}})
+    await viewer.patch(RLJOBS, namespace, "pong", {"metadata": {"labels": {PRIORITY_LABEL: f"{namespace}-urgent"}}})
     await run.settle(viewer, "pong")
     found = (await queue.get("pong"))["spec"]
     assert (found["priority"], found["priorityClassRef"]["kind"]) == (1000, "WorkloadPriorityClass")
@@ -378,8 +376,7 @@ async def test_while_nobody_knows_the_queue_what_runs_goes_on(
     await viewer.create(RLJOBS, queued(namespace, "new"))
     for name in ("pong", "new"):
         await again.settle(viewer, name)
-    after = {member: pods[0]["metadata"]["uid"] for member, pods in (await kubelet.pods("pong")).items()}
-    assert after == before
+    assert {member: pods[0]["metadata"]["uid"] for member, pods in (await kubelet.pods("pong")).items()} == before
     assert not await kubelet.pods("new")
     assert message(await status_of(viewer, namespace, "new"), "Admitted") == "not known yet"
 

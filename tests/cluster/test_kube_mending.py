@@ -37,8 +37,7 @@ async def test_a_refused_job_without_a_place_for_checkpoints_is_mended_as_it_say
     assert "Sometimes" in words
     assert words.endswith("set suspend: true with it, and resume")
 
-    mended = {"suspend": True, "learner": {"podTemplate": None}}
-    await viewer.patch(RLJOBS, namespace, "pong", {"spec": mended})
+    await viewer.patch(RLJOBS, namespace, "pong", {"spec": {"suspend": True, "learner": {"podTemplate": None}}})
     await take_down(run, viewer, kubelet, "pong")
     await viewer.patch(RLJOBS, namespace, "pong", {"spec": {"suspend": False}})
     await bring_up(run, viewer, kubelet, "pong")

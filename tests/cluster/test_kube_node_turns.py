@@ -58,6 +58,5 @@ async def test_a_claim_that_was_deleted_while_no_operator_was_there_is_made_anew
     await viewer.patch(PODS, namespace, name, {"status": {"conditions": [waits]}}, subresource="status")
 
     await Run(client, namespace).settle(viewer, "pong")
-    anew = await viewer.get(VOLUME_CLAIMS, namespace, "pong-replay-0")
-    assert anew["metadata"]["uid"] != claim["metadata"]["uid"]
+    assert (await viewer.get(VOLUME_CLAIMS, namespace, "pong-replay-0"))["metadata"]["uid"] != claim["metadata"]["uid"]
     assert [each["metadata"]["name"] for each in (await kubelet.pods("pong"))["replay-0"]] == [name]

@@ -41,8 +41,7 @@ async def test_a_job_may_be_made_suspended_and_starts_when_it_is_resumed(
 ) -> None:
     """As queues and pipelines hand jobs over; its checkpoints are kept where the operator keeps them."""
     await run.begin(viewer, written(namespace, "pong", suspend=True, **TWO_ACTORS))
-    status = await status_of(viewer, namespace, "pong")
-    assert conditions(status, "Accepted", "Suspended", "Ready") == [
+    assert conditions(await status_of(viewer, namespace, "pong"), "Accepted", "Suspended", "Ready") == [
         ("True", "Valid"),
         ("True", "UserRequested"),
         ("False", "Suspended"),
@@ -291,8 +290,7 @@ async def test_of_two_reconcilers_only_the_one_that_leads_writes(
             if step % 2:
                 await kubelet.start("pong")
             if step == 14:
-                learner = await kubelet.pod("pong", "learner")
-                await kubelet.end(learner, 1)
+                await kubelet.end(await kubelet.pod("pong", "learner"), 1)
         pods = await kubelet.pods("pong")
         assert {k: len(v) for k, v in pods.items()} == dict.fromkeys(("replay-0", "learner", "actor-0", "actor-1"), 1)
         assert (await status_of(viewer, namespace, "pong"))["restarts"] == {"counted": 1, "ignored": 0}

@@ -95,8 +95,7 @@ async def test_a_condition_that_somebody_else_has_added_stays(
     await say(cluster, namespace, "pong", {"conditions": [OF_A_QUEUE]})
     await learns(run, viewer, clock, "pong", 40.0)
     await learns(run, viewer, clock, "pong", 40.0)
-    learner = await kubelet.pod("pong", "learner")
-    await kubelet.end(learner, 1)
+    await kubelet.end(await kubelet.pod("pong", "learner"), 1)
     await run.settle(viewer, "pong")
     status = await status_of(viewer, namespace, "pong")
     assert of_the_queue(status) == [OF_A_QUEUE]

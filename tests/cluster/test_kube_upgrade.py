@@ -92,8 +92,7 @@ async def test_a_release_that_makes_other_pods_adds_none_to_those_that_run(
     later = rendering.VERSION + 1
     monkeypatch.setattr(rendering, "VERSION", later)
     monkeypatch.setattr(rendering, "KNOWN", frozenset({later}))
-    actor = await kubelet.pod("pong", "actor-1")
-    await kubelet.end(actor, 1)
+    await kubelet.end(await kubelet.pod("pong", "actor-1"), 1)
     for _ in range(4):
         await run.settle(viewer, "pong")
         await asyncio.sleep(0.3)

@@ -106,8 +106,7 @@ async def test_what_a_claim_waits_for_is_said_with_what_to_do(
         await viewer.create(VOLUME_CLAIMS, {**of_user, "metadata": {**of_user["metadata"], "namespace": namespace}})
     run = Run(client, namespace, settings)
     await run.begin(viewer, written(namespace, "pong", **spec))
-    pod = await kubelet.pod("pong", member)
-    await say_unscheduled(viewer, namespace, pod)
+    await say_unscheduled(viewer, namespace, await kubelet.pod("pong", member))
     await run.turn(viewer, "pong")
     status = await status_of(viewer, namespace, "pong")
     kind = {"learner": "LearnerReady", "replay-0": "ReplayReady"}[member]

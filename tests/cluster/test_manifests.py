@@ -150,8 +150,7 @@ def test_the_type_of_a_preset_is_known_to_the_server(cluster: ControlPlane) -> N
 def test_a_stored_job_reads_back_as_the_same_job(cluster: ControlPlane) -> None:
     """What the controller will see: the object with everything that the server wrote into it."""
     for file in (BASE, PRESET):
-        stored = jobs.create(cluster, document(file), dry_run=False)
-        assert parse_job(stored.document).spec == load_manifest(file).spec
+        assert parse_job(jobs.create(cluster, document(file), dry_run=False).document).spec == load_manifest(file).spec
         cluster.request("DELETE", f"{jobs.JOBS}/pong")
 
 

@@ -52,10 +52,9 @@ def prometheus(
     monitoring = {part: {"enabled": True, "interval": "1s"} for part in ("serviceMonitor", "podMonitor")}
     objects = chart.render({"namespaceOverride": place, "watchNamespaces": [place], "monitoring": monitoring})
     folder = tmp_path_factory.mktemp("prometheus")
-    ports = [{"name": "metrics", "containerPort": port}]
     pod = {
         "metadata": {"namespace": place, "name": "operator-0"},
-        "spec": {"containers": [{"name": "operator", "ports": ports}]},
+        "spec": {"containers": [{"name": "operator", "ports": [{"name": "metrics", "containerPort": port}]}]},
         "status": {"phase": "Running"},
     }
     address = {"ip": "127.0.0.1", "targetRef": {"name": "operator-0"}}
@@ -95,8 +94,7 @@ def test_the_operator_is_scraped(prometheus: Prometheus, place: str) -> None:
 
 def test_a_pod_is_scraped_once_it_runs(prometheus: Prometheus, cluster: ControlPlane, place: str) -> None:
     folder = f"/api/v1/namespaces/{place}/pods"
-    pods = eventually(lambda: cluster.request("GET", folder)[1]["items"], "the operator makes no pod", 60)
-    pod = pods[0]["metadata"]
+    pod = eventually(lambda: cluster.request("GET", folder)[1]["items"], "the operator makes no pod", 60)[0]["metadata"]
     assert prometheus.query('up{rljob!=""}') == [], "it has no address yet"
     status = {"status": {"phase": "Running", "podIP": "127.0.0.1", "podIPs": [{"ip": "127.0.0.1"}]}}
     cluster.change(f"{folder}/{pod['name']}/status", status)

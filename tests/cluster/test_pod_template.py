@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, assume, given, settings, strategies as st
 from rljob_operator.kube.render.spot import on_spot_nodes
 from rljob_operator.kube.render.strategic_merge import MERGE_KEYS, PodTemplateProblem, merged
 
@@ -148,8 +147,7 @@ OURS_ALONE: list[tuple[dict[str, Any], str]] = [
 @pytest.fixture(scope="module")
 def stored(cluster: ControlPlane) -> Iterator[dict[str, Any]]:
     """The pod's template as a server holds it, with all defaults, in the PodTemplate ``pod``."""
-    answer = cluster.create(TEMPLATES, pod_template(POD))
-    yield answer["template"]
+    yield cluster.create(TEMPLATES, pod_template(POD))["template"]
     cluster.request("DELETE", f"{TEMPLATES}/pod")
 
 
@@ -209,8 +207,7 @@ def entries(key: str, keys: Any, entry: Any) -> Any:
     plain = st.builds(lambda value, rest: {key: value, **rest}, keys, entry)
     gone = st.builds(lambda value: {key: value, "$patch": "delete"}, keys)
     listed = st.lists(plain | plain | gone, max_size=4, unique_by=lambda item: item[key])
-    replaced = listed.map(lambda items: [{"$patch": "replace"}, *items])
-    return st.one_of(listed, listed, replaced)
+    return st.one_of(listed, listed, listed.map(lambda items: [{"$patch": "replace"}, *items]))
 
 
 ENV = entries("name", NAMES, st.fixed_dictionaries({"value": WORDS}))

@@ -65,8 +65,7 @@ def grant(cluster: ControlPlane, namespace: str, objects: list[dict[str, Any]]) 
 def test_a_standby_is_ready_once_it_could_take_over_and_a_leader_once_it_works(
     cluster: ControlPlane, namespace: str, tmp_path: Path
 ) -> None:
-    token = cluster.token(namespace, "next")
-    own = cluster.kubeconfig_for(tmp_path, {"token": token})
+    own = cluster.kubeconfig_for(tmp_path, {"token": cluster.token(namespace, "next")})
     lease_client, of_jobs = [], []
     for each in role_objects("next", namespace, [namespace]):
         (lease_client if each["metadata"]["name"] == "next-leader" else of_jobs).append(each)
@@ -98,8 +97,7 @@ def test_one_namespace_that_may_not_be_read_stops_no_other(
     grant(cluster, namespace, role_objects("operator", namespace, [namespace]))
     with replica(own, namespace, tmp_path / "log", f"--namespace={other_namespace}") as it:
         it.until_ready(200)
-        pong = written(namespace, "pong")
-        cluster.create(f"/apis/rljob.dev/v1alpha1/namespaces/{namespace}/rljobs", pong)
+        cluster.create(f"/apis/rljob.dev/v1alpha1/namespaces/{namespace}/rljobs", written(namespace, "pong"))
         path = f"/apis/rljob.dev/v1alpha1/namespaces/{namespace}/rljobs/pong"
         eventually(lambda: cluster.request("GET", path)[1].get("status"), it.log)
         readable = it.page("/metrics")[1]

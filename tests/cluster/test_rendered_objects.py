@@ -124,8 +124,7 @@ def test_the_job_that_removes_a_log_is_admitted_and_so_are_its_pods(
     job = removal(pods[0])
     assert job is not None
     metadata = {**job["spec"]["template"]["metadata"], "name": "removal", "namespace": NAMESPACE}
-    pod = {"apiVersion": "v1", "kind": "Pod", **job["spec"]["template"], "metadata": metadata}
-    for document in (job, pod):
+    for document in (job, {"apiVersion": "v1", "kind": "Pod", **job["spec"]["template"], "metadata": metadata}):
         answer = tried(cluster, document)
         assert answer.accepted, answer.message
 

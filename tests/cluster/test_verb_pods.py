@@ -108,8 +108,7 @@ def test_a_profile_comes_from_a_pod_through_the_api_server(user: User, running: 
 
 def test_last_lines_of_all_of_a_role_and_of_a_member(user: User, running: KubeletServer) -> None:
     server = running
-    lines = user.sees("logs", "pong", "--tail", "2").splitlines()
-    assert [line.split() for line in lines] == [
+    assert [line.split() for line in user.sees("logs", "pong", "--tail", "2").splitlines()] == [
         [member, member, "line", str(number)]
         for member in ("actor-0", "actor-1", "learner", "replay-0")
         for number in (28, 29)

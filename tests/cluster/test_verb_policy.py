@@ -17,8 +17,7 @@ from tests.cluster.terminal import MERGE, User, said, status
 def ended(**settings: Any) -> dict[str, Any]:
     """The status of a job that is Complete, and was started with these settings."""
     rendering = offered(RLJobStatus(), Settings(image="rl:1", **settings)).model_dump(mode="json", by_alias=True)
-    done = said("Complete", "True", "TargetReturnReached")
-    return status(conditions=[done], controller={"rendering": rendering})
+    return status(conditions=[said("Complete", "True", "TargetReturnReached")], controller={"rendering": rendering})
 
 
 def test_what_can_not_be_had_is_said_in_a_sentence(user: User, tmp_path: Path) -> None:

@@ -48,8 +48,7 @@ def write(folder: Path) -> bool:
     pattern = re.compile(rf"\b({'|'.join(RENAMED)})\b")
     for path in folder.rglob("*"):
         if path.suffix in (".py", ".yaml", ".json", ".tpl"):
-            text = path.read_text()
-            path.write_text(pattern.sub(lambda found: RENAMED[found[0]], text))
+            path.write_text(pattern.sub(lambda found: RENAMED[found[0]], path.read_text()))
     return True
 
 

@@ -34,8 +34,7 @@ def served(namespace: Namespace, metrics_url: str, folder: Path) -> Iterator[Non
         pytest.skip(f"{ADDRESS} is not set: where the API server reaches the tests (docs/testing-on-kubernetes.md)")
     authority = trustme.CA()
     certificate = folder / "certificate.pem"
-    issued = authority.issue_cert(f"{NAME}.{namespace.name}.svc")
-    certificate.write_bytes(issued.private_key_and_cert_chain_pem.bytes())
+    certificate.write_bytes(authority.issue_cert(f"{NAME}.{namespace.name}.svc").private_key_and_cert_chain_pem.bytes())
     program = Path(__file__).with_name("metrics_adapter.py")
     command = [*shlex.split(os.environ.get(PREFIX, "")), sys.executable, str(program)]
     with (folder / "adapter.log").open("wb") as output:

@@ -112,8 +112,7 @@ def test_whoever_edits_a_namespace_edits_its_jobs(release: Release, jobs: Namesp
 
 
 def test_an_upgrade_beside_a_running_job(release: Release, jobs: Namespace) -> None:
-    stored = {"checkpoint": {"storage": {"persistentVolumeClaim": {"claimName": CHECKPOINTS}}}}
-    jobs.train(endless("kept", **stored))
+    jobs.train(endless("kept", checkpoint={"storage": {"persistentVolumeClaim": {"claimName": CHECKPOINTS}}}))
     before, operators = jobs.uids("kept"), set(release.pods())
 
     release.upgrade(workers=8)

@@ -15,8 +15,7 @@ def test_training_goes_on_under_the_next_operator(namespace: Namespace, operator
     children = namespace.names("services,secrets,configmaps,serviceaccounts,networkpolicies")
 
     operator.kill()
-    made = namespace.learner_figures("kept")["updates"]
-    namespace.wait_updates("kept", more_than=made)  # no operator looks after it
+    namespace.wait_updates("kept", more_than=namespace.learner_figures("kept")["updates"])  # no operator looks after it
     operator.start()
     namespace.kubectl("scale", "rljob", "kept", "--replicas=2")  # the next one works
     namespace.wait_actors("kept", 2)

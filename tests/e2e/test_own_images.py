@@ -35,8 +35,7 @@ def of_the_page(image: str) -> Object:
 def test_an_algorithm_and_an_environment_in_files_train(namespace: Namespace, images: dict[str, str]) -> None:
     namespace.apply(of_the_page(images[FILES_IMAGE]))
     namespace.wait_updates("soft-q-corridor", more_than=50)
-    figures = namespace.learner_figures("soft-q-corridor")
-    assert "q_taken" in figures, "what the algorithm measures"
+    assert "q_taken" in namespace.learner_figures("soft-q-corridor"), "what the algorithm measures"
     namespace.wait_for("soft-q-corridor", "Ready", "True")
     assert namespace.job_status("soft-q-corridor")["restarts"] == {"counted": 0, "ignored": 0}
 
@@ -44,8 +43,7 @@ def test_an_algorithm_and_an_environment_in_files_train(namespace: Namespace, im
 def test_an_environment_of_a_package_that_pip_has_installed_trains(
     namespace: Namespace, images: dict[str, str]
 ) -> None:
-    environment = {"id": "corridor:make", "kwargs": {"length": 5}}
-    namespace.apply(packaged("packaged", images[PACKAGE_IMAGE], environment))
+    namespace.apply(packaged("packaged", images[PACKAGE_IMAGE], {"id": "corridor:make", "kwargs": {"length": 5}}))
     namespace.wait_updates("packaged", more_than=10)
     namespace.wait_for("packaged", "Ready", "True")
     assert namespace.job_status("packaged")["restarts"] == {"counted": 0, "ignored": 0}

@@ -24,14 +24,12 @@ def test_a_template_that_the_api_server_refuses(namespace: Namespace) -> None:
 
 def test_a_service_of_somebody_else_is_left_alone(namespace: Namespace) -> None:
     ports = [{"name": "http", "port": 80}]
-    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "taken"}, "spec": {"ports": ports}}
-    namespace.apply(service)
+    namespace.apply({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "taken"}, "spec": {"ports": ports}})
     before = namespace.get("service", "taken")
     try:
         namespace.apply(endless("taken"))
 
-        refused = namespace.wait_for("taken", "Accepted", "False", "NameConflict")
-        assert "Service taken" in refused["message"]
+        assert "Service taken" in namespace.wait_for("taken", "Accepted", "False", "NameConflict")["message"]
         assert not namespace.all_pods("taken")
         namespace.kubectl("delete", "rljob", "taken")
         namespace.wait_empty()
@@ -48,8 +46,7 @@ def test_a_quota_holds_a_job_until_it_is_lifted(namespace: Namespace) -> None:
     )
     try:
         namespace.apply(endless("held"))
-        refused = namespace.wait_for("held", "Admitted", "False", "QuotaExceeded")
-        assert "exceeded quota: none" in refused["message"]
+        assert "exceeded quota: none" in namespace.wait_for("held", "Admitted", "False", "QuotaExceeded")["message"]
         assert not namespace.all_pods("held")
         assert namespace.job_status("held")["restarts"] == {"counted": 0, "ignored": 0}
     finally:
@@ -70,6 +67,5 @@ def test_an_image_that_nobody_has(namespace: Namespace) -> None:
 def test_a_learner_that_fits_no_node(namespace: Namespace) -> None:
     namespace.apply(endless("too-large", learner=requests(cpu="900")))
 
-    waiting = namespace.wait_for("too-large", "LearnerReady", "False", "Unschedulable")
-    assert "nodes are available" in waiting["message"]
+    assert "nodes are available" in namespace.wait_for("too-large", "LearnerReady", "False", "Unschedulable")["message"]
     assert namespace.job_status("too-large")["restarts"]["counted"] == 0

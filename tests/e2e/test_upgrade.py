@@ -28,8 +28,7 @@ def images(namespace: Namespace, job: str) -> dict[str, str]:
 
 def look(namespace: Namespace, job: str, member: str) -> Object:
     """What its pod was made like."""
-    spec = namespace.pods(job)[member]["spec"]
-    return {name: value for name, value in spec.items() if name != "nodeName"}
+    return {name: value for name, value in namespace.pods(job)[member]["spec"].items() if name != "nodeName"}
 
 
 @pytest.fixture

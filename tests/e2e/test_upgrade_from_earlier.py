@@ -96,8 +96,7 @@ def test_a_pod_that_is_replaced_is_made_as_the_others(release: Release, jobs: Na
         pause,
     )
     jobs.wait_actors("kept", 2)
-    made_with = {pod["spec"]["containers"][0]["image"] for pod in jobs.pods("kept").values()}
-    assert made_with == {os.environ[WORKER_IMAGE]}
+    assert {pod["spec"]["containers"][0]["image"] for pod in jobs.pods("kept").values()} == {os.environ[WORKER_IMAGE]}
     assert jobs.uids("kept")["learner"] == before["learner"]
 
 

@@ -97,8 +97,7 @@ def test_logs_last_lines_and_following(trains: Namespace, terminal: Terminal) ->
 
 def test_a_checkpoint_is_asked_for_and_verified(trains: Namespace, terminal: Terminal) -> None:
     before = (trains.job_status(JOB).get("checkpoint") or {}).get("step", 0)
-    said = terminal.sees("checkpoint", JOB, "--wait", "--timeout", str(LONG_SECONDS))
-    assert "verified, file://" in said
+    assert "verified, file://" in terminal.sees("checkpoint", JOB, "--wait", "--timeout", str(LONG_SECONDS))
     assert trains.job_status(JOB)["checkpoint"]["step"] > before
 
 

@@ -12,8 +12,7 @@ from aiohttp import web
 from rljob.api import read_manifest
 from rljob.api.conditions import Reason
 from rljob.api.controller_memory import OutcomeMemory
-from rljob_operator.core import decide
-from rljob_operator.core import turn as core_turn
+from rljob_operator.core import decide, turn as core_turn
 from rljob_operator.core.context import ReconcileContext
 from rljob_operator.core.member import Member, Phase
 from rljob_operator.core.rules import failures, start_and_drain, success, suspension

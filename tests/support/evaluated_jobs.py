@@ -16,10 +16,9 @@ from tests.support.jobs import manifest_of
 
 def manifest(target: float | None = None, algorithm: dict[str, Any] | None = None, **evaluator: Any) -> dict[str, Any]:
     """CartPole with ``algorithm`` (Ape-X), judged as ``evaluator`` says; it ends with ``target`` or after a million frames."""
-    chosen = algorithm or {"type": "ApeXDQN", "apeXDQN": {"network": "MLP"}}
     spec = {
         "environment": {"id": "CartPole-v1"},
-        "algorithm": chosen,
+        "algorithm": algorithm or {"type": "ApeXDQN", "apeXDQN": {"network": "MLP"}},
         "evaluator": evaluator,
         "successPolicy": {"targetReturn": {"value": target}} if target else {"rawFrames": 1_000_000},
     }

@@ -147,8 +147,7 @@ class Player:
         identity = ActorIdentity("actor-0", uuid.uuid4().hex[:12], num_envs)
         self.sink, self.figures = Kept(), ActorFigures(identity)
         self.sink.least_version = least_version
-        layout = method.layout(spec, parameters)
-        recorder = make_builder(layout, num_envs, 0.99, False, "actor-0", "life", 0)
+        recorder = make_builder(method.layout(spec, parameters), num_envs, 0.99, False, "actor-0", "life", 0)
         generator = np.random.default_rng(SEED)
         sink: Any = self.sink
         self.client: InferenceClient | None = None

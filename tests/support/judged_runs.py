@@ -45,8 +45,7 @@ def judged_run(
         for at, value in enumerate(returns, 1):
             clock.now += SECONDS_A_RECORD
             frames = at * FRAMES_A_RECORD
-            point = {**(figures or {}), "mean_return": value, "games": 20.0}
-            recorder.record(point, frames, at, state="Training")
+            recorder.record({**(figures or {}), "mean_return": value, "games": 20.0}, frames, at, state="Training")
             if at % evaluate_every == 0:
                 number = at // evaluate_every - 1
                 finished = number not in given_up

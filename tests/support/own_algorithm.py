@@ -87,8 +87,7 @@ def job(folder: Path, *changes: tuple[str, str], factory: str = "make", **spec: 
 def tried(given: RLJob) -> RLJob:
     """The job with its plug-in loaded and tried, as ``rljob run`` and the learner do before anything else."""
     bound = with_own_parts(given)
-    spec = describe_environment(bound.spec.environment.id, bound.spec.environment.parameters)
-    check_own_parts(bound, spec)
+    check_own_parts(bound, describe_environment(bound.spec.environment.id, bound.spec.environment.parameters))
     return bound
 
 

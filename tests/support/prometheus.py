@@ -79,8 +79,7 @@ class Prometheus:
 
     def query_range(self, expression: str, start: float, end: float, step: float) -> list[dict[str, Any]]:
         """The series of a time: ``{"metric": ..., "values": [[time, text], ...]}``."""
-        found = self._data("/api/v1/query_range", query=expression, start=start, end=end, step=step)
-        return list(found["result"])
+        return list(self._data("/api/v1/query_range", query=expression, start=start, end=end, step=step)["result"])
 
     def rules(self) -> list[dict[str, Any]]:
         """Every alerting rule as Prometheus holds it."""

@@ -81,8 +81,7 @@ class RoleThreads:
 
     def close(self) -> None:
         """Stop whatever still runs, the actors first; a role that failed fails the test."""
-        names = sorted(self._roles)
-        for name in names:
+        for name in sorted(self._roles):
             self.stop(name)
         assert not self.failures, self.failures
 

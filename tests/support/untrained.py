@@ -22,7 +22,6 @@ def untrained(folder: Path, manifest: str, *overrides: str) -> Path:
     torch.manual_seed(1)
     network = algorithm(job.spec.algorithm.type).build_learner(spec, params, env_params)
     tensors = {f"online.{name}": tensor for name, tensor in network.state_dict().items()}
-    identity = PolicyIdentity(job.spec.algorithm.type, spec, params, env_params, job.spec.judged_environment)
-    document = identity.document()
+    document = PolicyIdentity(job.spec.algorithm.type, spec, params, env_params, job.spec.judged_environment).document()
     checkpoint.write(folder / "checkpoints", checkpoint.checkpoint_name(1, 100), tensors, document)
     return folder

@@ -33,8 +33,7 @@ class WandbServer:
                 if outer.mode != "ok":
                     self.send_error(500)
                     return
-                answer = outer.answer(self.path, body)
-                data = json.dumps(answer).encode()
+                data = json.dumps(outer.answer(self.path, body)).encode()
                 self.send_response(200)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(data)))

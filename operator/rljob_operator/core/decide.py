@@ -13,8 +13,7 @@ from collections.abc import Callable
 from rljob.api.controller_memory import OutcomeMemory
 from rljob.api.status import RLJobStatus
 
-from rljob_operator.core.conditions import job as about_job
-from rljob_operator.core.conditions import roles as about_roles
+from rljob_operator.core.conditions import job as about_job, roles as about_roles
 from rljob_operator.core.conditions.update import ConditionUpdate, merged
 from rljob_operator.core.context import Mode, ReconcileContext, mode, session_end
 from rljob_operator.core.decision import Decision, End, Outcome
@@ -34,13 +33,13 @@ from rljob_operator.core.rules import (
     places,
     progress,
     rendering,
+    start_and_drain as lifecycle,
     success,
     suspension,
     timers,
     trends,
     waiting,
 )
-from rljob_operator.core.rules import start_and_drain as lifecycle
 
 Rule = Callable[[ReconcileContext], ReconcileContext]
 EndingRule = Callable[[ReconcileContext], OutcomeMemory | None]

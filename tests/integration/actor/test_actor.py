@@ -84,8 +84,7 @@ def surroundings(job: RLJob, run_dir: Path, *, scheme: str = "inproc", generous:
     )
     # No learner samples here: a generous limiter never holds inserts back, a strict one does so soon.
     buffer = 1e9 if generous else 4096
-    limiter = LimiterConfig(8.0, 400, buffer, insert_step=config.layout.length, sample_step=512)
-    config = replace(config, limiter=limiter)
+    config = replace(config, limiter=LimiterConfig(8.0, 400, buffer, insert_step=config.layout.length, sample_step=512))
     weights = WeightServer(base + "weights", base + "notice")
     options = RoleOptions(
         job=job,
@@ -162,10 +161,11 @@ def test_an_actor_that_waits_for_credit_still_leaves(tmp_path: Path) -> None:
 
 
 def test_stop_before_any_service_answers(tmp_path: Path) -> None:
-    with surroundings(a_job("CartPole-v1"), tmp_path) as around:
-        lonely = replace(around.options, replay_ingest=("inproc://nobody-is-here",))
-        with acting(lonely):
-            eventually(lambda: (tmp_path / "roles" / "actor-0.json").exists())
+    with (
+        surroundings(a_job("CartPole-v1"), tmp_path) as around,
+        acting(replace(around.options, replay_ingest=("inproc://nobody-is-here",))),
+    ):
+        eventually(lambda: (tmp_path / "roles" / "actor-0.json").exists())
 
 
 def test_the_same_seeds_in_the_next_run_and_in_the_next_life_others_and_the_same_slot(tmp_path: Path) -> None:

@@ -9,8 +9,7 @@ from datetime import timedelta
 
 import pytest
 import torch
-from rljob.checkpoints import bucket
-from rljob.checkpoints import store as checkpoint
+from rljob.checkpoints import bucket, store as checkpoint
 from rljob.checkpoints.location import Location, location
 from rljob.checkpoints.names import CheckpointProblem, StorageProblem, checkpoint_name
 from rljob.learner.saver import Saver

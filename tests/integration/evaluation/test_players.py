@@ -69,8 +69,7 @@ def test_it_does_not_matter_who_plays_a_game() -> None:
 
 
 def test_games_that_are_drawn_by_numpys_own_generator_are_each_another() -> None:
-    environment = {"id": "tests.support.odd_environments:Drawing"}
-    job = parse_job({**JOB, "spec": {**JOB["spec"], "environment": environment}})
+    job = parse_job({**JOB, "spec": {**JOB["spec"], "environment": {"id": "tests.support.odd_environments:Drawing"}}})
     with closing(Players(identity_of(job), 2, 100)) as players:
         games = list(players.play(snapshot(network(job, 1), 1, 1, {}), range(100), 3, nothing))
     assert len({game.points for game in games}) == 100
@@ -80,8 +79,7 @@ def test_every_game_counts_and_is_dealt_in_order(monkeypatch: pytest.MonkeyPatch
     """More games than places: the process that has a free place gets the next, until each has been played once."""
     monkeypatch.setattr(room, "SIDE_BY_SIDE", 2)
     with made(2) as players:
-        games = [game.index for game in players.play(weights(1), range(40), 3, nothing)]
-        assert sorted(games) == list(range(40))
+        assert sorted(game.index for game in players.play(weights(1), range(40), 3, nothing)) == list(range(40))
     with made(1) as alone:
         assert sorted(game.index for game in alone.play(weights(1), range(40), 3, nothing)) == list(range(40))
 

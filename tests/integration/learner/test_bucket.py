@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 import torch
 from rljob.api import RLJob
-from rljob.checkpoints import bucket
-from rljob.checkpoints import store as checkpoint
+from rljob.checkpoints import bucket, store as checkpoint
 from rljob.checkpoints.location import directory_of
 from rljob.checkpoints.names import StorageProblem
 from rljob.roles.actor import run_actor

@@ -21,8 +21,7 @@ from rljob.learner.device import DeviceMemoryProblem, DeviceProblem
 from rljob.learner.device_mirror import DeviceMirror
 from rljob.learner.mirror_place import MirrorPlace, MirrorSize
 from rljob.learner.optim.updater import make_updater
-from rljob.roles import learner
-from rljob.roles import learner as learner_role
+from rljob.roles import learner, learner as learner_role
 from rljob.roles.actor import run_actor
 from rljob.roles.learner import run_learner
 from rljob.roles.replay import run_replay
@@ -164,8 +163,7 @@ def saved(job: RLJob, run_dir: Path, updates: int) -> None:
     updater = make_updater(method, params, method.build(environment, params, env_params).compute(Compute()), CPU)
     identity = PolicyIdentity("ApeXDQN", environment, params, env_params)
     document = {**identity.document(), "counters": Counters(version=1).document(updates)}
-    name = checkpoint.checkpoint_name(1, updates)
-    checkpoint.write(run_dir / "checkpoints", name, state.capture(updater), document)
+    checkpoint.write(run_dir / "checkpoints", checkpoint.checkpoint_name(1, updates), state.capture(updater), document)
 
 
 def failure(job: RLJob, run_dir: Path) -> BaseException:

@@ -81,8 +81,7 @@ def test_what_cannot_be_started_from_is_refused_with_what_came(tmp_path: Path, o
         assert "Traceback" not in log.read_text()
         return log.read_text().splitlines()[-1]
 
-    nowhere = refusal(f"file://{tmp_path}/nowhere")
-    assert f"restoreFrom: {tmp_path}/nowhere is no folder here" in nowhere
+    assert f"restoreFrom: {tmp_path}/nowhere is no folder here" in refusal(f"file://{tmp_path}/nowhere")
     wide = refusal(f"file://{other.path}", hiddenUnits=64)
     assert "another network" in wide
     assert "advantage.weight (expected 2x64, came 2x128)" in wide

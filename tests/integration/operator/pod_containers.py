@@ -155,8 +155,7 @@ class PodContainers:
         command = self._moved(
             member, [*container.get("command", IMAGE_ENTRY_POINT), *container.get("args", ())], container, volumes
         )
-        plain = [each["value"] for each in container.get("env", ())]
-        values = self._moved(member, plain, container, volumes)
+        values = self._moved(member, [each["value"] for each in container.get("env", ())], container, volumes)
         variables = dict(zip([each["name"] for each in container.get("env", ())], values, strict=True))
         for source in container.get("envFrom", ()):
             variables = {**self._given[source["secretRef"]["name"]], **variables}

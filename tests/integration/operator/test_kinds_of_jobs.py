@@ -24,8 +24,7 @@ def test_it_trains_to_its_target(local_run: Callable[..., LocalRun]) -> None:
     assert run.finish(480) == 0, run.output + run.logs()
     outcome = json.loads((run.run_dir / "outcome.json").read_text())
     assert (outcome["state"], outcome["reason"]) == ("Complete", "TargetReturnReached")
-    report = (run.run_dir / "report.html").read_text()
-    assert "observation board.mode: index int64 [] of 3" in report
+    assert "observation board.mode: index int64 [] of 3" in (run.run_dir / "report.html").read_text()
 
 
 PICTURES = "spec.environment.id=tests.support.toys:Pictures"
@@ -99,8 +98,7 @@ def test_a_policy_is_loaded_played_and_scored_without_critics(local_run: Callabl
     run.until((run.run_dir / "checkpoints" / "best" / "manifest.json").exists, 120, "a judged policy")
     run.interrupt()
     policy = rljob.load_policy(run.run_dir)
-    names = set(policy.stored.module.state_dict())
-    assert not any("critic" in name or "temperature" in name for name in names)
+    assert not any("critic" in name or "temperature" in name for name in policy.stored.module.state_dict())
     actions = policy.act(np.zeros((3, *policy.observation_shape), np.float32))
     assert actions.shape == (3, 1)
     assert np.abs(actions).max() <= 2.0

@@ -64,8 +64,7 @@ def test_training_survives_kills_and_goes_on_after_ctrl_c_where_it_stopped(local
     newest = known(order(stored(run.run_dir / "checkpoints")[0].name))
     assert newest.updates >= 100
     again = local_run("--resume", run_dir=run.run_dir, job=run.run_dir / "job.yaml")
-    first = again.until(lambda: again.status("learner").get("updates"), 60, "the resumed learner")
-    assert first >= newest.updates
+    assert again.until(lambda: again.status("learner").get("updates"), 60, "the resumed learner") >= newest.updates
     again.until_learning(newest.updates + 50)
     assert_a_killed_role_comes_back(again, "actor-0")
     assert again.interrupt() == 130

@@ -110,8 +110,7 @@ def test_a_job_of_unrolls_runs_without_a_replay_service_and_its_segments_are_fol
     assert status["queue"]["learned"] > 0
     assert_a_segment_is_followed(profiled(run)[0], {"take in"})
     assert run.interrupt() == 130
-    logs = {path.stem for path in (run.run_dir / "logs").iterdir() if path.stat().st_size}
-    assert logs >= {"learner", "actor-0"}
+    assert {path.stem for path in (run.run_dir / "logs").iterdir() if path.stat().st_size} >= {"learner", "actor-0"}
     assert not (run.run_dir / "logs" / "replay-0.log").exists()
     assert "Unrolls a second" in (run.run_dir / "report.html").read_text()
     records = [json.loads(line) for line in (run.run_dir / "metrics.jsonl").read_text().splitlines()]

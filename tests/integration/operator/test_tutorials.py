@@ -70,8 +70,7 @@ def test_using_a_trained_policy(
             continue
         run.answer(*words)
     said = python("\n".join(blocks(USING_A_POLICY, "python")), tmp_path)
-    points = float(said.split()[-1])
-    assert -21 <= points <= 21, "the points of a game, behind the policy's own words"
+    assert -21 <= float(said.split()[-1]) <= 21, "the points of a game, behind the policy's own words"
 
 
 def test_your_own_algorithm_network_and_environment(

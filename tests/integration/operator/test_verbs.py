@@ -28,8 +28,7 @@ from tests.support.paths import IMPORTABLE
 
 def test_a_run_is_suspended_and_goes_on_where_it_was(local_run: Callable[..., LocalRun]) -> None:
     fixed = ("--set", "spec.autoscaling.mode=Disabled", "--set", "spec.actors.replicas=1")
-    reachable = {"RLJOB_METRICS_HOST": "0.0.0.0"}
-    run = local_run(*ENDLESS, *fixed, job=slow_game.JOB, environment=IMPORTABLE | reachable)
+    run = local_run(*ENDLESS, *fixed, job=slow_game.JOB, environment=IMPORTABLE | {"RLJOB_METRICS_HOST": "0.0.0.0"})
     folder = str(run.run_dir)
     run.until_learning(50)
     assert_a_learner_that_the_network_reaches_takes_requests_of_its_own_job_only(run)
@@ -57,8 +56,7 @@ def test_a_run_is_suspended_and_goes_on_where_it_was(local_run: Callable[..., Lo
     assert {name: restored[name] for name in ("items", "inserted_total", "sampled_total", "steps_total")} == {
         name: ledger[name] for name in ("items", "inserted_total", "sampled_total", "steps_total")
     }, "the same replay content"
-    first = run.until(lambda: run.status("learner").get("updates"), 60, "the learner")
-    assert first >= checkpoint.step
+    assert run.until(lambda: run.status("learner").get("updates"), 60, "the learner") >= checkpoint.step
     assert f"resumed from {newest}" in (run.run_dir / "logs" / "learner.log").read_text()
     run.until(lambda: run.job_status.is_true("Ready"), 60, "Ready")
     run.until_learning(checkpoint.step + 30)

@@ -53,8 +53,7 @@ def test_a_log_that_stays_unreadable_is_written_anew_from_what_was_read(
         admin.execute_command("ACL", "SETUSER", "default", "allkeys")
         reaches(service, "Durable")
         assert_log_equals_table(service, admin)
-        actor = Actor(service.ingest_endpoint, "actor-1")
-        actor.send_all(400)  # more than the table holds
+        Actor(service.ingest_endpoint, "actor-1").send_all(400)  # more than the table holds
         assert_log_equals_table(service, admin)
 
 

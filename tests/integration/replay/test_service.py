@@ -118,8 +118,7 @@ def test_strangers_are_told() -> None:
 
 def test_a_request_may_cost_more_or_less_than_it_draws() -> None:
     """One batch over several shards: its draws are divided by one rule, what it costs the limiters by another."""
-    limiter = LimiterConfig(4.0, 20, 100.0, insert_step=10, sample_step=16)
-    with serving(config(limiter=limiter)) as service:
+    with serving(config(limiter=LimiterConfig(4.0, 20, 100.0, insert_step=10, sample_step=16))) as service:
         actor, learner = Actor(service.ingest_endpoint), Learner(service.sample_endpoint)
         actor.send_all(3)
         learner.subscribe()

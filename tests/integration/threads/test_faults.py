@@ -192,8 +192,7 @@ def at_work(name: str) -> threading.Thread | None:
 
 def inject(thread: threading.Thread) -> None:
     """Raise Fault in ``thread``, where it is now or where it returns to when what it waits for has come."""
-    identity = ctypes.c_ulong(thread.ident or 0)
-    assert ctypes.pythonapi.PyThreadState_SetAsyncExc(identity, ctypes.py_object(Fault)) == 1
+    assert ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(Fault)) == 1
 
 
 def knock(roles: RoleThreads, case: Case) -> None:

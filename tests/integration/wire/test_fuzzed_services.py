@@ -76,8 +76,7 @@ def damaged(went_off: Path, any_seed: Callable[[int], int]) -> list[list[bytes]]
     cases = []
     for case in range(CASES):
         if case % 10 == 0:
-            sizes = generator.integers(0, 700, generator.integers(1, 30))
-            parts = [generator.bytes(int(size)) for size in sizes]
+            parts = [generator.bytes(int(size)) for size in generator.integers(0, 700, generator.integers(1, 30))]
         else:
             original = originals[int(generator.integers(len(originals)))]
             parts = MUTATIONS[case % 3](original, generator)
@@ -159,8 +158,7 @@ def test_replay_goes_on_serving_actors_and_learner(tmp_path: Path, damaged: list
         def both() -> None:
             insert()
             number = next(requests)
-            batch = ask(learner, Message("sample", {"req": number, "n": 8}, {}), "batch")
-            assert batch.fields["req"] == number
+            assert ask(learner, Message("sample", {"req": number, "n": 8}, {}), "batch").fields["req"] == number
 
         storm(service.ingest_server, damaged, both)
         storm(service.sample_server, damaged, both)

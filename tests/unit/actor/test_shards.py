@@ -9,8 +9,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 import zmq
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from rljob.actor.shards import MultiShard
 from rljob.wire import Message
 

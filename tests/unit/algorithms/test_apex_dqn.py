@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 from rljob.algorithms import algorithm
 from rljob.algorithms.apex_dqn import ApeXDQN, targets
 from rljob.algorithms.batches import TransitionBatch
@@ -141,8 +140,7 @@ def test_acting_is_greedy_at_zero_uniform_at_one_and_reports_values() -> None:
     assert (action.dtype, taken.dtype, value.dtype) == (np.int64, np.float32, np.float32)
     q = table.values.detach().numpy()[observation[:, 0, 0].astype(int)]
     assert (action[:1500] == q[:1500].argmax(1)).all()
-    counts = np.bincount(action[1500:], minlength=3)
-    assert (abs(counts - 500) < 100).all()  # 5.5 standard deviations
+    assert (abs(np.bincount(action[1500:], minlength=3) - 500) < 100).all()  # 5.5 standard deviations
     assert (taken == q[np.arange(3000), action]).all()
     assert (value == q.max(1)).all()
 

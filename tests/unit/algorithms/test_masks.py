@@ -113,8 +113,7 @@ def test_the_policy_gradient_leaves_it_alone() -> None:
 
 
 def test_every_allowed_action_is_drawn_as_often_as_any_other() -> None:
-    allowed = np.tile(np.array([False, True, True, False, True, True, False]), (30_000, 1))
-    choices = Choices((4, 3), allowed)
+    choices = Choices((4, 3), np.tile(np.array([False, True, True, False, True, True, False]), (30_000, 1)))
     drawn = choices.uniform(30_000, np.random.default_rng(0))
     for choice, values in ((0, [1, 2]), (1, [0, 1])):
         counts = np.bincount(drawn[:, choice], minlength=4)
@@ -125,8 +124,7 @@ def test_every_allowed_action_is_drawn_as_often_as_any_other() -> None:
 
 def test_what_is_forbidden_has_no_chance() -> None:
     choices = Choices((3,), np.array([[False, True, True]]))
-    logits = np.array([[FORBIDDEN, 1.0, 1.0]], np.float32)
-    log_policy = choices.log_policy(logits)
+    log_policy = choices.log_policy(np.array([[FORBIDDEN, 1.0, 1.0]], np.float32))
     assert log_policy[0, 1:] == pytest.approx(np.log(0.5))
     samples = choices.sample(np.repeat(log_policy, 10_000, 0), np.random.default_rng(0).random((10_000, 3)))
     assert set(samples.tolist()) == {1, 2}

@@ -138,10 +138,9 @@ class Plain:
         pair = torch.cat([observation, action], dim=1)
         policy_loss = (alpha * log_prob - torch.minimum(*[critic(pair).squeeze(1) for critic in self.critics])).mean()
         temperature_loss = -(self.log_temperature * (log_prob - batch.control.shape[1]).detach()).mean()
-        losses = (critic_loss, policy_loss, temperature_loss)
         gradients = [
             torch.autograd.grad(loss, optimizer.param_groups[0]["params"], retain_graph=True)
-            for loss, optimizer in zip(losses, self.optimizers, strict=True)
+            for loss, optimizer in zip((critic_loss, policy_loss, temperature_loss), self.optimizers, strict=True)
         ]
         for optimizer, found in zip(self.optimizers, gradients, strict=True):
             for weight, gradient in zip(optimizer.param_groups[0]["params"], found, strict=True):

@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given as drawn
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import given as drawn, settings, strategies as st
 from rljob.api import ApeXDQNParameters, ManifestError, RLJob, load_manifest, parse_job
 from rljob.api.job import RLJobSpec
 from rljob.api.mutability import places as places_of

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from rljob.api import ManifestError, load_manifest, parse_job, with_files_beside
 from rljob.api.document import MAX_BYTES, parse_document
 from rljob.api.job import Metadata

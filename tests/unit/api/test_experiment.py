@@ -109,8 +109,7 @@ def test_each_value_is_played_as_it_is_and_tells_its_trial_apart() -> None:
     experiment = parse_experiment(document)
     again = parse_experiment(parse_document(dump_experiment(experiment).encode(), "dump"))
     for each in (experiment, again):
-        played = [each.job(trial).spec.environment.kwargs["mode"] for trial in range(each.trials)]
-        assert repr(played) == repr(values)
+        assert repr([each.job(trial).spec.environment.kwargs["mode"] for trial in range(each.trials)]) == repr(values)
     document["spec"]["search"]["parameters"] = {"algorithm.ppo.gamma": {"values": ["0.9"]}}
     assert "got '0.9'; spec.algorithm.ppo.gamma: allowed: a number from 0 to 1" in problems(document)[0]
 
@@ -286,9 +285,8 @@ def test_each_run_has_a_place_of_its_own_for_its_checkpoints(storage: dict[str, 
     """Else the second would go on with what the first has learned."""
     template = {"spec": {"environment": {"id": "CartPole-v1"}, "checkpoint": {"storage": storage}}}
     experiment = parse_experiment(written(template=template, seeds=2))
-    found = [parse_job(experiment.manifest(0, seed, 9000)).spec.checkpoint.storage for seed in (1, 2)]
     assert [
         each.object_store.url if each.object_store is not None else each.persistent_volume_claim.sub_path
-        for each in found
+        for each in [parse_job(experiment.manifest(0, seed, 9000)).spec.checkpoint.storage for seed in (1, 2)]
         if each is not None
     ] == places

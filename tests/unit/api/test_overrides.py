@@ -9,8 +9,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from rljob.api import ManifestError, RLJob, parse_job
 from rljob.api.overrides import apply_overrides, read_overrides, segments_of
 

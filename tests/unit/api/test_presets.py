@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from typing import Any, get_args
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from rljob.api import ManifestError, PPOParameters, RLJob, load_manifest, parse_job, quantity
 from rljob.api.algorithm import BLOCKS
 from rljob.api.presets import PRESETS, PresetName

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from rljob.api import ManifestError
 from rljob.api.document import parse_document
 from rljob.api.yaml_dialect import dump_document

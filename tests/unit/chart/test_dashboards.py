@@ -60,10 +60,9 @@ def test_a_dashboard_can_be_loaded(file: Path) -> None:
     assert len(set(numbers)) == len(numbers)
     assert {each["datasource"]["uid"] for each in document["panels"]} == {"${datasource}"}
     known = {each["name"] for each in document["templating"]["list"]}
-    used = {
+    assert {
         name for panel in panels(file) for expression, _ in panel.asks for name in re.findall(r"\$(\w+)", expression)
-    }
-    assert used - {"__rate_interval"} <= known
+    } - {"__rate_interval"} <= known
     places = [panel["gridPos"] for panel in document["panels"]]
     assert not any(_overlap(one, other) for i, one in enumerate(places) for other in places[:i])
 

@@ -6,8 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from rljob.checkpoints.bucket import Bucket
 from rljob.checkpoints.files import directory_in, stored
 from rljob.checkpoints.location import directory_of, location

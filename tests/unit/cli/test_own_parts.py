@@ -129,8 +129,7 @@ def test_what_is_wrong_with_an_environment_is_said_as_run_says_it(tmp_path: Path
 
 
 def test_a_missing_file_of_an_algorithm(tmp_path: Path) -> None:
-    said = same_line(tmp_path, write_example(tmp_path), "spec.algorithm.custom.factory=soft.py:SoftQ")
-    assert said == (
+    assert same_line(tmp_path, write_example(tmp_path), "spec.algorithm.custom.factory=soft.py:SoftQ") == (
         "soft.py: there is no such file, and no module 'soft' that can be imported in its place; one that has moved is found by "
         "PYTHONPATH=its folder\n"
     )
@@ -160,8 +159,7 @@ def test_two_files_of_one_name_in_one_manifest(tmp_path: Path) -> None:
     manifest = write_example(tmp_path)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "soft_q.py").write_text(block("python", "class Corridor("))
-    said = same_line(tmp_path, manifest, "spec.environment.id=other/soft_q.py:make")
-    assert said == (
+    assert same_line(tmp_path, manifest, "spec.environment.id=other/soft_q.py:make") == (
         f"environment 'soft_q.py:make': {tmp_path}/other/soft_q.py: the name 'soft_q' is taken by {tmp_path}/soft_q.py; rename "
         "the file\n"
     )

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from gymnasium import spaces
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from rljob.actor.policy import Policy
 from rljob.algorithms import algorithm
 from rljob.api import EnvironmentParameters, ImpalaParameters

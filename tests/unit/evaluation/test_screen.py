@@ -8,8 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 from rljob.evaluation.score import Played
 from rljob.evaluation.screen import SCREEN_GAMES, could_still_reach, foretold, hopeless
 

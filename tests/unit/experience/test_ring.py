@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from rljob.experience import Segment, SegmentLayout, transition_layout
 from rljob.experience.batch_arrays import transition_arrays
 from rljob.experience.ring import SegmentRing

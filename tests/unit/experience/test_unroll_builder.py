@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from rljob.experience import InvalidSegment, Segment, SegmentBuilder, SegmentLayout, make_builder, unroll_layout
 from rljob.observation import frames
 from rljob.wire import decode, encode

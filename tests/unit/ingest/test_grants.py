@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from rljob.ingest.grants import share_credits
 
 PEERS = [b"a", b"b", b"c", b"d"]

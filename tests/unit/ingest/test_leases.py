@@ -5,8 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from rljob.ingest.leases import LEASE_SECONDS, SlotLeases, spread
 
 ACTORS = tuple(f"actor-{i}" for i in range(6))
@@ -34,8 +33,7 @@ def test_an_actor_that_comes_back_gets_its_slot_even_after_its_lease() -> None:
     assert [leases.take(actor, "a", 0.0) for actor in ACTORS[:3]] == [0, 3, 1]
     late = 100 * LEASE_SECONDS
     # a newcomer takes the slot that no actor is expected back for
-    taken = [leases.take(*each, late) for each in (("actor-3", "a"), ("actor-1", "b"), ("actor-0", "b"))]
-    assert taken == [2, 3, 0]
+    assert [leases.take(*each, late) for each in (("actor-3", "a"), ("actor-1", "b"), ("actor-0", "b"))] == [2, 3, 0]
 
 
 def test_two_incarnations_of_one_name_are_one_actor() -> None:

@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from rljob.ingest.roster import Counted, Roster, episode_fields
 from rljob.wire import MalformedMessage, Message
 from rljob.wire.named_numbers import packed

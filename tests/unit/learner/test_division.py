@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from rljob.learner.assembly import charges_by_error, draws_by_mass
 
 masses = st.lists(st.floats(1e-3, 1e6), min_size=1, max_size=20)

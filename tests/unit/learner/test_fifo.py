@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from rljob.experience import Segment, unroll_layout
 from rljob.learner.fifo import FifoTable
 from rljob.observation import frames

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from rljob.ingest.shard_status import ActorStatus, Episode, ShardStatus
 from rljob.learner.figures import LAG_BATCHES, Figures
 from rljob.learner.status import (

@@ -35,9 +35,8 @@ def test_it_goes_where_it_fits_beside_the_margin(free: int, on_device: bool) -> 
 
 
 def test_what_is_told() -> None:
-    on_device = place(TWO_MILLION, 70 * GIB, 8 * GIB)
     assert (
-        on_device.told
+        place(TWO_MILLION, 70 * GIB, 8 * GIB).told
         == "on the GPU: it takes 18.9 GiB; of the GPU's 70.0 GiB that are free 8.0 GiB are left for updates"
     )
     told = place(TWO_MILLION, 17 * GIB, 8 * GIB).told

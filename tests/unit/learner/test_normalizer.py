@@ -38,8 +38,7 @@ from rljob.weights.evaluations import Evaluation
 from rljob.weights.exchange import WeightServer
 from rljob.weights.versions import VersionLog
 
-from tests.unit.learner.learner_builders import ENV_PARAMS, SPEC, unroll_batches
-from tests.unit.learner.learner_builders import parameters as of_apex
+from tests.unit.learner.learner_builders import ENV_PARAMS, SPEC, parameters as of_apex, unroll_batches
 from tests.unit.learner.optim.test_no_waiting import Waits
 
 CPU = torch.device("cpu")
@@ -115,10 +114,9 @@ def replayed(params: SACParameters, count: int) -> list[TransitionBatch]:
     random = torch.Generator().manual_seed(5)
     example = algorithm("SAC").example(PENDULUM, params, of_sac(params).online, CPU)
     place, size = torch.tensor([1e3, -3.0, 0.0]), torch.tensor([20.0, 1.0, 5e-2])
-    seen = [torch.randn(2, *example.observation.shape, generator=random) for _ in range(count)]
     return [
         example._replace(observation=place + size * first, next_observation=7.0 + second, noise=None)
-        for first, second in seen
+        for first, second in [torch.randn(2, *example.observation.shape, generator=random) for _ in range(count)]
     ]
 
 
@@ -232,8 +230,7 @@ def test_a_batch_with_a_number_that_is_not_finite_is_left_out(place: str, odd: f
     good, bad, more = shifted(params, 3)
     poisoned = getattr(bad, place).clone()
     poisoned[(0,) * poisoned.dim()] = odd
-    discount = torch.ones_like(bad.discount)
-    for batch in (good, bad._replace(**{place: poisoned, "discount": discount}), more):
+    for batch in (good, bad._replace(**{place: poisoned, "discount": torch.ones_like(bad.discount)}), more):
         normalizer_of(one).take(batch)
     clean = updater(params)
     for batch in (good, more):
@@ -322,8 +319,7 @@ def learned_in(kind: str, seen: float, paid: float) -> tuple[AnyUpdater, Sequenc
 def test_what_never_changes_is_divided_by_a_share_of_it() -> None:
     params = parameters()
     (batch,) = unroll_batches(params, 1)
-    observation = torch.full_like(batch.observation, 5.0)
-    still = batch._replace(observation=observation, reward=torch.zeros_like(batch.reward))
+    still = batch._replace(observation=torch.full_like(batch.observation, 5.0), reward=torch.zeros_like(batch.reward))
     one = updater(params)
     for paid in (0.0, 0.0, 3.0):
         each = still._replace(reward=still.reward + paid, discount=torch.zeros_like(still.reward))
@@ -490,8 +486,7 @@ def test_an_input_is_centred_beside_returns_that_are_normalised(tmp_path: Path) 
         assert one.counters.version == 1
         rows = observed(batches[:3])
         np.testing.assert_allclose(one._updater.online.mean.numpy(), rows.mean(axis=0), rtol=1e-4)
-        counted = normalizer_of(one._updater).state()["count"]
-        assert float(counted) == len(rows)
+        assert float(normalizer_of(one._updater).state()["count"]) == len(rows)
         assert float(one._updater.online.return_scale) != 1.0  # type: ignore[arg-type]
 
 
@@ -592,8 +587,7 @@ def test_a_loaded_policy_and_its_export_use_them_and_never_change_them(tmp_path:
         one._save(wait=True)
         expected = published(one)
     policy = load(os.fspath(tmp_path / "run"))
-    module = load_policy(tmp_path / "run").module
-    plain = copy.deepcopy(module)
+    plain = copy.deepcopy(load_policy(tmp_path / "run").module)
     plain.observation_mean.zero_()  # type: ignore[union-attr,operator]
     plain.observation_scale.fill_(1.0)  # type: ignore[union-attr,operator]
     observations = shifted(params, 1)[0].observation[:, 0].numpy()

@@ -109,8 +109,7 @@ def test_it_acts_is_served_and_is_evaluated() -> None:
 
     served = ServedModel(network, SPEC, method, method.memory_units(params), Measured(Place(CPU, Compute()), {}), 8)
     served.load(weights)
-    request = Request("actor", "life", 0, 1, observation, np.zeros((6, 2, 0), np.float32), 0.0)
-    outputs, _ = served.evaluate([request])
+    outputs, _ = served.evaluate([Request("actor", "life", 0, 1, observation, np.zeros((6, 2, 0), np.float32), 0.0)])
     torch.testing.assert_close(torch.from_numpy(outputs), values.detach())
 
     seats: Any = [Seat() for _ in range(6)]

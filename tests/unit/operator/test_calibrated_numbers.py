@@ -100,8 +100,7 @@ def test_a_job_without_replay_has_no_shard(cartpole: EnvironmentSpec) -> None:
     told = TOLD | {"learner": {"updates": 50, "weights": {"sent_bytes_total": 5000}}}
     memory = {name: sizes for name, sizes in MEMORY.items() if name.startswith(("actor", "learner"))}
     found = measured(load_manifest(EXAMPLES / "cartpole-ppo.yaml"), cartpole, figures, told, memory)
-    absent = ("replay_seconds", "stored_bytes", "mirror_bytes", "redis_memory_bytes")
-    assert [found[name] for name in absent] == [0] * 4
+    assert [found[name] for name in ("replay_seconds", "stored_bytes", "mirror_bytes", "redis_memory_bytes")] == [0] * 4
     assert (found["updates_per_step"], parts(found).knee()) == pytest.approx((1 / 20, 2.0))
 
 

@@ -103,8 +103,7 @@ def test_a_replay_that_fills_is_progress() -> None:
 
     for seen in range(10):
         look(100 * seen, "")
-    message = controller.said("Progressing")[2]
-    assert message == "the replay has 10 % of the 8,000 transitions that learning begins with"
+    assert controller.said("Progressing")[2] == "the replay has 10 % of the 8,000 transitions that learning begins with"
     look(1000, PROGRESS, steps_per_second=0.0)  # no actor plays any more
 
 
@@ -223,8 +222,7 @@ def test_startup_is_waited_for_anew(gap: float) -> None:
 def test_failures_are_not_forgiven_for_it(gap: float) -> None:
     controller = running(*DEADLINES)
     controller.look(members=exited("learner", members()))
-    back = tuple(replace(m, incarnation="2") for m in members())
-    controller.look(5.0, members=back, learner=sample(START + 5, 1001))
+    controller.look(5.0, members=tuple(replace(m, incarnation="2") for m in members()), learner=sample(START + 5, 1001))
     controller.jump(gap, learner=sample(controller.now + gap, 1002))
     controller.look(199.0, learner=sample(controller.now + 199.0, 1003))
     controller.after(199.0, {"learner": sample(controller.now + 199.0, 1004)}, counted=1)

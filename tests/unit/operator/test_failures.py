@@ -95,9 +95,8 @@ def test_backoff_limit_counts_what_the_job_can_t_do_without() -> None:
 def test_the_count_is_forgiven_after_healthy_time_alone() -> None:
     controller = running("spec.failurePolicy.resetAfterSeconds=100", "spec.progressDeadlineSeconds=100000")
     end_again(controller, "learner", 1)
-    starting = tuple(replace(m, phase=Phase.STARTING) if m.name == "learner" else m for m in members())
     for seconds, seen, counted in (
-        (1000.0, starting, 1),
+        (1000.0, tuple(replace(m, phase=Phase.STARTING) if m.name == "learner" else m for m in members()), 1),
         (1.0, members(), 1),
         (99.0, members(), 1),
         (2.0, members(), 0),

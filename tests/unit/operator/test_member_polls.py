@@ -10,8 +10,7 @@ import pytest
 from rljob.api.status_document import json_document
 from rljob_operator.local.member_polls import MemberPolls
 from rljob_operator.local.reach import Loopback
-from rljob_operator.polls.poll import Alive, Poll, Rhythm, Silence
-from rljob_operator.polls.poll import Learner as Target
+from rljob_operator.polls.poll import Alive, Learner as Target, Poll, Rhythm, Silence
 from rljob_operator.polls.reach import NoAnswer
 
 from tests.support.waiting import until

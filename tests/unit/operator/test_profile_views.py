@@ -79,8 +79,7 @@ def test_collapsed_stacks_are_a_line_each() -> None:
 def test_widths_of_a_flame_are_shares_and_what_all_have_in_common_is_left_out() -> None:
     stacks = {("run", "loop", "a"): 3, ("run", "loop", "b", "<c>"): 6, ("run", "loop"): 1, ("run", "loop", "z"): 0}
     svg = ElementTree.fromstring(flame(stacks))
-    boxes = {box[0].text: float(box.attrib["width"]) + 0.6 for box in svg.iter("{http://www.w3.org/2000/svg}rect")}
-    assert boxes == {
+    assert {box[0].text: float(box.attrib["width"]) + 0.6 for box in svg.iter("{http://www.w3.org/2000/svg}rect")} == {
         "loop: 100.0%": pytest.approx(1060),
         "a: 30.0%": pytest.approx(318),
         "b: 60.0%": pytest.approx(636),

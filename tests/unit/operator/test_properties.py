@@ -13,8 +13,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 from rljob.api.conditions import CATALOGUE, ConditionType
 from rljob_operator.core.member import Phase, Role
 

@@ -173,8 +173,7 @@ def test_a_project_may_move_and_what_is_gone_is_the_runs_copy(tmp_path: Path) ->
     for place in places:
         place.parent.mkdir()
         place.touch()
-    spec = {"environment": {"id": f"{places[0]}:make"}}
-    store = created(run, manifest_of(spec))
+    store = created(run, manifest_of({"environment": {"id": f"{places[0]}:make"}}))
     StoredRun(run)
     keep_sources(run, {"env.py": places[0]})
     assert store.edit(lambda document: document["spec"]["environment"].update(id=f"{places[1]}:make")) == 2

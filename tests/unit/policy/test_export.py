@@ -82,9 +82,8 @@ def test_onnx_acts_the_same(runs: dict[str, Path], name: str, tmp_path: Path) ->
     policy = rljob.load_policy(runs[name])
     written = export(policy, "onnx", tmp_path)
     assert written.difference < 1e-4
-    session = onnxruntime.InferenceSession(str(written.file), providers=["CPUExecutionProvider"])
     assert (
-        session.get_inputs()[0].shape
+        onnxruntime.InferenceSession(str(written.file), providers=["CPUExecutionProvider"]).get_inputs()[0].shape
         == ["N", *policy.observation_shape]
         == json.loads(written.about.read_text())["observations"]["inputs"][0]["shape"]
     )

@@ -6,8 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from rljob.experience import Segment, transition_layout
 from rljob.experience.ring import Slots
 from rljob.ingest.table import StoredChunk

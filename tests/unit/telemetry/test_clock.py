@@ -9,8 +9,7 @@ from unittest import mock
 
 import pytest
 import rljob.telemetry.clock as clock_module
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from rljob.telemetry import timeline
 from rljob.telemetry.clock import StageClock, running_stages
 

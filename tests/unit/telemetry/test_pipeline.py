@@ -8,8 +8,7 @@ import random
 from collections import deque
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from rljob.telemetry.pipeline import SLOWEST_ALONE, Pipeline, pipeline
 
 Figures = dict[str, float]

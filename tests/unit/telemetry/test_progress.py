@@ -7,8 +7,7 @@ import random
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from rljob.telemetry.fill_trend import fill_trend
 from rljob.telemetry.progress import Point, Progress, Target, progress
 

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from rljob.api import ManifestError, dump_manifest, load_manifest
 from rljob.telemetry.charts import Series, compact, line_chart, nice_ticks, stacked_bars, thinned
 from rljob.telemetry.figures import mean_figures
@@ -292,9 +291,8 @@ def test_any_json_makes_a_page(tmp_path_factory: pytest.TempPathFactory, records
 def test_lines_stand_where_their_numbers_are() -> None:
     chart = line_chart("Speed", [Series("a", [(0, 0), (5, 50), (10, 100)])], x_label="s", y_label="m")
     root = ElementTree.fromstring(chart.svg)
-    path = root.find(f"{SVG}path")
     (x0, y0), (x1, y1), (x2, y2) = (
-        tuple(float(number) for number in step.split()) for step in path.attrib["d"][1:].split("L")
+        tuple(float(number) for number in step.split()) for step in root.find(f"{SVG}path").attrib["d"][1:].split("L")
     )
     assert (x1 - x0, y0 - y1) == pytest.approx((x2 - x1, y1 - y2))
     assert y2 < y0, "up is more"
@@ -336,8 +334,7 @@ def test_thinning_keeps_the_extremes(points: list[tuple[float, float]]) -> None:
 
 
 def test_thinning_keeps_the_gaps() -> None:
-    points = [(float(x), math.nan if 500 <= x < 600 or x == 50 else float(x)) for x in range(2000)]
-    kept = thinned(points, 100)
+    kept = thinned([(float(x), math.nan if 500 <= x < 600 or x == 50 else float(x)) for x in range(2000)], 100)
     finite_since = [math.isfinite(y) for _, y in kept]
     assert sum(before and not after for before, after in pairwise(finite_since)) == 2, "one at 50, one at 500"
 

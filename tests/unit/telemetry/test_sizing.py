@@ -38,11 +38,10 @@ def test_numbers_by_hand() -> None:
     assert rate == pytest.approx(4000, rel=0.02)
     bytes_there = [found[f"{name}_bytes"] for name in ("network_in", "network_out", "replay")]
     assert bytes_there == pytest.approx([130 * rate, 4 * 1000 * 0.01 * rate, 140 * 1_000_000])
-    cores = pytest.approx(3.0 * (4e-6 + 6e-6 / 2) * rate)
     needs = {
         "actors": (4, 0.9, 300 * MIB),
         "learner": (1, 2.0, 600 * MIB + 995_000 * 2000),
-        "replay": (2, cores, 100 * MIB + 495_000 * 140),
+        "replay": (2, pytest.approx(3.0 * (4e-6 + 6e-6 / 2) * rate), 100 * MIB + 495_000 * 140),
         "evaluator": (1, 1.0, 3 * 250 * MIB),  # two by its preset
     }
     assert {name: tuple(roles[name][each] for each in ("members", "cores", "memory_bytes")) for name in needs} == needs

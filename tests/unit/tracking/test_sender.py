@@ -15,8 +15,7 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from rljob.api import load_manifest
 from rljob.child import Child
 from rljob.errors import UsageError

@@ -11,8 +11,7 @@ from contextlib import contextmanager
 import msgpack
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from rljob.wire.errors import REASONS, MalformedMessage
 from rljob.wire.message import decode, encode
 from rljob.wire.schema import KINDS

@@ -10,8 +10,7 @@ import msgpack
 import numpy as np
 import pytest
 import zmq
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from hypothesis.extra import numpy as hnp
 from rljob.observation import PICTURES
 from rljob.wire.column import DELTA, LZ4

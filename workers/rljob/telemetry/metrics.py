@@ -14,8 +14,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from rljob.telemetry.catalogue import PREFIX, PROCESS, ROLES
-from rljob.telemetry.catalogue import Metric as Declared
+from rljob.telemetry.catalogue import PREFIX, PROCESS, ROLES, Metric as Declared
 from rljob.telemetry.figures import number, numbers_in
 from rljob.telemetry.process import PROCESS as THIS_PROCESS
 

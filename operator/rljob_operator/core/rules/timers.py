@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from rljob_operator.core.context import Mode, ReconcileContext
 from rljob_operator.core.member import Member
-from rljob_operator.core.rules import failures, progress
-from rljob_operator.core.rules import start_and_drain as lifecycle
+from rljob_operator.core.rules import failures, progress, start_and_drain as lifecycle
 
 IDLE_SECONDS = 30.0
 """A running job is reconciled this often at least: its progress is written then."""

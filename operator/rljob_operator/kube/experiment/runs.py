@@ -21,8 +21,7 @@ from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, Object
 from rljob_operator.kube.job.last_words import parsed
 from rljob_operator.kube.job.members import NODE_LOST, shown
 from rljob_operator.kube.job.stored import read
-from rljob_operator.kube.render import experiment as render
-from rljob_operator.kube.render import names
+from rljob_operator.kube.render import experiment as render, names
 from rljob_operator.kube.render.rendering import started_with
 from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.render.volumes import checkpoints_are

@@ -22,10 +22,10 @@ from tests.unit.learner.learner_builders import (
     assert_equal,
     batches_of,
     image_parameters,
+    parameters as transition_parameters,
     unroll_batches,
     updater,
 )
-from tests.unit.learner.learner_builders import parameters as transition_parameters
 
 ORDERED = Compute(channels_last=True)
 BLOCKS = Compute(channels_last=True, space_to_depth=True)

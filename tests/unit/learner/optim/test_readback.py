@@ -91,8 +91,7 @@ def test_a_batch_s_number_counts_once_it_has_arrived_and_nobody_waits() -> None:
 
 def test_a_number_is_waited_for_once_the_host_is_too_far_ahead() -> None:
     late = LateNumber(CPU, events := LateEvents())
-    came = [late.push(torch.tensor(float(index))) for index in range(DEPTH + 2)]
-    assert came == [[]] * DEPTH + [[0.0], [1.0]]
+    assert [late.push(torch.tensor(float(index))) for index in range(DEPTH + 2)] == [[]] * DEPTH + [[0.0], [1.0]]
     assert [event.waited_for for event in events.made] == [True, True] + [False] * DEPTH
     late.drain()
     events.made[-1].happen()

@@ -6,8 +6,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from rljob.algorithms.optimizer import RMSProp
 
 RATE, DECAY = 0.01, 0.9

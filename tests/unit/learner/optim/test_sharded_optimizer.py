@@ -8,8 +8,7 @@ from functools import partial
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from rljob.algorithms.base import ParameterGroup
 from rljob.algorithms.optimizer import Adam, Kept, Muon, Optimizer, is_matrix
 from rljob.api import ImpalaParameters

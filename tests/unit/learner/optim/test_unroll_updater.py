@@ -42,8 +42,7 @@ from tests.unit.learner.learner_builders import (
     unroll_parameters,
     updater,
 )
-from tests.unit.learner.test_non_finite import NAN
-from tests.unit.learner.test_non_finite import learner as learner_of
+from tests.unit.learner.test_non_finite import NAN, learner as learner_of
 
 _names = itertools.count()
 
@@ -189,8 +188,7 @@ def learn(one: Learner, params: UnrollParameters, *rewards: float) -> None:
     for reward in rewards:
         (batch,) = unroll_batches(params, 1)
         staging: Any = unroll_buffers(layout(params), params.batch_size, 1, CPU).take()
-        moved = batch._replace(reward=batch.reward + reward)
-        one._learn(ReadyUnrolls(moved, np.ones((5, 4), np.int64), 1, staging))
+        one._learn(ReadyUnrolls(batch._replace(reward=batch.reward + reward), np.ones((5, 4), np.int64), 1, staging))
 
 
 def test_an_iteration_is_followed_by_a_version_however_long_it_was(tmp_path: Path) -> None:

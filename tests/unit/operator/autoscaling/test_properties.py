@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import math
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from rljob.api.autoscaling import AutoscalingSpec
 from rljob_operator.core.autoscaling import AutoscalingMemory, ScalingSample, Supply, advance
 

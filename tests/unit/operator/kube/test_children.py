@@ -154,8 +154,7 @@ def test_a_claim_is_as_the_manifest_says() -> None:
 )
 def test_a_shard_claims_what_its_share_of_the_capacity_takes(sets: tuple[str, ...], size: str) -> None:
     job = owned(*(f"spec.replay.{each}" for each in sets), "spec.environment.atari.frameSize=84")
-    spec = child(job, "PersistentVolumeClaim", "pong-apex-replay-0")["spec"]
-    assert spec["resources"]["requests"]["storage"] == size
+    assert child(job, "PersistentVolumeClaim", "pong-apex-replay-0")["spec"]["resources"]["requests"]["storage"] == size
 
 
 def test_who_may_come_in() -> None:

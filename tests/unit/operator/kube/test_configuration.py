@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given as drawn
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import given as drawn, settings, strategies as st
 from jsonschema import Draft7Validator
 from rljob.api import ManifestError
 from rljob.api.generate.schema import schema_of

@@ -38,8 +38,7 @@ def test_a_shard_is_told_where_it_is_and_what_its_keys_are() -> None:
 
 def test_the_login_is_a_variable_from_the_secret_and_nowhere_else() -> None:
     job = owned(URL, SECRET)
-    secret = [each for each in worker(pod_of(job, "replay-0"))["env"] if "valueFrom" in each]
-    assert secret == [
+    assert [each for each in worker(pod_of(job, "replay-0"))["env"] if "valueFrom" in each] == [
         {"name": "RLJOB_REDIS_PASSWORD", **taken("password")},
         {"name": "RLJOB_REDIS_USERNAME", **taken("username", optional=True)},
         {"name": "RLJOB_REDIS_CA", **taken("ca.crt", optional=True)},

@@ -266,8 +266,7 @@ def test_a_node_that_goes_is_told_of_those_that_still_run(
     [([], {"uid-1"}, CREATED + 2), ([condition("Ready", "False", 30)], set(), CREATED + 2), ([], set(), None)],
 )
 def test_whether_an_ended_member_was_ever_up(conditions: list[Any], known: set[str], ready: float | None) -> None:
-    found = pod(containerStatuses=[ended(1)], conditions=conditions)
-    assert member(found, CREATED + 99, known).ready_seconds == ready
+    assert member(pod(containerStatuses=[ended(1)], conditions=conditions), CREATED + 99, known).ready_seconds == ready
 
 
 def test_of_two_pods_the_newest_that_stays_is_the_member() -> None:

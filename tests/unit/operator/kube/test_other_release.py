@@ -36,11 +36,10 @@ Spec = dict[str, Any]
 
 
 def manifest(generation: int = 1, **spec: Any) -> dict[str, Any]:
-    about = {"name": "job", "namespace": "team", "uid": "u", "resourceVersion": "1", "generation": generation}
     return {
         "apiVersion": "rljob.dev/v1alpha1",
         "kind": "RLJob",
-        "metadata": about,
+        "metadata": {"name": "job", "namespace": "team", "uid": "u", "resourceVersion": "1", "generation": generation},
         "spec": {"preset": "CartPoleIMPALA", **spec},
     }
 
@@ -77,8 +76,7 @@ def running(started: Spec, generation: int = 1) -> RLJobStatus:
 
 
 def read_by_roles(found: StoredJob) -> Spec:
-    text = config_map(found.owned())["data"]["job.yaml"]
-    spec: Spec = yaml.safe_load(text)["spec"]
+    spec: Spec = yaml.safe_load(config_map(found.owned())["data"]["job.yaml"])["spec"]
     return spec
 
 

@@ -95,12 +95,11 @@ def test_required_is_added_to_each_of_the_terms_that_are_alternatives() -> None:
     settings = Settings(image="rl:1", keep_off_gpu_nodes="Required", gpu_node_labels=("gpu",))
     off = {"key": "gpu", "operator": "DoesNotExist"}
     before = copy.deepcopy(given)
-    job = with_section(Role.ACTOR, affinity=given)
     found, alone = (
         pod_of(each, "actor-0", settings)["spec"]["affinity"]["nodeAffinity"][
             "requiredDuringSchedulingIgnoredDuringExecution"
         ]["nodeSelectorTerms"]
-        for each in (job, owned())
+        for each in (with_section(Role.ACTOR, affinity=given), owned())
     )
     assert given == before
     assert found == [

@@ -110,8 +110,7 @@ def test_every_member_starts_and_finds_its_peers(
 def test_a_pod_has_its_members_name_and_is_counted() -> None:
     pod = pod_of(owned(), "replay-0")
     meta, spec = pod["metadata"], pod["spec"]
-    named = (meta["name"], spec["hostname"], spec["subdomain"])
-    assert named == ("pong-apex-replay-0-abcde", "replay-0", "pong-apex")
+    assert (meta["name"], spec["hostname"], spec["subdomain"]) == ("pong-apex-replay-0-abcde", "replay-0", "pong-apex")
     assert "finalizers" not in meta, "nothing keeps a pod: namespaces and nodes go"
     assert meta["annotations"]["rljob.dev/revision"] == "revision"
     owner = {"uid": "uid-1", "controller": True, "blockOwnerDeletion": True}

@@ -7,8 +7,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from rljob_operator.kube.apiserver.resources import merge_patch
 from rljob_operator.kube.render.strategic_merge import PodTemplateProblem, merged
 

@@ -100,8 +100,7 @@ def test_a_sidecar_of_a_shard_can_be_patched() -> None:
 )
 @pytest.mark.parametrize("role", MEMBERS)
 def test_marks_of_a_gang_scheduler_reach_every_pod_of_a_role(role: Role, marks: dict[str, Any]) -> None:
-    patch = {"metadata": marks, "spec": {"schedulerName": "gangs"}}
-    pod = pod_of(with_section(role, podTemplate=patch), MEMBERS[role])
+    pod = pod_of(with_section(role, podTemplate={"metadata": marks, "spec": {"schedulerName": "gangs"}}), MEMBERS[role])
     assert pod["spec"]["schedulerName"] == "gangs"
     for kind, wanted in marks.items():
         assert wanted.items() <= pod["metadata"][kind].items()
