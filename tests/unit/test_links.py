@@ -1,4 +1,4 @@
-"""What the documents link to, and what they call by its path, is there."""
+"""The documents: what they link to or name by its path exists, and docs/pod-events.md is the table of tests/pod_events."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.pod_events.page import PAGE, with_table
 from tests.support.documents import DOCUMENTS, prose
 from tests.support.paths import ROOT
 
@@ -64,3 +65,8 @@ def test_a_link_that_leads_nowhere_is_found(tmp_path: Path) -> None:
     (tmp_path / "there.md").write_text("# What is *there*\n# What is there\n```\n# not this\n```\n")
     (tmp_path / "links.md").write_text(links)
     assert list(missing(tmp_path / "links.md")) == ["gone.md", "there.md#not-this", "#nor-here", "away/gone.md"]
+
+
+def test_the_page_has_the_table_as_it_is() -> None:
+    text = Path(PAGE).read_text()
+    assert with_table(text) == text, "python -m tests.pod_events.page writes it anew"

@@ -1,17 +1,25 @@
-"""A checkpoint on request, and the test hook that slows a learner down."""
+"""Interruptions of training: a checkpoint on request, the test hook that slows a learner, and games that need its cores."""
 
 from __future__ import annotations
 
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
 from rljob.checkpoints import store as checkpoint
 from rljob.checkpoints.files import stored, verify
 from rljob.checkpoints.names import CheckpointProblem
+from rljob.learner.loop import Learner
 from rljob.roles.learner import wanted_since
 from rljob.roles.slowdown import LEARNER_DELAY_FILE, slowed_down
+from rljob.weights.evaluations import Evaluating, Evaluation
+from rljob.weights.exchange import WeightClient, WeightServer
 
+from tests.support.waiting import eventually
 from tests.unit.learner.test_non_finite import learner, ready
 
 
@@ -77,3 +85,55 @@ def test_the_slowdown_is_inert_unless_asked_for(tmp_path: Path, monkeypatch: pyt
     slow = slowed_down(LEARNER_DELAY_FILE, lambda: updates, turn)
     slow(), slow()
     assert delays == [1.0], "a turn without an update is not delayed"
+
+
+@contextmanager
+def evaluator_of(server: WeightServer) -> Iterator[WeightClient]:
+    client = WeightClient(server.weights, server.notice, evaluation=True)
+    yield client
+    client.close()
+
+
+def verdict() -> Evaluation:
+    return Evaluation(1, 18.5, 0.3, 12.0, True, np.array([18.0, 19.0], np.float32), np.array([9, 8], np.int32))
+
+
+def in_state(one: Learner, state: str) -> bool:
+    one._turn()
+    return one.state == state
+
+
+def test_no_update_is_made_until_there_is_a_verdict(tmp_path: Path) -> None:
+    with learner(tmp_path, "Fail") as one, evaluator_of(one._server) as evaluator:
+        one._source.next = lambda seconds: ready(1.0)
+        one._turn()
+        assert one.status().updates == 1
+        evaluator.tell(Evaluating(1, 19, 100, 18.5))
+        eventually(lambda: one._server.evaluating is not None)
+        one._turn()
+        assert one.status().updates == 2, "beside the screen it goes on"
+        evaluator.tell(Evaluating(1, 20, 100, 18.5, alone=True))
+        eventually(lambda: in_state(one, "Evaluating"))
+        before = one.status()
+        for _ in range(3):
+            one._turn()
+        assert one.status().updates == before.updates
+        assert one.clock.seconds()["evaluation"] > 0.2
+        evaluator.report(verdict())
+        eventually(lambda: in_state(one, "Training"))
+        assert one.status().updates == before.updates + 1
+
+
+def test_it_leaves_and_saves_when_asked_while_it_stands_still(tmp_path: Path) -> None:
+    with learner(tmp_path, "Fail") as one, evaluator_of(one._server) as evaluator:
+        one._source.next = lambda seconds: ready(1.0)
+        stop = threading.Event()
+        thread = threading.Thread(target=one.run, args=(stop,))
+        thread.start()
+        eventually(lambda: one.state == "Training")
+        evaluator.tell(Evaluating(1, 20, 100, 18.5, alone=True))
+        eventually(lambda: one.state == "Evaluating")
+        stop.set()
+        thread.join(10.0)
+        assert not thread.is_alive()
+        assert list(tmp_path.glob("*/manifest.json"))

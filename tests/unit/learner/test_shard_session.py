@@ -1,4 +1,4 @@
-"""The learner's conversation with a shard that is not there yet when it begins."""
+"""A learner's shards: one that is not there yet, the sums over all of them, and how a batch is divided among them."""
 
 from __future__ import annotations
 
@@ -7,14 +7,21 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pytest
+from hypothesis import given, strategies as st
 from rljob.experience import transition_layout
+from rljob.ingest.shard_status import ShardStatus
+from rljob.learner.assembly import charges_by_error, draws_by_mass
 from rljob.learner.shard import SUBSCRIBE_AGAIN_SECONDS, ShardSession
+from rljob.learner.shard_report import ShardReport
+from rljob.learner.status import actors, replay_summary
 from rljob.observation import frames
 from rljob.wire import Client, Server
 
 from tests.support.waiting import eventually
 
 LAYOUT = transition_layout(5, frames((2,), np.float32), 1)
+masses = st.lists(st.floats(1e-3, 1e6), min_size=1, max_size=20)
 
 
 def until(server: Server, kind: str, between: Callable[[], object] = lambda: time.sleep(0.01)) -> list[str]:
@@ -49,3 +56,97 @@ def test_a_subscription_that_was_sent_is_repeated_when_its_answer_is_overdue_and
         session.tick(SUBSCRIBE_AGAIN_SECONDS - 0.1)
         session.tick(SUBSCRIBE_AGAIN_SECONDS)
         assert until(server, "subscribe") == ["stats"] * (1 if asked else 2) + ["subscribe"]
+
+
+def status(inserted: int, state: str = "serving", age_seconds: float = 0.2) -> ShardStatus:
+    actor = {"name": "actor-0", "age_seconds": age_seconds, "state": "Running"}
+    figures = {"items": 10, "capacity": 100, "queue_depth_batches": 3.0, "queue_bound_batches": 8.0, "durable": True}
+    counts = {"inserted_total": inserted, "steps_total": inserted}
+    return ShardStatus.from_document({"state": state, **counts, **figures, "actors": [actor]})
+
+
+def said(report: ShardReport, now: float = 0.0, *, gone: bool = False) -> ShardStatus:
+    return report.status(now, gone=gone)
+
+
+def inserted(report: ShardReport) -> int:
+    return said(report).inserted_total
+
+
+def test_a_shard_that_is_gone_has_totals_and_no_figures_of_the_moment() -> None:
+    dead, live = ShardReport(), ShardReport()
+    assert dead.status(0.0, gone=True) is None
+    dead.heard(status(500), 10.0)
+    live.heard(status(300, age_seconds=4.0), 40.0)
+    shards = [said(dead, 40.0, gone=True), said(live, 40.0)]
+    assert (sum(shard.inserted_total for shard in shards), replay_summary(shards).items) == (800, 10)
+    (actor,) = actors(shards)
+    assert actor.age_seconds == pytest.approx(4.0), "the last words of the dead one are thirty seconds old"
+
+
+@pytest.mark.parametrize(
+    ("after", "expected"),
+    [
+        ([0, 40, 90], [500, 540, 590]),  # begins from nothing
+        ([495, 510], [500, 515]),  # its log was some chunks behind what it had said
+        ([520], [520]),  # its log was ahead of it
+    ],
+)
+def test_totals_go_on_over_a_restart_and_never_fall(after: list[int], expected: list[int]) -> None:
+    report = ShardReport()
+    report.heard(status(500), 0.0)
+    report.heard(status(0, state="warming"), 1.0)
+    assert inserted(report) == 500, "it has not read yet from where it goes on"
+    seen = []
+    for count in after:
+        report.heard(status(count), 2.0)
+        seen.append(inserted(report))
+    assert seen == expected
+
+
+def test_what_every_shard_counts_of_the_whole_run_is_not_added_to_itself() -> None:
+    report = ShardReport()
+    for steps in (500, 0, 480, 530):
+        report.heard(status(steps), 0.0)
+    assert said(report).steps_total == 530
+
+
+@given(masses=masses, draws=st.integers(0, 600), offset=st.floats(0, 1, exclude_max=True))
+def test_every_draw_falls_to_a_shard_and_none_differs_by_one_from_its_part(
+    masses: list[float], draws: int, offset: float
+) -> None:
+    counts, shares = draws_by_mass(masses, draws, offset)
+    assert counts.sum() == draws
+    assert shares.sum() == pytest.approx(1.0)
+    np.testing.assert_array_less(np.abs(counts - draws * shares), 1.0 + 1e-6)
+
+
+@pytest.mark.parametrize("masses", [[1.0, 1.0], [0.1, 3.0, 7.0], [1e-3, 1e3], [5.0] * 16, [0.0, 2.0, 0.0]])
+def test_on_average_each_shard_is_drawn_from_by_its_mass(masses: list[float]) -> None:
+    offsets = (np.arange(10_000) + 0.5) / 10_000
+    mean = np.mean([draws_by_mass(masses, 33, offset)[0] for offset in offsets], axis=0)
+    np.testing.assert_allclose(mean, 33 * np.array(masses) / sum(masses), atol=2e-3)
+
+
+@pytest.mark.parametrize("masses", [[0.0, 0.0], [float("nan"), 1.0], [-1.0, 2.0], [float("inf"), 1.0]])
+def test_masses_that_are_none_are_refused(masses: list[float]) -> None:
+    with pytest.raises(ValueError, match="priority masses"):
+        draws_by_mass(masses, 8, 0.5)
+
+
+@given(errors=st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=20), amount=st.integers(0, 600))
+def test_what_a_batch_costs_is_paid_by_those_ahead_and_leaves_them_level(errors: list[float], amount: int) -> None:
+    charges = charges_by_error(errors, amount)
+    assert charges.sum() == amount
+    assert charges.min() >= 0
+    left = np.array(errors) - charges
+    payers = charges > 1
+    if payers.any():
+        assert np.ptp(left[payers]) <= 2.0 + 1e-6, "who pays ends on one level"
+        assert left[~payers].max(initial=-np.inf) <= left[payers].min() + 3.0, "who pays nothing was not ahead of it"
+
+
+def test_level_shards_pay_alike_and_one_that_lags_pays_nothing() -> None:
+    assert charges_by_error([10.0] * 4, 32).tolist() == [8] * 4
+    assert charges_by_error([100.0, 100.0, -500.0], 32).tolist() == [16, 16, 0]
+    assert charges_by_error([100.0, 90.0], 30).tolist() == [20, 10]

@@ -1,12 +1,17 @@
-"""What becomes of a profile's parts: the table, the collapsed stacks, the flame picture, the time line."""
+"""Profiles: the table, the collapsed stacks, the flame picture and the time line; and ``rljob profile`` before it has begun. What
+it does beside a run is in ``tests/integration/operator/test_profile.py``.
+"""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from rljob_operator.verbs.local_jobs import LocalJob
+from rljob_operator.verbs.profile import profile
 from rljob_operator.view.profile import ENDED, MemberProfile
 from rljob_operator.view.profile_page import flame, page
 from rljob_operator.view.profile_timeline import chrome_trace
@@ -144,3 +149,14 @@ def test_an_arrow_is_of_a_segment_that_was_seen_to_leave_and_to_arrive() -> None
     ways = [(each["ph"], each["ts"], each["id"], each["bp"]) for each in trace["traceEvents"] if each["ph"] in "stf"]
     assert ways == [("s", 1.0, 1, "e"), ("t", 5.0, 1, "e"), ("f", 9.0, 1, "e")]
     assert chrome_trace([])["traceEvents"] == []
+
+
+def test_ctrl_c_before_a_folder_is_made_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def ask(*given: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(LocalJob, "ask", ask)
+    (tmp_path / "job.yaml").write_text("kind: RLJob")
+    with pytest.raises(KeyboardInterrupt):
+        profile(str(tmp_path))
+    assert not (tmp_path / "profiles").exists()

@@ -1,14 +1,38 @@
-"""Adam against torch's own, and what it does without."""
+"""RMSProp, Adam and Muon against their formulas or torch's own; moments that have nothing left to remember become zero."""
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 import textwrap
 
 import pytest
 import torch
-from rljob.algorithms.optimizer import Adam
+from hypothesis import given, strategies as st
+from rljob.algorithms.ensemble import DenseEnsemble
+from rljob.algorithms.optimizer import Adam, Muon, RMSProp, is_matrix, orthogonal
+from torch import Tensor
+
+RATE, DECAY = 0.01, 0.9
+# In a process of its own: how a thread computes would stay with the threads that tests after this one start. One gradient, then
+# none, as of a unit that no longer fires; the share's thread is started afterwards, as in the learner.
+_REMEMBERED = """
+import contextlib, sys
+import torch
+from rljob.algorithms.compute import denormals_as_zero
+from rljob.learner.optim.data_parallel_threads import DataParallelThreads
+def tenth():
+    return float((torch.full((64,), 2e-38) * 0.1).max())
+with denormals_as_zero() if sys.argv[1] == "flushed" else contextlib.nullcontext():
+    weight = torch.ones(64, requires_grad=True)
+    optimizer = torch.optim.Adam([weight], fused=True)
+    for update in range(1000):
+        weight.grad = torch.full((64,), float(update == 0))
+        optimizer.step()
+    print(float(optimizer.state[weight]["exp_avg"].max()), DataParallelThreads(2).map(lambda _: tenth(), [0, 1])[1])
+print(tenth())
+"""
 
 
 @pytest.mark.parametrize("blocked", [None, 0.0, 1.0])
@@ -69,3 +93,145 @@ def test_an_update_imports_no_compiler() -> None:
         [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=120, check=False
     )
     assert found.returncode == 0, found.stderr[-2000:]
+
+
+def by_hand(gradients: list[float], epsilon: float, momentum: float, centred: bool) -> float:
+    """Where a weight that begins at 1 is after these gradients; Graves 2013, eq. 38 to 41."""
+    weight, squares, mean, summed = 1.0, 0.0, 0.0, 0.0
+    for gradient in gradients:
+        squares = DECAY * squares + (1 - DECAY) * gradient * gradient
+        mean = DECAY * mean + (1 - DECAY) * gradient
+        variance = squares - mean * mean if centred else squares
+        summed = momentum * summed + gradient / math.sqrt(max(variance, 0.0) + epsilon)
+        weight -= RATE * summed
+    return weight
+
+
+@given(
+    gradients=st.lists(st.floats(-3, 3), min_size=1, max_size=12),
+    epsilon=st.sampled_from([1e-2, 1e-4]),
+    momentum=st.sampled_from([0.0, 0.5]),
+    centred=st.booleans(),
+)
+def test_it_follows_the_formula(gradients: list[float], epsilon: float, momentum: float, centred: bool) -> None:
+    weights = [torch.ones(3), torch.ones(())]
+    optimizer = RMSProp(weights, learning_rate=RATE, decay=DECAY, epsilon=epsilon, momentum=momentum, centred=centred)
+    for gradient in gradients:
+        for weight in weights:
+            weight.grad = torch.full_like(weight, gradient)
+        optimizer.step()
+    expected = by_hand(gradients, epsilon, momentum, centred)
+    for weight in weights:
+        torch.testing.assert_close(weight, torch.full_like(weight, expected), rtol=1e-3, atol=1e-4)
+
+
+def test_without_epsilon_to_speak_of_it_is_torch_s_own() -> None:
+    generator = torch.Generator().manual_seed(0)
+    mine, theirs = torch.ones(50), torch.ones(50)
+    settings = {"lr": RATE, "alpha": DECAY, "eps": 1e-12, "momentum": 0.3}
+    ours = RMSProp([mine], learning_rate=RATE, decay=DECAY, epsilon=1e-12, momentum=0.3, centred=True)
+    reference = torch.optim.RMSprop([theirs], **settings, centered=True)
+    for _ in range(20):
+        gradient = torch.randn(50, generator=generator)
+        mine.grad, theirs.grad = gradient, gradient.clone()
+        ours.step(), reference.step()
+    torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-4)
+    assert ours.state[mine].keys() == reference.state[theirs].keys()
+
+
+@pytest.mark.parametrize("epsilon", [1.5e-7, 1e-12])
+def test_a_gradient_that_stands_still_is_no_reason_for_nan(epsilon: float) -> None:
+    """Torch's own centred form makes some hundred of 1,000 such gradients NaN: the variance is rounded below zero."""
+    gradient = 10 * torch.rand(1000, generator=torch.Generator().manual_seed(0))
+    weight = torch.ones(1000)
+    optimizer = RMSProp([weight], learning_rate=1e-3, decay=0.95, epsilon=epsilon, centred=True)
+    for _ in range(400):
+        weight.grad = gradient.clone()
+        optimizer.step()
+    assert torch.isfinite(weight).all()
+
+
+def seeded() -> torch.Generator:
+    return torch.Generator().manual_seed(0)
+
+
+def muon(weights: list[Tensor], half: bool = False) -> Muon:
+    """One that computes in bf16 or not, whatever this processor can."""
+    optimizer = Muon(weights, 1e-2)
+    optimizer._half = half
+    return optimizer
+
+
+@pytest.mark.parametrize(("half", "apart"), [(False, 0.03), (True, 0.08)])
+@pytest.mark.parametrize("shape", [(12, 40), (40, 12), (16, 16), (1, 9)])
+def test_a_matrix_is_moved_as_torch_s_own_moves_it(shape: tuple[int, int], half: bool, apart: float) -> None:
+    """Torch multiplies in bf16, of whose 8 bits a few are lost in fifteen products, in another order than here."""
+    mine = torch.randn(shape, generator=(generator := seeded()))
+    theirs = mine.clone()
+    ours = muon([mine], half)
+    reference = torch.optim.Muon([theirs], lr=1e-2, weight_decay=0.0, adjust_lr_fn="match_rms_adamw")
+    for _ in range(5):
+        before = theirs.clone()
+        mine.grad = torch.randn(shape, generator=generator)
+        theirs.grad = mine.grad.clone()
+        ours.step(), reference.step()
+        moved, wanted = mine - before, theirs - before
+        assert float((moved - wanted).norm() / wanted.norm()) < apart
+        torch.testing.assert_close(ours.state[mine]["momentum_buffer"], reference.state[theirs]["momentum_buffer"])
+        mine.copy_(theirs)
+
+
+def test_singular_values_become_alike() -> None:
+    uneven = torch.diag(torch.logspace(0, -2, 20)) @ torch.randn(20, 50, generator=seeded())
+    values = torch.linalg.svdvals(orthogonal(uneven))
+    assert 0.5 < float(values.min()) < float(values.max()) < 1.5
+
+
+def test_matrices_beside_each_other_are_moved_each_by_itself() -> None:
+    together, apart = torch.zeros(3, 6, 9), [torch.zeros(6, 9) for _ in range(3)]
+    several, single = muon([together]), muon(apart)
+    together.grad = torch.randn(3, 6, 9, generator=seeded())
+    for weight, gradient in zip(apart, together.grad, strict=True):
+        weight.grad = gradient.clone()
+    several.step(), single.step()
+    torch.testing.assert_close(together, torch.stack(apart))
+
+
+@pytest.mark.parametrize("order", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("channels", [4, 1])
+def test_of_a_convolution_an_output_is_a_row(order: torch.memory_format, channels: int) -> None:
+    """With one channel there are fewer weights of an output than outputs."""
+    gradient = torch.randn(16, channels, 3, 3, generator=seeded())
+    convolution = torch.zeros_like(gradient).contiguous(memory_format=order)
+    matrix = torch.zeros(16, 9 * channels)
+    convolution.grad, matrix.grad = gradient.contiguous(memory_format=order), gradient.flatten(1)
+    muon([convolution]).step(), muon([matrix]).step()
+    torch.testing.assert_close(convolution.flatten(1), matrix)
+
+
+def test_a_gradient_of_zeros_moves_nothing() -> None:
+    weight = torch.ones(4, 5)
+    weight.grad = torch.zeros(4, 5)
+    muon([weight]).step()
+    assert torch.equal(weight, torch.ones(4, 5))
+
+
+def test_what_has_one_row_or_column_is_no_matrix() -> None:
+    """Adam moves it: the biases of several critics, which are [members, 1, units], and the layers of one number."""
+    critics = dict(DenseEnsemble(2, 6, 8, 2).named_parameters())
+    assert {name for name, weight in critics.items() if is_matrix(weight)} == {"weights.0", "weights.1"}
+    assert is_matrix(torch.zeros(4, 3, 1, 1)), "a convolution of single pixels"
+    assert not is_matrix(torch.zeros(()))
+
+
+def remembered(how: str) -> list[float]:
+    answer = subprocess.run([sys.executable, "-c", _REMEMBERED, how], check=True, capture_output=True, text=True)
+    return [float(number) for number in answer.stdout.split()]
+
+
+def test_a_mean_of_zeros_becomes_zero_in_every_thread_of_a_learner() -> None:
+    if min(remembered("kept")) == 0.0:
+        pytest.skip("this processor has no such numbers")
+    *meanwhile, afterwards = remembered("flushed")
+    assert meanwhile == [0.0, 0.0]
+    assert afterwards > 0.0, "the thread computes as before"

@@ -1,15 +1,27 @@
-"""What was asked for and not seen yet holds a job still, and not for ever."""
+"""Requests that an operator remembers: refused ones and when to try them again, ones that it does not see done yet, and how long
+writes take.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from rljob.api.conditions import Reason
+from rljob_operator.core.member import Member, Phase, Role
+from rljob_operator.core.turn import StatusWrite
+from rljob_operator.kube.apiserver.errors import Forbidden, Invalid, QuotaExceeded, Unavailable
+from rljob_operator.kube.job.keys import KeysLost, NameConflict
+from rljob_operator.kube.job.refusals import FIRST_PAUSE_SECONDS, Refusals
+from rljob_operator.kube.job.status_writer import SEEN_SECONDS, SELDOM_SECONDS, WriteTimes
 from rljob_operator.kube.watch.expectations import LAPSE_SECONDS, Expectations, Seen
 
 from tests.support.clock import Clock
 
 JOB, OTHER = "uid-of-job", "uid-of-other"
+LONG_AGO = 0.0
+NOW = 1000.0
 
 
 def pod(name: str, uid: str, **metadata: Any) -> dict[str, Any]:
@@ -78,3 +90,103 @@ def test_what_never_comes_lapses(asked: Expectations, clock: Clock) -> None:
     assert asked.seen(JOB) is Seen.WAITING, "the deletion was asked for later"
     asked.forget(JOB)
     assert (asked.seen(JOB), asked.lapses_in_seconds(JOB)) == (Seen.ALL, 0.0)
+
+
+def is_held(refusals: Refusals, generation: int, now: float) -> bool:
+    (seen,) = refusals.told([], generation, now)
+    return seen.held
+
+
+def test_the_pause_grows_and_ends_at_once_where_the_job_changes() -> None:
+    refusals, now, tries = Refusals(generation=1), 0.0, []
+    while len(tries) < 6:
+        assert not refusals.of or not is_held(refusals, 1, now)
+        refusals.note({"learner": QuotaExceeded("full")}, now, now)
+        tries.append(now)
+        assert is_held(refusals, 1, now)
+        now += refusals.due_in(now)
+    assert tries == [0.0, 5.0, 15.0, 35.0, 75.0, 135.0]
+    assert is_held(refusals, 1, 136.0)
+    refusals.note({}, 136.0, 136.0)
+    assert is_held(refusals, 1, 136.0), "a turn that does not try it leaves it as it is"
+    assert not is_held(refusals, 2, 136.0)
+    refusals.note({}, 136.0, 136.0)
+    assert (refusals.of, refusals.due_in(136.0)) == ({}, float("inf")), "it was made, or is not wanted any more"
+
+
+def test_what_nobody_could_find_out_is_tried_every_few_seconds() -> None:
+    refusals, now = Refusals(generation=1), 0.0
+    for _ in range(4):
+        refusals.note({"learner": Unavailable("failed calling webhook", code=500)}, now, now)
+        assert refusals.due_in(now) == FIRST_PAUSE_SECONDS
+        now += FIRST_PAUSE_SECONDS
+        refusals.told([], 1, now)
+
+
+def test_a_member_that_cannot_be_made_stands_among_those_that_are_there() -> None:
+    refusals, ended = Refusals(generation=1), Member("actor-2", Role.ACTOR, Phase.EXITED)
+    refusals.note({"actor-1": QuotaExceeded("full"), "actor-2": QuotaExceeded("full")}, 0.0, 7.0)
+    why: dict[str, Any] = {"waiting": Reason.QUOTA_EXCEEDED, "waiting_message": "full", "held": True, "placed": False}
+    absent = Member("actor-1", Role.ACTOR, Phase.ABSENT, 7.0, **why)
+    assert refusals.told([ended], 1, 0.0) == (replace(ended, **why), absent)
+
+
+@pytest.mark.parametrize(
+    ("problem", "reason"),
+    [
+        (NameConflict("taken"), Reason.NAME_CONFLICT),
+        (KeysLost("gone"), Reason.KEYS_LOST),
+        (Forbidden("no"), Reason.POD_TEMPLATE_REJECTED),
+        (Invalid("no"), Reason.POD_TEMPLATE_REJECTED),
+        (Unavailable("failed calling webhook", code=500), Reason.NOT_MADE),
+        (ZeroDivisionError("by zero"), Reason.NOT_MADE),
+    ],
+)
+def test_the_words_are_those_of_the_api_server(problem: Exception, reason: Reason) -> None:
+    refusals = Refusals()
+    refusals.note({"learner": problem}, 0.0, 0.0)
+    (seen,) = refusals.told([], 0, 0.0)
+    assert (seen.waiting, str(problem) in seen.waiting_message) == (reason, True)
+    hint = "; to change a role, set suspend: true with it, and resume"
+    assert seen.waiting_message.endswith(hint) == (reason is Reason.POD_TEMPLATE_REJECTED)
+
+
+def slow(seconds: float) -> WriteTimes:
+    """The times of an API server each of whose writes has taken so long for a while."""
+    times = WriteTimes()
+    for _ in range(50):
+        times.took(seconds)
+    return times
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.02, 0.1])
+def test_what_is_seen_after_a_quiet_moment_is_told_at_once(seconds: float) -> None:
+    assert slow(seconds).due(StatusWrite.SOON, NOW, LONG_AGO) == pytest.approx(NOW, abs=0.01)
+
+
+def test_what_is_seen_right_after_a_write_waits_for_more_of_it() -> None:
+    assert WriteTimes().due(StatusWrite.SOON, NOW, NOW - 1.0) == NOW - 1.0 + SEEN_SECONDS
+
+
+def test_an_api_server_that_has_too_much_to_do_is_given_time_but_not_without_end() -> None:
+    waits = [slow(seconds).due(StatusWrite.SOON, NOW, LONG_AGO) - NOW for seconds in (0.15, 0.2, 0.3, 5.0)]
+    assert (waits, waits[1]) == (sorted(waits), pytest.approx(SEEN_SECONDS, abs=0.1))
+    assert waits[-1] == pytest.approx(2 * SEEN_SECONDS)
+    assert slow(5.0).due(StatusWrite.SOON, NOW, NOW) - NOW < 10.0, "a cause is told within ten seconds even then"
+
+
+def test_one_slow_write_changes_little() -> None:
+    times = WriteTimes()
+    times.took(0.5)
+    assert times.due(StatusWrite.SOON, NOW, LONG_AGO) == NOW
+
+
+@pytest.mark.parametrize(("seconds", "progress"), [(0.02, 30.0), (0.2, 60.0), (5.0, 90.0)])
+def test_progress_waits_longer_and_time_alone_the_longest(seconds: float, progress: float) -> None:
+    waits = [slow(seconds).due(write, NOW, NOW) - NOW for write in (StatusWrite.WHEN_DUE, StatusWrite.SELDOM)]
+    assert waits == [pytest.approx(progress, abs=0.1), SELDOM_SECONDS]
+
+
+def test_what_must_not_be_forgotten_waits_for_nothing() -> None:
+    assert slow(5.0).due(StatusWrite.BEFORE_ACTING, NOW, NOW) == NOW
+    assert slow(5.0).due(StatusWrite.NONE, NOW, NOW) == float("inf")

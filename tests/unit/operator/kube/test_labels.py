@@ -1,10 +1,12 @@
-"""Labels of a job are on all of its parts, but for those by which another tool knows what is its own."""
+"""Labels of a job are on all of its parts, except those by which another tool finds its own; pods' names follow from what came before."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
+from rljob_operator.kube.job.apply import _suffix
 from rljob_operator.kube.job.keys import _master
 from rljob_operator.kube.render import names
 from rljob_operator.kube.render.children import children
@@ -72,3 +74,14 @@ def test_what_is_made_beside_a_jobs_own_parts_has_them() -> None:
         assert not labels.keys() & (KEPT_BACK.keys() | {names.MEMBER_LABEL, names.SCRAPE_LABEL})
     labels = reader(job, SETTINGS, 10.0)["metadata"]["labels"]
     assert labels == {**HANDED_ON, names.JOB_LABEL: job.name}, "it is none of the job's members"
+
+
+def test_the_same_arguments_make_the_same_name_and_a_predecessor_another() -> None:
+    assert _suffix("job", "learner", "") == _suffix("job", "learner", "")
+    others = {_suffix("job", "learner", follows) for follows in ("", *map(str, range(1000)))}
+    assert len(others) == 1001
+    assert all(re.fullmatch("[b-df-hj-np-tv-z2-9]{5}", each) for each in others)
+
+
+def test_jobs_and_members_have_names_of_their_own() -> None:
+    assert len({_suffix(*parts) for parts in (("a", "b", "c"), ("a", "bc", ""), ("ab", "c", ""), ("", "ab", "c"))}) == 4
