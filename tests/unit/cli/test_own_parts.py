@@ -22,6 +22,11 @@ def nothing_loaded() -> Iterator[None]:
     sys.path[:] = before
 
 
+@pytest.fixture
+def manifest(tmp_path: Path) -> Path:
+    return write_environment(tmp_path)
+
+
 def options(*changes: str) -> list[str]:
     return [word for change in changes for word in ("--set", change)]
 
@@ -43,8 +48,7 @@ def same_line(folder: Path, manifest: Path, *changes: str) -> str:
 CORRIDOR = "  observation: vector float32 [1]\n  action: Discrete int64 [] of 2\n"
 
 
-def test_a_manifest_whose_environment_is_right(tmp_path: Path) -> None:
-    manifest = write_environment(tmp_path)
+def test_a_manifest_whose_environment_is_right(tmp_path: Path, manifest: Path) -> None:
     assert printed("validate", manifest) == f"{manifest}: ok, ApeXDQN on corridor.py:make\n{CORRIDOR}"
 
 
@@ -70,9 +74,8 @@ def test_int8_of_a_network_that_can_not_be_computed_so_is_refused_before_anythin
         ),
     ],
 )
-def test_an_environment_that_no_run_would_take_is_refused(made: str, said: str, tmp_path: Path) -> None:
+def test_an_environment_that_no_run_would_take_is_refused(made: str, said: str, tmp_path: Path, manifest: Path) -> None:
     """It is made in a process of its own, unless that is not wanted."""
-    manifest = write_environment(tmp_path)
     (tmp_path / "corridor.py").write_text(f"import os\nimport gymnasium\ndef make(length=3):\n    {made}\n")
     assert said in refused("validate", manifest)
     printed("validate", manifest, "--no-environment")
@@ -103,15 +106,13 @@ def test_an_environment_that_no_run_would_take_is_refused(made: str, said: str, 
         ),
     ],
 )
-def test_what_is_wrong_with_an_environment_is_said(tmp_path: Path, change: str, said: str) -> None:
-    manifest = write_environment(tmp_path)
+def test_what_is_wrong_with_an_environment_is_said(tmp_path: Path, change: str, said: str, manifest: Path) -> None:
     old, new = (", kwargs: {length: 12}", "") if ":Corridor" in change else ("{length: 12}", "{}")
     manifest.write_text(manifest.read_text().replace(old, new))
     assert line_of_validate(manifest, change).endswith(said)
 
 
-def test_what_is_judged_in_is_checked_too(tmp_path: Path) -> None:
-    manifest = write_environment(tmp_path)
+def test_what_is_judged_in_is_checked_too(tmp_path: Path, manifest: Path) -> None:
     where = "spec.evaluator.environment"
     for right in ("maxEpisodeSteps=9", "kwargs={length: 3}"):
         printed("validate", manifest, "--set", f"{where}.{right}")
@@ -189,8 +190,7 @@ gymnasium.register("Short-v0", Short, max_episode_steps=20)
 """
 
 
-def test_an_id_that_nothing_registers_is_a_mistake_unless_the_jobs_image_may(tmp_path: Path) -> None:
-    manifest = write_environment(tmp_path)
+def test_an_id_that_nothing_registers_is_a_mistake_unless_the_jobs_image_may(tmp_path: Path, manifest: Path) -> None:
     line = line_of_validate(manifest, "spec.environment={id: CartPool-v1}")
     assert [word for word in ("is not known", "did you mean CartPole-v1") if word not in line] == []
     (tmp_path / "registers.py").write_text(REGISTERS)
@@ -202,8 +202,7 @@ def test_an_id_that_nothing_registers_is_a_mistake_unless_the_jobs_image_may(tmp
     assert "its environment was not checked: environment 'Maze-v3' is not known" in said
 
 
-def test_an_id_with_the_file_that_registers_it(tmp_path: Path) -> None:
-    manifest = write_environment(tmp_path)
+def test_an_id_with_the_file_that_registers_it(tmp_path: Path, manifest: Path) -> None:
     (tmp_path / "registers.py").write_text(REGISTERS)
     assert printed("validate", manifest, *options("spec.environment={id: registers.py:Short-v0}")) == (
         f"{manifest}: ok, ApeXDQN on registers.py:Short-v0\n  observation: vector float32 [4]\n"

@@ -21,6 +21,11 @@ def heartbeat(steps: int, actor: str = "actor-0", inc: str = "a", state: str = "
     return Message("heartbeat", fields, {"stages": np.zeros(5)})
 
 
+@pytest.fixture
+def roster() -> Roster:
+    return Roster()
+
+
 def with_actor() -> Roster:
     roster = Roster()
     roster.joined("actor-0", "a", 0, 0.0, known=False)
@@ -38,8 +43,7 @@ def test_what_an_actor_s_process_takes_is_told_and_what_is_no_number_is_refused(
         )
 
 
-def test_a_restarted_service_counts_on_from_what_it_restored() -> None:
-    roster = Roster()
+def test_a_restarted_service_counts_on_from_what_it_restored(roster: Roster) -> None:
     roster.steps_total, roster.raw_frames_total = 1000, 4000
     roster.joined("actor-0", "a", 0, 0.0, known=True)
     roster.heard(heartbeat(1000), 1.0)
@@ -50,8 +54,7 @@ def test_a_restarted_service_counts_on_from_what_it_restored() -> None:
     assert (roster.steps_total, roster.raw_frames_total) == (1035, 4140)
 
 
-def test_who_goes_on_from_a_count_counts_every_step_once_and_leaves_none_out() -> None:
-    roster = Roster()
+def test_who_goes_on_from_a_count_counts_every_step_once_and_leaves_none_out(roster: Roster) -> None:
     for actor, steps in (("actor-0", 100), ("actor-1", 50)):
         roster.joined(actor, "a", 0, 0.0, known=False)
         roster.heard(heartbeat(steps, actor), 0.0)
@@ -68,8 +71,7 @@ def test_who_goes_on_from_a_count_counts_every_step_once_and_leaves_none_out() -
     assert (later.steps_total, later.raw_frames_total) == (157 + 80 + 20, 4 * 257)
 
 
-def test_heartbeats_of_other_incarnations_and_of_strangers_are_ignored() -> None:
-    roster = Roster()
+def test_heartbeats_of_other_incarnations_and_of_strangers_are_ignored(roster: Roster) -> None:
     roster.heard(heartbeat(10), 0.0)
     assert not roster.actors
     roster.joined("actor-0", "a", 0, 0.0, known=False)
@@ -94,8 +96,7 @@ def test_an_incarnation_that_comes_back_is_not_counted_again() -> None:
     assert roster.steps_total == 125
 
 
-def test_a_silent_actor_is_lost_once_and_a_finished_one_never() -> None:
-    roster = Roster()
+def test_a_silent_actor_is_lost_once_and_a_finished_one_never(roster: Roster) -> None:
     for actor in ("actor-0", "actor-1"):
         roster.joined(actor, "a", 0, 0.0, known=False)
         roster.heard(heartbeat(1, actor), 0.0)
@@ -144,9 +145,8 @@ def test_a_rate_or_a_time_that_none_can_be_is_refused(figure: str, value: float)
 
 
 @pytest.mark.parametrize("value", [1e30, -1e30, float("inf"), float("nan")])
-def test_a_return_that_none_can_be_is_refused(value: float) -> None:
+def test_a_return_that_none_can_be_is_refused(value: float, roster: Roster) -> None:
     columns = {name: np.zeros(1) for name in ("length", "raw", "epsilon", "cut", "pv")}
-    roster = Roster()
     with pytest.raises(MalformedMessage, match="a return"):
         roster.finished(
             Message("episodes", {"actor": "actor-0", "inc": "a"}, {**columns, "ret": np.array([value])}), 0.0
@@ -177,8 +177,8 @@ LIVES = st.lists(
 @given(LIVES)
 @settings(max_examples=200)
 def test_totals_equal_what_was_played_whoever_comes_and_goes(turns: list[tuple[str, str, int]]) -> None:
-    """Each turn, an incarnation that may have been away plays some steps, joins if it is not in, and reports."""
     roster = Roster()
+    """Each turn, an incarnation that may have been away plays some steps, joins if it is not in, and reports."""
     played: dict[tuple[str, str], int] = {}
     for now, (actor, incarnation, steps) in enumerate(turns):
         total = played[actor, incarnation] = played.get((actor, incarnation), 0) + steps

@@ -1,4 +1,4 @@
-"""Which device a learner computes on, by what its job asks for and what is there; the memory that an update frees stays with it."""
+"""Which device a learner computes on, by what its job asks for and what is there; and how its memory is used again."""
 
 from __future__ import annotations
 

@@ -78,8 +78,7 @@ def test_the_docs_show_the_table() -> None:
         assert f"| `{type}` | {meaning} |" in text
 
 
-def test_a_transition_time_changes_with_the_status_alone() -> None:
-    controller = running()
+def test_a_transition_time_changes_with_the_status_alone(controller: Controller) -> None:
     first = controller.status.condition("Ready")
     controller.look(60.0, members=gone("actor-0", "actor-1"), learner=sample(START + 61, 1001))
     degraded = controller.status.condition("Ready")
@@ -103,8 +102,7 @@ def test_what_comes_up_is_named_and_after_a_minute_what_says_why_it_does_not() -
     assert controller.said("Ready")[2] == "the learner has made no update yet"
 
 
-def test_a_job_that_can_write_no_checkpoint_does_not_run_well() -> None:
-    controller = running()
+def test_a_job_that_can_write_no_checkpoint_does_not_run_well(controller: Controller) -> None:
     broken = CheckpointFacts(CheckpointState.STORAGE_ERROR, message="no space left")
     controller.look(5.0, checkpoint=broken, learner=sample(START + 6, 1001))
     words = "no checkpoint could be written (see condition CheckpointValid)"
@@ -114,9 +112,8 @@ def test_a_job_that_can_write_no_checkpoint_does_not_run_well() -> None:
     )
 
 
-def test_messages_are_cut_to_what_a_status_may_hold() -> None:
+def test_messages_are_cut_to_what_a_status_may_hold(controller: Controller) -> None:
     words = "x" * 10_000
-    controller = running()
     controller.look(members=exited("learner", members(), exit_code=78, last_words=words))
     assert (len(controller.said("FailureTarget")[2]), len(controller.status.failures[0].message)) == (MAX_MESSAGE, 256)
 
@@ -175,8 +172,7 @@ def test_what_is_wrong_from_the_first_moment_is_told() -> None:
     assert any(note.text.startswith("Admitted=False (QuotaExceeded): no room") and note.warning for note in notes)
 
 
-def test_a_condition_that_changes_is_told_back_and_forth() -> None:
-    controller = running()
+def test_a_condition_that_changes_is_told_back_and_forth(controller: Controller) -> None:
     down = controller.look(1.0, members=members(learner=Phase.STARTING)).notes
     assert any(note.text.startswith("LearnerReady=False (PodsPending)") and not note.warning for note in down)
     assert any(note.text.startswith("LearnerReady=True") for note in controller.look(1.0, members=members()).notes)

@@ -261,8 +261,7 @@ def test_a_clock_that_is_set_back_ends_nothing(session: Session | None) -> None:
     assert controller.ends(120.0) == ["DeadlineExceeded"], "300 s of active time and the hour"
 
 
-def test_a_checkpoint_that_is_waited_for_is_still_answered_after_the_clock_was_set_back() -> None:
-    controller = running()
+def test_a_checkpoint_that_is_waited_for_is_still_answered_after_the_clock_was_set_back(controller: Controller) -> None:
     controller.look(1.0, checkpoint_requested_at="now", checkpoint=verified(controller.now))
     asked = controller.last.checkpoint_seconds
     assert controller.jump(-HOUR).checkpoint_seconds == asked

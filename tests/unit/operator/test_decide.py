@@ -202,8 +202,7 @@ def test_failures_of_an_evaluator_count_where_a_metric_is_waited_for() -> None:
         running(*sets).after(0.0, {"members": exited("evaluator", members())}, counted=counted)
 
 
-def test_a_learner_that_ends_with_0_was_not_asked_to_and_comes_back() -> None:
-    controller = running()
+def test_a_learner_that_ends_with_0_was_not_asked_to_and_comes_back(controller: Controller) -> None:
     controller.after(0.0, {"members": exited("learner", members(), exit_code=0)}, end="", start=("learner",), counted=1)
     assert controller.status.failures[-1].reason == "Ended"
 
@@ -211,8 +210,7 @@ def test_a_learner_that_ends_with_0_was_not_asked_to_and_comes_back() -> None:
 # --- the end
 
 
-def test_the_drain_goes_from_the_outside_in() -> None:
-    controller = running()
+def test_the_drain_goes_from_the_outside_in(controller: Controller) -> None:
     controller.after(
         0.0,
         {"learner": sample(START + 2, 1001, evaluations=[evaluation(21.0)])},
@@ -225,8 +223,7 @@ def test_the_drain_goes_from_the_outside_in() -> None:
     assert controller.look(members=()).finished
 
 
-def test_failure_target_before_failed() -> None:
-    controller = running()
+def test_failure_target_before_failed(controller: Controller) -> None:
     controller.after(
         0.0,
         {"members": exited("actor-0", members(), exit_code=78, last_words="no ROM")},
@@ -240,8 +237,7 @@ def test_failure_target_before_failed() -> None:
     assert not any(note.text.startswith("Stalled") for note in controller.last.notes), "Failed has said it"
 
 
-def test_a_finished_job_is_never_touched_again() -> None:
-    controller = running()
+def test_a_finished_job_is_never_touched_again(controller: Controller) -> None:
     controller.look(learner=sample(START + 2, 1001, evaluations=[evaluation(21.0)]))
     controller.look(members=())
     over = controller.status

@@ -32,8 +32,7 @@ def end_again(controller: Controller, name: str, life: int, *, after: float = 40
     return controller.look(after, members=exited(name, members(), **given))
 
 
-def test_one_end_is_counted_once_however_often_it_is_seen() -> None:
-    controller = running()
+def test_one_end_is_counted_once_however_often_it_is_seen(controller: Controller) -> None:
     dead = exited("learner", members(), exit_code=-11, last_words="segmentation fault")
     for _ in range(5):
         controller.look(0.1, members=dead)
@@ -57,8 +56,7 @@ def test_restarts_that_do_not_help_are_delayed_more_and_more() -> None:
     assert controller.status.controller.members == [], "an actor that works is no longer remembered"
 
 
-def test_an_actor_that_had_worked_begins_anew() -> None:
-    controller = running()
+def test_an_actor_that_had_worked_begins_anew(controller: Controller) -> None:
     for life in range(3):
         end_again(controller, "actor-0", life)
     now = controller.now + 50
@@ -66,8 +64,7 @@ def test_an_actor_that_had_worked_begins_anew() -> None:
     assert controller.look(50.0, members=worked).start == ("actor-0",)
 
 
-def test_backoff_limit_counts_an_evaluator_that_success_waits_for() -> None:
-    controller = running()
+def test_backoff_limit_counts_an_evaluator_that_success_waits_for(controller: Controller) -> None:
     for life in range(4):
         assert end_again(controller, "evaluator", life).outcome is None
     assert end_again(controller, "evaluator", 4, last_words="no display").outcome.message == (
@@ -156,8 +153,7 @@ def test_what_is_not_counted_waits_before_its_next_start_all_the_same(
 
 
 @pytest.mark.parametrize("name", ["learner", "actor-0"])
-def test_an_ended_member_that_is_taken_from_sight_waits_too(name: str) -> None:
-    controller = running()
+def test_an_ended_member_that_is_taken_from_sight_waits_too(name: str, controller: Controller) -> None:
     end_again(controller, name, 1)
     end_again(controller, name, 2)
     # No other name takes its place either.
@@ -165,8 +161,7 @@ def test_an_ended_member_that_is_taken_from_sight_waits_too(name: str) -> None:
     assert controller.look(0.75).start == (name,)
 
 
-def test_a_clock_that_was_set_back_delays_no_start() -> None:
-    controller = running()
+def test_a_clock_that_was_set_back_delays_no_start(controller: Controller) -> None:
     end_again(controller, "actor-0", 1)
     controller.jump(-3600.0)
     assert controller.look(1.0).start == ("actor-0",)
@@ -227,8 +222,7 @@ def test_the_first_rule_of_the_failure_policy_that_matches_decides(
         assert decision.start == ("learner",), "whatever the rule, the member comes back"
 
 
-def test_disruptions_never_count() -> None:
-    controller = running()
+def test_disruptions_never_count(controller: Controller) -> None:
     for life in range(20):
         worked = controller.now + 30.0
         end_again(controller, "learner", life, disrupted="spot notice", exit_code=143, ready_seconds=worked)
@@ -249,8 +243,7 @@ def test_a_pod_that_is_refused_again_and_again_waits_longer_and_longer_and_ends_
     assert "learner (OutOfcpu: Node didn't have enough resource: cpu)" in controller.said("LearnerReady")[2]
 
 
-def test_half_of_the_actors_may_crash_loop_but_not_more() -> None:
-    controller = running()
+def test_half_of_the_actors_may_crash_loop_but_not_more(controller: Controller) -> None:
     for life in range(QUICK_ENDS_OF_A_CRASH_LOOP):
         assert end_again(controller, "actor-0", life).outcome is None
     # One is needed and one plays, but two are wanted.
@@ -276,8 +269,7 @@ def test_an_evicted_actor_stays_away_where_the_spec_says_so() -> None:
     }, "a new number of actors ends that"
 
 
-def test_a_crash_that_the_operator_caused_is_forgotten_with_its_member() -> None:
-    controller = running()
+def test_a_crash_that_the_operator_caused_is_forgotten_with_its_member(controller: Controller) -> None:
     end_again(controller, "actor-0", 1)
     controller.look(1.0, members=gone("actor-0"))
     assert [each.name for each in controller.status.controller.members] == ["actor-0"]
@@ -285,10 +277,9 @@ def test_a_crash_that_the_operator_caused_is_forgotten_with_its_member() -> None
     assert controller.status.controller.members == []
 
 
-def test_reasons_why_a_role_is_not_ready() -> None:
+def test_reasons_why_a_role_is_not_ready(controller: Controller) -> None:
     controller = Controller(make_job(), members=(member("replay-0"), member("learner", Phase.STARTING)))
     controller.after(0.0, LearnerReady=("False", "PodsPending"), ReplayReady=("True", "PodsReady"))
-    controller = running()
     controller.after(
         0.0, {"members": exited("learner", members())}, LearnerReady=("False", "Restarting"), state="Starting"
     )

@@ -23,8 +23,9 @@ def silent(name: str, seconds: float, seen: tuple[Member, ...] | None = None, **
 
 
 @pytest.mark.parametrize("name", ["replay-0", "learner", "actor-1", "evaluator"])
-def test_a_silent_member_is_named_then_replaced_and_its_end_is_a_failure_of_its_own(name: str) -> None:
-    controller = running()
+def test_a_silent_member_is_named_then_replaced_and_its_end_is_a_failure_of_its_own(
+    name: str, controller: Controller
+) -> None:
     controller.expect(state="Running")
     controller.after(1.0, {"members": silent(name, hangs.NAMED_SECONDS - 0.1)}, state="Running", replace=())
     controller.look(1.0, members=silent(name, hangs.NAMED_SECONDS))
@@ -41,8 +42,9 @@ def test_a_silent_member_is_named_then_replaced_and_its_end_is_a_failure_of_its_
 
 
 @pytest.mark.parametrize("name", ["replay-0", "learner", "actor-1"])
-def test_a_member_that_never_announces_itself_is_named_then_replaced_after_a_longer_time(name: str) -> None:
-    controller = running()
+def test_a_member_that_never_announces_itself_is_named_then_replaced_after_a_longer_time(
+    name: str, controller: Controller
+) -> None:
     starting = members(**{name.replace("-", "_"): Phase.STARTING})
 
     def look(seconds: float) -> tuple[bool, tuple[str, ...]]:
@@ -56,14 +58,14 @@ def test_a_member_that_never_announces_itself_is_named_then_replaced_after_a_lon
 
 
 @pytest.mark.parametrize("phase", [Phase.DRAINING, Phase.EXITED])
-def test_only_who_serves_can_be_silent(phase: Phase) -> None:
-    controller = running()
+def test_only_who_serves_can_be_silent(phase: Phase, controller: Controller) -> None:
     controller.after(1.0, {"members": silent("actor-1", 1000.0, members(actor_1=phase))}, replace=())
     assert "does not answer" not in controller.said("Ready")[2]
 
 
-def test_a_learner_that_hangs_while_it_is_to_be_saved_does_not_hold_up_the_suspension_for_ever() -> None:
-    controller = running()
+def test_a_learner_that_hangs_while_it_is_to_be_saved_does_not_hold_up_the_suspension_for_ever(
+    controller: Controller,
+) -> None:
     controller.job = make_job("spec.suspend=true")
     left = silent("learner", hangs.REPLACED_SECONDS, members(actors=0, evaluator=Phase.EXITED))
     assert controller.look(1.0, members=left).replace == ("learner",)

@@ -224,9 +224,8 @@ def test_an_actor_that_is_refused_costs_the_others_nothing() -> None:
     assert set(decision.start) == {"actor-2", "actor-3"}, "who has ended comes back all the same"
 
 
-def test_an_evaluator_that_does_not_come_up_is_told() -> None:
+def test_an_evaluator_that_does_not_come_up_is_told(controller: Controller) -> None:
     waits = member("evaluator", Phase.STARTING, waiting=Reason.IMAGE_PULL_FAILED, waiting_message="no such image")
-    controller = running()
     controller.after(1.0, {"members": (*gone("evaluator"), waits)}, Ready=("True", "Degraded"))
     assert "the evaluator is not ready (no such image)" in controller.said("Ready")[2]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from rljob.api.conditions import Reason
 from rljob.api.controller_memory import RenderingMemory
 from rljob_operator.core.observed import Admission, CheckpointFacts
@@ -13,15 +14,15 @@ OLD, NEW = (RenderingMemory(version=number, image=f"rl:{number}") for number in 
 CORE = members(0)[:2]
 
 
-def upgraded() -> Controller:
+@pytest.fixture
+def controller() -> Controller:
     """A job that trains, with an operator that would make pods in another way."""
     controller = running(rendering=OLD, written="a-1")
     controller.world["rendering"] = NEW
     return controller
 
 
-def test_it_stands_from_the_first_start_and_no_other_operator_changes_it() -> None:
-    controller = upgraded()
+def test_it_stands_from_the_first_start_and_no_other_operator_changes_it(controller: Controller) -> None:
     controller.expect(rendering=OLD)
     controller.look(100.0)
     controller.after(1.0, {"job": make_job("spec.actors.replicas=3")}, start=("actor-2",), rendering=OLD)
@@ -29,8 +30,7 @@ def test_it_stands_from_the_first_start_and_no_other_operator_changes_it() -> No
     controller.expect(rendering=OLD)  # that all members are gone is no suspension
 
 
-def test_a_suspension_changes_it_once_nothing_runs_and_not_when_it_is_called_off() -> None:
-    controller = upgraded()
+def test_a_suspension_changes_it_once_nothing_runs_and_not_when_it_is_called_off(controller: Controller) -> None:
     controller.look(1.0, job=make_job("spec.suspend=true"))
     controller.after(1.0, {"job": make_job()}, rendering=OLD)
     controller.job = make_job("spec.suspend=true")
@@ -39,21 +39,18 @@ def test_a_suspension_changes_it_once_nothing_runs_and_not_when_it_is_called_off
     controller.after(1.0, {"job": make_job()}, start=("replay-0", "learner", "actor-0"), rendering=NEW)
 
 
-def test_a_queue_that_takes_the_quota_back_changes_it_too() -> None:
-    controller = upgraded()
+def test_a_queue_that_takes_the_quota_back_changes_it_too(controller: Controller) -> None:
     controller.look(1.0, admission=Admission(False, Reason.EVICTED), checkpoint=CheckpointFacts())
     controller.look(BEST_EFFORT_SECONDS, members=())
     controller.after(1.0, {"admission": None}, rendering=NEW)
 
 
-def test_a_change_that_restarts_everything_changes_it() -> None:
-    controller = upgraded()
+def test_a_change_that_restarts_everything_changes_it(controller: Controller) -> None:
     assert controller.after(1.0, {"written": "a-2"}, rendering=OLD).drain, "the user has written something else"
     controller.after(1.0, {"members": ()}, rendering=NEW)
 
 
-def test_presets_and_defaults_of_another_release_restart_nothing() -> None:
-    controller = upgraded()
+def test_presets_and_defaults_of_another_release_restart_nothing(controller: Controller) -> None:
     controller.job = make_job("spec.algorithm.apeXDQN.gamma=0.9")  # as that release fills it in
     assert controller.look(1.0, written="a-1").drain == ()
     assert controller.look(1.0, written="b-2").drain == (), "of other fields: the two say nothing of each other"
@@ -66,8 +63,9 @@ def test_a_job_that_ran_before_it_was_remembered_keeps_what_it_is_given_first() 
     controller.expect(rendering=OLD)
 
 
-def test_an_operator_that_remembers_more_than_images_gives_a_running_job_the_rest_of_what_it_has() -> None:
-    controller = upgraded()
+def test_an_operator_that_remembers_more_than_images_gives_a_running_job_the_rest_of_what_it_has(
+    controller: Controller,
+) -> None:
     more, known = (each.model_copy(update={"settings": "{}"}) for each in (NEW, OLD))
     controller.after(1.0, {"rendering": more}, rendering=known)
     others = more.model_copy(update={"settings": '{"cluster_domain":"a"}'})

@@ -104,6 +104,7 @@ def test_a_queue_of_unrolls_is_filled_as_far_as_the_user_says_and_a_credit_to_it
     assert (wanted(10) != wanted(90)) == differ
 
 
+@pytest.fixture
 def hungry_fleet() -> Fleet:
     fleet = Fleet(make_job(INTERNAL))
     fleet.steps(20, HUNGRY)
@@ -114,31 +115,28 @@ def hungry_fleet() -> Fleet:
 @pytest.mark.parametrize(
     "bad", [{"learner_wait_fraction": -1}, {"production_per_second": float("nan")}, {"queue_depth_batches": None}]
 )
-def test_a_figure_that_is_wrong_holds_the_number(bad: dict[str, Any]) -> None:
-    fleet = hungry_fleet()
-    held = fleet.desired
-    fleet.steps(6, HUNGRY | bad)
-    fleet.expect(desired_replicas=held, ScalingActive=("False", "StaleMetrics"))
+def test_a_figure_that_is_wrong_holds_the_number(bad: dict[str, Any], hungry_fleet: Fleet) -> None:
+    held = hungry_fleet.desired
+    hungry_fleet.steps(6, HUNGRY | bad)
+    hungry_fleet.expect(desired_replicas=held, ScalingActive=("False", "StaleMetrics"))
 
 
-def test_a_silent_learner_holds_the_number_and_the_status_says_why() -> None:
-    fleet = hungry_fleet()
-    held = fleet.desired
-    fleet.world["missing"] = "the learner's status: timed out"
-    fleet.steps(20)
+def test_a_silent_learner_holds_the_number_and_the_status_says_why(hungry_fleet: Fleet) -> None:
+    held = hungry_fleet.desired
+    hungry_fleet.world["missing"] = "the learner's status: timed out"
+    hungry_fleet.steps(20)
     said = ("False", "StaleMetrics", "the learner's status: timed out")
-    assert (fleet.desired, fleet.said("ScalingActive")) == (held, said)
+    assert (hungry_fleet.desired, hungry_fleet.said("ScalingActive")) == (held, said)
 
 
-def test_a_users_number_is_a_jump_and_then_the_law_goes_on() -> None:
-    fleet = hungry_fleet()
-    before = fleet.desired
-    decision = fleet.after(0.5, {"job": make_job(INTERNAL, "spec.actors.replicas=1")}, desired_replicas=1)
+def test_a_users_number_is_a_jump_and_then_the_law_goes_on(hungry_fleet: Fleet) -> None:
+    before = hungry_fleet.desired
+    decision = hungry_fleet.after(0.5, {"job": make_job(INTERNAL, "spec.actors.replicas=1")}, desired_replicas=1)
     assert len(decision.drain) == before - 1
     assert any("actors " in note.text for note in decision.notes)
-    fleet.world["members"] = gone(*decision.drain, seen=fleet.world["members"])
-    fleet.steps(60, HUNGRY)
-    assert fleet.desired > 1
+    hungry_fleet.world["members"] = gone(*decision.drain, seen=hungry_fleet.world["members"])
+    hungry_fleet.steps(60, HUNGRY)
+    assert hungry_fleet.desired > 1
 
 
 def test_a_learner_to_whom_nobody_sends_gets_its_first_actor() -> None:
@@ -211,12 +209,11 @@ def test_external_shows_what_the_law_recommends_and_does_what_it_is_told() -> No
     assert fleet.said("ScalingLimited")[1:] == ("TooManyReplicas", "6 asked for")
 
 
-def test_the_numbers_of_a_decision_last_until_the_next_and_no_longer() -> None:
-    fleet = hungry_fleet()
-    numbers = fleet.status.autoscaling.calculation
-    assert numbers.after == fleet.desired
-    fleet.after(1.0, calculation=numbers)
-    last = fleet.after(
+def test_the_numbers_of_a_decision_last_until_the_next_and_no_longer(hungry_fleet: Fleet) -> None:
+    numbers = hungry_fleet.status.autoscaling.calculation
+    assert numbers.after == hungry_fleet.desired
+    hungry_fleet.after(1.0, calculation=numbers)
+    last = hungry_fleet.after(
         0.5, {"job": make_job(INTERNAL, "spec.actors.replicas=1")}, desired_replicas=1, calculation=None
     ).status.autoscaling.last_decision
     assert last.startswith("actors.replicas changed from 2 to 1: ")

@@ -46,8 +46,7 @@ def test_what_is_no_time(bad: object) -> None:
         Condition(type="Ready", status="True", last_transition_time=bad)  # type: ignore[arg-type]
 
 
-def test_fields_of_a_newer_controller_are_ignored() -> None:
-    controller = running()
+def test_fields_of_a_newer_controller_are_ignored(controller: Controller) -> None:
     document = controller.status.document() | {"invented": {"later": 1}}
     document["controller"]["alsoInvented"] = 2
     assert RLJobStatus.model_validate(document) == controller.status
@@ -85,9 +84,7 @@ def test_the_time_to_go_follows_the_rate() -> None:
     assert (len(curve) <= MAX_CURVE_POINTS, curve[0].active_seconds <= 20) == (True, True), "the curve spans the run"
 
 
-def test_a_steady_job_is_not_written_at_every_look() -> None:
-    controller = running()
-    controller = running()
+def test_a_steady_job_is_not_written_at_every_look(controller: Controller) -> None:
     statuses = [controller.status, *(controller.look(1.0).status for _ in range(29))]
     assert sum(before != after for before, after in pairwise(statuses)) <= 1
 
@@ -96,17 +93,17 @@ def test_a_steady_job_is_not_written_at_every_look() -> None:
     ("depth", "bound", "percent"),
     [(0.0, 8.0, 0), (2.0, 8.0, 25), (9.0, 8.0, 100), (None, 8.0, None), (2.0, None, None)],
 )
-def test_the_fill_of_the_queue(depth: float | None, bound: float | None, percent: int | None) -> None:
+def test_the_fill_of_the_queue(
+    depth: float | None, bound: float | None, percent: int | None, controller: Controller
+) -> None:
     figures = {"queue_depth_batches": depth, "queue_bound_batches": bound, "policy_lag_updates_p95": 12.4}
     given = {name: value for name, value in figures.items() if value is not None}
-    controller = running()
     controller.look(60.0, learner=sample(controller.now + 60.0, 2000, **given))
     progress = controller.status.progress
     assert (progress.queue_fill_percent, progress.policy_lag_updates) == (percent, 12)
 
 
-def test_without_figures_both_are_unknown() -> None:
-    controller = running()
+def test_without_figures_both_are_unknown(controller: Controller) -> None:
     controller.look(60.0, learner=sample(controller.now + 60.0, 2000, queue_depth_batches=1.0, queue_bound_batches=2.0))
     assert controller.status.progress.queue_fill_percent == 50
     controller.look(60.0, learner=None)
@@ -114,8 +111,7 @@ def test_without_figures_both_are_unknown() -> None:
     assert (progress.queue_fill_percent, progress.policy_lag_updates, progress.learner_updates) == (None, None, 2000)
 
 
-def test_what_would_add_most_is_said_once_the_figures_tell() -> None:
-    controller = running()
+def test_what_would_add_most_is_said_once_the_figures_tell(controller: Controller) -> None:
     figures = {"steps_per_second": 1000.0, "learner_wait_fraction": 0.5, "actors_blocked_fraction": 0.0}
     known = {**figures, "actors": [{"name": "actor-0"}, {"name": "actor-1"}]}
     said = "an actor on a core of its own would add 50 % to 1,000 steps/s; the knee of one more actor is at 4.0 of them, 2 play"
@@ -166,8 +162,7 @@ def test_fresh_figures_alone_can_wait(mode: tuple[str, ...]) -> None:
     assert StatusWrite.WHEN_DUE in writes
 
 
-def test_a_look_that_finds_nothing_new_writes_nothing() -> None:
-    controller = running()
+def test_a_look_that_finds_nothing_new_writes_nothing(controller: Controller) -> None:
     turn_of(controller, 1.0)
     assert turn_of(controller, 1.0).write is StatusWrite.NONE
 
@@ -204,7 +199,6 @@ def test_what_is_merely_seen_of_members_can_wait_for_more_of_it() -> None:
     assert found.write is StatusWrite.SOON
 
 
-def test_a_turn_knows_how_long_its_session_lasts() -> None:
-    controller = running()
+def test_a_turn_knows_how_long_its_session_lasts(controller: Controller) -> None:
     assert turn_of(controller, 1.0).elapsed_seconds == 0.0
     assert turn_of(controller, 1.0, Session(elapsed_seconds=12.5)).elapsed_seconds == 12.5

@@ -25,8 +25,12 @@ def suspending(*sets: str, **world: object) -> Controller:
     return controller
 
 
-def test_the_whole_way_down_and_up() -> None:
-    controller = running()
+@pytest.fixture
+def leaving() -> Controller:
+    return suspending()
+
+
+def test_the_whole_way_down_and_up(controller: Controller) -> None:
     controller.look(1.0, job=make_job("spec.suspend=true"))
     out = ("actor-0", "actor-1", "evaluator")
     controller.expect(drain=out, start=(), checkpoint_seconds=None, Suspended=("False", "Draining"), state="Suspending")
@@ -66,15 +70,14 @@ def test_the_whole_way_down_and_up() -> None:
     controller.after(1.0, {"learner": sample(controller.now + 1, 1004)}, state="Running", suspension=None)
 
 
-def test_required_waits_and_asks_again() -> None:
-    controller = suspending()
-    first = controller.now
+def test_required_waits_and_asks_again(leaving: Controller) -> None:
+    first = leaving.now
     broken = CheckpointFacts(CheckpointState.STORAGE_ERROR, message="no space left")
-    assert controller.look(RETRY_SECONDS - 1, checkpoint=broken).checkpoint_seconds == first
-    controller.after(1.0, checkpoint_seconds=first + RETRY_SECONDS, drain=(), CheckpointValid=("False", "StorageError"))
-    assert controller.said("Suspended")[2].startswith("no verified checkpoint yet: no space left")
-    assert controller.look(RETRY_SECONDS).drain == ()
-    assert controller.look(1.0, checkpoint=verified(controller.now + 1)).drain == ("learner",)
+    assert leaving.look(RETRY_SECONDS - 1, checkpoint=broken).checkpoint_seconds == first
+    leaving.after(1.0, checkpoint_seconds=first + RETRY_SECONDS, drain=(), CheckpointValid=("False", "StorageError"))
+    assert leaving.said("Suspended")[2].startswith("no verified checkpoint yet: no space left")
+    assert leaving.look(RETRY_SECONDS).drain == ()
+    assert leaving.look(1.0, checkpoint=verified(leaving.now + 1)).drain == ("learner",)
 
 
 def said_at_last(controller: Controller) -> str:
@@ -117,22 +120,20 @@ def test_best_effort_waits_for_a_while_and_skip_does_not(policy: str, seconds: f
     controller.expect(drain=("learner",))
 
 
-def test_a_learner_that_never_learned_or_is_gone_has_nothing_to_save() -> None:
+def test_a_learner_that_never_learned_or_is_gone_has_nothing_to_save(leaving: Controller) -> None:
     controller = Controller(make_job(), learner=sample(updates=0))
     controller.look()
     controller.look(1.0, job=make_job("spec.suspend=true"))
     assert controller.look(1.0, members=CORE).drain == ("learner",)
-    controller = suspending()
-    assert controller.look(1.0, members=exited("learner", CORE)).drain == ("replay-0",)
+    assert leaving.look(1.0, members=exited("learner", CORE)).drain == ("replay-0",)
 
 
 @pytest.mark.parametrize("changes", [[], [GAMMA]], ids=["no change", "a change that is taken back"])
-def test_a_change_of_mind_halfway_restarts_nothing(changes: list[str]) -> None:
+def test_a_change_of_mind_halfway_restarts_nothing(changes: list[str], leaving: Controller) -> None:
     """The learner went on all the time; its actors come back."""
-    controller = suspending()
     for change in changes:
-        controller.look(1.0, job=make_job("spec.suspend=true", change))
-    controller.after(
+        leaving.look(1.0, job=make_job("spec.suspend=true", change))
+    leaving.after(
         1.0, {"job": make_job()}, start=("actor-0", "actor-1", "evaluator"), suspension=None, state="Degraded"
     )
 
@@ -147,20 +148,19 @@ def test_time_in_a_suspension_that_was_called_off_is_no_standstill() -> None:
 
 
 @pytest.mark.parametrize("seen", ["while suspending", "with the resuming"])
-def test_what_is_changed_before_everything_has_left_is_used_after_resuming(seen: str) -> None:
+def test_what_is_changed_before_everything_has_left_is_used_after_resuming(seen: str, leaving: Controller) -> None:
     """The learner that is still there has read the old parameters, so the change of mind has to wait until it has gone."""
-    controller = suspending()
     if seen == "while suspending":
-        assert controller.look(1.0, job=make_job("spec.suspend=true", GAMMA)).start == ()
-    controller.look(1.0, job=make_job(GAMMA))
-    request = controller.status.controller.suspension.checkpoint_time
-    controller.expect(start=(), checkpoint_seconds=request, state="Suspending")
-    assert "changed while the job was being suspended" in controller.said("Ready")[2]
-    assert controller.look(1.0, checkpoint=verified(controller.now, 1003)).drain == ("learner",)
-    assert controller.look(1.0, members=CORE[:1]).drain == ("replay-0",)
+        assert leaving.look(1.0, job=make_job("spec.suspend=true", GAMMA)).start == ()
+    leaving.look(1.0, job=make_job(GAMMA))
+    request = leaving.status.leaving.suspension.checkpoint_time
+    leaving.expect(start=(), checkpoint_seconds=request, state="Suspending")
+    assert "changed while the job was being suspended" in leaving.said("Ready")[2]
+    assert leaving.look(1.0, checkpoint=verified(leaving.now, 1003)).drain == ("learner",)
+    assert leaving.look(1.0, members=CORE[:1]).drain == ("replay-0",)
     # With the new parameters.
-    controller.after(1.0, {"members": ()}, start=("replay-0", "learner", "actor-0"), state="Restoring")
-    assert controller.look(1.0, members=members(), learner=sample(controller.now, 1003)).drain == (), "once"
+    leaving.after(1.0, {"members": ()}, start=("replay-0", "learner", "actor-0"), state="Restoring")
+    assert leaving.look(1.0, members=members(), learner=sample(leaving.now, 1003)).drain == (), "once"
 
 
 def test_a_suspension_and_a_change_that_no_look_saw_still_restart_everything() -> None:
@@ -168,8 +168,7 @@ def test_a_suspension_and_a_change_that_no_look_saw_still_restart_everything() -
     running().after(1.0, {"job": make_job(GAMMA)}, drain=("actor-0", "actor-1", "evaluator"), state="Suspending")
 
 
-def test_what_may_change_at_any_time_restarts_nothing() -> None:
-    controller = running()
+def test_what_may_change_at_any_time_restarts_nothing(controller: Controller) -> None:
     assert controller.look(
         1.0, job=make_job("spec.actors.replicas=3", "spec.backoffLimit=9", "spec.autoscaling.pause=All")
     ).start == ("actor-2",)
@@ -180,19 +179,17 @@ def test_what_may_change_at_any_time_restarts_nothing() -> None:
     )
 
 
-def test_a_controller_of_another_version_takes_what_runs_as_it_is() -> None:
+def test_a_controller_of_another_version_takes_what_runs_as_it_is(controller: Controller) -> None:
     """Its digest covers other fields, so the two say nothing of each other; an upgrade must not restart every job."""
-    controller = running()
     memory = controller.status.controller.model_copy(update={"started_with": "0123abcd-0123456789abcdef"})
     controller.status = controller.status.model_copy(update={"controller": memory})
     assert controller.look(1.0).drain == ()
     assert controller.status.controller.started_with == read_at_start(controller.job.spec)
 
 
-def test_a_job_that_goes_on_as_its_last_member_leaves_comes_up_in_order() -> None:
-    controller = suspending()
-    assert controller.look(1.0, job=make_job(), members=()).start == ("replay-0", "learner", "actor-0")
-    assert controller.status.state in ("Starting", "Restoring")
+def test_a_job_that_goes_on_as_its_last_member_leaves_comes_up_in_order(leaving: Controller) -> None:
+    assert leaving.look(1.0, job=make_job(), members=()).start == ("replay-0", "learner", "actor-0")
+    assert leaving.status.state in ("Starting", "Restoring")
 
 
 def test_created_suspended() -> None:

@@ -1,4 +1,4 @@
-"""What must hold whatever is seen: bounds, no decision from stale figures, restarts and jumps of the clock; and what noise proves."""
+"""What must hold whatever is seen: bounds, no decision from stale figures, restarts, jumps of the clock, and noise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Labels of a job are on all of its parts, except those by which another tool finds its own; pods' names follow from what came before."""
+"""Labels of a job are on all of its parts, except those by which another tool finds its own; and the names of its pods."""
 
 from __future__ import annotations
 

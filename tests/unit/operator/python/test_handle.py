@@ -36,6 +36,11 @@ def folder(tmp_path: Path) -> Path:
     return run_dir
 
 
+@pytest.fixture
+def run(folder: Path) -> rljob.Run:
+    return rljob.attach(folder)
+
+
 def write(folder: Path, type: str, reason: str, message: str) -> None:
     conditions = [
         Condition(type="Ready", status="False", reason=reason, message=message, last_transition_time=1.0),
@@ -44,8 +49,7 @@ def write(folder: Path, type: str, reason: str, message: str) -> None:
     StatusFile(folder).write(RLJobStatus(start_time=1.0, conditions=conditions), at_once=True)
 
 
-def test_the_figures_are_columns_of_one_length(folder: Path) -> None:
-    run = rljob.attach(folder)
+def test_the_figures_are_columns_of_one_length(folder: Path, run: rljob.Run) -> None:
     assert run.metrics() == {}
     (folder / "metrics.jsonl").write_text("".join(json.dumps(each) + "\n" for each in RECORDS) + '{"mean_re')
     assert run.metrics() == {
@@ -69,8 +73,7 @@ def test_a_table_is_made_where_pandas_is(monkeypatch: pytest.MonkeyPatch) -> Non
         Metrics.of([]).to_pandas()
 
 
-def test_how_it_stands(folder: Path) -> None:
-    run = rljob.attach(folder)
+def test_how_it_stands(folder: Path, run: rljob.Run) -> None:
     assert (run.folder, Path(run), run.status.state) == (folder, folder, "Lost")
     last = "ModuleNotFoundError: No module named 'rljob_operator'"
     (folder / CONTROLLER_LOG).write_text(f"a line\n{last}\n")
@@ -86,8 +89,7 @@ def test_how_it_stands(folder: Path) -> None:
     assert run.logs("controller", tail=1) == f"controller  {last}"
 
 
-def test_a_picture_never_raises(folder: Path) -> None:
-    run = rljob.attach(folder)
+def test_a_picture_never_raises(folder: Path, run: rljob.Run) -> None:
     write(folder, "Failed", Reason.FAILURE_POLICY_RULE, "<b>no</b>")
     assert "&lt;b&gt;no&lt;/b&gt;" in run._repr_html_()
     (folder / "metrics.jsonl").write_text("".join(json.dumps(each) + "\n" for each in RECORDS))
@@ -99,10 +101,9 @@ def test_a_picture_never_raises(folder: Path) -> None:
 
 
 def test_progress_is_lines_or_a_picture_that_is_drawn_anew(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], run: rljob.Run
 ) -> None:
     """IPython is no requirement; a stand-in takes what a notebook would be shown."""
-    run = rljob.attach(folder)
     write(folder, "Complete", Reason.TARGET_RETURN_REACHED, "mean return 500")
     run.wait(progress=True)
     heading, row = (line.split()[:2] for line in capsys.readouterr().out.splitlines())

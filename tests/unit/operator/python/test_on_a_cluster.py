@@ -110,7 +110,8 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
     thread.join(10)
 
 
-def started(cluster: Cluster) -> rljob.Run:
+@pytest.fixture
+def run(cluster: Cluster) -> rljob.Run:
     return rljob.run("CartPoleIMPALA", set={"metadata.name": "pong"}, namespace="team", kubeconfig=cluster.kubeconfig)
 
 
@@ -118,8 +119,7 @@ def attached(cluster: Cluster) -> rljob.Run:
     return rljob.attach("pong", namespace="team", kubeconfig=cluster.kubeconfig)
 
 
-def test_a_job_is_created_and_found_again(cluster: Cluster) -> None:
-    run = started(cluster)
+def test_a_job_is_created_and_found_again(cluster: Cluster, run: rljob.Run) -> None:
     assert cluster.jobs["pong"]["spec"] == {"preset": "CartPoleIMPALA"}
     assert cluster.jobs["pong"]["metadata"]["namespace"] == "team"
     assert (run.folder, run.status.state) == (None, "Starting")
@@ -129,7 +129,7 @@ def test_a_job_is_created_and_found_again(cluster: Cluster) -> None:
     assert "pong is Running" in again.why()
     assert "verdict: 312.50" in again._repr_html_()
     with pytest.raises(rljob.UsageError, match=r"there is a job team/pong; give this one another name"):
-        started(cluster)
+        rljob.run("CartPoleIMPALA", set={"metadata.name": "pong"}, namespace="team", kubeconfig=cluster.kubeconfig)
     with pytest.raises(rljob.UsageError, match="there is no job none in namespace team; there are: pong"):
         rljob.attach("none", namespace="team", kubeconfig=cluster.kubeconfig)
     with pytest.raises(rljob.UsageError, match="has no folder here"):
@@ -149,8 +149,7 @@ def test_a_manifest_of_another_namespace_is_not_moved(cluster: Cluster) -> None:
     assert not cluster.jobs
 
 
-def test_its_end_is_waited_for_although_the_server_is_away_meanwhile(cluster: Cluster) -> None:
-    run = started(cluster)
+def test_its_end_is_waited_for_although_the_server_is_away_meanwhile(cluster: Cluster, run: rljob.Run) -> None:
     with pytest.raises(TimeoutError):
         run.wait(0.1)
     threading.Timer(0.5, lambda: setattr(cluster, "away", 2)).start()
@@ -161,14 +160,12 @@ def test_its_end_is_waited_for_although_the_server_is_away_meanwhile(cluster: Cl
     assert not cluster.away
 
 
-def test_stopping_asks_its_operator(cluster: Cluster) -> None:
-    run = started(cluster)
+def test_stopping_asks_its_operator(cluster: Cluster, run: rljob.Run) -> None:
     run.stop()
     assert cluster.jobs["pong"]["metadata"]["annotations"]
     assert run.wait(5).status.state == "SessionEnded"
 
 
-async def test_a_program_with_an_event_loop_may_ask(cluster: Cluster) -> None:
+async def test_a_program_with_an_event_loop_may_ask(cluster: Cluster, run: rljob.Run) -> None:
     """A notebook's cells run within one."""
-    run = started(cluster)
     assert attached(cluster).status.state == run.status.state == "Starting"
