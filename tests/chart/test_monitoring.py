@@ -119,9 +119,8 @@ def test_dashboards_go_where_the_sidecar_looks(chart: Chart) -> None:
         assert each["metadata"]["annotations"] == {"a": "b"}
     plain = dashboards(chart.render(on("dashboards")))
     assert {each["metadata"]["labels"]["grafana_dashboard"] for each in plain} == {"1"}
-    texts = {file.name: file.read_text() for file in FILES}
     assert {name: text for each in plain for name, text in each["data"].items()} == {
-        f"rljob-{name}": text for name, text in texts.items()
+        f"rljob-{name}": text for name, text in {file.name: file.read_text() for file in FILES}.items()
     }
 
 

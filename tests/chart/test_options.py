@@ -263,8 +263,7 @@ def test_every_object_is_labelled_and_in_its_place(chart: Chart) -> None:
 
 def test_selectors_find_the_pods_and_never_change(chart: Chart, default: list[Object]) -> None:
     constant = {"app.kubernetes.io/name": "rljob-operator", "app.kubernetes.io/instance": RELEASE}
-    labels = at(only(default, "Deployment"), "spec.template.metadata.labels")
-    assert constant.items() <= labels.items()
+    assert constant.items() <= at(only(default, "Deployment"), "spec.template.metadata.labels").items()
     assert at(only(default, "Deployment"), "spec.selector.matchLabels") == constant
     assert at(only(default, "Service"), "spec.selector") == constant
     assert at(only(default, "PodDisruptionBudget"), "spec.selector.matchLabels") == constant

@@ -91,8 +91,7 @@ class BadProxy:
                     await response.write(piece)
         except TimeoutError:
             if self.draw.random() < 0.5:
-                gone = {"type": "ERROR", "object": _status(410)}
-                await response.write(b"\n" + json.dumps(gone).encode() + b"\n")
+                await response.write(b"\n" + json.dumps({"type": "ERROR", "object": _status(410)}).encode() + b"\n")
         finally:
             self.watches.discard(longest)
 
@@ -144,10 +143,9 @@ def _kubeconfig(folder: Path, server: str) -> Path:
 
 
 def _status(code: int) -> dict[str, object]:
-    details = {"retryAfterSeconds": RETRY_AFTER_SECONDS} if code == 429 else {}
     return {
         "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": _REASONS[code],
-        "message": f"spoilt: {code}", "details": details,
+        "message": f"spoilt: {code}", "details": {"retryAfterSeconds": RETRY_AFTER_SECONDS} if code == 429 else {},
     }  # fmt: skip
 
 

@@ -84,8 +84,7 @@ async def test_where_no_class_is_the_default_the_job_runs_and_says_what_a_lost_p
     assert await run_folder(kubelet) == {"emptyDir": {}}
     assert not await claims(viewer, namespace)
     with default_class(cluster, namespace, STABLE):
-        learner = await kubelet.pod("pong", "learner")
-        await kubelet.end(learner, 1)
+        await kubelet.end(await kubelet.pod("pong", "learner"), 1)
         await run.settle(viewer, "pong")
         assert await run_folder(kubelet) == {"emptyDir": {}}, "a job that runs is made as it was started"
 

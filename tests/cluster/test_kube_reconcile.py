@@ -212,8 +212,7 @@ async def test_a_job_may_be_deleted_in_every_state(
     for _ in range(rounds):
         await run.settle(viewer, "pong")
         await kubelet.start("pong")
-    propagation = "Foreground" if foreground else "Background"
-    await viewer.delete(RLJOBS, namespace, "pong", propagation=propagation)
+    await viewer.delete(RLJOBS, namespace, "pong", propagation="Foreground" if foreground else "Background")
     assert sum(len(pods) for pods in (await kubelet.pods("pong")).values()) == (0, 3, 4)[rounds]
     await run.settle(viewer, "pong")
     pods = [pod for each in (await kubelet.pods("pong")).values() for pod in each]

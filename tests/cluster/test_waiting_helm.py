@@ -75,6 +75,5 @@ def test_helm_waits_for_what_starts_and_for_nothing_else(
     if state is not None:
         said = state().document() | {"observedGeneration": 1}
         cluster.change(f"{jobs.JOBS.replace('default', namespace)}/pong/status", {"status": said})
-    expected = pytest.raises(HelmRefused, match=refused) if refused else nullcontext()
-    with expected:
+    with pytest.raises(HelmRefused, match=refused) if refused else nullcontext():
         chart_of_a_job.run("upgrade", "rl", *words, "--wait", f"--timeout={SECONDS}s")

@@ -46,8 +46,7 @@ def answer(path: str, metrics_url: str) -> dict[str, Any] | None:
         return None
     with urllib.request.urlopen(metrics_url, timeout=5) as response:
         metrics = response.read().decode()
-    selector = parse_qs(where.query).get("labelSelector", [""])[0]
-    items = values(metrics, parts[1], selector)
+    items = values(metrics, parts[1], parse_qs(where.query).get("labelSelector", [""])[0])
     return {"kind": "ExternalMetricValueList", "apiVersion": GROUP_VERSION, "metadata": {}, "items": items}
 
 

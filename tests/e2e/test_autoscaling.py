@@ -40,8 +40,7 @@ READ_LEFT = (
 @pytest.fixture(scope="module")
 def operator(bare_namespace: Namespace, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorProcess]:
     """As elsewhere, and with its own figures to be read."""
-    log = tmp_path_factory.mktemp("operator") / "log"
-    with operator_of(bare_namespace, log, f"--port={METRICS_PORT}") as process:
+    with operator_of(bare_namespace, tmp_path_factory.mktemp("operator") / "log", f"--port={METRICS_PORT}") as process:
         yield process
 
 

@@ -26,10 +26,9 @@ def refusals(document: dict[str, Any], stored: dict[str, Any] | None = None) -> 
     problems = [*_heads(given), *unknown(given, ROOT, ""), *_structural(given), *_repeated(given, ROOT, "")]
     if problems:
         return problems
-    before = admitted(stored) if stored is not None else None
     return [
         f"{path}{validation.get('fieldPath', '')}: {message}"
-        for path, validation, message in broken(given, before, ROOT, "")
+        for path, validation, message in broken(given, admitted(stored) if stored is not None else None, ROOT, "")
     ]
 
 

@@ -130,8 +130,7 @@ def forbidden_nowhere(action: Any, space: spaces.Space[Any]) -> bool:
         return all(forbidden_nowhere(action[key], one) for key, one in space.spaces.items())
     if isinstance(space, spaces.Box):
         return True
-    start = getattr(space, "start", 0)
-    return bool((np.asarray(action) != start).all())
+    return bool((np.asarray(action) != getattr(space, "start", 0)).all())
 
 
 def _mask(space: spaces.Space[Any], *, first_allowed: bool) -> Any:

@@ -83,8 +83,7 @@ def test_a_learner_that_comes_back_ends_and_nothing_of_it_gets_through(
     two.start_others()
     two.until("old", lambda told: told["updates"] > 30 and told["checkpoint"]["state"] == "Valid")
     two.processes["old"].send_signal(signal.SIGSTOP)
-    run_dir = "run" if place == "shared" else "run of the new one"
-    two.start_learner("new", 2, run_dir)
+    two.start_learner("new", 2, "run" if place == "shared" else "run of the new one")
     two.lead_to("new")
     before = two.until("new", lambda told: told["updates"] > 10 and told["checkpoint"]["state"] == "Valid")
     assert before["epoch"] == 2

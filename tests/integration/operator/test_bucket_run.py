@@ -21,8 +21,7 @@ def test_a_run_is_suspended_and_resumed_at_the_same_step(local_run: Callable[...
 
     s3.stop()
     run.until(lambda: run.reason("CheckpointValid") == "StorageError", 120, "the condition")
-    condition = known(run.job_status.condition("CheckpointValid"))
-    assert f"{s3.url} can't be reached" in condition.message
+    assert f"{s3.url} can't be reached" in known(run.job_status.condition("CheckpointValid")).message
     run.until_learning(run.status("learner")["updates"] + 50)
     assert run.verb("suspend", folder)[0] == 0
     run.until(lambda: "can't be reached" in condition_message(run, "Suspended"), 120, "what it waits for")

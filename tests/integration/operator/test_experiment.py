@@ -87,8 +87,7 @@ def test_killed_and_resumed_it_doubles_no_run_and_ends_with_a_verdict(tmp_path: 
     replayed((folder / "journal.jsonl").read_bytes().splitlines(keepends=True))
     outcome = json.loads((folder / "outcome.json").read_text())
     assert (outcome["state"], outcome["reason"]) == ("Complete", "Completed")
-    verdict = next(each for each in reversed(found) if each["kind"] == "Verdict")
-    assert outcome["best"]["mean"] == verdict["mean"]
+    assert outcome["best"]["mean"] == next(each for each in reversed(found) if each["kind"] == "Verdict")["mean"]
     assert "standardError" in outcome["best"]
     assert outcome["best"]["set"] == {"algorithm.ppo.learningRate": RATES[outcome["best"]["trial"]]}
     assert len(outcome["trials"]) == 4

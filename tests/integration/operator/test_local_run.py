@@ -109,8 +109,7 @@ def assert_a_killed_role_comes_back(run: LocalRun, name: str) -> None:
     pid = run.kill(name)
     run.until(lambda: run.announced(name).get("pid") not in (None, pid), 60, f"{name} back")
     run.until(lambda: run.status("replay-0").get("inserted_total", 0) > before, 60, "new experience")
-    updates = run.until(lambda: run.status("learner").get("updates"), 60, "the learner's status")
-    run.until_learning(updates + 50)
+    run.until_learning(run.until(lambda: run.status("learner").get("updates"), 60, "the learner's status") + 50)
 
 
 def test_what_can_not_run_says_so_before_anything_starts(local_run: Callable[..., LocalRun]) -> None:

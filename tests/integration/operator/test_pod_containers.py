@@ -56,8 +56,7 @@ def folder() -> Iterator[Path]:
 @pytest.fixture
 def pods(folder: Path, tmp_path: Path) -> Iterator[PodContainers]:
     secrets = Secrets(made_keys(tmp_path), TOKEN)
-    settings = Settings(image="rl:1", checkpoint_size="1Gi")
-    found = PodContainers(Owned(small_job(), "uid"), secrets, settings, folder)
+    found = PodContainers(Owned(small_job(), "uid"), secrets, Settings(image="rl:1", checkpoint_size="1Gi"), folder)
     try:
         yield found
     finally:

@@ -62,8 +62,7 @@ def test_all_roles_are_profiled_and_a_segment_is_followed_from_its_actor_to_the_
         assert "MainThread;" in (folder / f"{name}.folded").read_text()
     assert "run (rljob/learner/loop.py)" in (folder / "learner.folded").read_text()
     for name in ("learner", "actor-0"):
-        trace = json.loads(gzip.decompress((folder / f"{name}.torch.json.gz").read_bytes()))
-        assert len(trace["traceEvents"]) > 100
+        assert len(json.loads(gzip.decompress((folder / f"{name}.torch.json.gz").read_bytes()))["traceEvents"]) > 100
         assert "aten::" in (folder / f"{name}.operations.txt").read_text()
     assert (folder / "profile.html").read_text().count("<svg") >= 3
     assert_a_segment_is_followed(folder, {"ingest"})

@@ -109,8 +109,7 @@ def settled(run: LocalRun, wanted: Callable[[int], bool], why: str) -> int:
 def test_actors_follow_the_learner_both_ways(local_run: Callable[..., LocalRun], tmp_path: Path) -> None:
     delay = tmp_path / "delay"
     delay.write_text(str(FAST))
-    environment = IMPORTABLE | {LEARNER_DELAY_FILE: str(delay)}
-    run = local_run("--max-actors", "6", job=slow_game.JOB, environment=environment)
+    run = local_run("--max-actors", "6", job=slow_game.JOB, environment=IMPORTABLE | {LEARNER_DELAY_FILE: str(delay)})
     run.until(lambda: run.reason("ScalingActive") == "ValidMetricFound", 120, "a first decision")
     fast = settled(run, lambda number: number > 1, "several actors for a fast learner")
     delay.write_text(str(SLOW))

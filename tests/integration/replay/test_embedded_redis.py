@@ -139,8 +139,7 @@ def test_two_servers_never_share_a_folder(
 
 
 def test_a_folder_too_deep_for_a_socket(tmp_path: Path) -> None:
-    deep = tmp_path / ("d" * 120)
-    server = EmbeddedRedis(deep).start()
+    server = EmbeddedRedis(tmp_path / ("d" * 120)).start()
     short = server.socket
     assert len(os.fsencode(short)) <= 100
     assert short.parent.stat().st_mode & 0o777 == 0o700

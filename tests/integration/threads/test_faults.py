@@ -162,8 +162,7 @@ def test_nobody_starts_a_thread_in_another_way() -> None:
 
 @contextmanager
 def started(case: Case, folder: Path) -> Iterator[RoleThreads]:
-    endpoints = {name: f"ipc://{folder}/{name}" for name in ENDPOINTS}
-    roles = RoleThreads(case.job(), folder, endpoints)
+    roles = RoleThreads(case.job(), folder, {name: f"ipc://{folder}/{name}" for name in ENDPOINTS})
     options = dict(case.options)
     if "keys" in options:
         keyfile.write_keys(folder / "keys.json")

@@ -100,10 +100,9 @@ def test_roles_with_keys_train_and_find_each_other_again_and_a_peer_without_gets
         strangers: list[tuple[Message, Client]] = []
         listeners: list[Subscriber] = []
         for kind, endpoint in run.endpoints.items():
-            right_server = own.public[servers[kind]]
             for security in (
                 None,
-                ClientSecurity(generate_keys(), right_server),  # knows the server, is not on its list
+                ClientSecurity(generate_keys(), own.public[servers[kind]]),  # knows the server, is not on its list
                 ClientSecurity(own.keys, generate_keys().public),  # is on the list, takes another for the server
             ):
                 if kind == "notice":

@@ -78,8 +78,7 @@ def damaged(went_off: Path, any_seed: Callable[[int], int]) -> list[list[bytes]]
         if case % 10 == 0:
             parts = [generator.bytes(int(size)) for size in generator.integers(0, 700, generator.integers(1, 30))]
         else:
-            original = originals[int(generator.integers(len(originals)))]
-            parts = MUTATIONS[case % 3](original, generator)
+            parts = MUTATIONS[case % 3](originals[int(generator.integers(len(originals)))], generator)
         if case % 50 == 7:
             parts = [*parts[:-1], bomb]
         cases.append(parts)
@@ -93,8 +92,7 @@ def zip_kinds() -> Iterator[tuple[str, list[bytes]]]:
         kinds.append(kind)
         return well_formed(kind, rows)
 
-    encoded = seeds(noted)
-    return zip((kind for kind in kinds for _ in range(2)), encoded, strict=True)
+    return zip((kind for kind in kinds for _ in range(2)), seeds(noted), strict=True)
 
 
 def storm(server: Server, damaged: list[list[bytes]], work: Callable[[], None]) -> None:

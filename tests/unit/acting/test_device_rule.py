@@ -42,8 +42,7 @@ def test_epsilon_greedy_explores_each_row_as_its_epsilon_says(device: torch.devi
     torch.testing.assert_close(decision.value, outputs[:, best])
     torch.testing.assert_close(decision.taken, outputs.gather(1, decision.action[:, None])[:, 0])
     for each in (0.0, 0.45, 0.9):
-        rows = (epsilon - each).abs() < 1e-6
-        greedy = (decision.action[rows] == best).float().mean().item()
+        greedy = (decision.action[(epsilon - each).abs() < 1e-6] == best).float().mean().item()
         assert greedy == pytest.approx(1.0 - each * (ACTIONS - 1) / ACTIONS, abs=0.02)
     other = (decision.action == (best + 1) % ACTIONS).sum() / (decision.action != best).sum()
     assert other.item() == pytest.approx(0.5, abs=0.03), "every action is explored alike"

@@ -37,8 +37,7 @@ def test_sampling_follows_the_policy_and_says_how_probable_it_was() -> None:
     logits = np.log(np.array([0.7, 0.2, 0.1]))
     outputs = np.tile(np.append(logits, 3.5), (20_000, 1)).astype(np.float32)
     decision = METHOD.decide(outputs, 0.0, np.random.default_rng(0), CHOICES)
-    shares = np.bincount(decision.action, minlength=3) / len(outputs)
-    np.testing.assert_allclose(shares, [0.7, 0.2, 0.1], atol=0.01)
+    np.testing.assert_allclose(np.bincount(decision.action, minlength=3) / len(outputs), [0.7, 0.2, 0.1], atol=0.01)
     np.testing.assert_allclose(decision.taken, logits[decision.action], rtol=1e-5)
     assert set(decision.value.tolist()) == {3.5}
     one, other = np.random.default_rng(5), np.random.default_rng(5)

@@ -107,8 +107,7 @@ def test_each_value_is_played_as_it_is_and_tells_its_trial_apart() -> None:
         "evaluator": {"environment": {"kwargs": {}}},
     }
     experiment = parse_experiment(document)
-    again = parse_experiment(parse_document(dump_experiment(experiment).encode(), "dump"))
-    for each in (experiment, again):
+    for each in (experiment, parse_experiment(parse_document(dump_experiment(experiment).encode(), "dump"))):
         assert repr([each.job(trial).spec.environment.kwargs["mode"] for trial in range(each.trials)]) == repr(values)
     document["spec"]["search"]["parameters"] = {"algorithm.ppo.gamma": {"values": ["0.9"]}}
     assert "got '0.9'; spec.algorithm.ppo.gamma: allowed: a number from 0 to 1" in problems(document)[0]

@@ -59,10 +59,9 @@ def test_a_dashboard_can_be_loaded(file: Path) -> None:
     numbers = [panel["id"] for panel in document["panels"]]
     assert len(set(numbers)) == len(numbers)
     assert {each["datasource"]["uid"] for each in document["panels"]} == {"${datasource}"}
-    known = {each["name"] for each in document["templating"]["list"]}
     assert {
         name for panel in panels(file) for expression, _ in panel.asks for name in re.findall(r"\$(\w+)", expression)
-    } - {"__rate_interval"} <= known
+    } - {"__rate_interval"} <= {each["name"] for each in document["templating"]["list"]}
     places = [panel["gridPos"] for panel in document["panels"]]
     assert not any(_overlap(one, other) for i, one in enumerate(places) for other in places[:i])
 

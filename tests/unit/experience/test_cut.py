@@ -57,13 +57,12 @@ def test_an_unroll_with_a_failure_in_it_is_lost_and_all_others_are_whole(
         found += streams.step(builder)
         assert builder.produced + builder.cut_steps + builder.pending == streams.steps
         assert builder.pending == 0 or builder.steps_into_unroll
-    expected = [
+    assert [(unroll.environment, unroll["action"].tolist()) for unroll in found] == [
         (env, rows[first : first + length])
         for first in range(0, 6 * length, length)
         for env, rows in enumerate(streams.rows)
         if None not in rows[first : first + length]
     ]
-    assert [(unroll.environment, unroll["action"].tolist()) for unroll in found] == expected
     for sequence, unroll in enumerate(found):
         unroll.check()
         begins = unroll["action"][0]

@@ -143,8 +143,7 @@ def test_a_device_on_which_nothing_can_be_computed_is_none(monkeypatch: pytest.M
 
 def out_of_memory(memory: DeviceMemory, more: str = "") -> str:
     """What is told where torch says so; one sentence."""
-    kind = DeviceMemoryProblem if memory.sufficed else DeviceProblem
-    with pytest.raises(kind) as caught, memory.explained():
+    with pytest.raises(DeviceMemoryProblem if memory.sufficed else DeviceProblem) as caught, memory.explained():
         raise torch.OutOfMemoryError(f"CUDA out of memory.{more}")
     assert "\n" not in str(caught.value)
     return str(caught.value)

@@ -123,8 +123,7 @@ def test_every_draw_falls_to_a_shard_and_none_differs_by_one_from_its_part(
 
 @pytest.mark.parametrize("masses", [[1.0, 1.0], [0.1, 3.0, 7.0], [1e-3, 1e3], [5.0] * 16, [0.0, 2.0, 0.0]])
 def test_on_average_each_shard_is_drawn_from_by_its_mass(masses: list[float]) -> None:
-    offsets = (np.arange(10_000) + 0.5) / 10_000
-    mean = np.mean([draws_by_mass(masses, 33, offset)[0] for offset in offsets], axis=0)
+    mean = np.mean([draws_by_mass(masses, 33, offset)[0] for offset in (np.arange(10_000) + 0.5) / 10_000], axis=0)
     np.testing.assert_allclose(mean, 33 * np.array(masses) / sum(masses), atol=2e-3)
 
 

@@ -113,8 +113,7 @@ def test_a_job_that_can_write_no_checkpoint_does_not_run_well(controller: Contro
 
 
 def test_messages_are_cut_to_what_a_status_may_hold(controller: Controller) -> None:
-    words = "x" * 10_000
-    controller.look(members=exited("learner", members(), exit_code=78, last_words=words))
+    controller.look(members=exited("learner", members(), exit_code=78, last_words="x" * 10_000))
     assert (len(controller.said("FailureTarget")[2]), len(controller.status.failures[0].message)) == (MAX_MESSAGE, 256)
 
 

@@ -27,8 +27,7 @@ from tests.support.controller import (
 
 def end_again(controller: Controller, name: str, life: int, *, after: float = 40.0, **fields: Any) -> Any:
     """One more life of ``name`` that ends before it worked."""
-    now = controller.now + after
-    given = {"incarnation": f"{name}-{life}", "since_seconds": now, "ready_seconds": None} | fields
+    given = {"incarnation": f"{name}-{life}", "since_seconds": controller.now + after, "ready_seconds": None} | fields
     return controller.look(after, members=exited(name, members(), **given))
 
 

@@ -72,8 +72,7 @@ def test_a_learner_that_hangs_while_it_is_to_be_saved_does_not_hold_up_the_suspe
 
 
 def test_whoever_leaves_at_the_end_has_a_time_of_its_own() -> None:
-    world = {"members": silent("learner", 1000.0), "session": Session(1.0, interrupted=True)}
-    running().after(1.0, world, replace=())
+    running().after(1.0, {"members": silent("learner", 1000.0), "session": Session(1.0, interrupted=True)}, replace=())
 
 
 def served(*sets: str) -> Controller:

@@ -79,8 +79,7 @@ def test_a_run_is_ended_where_the_running_job_would_have_ended_it() -> None:
 
 def test_what_comes_after_the_solution_is_neither_given_up_nor_saved() -> None:
     verdict = {"kind": "evaluation", "mean": 19.0, "version": 7, "elapsed_seconds": 61.0, "raw_frames": 30_000}
-    early = sorted([*records(60), verdict], key=lambda record: record["elapsed_seconds"])
-    found = judged(make_job(DIVERGES), early)
+    found = judged(make_job(DIVERGES), sorted([*records(60), verdict], key=lambda record: record["elapsed_seconds"]))
     assert (found.solved.seconds, found.given_up, summary({"a": found})["savedRawFrames"]) == (61.0, None, 0)
 
 

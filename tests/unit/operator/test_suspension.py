@@ -153,7 +153,7 @@ def test_what_is_changed_before_everything_has_left_is_used_after_resuming(seen:
     if seen == "while suspending":
         assert leaving.look(1.0, job=make_job("spec.suspend=true", GAMMA)).start == ()
     leaving.look(1.0, job=make_job(GAMMA))
-    request = leaving.status.leaving.suspension.checkpoint_time
+    request = leaving.status.controller.suspension.checkpoint_time
     leaving.expect(start=(), checkpoint_seconds=request, state="Suspending")
     assert "changed while the job was being suspended" in leaving.said("Ready")[2]
     assert leaving.look(1.0, checkpoint=verified(leaving.now, 1003)).drain == ("learner",)

@@ -129,8 +129,7 @@ def test_the_step_size_follows_what_batches_do_to_the_policy() -> None:
     free = updater(parameters(**changes))
     reported = [float(figures[free.figures.index("policy_kl")]) for _, figures in free.updates_from(batch, 0)]
     assert free.learning_rate.scale == 1.0
-    target = float(np.mean(reported)) / 1.21
-    bound = updater(parameters(**changes, target_policy_kl=target))
+    bound = updater(parameters(**changes, target_policy_kl=float(np.mean(reported)) / 1.21))
     list(bound.updates_from(batch, 0))
     assert bound.learning_rate.scale == pytest.approx(1 / 1.1, rel=1e-3)
     list(bound.updates_from(batch, 0))

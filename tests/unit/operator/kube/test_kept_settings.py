@@ -82,8 +82,7 @@ def test_what_is_at_once_is_all_that_is_not_kept() -> None:
     "settings", [Settings(image="rl:1"), STARTED, changed(*TOGETHER)], ids=["built in", "before", "changed"]
 )
 def test_settings_are_read_back_as_they_were(settings: Settings) -> None:
-    other = changed("userFromNamespace") if settings.run_as_user is not None else STARTED
-    found = with_kept(other, as_text(settings))
+    found = with_kept(changed("userFromNamespace") if settings.run_as_user is not None else STARTED, as_text(settings))
     assert {name: getattr(found, name) for name in KEPT} == {name: getattr(settings, name) for name in KEPT}
 
 
@@ -98,8 +97,7 @@ def test_an_operator_that_knew_fewer_or_more_settings_has_left_the_rest_to_this_
 
 
 def test_an_operator_that_remembered_images_alone() -> None:
-    now = changed("image", "clusterDomain")
-    found = rendering.settings_for(status(settings=""), now)
+    found = rendering.settings_for(status(settings=""), changed("image", "clusterDomain"))
     assert (found.image, found.cluster_domain) == ("rl:1", "cluster.local")
 
 

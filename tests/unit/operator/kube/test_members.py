@@ -84,8 +84,7 @@ LONG = "20:02:42 INFO waiting for a welcome\n" * 20
     ],
 )
 def test_the_end_of_a_log_says_why_a_worker_ended(log: str, said: str) -> None:
-    seen = member(trim(pod(phase="Failed", containerStatuses=[ended(1, message=log)])), CREATED + 81)
-    assert seen.last_words == said
+    assert member(trim(pod(phase="Failed", containerStatuses=[ended(1, message=log)])), CREATED + 81).last_words == said
 
 
 def test_a_node_is_lost_only_when_the_grace_period_is_long_over() -> None:

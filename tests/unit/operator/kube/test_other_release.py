@@ -127,8 +127,7 @@ def test_it_comes_up_again_in_the_fields_of_this_release(started: Spec) -> None:
     suspended = status.model_copy(update={"controller": status.controller.model_copy(update={"active_since": None})})
     found = read(manifest(), suspended)
     assert found.desired.in_fields_of_start is None
-    newest = parse_job(manifest()).spec.model_dump(mode="json", by_alias=True, exclude_none=True)
-    assert read_by_roles(found) == newest
+    assert read_by_roles(found) == parse_job(manifest()).spec.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 SETTINGS = Settings(image="rl:1")

@@ -123,8 +123,7 @@ async def test_each_failure_waits_twice_as_long_up_to_a_minute(queue: WorkQueue[
 
 
 async def test_keys_that_fail_together_come_back_apart() -> None:
-    draw = random.Random(3)
-    queue: WorkQueue[int] = WorkQueue(Clock(1000.0), draw.random)
+    queue: WorkQueue[int] = WorkQueue(Clock(1000.0), random.Random(3).random)
     first = [queue.retry(key) for key in range(100)]
     assert 0.5 <= min(first) < 0.51
     assert 0.59 < max(first) < 0.6
