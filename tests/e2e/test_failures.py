@@ -1,4 +1,7 @@
-"""Members that end without being asked: who counts, who is replaced, and where the training goes on."""
+"""A learner that is killed: it counts, is replaced, and the training goes on from its checkpoint.
+
+Forced deletions are in `test_node_faults.py`.
+"""
 
 from __future__ import annotations
 
@@ -41,30 +44,3 @@ def test_a_killed_learner_counts_once_and_resumes_from_its_checkpoint(namespace:
     assert status["restarts"] == {"counted": 1, "ignored": 0}
     assert [(each["role"], each["exitCode"]) for each in status["failures"]] == [("Learner", 137)]
     assert namespace.uids("killed")["actor-0"] == before["actor-0"]
-
-
-def test_an_actor_that_is_deleted_by_force_is_replaced(namespace: Namespace) -> None:
-    namespace.apply(endless("forced", actors={"replicas": 2, "resources": {"requests": {"cpu": "50m"}}}))
-    namespace.wait_for("forced", "Ready", "True")
-    before = namespace.pods("forced")
-
-    victim = before["actor-1"]["metadata"]
-    namespace.kubectl("delete", "pod", victim["name"], "--force", "--grace-period=0", "--wait=false")
-    eventually(
-        lambda: len(set(namespace.uids("forced").values()) - {victim["uid"]}) == len(before),
-        "no pod follows the actor's",
-        LONG_SECONDS,
-        pause,
-    )
-    # What is merely seen of members is written within seconds: the end that was counted says that the status is a newer one.
-    eventually(
-        lambda: namespace.job_status("forced")["restarts"] == {"counted": 0, "ignored": 1},
-        lambda: f"restarts are {namespace.job_status('forced')['restarts']}",
-        LONG_SECONDS,
-        pause,
-    )
-    namespace.wait_actors("forced", 2)
-
-    after = namespace.uids("forced")
-    for member in ("learner", "actor-0"):
-        assert after[member] == before[member]["metadata"]["uid"]
