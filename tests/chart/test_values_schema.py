@@ -1,15 +1,18 @@
-"""Wrong values are refused with their place, by Helm itself; the chart is one of another chart as well as one by itself."""
+"""Wrong values are refused with their place, by Helm itself; a chart within another one works; what is generated is current."""
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from rljob_operator.generate.files import CHART as FOLDER, INSTALL_FILE, README_FILE, chart_readme, install_manifest
 
-from tests.support.chart import CHART, Chart, HelmRefused, only
+from tests.support.chart import CHART, Chart, HelmRefused, find_program, only
+from tests.support.paths import ROOT
 
 BAD: list[tuple[Any, tuple[str, ...]]] = [
     # values, places and words of the refusal
@@ -99,3 +102,23 @@ def test_as_a_chart_of_another(parent: Chart) -> None:
     with pytest.raises(HelmRefused) as refused:
         parent.render({CHART.name: {"replicas": "3"}})
     assert refused.value.names("/replicas") or refused.value.names(f"/{CHART.name}/replicas")
+
+
+def documents(text: str) -> list[object]:
+    """Helm's versions differ in empty lines between objects."""
+    return [each for each in yaml.load_all(text, Loader=yaml.CSafeLoader) if each]
+
+
+def test_the_install_manifest(chart: Chart) -> None:
+    written = (ROOT / INSTALL_FILE).read_text()
+    assert documents(written) == documents(install_manifest(ROOT / FOLDER, chart.helm)), "run: make generate"
+    assert "helm" not in written.lower().replace("without helm", "")
+
+
+def test_the_readme() -> None:
+    program = find_program("helm-docs")
+    if program is None:
+        pytest.skip("helm-docs is not on the PATH")
+    assert (ROOT / README_FILE).read_text() == chart_readme(ROOT / FOLDER, program), "run: make generate"
+    undescribed = re.findall(r"^\| (\S+) .*\|  \|$", (ROOT / README_FILE).read_text(), re.MULTILINE)
+    assert [value for value in undescribed if not value.startswith("monitoring")] == []

@@ -1,8 +1,9 @@
-"""How a status is stored: what differs is sent, what others have added stays, and what another release has left goes."""
+"""How statuses and events are stored: what differs is sent, and what others have added stays."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from rljob_operator.kube.apiserver.client import FIELD_MANAGER, Client
 from rljob_operator.kube.apiserver.errors import Conflict
 from rljob_operator.kube.apiserver.resources import RLJOBS, Object
 from rljob_operator.kube.apiserver.transport import Call
+from rljob_operator.kube.reporting.events import EventRecorder, reference
 
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.reconciling import (
@@ -156,3 +158,25 @@ async def test_a_status_is_not_written_over_what_has_changed_since(
     status = await status_of(viewer, namespace, "pong")
     assert of_the_queue(status) == [OF_A_QUEUE]
     assert status["progress"]["learnerUpdates"] == clock.updates
+
+
+async def test_an_event_and_its_series_are_taken(cluster: ControlPlane, viewer: Client, namespace: str) -> None:
+    clock, outcomes = Clock(), list[str]()
+    job = reference(
+        RLJOBS, {"metadata": {"name": "pong", "namespace": namespace, "uid": "u-1", "resourceVersion": "5"}}
+    )
+    recorder = EventRecorder(viewer, "operator-1", clock.monotonic, outcomes.append)
+    for _ in range(3):
+        recorder.record(job, "Warning", "Unschedulable", "0/3 nodes: ü", action="Starting")
+        await recorder.flush()
+        clock.seconds += 60.0
+    recorder.record(job, "Normal", "Long", "x" * 5000, action="Starting")
+    await recorder.flush()
+    assert outcomes == ["sent"] * 4
+    shown = cluster.kubectl("events", "-n", namespace, "--for", "rljobs.rljob.dev/pong")
+    stored = cluster.request("GET", f"/apis/events.k8s.io/v1/namespaces/{namespace}/events")[1]["items"]
+    assert next(event for event in stored if event["reason"] == "Unschedulable")["series"]["count"] == 3
+    assert len(stored) == 2
+    listed = json.loads(cluster.kubectl("get", "events", "-n", namespace, "-o", "json").stdout)
+    assert {event["involvedObject"]["name"] for event in listed["items"]} == {"pong"}
+    assert "Unschedulable" in shown.stdout, shown.stderr

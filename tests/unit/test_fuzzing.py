@@ -1,4 +1,4 @@
-"""`make test` draws the same each time, `make fuzz` does not, and what it finds is told with what repeats it."""
+"""How tests are drawn and ordered (tests/conftest.py): `make fuzz` draws afresh and tells what repeats a finding."""
 
 from __future__ import annotations
 
@@ -33,6 +33,9 @@ FINDING = """
 def test_luck(any_seed):
     assert any_seed(3) == 3
 """
+
+PLAIN = "import pytest\n@pytest.mark.parametrize('number', range(3))\ndef test_plain(number): pass\n"
+ENDS_ITS_PROCESS = "import os\ndef test_before(): pass\ndef test_ends(): os.abort()\ndef test_after(): pass\n"
 
 
 @pytest.fixture
@@ -83,3 +86,19 @@ def test_a_find_ends_it_and_can_be_seen_again(folder: Path) -> None:
     again = re.search(r"To see it again: make fuzz SEED=(\d+) TESTS=(\S+)", found.stdout)
     assert (found.returncode, again is not None) == (1, True), found.stdout
     assert run(folder, TESTS / "fuzz.py", "--seed", again[1], again[2]).returncode == 1
+
+
+def test_a_test_that_ends_its_process_fails_once_and_all_others_are_run(tmp_path: Path) -> None:
+    shutil.copy(TESTS / "conftest.py", tmp_path)
+    for number in range(24):
+        (tmp_path / f"test_{number:02}.py").write_text(ENDS_ITS_PROCESS if number == 18 else PLAIN)
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("RLJOB_", "PYTEST"))}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-n", "4", "-p", "no:cacheprovider", tmp_path],
+        env=clean | {"PYTHONPATH": str(TESTS.parent)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert "1 failed, 71 passed" in done.stdout, done.stdout

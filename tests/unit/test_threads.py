@@ -1,13 +1,16 @@
-"""The thread that started it hears of a thread that ends too early, by name; one that serves a single client harms no other."""
+"""Threads: one that ends too early is heard of by name, one that serves a client harms no other; and the cores they may use."""
 
 from __future__ import annotations
 
 import logging
+import os
 import re
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from rljob.cores import usable_cores
 from rljob.threads import SupervisedThread, ThreadEnded, check_threads, start_contained
 
 
@@ -94,3 +97,25 @@ def test_a_contained_failure_is_a_line_of_the_log(caplog: pytest.LogCaptureFixtu
         start_contained("one-answer", failing).join(20)
     check_threads()
     assert re.search("(?s)thread one-answer failed.*in failing", caplog.text)
+
+
+@pytest.mark.parametrize(
+    ("files", "cores"),
+    [
+        ({}, 64),
+        ({"cpu.max": "max 100000\n"}, 64),
+        ({"cpu.max": "250000 100000\n"}, 3),
+        ({"cpu.max": "10000 100000\n"}, 1),
+        ({"cpu.max": "9900000 100000\n"}, 64),
+        ({"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, 64),
+        ({"cpu/cpu.cfs_quota_us": "200000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 2),
+    ],
+)
+def test_a_limit_of_the_control_group_counts(
+    files: dict[str, str], cores: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)))
+    (tmp_path / "cpu").mkdir()
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    assert usable_cores(tmp_path) == cores

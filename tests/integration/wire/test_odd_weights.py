@@ -1,10 +1,12 @@
-"""Whatever is said between those who give weights and verdicts and those who take them: it is refused, counted and answered."""
+"""Whatever is asked of those who give weights and verdicts, and of the pages of a role: it is refused, counted and answered."""
 
 from __future__ import annotations
 
+import http.client
 import itertools
 import json
 import threading
+import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +17,8 @@ import pytest
 import torch
 from rljob.algorithms.shapes import shapes_of
 from rljob.learner.verdicts import Verdicts
+from rljob.roles.learner import wanted_since
+from rljob.telemetry.server import TelemetryServer
 from rljob.weights.evaluations import Evaluation
 from rljob.weights.exchange import WeightClient, WeightServer
 from rljob.weights.flat import OtherNetwork, WeightsProblem, snapshot
@@ -25,6 +29,27 @@ from tests.support.odd_peers import every_kind, saying, tell
 from tests.support.waiting import eventually
 
 SECONDS = 60.0
+
+REQUESTS = [
+    ("GET", "//[", b"", 404),
+    ("GET", "http://[::1", b"", 404),
+    ("GET", "/status?" + "x" * 3000, b"", 200),
+    ("GET", "/" + "x" * 70_000, b"", 414),
+    ("BREW", "/status", b"", 501),
+    ("POST", "/checkpoint", b"{", 400),
+    ("POST", "/checkpoint", b"[]", 400),
+    ("POST", "/checkpoint", b"[" * 4000, 400),
+    ("POST", "/checkpoint", b"\xff" * 9, 400),
+    ("POST", "/checkpoint", b"{}", 400),
+    ("POST", "/checkpoint", b'{"sinceUnix": 1' + b"0" * 400 + b"}", 400),
+    ("POST", "/checkpoint", b'{"sinceUnix": 1e999}', 400),
+    ("POST", "/checkpoint", b'{"sinceUnix": NaN}', 400),
+    ("POST", "/checkpoint", b'{"sinceUnix": -1}', 400),
+    ("POST", "/checkpoint", b'{"sinceUnix": 12.5}', 202),
+    ("POST", "/checkpoint", b"x" * 5000, 413),
+    ("POST", "//[", b"{}", 404),
+    ("POST", "/defect", b"{}", 500),
+]
 
 
 @pytest.fixture
@@ -183,3 +208,23 @@ def test_weights_that_nobody_can_read_again_and_again_end_the_role(tmp_path: Pat
             eventually(lambda n=before: client.poll() is None and client.unusable > n, "they are not noticed")
     client.close()
     server.close()
+
+
+@pytest.mark.parametrize(("method", "path", "body", "code"), REQUESTS, ids=range(len(REQUESTS)))
+def test_every_request_is_answered(method: str, path: str, body: bytes, code: int) -> None:
+    def defect(note: Any) -> None:
+        raise KeyError("a defect of the role")
+
+    requests = {"/checkpoint": lambda note: wanted_since(note) and None, "/defect": defect}
+    with TelemetryServer("learner", 0, lambda: {"updates": 7}, lambda: True, requests=requests) as server:
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=SECONDS)
+        # Past the checks of the client library, which would not send it.
+        connection.putrequest(method, "/", skip_accept_encoding=True)
+        connection._buffer[0] = f"{method} {path} HTTP/1.1".encode()  # type: ignore[attr-defined]
+        connection.putheader("Content-Length", str(len(body)))
+        connection.endheaders(body)
+        answer = connection.getresponse()
+        assert answer.status == code, answer.read()
+        connection.close()
+        with urllib.request.urlopen(f"{server.url}/status", timeout=SECONDS) as page:
+            assert json.load(page) == {"updates": 7}

@@ -1,8 +1,10 @@
-"""A served network gives on every device what a processor gives, whatever weights it was given in between."""
+"""A served network gives the same on every device and after every change of weights, also inside the learner."""
 
 from __future__ import annotations
 
 import logging
+import time
+import uuid
 
 import numpy as np
 import pytest
@@ -10,13 +12,18 @@ import torch
 from rljob.algorithms import algorithm
 from rljob.algorithms.compute import Arithmetic, Compute, Measured, Place
 from rljob.inference.batching import Request
+from rljob.inference.in_learner import InferenceThread, LatestWeights
 from rljob.inference.model import ServedModel, served_model
+from rljob.inference.server import InferenceServer
+from rljob.threads import ThreadEnded, check_threads
+from rljob.weights.exchange import WeightServer
 from rljob.weights.flat import snapshot
 
 from tests.support.devices import DEVICES, needs_cuda
 from tests.support.inference import Setup, apex, impala
 from tests.support.jobs import job_of
 from tests.support.specs import spec_of
+from tests.support.waiting import eventually
 
 
 def requests(setup: Setup, count: int, memory: int) -> list[Request]:
@@ -82,3 +89,35 @@ def test_on_cuda_products_are_rounded_as_the_plan_says(arithmetic: Arithmetic) -
     ServedModel(setup.network(), setup.spec, setup.method, 0, Measured(place, {}), 8)
     assert torch.backends.cuda.matmul.allow_tf32 is (arithmetic == "tf32")
     assert torch.backends.cudnn.allow_tf32 is (arithmetic == "tf32")
+
+
+def test_published_weights_are_taken_by_reference_and_once() -> None:
+    setup, base = apex(), f"inproc://{uuid.uuid4().hex}"
+    published = WeightServer(base + "w", base + "n")
+    source = LatestWeights(published)
+    try:
+        assert source.poll() is None
+        published.publish(setup.network(), 1, 1, {})
+        assert source.poll() is published.latest
+        assert source.poll() is None
+        published.publish(setup.network(), 2, 1, {})
+        published.publish(setup.network(), 3, 1, {})
+        assert source.poll().version == 3
+    finally:
+        published.close()
+
+
+def test_what_ends_the_server_ends_the_learner() -> None:
+    base = f"inproc://{uuid.uuid4().hex}"
+    published = WeightServer(base + "w", base + "n")
+    server = InferenceServer(base + "i", apex().model(), LatestWeights(published), 0.0)
+    try:
+        with InferenceThread(server) as serving:
+            check_threads()
+            published.publish(impala().network(), 1, 1, {})  # another network
+            eventually(lambda: serving.status()["state"] == "Stopped", "it went on with weights of another network")
+            time.sleep(0.1)
+            with pytest.raises(ThreadEnded, match=r"thread inference has ended: OtherNetwork: .* another network"):
+                check_threads()
+    finally:
+        published.close()

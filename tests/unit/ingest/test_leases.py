@@ -1,4 +1,4 @@
-"""Epsilon slots: who gets which, for how long, and what a restart remembers."""
+"""Epsilon slots: who gets which, for how long, and what a restart remembers; and how credits are shared out."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings, strategies as st
+from rljob.ingest.grants import share_credits
 from rljob.ingest.leases import LEASE_SECONDS, SlotLeases, spread
 
 ACTORS = tuple(f"actor-{i}" for i in range(6))
+PEERS = [b"a", b"b", b"c", b"d"]
 
 
 @pytest.mark.parametrize("slots", [*range(1, 40), 64, 100, 257])
@@ -88,3 +90,27 @@ def test_no_slot_is_held_by_two_actors_while_another_is_free(slots: int, events:
         if len(ACTORS) <= slots:
             taken = [slot for slot, _ in held.values()]
             assert len(taken) == len(set(taken)), "a slot is held by two actors"
+
+
+def test_a_single_credit_goes_round() -> None:
+    wanted = dict.fromkeys(PEERS, 4)
+    assert sorted(next(iter(share_credits(wanted, 0, 1, lambda n: n <= 1, turn))) for turn in range(4)) == PEERS
+
+
+@given(
+    st.lists(st.integers(0, 5), max_size=4),
+    st.integers(0, 6),
+    st.integers(1, 50),
+    st.integers(0, 1000),
+    st.integers(0, 9),
+)
+def test_room_is_used_up_evenly_and_never_passed(
+    wants: list[int], outstanding: int, length: int, room: int, turn: int
+) -> None:
+    wanted = dict(zip(PEERS, wants, strict=False))
+    grants = share_credits(wanted, outstanding, length, lambda n: n <= room, turn)
+    assert sum(grants.values()) == min(sum(wants), max(0, room // length - outstanding))
+    for peer, count in wanted.items():
+        mine = grants.get(peer, 0)
+        assert mine <= count
+        assert mine == count or all(mine >= grants.get(other, 0) - 1 for other in wanted), "no peer falls behind by two"
