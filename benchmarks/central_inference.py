@@ -49,7 +49,7 @@ from rljob.wire import Client
 from benchmarks.actor_throughput import GAME, NoWeights
 from benchmarks.common import machine, report
 from benchmarks.one_core import compare, on_one_core, options_of, rounds, stepping
-from tests.support.weights import Given
+from tests.support.inference import Given
 
 ENVIRONMENT = EnvironmentParameters()
 NETWORKS: dict[str, tuple[str, Any]] = {

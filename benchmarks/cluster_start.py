@@ -21,8 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.cluster import LONG_SECONDS, Namespace, made_namespace
-from tests.e2e.jobs import endless
+from tests.e2e.cluster import LONG_SECONDS, Namespace, endless, made_namespace
 from tests.e2e.operator_process import OperatorProcess
 from tests.support.waiting import eventually
 

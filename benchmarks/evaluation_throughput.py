@@ -42,8 +42,8 @@ from rljob.weights.flat import Weights, snapshot
 from rljob.wire import Message, encode
 
 from benchmarks.common import machine, report
+from tests.support.inference import Given
 from tests.support.paths import EXAMPLES
-from tests.support.weights import Given
 
 JOB = EXAMPLES / "pong-vtrace.yaml"
 GOAL = 0.8

@@ -29,8 +29,7 @@ from typing import Any
 from rljob.roles.slowdown import LEARNER_DELAY_FILE
 
 from benchmarks.cluster_start import api
-from tests.e2e.cluster import LONG_SECONDS, KubectlFailed, Namespace, made_namespace
-from tests.e2e.jobs import endless, requests
+from tests.e2e.cluster import LONG_SECONDS, KubectlFailed, Namespace, endless, made_namespace, requests
 from tests.e2e.operator_process import OperatorProcess
 from tests.support.waiting import eventually
 

@@ -27,8 +27,7 @@ from typing import Any
 from benchmarks.cluster_start import api
 from benchmarks.common import report
 from benchmarks.learner_deleted import Read, pod_of, wait_beyond
-from tests.e2e.cluster import Namespace, made_namespace
-from tests.e2e.jobs import endless, requests
+from tests.e2e.cluster import Namespace, endless, made_namespace, requests
 from tests.e2e.operator_process import OperatorProcess
 
 JOB, SPOT = "spot", "rljob.dev/spot=true"

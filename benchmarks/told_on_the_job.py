@@ -24,8 +24,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.e2e.cluster import KubectlFailed, Namespace, made_namespace
-from tests.e2e.jobs import endless, requests
+from tests.e2e.cluster import KubectlFailed, Namespace, endless, made_namespace, requests
 from tests.e2e.operator_process import OperatorProcess
 
 LONGEST_SECONDS = 90.0

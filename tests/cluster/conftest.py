@@ -17,14 +17,12 @@ import pytest
 from rljob_operator.kube.apiserver.client import Client
 
 from tests.cluster import kueue
-from tests.cluster.control_plane import CRD_FILE, EXPERIMENT_CRD_FILE, PROGRAMS, ControlPlane
+from tests.cluster.control_plane import CRD_FILE, EXPERIMENT_CRD_FILE, PROGRAMS, ControlPlane, connected
 from tests.cluster.jobs import JOBS, create
-from tests.cluster.kube_client import connected
 from tests.cluster.reconciling import BreakingClient, Clock, Kubelet, Run
 from tests.cluster.terminal import User
 from tests.support.chart import Chart, find_program
-from tests.unit.api.bad_manifests import BASE
-from tests.unit.api.written import document
+from tests.unit.api.bad_manifests import BASE, document
 
 VARIABLE = "KUBEBUILDER_ASSETS"
 

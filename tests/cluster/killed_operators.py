@@ -21,9 +21,8 @@ from rljob_operator.kube.apiserver.errors import Conflict, Unavailable
 from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, Object
 from rljob_operator.kube.render import names
 
-from tests.cluster.control_plane import ControlPlane
+from tests.cluster.control_plane import ControlPlane, connected
 from tests.cluster.killing import Life, killed_at
-from tests.cluster.kube_client import connected
 from tests.cluster.reconciling import (
     TWO_ACTORS,
     BreakingClient,

@@ -30,8 +30,7 @@ from rljob_operator.kube.watch.pods import JobKey, PodCache, owner_of
 from rljob_operator.kube.watch.trim import trim
 from rljob_operator.polls.poll import Alive, Answer, Learner, Silence
 
-from tests.unit.api.bad_manifests import BASE
-from tests.unit.api.written import document
+from tests.unit.api.bad_manifests import BASE, document
 
 SETTINGS = Settings(image="rl:1")
 TWO_ACTORS = {"actors": {"replicas": 2}}

@@ -11,8 +11,7 @@ from rljob.api.generate.crd import definition, experiment_definition
 from tests.cluster import jobs
 from tests.cluster.control_plane import CRD_FILE, EXPERIMENT_CRD_FILE, ControlPlane
 from tests.cluster.rule_cost import ALL, LIMIT_OF_A_RULE, LIMIT_OF_ALL, estimates
-from tests.unit.api.bad_manifests import BASE, PRESET
-from tests.unit.api.written import document
+from tests.unit.api.bad_manifests import BASE, PRESET, document
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 BOTH = pytest.mark.parametrize("crd", [definition(), experiment_definition()], ids=["RLJob", "RLExperiment"])

@@ -19,8 +19,7 @@ from rljob_operator.kube.apiserver.resources import (
     Resource,
 )
 
-from tests.cluster.control_plane import ControlPlane
-from tests.cluster.kube_client import config_map, until
+from tests.cluster.control_plane import ControlPlane, config_map, until
 from tests.cluster.operator_program import operator_program
 from tests.cluster.reconciling import status_of, written
 

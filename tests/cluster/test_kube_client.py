@@ -27,8 +27,7 @@ from rljob_operator.kube.apiserver.errors import (
 )
 from rljob_operator.kube.apiserver.resources import CONFIG_MAPS, PODS
 
-from tests.cluster.control_plane import ControlPlane
-from tests.cluster.kube_client import NAMESPACE, away, config_map, connected, until
+from tests.cluster.control_plane import NAMESPACE, ControlPlane, away, config_map, connected, until
 from tests.cluster.policies import set_quota
 
 POD = {

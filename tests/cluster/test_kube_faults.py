@@ -15,8 +15,7 @@ from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.resources import RLJOBS, Object
 
 from tests.cluster.bad_proxy import BadProxy, bad_proxy
-from tests.cluster.control_plane import ControlPlane
-from tests.cluster.kube_client import away, connected, meanwhile
+from tests.cluster.control_plane import ControlPlane, away, connected, meanwhile
 from tests.cluster.operator_program import OperatorProgram, operator_program
 from tests.cluster.reconciling import Kubelet, written
 

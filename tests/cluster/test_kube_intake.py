@@ -14,13 +14,11 @@ from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.resources import RLJOBS
 from rljob_operator.kube.watch.intake import Intake
 
-from tests.cluster.control_plane import CRD_FILE, ControlPlane
-from tests.cluster.kube_client import away, connected, meanwhile, until
+from tests.cluster.control_plane import CRD_FILE, ControlPlane, away, connected, meanwhile, until
 from tests.cluster.policies import give_rights
 from tests.cluster.test_ready_operator import grant
 from tests.support.operator_roles import role_objects
-from tests.unit.api.bad_manifests import BASE
-from tests.unit.api.written import document
+from tests.unit.api.bad_manifests import BASE, document
 
 STATUS = {"status": {"observedGeneration": 1}}
 

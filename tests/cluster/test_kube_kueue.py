@@ -17,8 +17,7 @@ from rljob_operator.kube.watch.workloads import Workloads
 from rljob_operator.polls.poll import Answer
 
 from tests.cluster.conftest import times_of
-from tests.cluster.control_plane import ControlPlane
-from tests.cluster.kube_client import meanwhile, until
+from tests.cluster.control_plane import ControlPlane, meanwhile, until
 from tests.cluster.kueue import FLAVORS, PRIORITIES, WORKLOADS, Kueue, QueuedRun
 from tests.cluster.operator_program import operator_program
 from tests.cluster.reconciling import (

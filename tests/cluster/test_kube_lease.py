@@ -16,8 +16,7 @@ from rljob_operator.kube.apiserver.resources import LEASES
 from rljob_operator.kube.process import lease
 from rljob_operator.kube.process.lease import Elector, LeadershipLost, LeaseTimes
 
-from tests.cluster.control_plane import ControlPlane
-from tests.cluster.kube_client import away, connects, until
+from tests.cluster.control_plane import ControlPlane, away, connects, until
 
 QUICK = LeaseTimes(duration_seconds=3.0, renew_deadline_seconds=1.5, retry_seconds=0.4)
 NAME = "operator"

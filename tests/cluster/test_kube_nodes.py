@@ -11,8 +11,7 @@ from rljob_operator.kube.apiserver.reflector import Reflector
 from rljob_operator.kube.apiserver.resources import NODES
 from rljob_operator.kube.watch.nodes import NodeCache
 
-from tests.cluster.control_plane import ControlPlane
-from tests.cluster.kube_client import connected, meanwhile, until
+from tests.cluster.control_plane import ControlPlane, connected, meanwhile, until
 from tests.support.operator_roles import role_objects
 
 NODE = "node-of-this-test"

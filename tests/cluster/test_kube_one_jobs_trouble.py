@@ -14,8 +14,7 @@ from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.errors import Unavailable
 from rljob_operator.kube.apiserver.resources import EVENTS, PODS, RLJOBS, Object
 
-from tests.cluster.control_plane import ControlPlane
-from tests.cluster.kube_client import connected, meanwhile, until
+from tests.cluster.control_plane import ControlPlane, connected, meanwhile, until
 from tests.cluster.operator_program import OperatorProgram, operator_program
 from tests.cluster.policies import webhook_away
 from tests.cluster.reconciling import (

@@ -12,8 +12,7 @@ from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.resources import PODS
 from rljob_operator.kube.watch.pods import Pods, is_gone
 
-from tests.cluster.control_plane import ControlPlane
-from tests.cluster.kube_client import away, connected, meanwhile, until
+from tests.cluster.control_plane import ControlPlane, away, connected, meanwhile, until
 
 JOB_UID = "8a3f27f5-6a7d-43f7-8f8e-51b2a5f10000"
 

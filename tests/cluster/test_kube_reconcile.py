@@ -14,8 +14,7 @@ from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, SECRETS
 from rljob_operator.kube.render import names
 from rljob_operator.polls.poll import Answer
 
-from tests.cluster.control_plane import ControlPlane
-from tests.cluster.kube_client import connected
+from tests.cluster.control_plane import ControlPlane, connected
 from tests.cluster.reconciling import (
     TWO_ACTORS,
     BreakingClient,

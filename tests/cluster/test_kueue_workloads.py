@@ -17,8 +17,7 @@ from tests.cluster.control_plane import ControlPlane
 from tests.cluster.jobs import STRICT, kept, of_preset
 from tests.cluster.kueue import WORKLOADS
 from tests.cluster.test_rendered_objects import EVERYTHING
-from tests.unit.api.bad_manifests import PRESET
-from tests.unit.api.written import EXAMPLES
+from tests.unit.api.bad_manifests import EXAMPLES, PRESET
 
 SETTINGS = Settings(image="rljob-worker:test", kueue=True)
 JOBS: dict[str, dict[str, Any]] = {

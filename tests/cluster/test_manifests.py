@@ -17,9 +17,19 @@ from tests.cluster import jobs
 from tests.cluster.control_plane import ControlPlane
 from tests.support import api_server
 from tests.support.paths import EXAMPLES as FOLDER
-from tests.unit.api.bad_manifests import BASE, EDGES, IMPALA, NULLS, NUMBERS, OF_THE_MANIFEST, PRESET
+from tests.unit.api.bad_manifests import (
+    BASE,
+    EDGES,
+    EXAMPLES,
+    IMPALA,
+    NULLS,
+    NUMBERS,
+    OF_THE_MANIFEST,
+    PRESET,
+    document,
+    effective,
+)
 from tests.unit.api.changed_manifests import CHANGES, WRITTEN_OUT, rule_of, said_by_the_server
-from tests.unit.api.written import EXAMPLES, document, effective
 
 FILES = [*EXAMPLES, BASE, IMPALA, PRESET]
 IDS = [f"{case[0].stem} {' '.join(case[1])[:70]}" for case in OF_THE_MANIFEST]

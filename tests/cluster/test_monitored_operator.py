@@ -22,8 +22,7 @@ from tests.support.prometheus import ON_THE_PATH, SKIPPED, Prometheus
 from tests.support.scrape_config import scrape_configs
 from tests.support.scrape_targets import Discovery, List, Object, from_file, of_endpoints
 from tests.support.waiting import eventually
-from tests.unit.api.bad_manifests import PRESET
-from tests.unit.api.written import document
+from tests.unit.api.bad_manifests import PRESET, document
 
 JOB = "watched"
 

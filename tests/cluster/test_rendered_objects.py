@@ -19,8 +19,7 @@ from rljob_operator.verbs.render import objects
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.jobs import STRICT, Answer, of_preset
 from tests.support.operator_roles import role_objects
-from tests.unit.api.bad_manifests import PRESET
-from tests.unit.api.written import EXAMPLES
+from tests.unit.api.bad_manifests import EXAMPLES, PRESET
 
 NAMESPACE = "restricted"
 PRIORITY = "/apis/scheduling.k8s.io/v1/priorityclasses"

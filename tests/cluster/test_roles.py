@@ -9,9 +9,8 @@ from rljob.api import parse_job, transition_problems
 
 from tests.cluster import jobs
 from tests.cluster.control_plane import ControlPlane
-from tests.unit.api.bad_manifests import BASE
+from tests.unit.api.bad_manifests import BASE, document
 from tests.unit.api.changed_manifests import rule_of, said_by_the_server
-from tests.unit.api.written import document
 
 APPLY = "application/apply-patch+yaml"
 NODE = {"valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}

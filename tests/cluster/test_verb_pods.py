@@ -20,7 +20,7 @@ from rljob_operator.kube.apiserver.resources import PODS
 from rljob_operator.kube.reach import PodsProxy
 from rljob_operator.polls.poll import NO_ANSWER, STANDS_STILL, Alive, Learner, Poll, Rhythm
 
-from tests.cluster.kube_client import until
+from tests.cluster.control_plane import until
 from tests.cluster.kubelet_server import KubeletServer, kubelet_server, own_address
 from tests.cluster.reconciling import Kubelet, Run, started, written
 from tests.cluster.terminal import User

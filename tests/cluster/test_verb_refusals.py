@@ -12,7 +12,7 @@ from rljob_operator.kube.apiserver.resources import Resource
 from rljob_operator.kube.process.run import check_rights
 from rljob_operator.verbs import cluster_jobs
 
-from tests.cluster.kube_client import connected
+from tests.cluster.control_plane import connected
 from tests.cluster.policies import give_rights
 from tests.cluster.terminal import User, changed_kubeconfig, said, status
 from tests.support.ports import free_ports

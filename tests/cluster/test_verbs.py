@@ -10,8 +10,7 @@ from rljob.api.generate.crd import COLUMNS
 
 from tests.cluster import jobs
 from tests.cluster.control_plane import ControlPlane
-from tests.unit.api.bad_manifests import BASE, IMPALA, PRESET
-from tests.unit.api.written import CLUSTER, EXAMPLES, document
+from tests.unit.api.bad_manifests import BASE, CLUSTER, EXAMPLES, IMPALA, PRESET, document
 
 
 @pytest.fixture

@@ -14,8 +14,7 @@ from tests.cluster import jobs
 from tests.cluster.control_plane import ControlPlane
 from tests.support.chart import Chart, HelmRefused
 from tests.support.controller import Controller, exited, make_job, member, members, running, sample
-from tests.unit.api.bad_manifests import BASE
-from tests.unit.api.written import document
+from tests.unit.api.bad_manifests import BASE, document
 
 SECONDS = 4
 """How long Helm waits for what does not come."""

@@ -1,8 +1,9 @@
-"""A cluster as its user sees it: through kubectl, in one namespace."""
+"""The cluster that tests are given, with a namespace of their own; and jobs for a small one, whose pods share cores."""
 
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import subprocess
 import time
@@ -11,6 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import yaml
+
+from tests.support.paths import EXAMPLES
 from tests.support.waiting import eventually
 
 LONG_SECONDS = 240.0
@@ -26,6 +30,11 @@ SIGNAL_WORKER = (
 """Run in a worker's container: signals what its first process has started. The first one itself takes no SIGKILL from inside."""
 
 Object = dict[str, Any]
+
+CHECKPOINTS = "checkpoints"
+"""The claim that `checkpoint_claim` makes and `apex` writes to."""
+SHARED = os.environ.get("RLJOB_E2E_SHARED_CLASS", "shared")
+"""The StorageClass whose volumes are not bound to a node."""
 
 
 class KubectlFailed(Exception):
@@ -221,3 +230,73 @@ def made_namespace(kubeconfig: Path) -> Iterator[Namespace]:
         yield namespace
     finally:
         namespace.kubectl("delete", "namespace", namespace.name, "--wait=false", "--ignore-not-found")
+
+
+def job(name: str, **spec: Any) -> Object:
+    return {"apiVersion": "rljob.dev/v1alpha1", "kind": "RLJob", "metadata": {"name": name}, "spec": spec}
+
+
+def requests(cpu: str = "50m", memory: str = "256Mi") -> Object:
+    return {"resources": {"requests": {"cpu": cpu, "memory": memory}}}
+
+
+def example(name: str, **spec: Any) -> Object:
+    """One of ``manifests/examples``, with requests that a small cluster has room for, and what else is given."""
+    found = dict(yaml.safe_load((EXAMPLES / f"{name}.yaml").read_text()))
+    for role in ("actors", "learner", "evaluator"):
+        found["spec"][role] = {**found["spec"].get(role, {}), **requests(), **spec.pop(role, {})}
+    found["spec"] |= spec
+    return found
+
+
+def cartpole(name: str = "cartpole", **spec: Any) -> Object:
+    """IMPALA with one actor: solved within a minute."""
+    roles = {"actors": {"replicas": 1, **requests()}, "learner": requests(), "evaluator": requests()}
+    return job(name, **{"preset": "CartPoleIMPALA", **roles, **spec})
+
+
+def endless(name: str, **spec: Any) -> Object:
+    """IMPALA that has no end of its own."""
+    forever = {
+        "evaluator": {"enabled": False},
+        "successPolicy": {"rawFrames": 1_000_000_000},
+        "activeDeadlineSeconds": 86_400,  # the preset's is a quarter of an hour
+    }
+    return cartpole(name, **{**forever, **spec})
+
+
+def apex(name: str = "apex", **spec: Any) -> Object:
+    """Ape-X without an end: two shards with claims of their own, spot actors, and checkpoints on a claim that outlives pods."""
+    return job(
+        name,
+        **{
+            "preset": "CartPoleApeX",
+            "actors": {"replicas": 2, "spot": True, **requests()},
+            "learner": requests(),
+            "replay": {
+                "shards": 2,
+                "redis": {**requests("20m", "64Mi"), "persistence": {"storage": "1Gi"}},
+                **requests(),
+            },
+            "evaluator": {"enabled": False},
+            "successPolicy": {"rawFrames": 1_000_000_000},
+            "checkpoint": {"intervalSeconds": 5, "storage": {"persistentVolumeClaim": {"claimName": CHECKPOINTS}}},
+            **spec,
+        },
+    )
+
+
+def checkpoint_claim() -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": CHECKPOINTS},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    }
+
+
+def shared_claim(name: str = CHECKPOINTS) -> Object:
+    """A claim that pods of several nodes may have at the same time; the cluster's class for such is named by `SHARED`."""
+    found = checkpoint_claim()
+    spec = {**found["spec"], "accessModes": ["ReadWriteMany"], "storageClassName": SHARED}
+    return {**found, "metadata": {"name": name}, "spec": spec}

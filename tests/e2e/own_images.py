@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tests.support.plugins_page import block, write_environment, write_example, write_package
+from tests.support.documents import block, write_environment, write_example, write_package
 
 WORKER = "registry.example.com/team/rljob-worker:0.1.0"
 

@@ -15,8 +15,7 @@ import yaml
 from rljob.roles.slowdown import LEARNER_DELAY_FILE
 
 from tests.e2e import external_metrics
-from tests.e2e.cluster import LONG_SECONDS, Namespace, pause
-from tests.e2e.jobs import job, requests, shared_claim
+from tests.e2e.cluster import LONG_SECONDS, Namespace, job, pause, requests, shared_claim
 from tests.e2e.operator_process import OperatorProcess, operator_of
 from tests.support import slow_game
 from tests.support.paths import EXAMPLES

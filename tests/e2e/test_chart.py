@@ -12,8 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.cluster import LONG_SECONDS, KubectlFailed, Namespace, made_namespace, pause
-from tests.e2e.jobs import CHECKPOINTS, checkpoint_claim, endless, example
+from tests.e2e.cluster import (
+    CHECKPOINTS,
+    LONG_SECONDS,
+    KubectlFailed,
+    Namespace,
+    checkpoint_claim,
+    endless,
+    example,
+    made_namespace,
+    pause,
+)
 from tests.e2e.nodes import drained
 from tests.e2e.release import OWNED, Release
 from tests.support.chart import Chart, find_program

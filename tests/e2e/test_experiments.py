@@ -6,8 +6,7 @@ import json
 
 from rljob_operator.experiments.journal import replayed
 
-from tests.e2e.cluster import LONG_SECONDS, Namespace, pause
-from tests.e2e.jobs import requests
+from tests.e2e.cluster import LONG_SECONDS, Namespace, pause, requests
 from tests.e2e.operator_process import OperatorProcess
 from tests.support.waiting import eventually
 

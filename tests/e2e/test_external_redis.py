@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.cluster import LONG_SECONDS, Namespace, pause
-from tests.e2e.jobs import apex, checkpoint_claim, requests
+from tests.e2e.cluster import LONG_SECONDS, Namespace, apex, checkpoint_claim, pause, requests
 from tests.support.waiting import eventually
 
 PASSWORD = "none-of-your-business"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tests.e2e.cluster import LONG_SECONDS, Namespace, pause
-from tests.e2e.jobs import checkpoint_claim, endless
+from tests.e2e.cluster import LONG_SECONDS, Namespace, checkpoint_claim, endless, pause
 from tests.e2e.operator_process import OperatorProcess
 from tests.support.waiting import eventually
 

@@ -19,8 +19,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.e2e.cluster import LONG_SECONDS, Namespace, pause
-from tests.e2e.jobs import apex, checkpoint_claim, endless
+from tests.e2e.cluster import LONG_SECONDS, Namespace, apex, checkpoint_claim, endless, pause
 from tests.e2e.operator_process import PREFIX
 from tests.support.alert_rules import alerts
 from tests.support.chart import Chart, find_program

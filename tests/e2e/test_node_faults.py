@@ -14,8 +14,7 @@ from datetime import datetime
 
 import pytest
 
-from tests.e2e.cluster import LONG_SECONDS, Namespace, pause
-from tests.e2e.jobs import SHARED, apex, requests, shared_claim
+from tests.e2e.cluster import LONG_SECONDS, SHARED, Namespace, apex, pause, requests, shared_claim
 from tests.e2e.nodes import drained, ready, wait_ready, without
 from tests.e2e.operator_process import OperatorProcess
 from tests.support.waiting import eventually

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.cluster import LONG_SECONDS, Namespace, pause
-from tests.e2e.jobs import endless, requests
+from tests.e2e.cluster import LONG_SECONDS, Namespace, endless, pause, requests
 from tests.e2e.operator_process import PREFIX
 from tests.support.s3_server import ACCESS_KEY, BUCKET, SECRET_KEY, S3Server, program
 from tests.support.waiting import eventually

@@ -7,9 +7,8 @@ import os
 import pytest
 from rljob.api.document import parse_document
 
-from tests.e2e.cluster import Namespace, Object
-from tests.e2e.jobs import endless, requests
-from tests.support.plugins_page import block
+from tests.e2e.cluster import Namespace, Object, endless, requests
+from tests.support.documents import block
 
 FILES_IMAGE, PACKAGE_IMAGE = "RLJOB_E2E_FILES_IMAGE", "RLJOB_E2E_PACKAGE_IMAGE"
 ROLES = ("learner", "replay", "evaluator")

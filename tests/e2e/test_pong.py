@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tests.e2e.cluster import LONG_SECONDS, Namespace, pause
-from tests.e2e.jobs import cartpole, job, requests
+from tests.e2e.cluster import LONG_SECONDS, Namespace, cartpole, job, pause, requests
 from tests.support.waiting import eventually
 
 GPU_NODE = "nvidia.com/gpu.present"

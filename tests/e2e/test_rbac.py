@@ -16,8 +16,7 @@ import pytest
 import yaml
 from rljob_operator.kube.process import rbac
 
-from tests.e2e.cluster import LONG_SECONDS, Namespace, made_namespace, pause
-from tests.e2e.jobs import apex, checkpoint_claim, endless
+from tests.e2e.cluster import LONG_SECONDS, Namespace, apex, checkpoint_claim, endless, made_namespace, pause
 from tests.e2e.operator_process import PREFIX, OperatorProcess, operator_of
 from tests.support.operator_roles import role_objects
 from tests.support.waiting import eventually

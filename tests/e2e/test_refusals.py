@@ -5,8 +5,7 @@ What an API server refuses by itself is in `tests/cluster`.
 
 from __future__ import annotations
 
-from tests.e2e.cluster import Namespace
-from tests.e2e.jobs import endless, requests
+from tests.e2e.cluster import Namespace, endless, requests
 
 
 def test_an_image_that_nobody_has(namespace: Namespace) -> None:

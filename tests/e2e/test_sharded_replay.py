@@ -10,8 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.cluster import LONG_SECONDS, Namespace, pause
-from tests.e2e.jobs import apex, checkpoint_claim
+from tests.e2e.cluster import LONG_SECONDS, Namespace, apex, checkpoint_claim, pause
 from tests.e2e.operator_process import OperatorProcess
 from tests.support.waiting import eventually
 

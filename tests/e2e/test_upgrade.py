@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.e2e.cluster import LONG_SECONDS, Namespace, Object, pause
-from tests.e2e.jobs import endless
+from tests.e2e.cluster import LONG_SECONDS, Namespace, Object, endless, pause
 from tests.e2e.operator_process import OperatorProcess
 from tests.support.waiting import eventually
 

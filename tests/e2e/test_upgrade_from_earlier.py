@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.e2e.cluster import LONG_SECONDS, KubectlFailed, Namespace, made_namespace, pause
-from tests.e2e.jobs import endless
+from tests.e2e.cluster import LONG_SECONDS, KubectlFailed, Namespace, endless, made_namespace, pause
 from tests.e2e.release import Release, images
 from tests.support.chart import Chart, find_program
 from tests.support.waiting import eventually

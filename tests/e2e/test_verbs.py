@@ -16,8 +16,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.cluster import LONG_SECONDS, Namespace, pause
-from tests.e2e.jobs import checkpoint_claim, endless
+from tests.e2e.cluster import LONG_SECONDS, Namespace, checkpoint_claim, endless, pause
 from tests.e2e.operator_process import OperatorProcess
 from tests.support.waiting import eventually
 

@@ -11,8 +11,18 @@ from typing import Any
 
 from rljob.api.timestamps import rfc3339
 
-from tests.e2e import jobs, nodes
-from tests.e2e.cluster import LONG_SECONDS, KubectlFailed, Namespace, pause
+from tests.e2e import nodes
+from tests.e2e.cluster import (
+    CHECKPOINTS,
+    LONG_SECONDS,
+    SHARED,
+    KubectlFailed,
+    Namespace,
+    job as of_spec,
+    pause,
+    requests,
+    shared_claim,
+)
 from tests.pod_events import trouble
 from tests.pod_events.table import CORE, COUNTED, ROLES, Event, Outcome, Phase
 from tests.support.waiting import eventually
@@ -39,22 +49,22 @@ _ANYWHERE = {"tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}]}
 
 def job(image: str) -> dict[str, Any]:
     """A job with a pod of every role, which has no end of its own. Its volumes are bound to no node."""
-    own = {**jobs.requests(), **_ANYWHERE, "podTemplate": trouble.template(image)}
+    own = {**requests(), **_ANYWHERE, "podTemplate": trouble.template(image)}
     own["resources"] = {**own["resources"], "limits": {"memory": "1500Mi"}}
-    kept = {"storage": "1Gi", "storageClassName": jobs.SHARED}
-    return jobs.job(
+    kept = {"storage": "1Gi", "storageClassName": SHARED}
+    return of_spec(
         JOB,
         preset="CartPoleApeX",
         actors={"replicas": 1, "inference": "Central", **own},
         inference={"replicas": 1, **own},
         learner=own,
-        replay={"shards": 1, "redis": {**jobs.requests("20m", "64Mi"), "persistence": kept}, **own},
+        replay={"shards": 1, "redis": {**requests("20m", "64Mi"), "persistence": kept}, **own},
         evaluator=own,
         activeDeadlineSeconds=86_400,
         successPolicy={"rawFrames": 10_000_000_000, "targetReturn": {"value": 1_000}},  # no game has more than 500
         failurePolicy={"resetAfterSeconds": 86_400},
         backoffLimit=1000,
-        checkpoint={"intervalSeconds": 5, "storage": {"persistentVolumeClaim": {"claimName": jobs.CHECKPOINTS}}},
+        checkpoint={"intervalSeconds": 5, "storage": {"persistentVolumeClaim": {"claimName": CHECKPOINTS}}},
     )
 
 
@@ -90,7 +100,7 @@ class PodEvents:
 
     def start(self) -> None:
         """Make the job and wait until it trains and has a checkpoint."""
-        self.namespace.apply(trouble.config_map(), jobs.shared_claim(), job(self._image))
+        self.namespace.apply(trouble.config_map(), shared_claim(), job(self._image))
         self.wait_trains()
         eventually(
             lambda: self.namespace.job_status(JOB).get("checkpoint", {}).get("step", 0) > 0,

@@ -1,4 +1,4 @@
-"""The documents that a user reads, and what stands in them."""
+"""The documents that a user reads, what stands in them, and the files that docs/plugins.md tells its reader to write."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ LOGS = ROOT / "docs" / "performance"
 """What was measured when, in the words of its day."""
 DOCUMENTS = (*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")))
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+PAGE = ROOT / "docs" / "plugins.md"
 
 
 def prose(document: Path) -> str:
@@ -27,3 +28,30 @@ def blocks(document: Path, language: str) -> Iterator[str]:
 def inline_code(document: Path) -> Iterator[str]:
     """What stands between backticks in its sentences and tables."""
     return (text for text in re.findall(r"`([^`\n]+)`", prose(document)))
+
+
+def block(language: str, mark: str) -> str:
+    """The block of code in a language that has ``mark`` in it."""
+    (found,) = [text for text in blocks(PAGE, language) if mark in text]
+    return found
+
+
+def write_example(folder: Path) -> Path:
+    """``soft_q.py`` and ``soft_q.yaml`` in ``folder``; answers the manifest."""
+    (folder / "soft_q.py").write_text(block("python", "class SoftQ("))
+    (folder / "soft_q.yaml").write_text(block("yaml", "{name: soft-q}"))
+    return folder / "soft_q.yaml"
+
+
+def write_environment(folder: Path) -> Path:
+    """``corridor.py`` and ``corridor.yaml`` in ``folder``; answers the manifest."""
+    (folder / "corridor.py").write_text(block("python", "class Corridor("))
+    (folder / "corridor.yaml").write_text(block("yaml", "{name: corridor}"))
+    return folder / "corridor.yaml"
+
+
+def write_package(folder: Path) -> Path:
+    """``corridor.py`` with its ``pyproject.toml`` in ``folder``, which is answered: what ``pip install`` takes."""
+    write_environment(folder)
+    (folder / "pyproject.toml").write_text(block("toml", 'name = "corridor"'))
+    return folder

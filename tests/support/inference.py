@@ -1,4 +1,4 @@
-"""What the tests of this room share: a served network, a loop of either kind, and a sink that keeps what it is given."""
+"""What tests of acting share: a served network, a loop of either kind, given weights, and a sink that keeps what it is given."""
 
 from __future__ import annotations
 
@@ -33,9 +33,7 @@ from rljob.inference.server import InferenceServer
 from rljob.weights.flat import Weights, snapshot
 from rljob.wire import Client, Message
 
-from tests.support.threads import running
-from tests.support.waiting import eventually
-from tests.support.weights import Given
+from tests.support.waiting import eventually, running
 
 SEED = 5
 CPU = torch.device("cpu")
@@ -183,3 +181,15 @@ class Player:
         self.environment.close()
         if self.client is not None:
             self.client.close()
+
+
+class Given:
+    """Hands over once what ``next`` is; nothing where it is None."""
+
+    def __init__(self, weights: Weights | None = None) -> None:
+        self.next = weights
+        self.answered = True
+
+    def poll(self) -> Weights | None:
+        weights, self.next = self.next, None
+        return weights

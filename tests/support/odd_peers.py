@@ -19,8 +19,7 @@ from tests.support import experience
 from tests.support.experience import make_chunk, make_unroll
 from tests.support.messages import well_formed
 from tests.support.odd_messages import odd
-from tests.support.threads import running
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, running
 
 CHUNKS = replace(experience.CHUNKS, columns=transition_columns(ActionSpace((6,))))
 UNROLLS = replace(experience.UNROLLS, columns=unroll_columns(ActionSpace((6,)), memory=0))

@@ -19,8 +19,7 @@ from rljob.replay.table import Capacity
 from rljob.wire import Client, CreditWindow, Message, encode
 
 from tests.support.experience import CHUNKS, make_chunk
-from tests.support.threads import running
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, running
 
 
 def random_chunk(number: int, actor: str = "actor-0", inc: str = "a") -> Segment:

@@ -1,10 +1,12 @@
-"""Waiting for what other threads and processes do."""
+"""Threads that run until they are told to stop, waiting for what threads and processes do, and what a test knows to be there."""
 
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -33,3 +35,43 @@ async def until(holds: Callable[[], bool], seconds: float = 25.0) -> None:
     async with asyncio.timeout(seconds):
         while not holds():
             await asyncio.sleep(0.005)
+
+
+def known(value: T | None) -> T:
+    """``value``, which is not None."""
+    assert value is not None
+    return value
+
+
+@contextmanager
+def running(run: Callable[[threading.Event], None], name: str | None = None) -> Iterator[threading.Event]:
+    """``run(stop)`` on a thread until the block ends, or sets ``stop``; whatever it raises fails the test."""
+    stop, failures = threading.Event(), []
+
+    def body() -> None:
+        try:
+            run(stop)
+        except BaseException as error:  # noqa: BLE001 (told to the test's own thread)
+            failures.append(error)
+
+    thread = threading.Thread(target=body, name=name, daemon=True)
+    thread.start()
+    try:
+        yield stop
+    finally:
+        stop.set()
+        thread.join(60)
+        assert not thread.is_alive(), "it does not stop"
+        assert not failures, failures
+
+
+@contextmanager
+def repeating(body: Callable[[], object], name: str | None = None) -> Iterator[None]:
+    """``body()`` again and again on a thread until the block ends."""
+
+    def run(stop: threading.Event) -> None:
+        while not stop.is_set():
+            body()
+
+    with running(run, name):
+        yield

@@ -14,8 +14,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from benchmarks.gpu import bench, learner_alone
+from tests.support.devices import ByCalling
 from tests.support.paths import ROOT
-from tests.support.replays import ByCalling
 
 STEPS = ROOT / "benchmarks" / "gpu"
 ALONE = {

@@ -31,8 +31,7 @@ from tests.support.forked_roles import ForkedRole
 from tests.support.jobs import job_of
 from tests.support.paths import PLUGINS
 from tests.support.replay_peers import Shard
-from tests.support.threads import running
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, running
 
 
 def a_job(environment: str, *, envs: int = 4, parameters: dict[str, Any] | None = None) -> RLJob:

@@ -15,8 +15,8 @@ from rljob.checkpoints.location import Location, location, place
 from rljob.checkpoints.names import CheckpointProblem, checkpoint_name, claim_name
 from rljob.learner.saver import Saver
 
-from tests.support.known import known
 from tests.support.s3_server import BUCKET, S3Server
+from tests.support.waiting import known
 
 
 @pytest.fixture(params=["folder", "bucket"])

@@ -26,7 +26,7 @@ from torch import nn
 from typer.testing import CliRunner
 
 from tests.support.evaluated_jobs import identity_of, manifest, network
-from tests.support.threads import running
+from tests.support.waiting import running
 
 
 def _push_left(job: RLJob) -> nn.Module:

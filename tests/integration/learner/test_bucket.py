@@ -19,10 +19,9 @@ from rljob.roles.learner import run_learner
 from rljob.weights.exchange import WeightClient
 
 from tests.support import role_threads
-from tests.support.known import known
 from tests.support.role_threads import RoleThreads, over_ipc
 from tests.support.s3_server import BUCKET, S3Server
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, known
 
 URL = f"s3://{BUCKET}/run"
 

@@ -28,9 +28,8 @@ from rljob.roles.replay import run_replay
 
 from tests.support import role_threads
 from tests.support.jobs import job_of
-from tests.support.known import known
 from tests.support.role_threads import over_ipc
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, known
 
 REPLAY = {"prioritization": {"exponent": 0.5, "importance": 0.4}}
 

@@ -16,9 +16,8 @@ from rljob.weights.exchange import WeightClient
 
 from tests.support import role_threads
 from tests.support.forked_roles import ForkedRole
-from tests.support.known import known
 from tests.support.role_threads import over_ipc
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, known
 
 
 def job(restore_from: str = "Latest", **parameters: object) -> RLJob:

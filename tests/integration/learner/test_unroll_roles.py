@@ -18,8 +18,8 @@ from rljob.checkpoints import store as checkpoint
 from rljob.checkpoints.policy import load_policy
 
 from tests.support.address import Address
-from tests.support.known import known
 from tests.support.roles import Roles
+from tests.support.waiting import known
 
 LEFT = 128 + signal.SIGTERM
 """The exit code of a role that was told to leave and did so in good order."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.support.known import known
 from tests.support.local_run import ENDLESS, LocalRun
 from tests.support.s3_server import BUCKET, SECRET_KEY, S3Server
+from tests.support.waiting import known
 
 URL = f"s3://{BUCKET}/runs/cartpole"
 IN_BUCKET = ("--set", f"spec.checkpoint.storage.objectStore.url={URL}", "--set", "spec.checkpoint.intervalSeconds=2")

@@ -23,9 +23,9 @@ from rljob_operator.local.stored_run import StoredRun
 from tests.support import disks, slow_game
 from tests.support.disks import fill
 from tests.support.forked_roles import ForkedRole
-from tests.support.known import known
 from tests.support.local_run import ENDLESS, LocalRun
 from tests.support.paths import EXAMPLES, IMPORTABLE
+from tests.support.waiting import known
 
 NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
 """Hides every device, so that these tests mean the same on a machine with one."""

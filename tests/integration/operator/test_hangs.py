@@ -18,10 +18,9 @@ from rljob_operator.local.member_polls import MemberPolls
 from rljob_operator.polls.poll import Alive
 
 from tests.support import slow_game
-from tests.support.known import known
 from tests.support.local_run import ENDLESS, LocalRun
 from tests.support.paths import IMPORTABLE
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, known
 
 pytestmark = pytest.mark.long
 

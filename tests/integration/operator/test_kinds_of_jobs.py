@@ -13,10 +13,10 @@ import rljob
 from rljob.policy.export import export
 from rljob.telemetry.recorder import read_records
 
-from tests.support.known import known
 from tests.support.local_run import ENDLESS, LocalRun
 from tests.support.paths import EXAMPLES, IMPORTABLE, ROOT
 from tests.support.untrained import untrained
+from tests.support.waiting import known
 
 
 def test_it_trains_to_its_target(local_run: Callable[..., LocalRun]) -> None:

@@ -16,9 +16,8 @@ import pytest
 from rljob_operator.local.identity import ProcessIdentity
 from rljob_operator.local.launch import Launched, Launcher
 
-from tests.support.known import known
 from tests.support.paths import EXAMPLES
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, known
 
 EXAMPLE = EXAMPLES / "cartpole-apex.yaml"
 

@@ -16,10 +16,9 @@ from rljob.checkpoints.names import order
 from rljob_operator.local.identity import ProcessIdentity
 from rljob_operator.local.job_view import running_members
 
-from tests.support.known import known
 from tests.support.local_run import ENDLESS, LocalRun, assert_nothing_was_lost
 from tests.support.paths import EXAMPLES, ROOT
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, known
 
 SOONER = ("successPolicy.targetReturn.value=120", "evaluator.triggerReturn=80", "evaluator.episodes=20")
 """Changes of the example, whose own target `benchmarks/time_to_solve.py` trains to."""

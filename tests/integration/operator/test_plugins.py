@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.documents import write_environment, write_example, write_package
 from tests.support.local_run import ENDLESS, LocalRun
 from tests.support.paths import PLUGINS
-from tests.support.plugins_page import write_environment, write_example, write_package
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.long]
 

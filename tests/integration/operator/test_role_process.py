@@ -17,9 +17,8 @@ from rljob_operator.local.identity import ProcessIdentity
 from rljob_operator.local.priority import niceness, set_niceness
 from rljob_operator.local.process import RoleProcess, announce_path
 
-from tests.support.known import known
 from tests.support.launch import execute
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, known
 
 READY = (
     "import json, os, pathlib, sys, time; "

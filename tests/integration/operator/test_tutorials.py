@@ -16,10 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.documents import blocks
+from tests.support.documents import PAGE, block, blocks, write_environment, write_example
 from tests.support.local_run import LocalRun
 from tests.support.paths import EXAMPLES, ROOT
-from tests.support.plugins_page import PAGE, block, write_environment, write_example
 
 USING_A_POLICY = ROOT / "docs" / "using-a-policy.md"
 SMALLER = (

@@ -21,9 +21,9 @@ from rljob_operator.local.job_view import running_members
 from rljob_operator.local.spec_store import SpecStore
 
 from tests.support import slow_game
-from tests.support.known import known
 from tests.support.local_run import ENDLESS, LocalRun
 from tests.support.paths import IMPORTABLE
+from tests.support.waiting import known
 
 
 def test_a_run_is_suspended_and_goes_on_where_it_was(local_run: Callable[..., LocalRun]) -> None:

@@ -19,10 +19,9 @@ from rljob.replay.redis_client import connect
 
 from tests.support import disks
 from tests.support.durability import assert_log_equals_table, reaches
-from tests.support.known import known
 from tests.support.paths import ROOT
 from tests.support.replay_peers import Actor, Learner, config, sent, serving
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, known
 
 
 def start(directory: Path, persistence: str) -> tuple[subprocess.Popen[str], int]:

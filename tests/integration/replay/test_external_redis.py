@@ -24,9 +24,8 @@ from tests.support import role_threads
 from tests.support.ports import free_ports
 from tests.support.replay_peers import Actor, config, sent, serving
 from tests.support.shared_redis import PASSWORD, SharedRedis, shared_redis
-from tests.support.threads import running
 from tests.support.tls_proxy import tls_proxy
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, running
 
 KEEP_SECONDS = 1000
 LOGIN = Login(password=PASSWORD)

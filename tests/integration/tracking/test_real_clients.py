@@ -20,9 +20,9 @@ from rljob.telemetry.recorder import METRICS_FILE, Recorder
 from rljob.tracking.points import Follower
 from rljob_operator.local.trackers import Trackers
 
-from tests.support.known import known
 from tests.support.local_run import ENDLESS, LocalRun
 from tests.support.paths import EXAMPLES
+from tests.support.waiting import known
 from tests.support.wandb_server import WandbServer
 
 

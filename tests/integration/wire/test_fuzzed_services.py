@@ -37,13 +37,10 @@ from rljob.wire.schema import KINDS
 
 from tests.support import replay_peers
 from tests.support.experience import changed
-from tests.support.inference import answer_of, apex
-from tests.support.known import known
+from tests.support.inference import Given, answer_of, apex
 from tests.support.messages import MUTATIONS, seeds, well_formed
 from tests.support.odd_peers import CHUNKS, HELLO, HONEST, UNROLLS, WHO, chunk, every_kind, tell, unroll
-from tests.support.threads import running
-from tests.support.waiting import eventually
-from tests.support.weights import Given
+from tests.support.waiting import eventually, known, running
 
 CASES = 4_000
 """Messages at each of five sockets."""

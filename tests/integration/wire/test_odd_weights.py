@@ -24,9 +24,8 @@ from rljob.weights.exchange import WeightClient, WeightServer
 from rljob.weights.flat import OtherNetwork, WeightsProblem, snapshot
 from rljob.wire import Message, Publisher, Server
 
-from tests.support.known import known
 from tests.support.odd_peers import every_kind, saying, tell
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, known
 
 SECONDS = 60.0
 

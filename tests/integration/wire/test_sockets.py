@@ -22,9 +22,8 @@ from rljob.wire import (
     transport,
 )
 
-from tests.support.known import known
 from tests.support.sockets import GOODBYE, PULSE, take
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, known
 
 
 def chunk(steps: int = 50, sequence: int = 0, seed: int = 0) -> Message:

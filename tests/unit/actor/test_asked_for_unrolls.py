@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 from rljob.inference.server import InferenceServer
 
-from tests.support.inference import Player, ppo, serving
-from tests.support.weights import Given
+from tests.support.inference import Given, Player, ppo, serving
 
 SETUP = ppo()
 ENVS, LENGTH = 8, SETUP.parameters.unroll_length

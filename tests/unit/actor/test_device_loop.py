@@ -26,9 +26,8 @@ from rljob.envs.meter import EpisodeMeter
 from rljob.experience import Decision, make_builder
 
 from tests.support.devices import DEVICES, needs_cuda
-from tests.support.inference import SEED, Kept, Setup, assert_equal_segments
+from tests.support.inference import SEED, Given, Kept, Setup, assert_equal_segments
 from tests.support.paths import PLUGINS
-from tests.support.weights import Given
 from tests.unit.learner.optim.test_no_waiting import Waits, waiting_is_an_error
 
 CLOCKS = "tests.support.device_games:clocks"

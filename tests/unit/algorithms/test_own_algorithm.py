@@ -11,9 +11,9 @@ from rljob.algorithms.registry import declared_parameters, with_own_parts
 from rljob.api import ManifestError, memory_estimate, parse_job, read_manifest, with_files_beside
 from rljob.loading import NotHere, PluginProblem
 
+from tests.support.documents import write_example
 from tests.support.own_algorithm import PLUGIN, job, tried, unrolls
 from tests.support.paths import ROOT
-from tests.support.plugins_page import write_example
 
 EXAMPLE = ROOT / "examples" / "plugins" / "cartpole-qr-dqn.yaml"
 PARAMETERS = "spec.algorithm.custom.parameters"

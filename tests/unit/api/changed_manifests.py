@@ -8,8 +8,7 @@ from rljob.api.generate.cel import transition_validations
 from rljob.api.rule import TransitionRule
 from rljob.api.rules.transitions import TRANSITIONS
 
-from tests.unit.api.bad_manifests import APEX, BASE, ENVIRONMENT, IMPALA, IMPALAS, PRESET, QUEUE
-from tests.unit.api.written import CLUSTER
+from tests.unit.api.bad_manifests import APEX, BASE, CLUSTER, ENVIRONMENT, IMPALA, IMPALAS, PRESET, QUEUE
 
 _SUSPENDED = ["spec.suspend=true", "spec.checkpoint.onSuspend=Skip"]
 _UNNAMED = ["spec.algorithm=", "spec.replay="]

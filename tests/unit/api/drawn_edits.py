@@ -17,10 +17,12 @@ from rljob.api.sac import SACParameters
 
 from tests.unit.api.bad_manifests import (
     BASE,
+    CLUSTER,
     IMPALA,
     PRESET,
+    document,
+    effective,
 )
-from tests.unit.api.written import CLUSTER, document, effective
 
 _JOBS: tuple[tuple[Path, list[str]], ...] = (
     (BASE, []),

@@ -16,8 +16,7 @@ from rljob.api.job import RLJobSpec
 from rljob.api.mutability import places as places_of
 from rljob.api.names_elsewhere import CALLED_HERE
 
-from tests.unit.api.bad_manifests import APEX, BASE, CASES, IMPALA, PRESET
-from tests.unit.api.written import CLUSTER, document, effective, in_force
+from tests.unit.api.bad_manifests import APEX, BASE, CASES, CLUSTER, IMPALA, PRESET, document, effective, in_force
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,7 @@ from rljob.api.mutability import ANY_TIME, NEVER, WHILE_SUSPENDED, Place, When, 
 from rljob.api.rules.read_at_start import read_at_start
 
 from tests.support import api_server
-from tests.unit.api.bad_manifests import BASE, IMPALA
-from tests.unit.api.written import document, in_force
+from tests.unit.api.bad_manifests import BASE, IMPALA, document, in_force
 
 FIELDS = places(RLJobSpec, whole_sections=False)
 VALUES: tuple[Any, ...] = (

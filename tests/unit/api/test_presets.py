@@ -16,7 +16,7 @@ from rljob.api.presets.merging import NO_ALGORITHM, note_on
 
 from tests.support import api_server
 from tests.support.jobs import job_of, manifest_of
-from tests.unit.api.written import EXAMPLES, in_force
+from tests.unit.api.bad_manifests import EXAMPLES, in_force
 
 
 def manifest(preset: str) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from tests.support import api_server
 from tests.unit.api.bad_manifests import (
     BASE,
     EDGES,
+    EXAMPLES,
     FOLLOWING,
     IMPALA,
     NOTHING_TO_START_FROM,
@@ -36,10 +37,11 @@ from tests.unit.api.bad_manifests import (
     NUMBERS,
     OF_THE_MANIFEST,
     PRESET,
+    document,
+    effective,
 )
 from tests.unit.api.changed_manifests import CHANGES, WRITTEN_OUT, rule_of, said_by_the_server
 from tests.unit.api.drawn_edits import IN_FORCE, SETTING, SETTINGS, START, changed, edited
-from tests.unit.api.written import EXAMPLES, document, effective
 
 IDS = [f"{case[0].stem} {' '.join(case[1])[:70]}" for case in OF_THE_MANIFEST]
 

@@ -10,8 +10,8 @@ import pytest
 from rljob.loading import forget_files
 
 from tests.support.command_line import invoke, printed, refused
+from tests.support.documents import block, write_environment, write_example
 from tests.support.paths import EXAMPLES
-from tests.support.plugins_page import block, write_environment, write_example
 
 
 @pytest.fixture(autouse=True)

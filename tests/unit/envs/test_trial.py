@@ -14,7 +14,7 @@ from rljob.api import EnvironmentParameters
 from rljob.api.environment import EnvironmentSource
 from rljob.envs import EnvironmentProblem, describe_environment, trial, try_environment
 
-from tests.support.plugins_page import block
+from tests.support.documents import block
 
 ENVIRONMENT = block("python", "class Corridor(")
 OBSERVED = "np.array([self.place / self.length], np.float32)"

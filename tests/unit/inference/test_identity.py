@@ -17,8 +17,7 @@ from rljob.api import EnvironmentParameters, ImpalaParameters
 from rljob.inference.server import InferenceServer
 from rljob.observation import each, of_columns
 
-from tests.support.inference import Kept, Player, Setup, apex, assert_equal_segments, impala, ppo, serving
-from tests.support.weights import Given
+from tests.support.inference import Given, Kept, Player, Setup, apex, assert_equal_segments, impala, ppo, serving
 
 # So short that games are truncated: the values of final observations are asked for too.
 PONG = ("ALE/Pong-v5", EnvironmentParameters(max_episode_raw_frames=100))

@@ -19,9 +19,8 @@ from rljob.inference.server import InferenceServer
 from rljob.observation import frames
 from rljob.wire import Client, Message
 
-from tests.support.inference import Setup, answer_of, apex, impala, serving
+from tests.support.inference import Given, Setup, answer_of, apex, impala, serving
 from tests.support.waiting import eventually
-from tests.support.weights import Given
 
 SETUP = apex()
 SPEC = SETUP.spec

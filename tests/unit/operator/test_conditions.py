@@ -20,7 +20,7 @@ from rljob_operator.core.observed import Admission, CheckpointFacts, CheckpointS
 from tests.support.controller import START, Controller, exited, gone, make_job, members, running, sample, verified
 from tests.support.jobs import job_of
 from tests.support.paths import ROOT
-from tests.unit.api.written import in_force
+from tests.unit.api.bad_manifests import in_force
 from tests.unit.operator.scenes import SCENES, Reached, diminishing, more_scaling_scenes
 
 DOCS = ROOT / "docs" / "lifecycle.md"

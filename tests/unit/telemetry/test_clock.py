@@ -13,7 +13,7 @@ from hypothesis import given, strategies as st
 from rljob.telemetry import timeline
 from rljob.telemetry.clock import StageClock, running_stages
 
-from tests.support.threads import repeating
+from tests.support.waiting import repeating
 
 STAGES = ("env", "infer", "send")
 

@@ -29,7 +29,7 @@ from rljob.telemetry.metrics_page import markdown
 from rljob.telemetry.process import ProcessUse, core_wait_seconds, cpu_seconds, thread_times
 
 from tests.support.paths import ROOT
-from tests.support.threads import repeating
+from tests.support.waiting import repeating
 
 REGISTRIES: dict[str, Callable[[Callable[[], dict[str, Any]]], CollectorRegistry]] = {
     "actor": actor_registry,

@@ -23,8 +23,7 @@ from rljob.telemetry.server import TelemetryServer
 from rljob.telemetry.torch_trace import TorchTrace
 from rljob_operator.view.profile import MemberProfile
 
-from tests.support.threads import repeating
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, repeating
 
 
 @pytest.fixture

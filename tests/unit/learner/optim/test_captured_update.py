@@ -26,8 +26,7 @@ from rljob.learner.optim.updater import AnyUpdater, make_updater
 from rljob.roles.update import example_batch
 from torch.utils._pytree import tree_map_only
 
-from tests.support.devices import DEVICES, needs_cuda
-from tests.support.replays import ByCalling
+from tests.support.devices import DEVICES, ByCalling, needs_cuda
 from tests.unit.learner.learner_builders import (
     CPU,
     IMAGES,

@@ -20,8 +20,7 @@ from rljob.learner.optim.update_trial import differences, first_minibatch, unlik
 from rljob.learner.optim.updater import AnyUpdater
 from rljob.roles.update import example_batch
 
-from tests.support.devices import DEVICES, needs_cuda
-from tests.support.replays import ByCalling
+from tests.support.devices import DEVICES, ByCalling, needs_cuda
 from tests.unit.learner.learner_builders import CPU, IMAGES, OPTIMIZERS, assert_equal
 from tests.unit.learner.optim.test_captured_update import (
     CLOSE,

@@ -21,7 +21,7 @@ from rljob_operator.kube.render import rendering
 from rljob_operator.kube.render.revision import revision_of_job
 from rljob_operator.kube.render.settings import Settings
 
-from tests.unit.api.written import EXAMPLES
+from tests.unit.api.bad_manifests import EXAMPLES
 
 GAMMA = {"algorithm": {"type": "IMPALA", "impala": {"gamma": 0.5}}}
 

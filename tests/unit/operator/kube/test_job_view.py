@@ -9,8 +9,7 @@ from rljob.api.learner_status import LearnerStatus
 from rljob.api.timestamps import rfc3339
 from rljob_operator.kube.view.job_view import live, metrics_port, view
 
-from tests.unit.api.bad_manifests import BASE
-from tests.unit.api.written import document
+from tests.unit.api.bad_manifests import BASE, document
 from tests.unit.operator.kube.sample_pods import container, running_pod
 
 NOW = 1_800_000_000.0

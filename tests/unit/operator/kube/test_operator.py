@@ -25,7 +25,7 @@ from rljob_operator.kube.reporting.health import Health, HealthLimits
 from rljob_operator.kube.reporting.metrics import OperatorMetrics
 from rljob_operator.kube.watch.queue import LONGEST_DELAY_SECONDS, WorkQueue
 
-from tests.cluster.kube_client import connects
+from tests.cluster.control_plane import connects
 from tests.support.ports import free_ports
 from tests.unit.operator.kube.fake_api_server import Answer, refuses, says, served
 

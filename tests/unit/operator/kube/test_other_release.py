@@ -27,8 +27,7 @@ from rljob_operator.kube.render.pod import pod
 from rljob_operator.kube.render.revision import revision
 from rljob_operator.kube.render.settings import Settings
 
-from tests.unit.api.bad_manifests import BASE
-from tests.unit.api.written import document
+from tests.unit.api.bad_manifests import BASE, document
 
 FIELDS_OF_THEN = "0123abcd-0123456789abcdef"
 """What the release that started the job has noted of what its user wrote: a digest of other fields than this one's."""

@@ -13,8 +13,7 @@ from rljob_operator.kube.job.interning import Interner
 from rljob_operator.kube.job.stored import ReadBefore, is_ours, read
 from rljob_operator.kube.watch.kopf_watch import kept
 
-from tests.unit.api.bad_manifests import BASE
-from tests.unit.api.written import document
+from tests.unit.api.bad_manifests import BASE, document
 
 
 def stored(status: Any = None, metadata: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
