@@ -35,7 +35,6 @@ SETS = (
     "spec.checkpoint.intervalSeconds=3",
 )
 MEMBERS = {"replay-0", "learner", "actor-0", "evaluator"}
-VARIABLES = {"namespace": NAMESPACE, "rljob": JOB, "__rate_interval": "15s"}
 ELSEWHERE = {"GPU"}
 """Panels that this run can't fill: it has no GPU. Those that ask the operator are left out by what they ask."""
 pytestmark = pytest.mark.timeout(600)
@@ -118,5 +117,5 @@ def test_every_member_is_scraped_and_nobody_else(prometheus: Prometheus) -> None
     ],
 )
 def test_a_panel_shows_something_of_the_run(prometheus: Prometheus, run: LocalRun, title: str, expression: str) -> None:
-    asked = filled(expression, VARIABLES)
+    asked = filled(expression, {"namespace": NAMESPACE, "rljob": JOB, "__rate_interval": "15s"})
     eventually(lambda: prometheus.query(asked), lambda: f"{asked}\n{run.output}{run.logs()}", 300)

@@ -19,7 +19,6 @@ from tests.support.chart import CHART, Chart, HelmRefused
 from tests.support.paths import ROOT
 
 ROLES = "/apis/rbac.authorization.k8s.io/v1"
-CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/rljobs.rljob.dev"
 
 
 class Installed:
@@ -106,7 +105,7 @@ def test_what_is_installed_changed_and_left(helm: Installed, cluster: ControlPla
     helm.uninstall("rl")
     gone = (deployment, f"{ROLES}/clusterroles/rljob-operator", "/api/v1/namespaces/changed/services/rl-rljob-operator")
     assert not any(map(helm.has, gone))
-    assert helm.has(CRD)
+    assert helm.has("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/rljobs.rljob.dev")
 
 
 def test_a_cluster_without_a_default_storage_class_is_told_of(helm: Installed, cluster: ControlPlane) -> None:

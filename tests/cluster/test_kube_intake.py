@@ -20,8 +20,6 @@ from tests.cluster.test_ready_operator import grant
 from tests.support.operator_roles import role_objects
 from tests.unit.api.bad_manifests import BASE, document
 
-STATUS = {"status": {"observedGeneration": 1}}
-
 
 def job(namespace: str, name: str) -> dict[str, Any]:
     return {**document(BASE), "metadata": {"name": name, "namespace": namespace}}
@@ -58,7 +56,7 @@ async def test_jobs_are_taken_in_from_the_first_to_the_last(
         assert "managedFields" not in kept["metadata"]
         assert "finalizers" not in (await viewer.get(RLJOBS, namespace, "after"))["metadata"]
         enqueued.clear()
-        await viewer.patch(RLJOBS, namespace, "after", STATUS, subresource="status")
+        await viewer.patch(RLJOBS, namespace, "after", {"status": {"observedGeneration": 1}}, subresource="status")
         await until("the status", lambda: (intake.get(namespace, "after") or {}).get("status") is not None, 10)
         await viewer.patch(RLJOBS, namespace, "after", {"metadata": {"annotations": {"rljob.dev/changed": "1"}}})
         await until("the change", lambda: bool(enqueued), 10)

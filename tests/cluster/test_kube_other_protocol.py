@@ -21,7 +21,6 @@ from tests.cluster.reconciling import (
 )
 
 LAST_WORDS = "rljob: this image is of release 0.2.0 and speaks protocol 2; the job speaks protocol 1\n"
-NO_CHECKPOINT = {"onSuspend": "Skip"}
 
 
 async def refuse(kubelet: Kubelet, member: str) -> Object:
@@ -42,7 +41,7 @@ async def turns(run: Run, viewer: Client, clock: Clock, seconds: float = 60.0) -
 async def test_a_job_that_starts_is_held(
     viewer: Client, kubelet: Kubelet, clock: Clock, run: Run, namespace: str, mended: str
 ) -> None:
-    await run.begin(viewer, written(namespace, "pong", image="rl:2", checkpoint=NO_CHECKPOINT, **TWO_ACTORS))
+    await run.begin(viewer, written(namespace, "pong", image="rl:2", checkpoint={"onSuspend": "Skip"}, **TWO_ACTORS))
     pod = await refuse(kubelet, "replay-0")
     await turns(run, viewer, clock, 600.0)
     there = {name: len(each) for name, each in (await kubelet.pods("pong")).items()}

@@ -22,8 +22,6 @@ from tests.support.operator_roles import role_objects
 from tests.unit.api.bad_manifests import EXAMPLES, PRESET
 
 NAMESPACE = "restricted"
-PRIORITY = "/apis/scheduling.k8s.io/v1/priorityclasses"
-RUNTIME = "/apis/node.k8s.io/v1/runtimeclasses"
 PLURALS = {
     "NetworkPolicy": "networkpolicies",
     "Secret": "secrets",
@@ -57,8 +55,8 @@ def namespace(cluster: ControlPlane) -> Iterator[str]:
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     made = [
         ("/api/v1/namespaces", {"metadata": {"name": NAMESPACE, "labels": labels}}),
-        (PRIORITY, {"metadata": {"name": "rl-learner"}, "value": 1000}),
-        (RUNTIME, {"metadata": {"name": "nvidia"}, "handler": "nvidia"}),
+        ("/apis/scheduling.k8s.io/v1/priorityclasses", {"metadata": {"name": "rl-learner"}, "value": 1000}),
+        ("/apis/node.k8s.io/v1/runtimeclasses", {"metadata": {"name": "nvidia"}, "handler": "nvidia"}),
     ]
     for path, document in made:
         cluster.create(path, document)

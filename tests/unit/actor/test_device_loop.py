@@ -30,7 +30,6 @@ from tests.support.inference import SEED, Given, Kept, Setup, assert_equal_segme
 from tests.support.paths import PLUGINS
 from tests.unit.learner.optim.test_no_waiting import Waits, waiting_is_an_error
 
-CLOCKS = "tests.support.device_games:clocks"
 CARTPOLE = f"{PLUGINS / 'torch_cartpole.py'}:make"
 ENVS, STEPS = 6, 10
 NEVER = threading.Event()
@@ -118,7 +117,7 @@ def path_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def clocks(method: Any, parameters: Any, **settings: Any) -> Setup:
-    return Setup(method, parameters, CLOCKS, EnvironmentParameters(**settings))
+    return Setup(method, parameters, "tests.support.device_games:clocks", EnvironmentParameters(**settings))
 
 
 def cartpole(method: Any, parameters: Any, device: torch.device | str = "cpu") -> Setup:

@@ -20,7 +20,6 @@ from torch import nn
 
 from tests.support.every_space import CONTINUOUS, OPEN
 
-ID = "tests.support.every_space:EverySpace"
 CPU = torch.device("cpu")
 METHOD: Any = algorithm("IMPALA")
 PARAMETERS = ImpalaParameters(batch_size=4, unroll_length=6, hidden_units=8, orthogonal_init=True)
@@ -28,7 +27,7 @@ PARAMETERS = ImpalaParameters(batch_size=4, unroll_length=6, hidden_units=8, ort
 
 def described(action: str, **more: Any) -> tuple[EnvironmentSpec, EnvironmentParameters]:
     env_params = EnvironmentParameters(kwargs={"action": action}, **more)
-    return describe_environment(ID, env_params), env_params
+    return describe_environment("tests.support.every_space:EverySpace", env_params), env_params
 
 
 def built(action: str, **more: Any) -> tuple[EnvironmentSpec, PolicyNetwork]:

@@ -29,7 +29,6 @@ from tests.cluster.control_plane import connects
 from tests.support.ports import free_ports
 from tests.unit.operator.kube.fake_api_server import Answer, refuses, says, served
 
-KEY = ("team", "job")
 OURS = {
     "metadata": {"name": "a", "namespace": "n", "uid": "u", "resourceVersion": "1"},
     "spec": {"holderIdentity": "me"},
@@ -67,7 +66,7 @@ async def failing(problem: Exception, turns: int) -> tuple[list[float], list[flo
     operator._queue = queue
     failing = Failing(problem, queue, clock, turns)
     operator._reconciler = failing  # type: ignore[assignment]
-    queue.add(KEY)
+    queue.add(("team", "job"))
     working = asyncio.ensure_future(operator._work())
     while not working.done():
         await asyncio.sleep(0)
