@@ -7,6 +7,7 @@ would make of the same job. On a cluster, tests/e2e/test_monitoring.py has it fi
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -63,13 +64,10 @@ def pods() -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalRun]:
     sets = [word for each in SETS for word in ("--set", each)]
-    started = LocalRun(MANIFEST, tmp_path_factory.mktemp("run") / "run", *sets)
-    try:
+    with closing(LocalRun(MANIFEST, tmp_path_factory.mktemp("run") / "run", *sets)) as started:
         started.until_learning()
         started.until(lambda: all(map(started.announced, MEMBERS)), 60, "every member")
         yield started
-    finally:
-        started.close()
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ import subprocess
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -125,14 +125,11 @@ class ControlPlane:
         self, method: str, path: str, document: Any = None, content_type: str = "application/json"
     ) -> tuple[int, dict[str, Any]]:
         """One request as an administrator: the status code and what was answered."""
-        connection = http.client.HTTPSConnection("127.0.0.1", self._port, context=self._tls, timeout=60)
-        try:
+        with closing(http.client.HTTPSConnection("127.0.0.1", self._port, context=self._tls, timeout=60)) as connection:
             body = None if document is None else json.dumps(document)
             connection.request(method, path, body, {"Content-Type": content_type, "Accept": "application/json"})
             answer = connection.getresponse()
             content = answer.read()
-        finally:
-            connection.close()
         try:
             return answer.status, json.loads(content)
         except ValueError:

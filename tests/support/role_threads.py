@@ -6,7 +6,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +112,5 @@ def over_ipc(job: RLJob, run_dir: Path, *, replay: bool = True) -> Iterator[Role
         roles = RoleThreads(job, run_dir, {kind: f"ipc://{sockets}/{kind}" for kind in ENDPOINTS})
         if replay:
             roles.start(run_replay, "replay-0")
-        try:
+        with closing(roles):
             yield roles
-        finally:
-            roles.close()

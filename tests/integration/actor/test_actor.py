@@ -10,7 +10,7 @@ import threading
 import urllib.request
 import uuid
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -201,11 +201,10 @@ def test_sigterm_ends_a_real_process(tmp_path: Path) -> None:
         (tmp_path / "job.yaml").write_text(dump_manifest(around.job))
         where = {name: getattr(around.options, name) for name in ("run_dir", "name", "weights", "notice", "announce")}
         ingest, log = around.options.replay_ingest[0], tmp_path / "log"
-        process = ForkedRole("actor", log, job=tmp_path / "job.yaml", replay_ingest=ingest, metrics_port=0, **where)
-        try:
+        with closing(
+            ForkedRole("actor", log, job=tmp_path / "job.yaml", replay_ingest=ingest, metrics_port=0, **where)
+        ) as process:
             eventually(lambda: around.service.status.inserted_total > 300 or process.poll() is not None)
             process.send_signal(signal.SIGTERM)
             assert process.wait() == 143, log.read_text()
-        finally:
-            process.close()
         assert_conserved(around)

@@ -8,7 +8,7 @@ import socket
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -133,16 +133,13 @@ def test_weights_that_travel_long_cost_unrolls_only_where_the_user_set_a_limit(
         port = int(free.getsockname()[1])
     job.start("learner", "learner", weights=f"tcp://127.0.0.1:{port}")
     job.until("learner", lambda s: "queue" in s)
-    road = Address(f"tcp://127.0.0.1:{port}", seconds=2.5)
-    try:
+    with closing(Address(f"tcp://127.0.0.1:{port}", seconds=2.5)) as road:
         for name in ("actor-0", "actor-1"):
             job.start("actor", name, weights=road.endpoint)
         if written is None:
             status = job.until("learner", lambda s: s["updates"] > 1000 and stale(s) < 0.1, 200.0)
         else:
             status = job.until("learner", lambda s: stale(s) > 0.1 and "too old" in s["given_up"], 200.0)
-    finally:
-        road.close()
     told = status["queue"]["arrival_age_updates"], status["lag_limit_updates"], stale(status), status["given_up"]
     print(told)
     assert (stale(status) > 0.1) == (written is not None), told

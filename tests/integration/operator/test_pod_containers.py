@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -56,11 +57,10 @@ def folder() -> Iterator[Path]:
 @pytest.fixture
 def pods(folder: Path, tmp_path: Path) -> Iterator[PodContainers]:
     secrets = Secrets(made_keys(tmp_path), TOKEN)
-    found = PodContainers(Owned(small_job(), "uid"), secrets, Settings(image="rl:1", checkpoint_size="1Gi"), folder)
-    try:
+    with closing(
+        PodContainers(Owned(small_job(), "uid"), secrets, Settings(image="rl:1", checkpoint_size="1Gi"), folder)
+    ) as found:
         yield found
-    finally:
-        found.close()
 
 
 def test_pods_train_leave_and_come_back_where_they_were(pods: PodContainers) -> None:
@@ -102,8 +102,7 @@ def test_a_learner_comes_back_from_its_bucket_with_nothing_on_a_disk(
     owned = Owned(parse_job(document), "uid")
     keys = {name: value for name, value in s3.environment.items() if name != "AWS_ENDPOINT_URL"}
     secrets, settings = Secrets(made_keys(tmp_path), TOKEN), Settings(image="rl:1")
-    pods = PodContainers(owned, secrets, settings, folder, {"keys-of-the-bucket": keys})
-    try:
+    with closing(PodContainers(owned, secrets, settings, folder, {"keys-of-the-bucket": keys})) as pods:
         for member in ("learner", "actor-0"):
             pods.start(member)
         pods.until(lambda: pods.status("learner").get("updates", 0) > 50, "updates")
@@ -116,8 +115,6 @@ def test_a_learner_comes_back_from_its_bucket_with_nothing_on_a_disk(
         pods.until(lambda: pods.status("learner").get("updates", 0) > left["step"], "the learner goes on")
         assert pods.status("learner")["epoch"] == 2
         assert not list(folder.glob("*/checkpoints"))
-    finally:
-        pods.close()
 
 
 JOB = EXAMPLES / "cartpole-apex.yaml"

@@ -6,6 +6,7 @@ import logging
 import select
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from functools import partial
 from typing import Any
 
@@ -221,8 +222,7 @@ def test_what_was_submitted_before_a_failure_was_heard_of_is_never_written(serve
     with connect(str(server.socket)) as client:
         log = ChunkLog(client, "test", 0, "me")
         log.take_over()
-        writer = LogWriter(log)
-        try:
+        with closing(LogWriter(log)) as writer:
             admin.execute_command("ACL", "SETUSER", "default", "-hset")
             writer.submit(1, Commit(state=LogState({"epoch": 1}, {})))
             eventually(lambda: select.select([writer.fileno()], [], [], 0)[0])
@@ -233,8 +233,6 @@ def test_what_was_submitted_before_a_failure_was_heard_of_is_never_written(serve
             eventually(lambda: events.extend(writer.events()) or len(events) == 3)
             assert [(e.kind, e.token) for e in events] == [("down", 1), ("up", 0), ("done", 3)]
             assert log.state().counters == {"inserted": 3}
-        finally:
-            writer.close()
 
 
 # ------------------------------------------------------------------------------------------------------------ full

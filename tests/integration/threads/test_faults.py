@@ -13,7 +13,7 @@ import sys
 import threading
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -296,16 +296,13 @@ def test_a_controller_hears_that_nobody_asks_the_members(said: str, monkeypatch:
     """By a fault from outside, or a mistake in asking one of them."""
     if said == "TypeError":
         monkeypatch.setattr(Loopback, "health", None)
-    polls = MemberPolls()
-    try:
+    with closing(MemberPolls()) as polls:
         polls.watch([Alive("a", "http://127.0.0.1:1")], None)
         if said == "Fault$":
             inject(eventually(lambda: at_work("member-polls"), "no thread"))
         eventually(lambda: alive("member-polls") is None, "it does not end")
         with pytest.raises(ThreadEnded, match=f"^thread member-polls has ended: {said}"):
             polls.watch([], None)
-    finally:
-        polls.close()
 
 
 def test_what_a_share_of_an_update_raises_is_raised_in_the_loop() -> None:

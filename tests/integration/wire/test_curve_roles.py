@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -76,10 +76,8 @@ def running(run_dir: Path, inference: str = "Local") -> Iterator[Run]:
     run.start(run_replay, "replay-0", keys=run_dir / "replay.json")
     run.start(run_learner, "learner", keys=run_dir / "learner.json")
     run.start(run_actor, "actor-0", keys=run_dir / "actor.json")
-    try:
+    with closing(run):
         yield run
-    finally:
-        run.close()
 
 
 def test_roles_with_keys_train_and_find_each_other_again_and_a_peer_without_gets_nothing(tmp_path: Path) -> None:

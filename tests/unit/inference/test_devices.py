@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 import uuid
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -95,7 +96,7 @@ def test_published_weights_are_taken_by_reference_and_once() -> None:
     setup, base = apex(), f"inproc://{uuid.uuid4().hex}"
     published = WeightServer(base + "w", base + "n")
     source = LatestWeights(published)
-    try:
+    with closing(published):
         assert source.poll() is None
         published.publish(setup.network(), 1, 1, {})
         assert source.poll() is published.latest
@@ -103,21 +104,16 @@ def test_published_weights_are_taken_by_reference_and_once() -> None:
         published.publish(setup.network(), 2, 1, {})
         published.publish(setup.network(), 3, 1, {})
         assert source.poll().version == 3
-    finally:
-        published.close()
 
 
 def test_what_ends_the_server_ends_the_learner() -> None:
     base = f"inproc://{uuid.uuid4().hex}"
     published = WeightServer(base + "w", base + "n")
     server = InferenceServer(base + "i", apex().model(), LatestWeights(published), 0.0)
-    try:
-        with InferenceThread(server) as serving:
+    with closing(published), InferenceThread(server) as serving:
+        check_threads()
+        published.publish(impala().network(), 1, 1, {})  # another network
+        eventually(lambda: serving.status()["state"] == "Stopped", "it went on with weights of another network")
+        time.sleep(0.1)
+        with pytest.raises(ThreadEnded, match=r"thread inference has ended: OtherNetwork: .* another network"):
             check_threads()
-            published.publish(impala().network(), 1, 1, {})  # another network
-            eventually(lambda: serving.status()["state"] == "Stopped", "it went on with weights of another network")
-            time.sleep(0.1)
-            with pytest.raises(ThreadEnded, match=r"thread inference has ended: OtherNetwork: .* another network"):
-                check_threads()
-    finally:
-        published.close()
