@@ -89,11 +89,7 @@ def _best(state: ExperimentState, rung: int) -> list[Run]:
     prune = state.known.spec.prune
     if prune is None or prune.halving is None:
         return [run for run in _waiting(state, rung) if run.scores[rung].mean >= _bound(state, run, rung)]
-    return _ranked(state, rung)[: _allowed(state, rung, prune.halving.factor)]
-
-
-def _ranked(state: ExperimentState, rung: int) -> list[Run]:
-    return sorted(state.waiting.get(rung, ()), key=lambda run: (-run.scores[rung].mean, run.trial))
+    return state.judged_at(rung)[: _allowed(state, rung, prune.halving.factor)]
 
 
 def _allowed(state: ExperimentState, rung: int, factor: int) -> int:

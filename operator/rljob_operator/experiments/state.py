@@ -82,11 +82,16 @@ class Run:
         """What it had played when it was last judged."""
         return self.scores[-1].raw_frames if self.scores else 0
 
+    @property
+    def best(self) -> Score:
+        """Its highest score, of equal ones the last. The weights that had it are kept. Raises ValueError before it was judged."""
+        return max(reversed(self.scores), key=lambda score: score.mean)
+
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A trial among others: its runs that count, their mean score and its standard error. With several seeds the error is that
-    of the mean over seeds, with one that of its games."""
+    """A trial among others: its runs that count, the mean of their best scores and its standard error. With several seeds the
+    error is that of the mean over seeds, with one that of its games."""
 
     trial: int
     runs: tuple[Run, ...]
@@ -154,8 +159,10 @@ class ExperimentState:
             self.time_up = True
         elif kind == "End":
             self.end = entry
-            if self.known.trials == 1:  # nothing was chosen by its scores, so they are what fresh games would be
-                self.verdicts = {run.key: run.scores[-1] for run in self.best()}
+            if self.known.trials == 1 and all(
+                len(run.scores) == 1 for run in self.best()
+            ):  # nothing was chosen by them
+                self.verdicts = {run.key: run.best for run in self.best()}
         elif kind == "Verdict":
             self.verdicts[entry["trial"], entry["seed"]] = _score(entry)
         else:
@@ -208,8 +215,8 @@ class ExperimentState:
         return [] if self.end is not None else [run for run in self.runs.values() if run.state is RunState.RUNNING]
 
     def ranking(self) -> list[Ranked]:
-        """Trials that were judged, the best first: those come first that have played furthest, then those with more seeds done,
-        then by score; of equal ones the one with fewer raw frames."""
+        """Trials that were judged, the best first, by the best weights that each has had, which are kept. Of equal ones those
+        come first that have played furthest, then those with more seeds done, then the one with fewer raw frames."""
         found = [ranked for trial in dict.fromkeys(trial for trial, _ in self.runs) for ranked in self._ranked(trial)]
         return sorted(found, key=_place)
 
@@ -218,12 +225,19 @@ class ExperimentState:
         runs = [run for seed in seeds if (run := self.runs.get((trial, seed))) is not None]
         counted = [run for run in runs if run.state is RunState.DONE] or [run for run in runs if run.scores]
         if counted:
-            yield Ranked(trial, tuple(counted), *over_seeds([run.scores[-1] for run in counted]))
+            yield Ranked(trial, tuple(counted), *over_seeds([run.best for run in counted]))
+
+    def judged_at(self, rung: int) -> list[Run]:
+        """First runs that were judged at ``rung``, the best there first, whatever became of them."""
+        return sorted(self.waiting.get(rung, ()), key=lambda run: (-run.scores[rung].mean, run.trial))
 
 
-def games_seed(rung: int) -> int:
-    """Seed of the games by which runs are judged at a rung; the number of rungs stands for fresh games, at the end."""
-    return (rung + 1) * _SEEDS_APART
+def judging(experiment: Experiment, run: Run, rung: int, episodes: int) -> list[str]:
+    """The options of `rljob eval` by which a run is judged at a rung, and its weights are kept where they are the best that it
+    has had. The number of rungs stands for fresh games, in which the kept ones are judged at the end."""
+    least = str(run.best.mean) if run.scores else "-inf"
+    keep = [] if rung == len(experiment.rungs) else ["--keep-from", least]
+    return ["--episodes", str(episodes), "--seed", str((rung + 1) * _SEEDS_APART), *keep]
 
 
 def scored(figures: Mapping[str, Any], raw_frames: int, said: str) -> dict[str, Any]:
@@ -282,7 +296,7 @@ def _lasting(experiment: Experiment, trials: int) -> tuple[Any, ...]:
 def _place(ranked: Ranked) -> tuple[Any, ...]:
     done = [run for run in ranked.runs if run.state is RunState.DONE]
     furthest = (not done, -len(done), -max(run.rung for run in ranked.runs) if not done else 0)
-    return (*furthest, -ranked.mean, min(run.raw_frames for run in ranked.runs), ranked.trial)
+    return (-ranked.mean, *furthest, min(run.raw_frames for run in ranked.runs), ranked.trial)
 
 
 def _score(entry: dict[str, Any]) -> Score:

@@ -118,7 +118,7 @@ def _score(optuna: Any, run: Run) -> dict[str, Any]:
     """What became of a trial as Optuna knows it. One that ended, or waits, below its budget counts as pruned there, and is worse
     than all that have played it. One without a score, as it plays or has failed, is the worst: the next lies elsewhere."""
     if run.state is RunState.DONE:
-        return {"value": run.scores[-1].mean}
+        return {"value": run.best.mean}
     return {
         "state": optuna.trial.TrialState.PRUNED,
         "intermediate_values": {rung: score.mean for rung, score in enumerate(run.scores)},

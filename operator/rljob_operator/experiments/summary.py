@@ -7,10 +7,11 @@ from typing import Any
 from rljob.api.experiment_status import MOST_ROWS
 from rljob.api.yaml_dialect import in_one_line
 
-from rljob_operator.experiments.state import ExperimentState, Ranked, RunState, over_seeds
+from rljob_operator.experiments.state import ExperimentState, Ranked, Run, RunState, over_seeds
 
 _LONGEST = 120
 """Characters of a trial's settings in a row."""
+_LONGEST_SETTINGS = 1024
 _GOES_ON = frozenset({RunState.DONE})
 """States of a trial's runs after which it gets its further seeds."""
 _OVER = _GOES_ON | {RunState.PRUNED, RunState.FAILED}
@@ -29,7 +30,7 @@ def summary(state: ExperimentState) -> dict[str, Any]:
         "running": len(state.active),
         "failed": state.failed,
         "rows": [{**each, "set": each["set"][:_LONGEST]} for _, each in found],
-        "best": next(iter([{**each, "set": each["set"][:1024]} for _, each in found[:1]]), None),
+        "best": next(iter([{**each, "set": each["set"][:_LONGEST_SETTINGS]} for _, each in found[:1]]), None),
         "runs": [state.known.run_name(run.trial, run.seed) for ranked, _ in found[:1] for run in ranked.runs],
         "fresh": fresh_verdict(state),
     }
@@ -50,16 +51,45 @@ def fresh_verdict(state: ExperimentState) -> dict[str, Any] | None:
     return {"mean": round(mean, 4), "standardError": round(error, 4), "episodes": known[0].episodes}
 
 
+def best_in_words(state: ExperimentState) -> str:
+    """The best trial of an experiment that has ended: its score in fresh games where they were played, its settings, whether it
+    has fallen back, and which trial was the best of those that were judged after as many raw frames."""
+    runs, fresh = list(state.best()), fresh_verdict(state)
+    words = f"trial {runs[0].trial}"
+    if fresh is not None:
+        seeds = f"{len(runs)} seeds, " if len(runs) > 1 else ""
+        games = f"{seeds}{fresh['episodes']} fresh games{' each' if seeds else ''}"
+        words += f", {fresh['mean']:.2f} +- {fresh['standardError']:.2f} (standard error) over {games}"
+    settings = " ".join(f"{path}={in_one_line(value)}" for path, value in state.known.settings(runs[0].trial).items())
+    words = f"{words}: {settings[:_LONGEST_SETTINGS]}".rstrip(": ")
+    fell = [f"seed {run.seed} {back}" if len(runs) > 1 else back for run in runs if (back := fell_back(run))]
+    rungs = state.known.rungs
+    rung = max((at for at, judged in state.waiting.items() if len(judged) > 1 < len(rungs)), default=None)
+    if rung is not None:
+        first, *others = state.judged_at(rung)
+        of = f"of {1 + len(others)} judged at {rungs[rung]:,} raw frames"
+        fell.append(f"{of} trial {first.trial} was the best, {first.scores[rung].mean:.2f}")
+    return "; ".join([words, *fell])
+
+
+def fell_back(run: Run) -> str:
+    """That the newest weights of a run are worse than some before, which are kept; empty where they are not."""
+    if not run.scores or (best := run.best) is run.scores[-1]:
+        return ""
+    return f"fell back to {run.scores[-1].mean:.2f} from {best.mean:.2f} after {best.raw_frames:,} raw frames, which is kept"
+
+
 def row(state: ExperimentState, ranked: Ranked) -> dict[str, Any]:
-    """A trial in a line: its settings as text, what it has played, its score, its state."""
+    """A trial in a line: its settings as text, its score and what it had played then, how it is now, its state."""
     first = ranked.runs[0]
     return {
         "trial": ranked.trial,
         "set": settings_in_words(state, ranked.trial),
         "seeds": len(ranked.runs),
-        "rawFrames": first.raw_frames,
+        "rawFrames": first.best.raw_frames,
         "mean": round(ranked.mean, 4),
         "standardError": round(ranked.standard_error, 4),
+        "newestMean": round(over_seeds([run.scores[-1] for run in ranked.runs])[0], 4),
         "state": str(first.state),
     }
 
@@ -67,7 +97,7 @@ def row(state: ExperimentState, ranked: Ranked) -> dict[str, Any]:
 def rows(state: ExperimentState) -> list[dict[str, Any]]:
     """A line for every trial that was started: those with a score, the best first, then those without."""
     found = [row(state, ranked) for ranked in state.ranking()]
-    unscored = {"seeds": 0, "rawFrames": 0, "mean": None, "standardError": None}
+    unscored = {"seeds": 0, "rawFrames": 0, "mean": None, "standardError": None, "newestMean": None}
     others = sorted({trial for trial, _ in state.runs} - {each["trial"] for each in found})
     return found + [
         {"trial": t, "set": settings_in_words(state, t), "state": str(state.runs[t, 1].state), **unscored}
@@ -92,8 +122,12 @@ def in_words(state: ExperimentState, entry: dict[str, Any]) -> str:
         again = f"; left out: {entry['leftOut']} suggestions that make no valid job" if "leftOut" in entry else ""
         return f"{where} starts, to {entry['rawFrames']:,} raw frames: {settings}".rstrip(": ") + again
     if kind == "Score":
-        of = f"{entry['mean']:.2f} +- {entry['standardError']:.2f}"
-        return f"{where} reached {of} in {entry['episodes']} games, after {entry['rawFrames']:,} raw frames"
+        of, back = (
+            f"{entry['mean']:.2f} +- {entry['standardError']:.2f}",
+            fell_back(state.runs[entry["trial"], entry["seed"]]),
+        )
+        words = f"{where} reached {of} in {entry['episodes']} games, after {entry['rawFrames']:,} raw frames"
+        return f"{words}; it {back}" if back else words
     if kind == "Promote":
         return f"{where} goes on to {entry['rawFrames']:,} raw frames: {_numbers(entry)}"
     if kind == "Prune":

@@ -16,7 +16,7 @@ from rljob.child import Child
 from rljob.sources import without_places
 
 from rljob_operator.experiments.journal import Entry
-from rljob_operator.experiments.state import Run, games_seed, scored, seen
+from rljob_operator.experiments.state import Run, judging, scored, seen
 from rljob_operator.local.holder import holder
 from rljob_operator.local.log_files import tail
 from rljob_operator.local.run_folder import JOB_FILE, OUTCOME_FILE, STATUS_FILE, read_json
@@ -74,24 +74,24 @@ class Runs:
         return None
 
     def judged(self, run: Run, rung: int) -> dict[str, Any] | None:
-        """How its newest weights (its best, with an evaluator) are judged by the games of ``rung``; None while they are. What is
-        wrong stands in ``why``."""
-        folder, seed = self.folder(run), games_seed(rung)
-        output = self._folder / "logs" / f"{folder.name}-games-{seed}.json"
+        """How its newest weights (its best, with an evaluator; at the end those that were kept) are judged by the games of
+        ``rung``; None while they are. What is wrong stands in ``why``."""
+        folder = self.folder(run)
+        output = self._folder / "logs" / f"{folder.name}-games-{rung}.json"
         errors = output.with_suffix(".error")
-        if (folder, seed) not in self._judging:
+        if (folder, rung) not in self._judging:
             job = self._job(folder)
             games = job.spec.evaluator.episodes if job is not None else 100
-            words = ["eval", str(folder), "--episodes", str(games), "--seed", str(seed), "--json"]
+            words = ["eval", str(folder), *judging(self._experiment, run, rung, games), "--json"]
             title, end = f"rljob eval {folder}", signal.SIGKILL
             with output.open("wb") as out, errors.open("wb") as err:
-                self._judging[folder, seed] = Child(
+                self._judging[folder, rung] = Child(
                     "rljob_operator.cli", words, title=title, orphaned=end, stdout=out, stderr=err
                 )
-        process = self._judging[folder, seed]
+        process = self._judging[folder, rung]
         if process.poll() is None:
             return None
-        del self._judging[folder, seed]
+        del self._judging[folder, rung]
         said = " ".join(tail(errors, 2)) or f"rljob eval ended with {process.returncode}"
         frames = (read_json(folder / STATUS_FILE).get("progress") or {}).get("rawFrames", 0)
         return scored(read_json(output) if process.returncode == 0 else {}, frames, said)

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rljob.api.yaml_dialect import in_one_line
-
 from rljob_operator.experiments.journal import JournalProblem, replayed, whole_lines
 from rljob_operator.experiments.state import ExperimentState, Mismatch, Run, RunState, over_seeds
+from rljob_operator.experiments.summary import best_in_words, fell_back, fresh_verdict
 from rljob_operator.local.experiment_folder import JOURNAL_FILE
 from rljob_operator.local.run_folder import RunFolderProblem
 
@@ -25,7 +24,8 @@ class Trial(NamedTuple):
     why: str
     """How that came, in words."""
     mean: float | None
-    """Its score: the mean return of whole games, over seeds where several count. None before it was judged."""
+    """Its score: the mean return of whole games with the best weights that it has had, over seeds where several count. None
+    before it was judged."""
     standard_error: float | None
     scores: tuple[tuple[int, float, float], ...]
     """Each judgement of its first run: raw frames, mean, standard error."""
@@ -62,22 +62,15 @@ def trials_of(state: ExperimentState, folder: Path | None) -> list[Trial]:
 def best_of(state: ExperimentState, folder: Path | None) -> tuple[Trial, str] | None:
     """The best trial with its score in games that nothing was chosen by, and of its runs the best one first; and that on a line.
     None before it was judged in them."""
-    chosen = state.end["best"] if state.end is not None else None
-    keys = [(chosen["trial"], seed) for seed in chosen["seeds"]] if chosen is not None else []
-    if not keys or any(key not in state.verdicts for key in keys):
+    keys = [run.key for run in state.best()]
+    if fresh_verdict(state) is None:
         return None
     keys.sort(key=lambda key: -state.verdicts[key].mean)
-    scores = [state.verdicts[key] for key in keys]
-    mean, error = over_seeds(scores)
+    mean, error = over_seeds([state.verdicts[key] for key in keys])
     trial = next(each for each in trials_of(state, folder) if each.number == keys[0][0])
-    over = f"{scores[0].episodes} fresh games"
-    if len(scores) > 1:
-        over = f"{len(scores)} seeds, {over} each"
-    settings = " ".join(f"{path}={in_one_line(value)}" for path, value in trial.settings.items())
-    words = f"trial {trial.number}, {mean:.2f} +- {error:.2f} (standard error) over {over}: {settings}".rstrip(": ")
     return trial._replace(
         mean=mean, standard_error=error, runs=tuple(_place(state, key, folder) for key in keys)
-    ), words
+    ), best_in_words(state)
 
 
 def _place(state: ExperimentState, key: tuple[int, int], folder: Path | None) -> str | Path:
@@ -91,5 +84,6 @@ def _why(state: ExperimentState, run: Run) -> str:
     if run.state is RunState.PRUNED:
         return "others had higher scores at its raw frames"
     if run.state is RunState.DONE:
-        return "played to its end" if run.rung == len(state.known.rungs) - 1 else "reached its goal"
+        how = "played to its end" if run.rung == len(state.known.rungs) - 1 else "reached its goal"
+        return f"{how}; {back}" if (back := fell_back(run)) else how
     return "" if state.end is None else f"the experiment ended before it: {state.end['reason']}"

@@ -26,11 +26,13 @@ class TrialStatus(StatusModel):
     seeds: Count = 1
     """Runs of it that count."""
     raw_frames: Count = 0
-    """What its first run had played when it was judged last."""
+    """What its first run had played with the weights that have its score."""
     mean: Annotated[float, DecimalText()]
-    """Mean return of the games that it was judged by, over its seeds."""
+    """Mean return of the games that its best weights were judged by, over its seeds."""
     standard_error: Annotated[float, DecimalText(0)]
     """Its standard error: of several seeds that of the mean over seeds, of one that of its games."""
+    newest_mean: Annotated[float, DecimalText()] | None = None
+    """The same of its newest weights: less where it has fallen back."""
     state: Word = ""
     """Running, Waiting, Done, Pruned or Failed."""
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from rljob.api.load import load_manifest
 from rljob.checkpoints.location import Location, directory_of, place
-from rljob.checkpoints.names import FORMAT, MANIFEST, TENSORS, CheckpointProblem, order
+from rljob.checkpoints.names import BEST, FORMAT, JUDGED, MANIFEST, TENSORS, CheckpointProblem, order
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,99}")
 
@@ -75,6 +75,13 @@ def stored(directory: Location) -> list[Location]:
     """The checkpoints in ``directory``, newest first, unverified; ``best`` is not among them. Raises StorageProblem."""
     placed = [(found, name) for name in place(directory).names() if (found := order(name)) is not None]
     return [directory / name for _, name in sorted(placed, reverse=True)]
+
+
+def policies(directory: Location) -> list[Location]:
+    """Where the policy of a run may be, in the order in which it is looked for: the best by its experiment's games, the best by
+    its evaluator's, then the newest. Raises StorageProblem."""
+    kept = [directory / name for name in (JUDGED, BEST)]
+    return [*filter(is_checkpoint, kept), *stored(directory)]
 
 
 def is_checkpoint(path: Location) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from rljob.checkpoints.bucket import Bucket, NoObject
-from rljob.checkpoints.names import BEST, MANIFEST, CheckpointProblem, StorageProblem, claimed, order
+from rljob.checkpoints.names import MANIFEST, CheckpointProblem, StorageProblem, claimed, is_checkpoint_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Prefix:
     def names(self) -> list[str]:
         keys = self._keys()
         whole = [name for name in {key.split("/")[0] for key in keys} if f"{name}/{MANIFEST}" in keys]
-        checkpoints = [name for name in whole if order(name) is not None or name == BEST]
+        checkpoints = [name for name in whole if is_checkpoint_name(name)]
         return [*checkpoints, *(key for key in keys if claimed(key) is not None)]
 
     def holds(self, name: str) -> bool:
@@ -63,7 +63,7 @@ class Prefix:
     def clear(self) -> None:
         keys = self._keys()
         for name in {key.split("/")[0] for key in keys if "/" in key}:
-            if (order(name) is not None or name == BEST) and f"{name}/{MANIFEST}" not in keys:
+            if is_checkpoint_name(name) and f"{name}/{MANIFEST}" not in keys:
                 self._delete([key for key in keys if key.startswith(f"{name}/")])
 
     def create(self, name: str) -> bool:

@@ -9,6 +9,8 @@ FORMAT: Final = 1
 TENSORS: Final = "tensors.safetensors"
 MANIFEST: Final = "manifest.json"
 BEST: Final = "best"
+JUDGED: Final = "judged"
+"""Of a run of an experiment: its best weights by the experiment's own games."""
 
 _CHECKPOINT: Final = re.compile(r"(?:epoch-([0-9]{1,18})-)?step-([0-9]{1,18})")
 _CLAIM: Final = re.compile(r"epoch-([0-9]{1,18})")
@@ -45,6 +47,11 @@ def order(name: str) -> Order | None:
     all that have one."""
     found = _CHECKPOINT.fullmatch(name)
     return Order(int(found[1] or 0), int(found[2])) if found is not None else None
+
+
+def is_checkpoint_name(name: str) -> bool:
+    """Whether a checkpoint may have this name."""
+    return order(name) is not None or name in (BEST, JUDGED)
 
 
 def claim_name(epoch: int) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from rljob import files
-from rljob.checkpoints.names import BEST, MANIFEST, TENSORS, CheckpointProblem, StorageProblem, claimed, order
+from rljob.checkpoints.names import MANIFEST, TENSORS, CheckpointProblem, StorageProblem, claimed, is_checkpoint_name
 
 _PIECE_BYTES: Final = 1 << 20
 
@@ -92,4 +92,4 @@ class Folder:
 
 
 def _is_ours(name: str, is_folder: bool) -> bool:
-    return (order(name) is not None or name == BEST) if is_folder else claimed(name) is not None
+    return is_checkpoint_name(name) if is_folder else claimed(name) is not None

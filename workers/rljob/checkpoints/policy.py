@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,8 +14,9 @@ from rljob.api import EnvironmentParameters
 from rljob.api.environment import EnvironmentSource
 from rljob.api.parameters import ParameterSet
 from rljob.checkpoints import store as checkpoint
-from rljob.checkpoints.files import directory_in, is_checkpoint
+from rljob.checkpoints.files import directory_in, is_checkpoint, policies
 from rljob.checkpoints.location import Location
+from rljob.checkpoints.names import JUDGED
 from rljob.checkpoints.store import Checkpoint, CheckpointProblem
 from rljob.envs.spec import EnvironmentSpec
 from rljob.sources import notes_on, sources_of, to_load, with_files
@@ -77,8 +78,9 @@ class PolicyIdentity:
             raise CheckpointProblem(f"the checkpoint does not say what it is a policy of: {error}") from None
 
 
-def load_policy(source: Location) -> Policy:
+def load_policy(source: Location, listed: Callable[[Location], list[Location]] = policies) -> Policy:
     """The policy of a checkpoint, or of a run or a place of checkpoints: its best judged one, else its newest valid checkpoint.
+    ``listed``: other checkpoints there, in the order in which they are looked at.
 
     Where the run kept evaluation weights (a moving average), those are the policy. Files of its user's that are gone are loaded
     from the run's copies of them; the log says so, and which were edited. Raises CheckpointProblem, and StorageProblem
@@ -87,7 +89,7 @@ def load_policy(source: Location) -> Policy:
     if isinstance(source, Path) and not source.is_dir():
         kind = "not a folder" if source.exists() else "no such file or folder"
         raise CheckpointProblem(f"{source}: {kind}; give a run folder or one of its checkpoints")
-    found = _find(source)
+    found = _find(source, listed)
     if isinstance(source, Path):
         whole = source.absolute()
         run_dir = next((each for each in (whole, *whole.parents[:2]) if sources_of(each)), whole)
@@ -122,12 +124,23 @@ def acting_state(state: Mapping[str, Tensor], acting: str) -> dict[str, Tensor]:
     return {name.removeprefix(within): tensor for name, tensor in state.items() if name.startswith(within)}
 
 
-def _find(source: Location) -> Checkpoint:
+def come_to(directory: Location) -> list[Location]:
+    """What a run has come to that trains: the best by its evaluator, else the newest. Raises StorageProblem."""
+    return [each for each in policies(directory) if each.name != JUDGED]
+
+
+def keep_judged(source: Location, verdict: Mapping[str, Any]) -> None:
+    """Keep what a run has `come_to` as the best by the games of its experiment, with their ``verdict``; training goes on from its
+    newest checkpoint all the same. Raises CheckpointProblem and StorageProblem."""
+    found = _find(source, come_to)
+    state = {f"policy.{name}": tensor for name, tensor in policy_state(found, found.manifest["algorithm"]).items()}
+    statistics = {name: tensor for name, tensor in found.tensors.items() if name.startswith("statistics.")}
+    checkpoint.write(found.path.parent, JUDGED, state | statistics, {**found.manifest, "verdict": verdict})
+
+
+def _find(source: Location, listed: Callable[[Location], list[Location]]) -> Checkpoint:
     if is_checkpoint(source):
         return checkpoint.read(source)
-    directory = directory_in(source)
-    if is_checkpoint(directory / checkpoint.BEST):
-        return checkpoint.read(directory / checkpoint.BEST)
-    if (newest := checkpoint.latest_valid(directory)) is not None:
-        return newest
+    if (found := checkpoint.latest_valid(directory_in(source), listed)) is not None:
+        return found
     raise CheckpointProblem(f"there is no valid checkpoint in {source}; give a run or a checkpoint of one")

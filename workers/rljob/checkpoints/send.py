@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from rljob.checkpoints.files import VerifiedFiles, is_checkpoint, stored, tensors_file, verify
-from rljob.checkpoints.names import BEST, MANIFEST, CheckpointProblem, StorageProblem
+from rljob.checkpoints.files import VerifiedFiles, policies, tensors_file, verify
+from rljob.checkpoints.names import MANIFEST, CheckpointProblem, StorageProblem
 
 
 def policy_files(directory: Path) -> VerifiedFiles:
@@ -22,8 +22,7 @@ def policy_files(directory: Path) -> VerifiedFiles:
 
     Raises CheckpointProblem where there is none, StorageProblem where the folder can't be read.
     """
-    best = directory / BEST
-    for path in [*((best,) if is_checkpoint(best) else ()), *stored(directory)]:
+    for path in policies(directory):
         try:
             return verify(path)
         except CheckpointProblem:

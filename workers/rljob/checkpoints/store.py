@@ -105,14 +105,15 @@ def read(path: Location) -> Checkpoint:
     return Checkpoint(path, manifest, safetensors.torch.load(content))
 
 
-def latest_valid(directory: Location) -> Checkpoint | None:
-    """The newest checkpoint that verifies, or None. Damaged ones are named in the log and passed over.
+def latest_valid(directory: Location, listed: Callable[[Location], list[Location]] = stored) -> Checkpoint | None:
+    """The newest checkpoint that verifies, or the first of those that ``listed`` finds there; None where none does. Damaged ones
+    are named in the log and passed over.
 
     Raises StorageProblem where the place cannot be asked: that is no reason to take an older one, or none.
     """
     tried: list[Location] = []
     while (
-        found := stored(directory)
+        found := listed(directory)
     ) != tried:  # another learner may have removed what was listed, and written a newer
         for path in found:
             try:

@@ -33,6 +33,10 @@ _SEED_HELP = (
     "Seed of the first game; the others follow from it. With the seed of a run's verdict, the weights that it judged play "
     "the same games again."
 )
+_KEEP_HELP = (
+    "Of a run, as its experiment does: score what it has come to (its evaluator's best, else its newest weights), and keep that "
+    "as its `judged` where the mean return is so much at least."
+)
 _TEMPERATURE_HELP = "Logits of a sampled policy (IMPALA, PPO) are divided by it, 0 takes the best action."
 _TemperatureOption = Annotated[
     float | None, typer.Option(min=0.0, help=_TEMPERATURE_HELP, show_default="the job's evaluationTemperature")
@@ -62,6 +66,9 @@ def evaluate(
     summary: Annotated[
         bool, typer.Option(help="With --json: only the figures of all games together, in a short line.")
     ] = False,
+    keep_from: Annotated[
+        float | None, typer.Option("--keep-from", metavar="MEAN", help=_KEEP_HELP, show_default=False)
+    ] = None,
 ) -> None:
     """Score a policy with whole, unclipped games in plain Gymnasium: mean, standard error, episodes.
 
@@ -79,15 +86,16 @@ def evaluate(
         import torch
 
         from rljob.algorithms import algorithm
+        from rljob.checkpoints.files import policies
         from rljob.checkpoints.location import location
-        from rljob.checkpoints.policy import PolicyIdentity, load_policy
+        from rljob.checkpoints.policy import PolicyIdentity, come_to, keep_judged, load_policy
         from rljob.evaluation.players import Players
         from rljob.evaluation.score import tally
         from rljob.weights.flat import snapshot
 
         torch.set_num_threads(1)  # each core has a process of its own
         with printing_aside():
-            policy = load_policy(location(source))
+            policy = load_policy(location(source), policies if keep_from is None else come_to)
         name, params = str(policy.manifest["algorithm"]), tempered(policy.params, temperature)
         share = algorithm(name).evaluation_epsilon(params) if epsilon is None else epsilon
         sampled_at = getattr(params, "evaluation_temperature", None)  # of a policy that has probabilities
@@ -96,16 +104,18 @@ def evaluate(
             weights = snapshot(policy.module, 0, 0, {})
             with closing(players.play(weights, range(episodes), seed, lambda: None)) as games:
                 result = tally(_shown(games, episodes), episodes)
+        figures: dict[str, Any] = {
+            "environment": judged.spec.id,
+            "mean": result.mean,
+            "standard_error": result.standard_error if episodes > 1 else None,
+            "episodes": len(result.returns),
+            "epsilon": share,
+            "temperature": sampled_at,
+            "seed": seed,
+        }
+        if keep_from is not None and result.mean >= keep_from:
+            keep_judged(location(source), figures)
         if as_json:
-            figures: dict[str, Any] = {
-                "environment": judged.spec.id,
-                "mean": result.mean,
-                "standard_error": result.standard_error if episodes > 1 else None,
-                "episodes": len(result.returns),
-                "epsilon": share,
-                "temperature": sampled_at,
-                "seed": seed,
-            }
             if not summary:
                 figures["returns"] = [float(value) for value in result.returns]
                 figures["metrics"] = dict(result.metrics)

@@ -14,7 +14,7 @@ from rljob.api.status import RLJobStatus
 
 from rljob_operator.core.member import Phase, Role
 from rljob_operator.experiments.journal import Entry
-from rljob_operator.experiments.state import ExperimentState, Run, RunState, games_seed, scored, seen
+from rljob_operator.experiments.state import ExperimentState, Run, RunState, judging, scored, seen
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.errors import AlreadyExists, NotFound
 from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, Object
@@ -156,8 +156,8 @@ class Runs:
         return job, self.sources.status_of(place, job["metadata"]["uid"])
 
     def _judged(self, run: Run, rung: int) -> dict[str, Any] | None:
-        """How its newest weights (its best, with an evaluator) are judged by the games of ``rung``; None while they are. What is
-        wrong stands in ``why``."""
+        """How its newest weights (its best, with an evaluator; at the end those that were kept) are judged by the games of
+        ``rung``; None while they are. What is wrong stands in ``why``."""
         (job, status), why, names_of_pods = self._found(run), "", list[str]()
         if job is None or status is None:
             return {"why": "it can't be judged: its RLJob is not there any more"}
@@ -165,7 +165,7 @@ class Runs:
             name = names.judge(job["metadata"]["name"], rung, attempt)
             names_of_pods.append(name)
             pod = self.sources.judges.get(job["metadata"]["namespace"], name)
-            if pod is None and not (why := self._make_judge(job, status, name, games_seed(rung))):
+            if pod is None and not (why := self._make_judge(job, status, name, run, rung)):
                 break
             if pod is None:
                 return scored({}, 0, why)
@@ -185,13 +185,14 @@ class Runs:
         self._kept.update(names_of_pods)
         return None
 
-    def _make_judge(self, job: Object, status: RLJobStatus, name: str, seed: int) -> str:
+    def _make_judge(self, job: Object, status: RLJobStatus, name: str, run: Run, rung: int) -> str:
         """Have the pod made that judges; or why there can be none."""
         owned, fixed, settings = read(job, status).owned(), status.controller.rendering, self.sources.settings
         settings = settings if fixed is None else started_with(fixed, settings)
         if not checkpoints_are(owned.job, settings):
             return "its checkpoints were in its learner's pod; name checkpoint.storage"
-        self._needed.append(render.judge(owned, settings, self.owner["metadata"]["name"], name, seed))
+        words = judging(self.state.known, run, rung, owned.job.spec.evaluator.episodes)
+        self._needed.append(render.judge(owned, settings, self.owner["metadata"]["name"], name, words))
         return ""
 
 

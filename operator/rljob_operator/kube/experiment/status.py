@@ -10,7 +10,7 @@ from rljob.api.experiment_status import RLExperimentStatus
 
 from rljob_operator.core.conditions.update import ConditionUpdate, false, merged, true, withdrawn
 from rljob_operator.experiments.state import TOO_MANY_FAILED, ExperimentState
-from rljob_operator.experiments.summary import fresh_verdict
+from rljob_operator.experiments.summary import best_in_words
 
 FINISHED: Final = (ConditionType.COMPLETE, ConditionType.FAILED)
 
@@ -93,9 +93,4 @@ def after(
 
 def _sentence(state: ExperimentState) -> str:
     """How it ended."""
-    best, fresh = state.end["best"] if state.end is not None else None, fresh_verdict(state)
-    words = "no trial was judged" if best is None else f"the best is trial {best['trial']}"
-    if fresh is None:
-        return words
-    error, games = f"{fresh['standardError']:.2f} (standard error)", f"{fresh['episodes']} fresh games of each seed"
-    return f"{words}: {fresh['mean']:.2f} +- {error} in {games}"
+    return f"the best is {best_in_words(state)}" if any(state.best()) else "no trial was judged"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from rljob.api.experiment import EXPERIMENT_KIND
@@ -59,10 +59,10 @@ def journal_part(owner: Object, number: int, text: str) -> Object:
     }
 
 
-def judge(owned: Owned, settings: Settings, experiment: str, name: str, seed: int) -> Object:
-    """The pod that plays a run's games: with all that its learner had, what its podTemplate says included, but for trackers;
-    with what an evaluator asks for, and no device. It leaves its figures as its last words, and goes with its run. Where its run
-    queues at Kueue, it does, too."""
+def judge(owned: Owned, settings: Settings, experiment: str, name: str, words: Sequence[str]) -> Object:
+    """The pod that plays a run's games, by the options ``words`` of `rljob eval`: with all that its learner had, what its
+    podTemplate says included, but for trackers; with what an evaluator asks for, and no device. It leaves its figures as its last
+    words, and goes with its run. Where its run queues at Kueue, it does, too."""
     made: dict[str, Any] = pod(owned, "learner", "judge", "", settings)
     (worker,) = [each for each in made["spec"]["containers"] if each["name"] == names.WORKER]
     beside = [each for each in made["spec"]["containers"] if each is not worker]
@@ -71,10 +71,9 @@ def judge(owned: Owned, settings: Settings, experiment: str, name: str, seed: in
     evaluator, storage = section(owned.job, Role.EVALUATOR), owned.job.spec.checkpoint.storage
     bucket = storage.object_store if storage is not None else None
     where = bucket.url if bucket is not None else f"{names.RUN_DIR}/checkpoints"
-    words = [where, "--episodes", str(owned.job.spec.evaluator.episodes), "--seed", str(seed)]
     container = {
         **{field: value for field, value in worker.items() if field not in _OF_A_LEARNER},
-        "command": ["sh", "-c", _JUDGE, "judge", *words],
+        "command": ["sh", "-c", _JUDGE, "judge", where, *words],
         "resources": resources(evaluator.resources, settings.requests[Role.EVALUATOR]),
     }
     # Without the operator's: it is none of the job's members.

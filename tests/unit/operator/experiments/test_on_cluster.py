@@ -257,7 +257,7 @@ def test_a_pod_that_judges_queues_as_its_run_does_where_the_operator_asks_kueue(
     spec = document(1)["spec"]["template"]["spec"]
     made = {**document(1), "kind": "RLJob", "metadata": {"name": "a-0", "labels": queue}, "spec": spec}
     settings = Settings(image="rl:1", kueue=asks)
-    about = render.judge(Owned(parse_job(made), "uid"), settings, "a", "a-0-judge-0-0", 1)["metadata"]
+    about = render.judge(Owned(parse_job(made), "uid"), settings, "a", "a-0-judge-0-0", ["--seed", "1"])["metadata"]
     (owner,) = about["ownerReferences"]
     assert (queue.items() <= about["labels"].items(), owner["controller"]) == (asks, not asks)
     assert (owner["kind"], owner["uid"]) == ("RLJob", "uid"), "it goes with its run"
@@ -277,7 +277,7 @@ def test_a_pod_that_judges_has_what_its_learners_pod_template_says() -> None:
         "tracking": {"mlflow": {"uri": "http://mlflow:5000"}},
     }
     made = {**document(1), "kind": "RLJob", "metadata": {"name": "a-0"}, "spec": spec}
-    pod = render.judge(Owned(parse_job(made), "uid"), Settings(image="rl:1"), "a", "a-0-judge-0-0", 1)
+    pod = render.judge(Owned(parse_job(made), "uid"), Settings(image="rl:1"), "a", "a-0-judge-0-0", ["--seed", "1"])
     about, spec = pod["metadata"], pod["spec"]
     assert about["labels"] == {**identity, "rljob.dev/experiment": "a", "rljob.dev/job": "a-0"}
     annotations = about["annotations"]
