@@ -178,6 +178,11 @@ class ExperimentState:
             return None
         return {"kind": "Settings", "experiment": dict(experiment.document)}
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether it has ended without a best trial, or with too many that failed."""
+        return self.end is not None and (self.end["best"] is None or self.end["reason"] == TOO_MANY_FAILED)
+
     def best(self) -> Iterator[Run]:
         """The runs of the best trial, once it has ended; they are judged anew where it is the best of several."""
         found = (self.end["best"] if self.end is not None else None) or {"seeds": ()}

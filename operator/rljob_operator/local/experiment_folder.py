@@ -81,6 +81,11 @@ class ExperimentFolder:
         os.close(self._file)
 
 
+def judgement(folder: Path, run: str, rung: int) -> Path:
+    """Where the figures of a run are that is judged at a rung; beside it, in ``.error``, what else that has said."""
+    return folder / "logs" / f"{run}-games-{rung}.json"
+
+
 def require_experiment(folder: Path) -> None:
     """Raises RunFolderProblem where ``folder`` has no experiment to go on with."""
     if not (folder / EXPERIMENT_FILE).is_file():

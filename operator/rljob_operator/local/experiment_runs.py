@@ -17,6 +17,7 @@ from rljob.sources import without_places
 
 from rljob_operator.experiments.journal import Entry
 from rljob_operator.experiments.state import Run, judging, scored, seen
+from rljob_operator.local.experiment_folder import judgement
 from rljob_operator.local.holder import holder
 from rljob_operator.local.log_files import tail
 from rljob_operator.local.run_folder import JOB_FILE, OUTCOME_FILE, STATUS_FILE, read_json
@@ -77,7 +78,7 @@ class Runs:
         """How its newest weights (its best, with an evaluator; at the end those that were kept) are judged by the games of
         ``rung``; None while they are. What is wrong stands in ``why``."""
         folder = self.folder(run)
-        output = self._folder / "logs" / f"{folder.name}-games-{rung}.json"
+        output = judgement(self._folder, folder.name, rung)
         errors = output.with_suffix(".error")
         if (folder, rung) not in self._judging:
             job = self._job(folder)
@@ -92,7 +93,7 @@ class Runs:
         if process.poll() is None:
             return None
         del self._judging[folder, rung]
-        said = " ".join(tail(errors, 2)) or f"rljob eval ended with {process.returncode}"
+        said = " ".join(tail(errors, 1)) or f"rljob eval ended with {process.returncode}"
         frames = (read_json(folder / STATUS_FILE).get("progress") or {}).get("rawFrames", 0)
         return scored(read_json(output) if process.returncode == 0 else {}, frames, said)
 

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rljob.api.status import Condition, RLJobStatus
+
 from rljob_operator.experiments.journal import JournalProblem, replayed, whole_lines
 from rljob_operator.experiments.state import ExperimentState, Mismatch, Run, RunState, over_seeds
-from rljob_operator.experiments.summary import best_in_words, fell_back, fresh_verdict
-from rljob_operator.local.experiment_folder import JOURNAL_FILE
-from rljob_operator.local.run_folder import RunFolderProblem
+from rljob_operator.experiments.summary import best_in_words, fell_back, fresh_verdict, summary
+from rljob_operator.local.experiment_folder import JOURNAL_FILE, judgement
+from rljob_operator.local.holder import holder
+from rljob_operator.local.log_files import tail
+from rljob_operator.local.run_folder import OUTCOME_FILE, RunFolderProblem
+from rljob_operator.view.job_view import JobView
 
 
 class Trial(NamedTuple):
@@ -43,6 +49,42 @@ def read_experiment(folder: Path) -> ExperimentState:
     except (JournalProblem, Mismatch) as problem:
         raise RunFolderProblem(f"{folder / JOURNAL_FILE}: {problem}") from None
     return state
+
+
+def look_at_experiment(folder: Path) -> JobView:
+    """The experiment in ``folder`` now; ``further`` says what each run does that is not over, and why others failed. Raises
+    RunFolderProblem."""
+    state, attended, since = read_experiment(folder), holder(folder) is not None, time.time()
+    judged = sum(bool(run.scores) for (_, seed), run in state.runs.items() if seed == 1)
+    now = "Running" if attended else "SessionEnded"
+    found = [("Ready", str(attended), now, f"{judged} of {state.known.trials} trials judged")]
+    if state.end is not None and not attended and (folder / OUTCOME_FILE).is_file():
+        reason = state.end["reason"]
+        words = best_in_words(state) if fresh_verdict(state) is not None else "no trial has a score in fresh games"
+        found = [("Ready", "True", reason, ""), ("Failed" if state.has_failed else "Complete", "True", reason, words)]
+    conditions = [
+        Condition(type=type, status=status, reason=reason, message=words, last_transition_time=since)  # type: ignore[arg-type]
+        for type, status, reason, words in found
+    ]
+    does = {run.key: doing(state, run, folder) for run in state.active}
+    does |= {run.key: f"failed: {run.why}" for run in state.runs.values() if run.why}
+    return JobView(
+        str(folder),
+        {**state.known.document, "status": summary(state)},
+        RLJobStatus(conditions=conditions),
+        attended,
+        (),
+        further={state.known.run_name(*key): words for key, words in does.items()},
+    )
+
+
+def doing(state: ExperimentState, run: Run, folder: Path) -> str:
+    """What a run that is not over does: it plays, or it is judged, with what that has said last."""
+    frames = f"{state.known.rungs[run.rung]:,} raw frames"
+    judged = judgement(folder, state.known.run_name(*run.key), run.rung).with_suffix(".error")
+    if not judged.exists():
+        return f"plays to {frames}"
+    return ": ".join([f"is judged at {frames}", *tail(judged, 1)])
 
 
 def trials_of(state: ExperimentState, folder: Path | None) -> list[Trial]:

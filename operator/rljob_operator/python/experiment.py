@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, cast
 
 from rljob_operator.experiments.state import ExperimentState
 from rljob_operator.local.experiment_folder import JOURNAL_FILE
-from rljob_operator.local.experiment_trials import Trial, best_of, read_experiment, trials_of
+from rljob_operator.local.experiment_trials import Trial, best_of, look_at_experiment, read_experiment, trials_of
 from rljob_operator.local.holder import holder
 from rljob_operator.local.log_files import tail
-from rljob_operator.local.run_folder import CONTROLLER_LOG, OUTCOME_FILE
+from rljob_operator.local.run_folder import CONTROLLER_LOG
 from rljob_operator.python.handle import Run, Status
 from rljob_operator.verbs.jobs import Place
 from rljob_operator.verbs.local_jobs import LocalJob
+from rljob_operator.view.job_view import JobView
 
 if TYPE_CHECKING:
     from rljob_operator.verbs.cluster_jobs import ClusterJob
@@ -68,12 +69,11 @@ class LocalExperiment(Experiment):
         if not (self._folder / JOURNAL_FILE).is_file():  # its controller is loading, or has found that it can't begin
             why = " ".join(tail(self._folder / CONTROLLER_LOG, 1))
             return Status("Starting", "") if running else Status("Failed", why)
-        state = self._state()
-        best = best_of(state, self._folder)
-        if state.end is not None and not running and (self._folder / OUTCOME_FILE).is_file():
-            return Status(state.end["reason"], best[1] if best is not None else "no trial has a score in fresh games")
-        judged = sum(bool(run.scores) for (_, seed), run in state.runs.items() if seed == 1)
-        return Status("Running" if running else "SessionEnded", f"{judged} of {state.known.trials} trials judged")
+        return super().status
+
+    def look(self, *, figures: bool = False) -> JobView:
+        """What `rljob why` sees of it."""
+        return look_at_experiment(self._folder)
 
     def wait(self, timeout_seconds: float | None = None, progress: bool = False) -> Experiment:
         """As `Run.wait`; ``progress`` prints a line whenever another trial has a score."""

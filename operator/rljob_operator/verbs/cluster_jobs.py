@@ -99,7 +99,7 @@ class ClusterJobs:
         words += [word for option, value in options.items() if value is not None for word in (option, value)]
         return shlex.join([*words, name])
 
-    def chosen(self, name: str | None) -> ClusterJob:
+    def chosen(self, name: str | None, *, or_experiment: bool = False) -> ClusterJob:
         """See `Jobs`: without a name the only one of the namespace."""
         if name is None:
             here = self._names()
@@ -132,10 +132,6 @@ class ClusterJobs:
             except AlreadyExists:
                 there = f"there is {word} {self.namespace}/{about['name']}"
                 raise UsageError(f"{there}; give this one another name") from None
-
-    def to_stop(self, name: str) -> ClusterJob:
-        """See `Jobs`."""
-        return self.chosen(name)
 
     def shown(self, name: str | None, everything: bool, *, figures: bool) -> Listing:
         """See `Jobs`: without a name those of the namespace, or of all namespaces."""

@@ -16,13 +16,12 @@ from rljob.api.problems import Problem
 from rljob.sources import keep_sources, to_load, with_files
 
 from rljob_operator.experiments.journal import Entry
-from rljob_operator.experiments.state import TOO_MANY_FAILED
 from rljob_operator.experiments.suggestions import require_sampler
 from rljob_operator.experiments.summary import in_words, rows
 from rljob_operator.local import run_folder
 from rljob_operator.local.experiment_folder import ExperimentFolder, require_experiment
 from rljob_operator.local.experiment_runs import Runs
-from rljob_operator.local.experiment_trials import best_of
+from rljob_operator.local.experiment_trials import best_of, doing
 from rljob_operator.local.lock import ControllerLock
 from rljob_operator.local.loop import Interrupt, raise_when_asked_to_end
 from rljob_operator.local.run_folder import EXPERIMENT_FILE, OUTCOME_FILE, RunFolderProblem
@@ -30,6 +29,8 @@ from rljob_operator.view.columns import aligned
 from rljob_operator.view.console import say
 
 _TURN_SECONDS = 0.25
+_WORDS_SECONDS = 60.0
+"""Without a decision or an observation for so long, it is said what the runs do."""
 _INTERRUPTED = 130
 
 
@@ -88,6 +89,7 @@ class _Session:
         self._started, self._before = time.monotonic(), opened.state.seconds
         self._unjudged: dict[tuple[int, int], str] = {}
         """Runs of the best trial, and why they can't be judged anew."""
+        self._next_words = time.monotonic() + _WORDS_SECONDS
 
     def run(self, max_seconds: float | None) -> int:
         """Until its end, or that of the session; the exit code."""
@@ -128,6 +130,11 @@ class _Session:
         if self._state.end is None and limit is not None and self._seconds >= limit:
             self._add({"kind": "TimeUp"})
             return
+        if time.monotonic() >= self._next_words:
+            self._next_words = time.monotonic() + _WORDS_SECONDS
+            for run in self._state.active:
+                does = doing(self._state, run, self._opened.folder)
+                say(self._console, f"{self._time}  trial {run.trial} {does}")
         for run in self._state.active:
             entry = self._runs.look(run)
             if entry is not None:
@@ -152,13 +159,17 @@ class _Session:
         self._tell(entry)
 
     def _tell(self, entry: Entry) -> None:
+        say(self._console, f"{self._time}  {in_words(self._state, entry)}")
+        self._next_words = time.monotonic() + _WORDS_SECONDS
+
+    @property
+    def _time(self) -> str:
         minutes, seconds = divmod(int(self._seconds), 60)
-        say(self._console, f"{minutes:4}:{seconds:02}  {in_words(self._state, entry)}")
+        return f"{minutes:4}:{seconds:02}"
 
     def _finish(self) -> int:
         end = self._state.end
         assert end is not None
-        failed = end["best"] is None or end["reason"] == TOO_MANY_FAILED
         best, (found, words) = end["best"], best_of(self._state, self._opened.folder) or (None, "")
         if best is not None:
             why = f"trial {best['trial']}, without a score on fresh games: {'; '.join(self._unjudged.values())}"
@@ -174,7 +185,7 @@ class _Session:
                 "words": words or why,
             }
         document = {
-            "state": "Failed" if failed else "Complete",
+            "state": "Failed" if self._state.has_failed else "Complete",
             "reason": end["reason"],
             "seconds": self._seconds,
             "best": best,
@@ -199,14 +210,15 @@ class _Session:
             self._console,
             f"{document['state']} ({end['reason']}) after {self._seconds:.0f} s; {self._opened.folder / OUTCOME_FILE}",
         )
-        return 1 if failed else 0
+        return 1 if self._state.has_failed else 0
 
 
 def _table(rows: list[dict[str, Any]]) -> list[str]:
-    cells = [("TRIAL", "RAW FRAMES", "SEEDS", "MEAN", "STATE", "SETTINGS")]
+    cells = [("TRIAL", "MEAN", "RAW FRAMES", "NEWEST", "SEEDS", "STATE", "SETTINGS")]
     for each in rows:
-        mean = "-" if each["mean"] is None else f"{each['mean']:.2f} +- {each['standardError']:.2f}"
-        cells.append(
-            (str(each["trial"]), f"{each['rawFrames']:,}", str(each["seeds"]), mean, each["state"], each["set"])
-        )
+        mean, newest = "-", "-"
+        if each["mean"] is not None:
+            mean, newest = f"{each['mean']:.2f} +- {each['standardError']:.2f}", f"{each['newestMean']:.2f}"
+        frames, seeds = f"{each['rawFrames']:,}", str(each["seeds"])
+        cells.append((str(each["trial"]), mean, frames, newest, seeds, each["state"], each["set"]))
     return aligned(cells, between="  ")

@@ -65,11 +65,9 @@ class Listing(NamedTuple):
 class Jobs(Protocol):
     """All jobs of one place."""
 
-    def chosen(self, name: str | None) -> Job:
-        """The job of that name; without one the job that is meant here, such as the only one."""
-
-    def to_stop(self, name: str) -> Job:
-        """The job of that name, to stop it; on one machine an experiment, too, which ends all its runs."""
+    def chosen(self, name: str | None, *, or_experiment: bool = False) -> Job:
+        """The job of that name; without one the job that is meant here, such as the only one. ``or_experiment``: on one machine
+        an experiment, too, to stop it with all its runs or to explain it."""
 
     def shown(self, name: str | None, everything: bool, *, figures: bool) -> Listing:
         """What `get` shows; ``figures`` as in `Job.look`, where it is one job."""

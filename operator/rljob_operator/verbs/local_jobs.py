@@ -17,6 +17,7 @@ from rljob.errors import UsageError
 
 from rljob_operator.core.member import Role
 from rljob_operator.local.addresses import TOKEN_FILE, read_token
+from rljob_operator.local.experiment_trials import look_at_experiment
 from rljob_operator.local.holder import holder
 from rljob_operator.local.job_view import look, running_members
 from rljob_operator.local.log_files import LogFollower
@@ -37,13 +38,11 @@ _ASKED_SECONDS = 5.0
 class LocalJobs:
     """The runs that are named by their folders; without a name the newest under ``runs/``. `get` also shows an experiment's."""
 
-    def chosen(self, name: str | None) -> LocalJob:
+    def chosen(self, name: str | None, *, or_experiment: bool = False) -> LocalJob:
         """See `Jobs`."""
-        return LocalJob(chosen_run(Path(name) if name is not None else None))
-
-    def to_stop(self, name: str) -> LocalJob:
-        """See `Jobs`."""
-        return LocalJob(Path(name)) if (Path(name) / EXPERIMENT_FILE).is_file() else self.chosen(name)
+        folder = Path(name) if name is not None else newest()
+        is_experiment = (folder / EXPERIMENT_FILE).is_file()
+        return LocalJob(folder if or_experiment and is_experiment else chosen_run(folder))
 
     def shown(self, name: str | None, everything: bool, *, figures: bool) -> Listing:
         """See `Jobs`."""
@@ -79,6 +78,8 @@ class LocalJob:
 
     def look(self, *, figures: bool = True) -> JobView:
         """See `Job`."""
+        if (self._folder / EXPERIMENT_FILE).is_file():
+            return look_at_experiment(self._folder)
         return look(self._folder, figures=figures)
 
     def change(self, patch: Mapping[str, Any]) -> int:

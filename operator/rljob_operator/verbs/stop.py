@@ -35,4 +35,4 @@ def stop(
       rljob stop -n team-a pong
     """
     with one_line_errors(), jobs_of(Place(namespace, context, kubeconfig)) as jobs:
-        jobs.to_stop(job).stop(typer.echo, timeout)
+        jobs.chosen(job, or_experiment=True).stop(typer.echo, timeout)

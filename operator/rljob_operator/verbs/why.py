@@ -82,7 +82,7 @@ def why(
             raise UsageError("--set, --json and several runs go with --rules FILE; without it one job is explained")
         place = Place(namespace, context, kubeconfig)
         with jobs_of(place) as jobs:
-            run = jobs.chosen(runs[0] if runs else None).look()
+            run = jobs.chosen(runs[0] if runs else None, or_experiment=True).look()
             cores = None if Meaning.cluster or any(place) else float(usable_cores())
             for line in (*reasons(run), *_next_unit(run, prices, cores)):
                 typer.echo(line)

@@ -106,8 +106,14 @@ def _trials(run: JobView) -> list[str]:
     """How far an experiment is."""
     found = RLExperimentStatus.model_validate(run.document.get("status") or {})
     counts = f"Trials: {found.done} of {found.trials} are over; {found.running} runs play, {found.failed} have failed."
-    best = [] if found.best is None else [found.best]
-    return ["", counts, *(f"Best: trial {b.trial}, {b.mean:.2f} +- {b.standard_error:.2f} {b.set}" for b in best)]
+    lines = ["", counts, *(f"  {name} {does}" for name, does in run.further.items())]
+    if (best := found.best) is None:
+        return lines
+    back = f", {best.newest_mean:.2f} now" if best.newest_mean is not None and best.newest_mean < best.mean else ""
+    words = (
+        f"Best: trial {best.trial}, {best.mean:.2f} +- {best.standard_error:.2f} after {best.raw_frames:,} raw frames"
+    )
+    return [*lines, f"{words}{back}: {best.set}".rstrip(": ")]
 
 
 def _scaling(run: JobView) -> list[str]:

@@ -17,6 +17,27 @@ from rljob.envs import EnvironmentProblem, describe_environment, trial, try_envi
 from tests.support.documents import block
 
 ENVIRONMENT = block("python", "class Corridor(")
+DRAWING = """
+import gymnasium, numpy as np
+
+class Drawing(gymnasium.Env):
+    metadata = {'render_modes': ['rgb_array'], 'render_fps': 5}
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+    picture = np.zeros((8, 6, 3), np.uint8)
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(2, np.float32), 1.0, False, False, {}
+
+    def render(self):
+        return self.picture
+
+def make(render_mode=None):
+    return Drawing()
+"""
 OBSERVED = "np.array([self.place / self.length], np.float32)"
 _numbers = itertools.count()
 
@@ -163,3 +184,28 @@ def test_frames_that_are_not_stacked_are_told_to_whoever_asks_for_it(
     try_environment(source.id, source.parameters)
     told = "its observation has observation: vector float32 [4]; frameStack 4 changes nothing"
     assert [told in record.message for record in caplog.records] == [True] * lines
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("return self.picture", "return self.picture.tolist()", "expected a picture, uint8 [height, width, 3], got a list of 8"),
+        ("return self.picture", "return [self.picture]", "got a list of 1"),
+        ("return self.picture", "return self.picture / 255", "got an array float64 [8, 6, 3]"),
+        ("return self.picture", "return self.picture.transpose(2, 0, 1)", "got an array uint8 [3, 8, 6]"),
+        ("return self.picture", "self.picture = self.picture.repeat(2, 0); return self.picture",
+         "render: expected pictures of one size, got (32, 6, 3) after (16, 6, 3)"),
+        ("return self.picture", "return None", "draws nothing with render_mode 'rgb_array'"),
+        ("'render_fps': 5", "'render_fps': None", "metadata: render_fps: expected a number above 0, got None"),
+        ("= {'render_modes': ['rgb_array'], 'render_fps': 5}", "= None", "metadata: expected a dict, got None"),
+        ("return self.picture", "return self.picture", ""),
+    ],
+)  # fmt: skip
+def test_what_it_draws_is_told_and_is_no_reason_not_to_train(
+    old: str, new: str, said: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert old in DRAWING
+    file = tmp_path / f"drawing_{next(_numbers)}.py"
+    file.write_text(DRAWING.replace(old, new))
+    try_environment(f"{file}:make", EnvironmentParameters())
+    assert (said in caplog.text, caplog.text.count("can be trained in")) == (True, said != "")

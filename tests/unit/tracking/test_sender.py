@@ -23,7 +23,7 @@ from rljob.telemetry.recorder import METRICS_FILE, Recorder
 from rljob.telemetry.run_folder import EFFECTIVE_FILE
 from rljob.tracking import sender
 from rljob.tracking.ending import note_ending
-from rljob.tracking.in_mlflow import name_there
+from rljob.tracking.in_mlflow import names_there
 from rljob.tracking.points import Point
 from rljob.tracking.sender import in_words
 from rljob.tracking.sent import Sent
@@ -220,7 +220,9 @@ def test_names_are_told_to_mlflow_as_it_takes_them() -> None:
         "x" * 300: "x" * 250,
         "?": "_",
     }
-    assert {name: name_there(name) for name in there} == there
+    assert names_there(there) == there
+    alike = names_there(["a_b", "a(b", "a)b", "x" * 300, "x" * 299 + "y"])
+    assert (alike["a_b"], len(set(alike.values())), len(alike["x" * 300])) == ("a_b", 5, 250)
 
 
 def test_a_run_that_is_new_at_mlflow_gets_every_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,12 +232,15 @@ def test_a_run_that_is_new_at_mlflow_gets_every_point(tmp_path: Path, monkeypatc
     monkeypatch.setitem(sys.modules, "mlflow.entities", Mock())
     job = load_manifest(EXAMPLES / "cartpole-impala.yaml", ["tracking.mlflow.uri=http://127.0.0.1:9"])
     sent = Sent(tmp_path / "mlflow.sent")
-    client.create_run.return_value.data.params = {}
+    client.create_run.return_value.data.params = {"seed": "7", "algo": "IMPALA"}
+    client.create_run.return_value.data.tags = {}
     for there, kept in (([], 0), ([client.create_run.return_value], 2)):
         client.search_runs.return_value = there
         sent.add(1.0, 2.0)
         sender.opened("mlflow", TrackedRun("id", job, tmp_path, sent))
         assert len(sent) == kept
+    changed = [call.args[1:] for call in client.set_tag.call_args_list]
+    assert set(changed) == {("seed", "1")}, "a parameter that was changed is told, for it can't be changed there"
 
 
 def test_a_run_keeps_its_identity_and_a_cluster_gives_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

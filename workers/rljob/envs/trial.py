@@ -3,6 +3,7 @@ which function, what was expected, what came."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from rljob.envs import single
 from rljob.envs.base import EnvironmentProblem
 from rljob.envs.encoding import Encoding, any_action
 from rljob.envs.factory import describe_environment
+from rljob.envs.pictures import RENDER_MODE, Pictures
 from rljob.envs.received import close, rewarded
 from rljob.envs.spec import EnvironmentSpec
 from rljob.envs.target import AtariGame, RegisteredEnvironment, UserFactory, resolve
@@ -67,6 +69,25 @@ def try_environment(
         log.warning(
             "%s; a second trial went well, so it is one of those that maxFailuresPer10000Steps may allow", problem
         )
+    if isinstance(target, UserFactory) and target.draws:  # others may end a process that has no display
+        _try_drawing(environment_id, target, parameters)
+
+
+def _try_drawing(environment_id: str, target: UserFactory, parameters: EnvironmentParameters) -> None:
+    """Say what is wrong with its pictures, where it says that it draws some: training does without."""
+    try:
+        with contextlib.closing(single.as_written(target, render_mode=RENDER_MODE)) as env:
+            pictures = Pictures(env, environment_id)
+            pictures.rate(parameters)
+            for seed in range(2 if RENDER_MODE in env.metadata.get("render_modes", ()) else 0):
+                env.reset(seed=seed)
+                pictures.next()
+                env.step(env.action_space.sample())
+                pictures.next()
+    except EnvironmentProblem as problem:
+        log.warning("%s; it can be trained in, and `rljob play` can't show it", problem)
+    except PLUGIN_FAILURES:
+        pass  # a step that fails now and then, which the trial of steps tells
 
 
 def _try_once(

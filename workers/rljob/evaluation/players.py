@@ -27,6 +27,7 @@ import torch
 from rljob import child
 from rljob.checkpoints.policy import PolicyIdentity
 from rljob.envs.apart import that_travels
+from rljob.envs.base import EnvironmentProblem
 from rljob.evaluation.player import SIDE_BY_SIDE, Player
 from rljob.evaluation.score import Played
 from rljob.weights.flat import Weights
@@ -42,6 +43,14 @@ _LONG = (
     "no game has ended for %g s; the longest has %s steps so far. Where a good policy never ends a game, nothing is judged: end "
     "it after so many steps, with evaluator.environment: {maxEpisodeSteps: ...} or, in training too, environment.maxEpisodeSteps"
 )
+
+
+MOST_STEPS = 100_000
+"""A game of Atari has 27,000 at most. No game has ended until one has so many: the policy is not judged."""
+
+
+class NoGameEnds(EnvironmentProblem):
+    """The games of a judgement go on and on."""
 
 
 class PlayerLost(RuntimeError):
@@ -100,7 +109,8 @@ class Players:
         self, weights: Weights, games: Sequence[int], seed: int, each_step: Callable[[], None]
     ) -> Generator[Played, None, None]:
         """The ``games`` (their numbers), each as it ends. ``each_step`` is called often and may raise to leave; a caller that
-        wants no more games may close the iterator, and the helpers stop. Raises ``PlayerLost``, and what a player raises."""
+        wants no more games may close the iterator, and the helpers stop. Raises ``PlayerLost``, ``NoGameEnds``, and what a player
+        raises."""
         self._round += 1
         to_come, last_end = deque(games), time.monotonic()
         self._own.begin(weights, seed)
@@ -115,6 +125,8 @@ class Players:
                 ended = [*self._own.step(each_step), *self._heard(0.0 if self._own.playing else _LOOK_SECONDS)]
                 self.steps_total += stepped
                 if ended or time.monotonic() - last_end > LONG_SECONDS:
+                    if not ended and self._own.longest > MOST_STEPS:
+                        raise NoGameEnds(_LONG % (LONG_SECONDS, f"{self._own.longest:,}"))
                     if not ended:
                         log.warning(_LONG, LONG_SECONDS, f"{self._own.longest:,}")
                     last_end = time.monotonic()

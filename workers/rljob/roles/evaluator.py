@@ -20,7 +20,7 @@ import torch
 from rljob.checkpoints.policy import PolicyIdentity
 from rljob.envs import describe_both, environment_of
 from rljob.envs.seeds import seed_of
-from rljob.evaluation.players import Players
+from rljob.evaluation.players import NoGameEnds, Players
 from rljob.evaluation.score import Played, tally
 from rljob.evaluation.screen import SCREEN_GAMES, hopeless
 from rljob.evaluation.verdicts import Verdicts
@@ -115,9 +115,13 @@ class Evaluator:
                 self._stop.wait(_PAUSE_SECONDS)
                 continue
             last_start, judged, newest = time.monotonic(), newest, None
-            with contextlib.suppress(_Stopped):
+            try:
                 if self._judge(judged) and self._shares_cores:
                     last_start = time.monotonic()  # training stood still, and has its turn now
+            except _Stopped:
+                break
+            except NoGameEnds as problem:  # of later weights games may end
+                log.warning("version %d is not judged: %s", judged.version, problem)
             self._client.outdate()  # a fetch begun before the games holds weights as old as they took
 
     def close(self) -> None:

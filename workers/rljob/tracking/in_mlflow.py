@@ -5,26 +5,43 @@ A point that is sent a second time after a kill, with the same name, step, time 
 
 from __future__ import annotations
 
+import hashlib
+import logging
 import os
 import posixpath
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
 from rljob.tracking.points import Point
 from rljob.tracking.tracker import TrackedRun, flat
 
+log = logging.getLogger(__name__)
+
 _TAG = "rljob.run"
 _MOST_METRICS, _MOST_PARAMS = 1000, 100
 """What a server takes in one request."""
 _LONGEST_PARAM, _LONGEST_NAME = 6000, 250
+_DIGITS = 8
 _SECONDS = 10
 
 
 def name_there(name: str) -> str:
     """The name of a figure or of a field as MLflow takes it, a path: letters, some signs, and nothing like ``..`` or ``//``."""
     return posixpath.normpath("/" + re.sub(r"[^\w\-. :/]", "_", name)[:_LONGEST_NAME]).strip("/") or "_"
+
+
+def names_there(names: Iterable[str]) -> dict[str, str]:
+    """Names, each as MLflow takes it and no two the same: one that would be another's has a digest behind it."""
+    plain = {name: name_there(name) for name in names}
+    digests = {name: hashlib.sha256(name.encode()).hexdigest()[:_DIGITS] for name in plain}
+    times = Counter(plain.values())
+    return {
+        name: there if there == name or times[there] == 1 else f"{there[: _LONGEST_NAME - _DIGITS - 1]}_{digests[name]}"
+        for name, there in plain.items()
+    }
 
 
 class InMLflow:
@@ -46,10 +63,21 @@ class InMLflow:
         self._sent = run.sent
         self._found = self._found_or_made(asked.experiment, run)
         self._run_id = self._found.info.run_id
-        config = {name_there(name): str(value)[:_LONGEST_PARAM] for name, value in flat(run.config()).items()}
-        missing = iter([Param(*each) for each in config.items() if each[0] not in self._found.data.params])
+        config, there = flat(run.config()), self._found.data
+        names, known = names_there(config), {**there.params, **there.tags}
+        values = {names[name]: str(value)[:_LONGEST_PARAM] for name, value in config.items()}
+        missing = iter([Param(*each) for each in values.items() if each[0] not in there.params])
         while some := list(islice(missing, _MOST_PARAMS)):
             self._client.log_batch(self._run_id, params=some)
+        for name, value in values.items():
+            if known.get(name, value) != value:  # of a parameter MLflow takes no second value
+                self._client.set_tag(self._run_id, name, value)
+                log.warning(
+                    "%s is %s now, which MLflow has as a tag; it keeps the parameter, %s",
+                    name,
+                    value,
+                    there.params[name],
+                )
 
     @property
     def url(self) -> str:
@@ -91,8 +119,9 @@ class InMLflow:
 
     def _metrics(self, point: Point) -> Iterator[Any]:
         when = round(point.time_unix * 1000)
-        for name, value in {**point.values, "raw_frames": float(point.raw_frames)}.items():
-            yield self._metric(name_there(name), value, when, point.raw_frames)
+        values = {**point.values, "raw_frames": float(point.raw_frames)}
+        for name, there in names_there(values).items():
+            yield self._metric(there, values[name], when, point.raw_frames)
 
     def _write(self, metrics: Sequence[Any], times: Sequence[float]) -> None:
         for begin in range(0, len(metrics), _MOST_METRICS):

@@ -9,7 +9,7 @@ from rljob.api.conditions import ConditionType, Reason
 from rljob.api.experiment_status import RLExperimentStatus
 
 from rljob_operator.core.conditions.update import ConditionUpdate, false, merged, true, withdrawn
-from rljob_operator.experiments.state import TOO_MANY_FAILED, ExperimentState
+from rljob_operator.experiments.state import ExperimentState
 from rljob_operator.experiments.summary import best_in_words
 
 FINISHED: Final = (ConditionType.COMPLETE, ConditionType.FAILED)
@@ -54,8 +54,7 @@ def conditions(
         reason = Reason.NAME_CONFLICT if words and not suspend else reason
         yield (true if reason is Reason.RUNNING else false)(ConditionType.READY, reason, words or "; ".join(held))
         return
-    ended, best = state.end["reason"], state.end["best"]
-    failed = best is None or ended == TOO_MANY_FAILED
+    ended, failed = state.end["reason"], state.has_failed
     if not (rests and judged):
         told = ["the best trial is judged on games that it was not chosen by", *held]
         yield true(ConditionType.READY, Reason.FINISHING, "; ".join(told))

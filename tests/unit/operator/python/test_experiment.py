@@ -41,8 +41,7 @@ def test_its_trials_and_its_best(folder: Path) -> None:
     assert sweep.status.message.startswith("trial 1, 0.15 +- 0.05")
     assert "trial 1, 0.15" in sweep._repr_html_()
     assert [len(group.runs) for group in rljob.compare([sweep]).groups] == [2, 2]
-    with pytest.raises(rljob.UsageError, match="an experiment's folder"):
-        sweep.why()
+    assert sweep.why().startswith("rates is Completed\n\nComplete (Completed): trial 1, 0.15")
 
 
 def test_how_it_stands_before_its_end(tmp_path: Path) -> None:
@@ -69,8 +68,8 @@ def test_one_that_was_stopped_before_its_best_was_judged_anew_has_not_ended(fold
 
 def test_waiting_does_not_read_its_journal_again_and_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sweep, looks = rljob.attach(folder), list[Path]()
-    read = experiment.read_experiment
-    monkeypatch.setattr(experiment, "read_experiment", lambda of: looks.append(of) or read(of))
+    read = experiment.look_at_experiment
+    monkeypatch.setattr(experiment, "look_at_experiment", lambda of: looks.append(of) or read(of))
     with ControllerLock(folder), pytest.raises(TimeoutError, match="is Running"):
         sweep.wait(0.2)
     assert len(looks) == 1, "for what is said at the end"
