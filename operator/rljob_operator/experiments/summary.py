@@ -54,22 +54,19 @@ def fresh_verdict(state: ExperimentState) -> dict[str, Any] | None:
 def best_in_words(state: ExperimentState) -> str:
     """The best trial of an experiment that has ended: its score in fresh games where they were played, its settings, whether it
     has fallen back, and which trial was the best of those that were judged after as many raw frames."""
-    runs, fresh = list(state.best()), fresh_verdict(state)
+    runs, fresh, rungs = list(state.best()), fresh_verdict(state), state.known.rungs
+    settings = " ".join(f"{path}={in_one_line(value)}" for path, value in state.known.settings(runs[0].trial).items())
     words = f"trial {runs[0].trial}"
     if fresh is not None:
-        seeds = f"{len(runs)} seeds, " if len(runs) > 1 else ""
-        games = f"{seeds}{fresh['episodes']} fresh games{' each' if seeds else ''}"
-        words += f", {fresh['mean']:.2f} +- {fresh['standardError']:.2f} (standard error) over {games}"
-    settings = " ".join(f"{path}={in_one_line(value)}" for path, value in state.known.settings(runs[0].trial).items())
-    words = f"{words}: {settings[:_LONGEST_SETTINGS]}".rstrip(": ")
-    fell = [f"seed {run.seed} {back}" if len(runs) > 1 else back for run in runs if (back := fell_back(run))]
-    rungs = state.known.rungs
-    rung = max((at for at, judged in state.waiting.items() if len(judged) > 1 < len(rungs)), default=None)
-    if rung is not None:
-        first, *others = state.judged_at(rung)
-        of = f"of {1 + len(others)} judged at {rungs[rung]:,} raw frames"
-        fell.append(f"{of} trial {first.trial} was the best, {first.scores[rung].mean:.2f}")
-    return "; ".join([words, *fell])
+        seeds, each = (f"{len(runs)} seeds, ", " each") if len(runs) > 1 else ("", "")
+        error, games = f"{fresh['standardError']:.2f} (standard error)", f"{seeds}{fresh['episodes']} fresh games{each}"
+        words += f", {fresh['mean']:.2f} +- {error} over {games}"
+    told = [f"{words}: {settings[:_LONGEST_SETTINGS]}".rstrip(": "), *filter(None, map(fell_back, runs))]
+    rung = max((at for at, judged in state.waiting.items() if len(judged) > 1 < len(rungs)), default=-1)
+    if equal := state.judged_at(rung):
+        best = f"trial {equal[0].trial} was the best, {equal[0].scores[rung].mean:.2f}"
+        told.append(f"of {len(equal)} judged at {rungs[rung]:,} raw frames {best}")
+    return "; ".join(told)
 
 
 def fell_back(run: Run) -> str:

@@ -34,7 +34,15 @@ def runs_of(folder: Path) -> tuple[list[JudgedRun], str]:
     found = [_judged(folder / name, of_run[frames]) for name, of_run in scores.items() if frames in of_run]
     rest = len(scores) - len(found)
     ended = f"; {rest} that ended before, failed or still play are left out" if rest else ""
-    return found, f"{folder}: {len(found)} runs by the experiment's own games, after {frames:,} raw frames{ended}."
+    best, score = max(
+        ((name, score) for name, of_run in scores.items() for score in of_run.values()),
+        key=lambda each: each[1]["mean"],
+    )
+    kept = f" The best policy that was judged is {best}'s, {score['mean']:.2f} after {score['rawFrames']:,}."
+    return (
+        found,
+        f"{folder}: {len(found)} runs by the experiment's own games, after {frames:,} raw frames{ended}.{kept}",
+    )
 
 
 def _scores(journal: Path) -> dict[str, dict[int, Record]]:

@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import logging
 import math
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 import gymnasium
 import numpy as np
+from numpy.typing import NDArray
 
 from rljob.envs.base import EnvironmentProblem
 from rljob.envs.contained import contained
 from rljob.envs.encoding import Encoding, first_odd
 from rljob.envs.episode_metrics import EPISODE_METRICS, reported
 from rljob.envs.seeds import seed_generators
+from rljob.envs.target import what_it_lacks
 from rljob.loading import PLUGIN_FAILURES, short, shown, told
 
 log = logging.getLogger(__name__)
+
+RENDER_MODE: Final = "rgb_array"
+_MUJOCO: Final = (
+    "; MuJoCo draws with OpenGL: where there is no display it needs MUJOCO_GL=egl or MUJOCO_GL=osmesa, and that library of the "
+    "system's (libegl1 or libosmesa6)"
+)
 
 
 class Received(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -95,6 +104,42 @@ def expect_finite(what: str, numbers: Any) -> None:
     """Raise ValueError with the first of ``numbers`` that is none. ``what``: what they are, and what each index of them says."""
     if numbers.dtype.kind == "f" and not np.isfinite(numbers).all():
         raise ValueError(f"expected finite {what}, got {first_odd(numbers)}")
+
+
+def picture_rate(env: gymnasium.Env[Any, Any], environment_id: str) -> float:
+    """Pictures a second as its metadata have them, 30 where they say nothing. Raises EnvironmentProblem."""
+    metadata: Any = env.metadata
+    rate = metadata.get("render_fps", 30) if isinstance(metadata, Mapping) else metadata
+    if isinstance(rate, bool) or not isinstance(rate, int | float | np.number) or not 0 < rate < math.inf:
+        of = "render_fps: expected a number above 0" if isinstance(metadata, Mapping) else "expected a dict"
+        raise EnvironmentProblem(f"environment {short(environment_id)!r}: metadata: {of}, got {shown(rate)}")
+    return float(rate)
+
+
+def pictures(env: gymnasium.Env[Any, Any], environment_id: str) -> Iterator[NDArray[np.uint8]]:
+    """What ``env`` draws, made with ``render_mode="rgb_array"``, whenever the next is asked for: u8[H, W, 3], or with an alpha
+    channel, or u8[H, W] without colours; all of one size. Raises EnvironmentProblem where ``render()`` gives anything else."""
+    first: tuple[int, ...] | None = None
+    while True:
+        try:
+            drawn: Any = env.render()
+        except PLUGIN_FAILURES as error:
+            why = what_it_lacks(error) if str(error) else "no render()"
+            if (
+                not isinstance(error, gymnasium.error.DependencyNotInstalled)
+                and "mujoco" in type(env.unwrapped).__module__
+            ):
+                why += _MUJOCO
+            raise EnvironmentProblem(f"environment {short(environment_id)!r} cannot be drawn: {why}") from error
+        shape = drawn.shape if isinstance(drawn, np.ndarray) and drawn.dtype == np.uint8 else ()
+        whole = len(shape) > 1 and 0 not in shape and shape[2:] in ((), (3,), (4,))
+        first = first or shape
+        if not whole or shape != first:
+            size = f", as large as before, {list(first)}" if whole else ""
+            came = f"a list of {len(drawn)}" if isinstance(drawn, list) else shown(drawn)
+            expected = f"expected a picture, uint8 [height, width, 3]{size}"
+            raise EnvironmentProblem(f"environment {short(environment_id)!r}: render: {expected}, got {came}")
+        yield drawn
 
 
 def close(env: Any, environment_id: str) -> None:

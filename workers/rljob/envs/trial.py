@@ -7,6 +7,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import gymnasium
@@ -16,8 +17,7 @@ from rljob.envs import single
 from rljob.envs.base import EnvironmentProblem
 from rljob.envs.encoding import Encoding, any_action
 from rljob.envs.factory import describe_environment
-from rljob.envs.pictures import RENDER_MODE, Pictures
-from rljob.envs.received import close, rewarded
+from rljob.envs.received import RENDER_MODE, close, picture_rate, pictures, rewarded
 from rljob.envs.spec import EnvironmentSpec
 from rljob.envs.target import AtariGame, RegisteredEnvironment, UserFactory, resolve
 from rljob.loading import PLUGIN_FAILURES, authors_line, short, shown, told
@@ -70,20 +70,19 @@ def try_environment(
             "%s; a second trial went well, so it is one of those that maxFailuresPer10000Steps may allow", problem
         )
     if isinstance(target, UserFactory) and target.draws:  # others may end a process that has no display
-        _try_drawing(environment_id, target, parameters)
+        _try_drawing(environment_id, target)
 
 
-def _try_drawing(environment_id: str, target: UserFactory, parameters: EnvironmentParameters) -> None:
+def _try_drawing(environment_id: str, target: UserFactory) -> None:
     """Say what is wrong with its pictures, where it says that it draws some: training does without."""
     try:
         with contextlib.closing(single.as_written(target, render_mode=RENDER_MODE)) as env:
-            pictures = Pictures(env, environment_id)
-            pictures.rate(parameters)
-            for seed in range(2 if RENDER_MODE in env.metadata.get("render_modes", ()) else 0):
-                env.reset(seed=seed)
-                pictures.next()
+            picture_rate(env, environment_id)
+            env.reset(seed=_SEED)
+            for _ in islice(
+                pictures(env, environment_id), 2 if RENDER_MODE in env.metadata.get("render_modes", ()) else 0
+            ):
                 env.step(env.action_space.sample())
-                pictures.next()
     except EnvironmentProblem as problem:
         log.warning("%s; it can be trained in, and `rljob play` can't show it", problem)
     except PLUGIN_FAILURES:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rljob.encoders.edge import make_encoded_environment
-from rljob.envs.pictures import RENDER_MODE, Pictures
+from rljob.envs.received import RENDER_MODE, picture_rate, pictures
 from rljob.evaluation.score import JudgedPolicy, Score, score
 from rljob.files import replacing
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rljob.api import EnvironmentParameters
     from rljob.envs.spec import EnvironmentSpec
 
+_RAW_FRAMES_PER_SECOND = 60  # of the Atari 2600 (NTSC)
 _SMALLEST_HEIGHT = 400
 
 
@@ -41,8 +42,8 @@ def record_game(
     env = make_encoded_environment(environment_id, parameters, for_scoring=True, render_mode=RENDER_MODE, spec=spec)
     path.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.closing(env), replacing(path) as new:
-        pictures = Pictures(env, environment_id)
-        rate = pictures.rate(parameters)
+        drawn, is_atari = pictures(env, environment_id), hasattr(env.unwrapped, "ale")
+        rate = _RAW_FRAMES_PER_SECOND / parameters.atari.frame_skip if is_atari else picture_rate(env, environment_id)
         writer = imageio.get_writer(new, format="FFMPEG", fps=rate, codec="libx264", macro_block_size=2)
         with writer:
             result = score(
@@ -51,10 +52,10 @@ def record_game(
                 1,
                 seed,
                 epsilon,
-                each_step=lambda: writer.append_data(_enlarged(pictures.next())),
+                each_step=lambda: writer.append_data(_enlarged(next(drawn))),
                 spec=spec,
             )
-            writer.append_data(_enlarged(pictures.next()))
+            writer.append_data(_enlarged(next(drawn)))
     return result
 
 

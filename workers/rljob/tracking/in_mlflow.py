@@ -24,7 +24,6 @@ _TAG = "rljob.run"
 _MOST_METRICS, _MOST_PARAMS = 1000, 100
 """What a server takes in one request."""
 _LONGEST_PARAM, _LONGEST_NAME = 6000, 250
-_DIGITS = 8
 _SECONDS = 10
 
 
@@ -36,12 +35,11 @@ def name_there(name: str) -> str:
 def names_there(names: Iterable[str]) -> dict[str, str]:
     """Names, each as MLflow takes it and no two the same: one that would be another's has a digest behind it."""
     plain = {name: name_there(name) for name in names}
-    digests = {name: hashlib.sha256(name.encode()).hexdigest()[:_DIGITS] for name in plain}
     times = Counter(plain.values())
-    return {
-        name: there if there == name or times[there] == 1 else f"{there[: _LONGEST_NAME - _DIGITS - 1]}_{digests[name]}"
-        for name, there in plain.items()
-    }
+    for name, there in plain.items():
+        if there != name and times[there] > 1:
+            plain[name] = f"{there[: _LONGEST_NAME - 9]}_{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+    return plain
 
 
 class InMLflow:
