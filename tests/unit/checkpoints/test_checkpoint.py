@@ -15,7 +15,7 @@ from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters
 from rljob.api.environment import EnvironmentSource
 from rljob.api.parameters import ParameterSet
 from rljob.checkpoints import store as checkpoint
-from rljob.checkpoints.policy import PolicyIdentity, load_policy
+from rljob.checkpoints.policy import PolicyIdentity, come_to, keep_judged, load_policy
 from rljob.checkpoints.store import CheckpointProblem
 from rljob.learner import state
 from rljob.learner.saver import Saver
@@ -133,6 +133,13 @@ def test_policy_prefers_the_best_then_the_average_then_the_online_network(tmp_pa
     checkpoint.write(run / "checkpoints", checkpoint.BEST, judged, manifest)
     for place, expected in ((run, online), (step, average)):
         assert torch.equal(load_policy(place).module(observation), expected)
+    keep_judged(run, {"mean": 7.0})
+    later = {f"policy.{name}": tensor for name, tensor in learner.evaluation.state_dict().items()}
+    checkpoint.write(run / "checkpoints", checkpoint.BEST, later, manifest)
+    kept = load_policy(run)
+    assert torch.equal(kept.module(observation), online), "what an experiment has judged best is kept"
+    assert (kept.manifest["verdict"], kept.manifest["algorithm"]) == ({"mean": 7.0}, manifest["algorithm"])
+    assert torch.equal(load_policy(run, come_to).module(observation), average), "what its evaluator has judged since"
 
 
 def test_no_policy_is_one_clear_line(tmp_path: Path) -> None:

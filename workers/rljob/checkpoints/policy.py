@@ -143,4 +143,7 @@ def _find(source: Location, listed: Callable[[Location], list[Location]]) -> Che
         return checkpoint.read(source)
     if (found := checkpoint.latest_valid(directory_in(source), listed)) is not None:
         return found
-    raise CheckpointProblem(f"there is no valid checkpoint in {source}; give a run or a checkpoint of one")
+    raise CheckpointProblem(
+        f"there is no valid checkpoint in {source}, where a run writes none before its first update; give a run or a checkpoint "
+        "of one"
+    )

@@ -12,8 +12,8 @@ import pytest
 from rljob.api.experiment_check import parse_experiment
 from rljob_operator.experiments.decide import decide
 from rljob_operator.experiments.journal import JournalProblem, replayed
-from rljob_operator.experiments.state import ExperimentState, Mismatch, Run, RunState
-from rljob_operator.experiments.summary import fresh_verdict, in_words, rows, summary
+from rljob_operator.experiments.state import ExperimentState, Mismatch, Run, RunState, judging
+from rljob_operator.experiments.summary import best_in_words, fresh_verdict, in_words, rows, summary
 from rljob_operator.local.experiment_runs import Runs
 
 from tests.support.experiment_world import CASES, HALVING, MEDIAN, World, document, learning, lived, spread
@@ -66,6 +66,23 @@ def test_of_one_setting_nothing_is_chosen_so_its_scores_are_its_verdict() -> Non
     assert fresh_verdict(alone) == {"mean": 11.0, "standardError": 0.5774, "episodes": 100}
     for state in (chosen, lived(World(document(1), spread, fails=frozenset({0})))):  # the games of the first chose it
         assert (state.verdicts, fresh_verdict(state)) == ({}, None)
+
+
+def test_the_best_is_the_best_policy_that_was_judged_and_one_that_falls_back_says_so() -> None:
+    world = World(
+        document(3, prune=HALVING, parallelism=1), lambda trial, _, frames: 100 - frames / 100 if trial == 2 else trial
+    )
+    state = lived(world)
+    (run,) = state.best()
+    assert (run.key, run.best.mean, run.scores[-1].mean, state.end["best"]["mean"]) == ((2, 1), 90.0, 10.0, 90.0)
+    first = rows(state)[0]
+    assert (first["mean"], first["newestMean"], first["rawFrames"], first["state"]) == (90.0, 10.0, 1000, "Done")
+    back = "fell back to 10.00 from 90.00 after 1,000 raw frames, which is kept"
+    assert in_words(state, world.entries()[-2]).endswith(f"after 9,000 raw frames; it {back}")
+    fair = "of 3 judged at 1,000 raw frames trial 2 was the best, 90.00"
+    assert best_in_words(state).endswith(f"; {back}; {fair}")
+    assert judging(state.known, run, 2, 9)[-2:] == ["--keep-from", "90.0"]
+    assert "--keep-from" not in judging(state.known, run, 3, 9), "fresh games judge what was kept"
 
 
 def test_the_median_ends_what_is_below_it_and_needs_enough_others() -> None:
