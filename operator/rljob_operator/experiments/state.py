@@ -159,9 +159,8 @@ class ExperimentState:
             self.time_up = True
         elif kind == "End":
             self.end = entry
-            if self.known.trials == 1 and all(
-                len(run.scores) == 1 for run in self.best()
-            ):  # nothing was chosen by them
+            # Where nothing was chosen by them, scores are what fresh games would be.
+            if self.known.trials == 1 and all(len(run.scores) == 1 for run in self.best()):
                 self.verdicts = {run.key: run.best for run in self.best()}
         elif kind == "Verdict":
             self.verdicts[entry["trial"], entry["seed"]] = _score(entry)
@@ -237,12 +236,13 @@ class ExperimentState:
         return sorted(self.waiting.get(rung, ()), key=lambda run: (-run.scores[rung].mean, run.trial))
 
 
-def judging(experiment: Experiment, run: Run, rung: int, episodes: int) -> list[str]:
+def judging(experiment: Experiment, run: Run, rung: int) -> list[str]:
     """The options of `rljob eval` by which a run is judged at a rung, and its weights are kept where they are the best that it
     has had. The number of rungs stands for fresh games, in which the kept ones are judged at the end."""
     least = str(run.best.mean) if run.scores else "-inf"
     keep = [] if rung == len(experiment.rungs) else ["--keep-from", least]
-    return ["--episodes", str(episodes), "--seed", str((rung + 1) * _SEEDS_APART), *keep]
+    games = str(experiment.spec.template.spec.evaluator.episodes)
+    return ["--episodes", games, "--seed", str((rung + 1) * _SEEDS_APART), *keep]
 
 
 def scored(figures: Mapping[str, Any], raw_frames: int, said: str) -> dict[str, Any]:

@@ -119,12 +119,9 @@ def in_words(state: ExperimentState, entry: dict[str, Any]) -> str:
         again = f"; left out: {entry['leftOut']} suggestions that make no valid job" if "leftOut" in entry else ""
         return f"{where} starts, to {entry['rawFrames']:,} raw frames: {settings}".rstrip(": ") + again
     if kind == "Score":
-        of, back = (
-            f"{entry['mean']:.2f} +- {entry['standardError']:.2f}",
-            fell_back(state.runs[entry["trial"], entry["seed"]]),
-        )
-        words = f"{where} reached {of} in {entry['episodes']} games, after {entry['rawFrames']:,} raw frames"
-        return f"{words}; it {back}" if back else words
+        of = f"{entry['mean']:.2f} +- {entry['standardError']:.2f}"
+        back = f"; it {back}" if (back := fell_back(state.runs[entry["trial"], entry["seed"]])) else ""
+        return f"{where} reached {of} in {entry['episodes']} games, after {entry['rawFrames']:,} raw frames{back}"
     if kind == "Promote":
         return f"{where} goes on to {entry['rawFrames']:,} raw frames: {_numbers(entry)}"
     if kind == "Prune":

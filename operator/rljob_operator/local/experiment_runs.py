@@ -81,9 +81,7 @@ class Runs:
         output = judgement(self._folder, folder.name, rung)
         errors = output.with_suffix(".error")
         if (folder, rung) not in self._judging:
-            job = self._job(folder)
-            games = job.spec.evaluator.episodes if job is not None else 100
-            words = ["eval", str(folder), *judging(self._experiment, run, rung, games), "--json"]
+            words = ["eval", str(folder), *judging(self._experiment, run, rung), "--json"]
             title, end = f"rljob eval {folder}", signal.SIGKILL
             with output.open("wb") as out, errors.open("wb") as err:
                 self._judging[folder, rung] = Child(

@@ -191,7 +191,7 @@ class Runs:
         settings = settings if fixed is None else started_with(fixed, settings)
         if not checkpoints_are(owned.job, settings):
             return "its checkpoints were in its learner's pod; name checkpoint.storage"
-        words = judging(self.state.known, run, rung, owned.job.spec.evaluator.episodes)
+        words = judging(self.state.known, run, rung)
         self._needed.append(render.judge(owned, settings, self.owner["metadata"]["name"], name, words))
         return ""
 

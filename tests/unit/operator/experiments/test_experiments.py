@@ -81,8 +81,8 @@ def test_the_best_is_the_best_policy_that_was_judged_and_one_that_falls_back_say
     assert in_words(state, world.entries()[-2]).endswith(f"after 9,000 raw frames; it {back}")
     fair = "of 3 judged at 1,000 raw frames trial 2 was the best, 90.00"
     assert best_in_words(state).endswith(f"; {back}; {fair}")
-    assert judging(state.known, run, 2, 9)[-2:] == ["--keep-from", "90.0"]
-    assert "--keep-from" not in judging(state.known, run, 3, 9), "fresh games judge what was kept"
+    assert judging(state.known, run, 2)[-2:] == ["--keep-from", "90.0"]
+    assert "--keep-from" not in judging(state.known, run, 3), "fresh games judge what was kept"
 
 
 def test_the_median_ends_what_is_below_it_and_needs_enough_others() -> None:
