@@ -101,5 +101,7 @@ def judged(job: RLJob, records: Iterable[Mapping[str, Any]]) -> Judged:
 
 def _as_told(record: Mapping[str, Any]) -> dict[str, Any]:
     """An evaluation as a learner lists it: what the environment reports has names of its own in a record."""
-    told = {name.removeprefix("episode/"): value for name, value in record.items() if name.startswith("episode/")}
-    return {**record, "metrics": told}
+    return {
+        **record,
+        "metrics": {name.removeprefix("episode/"): of for name, of in record.items() if name.startswith("episode/")},
+    }

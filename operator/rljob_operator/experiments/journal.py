@@ -10,6 +10,8 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+from rljob.strict_json import dumps
+
 from rljob_operator.experiments.decide import decide
 from rljob_operator.experiments.state import DECISIONS, ExperimentState, Mismatch
 from rljob_operator.experiments.suggestions import as_written
@@ -23,7 +25,7 @@ class JournalProblem(ValueError):
 
 def line(entry: Entry) -> bytes:
     """An entry as it is written."""
-    return json.dumps(entry, sort_keys=True, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+    return f"{dumps(entry, sort_keys=True)}\n".encode()
 
 
 def whole_lines(text: bytes) -> bytes:

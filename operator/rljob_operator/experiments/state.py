@@ -13,6 +13,7 @@ from rljob.api.conditions import Reason
 from rljob.api.experiment_check import parse_experiment
 from rljob.api.experiment_trials import Experiment
 from rljob.api.learned import as_begun
+from rljob.api.status_document import number
 from rljob.sources import without_places
 
 DECISIONS = ("Start", "Promote", "Prune", "End")
@@ -32,6 +33,9 @@ _SEEDS_APART = 1_000_000
 
 _GOALS = (Reason.TARGET_RETURN_REACHED, Reason.METRIC_REACHED)
 """With these a run has reached its own goal; what earlyStopping has ended has not."""
+
+_LARGEST = 1e300
+"""Journals of before may have larger scores than are taken now."""
 
 
 class Mismatch(Exception):
@@ -248,17 +252,17 @@ def judging(experiment: Experiment, run: Run, rung: int) -> list[str]:
 def scored(figures: Mapping[str, Any], raw_frames: int, said: str) -> dict[str, Any]:
     """What `rljob eval --json` has printed of a run at ``raw_frames`` as a part of an entry, or ``why`` it can't be judged.
     ``said``: what it has said instead of figures."""
-    mean = figures.get("mean")
-    if not isinstance(mean, int | float):
+    try:
+        return {
+            "mean": number(figures["mean"]),
+            "standardError": number(figures.get("standard_error") or 0.0),  # of one game there is none
+            "episodes": figures["episodes"],
+            "rawFrames": raw_frames,
+        }
+    except KeyError:
         return {"why": f"it can't be judged: {said}"[:500]}
-    if not math.isfinite(mean):
-        return {"why": f"its mean return is {mean}"}
-    return {
-        "mean": mean,
-        "standardError": figures.get("standard_error") or 0.0,
-        "episodes": figures["episodes"],
-        "rawFrames": raw_frames,
-    }
+    except ValueError as problem:
+        return {"why": f"its mean return or the standard error of it can't be used: {problem}"}
 
 
 def seen(run: Run, found: dict[str, Any] | None, ended: str = "") -> dict[str, Any] | None:
@@ -305,7 +309,9 @@ def _place(ranked: Ranked) -> tuple[Any, ...]:
 
 
 def _score(entry: dict[str, Any]) -> Score:
-    score = Score(entry["mean"], entry["standardError"], entry["episodes"], entry["rawFrames"])
-    if not (math.isfinite(score.mean) and math.isfinite(score.standard_error)):
-        raise Mismatch("a score is a finite number")
-    return score
+    return Score(
+        number(entry["mean"], _LARGEST),
+        number(entry["standardError"], _LARGEST),
+        entry["episodes"],
+        entry["rawFrames"],
+    )

@@ -4,10 +4,11 @@ request takes."""
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
+
+from rljob.strict_json import dumps
 
 from rljob_operator.polls import reach
 from rljob_operator.polls.reach import TIMEOUT_SECONDS, NoAnswer, good, not_in_time, unreadable
@@ -31,7 +32,7 @@ class Loopback:
     async def send(self, url: str, page: str, document: Mapping[str, Any], token: str) -> bool:
         """See `Reach`."""
         try:
-            code, _ = await self._ask(url, page, json.dumps(document).encode(), token)
+            code, _ = await self._ask(url, page, dumps(document).encode(), token)
         except NoAnswer:
             return False
         return code < 300

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from rljob.errors import UsageError
 from rljob.files import recover, replace
+from rljob.strict_json import dumps
 
 from rljob_operator.local.holder import LOCK_FILE, holder
 
@@ -143,4 +144,4 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def write_json(path: Path, document: Mapping[str, Any], *, essential: bool = True) -> None:
     """Replace ``path`` by ``document`` in one step. Raises OSError as `rljob.files.replace`; the old one stays then."""
-    replace(path, json.dumps(document, indent=2) + "\n", essential=essential)
+    replace(path, dumps(document, 2) + "\n", essential=essential)

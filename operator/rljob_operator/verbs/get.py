@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import enum
-import json
 from typing import Annotated, Any
 
 import typer
 from rljob.api.yaml_dialect import dump_document
 from rljob.command_errors import one_line_errors
+from rljob.strict_json import dumps
 
 from rljob_operator.verbs.jobs import Place
 from rljob_operator.verbs.options import ContextOption, KubeconfigOption, NamespaceOption, jobs_of
@@ -68,7 +68,7 @@ def get(
         if as_objects:
             documents = [as_object(one) for one in found.jobs]
             shown = {"apiVersion": "v1", "kind": "List", "items": documents} if found.is_list else documents[0]
-            typer.echo(json.dumps(shown, indent=2) if output is Form.JSON else dump_document(shown).rstrip())
+            typer.echo(dumps(shown, 2) if output is Form.JSON else dump_document(shown).rstrip())
             return
         if found.jobs:
             for line in table(found.jobs, wide=output is Form.WIDE, namespaces=found.namespaces):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import enum
-import json
 import logging
 import sys
 import time
@@ -14,6 +13,7 @@ from typing import Annotated, Final
 import typer
 from rljob.command_errors import one_line_errors
 from rljob.errors import UsageError
+from rljob.strict_json import dumps
 
 LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(message)s"
 
@@ -38,7 +38,7 @@ class JsonLines(logging.Formatter):
         }
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(line)
+        return dumps(line)
 
 
 def operator(

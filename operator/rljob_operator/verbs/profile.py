@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from rljob.api.exit_codes import EXIT_FAILURE
 from rljob.api.status_document import json_document
 from rljob.command_errors import one_line_errors
 from rljob.errors import CommandRefused, UsageError
+from rljob.strict_json import dumps
 
 from rljob_operator.polls.reach import NoAnswer, Reach
 from rljob_operator.verbs.jobs import Place
@@ -107,7 +107,7 @@ def profile(
             raise CommandRefused(f"{chosen.place}: nothing was sampled: {reasons}", EXIT_FAILURE)
         files |= {f"{each.name}.folded": each.folded().encode() for each in sampled}
         others = ", ".join(sorted(files))
-        files["timeline.json"] = json.dumps(chrome_trace(sampled), separators=(",", ":")).encode()
+        files["timeline.json"] = dumps(chrome_trace(sampled)).encode()
         files["profile.html"] = page(f"{chosen.place}, {folder.name}", found.values()).encode()
         with _writing(folder):
             for name, content in files.items():

@@ -19,6 +19,7 @@ from rljob.cli.validate import SetOption
 from rljob.command_errors import one_line_errors
 from rljob.data_plane import require_data_plane
 from rljob.errors import UsageError
+from rljob.strict_json import dumps
 from rljob.telemetry.sizing import NUMBERS, POSITIVE, Measured, parts, requests, sizing, with_requests
 
 from rljob_operator.view.words import bytes_of
@@ -87,7 +88,7 @@ def size(
                 )
         found = sizing(job, measured)
         document = {"calibration": measured, "busy": busy, "sizing": found}
-        typer.echo(json.dumps(document, indent=2) if as_json else "\n".join(_lines(job, measured, found)))
+        typer.echo(dumps(document, 2) if as_json else "\n".join(_lines(job, measured, found)))
         if busy:
             typer.echo(f"not to be believed: {busy}", err=True)
         if write is not None:

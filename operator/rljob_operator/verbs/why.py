@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -15,6 +14,7 @@ from rljob.cli.validate import SetOption
 from rljob.command_errors import one_line_errors
 from rljob.cores import usable_cores
 from rljob.errors import UsageError
+from rljob.strict_json import dumps
 from rljob.telemetry.figures import flatten_status
 from rljob.telemetry.next_unit import crowded, lines, next_units
 from rljob.telemetry.prices import read_prices
@@ -76,7 +76,7 @@ def why(
                 raise UsageError("--rules needs runs on this machine: their folders, or CSV files of their curves")
             job = load_manifest(rules, overrides or ())
             found = {run: judged(job, records_of(Path(run))) for run in runs}
-            typer.echo(json.dumps(recorded_document(found), indent=1) if as_json else "\n".join(recorded_lines(found)))
+            typer.echo(dumps(recorded_document(found), 1) if as_json else "\n".join(recorded_lines(found)))
             return
         if overrides or as_json or len(runs or ()) > 1:
             raise UsageError("--set, --json and several runs go with --rules FILE; without it one job is explained")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rljob.api import RLJob
+from rljob.api.episode_metrics import in_words
 from rljob.api.job import RLJobSpec
 from rljob.api.learner_status import ActorStatus, LearnerStatus, ReplaySummary, Verdict
 from rljob.api.presets import PRESETS
@@ -58,7 +59,7 @@ def figures(turn: Turn) -> dict[str, str]:
 
 def reported(status: LearnerStatus) -> dict[str, str]:
     """What the environment itself reports of its episodes, by the names that metrics.jsonl has."""
-    return {f"episode/{name}": f"{mean:.3g}" for name, mean in status.episode.items()}
+    return in_words(status.episode, status.episode_games, status.games or 0, "episode/")
 
 
 def way_covered(turn: Turn) -> str:
@@ -165,8 +166,10 @@ def verdict(evaluation: Verdict) -> str:
     more = "" if evaluation.finished else ", given up early"
     error = f" +- {evaluation.standard_error:.2f}" if evaluation.standard_error is not None else ""
     games = "1 game" if evaluation.episodes == 1 else f"{evaluation.episodes} games"
-    error += "".join(f", {name} {mean:.3g}" for name, mean in evaluation.metrics.items())
-    return f"{evaluation.mean:.2f}{error} ({games}{more})"
+    reported = in_words(evaluation.metrics, evaluation.metric_games, evaluation.episodes)
+    return (
+        f"{evaluation.mean:.2f}{error}{''.join(f', {name} {mean}' for name, mean in reported.items())} ({games}{more})"
+    )
 
 
 def blocked_fraction(actor: ActorStatus, before: ActorStatus | None = None) -> float | None:

@@ -69,12 +69,13 @@ def told(run: JobView) -> str:
 
 def is_odd(condition: Condition) -> bool:
     """Whether the condition should be shown. Complete never is, Failed says the same as Stalled, and scaling has lines of its
-    own."""
-    if condition.type in ("Complete", "Stalled", "ScalingActive") or condition.status == _FINE.get(
-        condition.type, "True"
-    ):
-        return False
-    return condition.status == "True" or condition.reason not in _AS_WANTED
+    own. A job that is Ready may be Degraded."""
+    fine = condition.status == _FINE.get(condition.type, "True") and condition.reason != "Degraded"
+    return (
+        condition.type not in ("Complete", "Stalled", "ScalingActive")
+        and not fine
+        and (condition.status == "True" or condition.reason not in _AS_WANTED)
+    )
 
 
 def _state(run: JobView) -> str:

@@ -62,7 +62,7 @@ def test_a_vector_class_whose_reward_is_no_number_is_made_anew() -> None:
     assert result.cut.all()
     assert (result.reward.tolist(), limit.total) == ([0.0] * 3, 1)
     assert result.failures[0].endswith(
-        "failed in step(): ValueError: expected finite rewards [environment], got nan at [1]"
+        "failed in step(): ValueError: expected finite rewards [environment] less than 1e+15 in size, got nan at [1]"
     )
     env.close()
 

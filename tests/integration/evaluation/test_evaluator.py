@@ -9,18 +9,20 @@ import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from rljob.api import RLJob, parse_job
+from rljob.api.learner_status import EvaluationUnderWay, Verdict
 from rljob.checkpoints import store as checkpoint
 from rljob.cli.app import app
 from rljob.envs.seeds import seed_of
 from rljob.roles.evaluator import run_evaluator
 from rljob.roles.options import RoleOptions
-from rljob.weights.evaluations import Evaluating, Evaluation
+from rljob.weights.evaluations import Evaluation
 from rljob.weights.exchange import WeightServer
 from torch import nn
 from typer.testing import CliRunner
@@ -77,27 +79,27 @@ def _judged(run: Any, job: RLJob, module: nn.Module, mean_return: float | None, 
         yield server
 
 
-def _verdict(run: Any, job: RLJob) -> Evaluation:
+def _verdict(run: Any, job: RLJob) -> Verdict:
     """What it says of a policy that always pushes left."""
     with _judged(run, job, _push_left(job), 9.0) as server:
-        (verdict,) = _serve_until(server, bool)
-    return verdict
+        (evaluation,) = _serve_until(server, bool)
+    return evaluation.verdict
 
 
 def test_it_judges_new_weights_and_reports_them_with_the_weights_if_best(run: Any, tmp_path: Path) -> None:
     job = _job()
     with _judged(run, job, network(job), None) as server:
         (first,) = _serve_until(server, bool)
-        assert (first.version, first.finished, len(first.returns)) == (1, True, 5)
+        assert (first.verdict.version, first.verdict.finished, first.verdict.episodes) == (1, True, 5)
         assert first.weights is not None
-        assert (first.returns == first.lengths).all()  # CartPole pays 1 a step
+        assert first.verdict.mean == first.verdict.mean_length_steps  # CartPole pays 1 a step
         status = _status(tmp_path)
         assert (status["role"], status["last"]["version"]) == ("evaluator", 1)
         # The same version is not judged twice; a new one is.
         assert _serve_until(server, bool, seconds=1.5) == []
         server.publish(network(job), 2, 1, meta={"mean_return": None})
         (second,) = _serve_until(server, bool)
-        assert second.version == 2
+        assert second.verdict.version == 2
 
 
 def _status(folder: Path) -> dict[str, Any]:
@@ -115,7 +117,7 @@ def test_it_tells_what_the_environment_reports(run: Any) -> None:
 def test_it_plays_in_an_environment_of_its_own(run: Any) -> None:
     place = {"id": "tests.support.reporting:CartPole", "maxEpisodeSteps": 6}
     verdict = _verdict(run, _job(environment=place, resources={"limits": {"cpu": "1"}}))
-    assert (verdict.lengths.tolist(), verdict.metrics) == ([6] * 5, {"upright": 1.0})
+    assert (verdict.episodes, verdict.mean_length_steps, verdict.metrics) == (5, 6.0, {"upright": 1.0})
 
 
 @pytest.mark.parametrize(
@@ -132,13 +134,14 @@ def test_eval_of_the_weights_judged_reproduces_the_verdict(
     """As the learner writes ``best/`` from a verdict, and as a user scores it: every game is the same again."""
     job = _job(episodes=30, resources={"limits": {"cpu": cpu}}, algorithm=algorithm)
     with _judged(run, job, network(job), None) as server:
-        (verdict,) = _serve_until(server, bool)
-    tensors = {f"policy.{name}": tensor for name, tensor in verdict.weights.state().items()}
+        (evaluation,) = _serve_until(server, bool)
+    verdict = evaluation.verdict
+    tensors = {f"policy.{name}": tensor for name, tensor in evaluation.weights.state().items()}
     checkpoint.write(tmp_path / "checkpoints", checkpoint.BEST, tensors, identity_of(job).document())
     scored = CliRunner().invoke(app, ["eval", str(tmp_path), "--episodes", "30", "--seed", str(verdict.seed), "--json"])
     assert scored.exit_code == 0, scored.output
     figures = json.loads(scored.stdout)
-    assert (figures["returns"], figures["lengths_steps"]) == (verdict.returns.tolist(), verdict.lengths.tolist())
+    assert fmean(figures["lengths_steps"]) == verdict.mean_length_steps
     assert (figures["mean"], figures["standard_error"]) == (verdict.mean, verdict.standard_error)
     assert len(set(figures["returns"])) > 3, "games that differ"
 
@@ -147,7 +150,7 @@ def test_a_hopeless_policy_is_given_up_early(run: Any) -> None:
     verdict = _verdict(run, _job(target=475, episodes=20, resources={"limits": {"cpu": "3"}}))
     assert (verdict.finished, verdict.seed) == (False, seed_of(1, "verdict", 0))
     # 500 k + 19 * (20 - k) < 475 * 20: two short games are enough, and the second decides.
-    assert len(verdict.returns) == 2
+    assert verdict.episodes == 2
     assert np.isfinite(verdict.mean)
 
 
@@ -157,7 +160,7 @@ def test_progress_is_told_and_training_is_to_stand_still_for_the_games_after_the
 ) -> None:
     """The learner knows how many games have ended and with which mean, and none are under way once there is a verdict."""
     job = _job(target=5, episodes=300)
-    told: list[Evaluating] = []
+    told: list[EvaluationUnderWay] = []
 
     def done(seen: list[Evaluation]) -> bool:
         if server.evaluating is not None and server.evaluating not in told:
@@ -168,9 +171,9 @@ def test_progress_is_told_and_training_is_to_stand_still_for_the_games_after_the
         assert not _serve_until(server, lambda seen: done(seen) or told), "300 games take longer than a word about them"
         evaluating = _status(tmp_path)["evaluating"]
         assert evaluating is None or evaluating["episodes"] == 300
-        (verdict,) = _serve_until(server, done)
+        (evaluation,) = _serve_until(server, done)
         assert server.evaluating is None
-    assert (verdict.finished, len(verdict.returns)) == (True, 300)
+    assert (evaluation.verdict.finished, evaluation.verdict.episodes) == (True, 300)
     assert {(word.version, word.episodes) for word in told} == {(1, 300)}
     games = [word.games for word in told]
     assert games == sorted(games)
@@ -195,7 +198,7 @@ def test_an_evaluation_that_counts_beside_others_is_played_to_its_end(run: Any, 
     document = manifest(475, None, episodes=25, intervalSeconds=1)
     document["spec"] |= wanted
     verdict = _verdict(run, parse_job(document))
-    assert (verdict.finished, len(verdict.returns)) == (True, 25)
+    assert (verdict.finished, verdict.episodes) == (True, 25)
 
 
 def test_the_trigger_keeps_it_idle_until_training_looks_good(run: Any) -> None:
@@ -205,4 +208,4 @@ def test_the_trigger_keeps_it_idle_until_training_looks_good(run: Any) -> None:
             assert _serve_until(server, bool, seconds=1.2) == []
             server.publish(network(job), version, 1, meta={"mean_return": mean})
         (verdict,) = _serve_until(server, bool)
-        assert verdict.version == 3
+        assert verdict.verdict.version == 3

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 from rljob.algorithms.shapes import shapes_of
+from rljob.api.learner_status import Verdict
 from rljob.learner.verdicts import Verdicts
 from rljob.roles.learner import wanted_since
 from rljob.telemetry.server import TelemetryServer
@@ -62,9 +63,9 @@ NETWORK = torch.nn.Linear(3, 2)
 
 
 def verdict(**changes: Any) -> Evaluation:
-    two = np.array([1.0, 2.0], np.float32)
-    judged = snapshot(NETWORK, 3, 1, {"updates": 30, "raw_frames": 100, "steps": 25, "mean_return": 1.0})
-    return replace(Evaluation(3, 1.5, 0.5, 2.0, True, two, two.astype(np.int32), judged), **changes)
+    weights = snapshot(NETWORK, 3, 1, {"updates": 30, "raw_frames": 100, "steps": 25, "mean_return": 1.0})
+    judged = {"version": 3, "mean": 1.5, "standard_error": 0.5, "seconds": 2.0, "episodes": 2, **changes}
+    return Evaluation(Verdict(**judged), weights)
 
 
 def test_the_weight_server_takes_whatever_anybody_says(weight_server: WeightServer) -> None:
@@ -74,7 +75,7 @@ def test_the_weight_server_takes_whatever_anybody_says(weight_server: WeightServ
     assert weight_server._server.malformed["contents"] > 10
     verdicts = Verdicts()
     for evaluation in weight_server.evaluations():  # what the learner's loop does with those that got through
-        if verdicts.add(evaluation, 1, 1) and evaluation.weights is not None:
+        if verdicts.add(evaluation.verdict) and evaluation.weights is not None:
             evaluation.weights.load_into(NETWORK)
     client = WeightClient(weight_server.weights, weight_server.notice)
     assert eventually(lambda: client.wait(1.0), "weights are still served").version == 1
@@ -82,7 +83,7 @@ def test_the_weight_server_takes_whatever_anybody_says(weight_server: WeightServ
 
 
 def lying(text: bytes) -> Evaluation:
-    return verdict(weights=replace(known(verdict().weights), manifest=np.frombuffer(text, np.uint8)))
+    return replace(verdict(), weights=replace(known(verdict().weights), manifest=np.frombuffer(text, np.uint8)))
 
 
 def described(**changes: Any) -> bytes:
@@ -100,12 +101,11 @@ UNUSABLE = {
     "an infinite offset": lying(described(offset=float("inf"))),
     "an impossible shape": lying(described(shape=[0, 1 << 63])),
     "many dimensions": lying(described(shape=[1] * 1000)),
-    "another network": verdict(weights=snapshot(torch.nn.Linear(4, 2), 3, 1, {})),
+    "another network": replace(verdict(), weights=snapshot(torch.nn.Linear(4, 2), 3, 1, {})),
     "a mean that is not finite": verdict(mean=float("nan")),
-    "an infinite standard error": verdict(standard_error=float("inf")),
+    "a mean beyond any run": verdict(mean=-1e200),
     "negative seconds": verdict(seconds=-1.0),
-    "no games": verdict(returns=np.zeros(0, np.float32), lengths=np.zeros(0, np.int32)),
-    "a return that is not finite": verdict(returns=np.array([1.0, np.inf], np.float32)),
+    "a name in place of games": verdict(episodes="two"),
 }
 
 
@@ -121,11 +121,11 @@ def test_a_verdict_that_is_none_is_refused_and_its_evaluator_goes_on(
         return client.noted
 
     eventually(lambda: client.report(evaluation), "it is sent")
-    eventually(lambda: noted() == evaluation.version, "it is not sent for ever")
+    eventually(lambda: noted() == evaluation.verdict.version, "it is not sent for ever")
     assert (weight_server.evaluations(), weight_server.status()["refused_total"]) == ([], {"contents": 1})
-    eventually(lambda: client.report(verdict(version=4, standard_error=float("nan"))), "the next one is sent")
+    eventually(lambda: client.report(verdict(version=4, standard_error=None)), "the next one is sent")
     eventually(lambda: noted() == 4, "the next one is noted")
-    assert [each.version for each in weight_server.evaluations()] == [4]
+    assert [each.verdict.version for each in weight_server.evaluations()] == [4]
     client.close()
 
 

@@ -278,7 +278,7 @@ def test_a_stop_ends_a_block_and_what_was_played_is_recorded() -> None:
     ("bad", "said"),
     [
         ("late", "the plant caught fire"),
-        ("nan", r"expected finite rewards \[step, environment\], got nan at \["),
+        ("nan", r"expected finite rewards \[step, environment\] less than 1e\+15 in size, got nan at \["),
         ("seen", r"expected finite observations \[step, environment, \.\.\.\], got inf at \["),
         ("last", r"expected finite observations of ends \[end, \.\.\.\], got nan at \["),
     ],

@@ -25,7 +25,7 @@ from rljob.telemetry.catalogue import LEARNER
 ALWAYS = {
     "role", "state", "epoch", "updates", "samples", "steps", "steps_total", "raw_frames_total", "ready_batches",
     "skipped_updates", "left_out_batches", "recompiles", "resubscriptions", "learning_rate", "episodes_total", "mean_return",
-    "games", "mean_length_steps", "episode", "queue_depth_batches", "queue_bound_batches", "samples_per_insert",
+    "games", "mean_length_steps", "episode", "episode_games", "queue_depth_batches", "queue_bound_batches", "samples_per_insert",
     "policy_lag_updates",
     "policy_lag_updates_p50", "policy_lag_updates_p95", "policy_lag_histogram", "loss", "learner_wait_fraction",
     "actors_blocked_fraction", "updates_per_second", "steps_per_second", "raw_frames_per_second", "actors", "stages",

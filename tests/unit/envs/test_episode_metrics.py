@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import pytest
 from rljob.api import EnvironmentParameters
+from rljob.api.lifecycle import TargetMetric
 from rljob.envs import EpisodeRecord, episode_metrics, make_vector_environment
-from rljob.envs.episode_metrics import reported, with_metrics
+from rljob.envs.episode_metrics import kept, reported, with_metrics
 
 from tests.support.reporting import Many, Odd
 
@@ -47,27 +46,28 @@ def test_a_name_counts_for_the_episode_that_has_it() -> None:
     ] * 2 + [["distance", "is_success"]] * 2
 
 
-@pytest.mark.parametrize(
-    ("info", "found", "told"),
-    [
-        (
-            Odd().info(),
-            {"true": 1.0, "zero-d": 3.0, "half": 0.5, "low": -2.0},
-            r"(?s)'two\\nlines'.*printable ASCII|printable ASCII.*'two\\nlines'",
-        ),
-        (Many().info(), {f"n{index}": index for index in range(16)}, "(?s)'n16'.*16 numbers|16 numbers.*'n16'"),
-    ],
-    ids=["no number, or no name to show", "more than sixteen names"],
-)
-def test_what_a_record_does_not_take_is_left_out_and_told_once(
-    info: Any, found: dict[str, Any], told: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+def test_what_has_no_name_to_show_is_left_out_and_told_once(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(episode_metrics, "_left_out", [])
-    with caplog.at_level(logging.WARNING):
-        for _ in range(2):
-            assert reported(info) == found
+    for _ in range(2):
+        assert reported(Odd().info()) == {"true": 1.0, "zero-d": 3.0, "half": 0.5, "low": -2.0}
     (said,) = caplog.messages
-    assert re.search(told, said)
+    assert re.search(r"'two\\nlines'.*printable ASCII", said)
+
+
+@pytest.mark.parametrize("waited_for", [None, "n5000", "elsewhere"])
+def test_of_many_numbers_that_which_is_waited_for_is_kept_and_what_is_not_is_told_once(
+    waited_for: str | None, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(episode_metrics, "_too_many", [])
+    metric = None if waited_for is None else TargetMetric(name=waited_for, value=1.0)
+    expected = ["n5000"] * (waited_for == "n5000") + [f"n{index}" for index in range(16 - (waited_for is not None))]
+    for _ in range(2):
+        first, second = kept([reported(Many().info()), {"n3": 1.0, "n20": 1.0}], metric)
+        assert (list(first), second) == (expected, {"n3": 1.0})
+    (said,) = caplog.messages
+    assert f"the first that is left out is 'n{len(expected) - (waited_for == 'n5000')}'" in said
 
 
 @pytest.mark.parametrize("info", [None, [], "info", {1: 2}, {"a": np.zeros(2)}, {"a": np.zeros(2), "_a": True}, 7])

@@ -74,7 +74,7 @@ def test_what_is_no_number_begins_the_copy_anew_and_is_told(backend: str) -> Non
     ("place", "said"),
     [
         ("observation", "expected an observation of finite numbers, got {} at [2]"),
-        ("reward", "reward: expected a finite number, got {}"),
+        ("reward", "reward: expected a finite number less than 1e+15 in size, got {}"),
     ],
 )
 def test_no_number_that_is_not_finite_goes_on(backend: str, place: str, said: str, odd: str) -> None:

@@ -101,7 +101,8 @@ def test_what_the_environment_reports_is_a_mean_over_the_games_that_have_it() ->
     )  # of another copy, or this one's first game would be taken to look at it
     env = make_single_environment(name, parameters, for_scoring=True, spec=spec)
     with closing(env):
-        assert score(_one, env, 4, seed=0).metrics == {"is_success": 0.75, "distance": 0.25, "first": 1.0}
+        four = score(_one, env, 4, seed=0)
+        assert (four.metrics, four.metric_games) == ({"is_success": 0.75, "distance": 0.25, "first": 1.0}, {"first": 1})
         assert score(_one, env, 2, seed=0).metrics == {"is_success": 1.0, "distance": 0.25}
 
 

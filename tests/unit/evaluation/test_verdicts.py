@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from rljob.api.learner_status import Verdict
 from rljob.evaluation.verdicts import Verdicts
 from rljob.weights.evaluations import Evaluation
 from rljob.weights.flat import Weights
@@ -18,14 +19,13 @@ class Learner:
     def report(self, evaluation: Evaluation) -> bool:
         if not self.away and not self.deaf:
             self.heard.append(evaluation)
-            self.noted = evaluation.version
+            self.noted = evaluation.verdict.version
         return not self.away
 
 
 def _verdict(version: int, mean: float, finished: bool = True) -> Evaluation:
     weights = Weights(version, 1, np.zeros(0, np.uint8), np.zeros(0, np.uint8))
-    games = np.zeros(2, np.float32), np.zeros(2, np.int32)
-    return Evaluation(version, mean, 0.5, 1.0, finished, *games, weights=weights)
+    return Evaluation(Verdict(version=version, mean=mean, episodes=2, finished=finished), weights)
 
 
 def test_only_the_best_evaluation_carries_its_weights_and_a_complete_one_is_better_than_any_other() -> None:
@@ -43,7 +43,7 @@ def test_only_the_best_evaluation_carries_its_weights_and_a_complete_one_is_bett
         verdicts.add(_verdict(version, mean, finished))
         for now in (version, version + 0.1):
             verdicts.deliver(learner, now=float(now))
-    assert [(e.version, e.weights is not None) for e in learner.heard] == [
+    assert [(e.verdict.version, e.weights is not None) for e in learner.heard] == [
         (1, True),
         (2, True),
         (3, False),
@@ -66,4 +66,4 @@ def test_verdicts_wait_for_a_learner_that_is_away_and_are_repeated_when_lost() -
     assert learner.heard == []
     for now in (7.0, 7.1, 7.2, 7.3):
         verdicts.deliver(learner, now=now)
-    assert ([e.version for e in learner.heard], verdicts.waiting_version) == ([1, 2], 0)
+    assert ([e.verdict.version for e in learner.heard], verdicts.waiting_version) == ([1, 2], 0)

@@ -8,15 +8,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import numpy as np
 import pytest
+from rljob.api.learner_status import EvaluationUnderWay, Verdict
 from rljob.checkpoints import store as checkpoint
 from rljob.checkpoints.files import stored, verify
 from rljob.checkpoints.names import CheckpointProblem
 from rljob.learner.loop import Learner
 from rljob.roles.learner import wanted_since
 from rljob.roles.slowdown import LEARNER_DELAY_FILE, slowed_down
-from rljob.weights.evaluations import Evaluating, Evaluation
+from rljob.weights.evaluations import Evaluation
 from rljob.weights.exchange import WeightClient, WeightServer
 
 from tests.support.waiting import eventually
@@ -95,7 +95,11 @@ def evaluator_of(server: WeightServer) -> Iterator[WeightClient]:
 
 
 def verdict() -> Evaluation:
-    return Evaluation(1, 18.5, 0.3, 12.0, True, np.array([18.0, 19.0], np.float32), np.array([9, 8], np.int32))
+    return Evaluation(Verdict(version=1, mean=18.5, episodes=2))
+
+
+def under_way(games: int, *, alone: bool = False) -> EvaluationUnderWay:
+    return EvaluationUnderWay(version=1, games=games, episodes=100, mean=18.5, alone=alone)
 
 
 def in_state(one: Learner, state: str) -> bool:
@@ -108,11 +112,11 @@ def test_no_update_is_made_until_there_is_a_verdict(tmp_path: Path) -> None:
         one._source.next = lambda seconds: ready(1.0)
         one._turn()
         assert one.status().updates == 1
-        evaluator.tell(Evaluating(1, 19, 100, 18.5))
+        evaluator.tell(under_way(19))
         eventually(lambda: one._server.evaluating is not None)
         one._turn()
         assert one.status().updates == 2, "beside the screen it goes on"
-        evaluator.tell(Evaluating(1, 20, 100, 18.5, alone=True))
+        evaluator.tell(under_way(20, alone=True))
         eventually(lambda: in_state(one, "Evaluating"))
         before = one.status()
         for _ in range(3):
@@ -131,7 +135,7 @@ def test_it_leaves_and_saves_when_asked_while_it_stands_still(tmp_path: Path) ->
         thread = threading.Thread(target=one.run, args=(stop,))
         thread.start()
         eventually(lambda: one.state == "Training")
-        evaluator.tell(Evaluating(1, 20, 100, 18.5, alone=True))
+        evaluator.tell(under_way(20, alone=True))
         eventually(lambda: one.state == "Evaluating")
         stop.set()
         thread.join(10.0)

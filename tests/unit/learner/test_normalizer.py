@@ -20,6 +20,7 @@ from rljob.algorithms.batches import TransitionBatch, UnrollBatch
 from rljob.algorithms.compute import Compute
 from rljob.algorithms.trunk import STATISTICS
 from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters, SACParameters
+from rljob.api.learner_status import Verdict
 from rljob.checkpoints import store as checkpoint
 from rljob.checkpoints.policy import PolicyIdentity, load_policy
 from rljob.envs import describe_environment
@@ -34,7 +35,6 @@ from rljob.learner.staging import unroll_buffers
 from rljob.learner.unroll_queue import ReadyUnrolls, UnrollQueue, UnrollQueueConfig
 from rljob.policy.export import export
 from rljob.policy.trained import load
-from rljob.weights.evaluations import Evaluation
 from rljob.weights.exchange import WeightServer
 from rljob.weights.versions import VersionLog
 
@@ -552,8 +552,7 @@ def test_a_run_from_another_s_checkpoint_takes_them_and_from_its_best_too(tmp_pa
         weights = one._server.latest
         assert newest is not None
         assert weights is not None
-        games = np.full(2, 5.0, np.float32)
-        one.verdicts.add(Evaluation(1, 5.0, 0.1, 1.0, True, games, games.astype(np.int32), weights), 1, 1)
+        one.verdicts.add(Verdict(version=1, mean=5.0, episodes=2))
         one._save_best(weights.state())
         one._saver.finish()
         for number, found in enumerate((newest, checkpoint.read(tmp_path / checkpoint.BEST))):

@@ -135,6 +135,7 @@ PLATEAU = "spec.earlyStopping.plateau={patienceEvaluations: 3, minDelta: 0.5}"
 WINDOW = "spec.successPolicy.targetReturn={value: 18, windowEvaluations: 2}"
 METRICS = "spec.successPolicy={metric: {name: is_success, value: 0.5, windowEvaluations: 2}}"
 LOW, HIGH, WITHOUT = reporting(is_success=0.3), reporting(is_success=0.75, way=2.0), reporting(way=2.0)
+OF_SOME = HIGH | {"metric_games": {"is_success": 1}}
 GIVEN_UP = [evaluation(0.0, finished=False, version=9)] * 3
 
 
@@ -147,11 +148,12 @@ GIVEN_UP = [evaluation(0.0, finished=False, version=9)] * 3
         ((PLATEAU,), evaluations(1.0, 1.4, 1.5, 1.6, 1.4, 1.5) + GIVEN_UP, None),
         ((WINDOW,), [evaluation(17.0), evaluation(18.9)], None),
         ((WINDOW,), [evaluation(17.0), evaluation(18.9), evaluation(17.3)], "mean return 18.10"),
-        # A metric is a mean over whole evaluations that all have it.
+        # A metric is a mean over whole evaluations that have it of all their games.
         ((METRICS,), [HIGH], None),
         ((METRICS,), [LOW, LOW], None),
         ((METRICS,), [HIGH, WITHOUT], None),
         ((METRICS,), [WITHOUT, HIGH], None),
+        ((METRICS,), [HIGH, OF_SOME], None),
         ((METRICS,), [HIGH, reporting(is_success=1.0) | {"finished": False}], None),
         (
             (METRICS,),
@@ -181,15 +183,18 @@ def test_an_evaluation_counts_once_whatever_the_learner_goes_back_to() -> None:
         assert controller.look(1.0, learner=sample(controller.now + 1, 1001, evaluations=listed)).outcome is None
 
 
-def test_a_metric_that_no_evaluation_has_is_said_with_those_that_there_are() -> None:
+def test_a_metric_that_not_all_games_have_is_said_with_those_that_there_are() -> None:
     controller = running(METRIC)
-    for reported, there in (({}, "nothing"), ({"success": 1.0, "way": 2.0}, "success, way")):
-        learner = sample(controller.now + 2, 1001, evaluations=[reporting(**reported)])
+    for reported, there in (
+        (reporting(), "does not report .*: it reports nothing"),
+        (reporting(success=1.0, way=2.0), "does not report .*: it reports success, way"),
+        (OF_SOME, "reported in 1 of 20 games: .* report it at the end of every episode, 0 where it is not so"),
+    ):
+        learner = sample(controller.now + 2, 1001, evaluations=[reported])
         assert controller.look(1.0, learner=learner).outcome is None
         *said, message = controller.said("Ready")
         assert said == ["True", "Degraded"]
-        assert "successPolicy.metric waits for 'is_success'" in message
-        assert message.endswith(f"it reports {there}")
+        assert re.search(f"successPolicy.metric waits for 'is_success', which the environment {there}$", message)
     controller.after(
         1.0,
         {"learner": sample(controller.now + 2, 1002, evaluations=[reporting(is_success=0.0)])},

@@ -43,8 +43,8 @@ VERDICT = {"mean": 18.5, "standard_error": 0.25, "episodes": 100, "finished": Tr
         ),
         ({"evaluations": [VERDICT | {"standard_error": None, "episodes": 1}]}, "18.50 (1 game)"),
         (
-            {"evaluations": [VERDICT | {"metrics": {"is_success": 0.875, "way": 3}}]},
-            "18.50 +- 0.25, is_success 0.875, way 3 (100 games)",
+            {"evaluations": [VERDICT | {"metrics": {"is_success": 1.0, "way": 3}, "metric_games": {"is_success": 2}}]},
+            "18.50 +- 0.25, is_success 1 (in 2 of 100 games), way 3 (100 games)",
         ),
     ],
 )

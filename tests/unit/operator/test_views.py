@@ -110,6 +110,11 @@ def test_why_shows_the_decision_its_limit_and_what_failed() -> None:
     assert re.search(r"Ready=False Failed, for \S+$", text, re.MULTILINE), "nothing to say about it, and nothing said"
 
 
+def test_why_says_what_a_degraded_run_lacks() -> None:
+    lines = why(run(RLJobStatus(conditions=[condition("Ready", "True", "Degraded", "the metric is not reported")])))
+    assert lines[-1].endswith(": the metric is not reported")
+
+
 def test_why_says_that_no_game_has_ended() -> None:
     def said(**figures: int) -> str:
         return "\n".join(why(run(RLJobStatus(conditions=[ready("True", "Running")]), figures=figures)))

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from rljob.api.learner_status import EvaluationUnderWay, Verdict
 from rljob.learner.verdicts import Verdicts
-from rljob.weights.evaluations import Evaluating, Evaluation
+from rljob.weights.evaluations import Evaluation
 from rljob.weights.exchange import WeightClient, WeightServer
 from rljob.weights.flat import OtherNetwork, Weights, WeightsProblem, pack, snapshot
 from torch import nn
@@ -160,47 +161,55 @@ def test_evaluators_get_the_evaluation_weights(server: WeightServer, connect: Co
         assert_those_of(fresh, expected)
 
 
-def verdict(version: int, mean: float, finished: bool = True, **more: Any) -> Evaluation:
-    games = np.array([18.0, 19.0], np.float32), np.array([9, 8], np.int32)
-    return Evaluation(version, mean, 0.3, 12.0, finished, *games, **more)
+def verdict(version: int, mean: float, finished: bool = True, **more: Any) -> Verdict:
+    return Verdict(version=version, mean=mean, standard_error=0.3, seconds=12.0, finished=finished, episodes=2, **more)
+
+
+def under_way(games: int, **more: Any) -> EvaluationUnderWay:
+    return EvaluationUnderWay(version=7, games=games, episodes=100, **more)
 
 
 def test_verdicts_travel_with_the_weights_judged(server: WeightServer, connect: Connect) -> None:
     client = connect(evaluation=True)
-    judged = snapshot(network(4), 7, 1, {"updates": 70, "raw_frames": 1234})
+    judged, place = snapshot(network(4), 7, 1, {}), {"updates": 70, "raw_frames": 1234, "steps": 617}
     assert server.evaluating is None
-    for playing in (Evaluating(7, 0, 100, None), Evaluating(7, 2, 100, 18.5, process={"cpu_cores": 1.5})):
+    for playing in (under_way(0), under_way(2, mean=18.5, process={"cpu_cores": 1.5})):
         client.tell(playing)
         eventually(lambda playing=playing: server.evaluating == playing)
-    assert client.report(verdict(7, 18.5, weights=judged, seed=77, metrics={"is_success": 0.5}))
+    figures = {"seed": 77, "metrics": {"is_success": 0.5}, "metric_games": {"is_success": 1.0}, **place}
+    best, other = verdict(7, 18.5, **figures), verdict(8, 10.0, **figures)
+    assert client.report(Evaluation(best, judged))
     arrived: list[Any] = []
     eventually(lambda: arrived.extend(server.evaluations()) or arrived)
     eventually(lambda: client.poll() or client.noted == 7)
     assert server.evaluating is None, "nothing is under way once there is a verdict"
-    got = arrived[0]
-    assert (got.version, got.mean, got.finished, got.returns.tolist()) == (7, 18.5, True, [18.0, 19.0])
-    assert_those_of(got.weights, network(4))
+    assert client.report(
+        Evaluation(other)
+    )  # one that is not the best comes without its weights, and has its place, too
+    eventually(lambda: client.poll() or client.noted == 8)
+    arrived += server.evaluations()
+    assert [each.verdict for each in arrived] == [best, other]
+    assert_those_of(arrived[0].weights, network(4))
     verdicts = Verdicts()
-    assert [verdicts.add(got, updates=999, raw_frames=999) for _ in range(2)] == [True, False]  # sent twice
-    expected = {"updates": 70, "raw_frames": 1234, "episodes": 2, "seed": 77, "metrics": {"is_success": 0.5}}
-    assert verdicts.documents()[0].items() >= expected.items()
+    assert list(map(verdicts.add, (best, best, other))) == [True, False, False]  # the first is sent twice
+    assert [each.items() >= {**figures, "episodes": 2}.items() for each in verdicts.documents()] == [True, True]
     assert judged_in_turn(verdicts, verdict(8, 10.0), verdict(9, 30.0, False)) == [False, False]
 
 
-def judged_in_turn(before: Verdicts, *given: Evaluation) -> list[bool]:
+def judged_in_turn(before: Verdicts, *given: Verdict) -> list[bool]:
     """Which of them is the best so far, for a learner that goes on from a checkpoint."""
     again = Verdicts()
     again.restore(before.documents())
-    return [again.add(each, 0, 0) for each in given]
+    return [again.add(each) for each in given]
 
 
 def test_a_verdict_that_was_given_up_is_the_best_until_one_is_played_to_its_end() -> None:
     never_near = Verdicts()
-    assert never_near.add(verdict(9, 30.0, False), 0, 0), "the best there is"
+    assert never_near.add(verdict(9, 30.0, False)), "the best there is"
     assert judged_in_turn(never_near, verdict(10, 29.0, False), verdict(8, 10.0)) == [False, True]
     behind = Verdicts()
     behind.restore([], never_near.documents()[0])  # judged, and kept, after the checkpoint
-    assert not behind.add(verdict(10, 29.0, False), 0, 0)
+    assert not behind.add(verdict(10, 29.0, False))
 
 
 def test_damaged_weights_are_dropped_and_the_version_in_use_stays(server: WeightServer, connect: Connect) -> None:

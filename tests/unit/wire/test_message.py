@@ -124,13 +124,11 @@ def test_rekind_changes_the_header_and_no_buffer() -> None:
 
 
 def test_numpy_scalars_and_integers_become_the_declared_type() -> None:
-    numbers = (np.int64(4), np.float32(0.5), 1, 3, np.int64(5), 2.0, np.True_)
-    fields = dict(zip(("version", "mean", "stderr", "n", "seed", "seconds", "finished"), numbers, strict=True))
-    empty = np.zeros(0, np.uint8)
-    columns = {"returns": np.zeros(3, "f4"), "lengths": np.zeros(3, "i4"), "buffer": empty, "manifest": empty}
-    result = dict(decode(encode(Message("evaluation", fields, columns))).fields)
-    assert result == fields
-    assert [type(result[name]) for name in ("version", "stderr", "finished")] == [int, float, bool]
+    batch = {"req": np.int64(4), "mass": np.float32(0.5), "error": 1, "shard": np.int64(5)}
+    result = dict(decode(encode(Message("batch", batch, well_formed("batch", 3).columns))).fields)
+    fetch = dict(decode(encode(Message("fetch", {"have": 1, "evaluation": np.True_}, {}))).fields)
+    assert (result, fetch) == (batch, {"have": 1, "evaluation": True})
+    assert [type(value) for value in (*result.values(), fetch["evaluation"])] == [int, float, float, int, bool]
 
 
 @pytest.mark.parametrize(

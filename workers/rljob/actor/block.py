@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -11,6 +12,7 @@ from torch import Tensor
 from rljob.acting.device_rule import DeviceDecision
 from rljob.actor.device_environment import DeviceStep
 from rljob.actor.device_policy import DevicePolicy
+from rljob.api.episode_metrics import LARGEST
 from rljob.envs.base import EnvironmentProblem, StepResult
 from rljob.envs.meter import EpisodeMeter
 from rljob.envs.received import expect_finite
@@ -101,7 +103,7 @@ class Block:
         """
         steps = self.steps
         columns = self._to_host(steps)
-        self._expect_finite("rewards [step, environment]", columns["reward"])
+        self._expect_finite("rewards [step, environment]", columns["reward"], LARGEST)
         self._expect_finite("observations [step, environment, ...]", columns["frames"])
         # Both at once is possible in Gymnasium; there is then nothing to bootstrap from.
         truncated = columns["truncated"] & ~columns["terminated"]
@@ -143,9 +145,9 @@ class Block:
             values[truncated] = self._policy.values(frames[which].unsqueeze(1), memory).cpu().numpy()
         return on_host, values
 
-    def _expect_finite(self, what: str, numbers: Array) -> None:
+    def _expect_finite(self, what: str, numbers: Array, largest: float = math.inf) -> None:
         try:
-            expect_finite(what, numbers)
+            expect_finite(what, numbers, largest)
         except ValueError as error:
             raise EnvironmentProblem(f"environment {short(self._environment_id)!r}: step: {error}") from error
 

@@ -17,6 +17,7 @@ from rljob.wire.named_numbers import packed
 
 if TYPE_CHECKING:
     from rljob.acting.network import ActingNetwork
+    from rljob.api.lifecycle import TargetMetric
     from rljob.envs import RestartLimit
     from rljob.inference.client import InferenceClient
 
@@ -33,8 +34,8 @@ class ActorFigures:
     ``dropped`` counts, by reason, what was given up before that; at present nothing is.
     """
 
-    def __init__(self, identity: ActorIdentity) -> None:
-        self.identity = identity
+    def __init__(self, identity: ActorIdentity, waited_for: TargetMetric | None = None) -> None:
+        self.identity, self.waited_for = identity, waited_for
         self.clock = StageClock(STAGES)
         self.sink: MultiShard | None = None
         self.compression = Compression()

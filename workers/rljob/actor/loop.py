@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from rljob.actor.figures import ActorFigures
 from rljob.actor.shards import MultiShard
 from rljob.envs.base import EpisodeRecord, Observation, StepResult, VectorEnvironment
+from rljob.envs.episode_metrics import kept
 from rljob.experience import Decision, SegmentBuilder
 from rljob.observation import Array
 from rljob.weights.flat import Weights, WeightSource
@@ -157,7 +158,7 @@ class Loop(ABC):
         for episode in episodes:
             figures.episodes_by_end["truncated" if episode.truncated else "terminated"] += 1
         environments = [episode.environment for episode in episodes]
-        names, metrics = packed([episode.metrics for episode in episodes])
+        names, metrics = packed(kept([episode.metrics for episode in episodes], figures.waited_for))
         self._sink.episodes(
             Message(
                 "episodes",

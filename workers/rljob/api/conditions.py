@@ -228,7 +228,7 @@ def _entries() -> tuple[Entry, ...]:
             (
                 "True",
                 r.DEGRADED,
-                "the learner trains, but a role misses a member, the learner stands still, or many unrolls are too old",
+                "the learner trains, but something is missing; the message says what",
             ),
             (
                 "False",

@@ -93,7 +93,7 @@ class Verdict(Document):
     steps: int = wire(_count, default=0)
     mean: float = wire(number)
     """Return a game."""
-    standard_error: float | None = wire(number, default=None)
+    standard_error: float | None = wire(_amount, default=None)
     """None of a single game."""
     episodes: int = wire(_count, default=0)
     """Games that were played to their end."""
@@ -101,14 +101,22 @@ class Verdict(Document):
     """Their mean length, in agent steps; None where it is not known."""
     seed: int | None = wire(whole, default=None)
     """Seed of the games; None where it is not known."""
-    seconds: float = wire(number, default=0.0)
+    seconds: float = wire(_amount, default=0.0)
     """How long it took."""
     finished: bool = wire(flag, default=True)
     """False where it was given up early, which makes it no verdict."""
     metrics: Mapping[str, float] = wire(numbers, default=dict, write=dict)
     """What the environment itself reports of its games: the mean of each number over those that have it."""
+    metric_games: Mapping[str, float] = wire(numbers, default=dict, write=dict)
+    """How many games have it, of each number that not all have."""
     time: float = wire(number, default=0.0)
     """When the learner heard of it, Unix seconds by its clock."""
+
+    @property
+    def rank(self) -> tuple[bool, float]:
+        """The order of verdicts: one that was played to its end ranks above one that was given up, and among equals the mean
+        decides. So a run that never came near its target has a best policy, too."""
+        return self.finished, self.mean
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,7 +234,9 @@ class LearnerStatus(Document):
     mean_length_steps: float | None = wire(_amount, default=None)
     """Mean length of these games, in agent steps."""
     episode: Mapping[str, float] = wire(numbers, default=dict, write=dict)
-    """What the environment itself reports of its episodes: the mean of each number over the last of these games that have it."""
+    """What the environment itself reports of its episodes: the mean of each number over those of these games that have it."""
+    episode_games: Mapping[str, float] = wire(numbers, default=dict, write=dict)
+    """How many of these games have it, of each number that not all have."""
     queue_depth_batches: float | None = wire(_amount, default=None)
     """Batches that the learner may still draw, or that wait for it; None where nothing limits it."""
     queue_bound_batches: float | None = wire(_amount, default=None)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from rljob.api.episode_metrics import NAME_PATTERN
+from rljob.api.learner_status import Verdict
 from rljob.api.mutability import ANY_TIME, UNLEARNED, WHILE_SUSPENDED, never
 from rljob.api.pods import SecretRef
 from rljob.api.types import APIModel, Integer, Name, Real, Seconds, SecondsOrZero, Text
@@ -102,15 +102,19 @@ class TargetMetric(APIModel):
     window_evaluations: Annotated[int, Integer(1, 100)] = 1
     """Evaluations in a row that the mean is taken over."""
 
-    def unreported(self, reported: Mapping[str, float]) -> str:
-        """That it is not among the numbers of an evaluation, in words; empty where it is."""
+    def unreported(self, verdict: Verdict) -> str:
+        """That not all games of an evaluation have it, in words; empty where they have."""
+        waits, having = f"successPolicy.metric waits for {self.name!r}, which the environment", verdict.metric_games
+        if self.name in having:
+            return (
+                f"{waits} reported in {having[self.name]:g} of {verdict.episodes} games: a mean over these says nothing of all "
+                "and does not count; report it at the end of every episode, 0 where it is not so"
+            )
+        reported = ", ".join(verdict.metrics) or "nothing"
         return (
             ""
-            if self.name in reported
-            else (
-                f"successPolicy.metric waits for {self.name!r}, which the environment does not report at an episode's end: it "
-                f"reports {', '.join(reported) or 'nothing'}"
-            )
+            if self.name in verdict.metrics
+            else f"{waits} does not report at an episode's end: it reports {reported}"
         )
 
 

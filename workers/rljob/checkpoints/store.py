@@ -8,7 +8,6 @@ that was given up and still writes takes the place of no other. Nothing in a che
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -30,6 +29,7 @@ from rljob.checkpoints.names import (
     newest_epoch,
     order,
 )
+from rljob.strict_json import dumps
 from torch import Tensor
 
 __all__ = [
@@ -90,7 +90,7 @@ def write(
     digest, where = hashlib.sha256(content).hexdigest(), place(directory)
     file = where.tensors_file(digest)
     document = {**manifest, "format": FORMAT, "tensors": file, "sha256": digest}
-    where.write(name, file, content, json.dumps(document, indent=1, sort_keys=True).encode(), confirm)
+    where.write(name, file, content, dumps(document, 1, sort_keys=True).encode(), confirm)
     return directory / name, digest
 
 

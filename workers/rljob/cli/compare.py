@@ -56,7 +56,7 @@ def compare(
         from rljob.comparison.comparison import compare as compared
         from rljob.comparison.page import render_comparison
         from rljob.comparison.words import document, lines
-        from rljob.telemetry.strict_json import dumps
+        from rljob.strict_json import dumps
 
         comparison = compared(runs, by or (), target)
         if html is not None:

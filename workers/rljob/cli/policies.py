@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing
@@ -19,6 +18,7 @@ from rljob.cores import usable_cores
 from rljob.data_plane import require_data_plane
 from rljob.errors import UsageError
 from rljob.loading import printing_aside
+from rljob.strict_json import dumps
 
 if TYPE_CHECKING:
     from rljob.evaluation.score import Played
@@ -86,6 +86,7 @@ def evaluate(
         import torch
 
         from rljob.algorithms import algorithm
+        from rljob.api.episode_metrics import in_words
         from rljob.checkpoints.files import policies
         from rljob.checkpoints.location import location
         from rljob.checkpoints.policy import PolicyIdentity, come_to, keep_judged, load_policy
@@ -118,9 +119,9 @@ def evaluate(
         if as_json:
             if not summary:
                 figures["returns"] = [float(value) for value in result.returns]
-                figures["metrics"] = dict(result.metrics)
+                figures |= {"metrics": dict(result.metrics), "metric_games": dict(result.metric_games)}
                 figures["lengths_steps"] = [int(value) for value in result.lengths]
-            typer.echo(json.dumps(figures))
+            typer.echo(dumps(figures))
         else:
             low, high = min(result.returns), max(result.returns)
             error = f" +- {result.standard_error:.2f} (standard error)" if episodes > 1 else ""
@@ -128,7 +129,9 @@ def evaluate(
             typer.echo(
                 f"{judged.spec.id}: mean return {result.mean:.2f}{error} "
                 f"over {len(result.returns)} episodes, {low:g} to {high:g}, {how}, seed {seed}"
-                + "".join(f", {name} {mean:.3g}" for name, mean in result.metrics.items())
+                + "".join(
+                    f", {name} {mean}" for name, mean in in_words(result.metrics, result.metric_games, episodes).items()
+                )
             )
 
 

@@ -136,8 +136,9 @@ def is_seed(path: str) -> bool:
 
 
 def _met(target: Target, full: Sequence[Record]) -> bool:
-    values = [number(one.get(target.figure)) for one in full[-target.window_evaluations :]]
-    told = [value for value in values if value is not None]
+    name = target.figure.removeprefix("episode/")
+    whole = [one for one in full[-target.window_evaluations :] if name not in one.get("metric_games", ())]
+    told = [value for one in whole if (value := number(one.get(target.figure))) is not None]
     return len(told) == target.window_evaluations and sum(told) / len(told) >= target.value
 
 

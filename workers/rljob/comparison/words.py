@@ -11,10 +11,10 @@ from rljob.comparison.comparison import Comparison
 from rljob.comparison.estimates import CONFIDENCE_PERCENT, RESAMPLES, Estimate
 from rljob.comparison.group import Group
 from rljob.comparison.judged_run import JudgedRun
+from rljob.strict_json import finite
 from rljob.telemetry.charts import compact
 from rljob.telemetry.figures import number
 from rljob.telemetry.report import duration
-from rljob.telemetry.strict_json import finite
 
 NOT_REACHED: Final = "not within budget"
 _WIDTH: Final = 120

@@ -140,7 +140,9 @@ class Encoding:
             choices, controls = (taken, ()) if self._spec.action_sizes else ((), taken)
         choices, controls = np.asarray(choices), np.asarray(controls, np.float64)
         if not np.isfinite(controls).all():
-            raise ValueError(f"an action of finite numbers was expected, it has {first_odd(controls)}")
+            raise ValueError(
+                f"an action of finite numbers was expected, it has {first_odd(controls, np.isfinite(controls))}"
+            )
         if self._subset is not None:
             choices = self._subset[choices]
         lead = () if rows is None else (rows,)
@@ -233,7 +235,7 @@ def _checked(given: Any, leaf: Leaf, lead: tuple[int, ...]) -> Array:
             with np.errstate(over="ignore"):
                 seen = seen.astype(np.float32)
         if not np.isfinite(seen).all():
-            raise ValueError(f"expected {_named(leaf)} of finite numbers, got {first_odd(seen)}")
+            raise ValueError(f"expected {_named(leaf)} of finite numbers, got {first_odd(seen, np.isfinite(seen))}")
     return seen
 
 
@@ -241,9 +243,9 @@ def _named(leaf: Leaf) -> str:
     return f"observation leaf {leaf.path}" if leaf.keys else "an observation"
 
 
-def first_odd(numbers: Any) -> str:
-    """The first of ``numbers`` that is not finite, and where it is: ``nan at [0, 3]``."""
-    at = np.argwhere(~np.isfinite(numbers))[0]
+def first_odd(numbers: Any, fine: Array) -> str:
+    """The first of ``numbers`` that is not ``fine`` (bool), and where it is: ``nan at [0, 3]``."""
+    at = np.argwhere(~fine)[0]
     return f"{numbers[tuple(at)]} at {at.tolist()}"
 
 

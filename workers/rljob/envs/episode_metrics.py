@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 import logging
 import re
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
-from rljob.api.episode_metrics import MOST_NAMES, NAME_PATTERN
+from rljob.api.episode_metrics import LARGEST, MOST_NAMES, NAME_PATTERN
+from rljob.api.lifecycle import TargetMetric
 from rljob.envs.base import EpisodeRecord
 from rljob.envs.restarting import FAILURE
 from rljob.loading import shown
@@ -22,27 +24,45 @@ EPISODE_METRICS: Final = "rljob_episode_metrics"
 # What Gymnasium, ALE and we ourselves put there.
 _NOT_ITS_OWN: Final = frozenset({"TimeLimit.truncated", "lives", "frame_number", "episode_frame_number", FAILURE})
 _left_out: list[object] = []
+_too_many: list[str] = []
 
 
 def reported(info: Any) -> dict[str, float]:
-    """The finite numbers in the ``info`` of an episode's last step, by name, True as 1 and False as 0; 16 at most. One that has
-    no name to be shown, or is one too many, is left out, which the log says once in this process."""
+    """The finite numbers in the ``info`` of an episode's last step, by name, True as 1 and False as 0. One that has no name to be
+    shown is left out, which the log says once in this process."""
     found: dict[str, float] = {}
     for name, value in info.items() if isinstance(info, dict) else ():
         number = np.asarray(value if isinstance(value, bool | int | float | np.generic | np.ndarray) else None)
         # A sum over thousands of them is finite, too.
-        counts = number.shape == () and number.dtype.kind in "biuf" and abs(float(number)) <= 1e15
-        if counts and isinstance(name, str) and re.fullmatch(NAME_PATTERN, name) and len(found) < MOST_NAMES:
+        counts = number.shape == () and number.dtype.kind in "biuf" and abs(float(number)) <= LARGEST
+        if counts and isinstance(name, str) and re.fullmatch(NAME_PATTERN, name):
             found |= {} if name in _NOT_ITS_OWN else {name: float(number)}
         elif counts and not _left_out:
             _left_out.append(name)
             log.warning(
-                "info[%s] at an episode's end is not reported: an environment may report %d numbers, with names of 1 to 64 "
-                "printable ASCII characters that do not begin with '_'",
+                "info[%s] at an episode's end is not reported: its name has to be 1 to 64 printable ASCII characters that do not "
+                "begin with '_'",
                 shown(name),
-                MOST_NAMES,
             )
     return found
+
+
+def kept(episodes: Sequence[Mapping[str, float]], waited_for: TargetMetric | None) -> list[dict[str, float]]:
+    """The numbers of ``episodes`` that are reported, of 16 names at most: the one that the job waits for, and the first of the
+    others in the order of the environment. The log says once in this process which are left out."""
+    own = (name for episode in episodes for name in episode)
+    # The first has its place where these episodes lack it, too.
+    names = list(dict.fromkeys(own if waited_for is None else (waited_for.name, *own)))
+    if len(names) > MOST_NAMES and not _too_many:
+        _too_many.append(names[MOST_NAMES])
+        log.warning(
+            "of %d numbers in info at an episode's end %d are reported: that of successPolicy.metric, and those that come first; "
+            "the first that is left out is %r",
+            len(names),
+            MOST_NAMES,
+            *_too_many,
+        )
+    return [{name: episode[name] for name in names[:MOST_NAMES] if name in episode} for episode in episodes]
 
 
 def with_metrics(episodes: tuple[EpisodeRecord, ...], info: Any) -> tuple[EpisodeRecord, ...]:

@@ -20,6 +20,7 @@ from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
 from gymnasium.vector import AutoresetMode, VectorEnv
 from numpy.typing import NDArray
 
+from rljob.api.episode_metrics import LARGEST
 from rljob.envs.base import EnvironmentProblem, Observation, StepResult
 from rljob.envs.contained import contained
 from rljob.envs.encoding import Encoding
@@ -113,7 +114,7 @@ class GymnasiumVector:
         final: Observation | None = None
         with self._labelled("step"):
             observation, reward, terminated, truncated, info = self._env.step(taken)
-            expect_finite("rewards [environment]", np.asarray(reward))
+            expect_finite("rewards [environment]", np.asarray(reward), LARGEST)
             frames = self._frames(observation)
             cut, failures = _failures(info)
             terminated = np.asarray(terminated, np.bool_)

@@ -11,6 +11,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
+from rljob.api.episode_metrics import LARGEST
 from rljob.envs.base import EnvironmentProblem
 from rljob.envs.contained import contained
 from rljob.envs.encoding import Encoding, first_odd
@@ -91,19 +92,21 @@ class Received(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 def rewarded(given: Any) -> float:
-    """``given`` as a reward. Raises ValueError unless it is one finite number."""
-    if isinstance(given, int | float) and math.isfinite(given):
+    """``given`` as a reward. Raises ValueError unless it is one number less than ``LARGEST`` in size."""
+    if isinstance(given, int | float) and abs(given) < LARGEST:
         return float(given)
     number = np.asarray(given)
-    if number.shape != () or number.dtype.kind not in "biuf" or not math.isfinite(number):
-        raise ValueError(f"reward: expected a finite number, got {shown(given)}")
+    if number.shape != () or number.dtype.kind not in "biuf" or not abs(float(number)) < LARGEST:
+        raise ValueError(f"reward: expected a finite number less than {LARGEST:g} in size, got {shown(given)}")
     return float(number)
 
 
-def expect_finite(what: str, numbers: Any) -> None:
-    """Raise ValueError with the first of ``numbers`` that is none. ``what``: what they are, and what each index of them says."""
-    if numbers.dtype.kind == "f" and not np.isfinite(numbers).all():
-        raise ValueError(f"expected finite {what}, got {first_odd(numbers)}")
+def expect_finite(what: str, numbers: Any, largest: float = math.inf) -> None:
+    """Raise ValueError with the first of ``numbers`` that is not less than ``largest`` in size. ``what``: what they are, and what
+    each index of them says."""
+    if numbers.dtype.kind == "f" and not (fine := np.abs(numbers) < largest).all():
+        bound = "" if largest == math.inf else f" less than {largest:g} in size"
+        raise ValueError(f"expected finite {what}{bound}, got {first_odd(numbers, fine)}")
 
 
 def picture_rate(env: gymnasium.Env[Any, Any], environment_id: str) -> float:

@@ -6,7 +6,8 @@ import dataclasses
 import hashlib
 import importlib.metadata
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import zip_longest
@@ -20,6 +21,7 @@ from rljob.choices import Choices
 from rljob.loading import short
 from rljob.observation import Columns, ObservationColumn, by_column, of_columns
 from rljob.sources import without_places
+from rljob.strict_json import dumps
 
 if TYPE_CHECKING:
     from rljob.api import EnvironmentParameters
@@ -133,7 +135,12 @@ class EnvironmentSpec:
                 "it is of a release that knew observations of one array alone; that release can use it still"
             )
         leaves = tuple(Leaf(**_tuples(leaf)) for leaf in document["observation"])
-        actions = tuple(ActionLeaf(**_tuples(leaf)) for leaf in document["action"])
+        actions = tuple(
+            ActionLeaf(
+                **_tuples({**leaf, "low": _bounds(leaf["low"], -math.inf), "high": _bounds(leaf["high"], math.inf)})
+            )
+            for leaf in document["action"]
+        )
         return cls(**{**document, "observation": leaves, "action": actions})
 
     @property
@@ -255,6 +262,10 @@ def _few(values: tuple[float, ...]) -> str:
     return ", ".join(f"{value:g}" for value in values[:6]) + (" ..." if len(values) > 6 else "")
 
 
+def _bounds(found: Sequence[float | None], end: float) -> list[float]:
+    return [end if each is None else each for each in found]  # JSON has no infinity
+
+
 def _tuples(document: Mapping[str, Any]) -> dict[str, Any]:
     return {name: tuple(value) if isinstance(value, list) else value for name, value in document.items()}
 
@@ -287,7 +298,7 @@ def _columns(leaves: tuple[Leaf, ...], stack: int) -> Columns:
 def hand_over(run_dir: Path, source: EnvironmentSource, spec: EnvironmentSpec) -> None:
     """Keep in ``run_dir`` what ``source`` was found to be, for roles that need no more. Raises OSError."""
     document = {"of": source.model_dump(mode="json"), "spec": dataclasses.asdict(spec)}
-    (run_dir / _HANDED).write_text(json.dumps(document, indent=2) + "\n")
+    (run_dir / _HANDED).write_text(dumps(document, 2) + "\n")
 
 
 def handed_over(run_dir: Path, source: EnvironmentSource) -> EnvironmentSpec | None:

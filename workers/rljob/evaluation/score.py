@@ -38,8 +38,8 @@ memory."""
 @dataclass(frozen=True, slots=True)
 class Score:
     """What a policy reached. ``returns`` and ``lengths`` (steps) of games in the order of their numbers. ``finished``: all games
-    that were asked for; else those by which the evaluation was given up early. ``metrics``: what the environment itself
-    reports, the mean of each number over the games that have it."""
+    that were asked for; else those by which the evaluation was given up early. ``metrics`` and ``metric_games``: what the
+    environment itself reports, the mean of each number over the games that have it, and how many these are where not all do."""
 
     mean: float
     standard_error: float
@@ -47,6 +47,7 @@ class Score:
     lengths: tuple[int, ...]
     finished: bool
     metrics: Mapping[str, float] = field(default_factory=dict)
+    metric_games: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,10 +226,10 @@ def _summary(played: Iterable[Played], finished: bool) -> Score:
     returns = np.array([game.points for game in games])
     error = float(returns.std(ddof=1) / math.sqrt(len(returns))) if len(returns) > 1 else math.nan
     return Score(
-        mean=float(returns.mean()),
-        standard_error=error,
-        returns=tuple(returns.tolist()),
-        lengths=tuple(game.length for game in games),
-        finished=finished,
-        metrics=means(game.metrics for game in games),
+        float(returns.mean()),
+        error,
+        tuple(returns.tolist()),
+        tuple(game.length for game in games),
+        finished,
+        *means([game.metrics for game in games]),
     )

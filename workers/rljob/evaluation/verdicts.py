@@ -7,6 +7,7 @@ import logging
 from collections import deque
 from typing import Protocol
 
+from rljob.api.learner_status import Verdict
 from rljob.weights.evaluations import Evaluation
 
 log = logging.getLogger(__name__)
@@ -32,7 +33,7 @@ class Verdicts:
 
     def __init__(self) -> None:
         self.total = 0
-        self.last: Evaluation | None = None
+        self.last: Verdict | None = None
         self._best: tuple[bool, float] | None = None
         self._undelivered: deque[Evaluation] = deque(maxlen=_KEPT)
         self._sent_at: float | None = None
@@ -40,15 +41,15 @@ class Verdicts:
     def add(self, evaluation: Evaluation) -> None:
         """A new verdict, with the weights judged; they are left out on the way unless it is the best so far."""
         self.total += 1
-        self.last = evaluation
-        best = self._best is None or evaluation.rank > self._best
+        self.last = evaluation.verdict
+        best = self._best is None or evaluation.verdict.rank > self._best
         if best:
-            self._best = evaluation.rank
+            self._best = evaluation.verdict.rank
         self._undelivered.append(evaluation if best else dataclasses.replace(evaluation, weights=None))
 
     def deliver(self, learner: Learner, now: float) -> None:
         """Send the oldest verdict that is not noted, again after a few seconds without an answer. Never waits."""
-        if self._undelivered and learner.noted == self._undelivered[0].version and self._sent_at is not None:
+        if self._undelivered and learner.noted == self.waiting_version and self._sent_at is not None:
             self._undelivered.popleft()
             self._sent_at = None
         if self._undelivered and (self._sent_at is None or now - self._sent_at >= _AGAIN_SECONDS):
@@ -60,4 +61,4 @@ class Verdicts:
     @property
     def waiting_version(self) -> int:
         """Version of the oldest verdict that the learner has not noted, 0 if there is none."""
-        return self._undelivered[0].version if self._undelivered else 0
+        return self._undelivered[0].verdict.version if self._undelivered else 0

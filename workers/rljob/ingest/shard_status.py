@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -14,6 +13,7 @@ from rljob.api.learner_status import ActorStatus as ActorStatus
 from rljob.api.status_document import (
     Document,
     flag,
+    json_document,
     json_object,
     mass,
     number,
@@ -169,12 +169,8 @@ class ShardStatus(Document):
 
     @classmethod
     def from_json(cls, text: bytes) -> Self:
-        """Read what came over the wire; what is not finite is as if it were missing. Raises ValueError as ``from_document``."""
-        try:
-            document = json.loads(text, parse_constant=lambda word: None)
-        except RecursionError:
-            raise ValueError("it is nested too deeply") from None
-        return cls.from_document(document)
+        """Read what came over the wire. Raises ValueError as ``from_document``."""
+        return cls.from_document(json_document(text))
 
     def gone(self, silent_seconds: float) -> Self:
         """What remains true of a shard that was heard of for the last time so long ago: its totals, its games, and its actors as

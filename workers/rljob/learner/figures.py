@@ -116,6 +116,7 @@ class Figures:
         ``gpu_stages``: of the device, where it has a clock of its own. ``evaluator``: what its process takes, while it plays."""
         acting = actors(shards)
         mean, games = mean_return(shards)
+        reported, reporting_games = episode_metrics(shards)
         lag, median_lag, high_lag = self._recent_lag
         inserted, sampled = (
             sum(shard.inserted_total for shard in shards),
@@ -134,7 +135,8 @@ class Figures:
             "mean_return": mean,
             "games": games,
             "mean_length_steps": mean_length_steps(shards),
-            "episode": episode_metrics(shards),
+            "episode": reported,
+            "episode_games": reporting_games,
             "queue_depth_batches": limited(shard.queue_depth_batches for shard in shards),
             "queue_bound_batches": limited(shard.queue_bound_batches for shard in shards),
             "samples_per_insert": sampled / inserted if inserted else None,

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from rljob.api.learner_status import EvaluationUnderWay, LearnerStatus
+from rljob.api.learner_status import LearnerStatus
 from rljob.checkpoints import store as checkpoint
 from rljob.checkpoints.files import read_manifest
 from rljob.checkpoints.names import CheckpointProblem, StorageProblem
@@ -318,10 +318,7 @@ class Learner:
             self.counters.played(steps, raw_frames)
             self._mean_return = return_to_go_by(shards)
         for evaluation in self._server.evaluations():
-            if (
-                self.verdicts.add(evaluation, self._updater.updates, self.counters.raw_frames)
-                and evaluation.weights is not None
-            ):
+            if self.verdicts.add(evaluation.verdict) and evaluation.weights is not None:
                 self._save_best(evaluation.weights.state())
         updates, seconds = self._updater.updates, self.clock.seconds()
         produced, consumed = self._source.produced, self._source.consumed
@@ -376,7 +373,7 @@ class Learner:
             **self._source.section(),
             weights=self._server.status(),
             evaluations=self.verdicts.newest,
-            evaluating=None if evaluating is None else EvaluationUnderWay(**evaluating.document()),
+            evaluating=evaluating,
             checkpoint=replace(self._saver.status, interval_seconds=self._config.checkpoint_interval_seconds),
             compiled=self._updater.compiled,
             captured=self._updater.replayed,

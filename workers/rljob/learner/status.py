@@ -85,10 +85,9 @@ def mean_length_steps(shards: Sequence[ShardStatus]) -> float | None:
     return fmean(lengths) if (lengths := [each.length for each in _finished(shards)[-GAMES_IN_MEAN:]]) else None
 
 
-def episode_metrics(shards: Sequence[ShardStatus]) -> dict[str, float]:
-    """What environments report of episodes: of each number the mean over the last ``GAMES_IN_MEAN`` that have it, of those games
-    that ``mean_return`` is told of."""
-    return means((episode.metrics for episode in reversed(_finished(shards))), GAMES_IN_MEAN)
+def episode_metrics(shards: Sequence[ShardStatus]) -> tuple[dict[str, float], dict[str, int]]:
+    """What environments report of the games that ``mean_return`` is of, as `means` answers."""
+    return means([episode.metrics for episode in _finished(shards)[-GAMES_IN_MEAN:]])
 
 
 def _finished(shards: Sequence[ShardStatus]) -> list[Episode]:

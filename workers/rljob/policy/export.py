@@ -11,14 +11,12 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import logging
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
-from math import isfinite
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -42,6 +40,7 @@ from rljob.loading import short
 from rljob.observation import arrays_of, each, of_columns
 from rljob.policy.edge import TensorEdge
 from rljob.policy.trained import Policy
+from rljob.strict_json import dumps
 
 COUNT = 64
 _STEPS_APART = 4
@@ -132,8 +131,6 @@ def _controls(policy: Policy) -> dict[str, Any]:
     if not spec.controls:
         return {}
     leaves = [dataclasses.asdict(leaf) for leaf in spec.action]
-    for leaf in leaves:  # JSON has no infinity
-        leaf |= {side: [bound if isfinite(bound) else None for bound in leaf[side]] for side in ("low", "high")}
     names = _action_names(spec)
     return {
         "continuousNumbers": spec.controls,
@@ -186,7 +183,7 @@ def export(policy: Policy, form: str, folder: Path) -> Export:
         checked = {"observations": len(samples.memory), "of": samples.origin, "largestDifference": difference}
         digest = hashlib.sha256(partial.read_bytes()).hexdigest()
         facts = document(policy, form) | {"sha256": digest, "checked": checked}
-        replace(about, json.dumps(facts, indent=1) + "\n")
+        replace(about, dumps(facts, 1) + "\n")
     return Export(file, about, samples.origin, len(samples.memory), difference)
 
 
@@ -259,7 +256,7 @@ def _onnx(policy: Policy, file: Path, samples: Samples) -> Exported:
 def _safetensors(policy: Policy, file: Path, samples: Samples) -> Exported:
     stored = policy.stored
     state = {name: tensor.contiguous() for name, tensor in stored.module.state_dict().items()}
-    file.write_bytes(safetensors.torch.save(state, {"policy": json.dumps(document(policy, "safetensors"))}))
+    file.write_bytes(safetensors.torch.save(state, {"policy": dumps(document(policy, "safetensors"))}))
     method = algorithm(policy.algorithm)
     built = method.build(stored.spec, stored.params, stored.env_params)
     built.load_state_dict(safetensors.torch.load_file(str(file)))

@@ -40,6 +40,7 @@ from rljob.ingest.accepted import Accepted
 from rljob.ingest.leases import Lease
 from rljob.ingest.roster import Counted
 from rljob.replay.redis_client import check_server
+from rljob.strict_json import dumps
 from rljob.wire import MalformedMessage, RawMessage, decode_header
 
 _ENTRY = struct.Struct("<II")
@@ -241,7 +242,7 @@ class ChunkLog:
                 pipe.hset(shard + "counters", mapping=dict[Any, Any](commit.state.counters))
                 counted = commit.state.counted
                 if counted is not None and counted is not self._counted:  # it is the same for a second's commits
-                    pipe.set(shard + "counted", json.dumps(counted.document()))
+                    pipe.set(shard + "counted", dumps(counted.document()))
                 pipe.delete(shard + "seen")  # an actor that the service has forgotten is removed from the log, too
                 if commit.state.seen:
                     marks = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
@@ -30,6 +29,7 @@ from rljob.replay.sampling import Sampling
 from rljob.replay.selectors import Prioritized
 from rljob.replay.status import ShardParts, describe
 from rljob.replay.table import ReplayTable
+from rljob.strict_json import dumps
 from rljob.telemetry.clock import StageClock
 from rljob.wire import Server
 
@@ -265,7 +265,7 @@ class ReplayService:
         now = time.monotonic()
         if now - self._stats[0] > 0.1:
             self._publish(now)
-            self._stats = (now, json.dumps(self.status.to_document()).encode())
+            self._stats = (now, dumps(self.status.to_document()).encode())
         return self._stats[1]
 
     @property

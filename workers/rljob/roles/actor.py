@@ -80,7 +80,7 @@ def run_actor(options: RoleOptions, stop: threading.Event) -> None:
     chosen = algorithm(spec_of_job.algorithm.name)
     layout = chosen.layout(spec, parameters)
     identity = ActorIdentity(options.name, uuid.uuid4().hex[:12], num_envs)
-    figures = ActorFigures(identity)
+    figures = ActorFigures(identity, spec_of_job.success_policy.metric)
     figures.failures = failures = RestartLimit(environment_parameters.max_failures_per_10000_steps)
     sink, actions = _connect(options, identity, figures, layout, spec.policy_numbers)
     figures.sink = sink

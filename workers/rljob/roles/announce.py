@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 from rljob.files import replace
 from rljob.roles.options import RoleOptions
+from rljob.strict_json import dumps
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ def write_last_words(options: RoleOptions, document: dict[str, Any]) -> None:
         return
     try:
         # In a pod the file is a mount, in whose place no other can be put.
-        options.last_words.write_text(json.dumps(document) + "\n")
+        options.last_words.write_text(dumps(document) + "\n")
     except OSError as error:
         log.warning("%s: last words can't be written: %s", options.last_words, error.strerror)
 
@@ -52,6 +52,6 @@ def write_last_words(options: RoleOptions, document: dict[str, Any]) -> None:
 def _write(path: Path, document: dict[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        replace(path, json.dumps(document) + "\n")
+        replace(path, dumps(document) + "\n")
     except OSError as error:
         raise OSError(error.errno, f"{path} can't be written: {error.strerror}") from error

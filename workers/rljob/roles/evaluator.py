@@ -13,12 +13,15 @@ import threading
 import time
 import uuid
 from collections.abc import Generator, Sequence
+from statistics import fmean
 from typing import Any, Final
 
-import numpy as np
 import torch
+from rljob.api.episode_metrics import in_words
+from rljob.api.learner_status import EvaluationUnderWay, Verdict
 from rljob.checkpoints.policy import PolicyIdentity
 from rljob.envs import describe_both, environment_of
+from rljob.envs.episode_metrics import kept
 from rljob.envs.seeds import seed_of
 from rljob.evaluation.players import NoGameEnds, Players
 from rljob.evaluation.score import Played, tally
@@ -30,7 +33,7 @@ from rljob.telemetry.clock import StageClock
 from rljob.telemetry.metrics import evaluator_registry
 from rljob.telemetry.process import PROCESS
 from rljob.telemetry.server import TelemetryServer
-from rljob.weights.evaluations import Evaluating, Evaluation
+from rljob.weights.evaluations import Evaluation
 from rljob.weights.exchange import WeightClient
 from rljob.weights.flat import Weights
 from rljob.wire.keyfile import load_keys
@@ -87,7 +90,7 @@ class Evaluator:
         self._verdicts = Verdicts()
         self._clock = StageClock(("wait", "play", "report"))
         self._episodes_total = 0
-        self._evaluating: Evaluating | None = None
+        self._evaluating: EvaluationUnderWay | None = None
         self._next_word = 0.0
         self._state = "Waiting"
         self._server = TelemetryServer(
@@ -145,19 +148,8 @@ class Evaluator:
             "episodes_total": self._episodes_total,
             "steps_total": self._players.steps_total,
             "environment_failures": self._players.failures_total,
-            "evaluating": None if evaluating is None else evaluating.document(),
-            "last": None
-            if last is None
-            else {
-                "version": last.version,
-                "mean": last.mean,
-                "standard_error": last.standard_error,
-                "seconds": last.seconds,
-                "seed": last.seed,
-                "episodes": len(last.returns),
-                "finished": last.finished,
-                "metrics": dict(last.metrics),
-            },
+            "evaluating": None if evaluating is None else evaluating.to_document(),
+            "last": None if last is None else last.to_document(),
             "stages": self._clock.seconds(),
             "process": PROCESS.now(),
         }
@@ -178,7 +170,7 @@ class Evaluator:
         episodes = self._settings.episodes
         # Other games each time: a policy must not be chosen for its luck with one set of starts.
         seed = seed_of(self._seed, "verdict", self._verdicts.total)
-        self._evaluating = Evaluating(weights.version, 0, episodes, None)
+        self._evaluating = EvaluationUnderWay(version=weights.version, games=0, episodes=episodes)
 
         def so_far(ended: Sequence[Played]) -> Sequence[Played] | None:
             mean = sum(game.points for game in ended) / len(ended)
@@ -192,35 +184,35 @@ class Evaluator:
         finally:
             self._evaluating = None
         self._episodes_total += len(result.returns)
+        reported, counts = kept([result.metrics, result.metric_games], self._metric)
         self._clock.enter("report")
-        seconds = time.monotonic() - began
-        self._verdicts.add(
-            Evaluation(
-                version=weights.version,
-                mean=result.mean,
-                standard_error=result.standard_error,
-                seed=seed,
-                seconds=seconds,
-                finished=result.finished,
-                metrics=result.metrics,
-                returns=np.asarray(result.returns, np.float32),
-                lengths=np.asarray(result.lengths, np.int32),
-                weights=weights,
-            )
+        verdict = Verdict(
+            version=weights.version,
+            **{name: weights.meta.get(name, 0) for name in ("updates", "raw_frames", "steps")},
+            mean=result.mean,
+            standard_error=result.standard_error if len(result.returns) > 1 else None,
+            episodes=len(result.returns),
+            mean_length_steps=fmean(result.lengths),
+            seed=seed,
+            seconds=time.monotonic() - began,
+            finished=result.finished,
+            metrics=reported,
+            metric_games=counts,
         )
+        self._verdicts.add(Evaluation(verdict, weights))
         self._verdicts.deliver(self._client, time.monotonic())
         log.info(
             "version %d: mean return %.2f +- %.2f%s over %d games%s in %.1f s, seed %d",
             weights.version,
             result.mean,
             result.standard_error,
-            "".join(f", {name} {mean:.3g}" for name, mean in result.metrics.items()),
+            "".join(f", {name} {mean}" for name, mean in in_words(reported, counts, verdict.episodes).items()),
             len(result.returns),
             "" if result.finished else f" of {episodes}, given up because {self._target:g} is out of reach,",
-            seconds,
+            verdict.seconds,
             seed,
         )
-        if self._metric is not None and self._verdicts.total == 1 and (said := self._metric.unreported(result.metrics)):
+        if self._metric is not None and self._verdicts.total == 1 and (said := self._metric.unreported(verdict)):
             log.warning("%s", said)
         return len(result.returns) > SCREEN_GAMES
 

@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
-from rljob.telemetry.strict_json import dumps
+from rljob.strict_json import dumps
 from rljob.threads import start_contained
 
 log = logging.getLogger(__name__)
@@ -121,7 +121,7 @@ class _Handler(BaseHTTPRequestHandler):
         length = self.headers.get("Content-Length", "")
         if not length.isdecimal() or int(length) > _LONGEST_REQUEST_BYTES:
             error = f"a Content-Length of at most {_LONGEST_REQUEST_BYTES} bytes is needed"
-            self._reply(413, "application/json", dumps({"error": error}))
+            self._reply(413, "application/json", dumps({"error": error}).encode())
             return
         self._reply(*self.server.pages.note(self._page(), self.rfile.read(int(length))))
 

@@ -211,7 +211,7 @@ LEARNER: Final = (
     Metric(
         "episode_metric",
         "gauge",
-        "What the environment reports in `info` at an episode's end, such as `is_success`: mean of the last 20 of these games "
+        "What the environment reports in `info` at an episode's end, such as `is_success`: mean over those of these games "
         "that have it, which is a share of them where it is true or false.",
         "episode",
         "name",

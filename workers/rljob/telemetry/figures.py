@@ -132,7 +132,7 @@ def mean_figures(points: Points, since_seconds: float = 0.0) -> dict[str, float]
     for point in points:
         elapsed = number(point.get("elapsed_seconds")) or 0.0
         weight, before = max(elapsed - before, 1e-3), elapsed
-        for name, value in numbers(point).items():
+        for name, value in numbers_in(point).items():
             whole, weights = totals.get(name, (0.0, 0.0))
             totals[name] = whole + weight * value, weights + weight
     return {name: whole / weights for name, (whole, weights) in totals.items()}
@@ -148,8 +148,3 @@ def mean_stages(points: Points) -> dict[str, dict[str, float]]:
             shares.setdefault(role, {})[stage] = share
     order = {"learner": 0, "gpu": 1, "replay": 2, "actor": 3}
     return dict(sorted(shares.items(), key=lambda item: (order.get(item[0], 9), item[0])))
-
-
-def numbers(point: Mapping[str, Any]) -> dict[str, float]:
-    """Those figures of a record that are finite numbers."""
-    return {name: value for name, raw in point.items() if (value := number(raw)) is not None}

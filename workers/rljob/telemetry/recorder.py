@@ -23,10 +23,10 @@ from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 from rljob.files import replacing
+from rljob.strict_json import dumps
 from rljob.telemetry.figures import Stages, flatten_status, number
 from rljob.telemetry.known_tags import known_tags
 from rljob.telemetry.machine import describe_machine
-from rljob.telemetry.strict_json import finite
 
 log = logging.getLogger(__name__)
 
@@ -181,7 +181,7 @@ class Recorder:
             "updates": updates,
             "raw_frames": raw_frames,
         }
-        self._write(self._lines, json.dumps(finite(document), separators=(",", ":")).encode() + b"\n")
+        self._write(self._lines, f"{dumps(document)}\n".encode())
         self._points += "kind" not in document
         if self._points > MOST_POINTS:
             self._thin()
@@ -216,7 +216,7 @@ class Recorder:
         try:
             with replacing(path) as new, new.open("wb") as kept:
                 for record in _every_second(iter_records(path)):
-                    kept.write(json.dumps(record, separators=(",", ":")).encode() + b"\n")
+                    kept.write(f"{dumps(record)}\n".encode())
                     self._points += "kind" not in record
             self._lines.reopen()
         except OSError as error:

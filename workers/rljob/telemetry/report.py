@@ -11,7 +11,7 @@ from rljob.api import ManifestError, RLJob, parse_job
 from rljob.files import replace
 from rljob.telemetry.bottleneck import Kind, Verdict, bottleneck
 from rljob.telemetry.charts import COLOURS, Chart, Series, compact, line_chart, stacked_bars
-from rljob.telemetry.figures import Points, mean_figures, mean_stages, number, numbers, with_returns_to_go_by
+from rljob.telemetry.figures import Points, mean_figures, mean_stages, number, numbers_in, with_returns_to_go_by
 from rljob.telemetry.fill_trend import fill_trend
 from rljob.telemetry.next_unit import NextUnits, next_units
 from rljob.telemetry.page import page_environment
@@ -132,7 +132,7 @@ def judge(points: Points, *, cores: int | None = None) -> Verdict:
         return Verdict(Kind.WarmingUp, "No figures were recorded, so there is nothing to judge yet.", 0.0)
     training = [point for point in points if point.get("state", TRAINING) == TRAINING]
     if not training:
-        return bottleneck(numbers(points[-1]), state=str(points[-1].get("state", "")), cores=cores)
+        return bottleneck(numbers_in(points[-1]), state=str(points[-1].get("state", "")), cores=cores)
     return bottleneck(mean_figures(training), cores=cores)
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from rljob.api.learner_status import RECORDED_NAMES
 from rljob.api.presets.merging import value_at
 from rljob.telemetry.charts import NO_BANDS, SMALL, Bands, Chart, Series, line_chart
-from rljob.telemetry.figures import Points, number, numbers, with_returns_to_go_by
+from rljob.telemetry.figures import Points, number, numbers_in, with_returns_to_go_by
 from rljob.telemetry.run_folder import RunFolder
 
 LEARNING_FIGURES: Final = (
@@ -88,8 +88,8 @@ def learning_charts(run: RunFolder) -> list[Chart]:
 def learning_figures(run: RunFolder) -> list[tuple[str, str, str]]:
     """Those figures that the run has, as rows of ``LEARNING_FIGURES``: what the environment reports of its episodes, the rows of
     the table, and what else the algorithm reports, in its own order."""
-    named = dict.fromkeys(name for point in run.points for name in numbers(point))
-    judged = dict.fromkeys(name for one in evaluations(run) for name in numbers(one))
+    named = dict.fromkeys(name for point in run.points for name in numbers_in(point))
+    judged = dict.fromkeys(name for one in evaluations(run) for name in numbers_in(one))
     of_episodes = sorted(name for name in {*named, *judged} if name.startswith("episode/"))
     known = {name for _, name, _ in LEARNING_FIGURES}
     own = [name for name in named if name not in known and name.partition("/")[0] not in RECORDED_NAMES]

@@ -27,9 +27,9 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from rljob.loading import place_of
+from rljob.strict_json import dumps
 from rljob.telemetry.bounded_http import EVERY_INTERFACE, BoundedServer, Reply
 from rljob.telemetry.profiler import PROFILER
-from rljob.telemetry.strict_json import dumps
 from rljob.threads import SupervisedThread, check_threads
 
 log = logging.getLogger(__name__)
@@ -142,7 +142,7 @@ class TelemetryServer:
                 encode, content_type = choose_encoder(accept)
                 return 200, content_type, encode(self._registry)
             if path == "/status":
-                return 200, "application/json", dumps(self._status())
+                return 200, "application/json", dumps(self._status()).encode()
             if path == "/readyz":
                 ready = bool(self._ready())
                 return (
@@ -157,32 +157,36 @@ class TelemetryServer:
             kind, _, number = path[1:].partition("/")
             if kind == "profile" and (not number or number.isdecimal()):
                 document = PROFILER.read(int(number) if number else None)
-                return 200, "application/json", json.dumps(document, separators=(",", ":")).encode()
+                return 200, "application/json", dumps(document).encode()
         except Exception as error:  # noqa: BLE001  whatever the role's callable raises must not end its telemetry
             reason = f"{type(error).__name__}: {error}"
             log.warning("%s: cannot answer %s: %s", self.role, path, reason)
-            return 500, "application/json", dumps({"error": f"{self.role} cannot answer {path}: {reason}"})
+            return 500, "application/json", dumps({"error": f"{self.role} cannot answer {path}: {reason}"}).encode()
         known = ", ".join(("/metrics, /healthz, /readyz, /status, /profile, /profile/NUMBER", *self._pages))
-        return 404, "application/json", dumps({"error": f"no such page; there are: {known}"})
+        return 404, "application/json", dumps({"error": f"no such page; there are: {known}"}).encode()
 
     def note(self, path: str, body: bytes) -> Reply:
         """The reply to ``POST path``: (HTTP status, content type, body)."""
         take = self._requests.get(path)
         if take is None:
             known = ", ".join(sorted(self._requests)) or "none"
-            return 404, "application/json", dumps({"error": f"no such request to the {self.role}; there are: {known}"})
+            return (
+                404,
+                "application/json",
+                dumps({"error": f"no such request to the {self.role}; there are: {known}"}).encode(),
+            )
         try:
             document = json.loads(body)
             if not isinstance(document, dict):
                 raise ValueError("a JSON object is expected")
             take(document)
         except (ValueError, RecursionError) as error:
-            return 400, "application/json", dumps({"error": f"{path}: {error}"})
+            return 400, "application/json", dumps({"error": f"{path}: {error}"}).encode()
         except Exception as error:  # noqa: BLE001  as in `answer`
             reason = f"{type(error).__name__}: {error}"
             log.warning("%s: cannot take %s: %s", self.role, path, reason)
-            return 500, "application/json", dumps({"error": f"{self.role} cannot take {path}: {reason}"})
-        return 202, "application/json", dumps({"noted": path})
+            return 500, "application/json", dumps({"error": f"{self.role} cannot take {path}: {reason}"}).encode()
+        return 202, "application/json", dumps({"noted": path}).encode()
 
     def refusal(self, authorization: str) -> Reply | None:
         """The reply to a request that may not be made with this Authorization header; None where it may."""
@@ -192,20 +196,24 @@ class TelemetryServer:
             error = (
                 f"{self.role}: read-only on {self.host}: requests need the job's token, and this role was given none"
             )
-            return 403, "application/json", dumps({"error": f"{error} (--token-file)"})
+            return 403, "application/json", dumps({"error": f"{error} (--token-file)"}).encode()
         try:
             token = self._token_file.read_bytes().strip()
         except OSError as problem:
             log.warning("%s: %s can't be read: %s", self.role, self._token_file, problem.strerror)
             token = b""
         if not token:
-            return 403, "application/json", dumps({"error": f"{self.role}: the job's token can't be read here"})
+            return (
+                403,
+                "application/json",
+                dumps({"error": f"{self.role}: the job's token can't be read here"}).encode(),
+            )
         scheme, _, given = authorization.partition(" ")
         known = hmac.compare_digest(given.strip().encode("latin-1", "replace"), token)
         if scheme.lower() == "bearer" and known:
             return None
         error = "wrong token" if authorization else "the job's token is needed, as `Authorization: Bearer TOKEN`"
-        return 401, "application/json", dumps({"error": f"{self.role}: {error}"})
+        return 401, "application/json", dumps({"error": f"{self.role}: {error}"}).encode()
 
     def _health(self) -> Reply:
         due = self._due

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import fcntl
-import json
 import logging
 import os
 import signal
@@ -29,6 +28,7 @@ from rljob.api import load_manifest
 from rljob.command_errors import one_line_errors
 from rljob.errors import UsageError
 from rljob.files import replace
+from rljob.strict_json import dumps
 from rljob.telemetry.recorder import METRICS_FILE
 from rljob.telemetry.run_folder import EFFECTIVE_FILE
 from rljob.tracking.ending import noted_ending
@@ -169,7 +169,7 @@ def main(words: Sequence[str]) -> None:
 
             def tell(state: dict[str, Any]) -> None:
                 document = {"pid": os.getpid(), "time_unix": time.time(), **state}
-                replace(folder / f"{asked.tracker}.json", json.dumps(document), essential=False)
+                replace(folder / f"{asked.tracker}.json", dumps(document), essential=False)
 
             send(
                 asked.run / METRICS_FILE,

@@ -17,8 +17,9 @@ from typing import Any
 import zmq
 from torch import nn
 
+from rljob.api.learner_status import EvaluationUnderWay
 from rljob.threads import SupervisedThread
-from rljob.weights.evaluations import Evaluating, Evaluation, uint8_column
+from rljob.weights.evaluations import Evaluation, packed_document, uint8_column, unpacked_document
 from rljob.weights.flat import OtherNetwork, Weights, WeightsProblem, snapshot
 from rljob.wire import (
     Client,
@@ -55,7 +56,7 @@ class WeightServer:
         """What was published last, by reference; None before the first."""
         self._evaluation: Weights | None = None
         self._evaluations: deque[Evaluation] = deque(maxlen=64)
-        self._evaluating: tuple[Evaluating, float] | None = None
+        self._evaluating: tuple[EvaluationUnderWay, float] | None = None
         self._stop = threading.Event()
         self.heard_epoch = 0
         """The latest epoch that a client has weights of."""
@@ -89,7 +90,7 @@ class WeightServer:
         return arrived
 
     @property
-    def evaluating(self) -> Evaluating | None:
+    def evaluating(self) -> EvaluationUnderWay | None:
         """How far the evaluator has come; None where it plays no games, or has not told it for a while."""
         latest = self._evaluating
         return latest[0] if latest is not None and time.monotonic() - latest[1] < _WORD_SECONDS else None
@@ -147,11 +148,11 @@ class WeightServer:
             )
         if message.kind == "evaluation":
             trained = self.latest.shapes if self.latest is not None else None
-            self._evaluations.append(Evaluation.from_message(message, trained))
+            self._evaluations.append(evaluation := Evaluation.from_message(message, trained))
             self._evaluating = None
-            return Message("noted", {"version": message.fields["version"]}, {})
+            return Message("noted", {"version": evaluation.verdict.version}, {})
         if message.kind == "evaluating":
-            self._evaluating = Evaluating.from_message(message), time.monotonic()
+            self._evaluating = unpacked_document(EvaluationUnderWay, message), time.monotonic()
             return None
         raise MalformedMessage("kind", f"a weight server does not answer {message.kind}")
 
@@ -236,12 +237,12 @@ class WeightClient:
     def report(self, evaluation: Evaluation) -> bool:
         """Send a verdict to the learner; False when it could not be sent now. ``noted`` becomes its version when it has arrived,
         or when the learner refuses it, which is in the log: it would do so again."""
-        self._reported = evaluation.version
+        self._reported = evaluation.verdict.version
         return self._client.send(evaluation.to_message())
 
-    def tell(self, evaluating: Evaluating) -> None:
+    def tell(self, evaluating: EvaluationUnderWay) -> None:
         """Tell the learner how far an evaluation has come; there is no answer, and a message that is lost is not sent again."""
-        self._client.send(evaluating.to_message())
+        self._client.send(Message("evaluating", {}, {"document": packed_document(evaluating)}))
 
     def close(self) -> None:
         self._client.close()

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from rljob.algorithms.shapes import first_difference, shapes_of, words_of
 from rljob.errors import UsageError
+from rljob.strict_json import dumps
 
 MAX_TENSORS = 4096
 MAX_DIMENSIONS = 16
@@ -178,7 +179,7 @@ def pack(state: Mapping[str, Tensor], version: int, epoch: int, meta: Mapping[st
         offset += 4 * tensor.numel()
         parts.append(tensor.detach().reshape(-1))
     flat = torch.cat(parts).cpu().numpy() if parts else np.zeros(0, np.float32)
-    manifest = json.dumps({"tensors": entries, "meta": dict(meta)}, separators=(",", ":")).encode()
+    manifest = dumps({"tensors": entries, "meta": dict(meta)}).encode()
     return Weights(version, epoch, flat.view(np.uint8), np.frombuffer(manifest, np.uint8))
 
 

@@ -326,31 +326,11 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
         "fetch": _kind({"have": _NUMBER, "epoch": Field(int, optional=True), "evaluation": _TRUTH}),
         "weights": _kind({"version": _COUNT, "epoch": _NUMBER, "digest": _NAME}, {"buffer": _BLOB, "manifest": _TEXT}),
         "current": _kind({"version": _COUNT}),
-        "evaluation": _kind(
-            {
-                "version": _COUNT,
-                "mean": _REAL,
-                "stderr": _REAL,
-                "n": _COUNT,
-                "seed": _COUNT,
-                "seconds": _REAL,
-                "finished": _TRUTH,
-                "names": _NAMES,
-            },
-            {
-                **_rows("n", [("returns", "f4"), ("lengths", "i4")]),
-                "metrics": _NUMBERS,
-                "buffer": _BLOB,
-                "manifest": _TEXT,
-            },
-        ),
-        "evaluating": _kind(
-            {"version": _COUNT, "games": _COUNT, "episodes": _COUNT, "mean": _REAL, "alone": _TRUTH, "names": _NAMES},
-            {"metrics": _NUMBERS},
-        ),
+        # `document`: a `Verdict` and an `EvaluationUnderWay` of the learner's status
+        "evaluation": _kind({}, {"document": _TEXT, "buffer": _BLOB, "manifest": _TEXT}),
+        "evaluating": _kind({}, {"document": _TEXT}),
         "noted": _kind({"version": _COUNT}),
     }
 )
-"""Kinds by name. `inc` is the text of a random incarnation id; `shard` is an index; `finished` is false for an
-evaluation that was given up early; `mean` is no number where no game has ended yet. `names` and `metrics`: what environments
+"""Kinds by name. `inc` is the text of a random incarnation id; `shard` is an index. `names` and `metrics`: what environments
 report (`named_numbers`)."""

@@ -28,10 +28,10 @@ def target_return(context: ReconcileContext) -> OutcomeMemory | None:
 
 
 def metric(context: ReconcileContext) -> OutcomeMemory | None:
-    """The same of a number that the environment reports, which all of these evaluations have."""
+    """The same of a number that the environment reports, which all games of these evaluations have."""
     target = context.spec.success_policy.metric
     window = _window(context.observed.learner, target)
-    told = [e.metrics[target.name] for e in window if target is not None and target.name in e.metrics]
+    told = [e.metrics[target.name] for e in window if target is not None and not target.unreported(e)]
     if target is None or not told or len(told) < len(window) or (mean := sum(told) / len(told)) < target.value:
         return None
     return complete(
@@ -42,9 +42,10 @@ def metric(context: ReconcileContext) -> OutcomeMemory | None:
 
 
 def unreported(policy: SuccessPolicy, learner: LearnerStatus | None) -> list[str]:
-    """That the newest full evaluation lacks the metric which the job waits for; empty where it has it, or before there is one."""
+    """That games of the newest full evaluation lack the metric which the job waits for; empty where all have it, or before there
+    is one."""
     newest = [e for e in learner.evaluations if e.finished][-1:] if learner is not None else []
-    return [said for e in newest if policy.metric is not None and (said := policy.metric.unreported(e.metrics))]
+    return [said for e in newest if policy.metric is not None and (said := policy.metric.unreported(e))]
 
 
 def _window(learner: LearnerStatus | None, target: TargetReturn | TargetMetric | None) -> list[Verdict]:

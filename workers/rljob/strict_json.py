@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 
 
-def dumps(document: Any) -> bytes:
-    """The document as compact JSON, in which what is not finite is null."""
-    return json.dumps(finite(document), separators=(",", ":")).encode()
+def dumps(document: Any, indent: int | None = None, *, sort_keys: bool = False) -> str:
+    """The document as JSON in which what is not finite is null, compact where no ``indent`` is given."""
+    separators = (",", ":") if indent is None else None
+    return json.dumps(finite(document), indent=indent, separators=separators, sort_keys=sort_keys, allow_nan=False)
 
 
 def finite(value: Any) -> Any:
