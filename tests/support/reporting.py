@@ -6,6 +6,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+import torch
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from tests.support.odd_environments import Plain
@@ -32,7 +33,8 @@ class Odd(Plain):
         return {
             "true": np.bool_(True), "zero-d": np.array(3, np.int8), "half": np.float16(0.5), "low": -2, "lives": 3,
             "no number": float("nan"), "no end": np.float32("inf"), "text": "1", "object": self, "nothing": None,
-            "array": np.ones(1), "complex": 1j, "huge": 10**400, "too large": 1e300, "dict": {"a": 1}, "list": [1.0],
+            "one": np.ones(1), "tensor": torch.tensor(0.25), "array": np.ones(2),
+            "tensors": torch.ones(2), "complex": 1j, "huge": 10**400, "too large": 1e300, "dict": {"a": 1}, "list": [1.0],
             "two\nlines": 1, "é": 1, "": 1, "_mask": 1, "x" * 65: 1, 7: 1, "TimeLimit.truncated": True,
         }  # fmt: skip
 

@@ -133,12 +133,13 @@ def test_what_the_environment_reports_completes_the_job_and_stands_in_its_report
 def test_a_metric_that_never_comes_is_said(local_run: Callable[..., LocalRun]) -> None:
     sets = ("--set", "spec.successPolicy.metric.name=success", "--set", "spec.successPolicy.rawFrames=100000000")
     run = local_run(*sets, job=REPORTING, environment=IMPORTABLE)
-    said = "successPolicy.metric waits for 'success', which the environment does not report at an episode's end: it reports "
+    said = "successPolicy.metric waits for 'success', which the environment does not report as a finite number"
     run.until(lambda: said in run.output, 60, "a warning of the run")
     assert said in Path(run.run_dir / "logs" / "evaluator.log").read_text()
     ready = known(run.job_status.condition("Ready"))
     assert ready.reason == "Degraded"
-    assert f"{said}distance, " in ready.message
+    assert said in ready.message
+    assert "distance" in ready.message
     run.until(lambda: "episode/distance 0.25" in run.output, 60, "a line of figures")
     assert run.interrupt() == 130
 

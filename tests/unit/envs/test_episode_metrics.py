@@ -51,7 +51,14 @@ def test_what_has_no_name_to_show_is_left_out_and_told_once(
 ) -> None:
     monkeypatch.setattr(episode_metrics, "_left_out", [])
     for _ in range(2):
-        assert reported(Odd().info()) == {"true": 1.0, "zero-d": 3.0, "half": 0.5, "low": -2.0}
+        assert reported(Odd().info()) == {
+            "true": 1.0,
+            "zero-d": 3.0,
+            "half": 0.5,
+            "low": -2.0,
+            "one": 1.0,
+            "tensor": 0.25,
+        }
     (said,) = caplog.messages
     assert re.search(r"'two\\nlines'.*printable ASCII", said)
 

@@ -186,9 +186,12 @@ def test_an_evaluation_counts_once_whatever_the_learner_goes_back_to() -> None:
 def test_a_metric_that_not_all_games_have_is_said_with_those_that_there_are() -> None:
     controller = running(METRIC)
     for reported, there in (
-        (reporting(), "does not report .*: it reports nothing"),
+        (reporting(), "does not report as a finite number .*: it reports nothing"),
         (reporting(success=1.0, way=2.0), "does not report .*: it reports success, way"),
-        (OF_SOME, "reported in 1 of 20 games: .* report it at the end of every episode, 0 where it is not so"),
+        (
+            OF_SOME,
+            "reported as a finite number in 1 of 20 games: .* report it at the end of every episode, 0 where it is not so",
+        ),
     ):
         learner = sample(controller.now + 2, 1001, evaluations=[reported])
         assert controller.look(1.0, learner=learner).outcome is None

@@ -107,14 +107,14 @@ class TargetMetric(APIModel):
         waits, having = f"successPolicy.metric waits for {self.name!r}, which the environment", verdict.metric_games
         if self.name in having:
             return (
-                f"{waits} reported in {having[self.name]:g} of {verdict.episodes} games: a mean over these says nothing of all "
-                "and does not count; report it at the end of every episode, 0 where it is not so"
+                f"{waits} reported as a finite number in {having[self.name]:g} of {verdict.episodes} games: a mean over these "
+                "says nothing of all and does not count; report it at the end of every episode, 0 where it is not so"
             )
         reported = ", ".join(verdict.metrics) or "nothing"
         return (
             ""
             if self.name in verdict.metrics
-            else f"{waits} does not report at an episode's end: it reports {reported}"
+            else f"{waits} does not report as a finite number at an episode's end: it reports {reported}"
         )
 
 

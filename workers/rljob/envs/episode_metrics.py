@@ -28,13 +28,13 @@ _too_many: list[str] = []
 
 
 def reported(info: Any) -> dict[str, float]:
-    """The finite numbers in the ``info`` of an episode's last step, by name, True as 1 and False as 0. One that has no name to be
-    shown is left out, which the log says once in this process."""
+    """The finite numbers in the ``info`` of an episode's last step, by name, True as 1 and False as 0; an array or tensor of one
+    element is one, too. One that has no name to be shown is left out, which the log says once in this process."""
     found: dict[str, float] = {}
     for name, value in info.items() if isinstance(info, dict) else ():
-        number = np.asarray(value if isinstance(value, bool | int | float | np.generic | np.ndarray) else None)
-        # A sum over thousands of them is finite, too.
-        counts = number.shape == () and number.dtype.kind in "biuf" and abs(float(number)) <= LARGEST
+        one = hasattr(value, "item") and np.prod(getattr(value, "shape", 0)) == 1  # of numpy, torch or jax
+        number = value.item() if one else value
+        counts = isinstance(number, bool | int | float) and abs(number) <= LARGEST
         if counts and isinstance(name, str) and re.fullmatch(NAME_PATTERN, name):
             found |= {} if name in _NOT_ITS_OWN else {name: float(number)}
         elif counts and not _left_out:
