@@ -173,7 +173,7 @@ def test_an_error_without_a_text_is_named_once(error: Exception, said: str) -> N
 def test_a_run_keeps_its_code_and_tells_of_edits_and_of_what_is_gone(tmp_path: Path) -> None:
     project, moved, run = tmp_path / "project", tmp_path / "moved", tmp_path / "run"
     (project / "games").mkdir(parents=True)
-    files = {name: project / name for name in ("env.py", "games/env.py")}
+    files = {name: project / name for name in ("env.py", "games/env.py", "policy.safetensors")}
     for name, path in files.items():
         path.write_text(f"# {name}\n")
     assert keep_sources(run, files) == notes_on(run) == []
@@ -181,7 +181,7 @@ def test_a_run_keeps_its_code_and_tells_of_edits_and_of_what_is_gone(tmp_path: P
         name: (path, f"# {name}\n") for name, path in files.items()
     }
     digest = sources_of(run)[0].digest
-    named = [f"{path}:make" for path in files.values()]
+    named = [f"{project}/{name}" for name in ("env.py:make", "games/env.py:make", "policy.safetensors")]
     assert [to_load(name, run) for name in named] == named
 
     files["env.py"].write_text("# edited\n")
@@ -194,9 +194,9 @@ def test_a_run_keeps_its_code_and_tells_of_edits_and_of_what_is_gone(tmp_path: P
 
     project.rename(moved)
     assert [note.partition(" (")[0] for note in notes_on(run)] == [
-        f"env.py, games/env.py: {project}/env.py is not where the run found it any more; its copy is used"
+        f"env.py, games/env.py, policy.safetensors: {project}/env.py is not where the run found it any more; its copy is used"
     ]
-    assert [to_load(name, run) for name in named] == [f"{run}/code/env.py:make", f"{run}/code/games/env.py:make"]
+    assert [to_load(name, run) for name in named] == [name.replace(str(project), f"{run}/code") for name in named]
     assert keep_sources(run, {"env.py": run / "code" / "env.py"}) != []
     assert sources_of(run)[0].place == project / "env.py"
     assert keep_sources(run, {"env.py": moved / "env.py"}) == [], "it was told which file is meant now"

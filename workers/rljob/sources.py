@@ -1,4 +1,4 @@
-"""A user's files: the paths that people write, and the copies that a run keeps of the code that it was started with."""
+"""A user's files: the paths that people write, and the copies that a run keeps of those that it was started with."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ from rljob.loading import short
 
 CODE: Final = "code"
 """The folder of a run with its copies."""
+ENCODER: Final = ".safetensors"
+"""How the name of an encoder's file ends."""
 _PLACES: Final = ".places.json"
 _DIGEST_DIGITS: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A Python file of a user's own.
+    """A file of a user's own: of Python, or an encoder.
 
     Attributes:
         name: its path in the folder from which it is imported, such as ``env.py`` or ``games/env.py``.
@@ -59,8 +61,8 @@ def sources_of(run_dir: Path) -> list[Source]:
 
 
 def keep_sources(run_dir: Path, files: Mapping[str, Path]) -> list[str]:
-    """Copy ``files`` (name -> path, as `rljob.loading.files_loaded` answers) into ``run_dir``. Answers what to say about those
-    that are not what an earlier start copied. Raises OSError."""
+    """Copy ``files`` (name -> path: those that `rljob.loading.files_loaded` answers, and encoders) into ``run_dir``. Answers what
+    to say about those that are not what an earlier start copied. Raises OSError."""
     known = {source.name: source for source in sources_of(run_dir)}
     notes = _notes([(known[name], path) for name, path in files.items() if name in known])
     for name, path in files.items():
@@ -94,9 +96,10 @@ def _notes(used: list[tuple[Source, Path]]) -> list[str]:
 
 
 def to_load(name: str, run_dir: Path) -> str:
-    """``/home/me/env.py:make`` as it is to be loaded for the run in ``run_dir``: from its copy where the file is gone."""
-    path, colon, factory = name.rpartition(":")
-    if not path.endswith(".py") or Path(path).is_file():
+    """``/home/me/env.py:make``, or an encoder's file, as it is to be loaded for the run in ``run_dir``: from its copy where the
+    file is gone."""
+    path, colon, factory = (name, "", "") if name.endswith(ENCODER) else name.rpartition(":")
+    if not path.endswith((".py", ENCODER)) or Path(path).is_file():
         return name
     same = [each for each in sources_of(run_dir) if each.copy.name == Path(path).name]
     same.sort(key=lambda each: str(each.place) != path)
@@ -119,4 +122,4 @@ def with_files(value: Any, change: Callable[[str], str], before: Any = None) -> 
 
 def without_places(value: Any) -> Any:
     """A value of a manifest with its files named by what they are, ``env.py:make``, in place of where they are."""
-    return with_files(value, lambda text: Path(text).name if text.endswith(".safetensors") else short(text))
+    return with_files(value, lambda text: Path(text).name if text.endswith(ENCODER) else short(text))

@@ -28,7 +28,7 @@ def check(job: RLJob, *, new: bool = False) -> tuple[EnvironmentSpec, Mapping[st
     """Build the environment and play a few steps of it, ask for a network that sees its frames, try what the user has written of
     the algorithm, and compare the memory that the run needs with what is free; for a ``new`` run, also look into its bucket and
     read through the one that it shall start from. What is not ours runs in a process of its own. Answers what
-    the environment is, and the files of the user's own that were loaded (`rljob.loading.files_loaded`).
+    the environment is, and the files of the user's own that were loaded (`rljob.loading.files_loaded`, and its encoder).
 
     Raises EnvironmentProblem (from the environment room), NetworkProblem, PluginProblem, ManifestError, CheckpointProblem,
     StorageProblem or PreflightProblem.
@@ -55,7 +55,9 @@ def _looked_at(job: RLJob, new: bool) -> tuple[EnvironmentSpec, MemoryEstimate, 
         if (bucket := bucket_of(job)) is not None:
             stored(bucket)
         named_checkpoint(job, spec)
-    return spec, memory_estimate(job, frame_bytes=spec.row_bytes), files_loaded()
+    encoder = job.spec.environment.encoder
+    files = {} if encoder is None else {Path(encoder.file).name: Path(encoder.file)}
+    return spec, memory_estimate(job, frame_bytes=spec.row_bytes), files_loaded() | files
 
 
 def available_memory_bytes() -> int:

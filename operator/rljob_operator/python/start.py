@@ -66,6 +66,10 @@ def run(
     that can't be made, fails the run: see ``Run.status``.
     """
     place = Place(namespace, context, kubeconfig)
+    if not isinstance(set, Mapping | None):
+        raise ManifestError(
+            [Problem("set", set, "allowed: a dict of paths and values, {'algorithm.impala.gamma': 0.98}")]
+        )
     changes = [(path, ABSENT if value is None else value) for path, value in (set or {}).items()]
     written = _written(manifest, changes, on_cluster=any(place))
     experiment = parse_experiment(written) if is_experiment(written) else None

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gymnasium import spaces
 from rljob.api import EnvironmentParameters
 from rljob.api.environment import EnvironmentSource
 from rljob.envs import (
@@ -19,6 +20,7 @@ from rljob.envs import (
     make_vector_environment,
 )
 from rljob.envs.meter import AtariCounters, EpisodeMeter
+from rljob.envs.spaces import observation_leaves
 
 from tests.support import registering
 
@@ -246,6 +248,15 @@ def test_a_file_registers_too_and_is_tried_in_a_process_of_its_own(tmp_path: Pat
 def test_a_function_that_fails_is_named(function: str, said: str) -> None:
     with pytest.raises(EnvironmentProblem, match=rf"environment\.register: '{function}'.* ?{said}"):
         describe_environment("CartPole-v1", asked(function))
+
+
+def test_a_leaf_of_the_masks_name_and_size_is_the_mask_whatever_its_numbers_are() -> None:
+    for mask in (spaces.Box(0, 1, (3,), np.float32), spaces.MultiBinary(3), spaces.MultiDiscrete([2, 2, 2])):
+        shown = spaces.Dict({"action_mask": mask, "seen": spaces.Box(0, 1, (3,), np.float32)})
+        assert [leaf.role for leaf in observation_leaves("it", shown, {}, 3, masked_by_info=False)] == [
+            "mask",
+            "vector",
+        ]
 
 
 def test_the_fingerprint_has_it_only_where_it_is_given() -> None:

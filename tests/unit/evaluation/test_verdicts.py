@@ -25,13 +25,13 @@ class Learner:
 
 def _verdict(version: int, mean: float, finished: bool = True) -> Evaluation:
     weights = Weights(version, 1, np.zeros(0, np.uint8), np.zeros(0, np.uint8))
-    return Evaluation(Verdict(version=version, mean=mean, episodes=2, finished=finished), weights)
+    return Evaluation(Verdict(version=version, updates=version - 1, mean=mean, finished=finished), weights)
 
 
 def test_only_the_best_evaluation_carries_its_weights_and_a_complete_one_is_better_than_any_other() -> None:
     verdicts, learner = Verdicts(), Learner()
     for version, mean, finished in (
-        (1, -20.0, False),
+        (1, 30.0, True),  # no update was made on these weights
         (2, -19.0, False),
         (3, -19.5, False),
         (4, -20.0, True),

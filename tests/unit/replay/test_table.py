@@ -18,7 +18,7 @@ from rljob.wire import RawMessage, decode_header, encode
 
 from tests.support.experience import make_chunk
 
-LAYOUT = transition_layout(8, frames((3,), np.float32), 2)
+LAYOUT = transition_layout(8, frames((3,), np.float32, 4), 2)
 
 
 def arrival(sequence: int, steps: int = 8, priority: float = 1.0) -> tuple[Segment, RawMessage]:
@@ -39,6 +39,10 @@ def stored(table: ReplayTable) -> list[StoredChunk]:
 
 
 BYTES_OF_A_FULL_CHUNK = arrival(0)[1].nbytes
+FULL = (
+    "the replay is full with 36 of 80 transitions, since episodes are short and each brings a stack of 4 frames; "
+    "environment.frameStack: 1 has room for more"
+)
 
 
 @given(
@@ -91,16 +95,19 @@ def test_memory_follows_what_is_stored() -> None:
 
 
 @pytest.mark.parametrize(
-    ("capacity", "steps"), [(Capacity(80), 8), (Capacity(80), 3), (Capacity(800, 3 * BYTES_OF_A_FULL_CHUNK), 8)]
+    ("capacity", "steps"), [(Capacity(80), 8), (Capacity(80), 2), (Capacity(800, 3 * BYTES_OF_A_FULL_CHUNK), 8)]
 )
-def test_it_is_full_where_the_oldest_goes_for_the_next(capacity: Capacity, steps: int) -> None:
-    """Episodes of three steps leave most of a chunk of eight empty: the places are taken long before the steps are there."""
+def test_it_is_full_where_the_oldest_goes_for_the_next(
+    capacity: Capacity, steps: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Episodes of two steps leave most of a chunk of eight empty: the places are taken long before the steps are there."""
     table = make_table(capacity)
     assert table.fill == 0.0
     arrivals = (arrival(sequence, steps) for sequence in range(20))
     fills = list(itertools.takewhile(bool, (not table.insert([each]) and table.fill for each in arrivals)))
     assert fills == sorted(fills)
     assert (fills[0] < 0.5, fills[-1]) == (True, pytest.approx(1.0))
+    assert caplog.messages == ([] if steps == 8 else [FULL])
 
 
 def test_generations_are_never_given_twice() -> None:

@@ -162,7 +162,8 @@ def test_evaluators_get_the_evaluation_weights(server: WeightServer, connect: Co
 
 
 def verdict(version: int, mean: float, finished: bool = True, **more: Any) -> Verdict:
-    return Verdict(version=version, mean=mean, standard_error=0.3, seconds=12.0, finished=finished, episodes=2, **more)
+    more = {"version": version, "mean": mean, "finished": finished, "updates": 1} | more
+    return Verdict(standard_error=0.3, seconds=12.0, episodes=2, **more)
 
 
 def under_way(games: int, **more: Any) -> EvaluationUnderWay:
@@ -205,10 +206,14 @@ def judged_in_turn(before: Verdicts, *given: Verdict) -> list[bool]:
 
 def test_a_verdict_that_was_given_up_is_the_best_until_one_is_played_to_its_end() -> None:
     never_near = Verdicts()
-    assert never_near.add(verdict(9, 30.0, False)), "the best there is"
+    assert [each.add(verdict(1, 40.0, updates=0)) for each in (never_near, Verdicts(trained_before=True))] == [
+        False,
+        True,
+    ]
+    assert never_near.add(verdict(9, 30.0, False)), "the best there is of what was trained"
     assert judged_in_turn(never_near, verdict(10, 29.0, False), verdict(8, 10.0)) == [False, True]
     behind = Verdicts()
-    behind.restore([], never_near.documents()[0])  # judged, and kept, after the checkpoint
+    behind.restore([], never_near.documents()[1])  # judged, and kept, after the checkpoint
     assert not behind.add(verdict(10, 29.0, False))
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from rljob.api.load import read_document
 from rljob.api.overrides import Override, apply_overrides, read_overrides
-from rljob.sources import with_files
+from rljob.sources import ENCODER, with_files
 
 _URI: Final = "file://"
 
@@ -44,7 +44,7 @@ def _whole(folder: Path, value: str) -> str:
     path, colon, factory = text.rpartition(":") if ".py:" in text else (text, "", "")
     expanded = os.path.expanduser(path)
     at = folder / expanded
-    if (factory or path.endswith(".safetensors")) and (at.is_file() or expanded != path):
+    if (factory or path.endswith(ENCODER)) and (at.is_file() or expanded != path):
         return f"{_tidy(at)}{colon}{factory}"
     return at.as_uri() if expanded != path and (text != value or at.is_dir()) else value
 

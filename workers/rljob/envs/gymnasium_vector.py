@@ -30,6 +30,7 @@ from rljob.envs.received import close, expect_finite
 from rljob.envs.restarting import FAILURE
 from rljob.envs.spaces import checked_actions, checked_controls
 from rljob.envs.spec import EnvironmentSpec
+from rljob.errors import UsageError
 from rljob.loading import PLUGIN_FAILURES, short, told
 from rljob.observation import each
 
@@ -165,7 +166,7 @@ class GymnasiumVector:
         """Make whatever a vector class raises an EnvironmentProblem that names it."""
         try:
             yield
-        except EnvironmentProblem:
+        except (EnvironmentProblem, UsageError):
             raise
         except PLUGIN_FAILURES as error:
             raise EnvironmentProblem(
@@ -191,11 +192,13 @@ class GymnasiumVector:
         return each(lambda of: of[:, None], self._encoding.observation(observation, None, self.num_envs))
 
     def _final_observations(self, like: Observation, info: dict[str, Any], ended: NDArray[np.bool_]) -> Observation:
-        """[N, S, *F*], zeros in live rows, whether the info holds one array or an object array with holes."""
+        """[N, S, *F*], zeros in live rows, whether the info holds one array or an object array with holes. Raises UsageError
+        where it has none: no new vector of that class would do better."""
         if "final_obs" not in info:
-            raise ValueError(
-                "an episode has ended, and info has no 'final_obs', the observations [N, ...] before the reset, as SAME_STEP "
-                "asks (Gymnasium 1.0; before it the name was 'final_observation')"
+            raise UsageError(
+                f"environment {short(self.spec.id)!r}: an episode has ended, and the info of step() has no 'final_obs', the "
+                "observations [N, ...] before the reset, as SAME_STEP asks (Gymnasium 1.0; before it the name was "
+                "'final_observation')"
             )
         found = each(np.zeros_like, like)
         for row in np.flatnonzero(ended):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import functools
 import logging
 import multiprocessing
+import os
 import queue
 import resource
 import signal
@@ -43,6 +43,14 @@ class ProcessVector(AsyncVectorEnv):
         self._environment_id = environment_id
         self.processes = []
         self.parent_pipes = []
+        # Asked before any is begun: the fork server ends with a traceback where it is refused a file in the middle of a start. A
+        # worker costs this process up to three, and the server and a start a few.
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        if 0 < limit < len(os.listdir("/proc/self/fd")) + 16 + 3 * len(makers):
+            raise EnvironmentProblem(
+                f"environment {short(environment_id)!r}: its copies in processes of their own need more open files than "
+                f"this process may have, {limit} (ulimit -n); raise that, or make fewer copies (actors.envsPerActor)"
+            )
         # No module of a user's, which may begin threads; workers need not load what is loaded here.
         multiprocessing.set_forkserver_preload(["rljob.api", "rljob.envs.single", __name__])
         try:
@@ -88,12 +96,6 @@ class ProcessVector(AsyncVectorEnv):
                 dead = None
         self.closed = True
         _end(self.processes, self.parent_pipes)
-        if isinstance(error, OSError) and error.errno == errno.EMFILE:
-            limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-            raise EnvironmentProblem(
-                f"environment {short(self._environment_id)!r}: its copies in processes of their own need more open files than "
-                f"this process may have, {limit} (ulimit -n); raise that, or make fewer copies (actors.envsPerActor)"
-            ) from error
         if dead is not None:
             index, exit_code = dead
             how = f"signal {signal.Signals(-exit_code).name}" if exit_code < 0 else f"exit code {exit_code}"

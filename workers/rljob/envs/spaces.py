@@ -192,7 +192,7 @@ def _leaf(keys: Keys, space: gymnasium.Space[Any], role: object, choices: int) -
     if np.dtype(dtype).kind not in "biuf":
         raise _Unsupported(f"has numbers of the type {dtype}, which are neither real nor whole")
     if role is None:
-        named = bool(keys) and keys[-1] == MASK and prod(shape) == choices and dtype in ("bool", "int8", "uint8")
+        named = keys[-1:] == (MASK,) and prod(shape) == choices
         role = "mask" if named else "index" if sizes else "image" if _is_image(space) else "vector"
     if role == "index" and not sizes:
         sizes, start = _symbols(space)

@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import distributions, packages_distributions
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 import ale_py
@@ -136,9 +135,14 @@ def resolve(environment_id: str, parameters: EnvironmentParameters) -> Target:
     if parameters.backend == "EnvPool":
         make = pool_factory(environment_id, kwargs)
         return UserFactory(environment_id, make, kwargs, vectorised=True, vector_only=False, draws=True)
-    module = _imported(environment_id, place) if colon else None
-    if name.isidentifier() and module and (hasattr(module, name) or name not in gymnasium.registry):
-        return _factory(environment_id, kwargs)
+    try:
+        module = imported(place) if colon else None
+        named = name.isidentifier() and module and (hasattr(module, name) or name not in gymnasium.registry)
+        factory = loaded(environment_id) if named else None
+    except PluginProblem as problem:
+        raise EnvironmentProblem(f"environment {short(environment_id)!r}: {problem}") from problem
+    if factory is not None:
+        return _factory(environment_id, factory, kwargs)
     made_as = f"{module.__name__}:{name}" if module else name
     try:
         spec = gymnasium.spec(name)
@@ -165,14 +169,6 @@ def what_it_lacks(error: BaseException) -> str:
     return f"it needs {lacks}, which this install lacks: pip install 'rljob[{_EXTRAS[lacks]}]'"
 
 
-def _imported(environment_id: str, place: str) -> ModuleType:
-    """The module that registers an environment, or makes it."""
-    try:
-        return imported(place)
-    except PluginProblem as problem:
-        raise EnvironmentProblem(f"environment {short(environment_id)!r}: {problem}") from problem
-
-
 def _unknown(environment_id: str, error: Exception) -> str:
     """One line with the nearest registered names: the whole id first, then its last part, whatever the version."""
     place, colon, wanted = environment_id.rpartition(":")
@@ -194,7 +190,10 @@ def _unknown(environment_id: str, error: Exception) -> str:
         here = f"; installed are {', '.join(packages)}" if packages else ""
         place = packages[0] if packages else "package"
         named = f"{place}:{wanted}, or by its function in environment.register"
-        advice += f" (one that a package registers is named with it, {named}{here})"
+        advice += (
+            f" (one that a package registers is named with it, {named}{here}; one that a notebook or a program registers itself "
+            f"is not known to its run: write that into a file, env.py:{wanted})"
+        )
     reason = str(error).splitlines()[0].partition(" Did you mean")[0].rstrip(".")
     return f"environment {short(environment_id)!r} is not known: {reason}{advice}"
 
@@ -223,11 +222,7 @@ def _checked_rom(environment_id: str, rom: str) -> str:
     return rom
 
 
-def _factory(environment_id: str, kwargs: dict[str, Any]) -> UserFactory:
-    try:
-        make = loaded(environment_id)
-    except PluginProblem as problem:
-        raise EnvironmentProblem(f"environment {short(environment_id)!r}: {problem}") from problem
+def _factory(environment_id: str, make: Callable[..., Any], kwargs: dict[str, Any]) -> UserFactory:
     try:
         takes = dict(inspect.signature(make).parameters)
     except (TypeError, ValueError):  # a callable of C has no signature

@@ -43,7 +43,7 @@ class Verdicts:
         self.total += 1
         self.last = evaluation.verdict
         best = self._best is None or evaluation.verdict.rank > self._best
-        if best:
+        if best and evaluation.verdict.updates:  # the first ones are of weights that no update was made on
             self._best = evaluation.verdict.rank
         self._undelivered.append(evaluation if best else dataclasses.replace(evaluation, weights=None))
 

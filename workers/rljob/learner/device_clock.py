@@ -11,10 +11,6 @@ import torch
 from rljob.telemetry.clock import StageClock
 
 
-def _timed_event() -> Any:
-    return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-
-
 class DeviceStageClock(StageClock):
     """A stage clock that also marks every change of stage on the device's own timeline, by an event in the current stream.
 
@@ -28,7 +24,11 @@ class DeviceStageClock(StageClock):
 
     __slots__ = ("_device", "_event", "_marks", "_spare")
 
-    def __init__(self, stages: Sequence[str], event: Callable[[], Any] = _timed_event) -> None:
+    def __init__(
+        self,
+        stages: Sequence[str],
+        event: Callable[[], Any] = lambda: torch.cuda.Event(enable_timing=True),  # type: ignore[no-untyped-call]
+    ) -> None:
         super().__init__(stages)
         self._event = event
         self._device = dict.fromkeys(self.stages, 0.0)

@@ -82,7 +82,7 @@ class Learner:
         self._gpu = gpu or Gpu(updater.device)
         self.figures = Figures(updater.figures)
         self._versions = versions or VersionLog(config.publish_interval)
-        self.verdicts = Verdicts()
+        self.verdicts = Verdicts(bool(config.started_from))
         self.state = "Starting"
         self.counters = Counters(epoch=epoch)
         self._mean_return: float | None = None
@@ -367,7 +367,7 @@ class Learner:
             **self.figures.section(
                 self._source.statuses(),
                 self.clock.seconds(),
-                self._gpu_seconds(),
+                self.clock.device_seconds() if isinstance(self.clock, DeviceStageClock) else {},
                 {} if evaluating is None else evaluating.process,
             ),
             **self._source.section(),
@@ -385,9 +385,6 @@ class Learner:
     def _gpu_section(self) -> dict[str, Any]:
         clock = {"stages_of_wall": self.clock.of_wall()} if isinstance(self.clock, DeviceStageClock) else {}
         return {**self._gpu.figures(), **clock}
-
-    def _gpu_seconds(self) -> dict[str, float]:
-        return self.clock.device_seconds() if isinstance(self.clock, DeviceStageClock) else {}
 
     def _manifest(self) -> dict[str, Any]:
         return {

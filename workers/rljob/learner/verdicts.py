@@ -13,20 +13,27 @@ KEPT = 1000
 
 
 class Verdicts:
-    """Verdicts in the order they arrived; the oldest go when there are more than a thousand."""
+    """Verdicts in the order they arrived; the oldest go when there are more than a thousand. ``trained_before``: the run began
+    from another one's weights, so that its first ones are trained, too."""
 
-    def __init__(self) -> None:
+    def __init__(self, trained_before: bool = False) -> None:
+        self._trained_before = trained_before
         self.newest: tuple[Verdict, ...] = ()
         self._best: tuple[bool, float] | None = None
 
     def add(self, verdict: Verdict) -> bool:
-        """Note a verdict; True when it is the best so far (see `Verdict.rank`). One that was sent twice is noted once."""
+        """Note a verdict; True when it is the best so far (see `Verdict.rank`) of weights that were trained: a short run is
+        scored and played by what it has learned. One that was sent twice is noted once."""
         if any((each.version, each.mean) == (verdict.version, verdict.mean) for each in self.newest[-20:]):
             return False
         self.newest = (*self.newest[-KEPT + 1 :], replace(verdict, time=time.time()))
-        before = self._best
-        self._best = verdict.rank if before is None else max(before, verdict.rank)
-        return before is None or verdict.rank > before
+        is_best = self._is_trained(verdict) and (self._best is None or verdict.rank > self._best)
+        if is_best:
+            self._best = verdict.rank
+        return is_best
+
+    def _is_trained(self, verdict: Verdict) -> bool:
+        return verdict.updates > 0 or self._trained_before
 
     def documents(self) -> list[dict[str, Any]]:
         """The verdicts as a checkpoint keeps them."""
@@ -39,4 +46,4 @@ class Verdicts:
         known = {each.time for each in restored}
         self.newest = (*restored, *(each for each in self.newest if each.time not in known))
         kept = rows_in_order(Verdict)([best] if best else [])
-        self._best = max((each.rank for each in (*self.newest, *kept)), default=None)
+        self._best = max((each.rank for each in (*self.newest, *kept) if self._is_trained(each)), default=None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from rljob.observation import Array
 from rljob.replay.limiter import SamplesPerInsertLimiter
 from rljob.replay.selectors import Prioritized
 from rljob.wire import RawMessage
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +104,15 @@ class ReplayTable:
                 touched[old.slot] = None
                 evicted.append(old)
             slot = self._free.popleft() if self._free else self._fresh
+            last = slot == self._fresh == self.slots.capacity - 1
+            if last and self.layout.stack > 1 and 2 * self.items < self.capacity.steps:
+                log.warning(
+                    "the replay is full with %d of %d transitions, since episodes are short and each brings a stack of %d "
+                    "frames; environment.frameStack: 1 has room for more",
+                    self.items,
+                    self.capacity.steps,
+                    self.layout.stack,
+                )
             self._fresh = max(self._fresh, slot + 1)
             touched.pop(slot, None)
             touched[slot] = chunk["priority"]

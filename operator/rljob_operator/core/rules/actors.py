@@ -212,10 +212,11 @@ def _write(
     memory: dict[str, object],
 ) -> ReconcileContext:
     before = context.status.autoscaling
+    by_quota = limited is LimitedBy.MAX_REPLICAS and limited_by_quota(context)
     now = AutoscalingStatus.model_construct(
         desired_replicas=number,
         recommended_replicas=max(0, recommended),
-        limited_by=_limit_word(context, limited),
+        limited_by="Quota" if by_quota else limited.value,
         last_scale_time=stamp(context.now) if number != before.desired_replicas else before.last_scale_time,
         last_decision=bounded(decision),
         calculation=calculation,
@@ -261,10 +262,6 @@ def told(calculation: Calculation | None) -> ScalingCalculation | None:
         after=calculation.after,
         **law,
     )
-
-
-def _limit_word(context: ReconcileContext, limited: LimitedBy) -> str:
-    return "Quota" if limited is LimitedBy.MAX_REPLICAS and limited_by_quota(context) else limited.value
 
 
 def scaling_reason(word: str) -> Reason:

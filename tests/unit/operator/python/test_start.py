@@ -173,6 +173,7 @@ def test_what_no_manifest_can_hold_is_refused_by_its_path(value: Any, place: str
         ({"max_actors": -2}, "max_actors is -2"),
         ({"max_actors": 2.5}, "max_actors is 2.5; allowed: a whole number"),
         ({"folder": "."}, "not empty"),
+        ({"set": ["algorithm.ppo.gamma=0.9"]}, "set: got .*; allowed: a dict of paths and values"),
     ],
 )
 def test_options_that_can_not_be(
@@ -180,7 +181,7 @@ def test_options_that_can_not_be(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "kept.txt").write_text("")
-    with pytest.raises(rljob.UsageError, match=words):
+    with pytest.raises((rljob.UsageError, rljob.ManifestError), match=words):
         rljob.run(CARTPOLE, **options)
     assert [path.name for path in tmp_path.iterdir()] == ["kept.txt"]
 

@@ -69,9 +69,10 @@ def own_algorithm_problems(job: RLJob) -> list[Problem]:
     parameters, at = job.spec.algorithm.parameters, "spec.algorithm.custom.parameters"
     of_unrolls = PPOParameters if isinstance(parameters, PPOParameters) else ImpalaParameters
     model = ApeXDQNParameters if job.spec.replay is not None else of_unrolls
+    known = {field.alias or name for name, field in type(parameters).model_fields.items()}
     found = []
     for rule in RULES:
-        own = rule.at is model and all(_has(parameters, each) for each in rule.reads)
+        own = rule.at is model and known.issuperset(each.partition(".")[0] for each in rule.reads)
         whole = rule.algorithm == "ApeXDQN" and job.spec.replay is not None
         outcome = rule.check(parameters) if own else rule.check(job.spec) if whole else None
         if outcome is None:
@@ -80,10 +81,6 @@ def own_algorithm_problems(job: RLJob) -> list[Problem]:
         value = outcome.value if isinstance(outcome, Broken) else _value(parameters if own else job.spec, rule.field)
         found.append(Problem(place, value, outcome.message if isinstance(outcome, Broken) else outcome))
     return found
-
-
-def _has(parameters: BaseModel, path: str) -> bool:
-    return path.partition(".")[0] in {field.alias or name for name, field in type(parameters).model_fields.items()}
 
 
 def _overlap(path: str, other: str) -> bool:

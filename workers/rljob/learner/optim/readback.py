@@ -20,10 +20,6 @@ Arrived: TypeAlias = tuple[Any, NDArray[np.float32], NDArray[np.float32]]
 """(item, priorities float32[B], figures float32[K])"""
 
 
-def _cuda_event() -> Any:
-    return torch.cuda.Event()  # type: ignore[no-untyped-call]
-
-
 class Readback:
     """Brings what updates computed to the host, in their order.
 
@@ -33,7 +29,7 @@ class Readback:
     """
 
     def __init__(self, device: torch.device, event: Callable[[], Any] | None = None) -> None:
-        self._event = event or (_cuda_event if device.type == "cuda" else None)
+        self._event = event or (torch.cuda.Event if device.type == "cuda" else None)
         self._pinned = device.type == "cuda"
         self._under_way: deque[tuple[Any, Tensor, Any, int]] = deque()
 
