@@ -16,8 +16,12 @@ def restarting(
     return make_restarting_environment(describe_environment(name, parameters), parameters, num_envs, seed, limit)
 
 
-def test_a_failing_row_is_cut_and_the_others_do_not_notice() -> None:
-    limit = RestartLimit(10)
+@pytest.fixture
+def limit() -> RestartLimit:
+    return RestartLimit(10)
+
+
+def test_a_failing_row_is_cut_and_the_others_do_not_notice(limit: RestartLimit) -> None:
     parameters = EnvironmentParameters(backend="Sync", kwargs={"fail_at": 3}, reward_clipping="Disabled")
     env = restarting("tests.support.toys:countdown", parameters, 3, 0, limit)
     env.reset()
@@ -38,8 +42,7 @@ def test_a_failing_row_is_cut_and_the_others_do_not_notice() -> None:
     env.close()
 
 
-def test_a_worker_that_dies_costs_the_vector_its_episodes() -> None:
-    limit = RestartLimit(10)
+def test_a_worker_that_dies_costs_the_vector_its_episodes(limit: RestartLimit) -> None:
     parameters = EnvironmentParameters(backend="Async", kwargs={"kill_at": 2}, reward_clipping="Disabled")
     env = restarting("tests.support.toys:countdown", parameters, 2, 0, limit)
     env.reset()
@@ -52,8 +55,7 @@ def test_a_worker_that_dies_costs_the_vector_its_episodes() -> None:
     env.close()
 
 
-def test_a_vector_class_whose_reward_is_no_number_is_made_anew() -> None:
-    limit = RestartLimit(10)
+def test_a_vector_class_whose_reward_is_no_number_is_made_anew(limit: RestartLimit) -> None:
     make = "tests.support.toys:vector_that_loses_rewards"
     env = restarting(make, EnvironmentParameters(reward_clipping="Disabled"), 3, 0, limit)
     env.reset()
@@ -76,8 +78,7 @@ def test_an_environment_that_always_fails_is_given_up_at_once() -> None:
     env.close()
 
 
-def test_a_failure_in_one_group_is_found_at_its_place_among_all() -> None:
-    limit = RestartLimit(10)
+def test_a_failure_in_one_group_is_found_at_its_place_among_all(limit: RestartLimit) -> None:
     parameters = EnvironmentParameters(backend="Sync", kwargs={"fail_at": 2})
     env = GroupedEnvironment(
         [restarting("tests.support.toys:countdown", parameters, 2, seed, limit) for seed in (2, 0)]

@@ -277,8 +277,8 @@ def test_a_crash_that_the_operator_caused_is_forgotten_with_its_member(controlle
 
 
 def test_reasons_why_a_role_is_not_ready(controller: Controller) -> None:
-    controller = Controller(make_job(), members=(member("replay-0"), member("learner", Phase.STARTING)))
-    controller.after(0.0, LearnerReady=("False", "PodsPending"), ReplayReady=("True", "PodsReady"))
+    coming = Controller(make_job(), members=(member("replay-0"), member("learner", Phase.STARTING)))
+    coming.after(0.0, LearnerReady=("False", "PodsPending"), ReplayReady=("True", "PodsReady"))
     controller.after(
         0.0, {"members": exited("learner", members())}, LearnerReady=("False", "Restarting"), state="Starting"
     )

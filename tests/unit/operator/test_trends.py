@@ -33,6 +33,11 @@ def told(controller: Controller, frames: int, mean: float | None, loss: float | 
     return controller.look(1.0, learner=sample(controller.now + 1.0, 1000 + frames // 10, **figures))
 
 
+@pytest.fixture
+def controller() -> Controller:
+    return running(RETURN)
+
+
 def test_a_return_that_stays_where_it_is_ends_the_job_after_a_window_that_fills_it_and_one_without_improvement() -> (
     None
 ):
@@ -40,8 +45,7 @@ def test_a_return_that_stays_where_it_is_ends_the_job_after_a_window_that_fills_
     assert ended_at(running(RETURN), [(1.0, None)] * 400, every=100) == 2 * WINDOW - 900, "as often as it is asked"
 
 
-def test_the_message_has_the_numbers_to_check_it_by() -> None:
-    controller = running(RETURN)
+def test_the_message_has_the_numbers_to_check_it_by(controller: Controller) -> None:
     ended_at(controller, [(1.0 if number < 12 else 1.4, None) for number in range(40)])
     assert controller.last.outcome.message == (
         "training return: its median over 9,000 raw frames is 1.40 and was not better than 1.00 by more than 0.5 for as many"
@@ -57,16 +61,14 @@ def test_one_good_moment_is_no_improvement_of_a_median() -> None:
     assert ended_at(running(RETURN), [(9.0 if number == 14 else 1.0, None) for number in range(40)]) == 2 * WINDOW
 
 
-def test_nothing_is_judged_before_the_grace_period_nor_of_few_games() -> None:
+def test_nothing_is_judged_before_the_grace_period_nor_of_few_games(controller: Controller) -> None:
     later = running(RETURN, "spec.earlyStopping.trainingReturn.graceRawFrames=30000")
     assert ended_at(later, [(1.0, None)] * 60) == 30_000 + WINDOW
-    controller = running(RETURN)
     for number in range(1, 40):
         assert told(controller, 1000 * number, 1.0, None, games=9).outcome is None
 
 
-def test_a_replay_that_fills_is_no_time_without_improvement() -> None:
-    controller = running(RETURN)
+def test_a_replay_that_fills_is_no_time_without_improvement(controller: Controller) -> None:
     figures = {"mean_return": 1.0}
     for number in range(1, 60):
         learner = sample(controller.now + 1.0, 0, raw_frames_total=1000 * number, **figures)
@@ -114,8 +116,7 @@ def test_the_loss_of_values_has_the_names_that_algorithms_give_it(name: str) -> 
     assert "EarlyStopped" in ends
 
 
-def test_a_learner_that_goes_back_to_a_checkpoint_begins_a_window_anew() -> None:
-    controller = running(RETURN)
+def test_a_learner_that_goes_back_to_a_checkpoint_begins_a_window_anew(controller: Controller) -> None:
     assert ended_at(controller, [(1.0, None)] * 17) is None
     assert ended_at(controller, [(1.0, None)] * 40) == 2 * WINDOW - 1000, (
         "the best is known, so nine of nine are without improvement"

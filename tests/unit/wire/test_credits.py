@@ -193,8 +193,12 @@ TestLink = Link.TestCase
 # The small rules of the bookkeeping.
 
 
-def test_nothing_is_sent_without_a_welcome_or_a_credit() -> None:
-    window: CreditWindow[str] = CreditWindow()
+@pytest.fixture
+def window() -> CreditWindow[Any]:
+    return CreditWindow()
+
+
+def test_nothing_is_sent_without_a_welcome_or_a_credit(window: CreditWindow[Any]) -> None:
     window.add(5, "a")
     window.add(6, "b")
     window.grant(3)
@@ -206,8 +210,7 @@ def test_nothing_is_sent_without_a_welcome_or_a_credit() -> None:
     assert (window.credits, window.unsent, window.unacknowledged) == (0, 1, 2)
 
 
-def test_a_welcome_lets_go_of_what_was_accepted_and_sends_the_rest_again() -> None:
-    window: CreditWindow[int] = CreditWindow()
+def test_a_welcome_lets_go_of_what_was_accepted_and_sends_the_rest_again(window: CreditWindow[Any]) -> None:
     for sequence in range(4):
         window.add(sequence, sequence)
     window.welcome(-1, 4)
@@ -218,8 +221,7 @@ def test_a_welcome_lets_go_of_what_was_accepted_and_sends_the_rest_again() -> No
     assert window.unsent == 2
 
 
-def test_chunks_are_numbered_without_gaps_and_only_the_next_one_can_have_been_sent() -> None:
-    window: CreditWindow[None] = CreditWindow()
+def test_chunks_are_numbered_without_gaps_and_only_the_next_one_can_have_been_sent(window: CreditWindow[Any]) -> None:
     window.add(0, None)
     for sequence in (-1, 0, 2):
         with pytest.raises(ValueError, match="gap"):
@@ -258,8 +260,7 @@ def test_a_new_hello_ends_the_session_before_it_but_not_what_was_accepted() -> N
     assert len(ledger._accepted) <= 8
 
 
-def test_the_welcome_of_an_earlier_hello_is_ignored() -> None:
-    window: CreditWindow[None] = CreditWindow()
+def test_the_welcome_of_an_earlier_hello_is_ignored(window: CreditWindow[Any]) -> None:
     window.add(0, None)
     first, second = window.hello(), window.hello()
     window.welcome(0, 5, first)
