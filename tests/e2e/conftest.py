@@ -46,6 +46,13 @@ def bare_namespace(kubeconfig: Path) -> Iterator[Namespace]:
 
 
 @pytest.fixture(scope="module")
+def jobs(kubeconfig: Path) -> Iterator[Namespace]:
+    """A namespace for jobs that an operator elsewhere looks after."""
+    with made_namespace(kubeconfig) as namespace:
+        yield namespace
+
+
+@pytest.fixture(scope="module")
 def operator(bare_namespace: Namespace, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorProcess]:
     """An operator of that namespace that leads; a test may end it and start it again."""
     with operator_of(bare_namespace, tmp_path_factory.mktemp("operator") / "log") as process:

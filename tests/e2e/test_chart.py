@@ -44,12 +44,6 @@ def release(kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
         found.helm("uninstall", "--no-hooks", "--ignore-not-found")
 
 
-@pytest.fixture(scope="module")
-def jobs(kubeconfig: Path) -> Iterator[Namespace]:
-    with made_namespace(kubeconfig) as namespace:
-        yield namespace
-
-
 def test_install(release: Release) -> None:
     """The CRD was applied by another client; the release takes it with the commands that the refusal tells."""
     began = time.monotonic()

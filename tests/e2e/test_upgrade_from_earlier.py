@@ -44,12 +44,6 @@ def release(kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
         found.helm("uninstall", "--no-hooks", "--ignore-not-found")
 
 
-@pytest.fixture(scope="module")
-def jobs(kubeconfig: Path) -> Iterator[Namespace]:
-    with made_namespace(kubeconfig) as namespace:
-        yield namespace
-
-
 def test_a_job_of_the_earlier_release(release: Release, jobs: Namespace) -> None:
     release.install(Path(os.environ[FOLDER]) / "charts" / "rljob-operator")
     release.wait_rolled_out()

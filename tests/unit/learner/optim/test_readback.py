@@ -41,22 +41,21 @@ class Numbers:
         return [event.waited_for for event in self.events.made]
 
 
-def test_what_has_arrived_comes_back_in_order_and_nobody_waits() -> None:
-    numbers = Numbers(pushed=2)
-    for event in numbers.events.made:
-        event.happen()
-    assert (numbers.push(), numbers.waited_for) == ([0, 1], [False] * 3)
-
-
-def test_a_later_copy_does_not_overtake_an_earlier_one() -> None:
-    numbers = Numbers(pushed=2)
-    numbers.events.made[1].happen()
-    assert numbers.push() == []
-
-
-def test_the_host_waits_for_the_oldest_once_it_is_too_far_ahead() -> None:
-    numbers = Numbers(pushed=DEPTH)
-    assert (numbers.push(), numbers.waited_for) == ([0], [True] + [False] * DEPTH)
+@pytest.mark.parametrize(
+    ("pushed", "arrived", "comes", "waited_for"),
+    [
+        pytest.param(2, (0, 1), [0, 1], [False] * 3, id="what has arrived comes back in order"),
+        pytest.param(2, (1,), [], [False] * 3, id="a later copy does not overtake an earlier one"),
+        pytest.param(DEPTH, (), [0], [True] + [False] * DEPTH, id="the host waits once it is too far ahead"),
+    ],
+)
+def test_what_comes_back_and_who_waits_for_it(
+    pushed: int, arrived: tuple[int, ...], comes: list[int], waited_for: list[bool]
+) -> None:
+    numbers = Numbers(pushed)
+    for index in arrived:
+        numbers.events.made[index].happen()
+    assert (numbers.push(), numbers.waited_for) == (comes, waited_for)
 
 
 def test_what_is_forgotten_in_the_middle_does_not_come() -> None:
