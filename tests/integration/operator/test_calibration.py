@@ -58,16 +58,17 @@ def test_sleeping_environments_need_an_actor_each_and_hardly_a_core() -> None:
     assert parts(measured).knee() > 3
 
 
-def test_a_job_that_does_not_learn_in_time_is_said() -> None:
-    written = read_manifest(slow_game.JOB, ["spec.environment.kwargs={step_seconds: 1}"])
-    with pytest.raises(UsageError, match="after 1 s the job had not learned for 10 s"):
-        calibrate(written, 11.0, lambda _: None)
-
-
-def test_a_job_that_fails_says_so() -> None:
-    written = read_manifest(slow_game.JOB, ["spec.environment.id=tests.support.slow_game:nothing"])
-    with pytest.raises(UsageError, match=r"the job ended while it was calibrated: .*slow_game:nothing"):
-        calibrate(written, 60.0, lambda _: None)
+@pytest.mark.parametrize(
+    ("change", "seconds", "said"),
+    [
+        ("kwargs={step_seconds: 1}", 11.0, "after 1 s the job had not learned for 10 s"),
+        ("id=tests.support.slow_game:nothing", 60.0, "the job ended while it was calibrated: .*slow_game:nothing"),
+    ],
+    ids=["does not learn in time", "fails"],
+)
+def test_a_job_that_can_not_be_calibrated_says_why(change: str, seconds: float, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        calibrate(read_manifest(slow_game.JOB, [f"spec.environment.{change}"]), seconds, lambda _: None)
 
 
 @pytest.mark.long

@@ -40,9 +40,18 @@ def test_its_parameters_are_in_force_with_every_default(tmp_path: Path) -> None:
     assert memory_estimate(bound, frame_bytes=16).total_bytes > 0
 
 
-@pytest.mark.parametrize("factory", ["make", "Own"])
-def test_a_factory_is_a_function_or_the_class(tmp_path: Path, factory: str) -> None:
-    tried(job(tmp_path, factory=factory))
+CENTRED = {"id": "CartPole-v1", "centreInput": True}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"factory": "make"}, {"factory": "Own"}, {"environment": CENTRED}],
+    ids=["a function", "the class", "a network that centres its input"],
+)
+def test_a_factory_is_a_function_or_the_class_and_a_network_may_centre_its_input(
+    tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    tried(job(tmp_path, **settings))
 
 
 def test_a_controller_does_not_import_it(tmp_path: Path) -> None:
@@ -341,13 +350,6 @@ def test_a_network_that_does_not_look_at_what_it_is_shown(tmp_path: Path, old: s
 )
 def test_a_network_may_begin_with_the_same_outputs_for_all_and_have_noise(tmp_path: Path, old: str, new: str) -> None:
     tried(job(tmp_path, (old, new)))
-
-
-CENTRED = {"id": "CartPole-v1", "centreInput": True}
-
-
-def test_a_network_may_centre_its_input(tmp_path: Path) -> None:
-    tried(job(tmp_path, environment=CENTRED))
 
 
 @pytest.mark.parametrize("parameters", [{}, {"units": 3}])
