@@ -171,7 +171,7 @@ COURSES: dict[str, tuple[tuple[str, ...], tuple[str, ...], Course]] = {
     "podCleanup.afterSeconds": ((), ("spec.podCleanup.afterSeconds=600",), looks({}, {}, before=(DONE | LEFT,))),
 }  # fmt: skip
 AUTOSCALING = "autoscaling."
-"""autoscaling/test_changes.py plays the law itself for the fields that begin so."""
+"""autoscaling/test_recompute.py plays the law itself for the fields that begin so."""
 
 
 def test_every_field_that_may_change_at_any_time_has_a_course() -> None:

@@ -1,6 +1,6 @@
 """The recorder of events: what becomes a series, what is too much, and that its caller never notices anything.
 
-The server is `fake_api_server`; what a real one says to such events is in `tests/cluster/test_kube_events.py`.
+The server is `fake_api_server`; what a real one says to such events is in `tests/cluster/test_kube_statuses.py`.
 """
 
 from __future__ import annotations
