@@ -262,7 +262,7 @@ def scored(figures: Mapping[str, Any], raw_frames: int, said: str) -> dict[str, 
     except KeyError:
         return {"why": f"it can't be judged: {said}"[:500]}
     except ValueError as problem:
-        return {"why": f"its mean return or the standard error of it can't be used: {problem}"}
+        return {"why": f"its mean return or its standard error can't be used: {problem}"}
 
 
 def seen(run: Run, found: dict[str, Any] | None, ended: str = "") -> dict[str, Any] | None:

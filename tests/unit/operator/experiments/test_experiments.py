@@ -12,7 +12,7 @@ import pytest
 from rljob.api.experiment_check import parse_experiment
 from rljob_operator.experiments.decide import decide
 from rljob_operator.experiments.journal import JournalProblem, replayed
-from rljob_operator.experiments.state import ExperimentState, Mismatch, Run, RunState, judging
+from rljob_operator.experiments.state import ExperimentState, Mismatch, Run, RunState, judging, scored
 from rljob_operator.experiments.summary import best_in_words, fresh_verdict, in_words, rows, summary
 from rljob_operator.local.experiment_runs import Runs
 
@@ -232,14 +232,16 @@ def test_why_a_run_ends_is_said_with_its_score_and_how_many_it_was_one_of() -> N
     assert in_words(begun(document(1)), entry) == said
 
 
-def test_a_solved_run_needs_no_more_frames_and_a_score_is_finite() -> None:
+def test_a_solved_run_needs_no_more_frames_and_a_score_that_is_not_finite_fails_its_trial_alone() -> None:
     score = {"kind": "Score", "trial": 0, "seed": 1, "solved": True}
     score |= {"standardError": 1.0, "episodes": 100, "rawFrames": 700}
     state = begun(document(1, prune=HALVING))
     state.apply({**score, "mean": 5.0})
     assert (decide(state) or {})["kind"] == "End"
-    with pytest.raises(Mismatch, match="finite"):
+    with pytest.raises(ValueError, match="'nan', which is no number"):
         begun(document(1)).apply({**score, "mean": math.nan})
+    for figures in ({"mean": None}, {"mean": -1e200}, {"mean": -1.0, "standard_error": math.inf}):
+        assert "which is no number that counts anything" in scored({"episodes": 5, **figures}, 700, "")["why"]
 
 
 def test_a_thousand_trials_fit_into_a_status() -> None:
