@@ -213,3 +213,21 @@ async def test_a_pod_that_waits_for_the_volume_of_its_last_node_says_how_long_th
     assert await said(5.0, 3600.0) == "", "a pod takes its time anyway"
     missing = 'CreateContainerConfigError: secret "token" not found'
     assert await said(40.0, 3600.0, missing) == missing, "its kubelet knows better"
+
+
+async def test_a_secret_or_config_map_that_is_not_there_is_named(
+    viewer: Client, client: BreakingClient, namespace: str
+) -> None:
+    """Its kubelet says so in an event alone."""
+    projected = {"projected": {"sources": [{"configMap": {"name": "none-two"}}]}}
+    volumes = [{"name": "data", "secret": {"secretName": "none-one"}}, {"name": "more", **projected}]
+    for given, said in (
+        ({"volumes": volumes[:1]}, "Secret none-one of its volumes does not exist: create it"),
+        ({"podTemplate": {"spec": {"volumes": volumes[1:]}}}, "ConfigMap none-two of its volumes does not exist"),
+    ):
+        name = f"pong-{said[:3].lower()}"
+        stored = read(await viewer.create(RLJOBS, written(namespace, name, learner=given)))
+        await Run(client, namespace).settle(viewer, name)
+        learner = Member("learner", Role.LEARNER, Phase.STARTING, 0.0, node_name="cpu-1")
+        seen = await with_claims(client, stored.owned(), Observation(members=(learner,)), SETTINGS, time.time())
+        assert said in seen.members[0].waiting_message

@@ -10,7 +10,7 @@ from rljob.api.exit_codes import EXIT_NO_PERMISSION, EXIT_UNAVAILABLE
 from rljob.errors import CommandRefused, UsageError
 
 from rljob_operator.core.member import Role
-from rljob_operator.kube.apiserver.errors import ApiError, Forbidden, Invalid, NotFound, Unauthorized
+from rljob_operator.kube.apiserver.errors import ApiError, Forbidden, Invalid, LacksRight, NotFound, Unauthorized
 
 RIGHTS_PAGE = "docs/running-on-kubernetes.md#rights"
 
@@ -28,7 +28,7 @@ def in_words(server: str, verb: str, resource: str, namespace: str | None) -> It
             f"{server} does not accept this login: {problem}; log in anew, or name another --context",
             EXIT_NO_PERMISSION,
         ) from None
-    except Forbidden as problem:
+    except LacksRight as problem:
         where = f"namespace {namespace}" if namespace is not None else "all namespaces (-n NS asks for one)"
         raise CommandRefused(
             f"this login lacks the right to {verb} {resource} in {where} ({RIGHTS_PAGE}); {server} says: {problem}",
@@ -40,7 +40,7 @@ def in_words(server: str, verb: str, resource: str, namespace: str | None) -> It
         raise UsageError(
             f"{server} knows no RLJobs: install the CRD with `kubectl apply --server-side -f manifests/crds/`"
         ) from None
-    except Invalid as problem:
+    except (Invalid, Forbidden) as problem:  # a quota or a policy of the namespace, among others
         raise UsageError(str(problem)) from None
     except ApiError as problem:
         raise CommandRefused(f"{server}: {problem}", EXIT_UNAVAILABLE) from None

@@ -82,8 +82,12 @@ async def load_access(kubeconfig: str | None = None, context: str | None = None)
             path = named or str(Path.home() / ".kube" / "config")
             if not any(Path(one).expanduser().is_file() for one in path.split(os.pathsep) if one):
                 raise NoAccess(f"there is no kubeconfig at {path}: name one with --kubeconfig or KUBECONFIG")
-            if context is not None and context not in (known := _contexts(path)):
-                raise NoAccess(f"{path} has no context {context}; there are: {', '.join(known)}")
+            current, known = _contexts(path)
+            if (context := context or current) not in known:
+                there = (
+                    f"there are: {', '.join(known)}" if known else "name another file with --kubeconfig or KUBECONFIG"
+                )
+                raise NoAccess(f"{path} has no context{f' {context}' if context else ' that is current'}; {there}")
             loader = await load_kube_config(  # type: ignore[no-untyped-call]
                 path, context, configuration, persist_config=False
             )
@@ -103,12 +107,12 @@ def _proxy_of_environment(url: str) -> str | None:
     call costs. A netrc is for other programs' passwords; an API server's token beside one would be refused.
     """
     parts = urlsplit(url)
-    if not parts.hostname or proxy_bypass(parts.hostname):
-        return None
-    return getproxies().get(parts.scheme)
+    return None if not parts.hostname or proxy_bypass(parts.hostname) else getproxies().get(parts.scheme)
 
 
-def _contexts(path: str) -> list[str]:
-    """The names of the contexts in a kubeconfig, or in several that are merged."""
-    config = KubeConfigMerger(path).config  # type: ignore[no-untyped-call]
-    return [str(each["name"]) for each in config.value.get("contexts") or ()]
+def _contexts(path: str) -> tuple[str, list[str]]:
+    """The current context of a kubeconfig, or of several of which the first that names one counts, and all there are. An unused
+    file of kubectl's has null in place of both."""
+    merger = KubeConfigMerger(path)  # type: ignore[no-untyped-call]
+    current = (each.get("current-context") for each in merger.config_files.values())
+    return next(filter(None, current), ""), [str(each["name"]) for each in merger.config.value["contexts"]]

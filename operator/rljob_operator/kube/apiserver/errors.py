@@ -42,6 +42,10 @@ class Forbidden(ApiError):
     """The rights, or an admission plugin, do not allow it (403)."""
 
 
+class LacksRight(Forbidden):
+    """The login lacks the right: nobody has looked at the object itself."""
+
+
 class QuotaExceeded(Forbidden):
     """A ResourceQuota is used up: this passes when something else ends."""
 
@@ -128,7 +132,8 @@ def _forbidden(message: str, details: Mapping[str, Any]) -> type[Forbidden]:
         "exceeded quota:" in message or "status unknown for quota" in message
     ):  # the second: what is used is not counted yet
         return QuotaExceeded
-    return PodSecurityViolated if "violates PodSecurity" in message else Forbidden
+    lacks_right = 'forbidden: User "' in message  # which no admission plugin says
+    return PodSecurityViolated if "violates PodSecurity" in message else LacksRight if lacks_right else Forbidden
 
 
 def _seconds(header: str | None, details: Mapping[str, Any]) -> float | None:

@@ -1,5 +1,6 @@
-"""Which volume claim a member waits for, why that has no volume or where the volume is, and what to do. It only makes messages:
-nothing is done about a claim, since it can't be known whether its data are lost.
+"""Which volume a member waits for: a Secret or ConfigMap of its user's that is not there, or a claim, why that has no volume or
+where the volume is, and what to do. It only makes messages: nothing is done about a claim, since it can't be known whether its
+data are lost.
 
 The scheduler says of such a pod only that a claim of it is not bound, or that a volume is elsewhere, and not even that where
 every node has a taint, as a lost one has; while it waits for a volume that is to be made, it says nothing. The claim itself knows
@@ -20,9 +21,19 @@ from rljob_operator.core.member import Member, Phase, Role
 from rljob_operator.core.observed import Observation
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.errors import Forbidden, Invalid, NotFound
-from rljob_operator.kube.apiserver.resources import NODES, STORAGE_CLASSES, VOLUME_CLAIMS, VOLUMES, Object, Resource
+from rljob_operator.kube.apiserver.resources import (
+    CONFIG_MAPS,
+    NODES,
+    SECRETS,
+    STORAGE_CLASSES,
+    VOLUME_CLAIMS,
+    VOLUMES,
+    Object,
+    Resource,
+)
 from rljob_operator.kube.render.children import checkpoint_claim_of
 from rljob_operator.kube.render.metadata import Owned
+from rljob_operator.kube.render.roles import section
 from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.render.volumes import makes_checkpoint_claim, pod_volumes
 
@@ -47,8 +58,9 @@ async def with_claims(
     for member in observed.members:
         if _waits(member):
             member = await _told(client, owned, member, settings)
-        elif member.role in _HOLDERS and is_held_up(member, now_seconds) and not member.waiting_message:
-            member = replace(member, waiting_message=await _attached(client, owned, member, settings))
+        elif is_held_up(member, now_seconds) and not member.waiting_message:
+            words = await _missing(client, owned, member, settings) or await _attached(client, owned, member, settings)
+            member = replace(member, waiting_message=words)
         found.append(member)
     return replace(observed, members=tuple(found))
 
@@ -68,9 +80,22 @@ def is_held_up(member: Member, now_seconds: float) -> bool:
     return placed and now_seconds - member.since_seconds >= HELD_UP_SECONDS
 
 
+async def _missing(client: Client, owned: Owned, member: Member, settings: Settings) -> str:
+    """The first Secret or ConfigMap of the pod's volumes that does not exist; its kubelet tells that in an event alone."""
+    template, namespace = section(owned.job, member.role).pod_template or {}, owned.job.metadata.namespace
+    volumes = (*pod_volumes(owned, member.name, settings), *(template.get("spec") or {}).get("volumes", ()))
+    sources = [each for volume in volumes for each in (volume, *(volume.get("projected") or {}).get("sources", ()))]
+    for kind, resource in (("secret", SECRETS), ("configMap", CONFIG_MAPS)):
+        for source in [each[kind] for each in sources if each.get(kind) and not each[kind].get("optional")]:
+            name = source.get("secretName") or source.get("name")
+            if await _found(client, resource, namespace, name, missing={}) == {}:
+                return f"{resource.kind} {name} of its volumes does not exist: create it in namespace {namespace}"
+    return ""
+
+
 async def _attached(client: Client, owned: Owned, member: Member, settings: Settings) -> str:
     """How long the volume of a pod may take to come to the pod's node, where the claim was there before the pod."""
-    for name in _claims(owned, member.name, settings):
+    for name in _claims(owned, member.name, settings) if member.role in _HOLDERS else ():
         claim = await _found(client, VOLUME_CLAIMS, owned.job.metadata.namespace, name)
         if claim is None or (claim.get("status") or {}).get("phase") != "Bound":
             continue

@@ -25,13 +25,25 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rljob_operator.kube.apiserver.client import Client
-from rljob_operator.kube.apiserver.errors import AlreadyExists, ApiError, Conflict, NotFound, NotLeader
+from rljob_operator.kube.apiserver.errors import (
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    NotFound,
+    NotLeader,
+    Unauthorized,
+)
 from rljob_operator.kube.apiserver.resources import LEASES
 
 log = logging.getLogger(__name__)
 
 RELEASED_SECONDS = 1
 """The duration written into a Lease that is given up: what it says does not matter, but it must not be 0."""
+
+
+_ANOTHER_LOGIN: dict[type[Exception], str] = {
+    Unauthorized: "; where its ServiceAccount was made anew its pod needs another token: kubectl rollout restart deployment"
+}
 
 
 class LeadershipLost(Exception):
@@ -176,7 +188,8 @@ class Elector:
         except Conflict:
             return False  # another one was faster, or an earlier change of ours has arrived after all
         except (ApiError, TimeoutError) as problem:
-            log.warning("%s: the lease can't be had: %s", self.identity, problem or f"no answer within {seconds:.1f} s")
+            words = f"{problem}{_ANOTHER_LOGIN.get(type(problem), '')}" or f"no answer within {seconds:.1f} s"
+            log.warning("%s: the lease can't be had: %s", self.identity, words)
             return False
 
     async def _take_or_renew(self, client: Client) -> bool:
@@ -238,7 +251,7 @@ class Elector:
                 )
                 log.info("%s has released the lease", self.identity)
         except (ApiError, TimeoutError) as problem:
-            log.warning("%s: the lease could not be released: %s", self.identity, problem or "no answer in time")
+            log.warning("%s: the lease could not be released: %s", self.identity, str(problem) or "no answer in time")
 
 
 def new_identity() -> str:

@@ -51,13 +51,12 @@ def pod(owned: Owned, member: str, suffix: str, revision: str, settings: Setting
         "spec": placed(_spec(owned, member, settings), job, role, settings),
     }
     path = f"spec.{section_name(role)}.podTemplate"
-    return _with_last_words(
-        {"apiVersion": "v1", "kind": "Pod", **patched(generated, section(job, role).pod_template, path)}
-    )
+    return _completed({"apiVersion": "v1", "kind": "Pod", **patched(generated, section(job, role).pod_template, path)})
 
 
-def _with_last_words(pod: dict[str, Any]) -> dict[str, Any]:
-    """Every container that fails leaves what it printed last, unless its own policy is written: the job's status repeats it."""
+def _completed(pod: dict[str, Any]) -> dict[str, Any]:
+    """Every container that fails leaves what it printed last, unless its own policy is written: the job's status repeats it. A
+    pod in its node's network asks the cluster's name server all the same: the node's own knows no member of a job."""
     told = {
         kind: [
             {"terminationMessagePolicy": "FallbackToLogsOnError", **each} if isinstance(each, dict) else each
@@ -66,7 +65,8 @@ def _with_last_words(pod: dict[str, Any]) -> dict[str, Any]:
         for kind in ("initContainers", "containers")
         if isinstance(pod["spec"].get(kind), list)
     }
-    return {**pod, "spec": {**pod["spec"], **told}}
+    names_of_cluster = {"dnsPolicy": "ClusterFirstWithHostNet"} if pod["spec"].get("hostNetwork") else {}
+    return {**pod, "spec": {**names_of_cluster, **pod["spec"], **told}}
 
 
 def grace_seconds(job: RLJob, role: Role) -> int:

@@ -54,6 +54,7 @@ def test_what_is_the_users_is_changed() -> None:
         "metadata": {"labels": {"team": "rl"}, "annotations": {"karpenter.sh/do-not-disrupt": None}},
         "spec": {
             "automountServiceAccountToken": True,
+            "hostNetwork": True,
             "terminationGracePeriodSeconds": 5,
             "containers": [
                 {"name": "worker", "command": ["nsys", "profile", "python"], "resources": {"requests": {"cpu": "7"}}},
@@ -69,6 +70,7 @@ def test_what_is_the_users_is_changed() -> None:
     command, args = ["nsys", "profile", "python"], ["worker", "learner"]
     assert (container["command"], container["args"], container["resources"]["requests"]["cpu"]) == (command, args, "7")
     assert [each["name"] for each in spec["containers"]] == ["worker", "beside"]
+    assert spec["dnsPolicy"] == "ClusterFirstWithHostNet", "its node's name server knows no member"
     assert {"name": "rljob-tmp", "emptyDir": {"sizeLimit": "9Gi"}} in spec["volumes"]
 
 
