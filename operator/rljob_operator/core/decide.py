@@ -192,17 +192,18 @@ def _apply_rules(context: ReconcileContext, now: Mode) -> ReconcileContext:
 
 def _after_the_end(context: ReconcileContext) -> Decision:
     """A job that is Complete or Failed. Its status changes no more, except that it notes later generations, as clients may wait
-    for them; nothing starts, and what is left goes in its time."""
-    left = lifecycle.ttl_seconds_left(context)
+    for them, and says that they have no effect; nothing starts, and what is left goes in its time."""
+    left, generation, before = lifecycle.ttl_seconds_left(context), context.desired.generation, context.status
+    conditions = merged(before.conditions, [about_job.edited_after_the_end(context)], generation, context.now)
+    after = context.with_status(observed_generation=generation, conditions=conditions).status
     return Decision(
-        status=_as_before_if_equal(
-            context.status, context.with_status(observed_generation=context.desired.generation).status
-        ),
+        status=_as_before_if_equal(before, after),
         drain=lifecycle.to_drain(context, Mode.FINISHED),
         remove=lifecycle.to_remove(context, Mode.FINISHED),
         delete_job=left == 0.0,
         outcome=_outcome(context, Mode.FINISHED),
         finished=True,
+        notes=notes.between(before, after),
         requeue_seconds=timers.next_look_seconds(context, Mode.FINISHED),
     )
 
@@ -212,9 +213,7 @@ def _outcome(context: ReconcileContext, now: Mode) -> Outcome | None:
     if outcome is not None:
         return Outcome(End(outcome.state), outcome.reason, outcome.message)
     end = session_end(context) if now is Mode.SESSION_ENDING else None
-    if end is None:
-        return None
-    return Outcome(End.INTERRUPTED if end[0] == "UserRequested" else End.STOPPED, *end)
+    return None if end is None else Outcome(End.INTERRUPTED if end[0] == "UserRequested" else End.STOPPED, *end)
 
 
 def _as_before_if_equal(before: RLJobStatus, after: RLJobStatus) -> RLJobStatus:

@@ -78,8 +78,8 @@ class Scene(NamedTuple):
 
 
 def ends(*sets: str, after: float = 1.0, **world: Any) -> Scene:
-    """What a look finds ends the job, and then everything has left."""
-    return Scene(sets, ((after, world), (1.0, {"members": ()})))
+    """What a look finds ends the job, then everything has left, and then it is edited."""
+    return Scene(sets, ((after, world), (1.0, {"members": ()}), (1.0, {"generation": 9})))
 
 
 def comes_up(*sets: str, **world: Any) -> Scene:

@@ -259,7 +259,10 @@ def test_a_finished_job_is_never_touched_again(controller: Controller) -> None:
         controller.after(1000.0, world, start=(), finished=True)
         assert controller.status == over
     controller.look(1.0, generation=9)
-    assert controller.status == over.model_copy(update={"observed_generation": 9}), "a client need not wait for it"
+    told = {"observed_generation": 9, "conditions": controller.status.conditions}
+    assert controller.status == over.model_copy(update=told), "a client need not wait for it"
+    accepted = controller.status.condition("Accepted")
+    assert (accepted.status, accepted.reason, "has no effect" in accepted.message) == ("False", "Complete", True)
     assert controller.look(members=members()).drain == ("actor-0", "actor-1", "evaluator"), "strays are sent away"
 
 

@@ -190,6 +190,8 @@ def _entries() -> tuple[Entry, ...]:
                 "the spec of this generation is in force; the message says what of its preset does not count",
             ),
             ("False", r.INVALID_SPEC, "the spec breaks a rule; the last good one, if any, stays in force"),
+            ("False", r.COMPLETE, "the job was Complete before it was edited, which has no effect"),
+            ("False", r.FAILED, "the job had Failed before it was edited, which has no effect"),
             ("False", r.POD_TEMPLATE_REJECTED, "the API server refuses a pod made from a role's `podTemplate`"),
             ("False", r.POD_SECURITY_FORBIDDEN, "the namespace's pod security level forbids a pod of the job"),
             ("False", r.NAME_CONFLICT, "an object with a name that the job needs belongs to another owner"),
@@ -300,7 +302,7 @@ def _entries() -> tuple[Entry, ...]:
         t.CHECKPOINT_VALID: (
             ("True", r.VERIFIED, "it was read back and its digest is right"),
             ("False", r.MISSING, "there is none yet"),
-            ("False", r.GONE, "it was in the learner's pod, and went with it"),
+            ("False", r.GONE, "it is lost, or goes with the learner's pod, as the message says"),
             ("False", r.STALE, "the newest is older than three intervals"),
             ("False", r.CORRUPT, "the newest can't be read or its digest is wrong"),
             ("False", r.STORAGE_ERROR, "the last attempt to write one failed; the one before stays"),

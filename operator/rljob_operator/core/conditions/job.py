@@ -21,6 +21,11 @@ STALE_INTERVALS = 3
 """A checkpoint older than so many intervals is stale."""
 
 
+_TOO_LATE = (
+    "which has no effect but for ttlSecondsAfterFinished and podCleanup: to train with it, delete the job and apply it again, or "
+    "give it another name"
+)
+
 _IN_ITS_POD = (
     "checkpoints are in the learner's pod: a lost pod costs all that was learned; checkpoint.storage of a new job, or a default "
     "StorageClass before a start, keeps them"
@@ -36,6 +41,16 @@ def accepted(context: ReconcileContext, mode: Mode) -> ConditionUpdate:
     if rejected and rejected[0].waiting is not None:
         return false(ConditionType.ACCEPTED, rejected[0].waiting, rejected[0].waiting_message)
     return true(ConditionType.ACCEPTED, Reason.VALID, note_on(context.spec))
+
+
+def edited_after_the_end(context: ReconcileContext) -> ConditionUpdate | None:
+    """What is edited of a job that has ended has no effect; None where nothing was."""
+    ended = context.status.condition(context.status.state)
+    if ended is None or ended.observed_generation >= context.desired.generation:
+        return None
+    return false(
+        ConditionType.ACCEPTED, Reason(ended.type), f"the job was {ended.type} before this change, {_TOO_LATE}"
+    )
 
 
 def admitted(context: ReconcileContext, mode: Mode) -> ConditionUpdate:
