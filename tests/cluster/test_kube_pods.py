@@ -17,15 +17,16 @@ from tests.cluster.control_plane import ControlPlane, away, connected, meanwhile
 JOB_UID = "8a3f27f5-6a7d-43f7-8f8e-51b2a5f10000"
 
 
-def pod(namespace: str, name: str, managed_by: str = "rljob") -> dict[str, Any]:
-    owner = {"apiVersion": "rljob.dev/v1alpha1", "kind": "RLJob", "name": "pong", "uid": JOB_UID, "controller": True}
+def pod(namespace: str, name: str, *, controlled: bool = True) -> dict[str, Any]:
+    """Without labels, which say nothing of whose it is."""
+    about = {"name": "pong", "uid": JOB_UID, "controller": controlled}
+    owner = {"apiVersion": "rljob.dev/v1alpha1", "kind": "RLJob", **about}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
             "name": name,
             "namespace": namespace,
-            "labels": {"app.kubernetes.io/managed-by": managed_by},
             "ownerReferences": [owner],
         },
         "spec": {"containers": [{"name": "main", "image": "none"}], "hostname": name},
@@ -66,7 +67,7 @@ def names(pods: Pods, namespace: str) -> set[str]:
 async def test_what_happens_to_pods_is_told(cluster: ControlPlane, viewer: Client, namespace: str) -> None:
     async with following(cluster, None) as (pods, followed):
         await viewer.create(PODS, pod(namespace, "a"))
-        await viewer.create(PODS, pod(namespace, "stranger", managed_by="somebody"))
+        await viewer.create(PODS, pod(namespace, "stranger", controlled=False))
         await until("the pod in the cache", lambda: names(pods, namespace) == {"a"})
         change = {"status": {"phase": "Running", "podIP": "10.1.2.3"}}
         await viewer.patch(PODS, namespace, "a", change, subresource="status")

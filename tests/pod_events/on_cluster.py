@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rljob.api.timestamps import rfc3339
+from rljob_operator.kube.render import names
 
 from tests.e2e import nodes
 from tests.e2e.cluster import (
@@ -33,6 +34,7 @@ QUIET_SECONDS = 6.0
 """So long nothing happens to a pod that stays."""
 KUBELET_HEARS_SECONDS = 3.0
 """After so long a kubelet gives pods what a ConfigMap has become."""
+LABELS = tuple(names.member_labels(JOB, "learner"))
 MEMBERS = {"learner": "learner", "replay": "replay-0", "inference": "inference-0", "evaluator": "evaluator"}
 FROM_INSIDE = (
     "out of memory",
@@ -88,6 +90,7 @@ class PodEvents:
             "delete": lambda member, pod: self._delete(pod),
             "force delete": lambda member, pod: self._delete(pod, "--force", "--grace-period=0"),
             "evict": lambda member, pod: self._evict(pod),
+            "labels off": lambda member, pod: namespace.kubectl("label", "pod", pod, *(f"{each}-" for each in LABELS)),
             "out of memory": lambda member, pod: self._tell(member, "hog"),
             "SIGTERM inside": lambda member, pod: namespace.signal_worker(JOB, member, "SIGTERM"),
             "SIGKILL inside": lambda member, pod: namespace.signal_worker(JOB, member, "SIGKILL"),
@@ -330,6 +333,20 @@ class PodEvents:
         time.sleep(KUBELET_HEARS_SECONDS)
         lasting.callback(self.namespace.apply, trouble.config_map())
         self._delete(pod)
+
+    def _owner_reference_off(self, member: str, pod: str, before: Before, lasting: ExitStack) -> None:
+        """It has the labels still, and would be taken for the other one."""
+        self._patch_metadata(pod, {"ownerReferences": None})
+        time.sleep(5.0)
+        self._delete_by_force(pod)
+
+    def _foreign_finalizer(self, member: str, pod: str, before: Before, lasting: ExitStack) -> None:
+        self._patch_metadata(pod, {"finalizers": ["example.com/keep"]})
+        lasting.callback(self._patch_metadata, pod, {"finalizers": None})
+        self._delete(pod)
+
+    def _patch_metadata(self, pod: str, change: dict[str, Any]) -> None:
+        self.namespace.kubectl("patch", "pod", pod, "--type=merge", "-p", json.dumps({"metadata": change}))
 
     def _image_changed(self, member: str, pod: str, before: Before, lasting: ExitStack) -> None:
         """The kubelet ends the container, to start it with an image that it does not get."""

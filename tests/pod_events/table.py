@@ -120,6 +120,21 @@ EVENTS = (
         _F,
         "Error, 3, with the container's name",
     ),
+    Event("labels off", "`kubectl label pod` takes them off", _S, "they are put back"),
+    Event(
+        "owner reference off",
+        "`kubectl patch pod` takes it off",
+        _D,
+        "Disrupted: Disowned; it runs on until it is deleted",
+    ),
+    Event(
+        "claim deleted",
+        "`kubectl delete pvc` while the learner runs",
+        _S,
+        "`CheckpointValid=False/Gone`; a next learner begins at update 0",
+        elsewhere="tests/unit/operator/kube/test_newest_checkpoint.py",
+    ),
+    Event("foreign finalizer", "another's finalizer keeps the deleted pod", _D, "Disrupted: Deleted"),
     Event("sidecar fails", "another container of its template ends with 3", _S),
     Event(
         "container restarted",

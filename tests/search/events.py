@@ -195,6 +195,9 @@ class Events:
             yield "is evicted", self._deleted(world, pod, "EvictionByEvictionAPI")
             if core:
                 yield "is preempted", self._deleted(world, pod, "PreemptionByScheduler")
+            if not pod.bare:
+                yield "has its labels taken off", changed(world, pod, pod._replace(bare=True))
+        yield "has its owner reference taken off", self._forced(world, pod)
         if core:
             yield "is deleted by force", self._forced(world, pod)
         if pod.stage == Stage.WAITING and not pod.trouble:
@@ -273,6 +276,8 @@ class Events:
         return world._replace(saved=found)
 
     def _user(self, world: World) -> Iterator[Event]:
+        if self.job.claim and not world.going and world.saved is not None:
+            yield "the user deletes the claim", with_pods(world._replace(going=True), world.pods)
         for number in range(len(self.job.specs)):
             if number != world.spec:
                 name = {RUNS: "the user runs it as it was", SUSPENDED: "the user suspends it"}

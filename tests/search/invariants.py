@@ -33,6 +33,7 @@ class Invariants:
         """Check a turn before anything of it is done."""
         before, after = self.statuses[turned.before], turned.decision.status
         self._ends(world, before, after)
+        self._tells(world, after)
         self._counts(world, turned, before, after)
         self._calls(world, turned)
 
@@ -53,7 +54,8 @@ class Invariants:
             if outcome is None or (outcome.state, outcome.reason) != (was.state, was.reason):
                 raise Violation("an end is for good", f"{was.reason} has become {outcome}")
             return
-        if before.finished and after.model_copy(update={"observed_generation": before.observed_generation}) != before:
+        told = {"observed_generation": before.observed_generation, "conditions": before.conditions}
+        if before.finished and after.model_copy(update=told) != before:
             raise Violation("an end is for good", "the status of a finished job changed")
         if outcome is None:
             return
@@ -74,6 +76,15 @@ class Invariants:
         if not reasons.get(outcome.reason, True):
             told = f"{world.real} failures of its own, all in place and nothing learned for {world.stood} s"
             raise Violation("Failed by a failure of its own alone", f"{outcome.reason} ({outcome.message}): {told}")
+
+    def _tells(self, world: World, after: RLJobStatus) -> None:
+        left = [pod.uid for pod in view(world) if pod.alive and pod.deleted < _LOST and not (pod.gone or pod.lost)]
+        if after.is_true("Suspended") and left:
+            raise Violation("suspended is suspended", f"it is said to be while {', '.join(left)} run")
+        answer, here = world.memory.answer, world.learner()
+        found_none = world.saved is None and here is not None and answer is not None and answer.age < here.began
+        if after.is_true("CheckpointValid") and not after.finished and (world.going or found_none):
+            raise Violation("a checkpoint that is lost is told", "CheckpointValid is True")
 
     def _counts(self, world: World, turned: Turned, before: RLJobStatus, after: RLJobStatus) -> None:
         known = set(world.memory.counted if world.memory.status >= 0 else world.counted)

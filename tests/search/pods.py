@@ -94,6 +94,8 @@ class Pod(NamedTuple):
     """The API server no longer has it: this is the last that was seen of it."""
     said: int
     """Updates in the checkpoint that its last words name; -1 for none."""
+    bare: bool = False
+    """Its labels were taken off."""
 
     @property
     def uid(self) -> str:
@@ -161,14 +163,15 @@ def document(pod: Pod) -> dict[str, Any]:
         "uid": pod.uid,
         "resourceVersion": "1",
         "creationTimestamp": _at(pod.created),
-        "labels": {names.MEMBER_LABEL: pod.member},
+        "labels": {} if pod.bare else names.member_labels("job", pod.member),
     }
     if pod.asked:
         about["annotations"] = {names.ASKED_ANNOTATION: _at(0)}
     if pod.deleted >= 0:
         about["deletionTimestamp"] = rfc3339(NOW - pod.deleted + pod.grace)
         about["deletionGracePeriodSeconds"] = pod.grace
-    spec = {"nodeName": f"node-of-{pod.member}"} if pod.stage > Stage.WAITING or pod.end > End.NONE else {}
+    node = {"nodeName": f"node-of-{pod.member}"} if pod.stage > Stage.WAITING or pod.end > End.NONE else {}
+    spec = {"hostname": pod.member, **node}
     found = {"metadata": about, "spec": spec, "status": _status(pod)}
     if pod.gone:
         about.setdefault("deletionTimestamp", _at(0))

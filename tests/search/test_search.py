@@ -17,7 +17,7 @@ from rljob_operator.core.context import ReconcileContext
 from rljob_operator.core.member import Member, Phase
 from rljob_operator.core.rules import failures, start_and_drain, success, suspension
 from rljob_operator.core.rules.outcomes import complete
-from rljob_operator.kube.job import members as pod_members
+from rljob_operator.kube.job import members as pod_members, observe
 from rljob_operator.kube.job.apply import PodWriter
 from rljob_operator.kube.job.stored import read
 from rljob_operator.kube.render import names
@@ -25,13 +25,14 @@ from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.watch.expectations import Expectations
 from rljob_operator.kube.watch.pods import PodCache
 
+from tests.search import turns
 from tests.search.explorer import Explorer
 from tests.search.jobs import JOBS, SUPPORT, SmallJob
 from tests.search.pods import document
 from tests.search.turns import Turned
 from tests.unit.operator.kube.fake_api_server import says, served
 
-ORDER = ("unask", "ask", "delete", "create")
+ORDER = ("unask", "label", "ask", "delete", "create")
 
 
 @pytest.mark.parametrize("job", JOBS.values(), ids=JOBS)
@@ -69,8 +70,8 @@ def counts_disruptions(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def forgets_that_it_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    as_it_is = pod_members.member
-    monkeypatch.setattr(pod_members, "member", lambda *given: replace(as_it_is(*given), asked=False))
+    as_it_is = pod_members.shown
+    monkeypatch.setattr(pod_members, "shown", lambda *given: replace(as_it_is(*given), asked=False))
 
 
 def counts_an_end_at_every_look(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,6 +93,20 @@ def starts_beside_one_that_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def waits_for_no_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(suspension, "_checkpoint_is_there", lambda context, memory: True)
+
+
+def knows_its_pods_by_their_labels(monkeypatch: pytest.MonkeyPatch) -> None:
+    def by_label(pod: Any) -> str | None:
+        return pod["metadata"]["labels"].get(names.MEMBER_LABEL)
+
+    monkeypatch.setattr(pod_members, "member_of", by_label)
+
+
+def believes_in_a_claim_that_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def newest(status: Any, said: Any, pods: Any, learner: Any, where: str, *, going: bool) -> Any:
+        return observe.newest_checkpoint(status, said, pods), where
+
+    monkeypatch.setattr(turns, "checkpoints", newest)
 
 
 def starts_nothing_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,6 +132,8 @@ def takes_half_the_frames_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
         (acts_before_it_has_stored, "what was counted is stored first"),
         (starts_beside_one_that_leaves, "one at a time"),
         (waits_for_no_checkpoint, "a suspended job is saved"),
+        (knows_its_pods_by_their_labels, "suspended is suspended"),
+        (believes_in_a_claim_that_goes, "a checkpoint that is lost is told"),
         (starts_nothing_again, "good weather leads somewhere"),
         (takes_half_the_frames_for_all, "Complete after a verdict alone"),
     ],
@@ -124,7 +141,7 @@ def takes_half_the_frames_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_a_planted_fault_is_found(plant: Any, rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
-    found = Explorer(JOBS["impala"]).run(seconds=100, states=50_000, wanted=rule)
+    found = Explorer(JOBS["impala"]).run(seconds=100, states=150_000, wanted=rule)
     assert rule in {finding.rule for finding in found.findings}
 
 
@@ -148,7 +165,7 @@ def with_calls(job: SmallJob, most: int) -> list[tuple[Turned, list[dict[str, An
 
 def manifest(job: SmallJob) -> dict[str, Any]:
     found = read_manifest(SUPPORT / job.manifest, job.written)
-    found["metadata"] |= {"uid": "job", "namespace": "team", "generation": 1, "resourceVersion": "1"}
+    found["metadata"] |= {"name": "job", "uid": "job", "namespace": "team", "generation": 1, "resourceVersion": "1"}
     return dict(found)
 
 
@@ -160,4 +177,6 @@ async def call_of(request: web.Request) -> tuple[str, str]:
     if request.method == "DELETE":
         return "delete", body["preconditions"]["uid"]
     change = body["metadata"]
+    if "labels" in change:
+        return "label", change["uid"]
     return "unask" if change["annotations"][names.ASKED_ANNOTATION] is None else "ask", change["uid"]

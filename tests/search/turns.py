@@ -19,7 +19,7 @@ from rljob_operator.core.observed import Observation
 from rljob_operator.core.turn import StatusWrite, turn
 from rljob_operator.kube.job import refusals
 from rljob_operator.kube.job.members import current, former, members
-from rljob_operator.kube.job.observe import checkpoint_in_its_pod, newest_checkpoint, unseen_end
+from rljob_operator.kube.job.observe import checkpoints, unseen_end
 from rljob_operator.polls.poll import Answer as Polled
 
 from tests.search.jobs import TARGET, SmallJob
@@ -63,7 +63,7 @@ class Operator:
     def turn(self, world: World) -> Turned:
         """What the operator makes of what it sees."""
         memory = world.memory
-        place = world.status, self.seen(world), memory.were_up, memory.answer, world.spec, memory.refused
+        place = world.status, self.seen(world), memory.were_up, memory.answer, world.spec, memory.refused, world.going
         if (found := self._taken.get(place)) is None:
             if len(self._taken) >= PASSED_OVER:
                 self._taken.clear()
@@ -78,6 +78,7 @@ class Operator:
         answer: Answer | None,
         spec: int,
         refused: tuple[Refused, ...],
+        going: bool,
     ) -> Turned:
         self.turns += 1
         status, desired = self.statuses[number], self.job.specs[spec]
@@ -87,15 +88,14 @@ class Operator:
         seen = tuple(replace(m, node_lost=True) if m.incarnation in lost and m.alive else m for m in there)
         seen = _with_refused((*seen, *unseen_end(status, seen, NOW)), refused)
         polled = _polled(answer)
-        newest = newest_checkpoint(status, polled.status, documents)
-        if not self.job.claim:
-            newest = checkpoint_in_its_pod(newest, next((m for m in seen if m.role is Role.LEARNER), None), documents)
+        learner, where = next((m for m in seen if m.role is Role.LEARNER), None), "on a claim" if self.job.claim else ""
+        newest, where = checkpoints(status, polled.status, documents, learner, where, going=going)
         observed = Observation(
             members=seen,
             learner=polled.status,
             missing=polled.missing,
             checkpoint=newest,
-            checkpoints_are="on a claim" if self.job.claim else "",
+            checkpoints_are=where,
             keeps_remains=True,
             ends_silent_members=False,
             selector="actors",
@@ -141,7 +141,7 @@ def _polled(answer: Answer | None) -> Polled:
         return Polled()
     verdicts = (Verdict(mean=TARGET, episodes=20, version=1, seed=0),) if answer.won == 2 else ()
     found = answer.checkpoint
-    said = None if found is None else CheckpointStatement.lenient(checkpoint_words(*found))
+    said = CheckpointStatement.lenient({"state": "Missing"} if found is None else checkpoint_words(*found))
     status = LearnerStatus(
         taken_seconds=NOW - answer.age,
         updates=10 * answer.work,
@@ -176,6 +176,11 @@ def _calls(decision: Decision, documents: Sequence[dict[str, Any]], waiting: set
         Op("unask", about["uid"])
         for name, about in found.items()
         if name not in decision.drain and _asked_in_vain(about, documents)
+    ]
+    calls += [
+        Op("label", about["uid"])
+        for about in found.values()
+        if not about["labels"] and "deletionTimestamp" not in about
     ]
     for name in decision.drain:
         about = found.get(name)
@@ -222,6 +227,8 @@ def called(world: World, op: Op, statuses: Statuses) -> World:
     pod = world.pod(op.uid)
     if pod is None:
         return world
+    if op.verb == "label":
+        return changed(world, pod, pod._replace(bare=False))
     if op.verb in ("ask", "unask"):
         return changed(world, pod, pod._replace(asked=op.verb == "ask"))
     cause = Cause.ASKED if pod.cause == Cause.NONE else pod.cause
@@ -287,11 +294,18 @@ def _others(pods: Iterable[Pod], uid: str) -> list[Pod]:
 def with_pods(world: World, pods: Sequence[Pod]) -> World:
     """With these pods, and nothing remembered of those that are gone."""
     found = tuple(sorted(pods))
+    if world.going and not any(is_used(pod) for pod in found):
+        world = world._replace(going=False, saved=None)
     if world.counted or world.memory.counted:
         here = {pod.uid for pod in (*found, *(world.seen or ()), *world.memory.gone)}
         memory = world.memory._replace(counted=tuple(uid for uid in world.memory.counted if uid in here))
         world = world._replace(counted=tuple(uid for uid in world.counted if uid in here), memory=memory)
     return world._replace(pods=found)
+
+
+def is_used(pod: Pod) -> bool:
+    """Whether a pod keeps the claim of the checkpoints."""
+    return pod.member == "learner" and Stage.WAITING < pod.stage < Stage.ENDED
 
 
 def _unused_life(world: World, op: Op, statuses: Statuses) -> int:

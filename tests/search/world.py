@@ -74,6 +74,7 @@ class World(NamedTuple):
     fatal: one of them was an end that no restart mends.
     stood: seconds in which every part of the core had its place, and nothing was learned, as many as matter.
     spec: which of its specs the user wants.
+    going: the claim of its checkpoints was deleted, and the learner's pod keeps it.
     """
 
     stored: int
@@ -88,6 +89,7 @@ class World(NamedTuple):
     fatal: bool = False
     stood: int = 0
     spec: int = 0
+    going: bool = False
 
     @property
     def status(self) -> int:

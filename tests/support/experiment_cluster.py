@@ -18,6 +18,7 @@ from rljob_operator.kube.apiserver.resources import CONFIG_MAPS, PODS, RLEXPERIM
 from rljob_operator.kube.experiment.reconcile import ExperimentReconciler
 from rljob_operator.kube.experiment.runs import Sources
 from rljob_operator.kube.render.experiment import JOURNAL_KEY
+from rljob_operator.kube.render.names import EXPERIMENT_LABEL
 from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.watch.kept import Kept
 
@@ -93,11 +94,20 @@ class World:
 
     # What the operator asks for.
 
-    async def list(self, resource: Resource, namespace: str, *, label_selector: str = "") -> Page:
-        return Page(copy.deepcopy(list(self.of(resource).values())), "")
+    async def list(self, resource: Resource, namespace: str, *, metadata_only: bool) -> Page:
+        return Page([{"metadata": each["metadata"]} for each in self.of(resource).values()], "")
 
-    async def create(self, resource: Resource, document: Object) -> Object:
+    async def get(self, resource: Resource, namespace: str, name: str) -> Object:
+        if (resource.plural, name) not in self.objects:
+            raise NotFound("it is not there", code=404)
+        return copy.deepcopy(self.objects[resource.plural, name])
+
+    async def create(self, resource: Resource, document: Object, *, dry_run: bool = False) -> Object:
+        if dry_run:
+            self.refuses(resource, document)
+            return document
         await self._moment()
+        self.refuses(resource, document)
         if (resource.plural, document["metadata"]["name"]) in self.objects:
             raise AlreadyExists("it is there", code=409)
         if resource is RLJOBS:
@@ -119,6 +129,9 @@ class World:
         found = self.put(resource, merged(before, change))
         await self._moment()
         return found
+
+    def refuses(self, resource: Resource, document: Object) -> None:
+        """Raises where a policy or a quota does not let it be made."""
 
     async def delete(self, resource: Resource, namespace: str, name: str, *, uid: str) -> None:
         await self._moment()
@@ -173,7 +186,7 @@ class World:
                 return
 
     def verdict(self, name: str, pod: Object) -> Object:
-        job = self.objects["rljobs", pod["metadata"]["labels"]["rljob.dev/job"]]
+        job = self.objects["rljobs", pod["metadata"]["ownerReferences"][0]["name"]]
         labels = job["metadata"]["labels"]
         trial, seed = int(labels["rljob.dev/trial"]), int(labels["rljob.dev/seed"])
         self.judged.append(name)
@@ -191,7 +204,10 @@ class World:
         for _ in range(40):
             before = self._version
             for plural, kept in self.copies.items():
-                kept.replace(None, copy.deepcopy([each for (kind, _), each in self.objects.items() if kind == plural]))
+                found = [each for (kind, _), each in self.objects.items() if kind == plural]
+                if plural == PODS.plural:  # they are watched by their label
+                    found = [each for each in found if EXPERIMENT_LABEL in each["metadata"].get("labels", {})]
+                kept.replace(None, copy.deepcopy(found))
             try:
                 asyncio.run(self.reconciler.reconcile((NAMESPACE, self.experiment)))
             except Killed:

@@ -17,8 +17,7 @@ def within_windows(
     """(the least wanted number within the window of growing, the most within that of shrinking), the present one included."""
     up, down = spec.behavior.scale_up, spec.behavior.scale_down
     least = min((wanted, *_within(memory.lowest, now_seconds - up.stabilization_window_seconds)))
-    most = max((wanted, *_within(memory.highest, now_seconds - down.stabilization_window_seconds)))
-    return least, most
+    return least, max((wanted, *_within(memory.highest, now_seconds - down.stabilization_window_seconds)))
 
 
 def up_limit(rules: ScalingRules, changes: Timed, current: int, now_seconds: float) -> int:
@@ -26,9 +25,7 @@ def up_limit(rules: ScalingRules, changes: Timed, current: int, now_seconds: flo
     if rules.select_policy == "Disabled":
         return current
     proposals = [_up(policy, changes, current, now_seconds) for policy in rules.policies]
-    if not proposals:
-        return 10**9
-    return max(current, min(proposals) if rules.select_policy == "Min" else max(proposals))
+    return 10**9 if not proposals else max(current, min(proposals) if rules.select_policy == "Min" else max(proposals))
 
 
 def down_limit(rules: ScalingRules, changes: Timed, current: int, now_seconds: float) -> int:
@@ -36,9 +33,7 @@ def down_limit(rules: ScalingRules, changes: Timed, current: int, now_seconds: f
     if rules.select_policy == "Disabled":
         return current
     proposals = [_down(policy, changes, current, now_seconds) for policy in rules.policies]
-    if not proposals:
-        return 0
-    return min(current, max(proposals) if rules.select_policy == "Min" else min(proposals))
+    return 0 if not proposals else min(current, max(proposals) if rules.select_policy == "Min" else min(proposals))
 
 
 def with_wanted(memory: AutoscalingMemory, spec: AutoscalingSpec, wanted: int, now_seconds: float) -> AutoscalingMemory:

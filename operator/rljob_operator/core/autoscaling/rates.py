@@ -170,16 +170,13 @@ def _surprise(sums: Sums, entry: Sums) -> float:
 
     What is consumed must have arrived, so the shares of time alone tell, without the noise of any rate.
     """
-    if sums.weight == 0:
-        return 0.0
-    return math.log((entry.free_actors / entry.busy) / (sums.free_actors / sums.busy))
+    return 0.0 if sums.weight == 0 else math.log((entry.free_actors / entry.busy) / (sums.free_actors / sums.busy))
 
 
 def _has_jumped(memory: RateMemory, entry: Sums) -> bool:
     error = figure_error(memory) * _most_wrong(entry.busy) / entry.busy
     noise = max(_LEAST_JUMP, _JUMP_DEVIATIONS * memory.deviation, _JUMP_ERRORS * error)
-    settled = memory.jumped or memory.window.weight >= _SETTLED_WEIGHT
-    return settled and abs(_surprise(memory.window, entry)) > noise
+    return (memory.jumped or memory.window.weight >= _SETTLED_WEIGHT) and abs(_surprise(memory.window, entry)) > noise
 
 
 def _note_noise(memory: RateMemory, entry: Sums, gain: float, slow_gain: float) -> RateMemory:
@@ -198,5 +195,4 @@ def _note_noise(memory: RateMemory, entry: Sums, gain: float, slow_gain: float) 
 
 def _drops(memory: RateMemory) -> bool:
     """Whether actors deliver clearly more than arrives, beyond twice the standard error of a mean over about four samples."""
-    variance = max(0.0, memory.loss_square - memory.loss_mean**2)
-    return memory.loss_mean > max(0.02, math.sqrt(variance))
+    return memory.loss_mean > max(0.02, math.sqrt(max(0.0, memory.loss_square - memory.loss_mean**2)))

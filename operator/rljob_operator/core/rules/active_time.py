@@ -64,8 +64,7 @@ def stop(context: ReconcileContext) -> ReconcileContext:
         "placed": None,
         "started": None,
     }
-    context = context.with_memory(**memory)
-    return context.with_status(active_seconds=int(seconds))
+    return context.with_memory(**memory).with_status(active_seconds=int(seconds))
 
 
 def roles_up(context: ReconcileContext) -> ReconcileContext:

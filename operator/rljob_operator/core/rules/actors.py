@@ -42,8 +42,7 @@ def asked_for(context: ReconcileContext) -> ReconcileContext:
     if mode != "Disabled":
         bounds = _limits(context)
         number = max(bounds.min_replicas, min(bounds.max_replicas, number))
-    autoscaling = context.status.autoscaling.model_copy(update={"desired_replicas": number})
-    return context.with_status(autoscaling=autoscaling)
+    return context.with_status(autoscaling=context.status.autoscaling.model_copy(update={"desired_replicas": number}))
 
 
 def _fixed(context: ReconcileContext, number: int) -> str:

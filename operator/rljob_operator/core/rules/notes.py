@@ -77,7 +77,10 @@ def between(before: RLJobStatus, after: RLJobStatus) -> tuple[Note, ...]:
 def _differs(old: Condition | None, new: Condition) -> bool:
     if old is None:
         return new.reason not in _AT_FIRST and not (new.reason == Reason.NOT_MANAGED and not new.message)
-    return (old.status, old.reason) != (new.status, new.reason)
+    # What is on its way out, and what is lost, are both Gone.
+    return (old.status, old.reason) != (new.status, new.reason) or (
+        new.reason == Reason.GONE and old.message != new.message
+    )
 
 
 def _end(failure: Failure) -> Note:
@@ -87,5 +90,4 @@ def _end(failure: Failure) -> Note:
 
 def _sentence(condition: Condition) -> Note:
     text = f"{condition.type}={condition.status} ({condition.reason})"
-    text = f"{text}: {condition.message}" if condition.message else text
-    return Note(text, warning=condition.reason in _TROUBLE)
+    return Note(f"{text}: {condition.message}" if condition.message else text, warning=condition.reason in _TROUBLE)

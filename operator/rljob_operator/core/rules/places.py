@@ -86,8 +86,7 @@ def _with_place(each: MemberMemory, has_place: bool) -> MemberMemory:
 def placed(context: ReconcileContext) -> set[str]:
     """The names of the actors that run or are to be started again; those that leave have no place any more."""
     known = context.remembered()
-    names = {m.name for m in _running(context)} | set(_ended(context, known))
-    return names.difference(_leaving(context, known))
+    return ({m.name for m in _running(context)} | set(_ended(context, known))).difference(_leaving(context, known))
 
 
 def without_place(context: ReconcileContext) -> tuple[str, ...]:

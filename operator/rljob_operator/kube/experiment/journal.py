@@ -15,7 +15,8 @@ from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.errors import AlreadyExists
 from rljob_operator.kube.apiserver.resources import CONFIG_MAPS, Object
 from rljob_operator.kube.render import names
-from rljob_operator.kube.render.experiment import JOURNAL_KEY, is_of, journal_part
+from rljob_operator.kube.render.experiment import JOURNAL_KEY, journal_part
+from rljob_operator.kube.render.metadata import is_of
 
 PART_BYTES: Final = 100_000
 """A ConfigMap with so much is full. An API server stores all of it anew with each write; of an object of 900 kB a thousand trials
@@ -34,20 +35,14 @@ class Journal:
         self.lines = 0
 
     async def load(self) -> None:
-        """Read it. Raises JournalProblem where it can't be gone on with, and what `Client.list` raises."""
-        about = self._owner["metadata"]
-        selector = f"{names.EXPERIMENT_LABEL}={about['name']}"
-        found = {
-            each["metadata"]["name"]: each
-            for each in (await self._client.list(CONFIG_MAPS, about["namespace"], label_selector=selector)).items
-            if is_of(each, self._owner)
-        }
-        texts: list[str] = []
+        """Read it. Raises JournalProblem where it can't be gone on with, and what `Client` raises."""
+        about, texts = self._owner["metadata"], list[str]()
+        listed = await self._client.list(CONFIG_MAPS, about["namespace"], metadata_only=True)
+        found = {each["metadata"]["name"] for each in listed.items if is_of(each, about["uid"])}
         for number in range(len(found)):
-            name = names.journal(about["name"], number)
-            if name not in found:
+            if (name := names.journal(about["name"], number)) not in found:
                 raise JournalProblem(f"ConfigMap {name} of the journal is gone; delete the experiment, and begin anew")
-            self._last = found[name]
+            self._last = await self._client.get(CONFIG_MAPS, about["namespace"], name)
             texts.append((self._last.get("data") or {}).get(JOURNAL_KEY, ""))
         lines = "".join(texts).encode().splitlines(keepends=True)
         self._parts, self.lines = len(found), len(lines)

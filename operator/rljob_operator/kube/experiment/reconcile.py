@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -17,7 +17,7 @@ from rljob.api.load import given
 from rljob_operator.core.conditions.update import ConditionUpdate, false
 from rljob_operator.experiments.decide import decide
 from rljob_operator.experiments.journal import Entry, JournalProblem
-from rljob_operator.experiments.state import ExperimentState, Mismatch
+from rljob_operator.experiments.state import Mismatch
 from rljob_operator.experiments.summary import in_words, summary
 from rljob_operator.kube.apiserver.resources import RLEXPERIMENTS, Object, merge_patch
 from rljob_operator.kube.experiment.journal import Journal
@@ -45,6 +45,7 @@ class Known:
         status: as it was written last; ``stored``: the same as the API server has it.
         journal: None before it was read.
         generation: of the spec that was read last; ``refused``: why it is not in force.
+        unmade: runs whose RLJob was refused for good, and why, before that is in the journal.
         since: when the experiment began to be at work, monotonic; None while it is suspended. ``spent_seconds``: before that.
         written: when its status was written last, monotonic.
     """
@@ -55,6 +56,7 @@ class Known:
     journal: Journal | None = None
     generation: int = 0
     refused: str = ""
+    unmade: dict[tuple[int, int], str] = field(default_factory=dict)
     since: float | None = None
     spent_seconds: float = 0.0
     written: float = float("-inf")
@@ -62,11 +64,6 @@ class Known:
     def seconds(self, now: float) -> float:
         """How long the experiment has been at work."""
         return round(self.spent_seconds + (now - self.since if self.since is not None else 0.0), 1)
-
-    def works(self, now: float, *, suspend: bool) -> None:
-        """Count the time from now on, or no longer."""
-        if suspend == (self.since is not None):
-            self.spent_seconds, self.since = self.seconds(now), None if suspend else now
 
 
 class ExperimentReconciler:
@@ -122,11 +119,8 @@ class ExperimentReconciler:
             self._events.record(about, kind, entry["kind"], in_words(journal.state, entry), action="Deciding")
         await runs.lead()
         state = journal.state
-        trouble = [f"trial {trial}: {why}" for (trial, _), why in runs.unjudged.items()]
-        for name in runs.taken:
-            words = f"RLJob {name} of this namespace is not of this experiment: delete it, or rename the experiment"
-            self._events.record(about, "Warning", Reason.NAME_CONFLICT, words, action="Deciding")
-            trouble.append(words)
+        for words in runs.refused:
+            self._events.record(about, "Warning", Reason.NOT_MADE, words, action="Deciding")
         updates = conditions(
             state,
             known.status,
@@ -134,10 +128,10 @@ class ExperimentReconciler:
             rests=all(map(runs.rests, state.runs.values())),
             judged=all(run.key in {**state.verdicts, **runs.unjudged} for run in state.best()),
             refused=known.refused,
-            trouble=trouble,
+            trouble=[*(f"trial {trial}: {why}" for (trial, _), why in runs.unjudged.items()), *runs.refused],
             held=[f"trial {trial}: {why}" for (trial, _), why in runs.held.items()],
         )
-        return min(LOOK_SECONDS, await self._write(document, known, updates))
+        return min(0.0 if known.unmade else LOOK_SECONDS, await self._write(document, known, updates))
 
     async def tell(self, key: JobKey, problem: Exception) -> None:
         """Say on the experiment that it can't be reconciled, and why; the next success takes that back."""
@@ -157,7 +151,11 @@ class ExperimentReconciler:
             known.since, known.spent_seconds, known.generation = None, known.journal.state.seconds, 0
         journal, entries = known.journal, list[Entry]()
         state, suspend = journal.state, bool(document["spec"].get("suspend"))
-        known.works(self._monotonic(), suspend=suspend)
+        if suspend == (known.since is not None):  # its time counts from now on, or no longer
+            known.spent_seconds, known.since = (
+                known.seconds(self._monotonic()),
+                None if suspend else self._monotonic(),
+            )
 
         async def add(entry: Entry | None) -> None:
             while entry is not None:
@@ -177,10 +175,12 @@ class ExperimentReconciler:
                 await add(await asyncio.to_thread(state.taking, _settings_of(document)))
             except (ManifestError, Mismatch) as problem:
                 known.refused = str(problem)
-        runs = Runs(self._sources, document, state, suspend, self._now())
+        runs = Runs(self._sources, document, state, suspend, self._now(), known.unmade)
         if not suspend and state.experiment is not None:
             await add(await due())
-            await observe(_time_up(state, known.seconds(self._monotonic())))
+            limit, seconds = state.known.spec.budget.seconds, known.seconds(self._monotonic())
+            over = limit is not None and seconds >= limit and not state.time_up and state.end is None
+            await observe({"kind": "TimeUp"} if over else None)
             for run in state.active:
                 await observe(runs.look(run) if state.end is None else None)
             for run in state.best():
@@ -206,12 +206,6 @@ class ExperimentReconciler:
             await self._sources.client.patch(RLEXPERIMENTS, *place, patch, subresource="status")
             known.status, known.stored, known.written = status, status.document(), now
         return LOOK_SECONDS
-
-
-def _time_up(state: ExperimentState, seconds: float) -> Entry | None:
-    limit = state.known.spec.budget.seconds
-    over = limit is not None and seconds >= limit and not state.time_up and state.end is None
-    return {"kind": "TimeUp"} if over else None
 
 
 def status_of(document: Object) -> RLExperimentStatus:

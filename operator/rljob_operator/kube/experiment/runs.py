@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from rljob.api import ManifestError, parse_job
@@ -16,18 +16,32 @@ from rljob_operator.core.member import Phase, Role
 from rljob_operator.experiments.journal import Entry
 from rljob_operator.experiments.state import ExperimentState, Run, RunState, judging, scored, seen
 from rljob_operator.kube.apiserver.client import Client
-from rljob_operator.kube.apiserver.errors import AlreadyExists, NotFound
+from rljob_operator.kube.apiserver.errors import (
+    AlreadyExists,
+    ApiError,
+    Forbidden,
+    Invalid,
+    LacksRight,
+    NamespaceTerminating,
+    NotFound,
+    QuotaExceeded,
+    is_refusal,
+)
 from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, Object
+from rljob_operator.kube.job.keys import NameConflict, create
 from rljob_operator.kube.job.last_words import parsed
 from rljob_operator.kube.job.members import NODE_LOST, shown
 from rljob_operator.kube.job.stored import read
 from rljob_operator.kube.render import experiment as render, names
+from rljob_operator.kube.render.metadata import Owned, is_of
 from rljob_operator.kube.render.rendering import started_with
 from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.render.volumes import checkpoints_are
 from rljob_operator.kube.watch.kept import Kept
 from rljob_operator.kube.watch.pods import JobKey
 
+_FOR_GOOD, _MAY_PASS = (Invalid, Forbidden), (QuotaExceeded, NamespaceTerminating, LacksRight)
+"""Refusals of a run's manifest; and those among them after which it may yet be made."""
 _MOST_JUDGES: Final = 3
 """Pods that try to judge a run at a rung, before it counts as failed."""
 
@@ -49,8 +63,9 @@ class Runs:
     """The runs of the experiment ``owner`` as they are now. `look` and `verdict` only read, and note which pods they need; `lead`
     has what is wanted done.
 
-    ``now``: Unix seconds. ``taken``: names of RLJobs that runs need and others have. ``unjudged``: runs of the best trial, and
-    why they can't be judged anew. ``held``: runs whose judge does not come up, and why, as far as its pod tells.
+    ``now``: Unix seconds. ``unmade``: runs whose RLJob was refused for good, and why, from one reconciliation to the next.
+    ``unjudged``: runs of the best trial, and why they can't be judged anew. ``held``: runs whose judge does not come up, and why,
+    as far as its pod tells. ``refused``: what the API server refuses, in its words, and runs whose names others have.
     """
 
     sources: Sources
@@ -58,10 +73,11 @@ class Runs:
     state: ExperimentState
     suspended: bool
     now: float
-    taken: list[str] = field(default_factory=list)
+    unmade: dict[tuple[int, int], str]
     unjudged: dict[tuple[int, int], str] = field(default_factory=dict)
     held: dict[tuple[int, int], str] = field(default_factory=dict)
-    _needed: list[Object] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+    _needed: list[tuple[Run, Owned, Object]] = field(default_factory=list)
     _kept: set[str] = field(default_factory=set)
     _unknown: set[str] = field(default_factory=set)
 
@@ -97,21 +113,40 @@ class Runs:
         return job is None or suspended or (status is not None and status.finished)
 
     async def lead(self) -> None:
-        """Make what is missing and wanted, have runs play that should and suspend the others, and remove judges that are done."""
+        """Make what is missing and wanted, have runs play that should and suspend the others, and remove judges that are done. A
+        refusal of one run concerns no other."""
         for run in list(self.state.runs.values()):
-            await self._lead(run)
+            with self._by_itself(run, f"RLJob {self._place(run)[1]}"):
+                await self._lead(run)
         if self.suspended:
             return
         about = self.owner["metadata"]
-        for pod in self._needed:
-            with suppress(AlreadyExists):
-                await self.sources.client.create(PODS, pod)
+        for run, owned, pod in self._needed:
+            with self._by_itself(run, f"pod {pod['metadata']['name']}"):
+                found, new = await create(self.sources.client, owned, pod)
+                if not new:  # it is not known where it has lost the label by which it is watched
+                    change = {"metadata": {"uid": found["metadata"]["uid"], "labels": pod["metadata"]["labels"]}}
+                    await self.sources.client.patch(PODS, about["namespace"], pod["metadata"]["name"], change)
         for pod in self.sources.judges.labelled(about["namespace"], names.EXPERIMENT_LABEL, about["name"]):
             here = pod["metadata"]
-            done = here["name"] not in self._kept and here["labels"][names.JOB_LABEL] not in self._unknown
+            runs = {each["name"] for each in here.get("ownerReferences") or ()}
+            done = here["name"] not in self._kept and self._unknown.isdisjoint(runs)
             if done and not here.get("deletionTimestamp"):
                 with suppress(NotFound):
                     await self.sources.client.delete(PODS, here["namespace"], here["name"], uid=here["uid"])
+
+    @contextmanager
+    def _by_itself(self, run: Run, what: str) -> Iterator[None]:
+        """What is refused of a run is told, and the others go on. A run that a policy lets nobody make has failed."""
+        try:
+            yield
+        except (ApiError, NameConflict) as problem:
+            if not is_refusal(problem):
+                raise
+            words = f"{what} is refused: {problem}"
+            self.refused.append(f"trial {run.trial}: {words}")
+            if isinstance(problem, _FOR_GOOD) and not isinstance(problem, _MAY_PASS) and self._found(run)[0] is None:
+                self.unmade[run.key] = words
 
     async def _lead(self, run: Run) -> None:
         place, (_, status) = self._place(run), self._found(run)
@@ -120,8 +155,8 @@ class Runs:
         if there is None and plays:
             with suppress(AlreadyExists, ManifestError):  # the watch has not told of it yet; `look` tells of the other
                 await self.sources.client.create(RLJOBS, self._manifest(run))
-        elif there is not None and not render.is_of(there, self.owner):
-            self.taken += [place[1]] if plays else []
+        elif there is not None and plays and not is_of(there, self.owner["metadata"]["uid"]):
+            raise NameConflict("that of another has its name: delete it, or rename the experiment")
         elif there is not None and status is not None and there["spec"]["suspend"] == plays and not status.finished:
             change = {"spec": {"suspend": not plays}, "metadata": {"uid": there["metadata"]["uid"]}}
             with suppress(NotFound):
@@ -134,7 +169,10 @@ class Runs:
         return wanted and (status is None or (not status.finished and status.progress.raw_frames < frames))
 
     def _makes_none(self, run: Run) -> dict[str, Any] | None:
-        """Why its settings make no job: an older journal may have suggestions that are not allowed together."""
+        """Why there is no job: it was refused, or its settings make none, as an older journal may have suggestions that are not
+        allowed together."""
+        if why := self.unmade.pop(run.key, ""):
+            return {"why": why[:500]}
         try:
             self._manifest(run)
         except ManifestError as error:
@@ -151,7 +189,7 @@ class Runs:
         """Its RLJob, None where there is none of this experiment, and the newest status of that."""
         place = self._place(run)
         job = self.sources.job_of(*place)
-        if job is None or job["metadata"].get("deletionTimestamp") or not render.is_of(job, self.owner):
+        if job is None or job["metadata"].get("deletionTimestamp") or not is_of(job, self.owner["metadata"]["uid"]):
             return None, None
         return job, self.sources.status_of(place, job["metadata"]["uid"])
 
@@ -165,11 +203,11 @@ class Runs:
             name = names.judge(job["metadata"]["name"], rung, attempt)
             names_of_pods.append(name)
             pod = self.sources.judges.get(job["metadata"]["namespace"], name)
-            if pod is None and not (why := self._make_judge(job, status, name, run, rung)):
-                break
             if pod is None:
-                return scored({}, 0, why)
-            if not render.is_of(pod, job):
+                if why := self._make_judge(job, status, name, run, rung):
+                    return scored({}, 0, why)
+                break
+            if not is_of(pod, job["metadata"]["uid"]):
                 break  # of another life of the run, and about to go
             judge = shown(pod, Role.EVALUATOR, self.now)
             if judge.phase is Phase.EXITED and (figures := parsed(pod)):  # whatever is beside it may run on
@@ -186,13 +224,15 @@ class Runs:
         return None
 
     def _make_judge(self, job: Object, status: RLJobStatus, name: str, run: Run, rung: int) -> str:
-        """Have the pod made that judges; or why there can be none."""
-        owned, fixed, settings = read(job, status).owned(), status.controller.rendering, self.sources.settings
+        """Have the pod made that judges, by the experiment as it is now: what it asks for may have been mended. Or why there can
+        be none."""
+        fixed, settings = status.controller.rendering, self.sources.settings
         settings = settings if fixed is None else started_with(fixed, settings)
+        owned = replace(read(job, status).owned(), job=parse_job(self._manifest(run)))
         if not checkpoints_are(owned.job, settings):
             return "its checkpoints were in its learner's pod; name checkpoint.storage"
         words = judging(self.state.known, run, rung)
-        self._needed.append(render.judge(owned, settings, self.owner["metadata"]["name"], name, words))
+        self._needed.append((run, owned, render.judge(owned, settings, self.owner["metadata"]["name"], name, words)))
         return ""
 
 

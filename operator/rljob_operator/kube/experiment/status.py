@@ -51,8 +51,9 @@ def conditions(
     if state.end is None:
         yield from (withdrawn(ended) for ended in FINISHED if any(each.type == ended for each in before.conditions))
         reason = Reason.RUNNING if not suspend else Reason.SUSPENDED if rests else Reason.SUSPENDING
-        reason = Reason.NAME_CONFLICT if words and not suspend else reason
-        yield (true if reason is Reason.RUNNING else false)(ConditionType.READY, reason, words or "; ".join(held))
+        reason = Reason.DEGRADED if words and not suspend else reason
+        ready = true if reason in (Reason.RUNNING, Reason.DEGRADED) else false
+        yield ready(ConditionType.READY, reason, "; ".join([*trouble, *held]))
         return
     ended, failed = state.end["reason"], state.has_failed
     if not (rests and judged):
@@ -86,8 +87,7 @@ def after(
             "conditions": merged(before.conditions, updates, generation, now),
         }
     )
-    ended = before.completion_time or now
-    return known.model_copy(update={"completion_time": ended if finished(known) else None})
+    return known.model_copy(update={"completion_time": (before.completion_time or now) if finished(known) else None})
 
 
 def _sentence(state: ExperimentState) -> str:

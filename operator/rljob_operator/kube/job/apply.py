@@ -27,7 +27,7 @@ from rljob_operator.kube.apiserver.errors import (
 from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, Object
 from rljob_operator.kube.job.children import leave_removal
 from rljob_operator.kube.job.keys import NameConflict
-from rljob_operator.kube.job.members import Pod, current, former, outlives_its_worker
+from rljob_operator.kube.job.members import Pod, current, former, member_of, outlives_its_worker
 from rljob_operator.kube.job.stored import StoredJob
 from rljob_operator.kube.render import names
 from rljob_operator.kube.render.metadata import Owned
@@ -71,6 +71,10 @@ class PodWriter:
         removed = [by_member[name] for name in (*decision.remove, *decision.start) if name in by_member]
         staying = [each for name, each in by_member.items() if name not in decision.drain and _was_asked_in_vain(each)]
         await self._each(staying, lambda each: self._note(each, annotations={names.ASKED_ANNOTATION: None}))
+        bare = [each for name, each in by_member.items() if _is_bare(owned.name, name, each)]
+        await self._each(
+            bare, lambda each: self._note(each, labels=names.member_labels(owned.name, str(member_of(each))))
+        )
         if decision.status.controller.outcome is not None:  # for good
             await self._each([*drained, *removed], lambda each: leave_removal(self._client, each))
         await self._each(drained, lambda each: self._ask_to_leave(owned, each))
@@ -155,7 +159,7 @@ class PodWriter:
         made = pod(owned, member, suffix, stored.revision(Role.of(member)), settings_for(status, self._settings))
         document = self._placed(stored, made)
         name = document["metadata"]["name"]
-        self._expectations.create(owned.uid, name)
+        self._expectations.expect(owned.uid, name)
         try:
             await self._client.create(PODS, document)
         except AlreadyExists:
@@ -165,13 +169,13 @@ class PodWriter:
                 self._expectations.doubt(owned.uid)
             raise  # it may have been created: the watch tells, or the expectation lapses
         except ApiError:
-            self._expectations.not_created(owned.uid, name)
+            self._expectations.take_back(owned.uid, name)
             raise
 
     async def _check_owner(self, owned: Owned, name: str) -> None:
         found = await self._client.get(PODS, owned.job.metadata.namespace, name)
         if (owner_of(found) or {}).get("uid") != owned.uid:
-            self._expectations.not_created(owned.uid, name)
+            self._expectations.take_back(owned.uid, name)
             raise NameConflict(f"Pod {name} of this namespace is not of this job")
 
     async def _ask_to_leave(self, owned: Owned, found: Pod) -> None:
@@ -183,7 +187,7 @@ class PodWriter:
             await self._note(found, annotations={names.ASKED_ANNOTATION: rfc3339(self._now())})
         await self._delete(owned, found)
 
-    async def _note(self, found: Pod, spec: Object | None = None, **noted: dict[str, str | None]) -> None:
+    async def _note(self, found: Pod, spec: Object | None = None, **noted: Mapping[str, str | None]) -> None:
         """Change labels or annotations of a pod that is there still, or its ``spec``."""
         about = found["metadata"]
         change = {"metadata": {"uid": about["uid"], **noted}, **({"spec": spec} if spec else {})}
@@ -193,22 +197,26 @@ class PodWriter:
     async def _delete(self, owned: Owned, found: Pod) -> None:
         """The pod has the time to leave that its spec says, which a podTemplate may have set."""
         about = found["metadata"]
-        self._expectations.delete(owned.uid, about["uid"])
+        self._expectations.expect(owned.uid, about["uid"])
         try:
             await self._client.delete(PODS, about["namespace"], about["name"], uid=about["uid"])
-        except (NotFound, Conflict):  # it is gone, or the name is another one's already
-            self._expectations.not_deleted(owned.uid, about["uid"])
-        except Unavailable:
-            raise
-        except ApiError:
-            self._expectations.not_deleted(owned.uid, about["uid"])
-            raise
+        except ApiError as problem:
+            if not isinstance(problem, Unavailable):
+                self._expectations.take_back(owned.uid, about["uid"])
+            if not isinstance(problem, NotFound | Conflict):  # it is gone, or the name is another one's already
+                raise
 
     @staticmethod
     async def _each(items: Sequence[object], act: Callable[..., Awaitable[None]]) -> None:
         """Chunk by chunk; a failure does not stop the others of its chunk. Raises the first failure."""
         for start in range(0, len(items), CHUNK):
             await concurrently(*(act(item) for item in items[start : start + CHUNK]))
+
+
+def _is_bare(job: str, member: str, found: Pod) -> bool:
+    """Whether a pod has lost labels that its Service and its job's NetworkPolicy find it by; it is the job's all the same."""
+    about, wanted = found["metadata"], names.member_labels(job, member)
+    return not (is_gone(found) or about.get("deletionTimestamp") or wanted.items() <= about.get("labels", {}).items())
 
 
 def _was_asked_in_vain(found: Pod) -> bool:

@@ -33,7 +33,7 @@ from rljob_operator.kube.job.members import Pod
 from rljob_operator.kube.render import names
 from rljob_operator.kube.render.children import changing_children, network_policy, service_account, unwanted
 from rljob_operator.kube.render.external_redis import removal
-from rljob_operator.kube.render.metadata import Owned
+from rljob_operator.kube.render.metadata import Owned, is_of
 from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.watch.pods import is_gone
 
@@ -119,7 +119,7 @@ async def _ensure_none(client: Client, owned: Owned, kind: str, name: str, known
     resource, namespace = next(each for each in ALL if each.kind == kind), owned.job.metadata.namespace
     with suppress(NotFound):
         found = await client.get(resource, namespace, name)
-        if owned.has(found):
+        if is_of(found, owned.uid):
             await client.delete(resource, namespace, name, uid=found["metadata"]["uid"])
     known.uids[kind, name] = ""
 

@@ -23,7 +23,7 @@ from rljob_operator.kube.apiserver.errors import AlreadyExists, Forbidden, NotFo
 from rljob_operator.kube.apiserver.resources import RLJOBS, SECRETS, Object, Resource, resource_of
 from rljob_operator.kube.render import names
 from rljob_operator.kube.render.children import Secrets, secret_objects
-from rljob_operator.kube.render.metadata import Owned
+from rljob_operator.kube.render.metadata import Owned, is_of
 
 
 class NameConflict(Exception):
@@ -54,7 +54,7 @@ async def get_own(client: Client, owned: Owned, resource: Resource, name: str) -
 
 
 def _own(owned: Owned, resource: Resource, found: Object) -> Object:
-    if not owned.has(found):
+    if not is_of(found, owned.uid):
         what, owner = f"{resource.kind} {found['metadata']['name']}", _owner_in_words(found)
         if owner == f"{RLJOBS.kind} {owned.name}":
             raise NameConflict(f"waits until {what} of the {owner} that had this name before is gone")
@@ -105,7 +105,7 @@ async def token_of(client: Client, owned: Owned) -> str:
             found = await client.get(SECRETS, owned.job.metadata.namespace, name)
         except NotFound:
             continue
-        return _texts(found)[key] if owned.has(found) else ""
+        return _texts(found)[key] if is_of(found, owned.uid) else ""
     return ""
 
 

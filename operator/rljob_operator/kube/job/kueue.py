@@ -34,6 +34,7 @@ from rljob_operator.kube.job.queue_places import (
 from rljob_operator.kube.job.stored import StoredJob
 from rljob_operator.kube.job.workload_state import ignored, in_queue, unknown, waiting
 from rljob_operator.kube.render import workload
+from rljob_operator.kube.render.metadata import is_of
 from rljob_operator.kube.render.rendering import settings_for
 from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.render.workload import queue_of
@@ -270,7 +271,7 @@ class JobQueue:
                 found = await self._client.get(self._resource, stored.key[0], name)
             except NotFound:
                 return ""  # it was about to go
-            if stored.owned().has(found):
+            if is_of(found, stored.uid):
                 return ""
             self._later(stored.key, AGAIN_SECONDS)
             return f"the name of Workload {name} belongs to another owner: delete it, or give the job another name"

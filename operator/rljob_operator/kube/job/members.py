@@ -50,7 +50,7 @@ most."""
 
 def members(pods: Iterable[Pod], now_seconds: float, were_up: Container[str] = ()) -> tuple[Member, ...]:
     """The members that have a pod, in the order of roles and numbers. ``were_up``: uids of pods that were seen up."""
-    found = [member(pod, now_seconds, were_up) for pod in current(pods).values()]
+    found = [shown(pod, name, now_seconds, were_up) for name, pod in current(pods).items()]
     order = {role: index for index, role in enumerate(Role)}
     return tuple(sorted(found, key=lambda each: (order[each.role], number(each.name))))
 
@@ -73,8 +73,8 @@ def former(pods: Iterable[Pod]) -> list[Pod]:
 
 
 def member_of(pod: Pod) -> str | None:
-    """The member that a pod is or was; None for one without the label, or with one that no member can have."""
-    name = (pod["metadata"].get("labels") or {}).get(names.MEMBER_LABEL, "")
+    """The member that a pod is or was, by its host name, which nobody can change; None for one that is no member's."""
+    name = (pod.get("spec") or {}).get("hostname", "")
     try:
         Role.of(name)
     except ValueError:
@@ -82,16 +82,8 @@ def member_of(pod: Pod) -> str | None:
     return str(name)
 
 
-def member(pod: Pod, now_seconds: float, were_up: Container[str] = ()) -> Member:
-    """One member as its pod shows it. Raises ValueError for a pod without a member's label."""
-    name = member_of(pod)
-    if name is None:
-        raise ValueError(f"pod {pod['metadata']['name']} is no member's")
-    return shown(pod, name, now_seconds, were_up)
-
-
 def shown(pod: Pod, name: str, now_seconds: float, were_up: Container[str] = ()) -> Member:
-    """What a pod shows of its worker, as if it were the member ``name``: also a pod that is no member's."""
+    """The member ``name`` as its pod shows it; a pod that is no member's can be read in the same way."""
     about, status = pod["metadata"], pod.get("status") or {}
     worker = _container_status(status, names.WORKER)
     phase, since = _phase(pod, worker, now_seconds)

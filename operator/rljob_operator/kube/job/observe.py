@@ -17,6 +17,8 @@ from rljob_operator.kube.job.last_words import parsed
 from rljob_operator.kube.job.members import Pod, current
 from rljob_operator.polls.poll import Silence
 
+_GOES = "which is being deleted, and goes with the learner's pod: rljob policy saves what was learned before"
+
 
 def seen(member: Member, now_seconds: float, node_lost: bool, silence: Silence | None) -> Member:
     """The member with what its node and its own answers say of it."""
@@ -49,9 +51,42 @@ def recommendation(status: RLJobStatus) -> int | None:
     return status.autoscaling.recommended_replicas
 
 
+def checkpoints(
+    status: RLJobStatus,
+    said: LearnerStatus | None,
+    pods: Sequence[Pod],
+    learner: Member | None,
+    where: str,
+    *,
+    going: bool,
+) -> tuple[CheckpointFacts, str]:
+    """(the newest checkpoint, where they outlive the learner's pod: empty where they end with it). ``going``: the claim that
+    they are on is being deleted; it is there for as long as the learner's pod uses it."""
+    newest, told = newest_checkpoint(status, said, pods), status.condition(ConditionType.CHECKPOINT_VALID)
+    if going and learner is not None and learner.alive:
+        return replace(newest, state=CheckpointState.GONE, message=f"{where}, {_GOES}"), ""
+    if (
+        newest.usable
+        and (learner is not None and learner.phase is Phase.READY)
+        and (said is not None and said.taken_seconds > (learner.ready_seconds or 0.0))  # it, and none before it
+        and (said.checkpoint is not None and said.checkpoint.state == "Missing")
+    ):
+        return _lost(newest), where
+    if not where or (told is not None and told.reason == Reason.GONE):
+        newest = checkpoint_in_its_pod(newest, learner, pods)
+    return newest, where
+
+
+def _lost(newest: CheckpointFacts) -> CheckpointFacts:
+    words = (
+        f"the checkpoint of update {newest.step:,} is gone, with the learner's pod or its volume: training begins at update 0, "
+        f"and {newest.step:,} updates are lost"
+    )
+    return CheckpointFacts(CheckpointState.GONE, message=words)
+
+
 def checkpoint_in_its_pod(newest: CheckpointFacts, learner: Member | None, pods: Sequence[Pod]) -> CheckpointFacts:
-    """The newest checkpoint of a job whose checkpoints end with their learner's pod: gone, unless the present one has written
-    it."""
+    """The newest checkpoint where those of former pods are lost: gone, unless the present one has written it."""
     pod = current(pods).get("learner")
     if not newest.usable or (
         pod is not None
@@ -60,8 +95,7 @@ def checkpoint_in_its_pod(newest: CheckpointFacts, learner: Member | None, pods:
         and newest.time_seconds >= parse_rfc3339(pod["metadata"]["creationTimestamp"])
     ):
         return newest
-    gone = f"the checkpoint of update {newest.step:,} was in the learner's pod and went with it"
-    return CheckpointFacts(CheckpointState.GONE, message=gone)
+    return _lost(newest)
 
 
 def newest_checkpoint(status: RLJobStatus, said: LearnerStatus | None, pods: Sequence[Pod]) -> CheckpointFacts:

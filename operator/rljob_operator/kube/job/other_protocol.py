@@ -10,7 +10,7 @@ from rljob.api.exit_codes import EXIT_PROTOCOL
 
 from rljob_operator.core.desired import Refusal
 from rljob_operator.core.member import Role
-from rljob_operator.kube.job.members import Pod, current, member
+from rljob_operator.kube.job.members import Pod, current, shown
 from rljob_operator.kube.job.stored import StoredJob
 from rljob_operator.kube.render import names
 from rljob_operator.kube.render.rendering import settings_for
@@ -38,7 +38,7 @@ def another_protocol(stored: StoredJob, pods: Sequence[Pod], settings: Settings)
         noted = about.get("annotations") or {}
         made_as_now = noted.get(names.REVISION_ANNOTATION) == revision(stored.document, role)
         if made_as_now and noted.get(names.PROTOCOL_ANNOTATION) == str(used.protocol):
-            words = _words(image(stored.desired.job, role, used), name, member(pod, 0.0).last_words)
+            words = _words(image(stored.desired.job, role, used), name, shown(pod, name, 0.0).last_words)
             return Refusal(Reason.IMAGE_SCHEMA_MISMATCH, words)
     return None
 

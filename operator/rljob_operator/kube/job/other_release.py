@@ -27,9 +27,7 @@ def in_fields_of_start(runs: RLJob, job: RLJob, started: Mapping[str, Any]) -> d
     ``runs`` is the same spec as this release reads it: it tells fields that were added since from those that the job's user has
     filled in since.
     """
-    if _same_fields(_dumped(runs), started):
-        return None
-    return dict(_in_fields(_dumped(job), started, _SPEC))
+    return None if _same_fields(_dumped(runs), started) else dict(_in_fields(_dumped(job), started, _SPEC))
 
 
 def _dumped(job: RLJob) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.errors import Forbidden, NotFound
 from rljob_operator.kube.apiserver.resources import PRIORITY_CLASSES, Object, Resource
 from rljob_operator.kube.job import workload_state as state
-from rljob_operator.kube.job.members import Pod, current, member_of
+from rljob_operator.kube.job.members import Pod, current
 from rljob_operator.kube.render import names
 from rljob_operator.kube.render.workload import PRIORITY_LABEL, WORKLOAD_ANNOTATION, core_name
 
@@ -100,16 +100,15 @@ def _of_nodes(flavor: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def users(pods: Sequence[Pod]) -> dict[str, str]:
     """Actor that runs or is to run -> the Workload whose quota it uses."""
-    return {name: _workload_of(pod) for name, pod in current(pods).items() if _is_actor(pod)}
+    return {
+        name: _workload_of(pod)
+        for name, pod in current(pods).items()
+        if Role.of(name) is Role.ACTOR and (pod.get("status") or {}).get("phase") not in ("Failed", "Succeeded")
+    }
 
 
 def _workload_of(pod: Pod) -> str:
     return str((pod["metadata"].get("annotations") or {}).get(WORKLOAD_ANNOTATION, ""))
-
-
-def _is_actor(pod: Pod) -> bool:
-    ended = (pod.get("status") or {}).get("phase") in ("Failed", "Succeeded")
-    return not ended and Role.of(member_of(pod) or str(Role.LEARNER)) is Role.ACTOR
 
 
 def _merged(pod: Object, change: Mapping[str, Any]) -> Object:

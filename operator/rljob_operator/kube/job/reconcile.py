@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from types import MappingProxyType
 
 from rljob.api.conditions import ConditionType, Reason
 from rljob.api.status import RLJobStatus
@@ -26,7 +27,7 @@ from rljob_operator.kube.job.interning import Interner
 from rljob_operator.kube.job.keys import token_of
 from rljob_operator.kube.job.kueue import JobQueue, NoQueue
 from rljob_operator.kube.job.members import Pod, current, members
-from rljob_operator.kube.job.observe import checkpoint_in_its_pod, newest_checkpoint, recommendation, seen, unseen_end
+from rljob_operator.kube.job.observe import checkpoints, recommendation, seen, unseen_end
 from rljob_operator.kube.job.other_protocol import another_protocol
 from rljob_operator.kube.job.refusals import in_words
 from rljob_operator.kube.job.status_writer import NEVER, SEEN_SECONDS, RememberedJob, StatusWriter, WriteTimes
@@ -36,7 +37,7 @@ from rljob_operator.kube.reach import has_address
 from rljob_operator.kube.render import names
 from rljob_operator.kube.render.rendering import offered, settings_for, unknown_rendering
 from rljob_operator.kube.render.settings import Settings
-from rljob_operator.kube.render.volumes import checkpoints_are
+from rljob_operator.kube.render.volumes import checkpoint_claim, checkpoints_are
 from rljob_operator.kube.reporting.events import EventRecorder, reference
 from rljob_operator.kube.watch.expectations import Expectations, Seen
 from rljob_operator.kube.watch.nodes import NodeCache
@@ -53,6 +54,7 @@ class Reconciler:
         url_of: where a pod that has an address is asked, at a port, as the poll's `Reach` names it.
         shards: asks replay shards whether they are alive.
         nodes: the cache of nodes.
+        going: (namespace, name) of the claims that are being deleted, by uid.
         queue: asks Kueue for quota, where the operator is to.
         recommended: told after each reconciliation how many actors are recommended for the job; None for nothing to recommend.
         now: Unix seconds; ``monotonic``: seconds that only go forward.
@@ -71,6 +73,7 @@ class Reconciler:
         settings: Settings,
         *,
         nodes: NodeCache,
+        going: Mapping[str, tuple[str, str]] = MappingProxyType({}),
         queue: JobQueue | NoQueue = NoQueue(),  # noqa: B008 - it has no state
         recommended: Callable[[str, str, int | None], None] = lambda namespace, name, actors: None,
         now: Callable[[], float] = time.time,
@@ -81,7 +84,7 @@ class Reconciler:
         self._url_of = url_of
         self._events, self._expectations, self._settings = events, expectations, settings
         self._writer = PodWriter(client, pods, expectations, settings, placed=queue.placed, now=now)
-        self._nodes, self._queue, self._recommended = nodes, queue, recommended
+        self._nodes, self._queue, self._recommended, self._going = nodes, queue, recommended, going
         self._now, self._monotonic = now, monotonic
         self._known: dict[JobKey, RememberedJob] = {}
         self._interner = Interner()
@@ -234,13 +237,10 @@ class Reconciler:
             found.append(seen(member, now, self._nodes.lost(member.node_name), silence))
         known.were_up &= {pod["metadata"]["uid"] for pod in pods}
         found += unseen_end(stored.status, found, now)
-        newest, where = (
-            newest_checkpoint(stored.status, answer.status, pods),
-            checkpoints_are(stored.desired.job, settings),
-        )
-        if not where:
-            learner = next((each for each in found if each.role is Role.LEARNER), None)
-            newest = checkpoint_in_its_pod(newest, learner, pods)
+        job, learner = stored.desired.job, next((each for each in found if each.role is Role.LEARNER), None)
+        claim, where = checkpoint_claim(job, settings), checkpoints_are(job, settings)
+        going = claim is not None and (key[0], claim.claim_name) in self._going.values()
+        newest, where = checkpoints(stored.status, answer.status, pods, learner, where, going=going)
         return Observation(
             members=known.refusals.told(found, stored.desired.generation, self._monotonic()),
             learner=answer.status,
@@ -262,11 +262,15 @@ class Reconciler:
         namespace, name = stored.key
         if seen is Seen.ALL:
             return self._pods.of(namespace, stored.uid)
-        listed = await self._client.list(PODS, namespace, label_selector=names.selector(names.labels(name)))
+        labels = names.labels(name)
+        listed = await self._client.list(PODS, namespace, label_selector=names.selector(labels))
         self._expectations.forget(stored.uid)
         there = {pod["metadata"]["uid"]: pod for pod in listed.items if (owner_of(pod) or {}).get("uid") == stored.uid}
         for pod in self._pods.of(namespace, stored.uid):
-            if not is_gone(pod) and pod["metadata"]["uid"] not in there:
+            bare = not labels.items() <= pod["metadata"].get("labels", {}).items()  # such a list says nothing of it
+            if bare and not is_gone(pod):
+                there.setdefault(pod["metadata"]["uid"], pod)
+            elif not is_gone(pod) and pod["metadata"]["uid"] not in there:
                 self._pods.change("DELETED", pod)
         return [*there.values(), *filter(is_gone, self._pods.of(namespace, stored.uid))]
 

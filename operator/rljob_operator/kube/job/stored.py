@@ -162,8 +162,7 @@ def _read_in_force(
         return (job if runs is None else with_changes(runs, job)), None
     words, last_good = "; ".join(problems), runs or stored_spec(document, status)
     if last_good is not None:
-        words = f"{words}; the last good spec stays in force"
-        return last_good, Refusal(Reason.INVALID_SPEC, words, blocking=False)
+        return last_good, Refusal(Reason.INVALID_SPEC, f"{words}; the last good spec stays in force", blocking=False)
     return job_with(document, _NOTHING), Refusal(Reason.INVALID_SPEC, words)
 
 

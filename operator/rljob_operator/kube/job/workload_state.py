@@ -91,8 +91,7 @@ def pods_ready(workload: Workload, now: float) -> dict[str, Any]:
 
 
 def _assignments(workload: Workload) -> list[Mapping[str, Any]]:
-    admission = (workload.get("status") or {}).get("admission") or {}
-    return list(admission.get("podSetAssignments") or ())
+    return list(((workload.get("status") or {}).get("admission") or {}).get("podSetAssignments") or ())
 
 
 def _conditions(workload: Workload) -> Conditions:

@@ -109,7 +109,10 @@ class Operator:
             self._expectations,
             config.settings,
             nodes=self._nodes,
-            queue=self._job_queue(client),
+            going=self._children.going,
+            queue=NoQueue()
+            if self._workloads is None
+            else JobQueue(client, self._workloads, config.settings, self._queue.add_after),
             recommended=metrics.recommended,
         )
         self._experiment_queue: WorkQueue[JobKey] = WorkQueue()
@@ -263,11 +266,6 @@ class Operator:
             owner = owner_of(pod)
             if owner is not None:
                 self._queue.add((pod["metadata"]["namespace"], owner["name"]))
-
-    def _job_queue(self, client: Client) -> JobQueue | NoQueue:
-        if self._workloads is None:
-            return NoQueue()
-        return JobQueue(client, self._workloads, self._config.settings, self._queue.add_after)
 
     def _look_at_all(self) -> None:
         for key in self._intake.known():

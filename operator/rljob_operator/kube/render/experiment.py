@@ -25,12 +25,6 @@ _OF_A_LEARNER: Final = ("args", "ports", "startupProbe", "livenessProbe", "readi
 """What a container has for being a learner."""
 
 
-def is_of(document: Mapping[str, Any], owner: Mapping[str, Any]) -> bool:
-    """Whether an object is a child of the experiment ``owner``."""
-    uid = owner["metadata"]["uid"]
-    return any(each.get("uid") == uid for each in document["metadata"].get("ownerReferences") or ())
-
-
 def run(owner: Object, experiment: Experiment, trial: int, seed: int) -> Object:
     """The RLJob of a run. It queues at Kueue by the labels of the template, or of the experiment itself."""
     made = experiment.manifest(trial, seed, experiment.raw_frames)

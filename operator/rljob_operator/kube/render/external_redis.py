@@ -60,11 +60,11 @@ def removal(pod: Mapping[str, Any]) -> dict[str, Any] | None:
     value = {each["name"]: each.get("value", "") for each in variables}
     if not (value.get(_ADDRESS) and value.get(_KEYS)):
         return None
-    shard = number(about["labels"][names.MEMBER_LABEL])
+    shard = number(spec["hostname"])
     labels = {
-        **handed_on(about["labels"]),
+        **handed_on(about.get("labels") or {}),
         "app.kubernetes.io/name": "rljob-log-removal",
-        names.LOG_OF_LABEL: about["labels"][names.JOB_LABEL],
+        names.LOG_OF_LABEL: spec["subdomain"],  # see `names.service`; the pod's labels may be gone
     }
     container = {
         "name": "removal",

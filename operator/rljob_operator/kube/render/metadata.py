@@ -30,6 +30,11 @@ def handed_on(labels: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+def is_of(found: Mapping[str, Any], uid: str) -> bool:
+    """Whether an object is a child of the job or experiment with this uid, whatever its labels say: they can be taken off."""
+    return any(owner.get("uid") == uid for owner in found["metadata"].get("ownerReferences") or ())
+
+
 @dataclass(frozen=True, slots=True)
 class Owned:
     """A stored job: the job in force, and the uid of its object, which every child names as its owner's.
@@ -54,12 +59,7 @@ class Owned:
 
     def same_children(self, other: Owned) -> bool:
         """Whether ``other`` has the same children: to compare two jobs takes a hundredth of what rendering them does."""
-        same = self.job is other.job or self.job == other.job
-        return same and self.uid == other.uid
-
-    def has(self, found: Mapping[str, Any]) -> bool:
-        """Whether an object that was found is a child of this job."""
-        return any(owner.get("uid") == self.uid for owner in found["metadata"].get("ownerReferences") or ())
+        return (self.job is other.job or self.job == other.job) and self.uid == other.uid
 
     def metadata(self, name: str, labels: dict[str, str] | None = None) -> dict[str, Any]:
         """The metadata of a child; ``labels`` in the place of those that the operator gives every child. Those of the job are

@@ -247,9 +247,7 @@ def _series_of(series: _Series) -> Object:
 def _bounded(note: str) -> str:
     """The API server counts bytes."""
     encoded = note.encode()
-    if len(encoded) <= LONGEST_NOTE:
-        return note
-    return encoded[: LONGEST_NOTE - 3].decode(errors="ignore") + "..."
+    return note if len(encoded) <= LONGEST_NOTE else encoded[: LONGEST_NOTE - 3].decode(errors="ignore") + "..."
 
 
 def _stamp() -> str:

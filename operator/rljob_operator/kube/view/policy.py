@@ -16,7 +16,7 @@ from rljob_operator.core.member import Phase, Role
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.errors import NotFound
 from rljob_operator.kube.apiserver.resources import PODS, VOLUME_CLAIMS, Object
-from rljob_operator.kube.job.members import Pod, current, member, shown
+from rljob_operator.kube.job.members import Pod, current, shown
 from rljob_operator.kube.job.stored import StoredJob
 from rljob_operator.kube.render import names
 from rljob_operator.kube.render.metadata import Owned, handed_on
@@ -44,7 +44,7 @@ async def fetch(
     settings = _checkpoints_of(stored)
     namespace, name = stored.key
     learner = current(await pod_logs.find(client, namespace, name)).get("learner")
-    if learner is not None and member(learner, time.time()).phase is Phase.READY:
+    if learner is not None and shown(learner, "learner", time.time()).phase is Phase.READY:
         await _send(client, learner, out, timeout_seconds)
         return
     claim, where = checkpoint_claim(stored.desired.job, settings), checkpoints_are(stored.desired.job, settings)

@@ -1,6 +1,7 @@
-"""Tells when a job's child has gone: a ConfigMap, Service, ServiceAccount, NetworkPolicy or claim that was deleted.
+"""Tells when a job's child has gone or is going: a ConfigMap, Service, ServiceAccount, NetworkPolicy or claim that was deleted.
 
-Only the owner of each child is kept. Secrets are not among them: only the jobs' own pods need to know of them.
+Only the owner of each child is kept, and the names of claims that are going: such a claim stays for as long as a pod uses it.
+Secrets are not among them: only the jobs' own pods need to know of them.
 """
 
 from __future__ import annotations
@@ -26,43 +27,52 @@ WATCHED: Final = (CONFIG_MAPS, SERVICES, SERVICE_ACCOUNTS, NETWORK_POLICIES, VOL
 
 
 class ChildrenOfOneKind:
-    """The children of one kind that are there. ``gone`` is told the job and the uid of each that is not any more."""
+    """The children of one kind that are there. ``gone`` is told the job and the uid of each that is not any more, or is going.
+    ``going`` has the latter, (namespace, name) by uid; claims of no job are among them, as jobs may name those of users."""
 
-    def __init__(self, gone: Callable[[JobKey, str], None]) -> None:
-        self._gone = gone
+    def __init__(self, gone: Callable[[JobKey, str], None], going: dict[str, tuple[str, str]]) -> None:
+        self._gone, self._going = gone, going
         self._jobs: dict[str, JobKey] = {}  # by the child's uid
 
     def keep(self, document: Object) -> Object:
         """See `reflector.Copy`."""
         about, owner = document["metadata"], owner_of(document)
-        return {"uid": about["uid"], "job": (about["namespace"], owner["name"] if owner is not None else "")}
+        going = (about["namespace"], about["name"]) if "deletionTimestamp" in about else None
+        job = about["namespace"], owner["name"] if owner is not None else ""
+        return {"uid": about["uid"], "job": job, "going": going}
 
     def replace(self, namespace: str | None, documents: list[Object]) -> None:
         """See `reflector.Copy`."""
         found = {each["uid"] for each in documents}
         for uid, job in list(self._jobs.items()):
             if uid not in found and namespace in (None, job[0]):
-                self.change("DELETED", {"uid": uid, "job": job})
+                self.change("DELETED", {"uid": uid, "job": job, "going": None})
         for each in documents:
             self.change("ADDED", each)
 
     def change(self, kind: str, document: Object) -> None:
         """See `reflector.Copy`."""
+        uid, job, going = document["uid"], document["job"], document["going"]
+        known, told = self._jobs.pop(uid, None), self._going.pop(uid, None)
         if kind != "DELETED":
-            self._jobs[document["uid"]] = document["job"]
-        elif self._jobs.pop(document["uid"], None) is not None:
-            self._gone(document["job"], document["uid"])
+            self._jobs[uid] = job
+            self._going |= {uid: going} if going else {}
+        if known if kind == "DELETED" else going and not told:
+            self._gone(job, uid)
 
 
 class ChildWatch:
-    """Watches the children of all jobs in the given namespaces (None: in all)."""
+    """Watches the children of all jobs in the given namespaces (None: in all). All but claims, whose end costs what was learned,
+    are chosen by their labels: one that has lost them counts as gone, and is found by its name."""
 
     def __init__(self, client: Client, namespaces: Sequence[str] | None, gone: Callable[[JobKey, str], None]) -> None:
-        scopes: Sequence[str | None] = [None] if namespaces is None else namespaces
+        self.going: dict[str, tuple[str, str]] = {}
+        """(namespace, name) of claims that are being deleted, by uid: each is there for as long as a pod uses it."""
         self._reflectors = [
-            Reflector(client, resource, ChildrenOfOneKind(gone), namespace=scope, label_selector=names.SELECTOR)
+            Reflector(client, resource, ChildrenOfOneKind(gone, self.going), namespace=scope, label_selector=selector)
             for resource in WATCHED
-            for scope in scopes
+            for selector in ["" if resource is VOLUME_CLAIMS else names.SELECTOR]
+            for scope in namespaces or (None,)
         ]
 
     async def run(self) -> None:

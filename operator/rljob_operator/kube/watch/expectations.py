@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -27,14 +26,8 @@ class Seen(StrEnum):
     """Something should have been seen long ago: list the job's pods from the API server itself before acting, then `forget`."""
 
 
-@dataclass(slots=True)
-class _Asked:
-    created: dict[str, float] = field(default_factory=dict)  # name -> asked at
-    deleted: dict[str, float] = field(default_factory=dict)  # uid -> asked at
-
-
 class Expectations:
-    """Per job (by its uid): the pods that are to appear, by name, and those that are to go, by uid.
+    """Per job (by its uid): the names of pods that are to appear, and the uids of those that are to go.
 
     Say what is expected before it is asked for, since the answer of the watch may come before that of the call; take it back
     where the call fails. ``now`` counts seconds and only goes forward.
@@ -42,35 +35,26 @@ class Expectations:
 
     def __init__(self, now: Callable[[], float] = time.monotonic, lapse_seconds: float = LAPSE_SECONDS) -> None:
         self._now, self._lapse_seconds = now, lapse_seconds
-        self._jobs: dict[str, _Asked] = {}
+        self._jobs: dict[str, dict[str, float]] = {}  # name or uid -> asked at
 
-    def create(self, job_uid: str, name: str) -> None:
-        """A pod of this name is about to be created."""
-        self._jobs.setdefault(job_uid, _Asked()).created[name] = self._now()
+    def expect(self, job_uid: str, pod: str) -> None:
+        """A pod of this name is about to be created, or the one with this uid about to be deleted."""
+        self._jobs.setdefault(job_uid, {})[pod] = self._now()
 
-    def delete(self, job_uid: str, uid: str) -> None:
-        """The pod with this uid is about to be deleted."""
-        self._jobs.setdefault(job_uid, _Asked()).deleted[uid] = self._now()
-
-    def not_created(self, job_uid: str, name: str) -> None:
-        """The call that should create it has failed for certain."""
-        self._take_back(job_uid, name, None)
-
-    def not_deleted(self, job_uid: str, uid: str) -> None:
-        """The call that should delete it has failed for certain."""
-        self._take_back(job_uid, None, uid)
+    def take_back(self, job_uid: str, *pods: str) -> None:
+        """These were seen, or the call that should create or delete them has failed for certain."""
+        left = {pod: asked for pod, asked in self._jobs.pop(job_uid, {}).items() if pod not in pods}
+        self._jobs |= {job_uid: left} if left else {}
 
     def doubt(self, job_uid: str) -> None:
         """It is unknown whether a call had its effect: the next reconciliation lists the job's pods."""
-        self._jobs.setdefault(job_uid, _Asked()).created[""] = float("-inf")
+        self._jobs.setdefault(job_uid, {})[""] = float("-inf")
 
     def observe(self, job_uid: str, kind: str, pod: Mapping[str, Any]) -> None:
         """An event of the watch: ADDED, MODIFIED or DELETED. A pod that is being deleted counts as gone."""
-        if job_uid not in self._jobs:
-            return
         about = pod["metadata"]
         going = kind == "DELETED" or about.get("deletionTimestamp") is not None
-        self._take_back(job_uid, about["name"], about["uid"] if going else None)
+        self.take_back(job_uid, about["name"], *([about["uid"]] if going else []))
 
     def forget(self, job_uid: str) -> None:
         """The job is gone, or its pods were listed from the API server itself."""
@@ -78,25 +62,10 @@ class Expectations:
 
     def seen(self, job_uid: str) -> Seen:
         """How the cache stands to what was asked for this job."""
-        if job_uid not in self._jobs:
-            return Seen.ALL
-        return Seen.WAITING if self.lapses_in_seconds(job_uid) > 0.0 else Seen.LAPSED
+        asked = Seen.WAITING if self.lapses_in_seconds(job_uid) > 0.0 else Seen.LAPSED
+        return asked if job_uid in self._jobs else Seen.ALL
 
     def lapses_in_seconds(self, job_uid: str) -> float:
         """When to reconcile a job that waits, should no event come before; 0 where it need not wait."""
         asked = self._jobs.get(job_uid)
-        if asked is None:
-            return 0.0
-        oldest = min([*asked.created.values(), *asked.deleted.values()])
-        return max(0.0, oldest + self._lapse_seconds - self._now())
-
-    def _take_back(self, job_uid: str, name: str | None, uid: str | None) -> None:
-        asked = self._jobs.get(job_uid)
-        if asked is None:
-            return
-        if name is not None:
-            asked.created.pop(name, None)
-        if uid is not None:
-            asked.deleted.pop(uid, None)
-        if not asked.created and not asked.deleted:
-            del self._jobs[job_uid]
+        return max(0.0, min(asked.values()) + self._lapse_seconds - self._now()) if asked else 0.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from rljob_operator.kube.apiserver.resources import Object, without_managed_fields
 from rljob_operator.kube.watch.pods import JobKey
@@ -19,11 +19,10 @@ class Kept:
         """The object, which must not be changed; None where there is none."""
         return self._all.get((namespace, name))
 
-    def labelled(self, namespace: str, label: str, value: str) -> Iterator[Object]:
+    def labelled(self, namespace: str, label: str, value: str) -> list[Object]:
         """Those of a namespace that have a label."""
-        for (where, _), each in list(self._all.items()):
-            if where == namespace and (each["metadata"].get("labels") or {}).get(label) == value:
-                yield each
+        here = [each for (where, _), each in self._all.items() if where == namespace]
+        return [each for each in here if (each["metadata"].get("labels") or {}).get(label) == value]
 
     def keep(self, document: Object) -> Object:
         """See `reflector.Copy`."""

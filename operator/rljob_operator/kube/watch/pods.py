@@ -1,6 +1,7 @@
 """The informer of pods: every pod that belongs to an RLJob, as the API server last told it, found by its job.
 
-Pods are chosen by label on the server, trimmed as they arrive, and indexed by the job that their controller reference names.
+A pod belongs to the job that its controller reference names, whatever its labels say, which a policy engine or a person may take
+off. So all pods are watched: those of jobs are trimmed as they arrive and indexed by their job, and the others are not kept.
 
 Nothing keeps a pod until its end has been counted: it may go at any time. So the last that was seen of one that has gone is kept
 until it is settled, which is when a reconciliation has stored what followed from its end.
@@ -18,13 +19,18 @@ from rljob.api.timestamps import rfc3339
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.reflector import Reflector
 from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, Object
-from rljob_operator.kube.render import names
 from rljob_operator.kube.watch.trim import same_but_for_the_version, trim
 
 JobKey = tuple[str, str]
 """(namespace, name) of an RLJob."""
 
 SYNCED_EVERY_SECONDS = 0.1
+DISOWNED = {
+    "phase": "Failed",
+    "reason": "Disowned",
+    "message": "its owner reference was taken off, so it is no longer the job's; it may run on until it is deleted by hand",
+}
+"""The status of a pod, for its job, that lives on without one."""
 
 OnEvent = Callable[[JobKey, str, Object], None]
 """Told of every change: the job that the pod belongs to, ADDED, MODIFIED or DELETED, and the pod as it is now, or was at last."""
@@ -66,7 +72,7 @@ class PodCache:
         """What followed from the pod's end is stored: nothing of it is kept any longer than it is there."""
         if is_gone(pod):
             self._forget(pod)
-        elif self._is_known(pod):
+        elif self._pods.get(_place(pod), {}).get("metadata", {}).get("uid") == pod["metadata"]["uid"]:
             self._settled.add(pod["metadata"]["uid"])
 
     def on_node(self, name: str) -> list[Object]:
@@ -84,8 +90,11 @@ class PodCache:
         return len(self._pods)
 
     def keep(self, document: Object) -> Object:
-        """See `reflector.Copy`."""
-        return trim(document)
+        """See `reflector.Copy`. A member's pod has a host name; one that judges a run or reads a checkpoint has none."""
+        about = document["metadata"]
+        if owner_of(document) is not None and (document.get("spec") or {}).get("hostname"):
+            return trim(document)
+        return {"metadata": {name: about[name] for name in ("namespace", "name", "uid")}}
 
     def replace(self, namespace: str | None, documents: list[Object]) -> None:
         """See `reflector.Copy`; whatever was missed is told as the event it would have been."""
@@ -112,17 +121,17 @@ class PodCache:
             known = None
         if owner is None:
             if known is not None:
-                self.settle(known)  # it lives on without a job
-                self._bury(known)
+                self._bury({**known, "status": {**known.get("status", {}), **DISOWNED}})
             return
-        self._put(document, owner)
+        self._put(document)
         if known is None:
             self._tell("ADDED", document)
         elif not same_but_for_the_version(known, document):
             self._tell("MODIFIED", document)
 
-    def _put(self, pod: Object, owner: Object) -> None:
-        namespace, uid = pod["metadata"]["namespace"], pod["metadata"]["uid"]
+    def _put(self, pod: Object) -> None:
+        """Keep a pod that has an owner; no other comes here."""
+        namespace, uid, owner = pod["metadata"]["namespace"], pod["metadata"]["uid"], owner_of(pod) or {}
         if not is_gone(pod):
             self._pods[_place(pod)] = pod
         self._uids.setdefault((namespace, owner["name"]), set()).add(owner["uid"])
@@ -132,17 +141,11 @@ class PodCache:
         """The pod is gone: what was seen of it at last is kept where it is not settled."""
         del self._pods[_place(pod)]
         self._forget(pod)
-        owner = owner_of(pod)
-        assert owner is not None, "only pods with an owner are kept"
         if pod["metadata"]["uid"] in self._settled:
             self._settled.remove(pod["metadata"]["uid"])
         else:
-            self._put(_remains(pod), owner)
+            self._put(_remains(pod))
         self._tell("DELETED", pod)
-
-    def _is_known(self, pod: Mapping[str, Any]) -> bool:
-        known = self._pods.get(_place(pod))
-        return known is not None and known["metadata"]["uid"] == pod["metadata"]["uid"]
 
     def _forget(self, pod: Mapping[str, Any]) -> None:
         namespace, uid, owner = pod["metadata"]["namespace"], pod["metadata"]["uid"], owner_of(pod) or {}
@@ -156,9 +159,7 @@ class PodCache:
                 del self._uids[namespace, owner["name"]]
 
     def _tell(self, kind: str, pod: Object) -> None:
-        owner = owner_of(pod)
-        if owner is not None:
-            self._on_event((pod["metadata"]["namespace"], owner["name"]), kind, pod)
+        self._on_event((pod["metadata"]["namespace"], (owner_of(pod) or {})["name"]), kind, pod)
 
 
 class Pods(PodCache):
@@ -166,9 +167,8 @@ class Pods(PodCache):
 
     def __init__(self, client: Client, namespaces: Sequence[str] | None, on_event: OnEvent, **options: Any) -> None:
         super().__init__(on_event)
-        scopes: Sequence[str | None] = [None] if namespaces is None else namespaces
         self._reflectors = [
-            Reflector(client, PODS, self, namespace=scope, label_selector=names.SELECTOR, **options) for scope in scopes
+            Reflector(client, PODS, self, namespace=scope, **options) for scope in namespaces or (None,)
         ]
 
     async def run(self) -> None:

@@ -12,7 +12,6 @@ from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.errors import ApiError, Forbidden, NotFound
 from rljob_operator.kube.apiserver.reflector import Reflector
 from rljob_operator.kube.apiserver.resources import Object, Resource, without_managed_fields
-from rljob_operator.kube.render import names
 from rljob_operator.kube.render.workload import GROUP
 from rljob_operator.kube.watch.pods import SYNCED_EVERY_SECONDS, JobKey, owner_of
 
@@ -43,8 +42,8 @@ class WorkloadCache:
 
     def of(self, namespace: str, job_uid: str) -> dict[str, Object]:
         """The Workloads of a job by name, without those that are asked to go. They must not be changed."""
-        found = self._of.get((namespace, job_uid), {})
-        return {name: each for name, each in found.items() if each["metadata"]["uid"] not in self._asked_to_go}
+        there = self._of.get((namespace, job_uid), {}).items()
+        return {name: each for name, each in there if each["metadata"]["uid"] not in self._asked_to_go}
 
     def asked_to_go(self, workload: Object) -> None:
         """It is being deleted: nothing is to be read from it any more, though the watch has not told of it yet."""
@@ -110,8 +109,8 @@ class Workloads(WorkloadCache):
         log.info("quota is asked for with %s", resource.api_version)
         async with asyncio.TaskGroup() as group:
             reflectors = [
-                Reflector(self._client, resource, self, namespace=scope, label_selector=names.SELECTOR)
-                for scope in self._scopes
+                Reflector(self._client, resource, self, namespace=scope)
+                for scope in self._scopes  # all of them: a label may be taken off
             ]
             for reflector in reflectors:
                 group.create_task(reflector.run())

@@ -9,7 +9,8 @@ import pytest
 from rljob.api import parse_job
 from rljob.api.experiment_check import parse_experiment
 from rljob_operator.experiments.journal import replayed
-from rljob_operator.kube.apiserver.resources import CONFIG_MAPS, PODS, RLEXPERIMENTS, RLJOBS
+from rljob_operator.kube.apiserver.errors import ApiError, Forbidden, QuotaExceeded
+from rljob_operator.kube.apiserver.resources import CONFIG_MAPS, PODS, RLEXPERIMENTS, RLJOBS, Resource
 from rljob_operator.kube.experiment import journal
 from rljob_operator.kube.render import experiment as render
 from rljob_operator.kube.render.metadata import Owned
@@ -135,11 +136,63 @@ def test_a_name_that_another_has_is_told_and_waited_for() -> None:
     for _ in range(30):
         world.turns()
         world.clock += 10  # figures alone are written every five seconds
-    assert (world.state, world.status_document["done"]) == ("NameConflict", 2), "the others went on"
-    assert "RLJob a-1 of this namespace is not of this experiment: delete it" in world.condition("Ready")["message"]
+    assert (world.state, world.status_document["done"]) == ("Degraded", 2), "the others went on"
+    assert "RLJob a-1 is refused: that of another has its name: delete it" in world.condition("Ready")["message"]
     del world.objects["rljobs", "a-1"]
     world.states["a-1"] = {}
     assert world.live()["done"] == 3
+
+
+@pytest.mark.parametrize(
+    ("refusal", "failed", "made"),
+    [
+        (Forbidden("ValidatingAdmissionPolicy 'cost' denied request: name a team", code=403), 1, ["a-0", "a-2"]),
+        (QuotaExceeded("exceeded quota: jobs, used: 2, limited: 2", code=403), 0, ["a-0", "a-1", "a-2"]),
+    ],
+)
+def test_a_run_that_is_refused_stops_no_other(refusal: ApiError, failed: int, made: list[str]) -> None:
+    world, refuses = World(document(3, parallelism=3), spread), {"a-1"}
+
+    def refused(resource: Resource, made: dict[str, Any]) -> None:
+        if resource is RLJOBS and made["metadata"]["name"] in refuses:
+            raise refusal
+
+    world.refuses = refused  # type: ignore[method-assign]
+    world.turns(20)
+    assert world.status_document["failed"] == failed
+    assert [entry["trial"] for entry in world.entries() if entry["kind"] == "Score"] == [0, 2], "the others were judged"
+    said = f"trial 1: RLJob a-1 is refused: {refusal}"
+    assert ("NotMade", said) in world.told
+    assert failed or said in world.condition("Ready")["message"]
+    refuses.clear()
+    assert (world.live()["failed"], sorted(world.of(RLJOBS))) == (failed, made)
+
+
+def test_a_judge_that_is_refused_is_told_and_can_be_mended() -> None:
+    world = World(document(2), spread)
+
+    def least(resource: Resource, made: dict[str, Any]) -> None:
+        if resource is PODS and made["spec"]["containers"][0]["resources"]["requests"]["cpu"] != "2":
+            raise Forbidden("minimum cpu usage per Container is 2, but request is 1", code=403)
+
+    world.refuses = least  # type: ignore[method-assign]
+    world.turns(20)
+    assert "trial 0: pod a-0-judge-0-0 is refused: minimum cpu" in world.condition("Ready")["message"]
+    world.edit(RLEXPERIMENTS, "a", template={"spec": {"evaluator": {"resources": {"requests": {"cpu": "2"}}}}})
+    assert world.live()["failed"] == 0
+
+
+def test_a_judge_or_a_journal_without_labels_is_found_by_its_owner() -> None:
+    calm, world = World(document(2), spread), World(document(2), spread)
+    calm.live()
+    for _ in range(16):
+        world.turns()
+        for each in (*world.of(PODS).values(), *world.of(CONFIG_MAPS).values()):
+            each["metadata"].pop("labels", None)
+    assert world.judged, "they had been made by then"
+    world.start()
+    world.live()
+    assert world.text == calm.text
 
 
 def test_a_judge_that_fails_is_tried_three_times() -> None:

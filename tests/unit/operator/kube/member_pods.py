@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from datetime import UTC, datetime
 from typing import Any
+
+from rljob_operator.core.member import Member
+from rljob_operator.kube.job.members import shown
+from rljob_operator.kube.render import names
 
 CREATED = datetime(2026, 11, 23, 12, 0, tzinfo=UTC).timestamp()
 
@@ -30,12 +35,18 @@ def pod(
         "uid": uid,
         "resourceVersion": "7",
         "creationTimestamp": at(created),
-        "labels": {"rljob.dev/member": member},
+        "labels": names.member_labels("pong", member),
         "annotations": {f"rljob.dev/{name}": at(0) for name in annotations},
     }
     if deleted is not None:
         metadata |= {"deletionTimestamp": at(sum(deleted)), "deletionGracePeriodSeconds": deleted[1]}
-    return {"metadata": metadata, "spec": {"nodeName": node} if node else {}, "status": {"phase": "Pending", **status}}
+    spec = {"hostname": member, **({"nodeName": node} if node else {})}
+    return {"metadata": metadata, "spec": spec, "status": {"phase": "Pending", **status}}
+
+
+def member(found: dict[str, Any], now: float, were_up: Container[str] = ()) -> Member:
+    """The member whose pod it is."""
+    return shown(found, found["spec"]["hostname"], now, were_up)
 
 
 def condition(type: str, status: str = "True", when: float = 1.0, **fields: str) -> dict[str, Any]:

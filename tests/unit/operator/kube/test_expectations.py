@@ -41,7 +41,7 @@ def asked(clock: Clock) -> Expectations:
 def test_a_job_waits_until_each_of_its_pods_was_seen(asked: Expectations) -> None:
     assert asked.seen(JOB) is Seen.ALL
     for name in ("a", "b"):
-        asked.create(JOB, name)
+        asked.expect(JOB, name)
     for job, kind, seen, state in (
         (JOB, "ADDED", pod("a", "1"), Seen.WAITING),
         (OTHER, "ADDED", pod("b", "2"), Seen.WAITING),  # another job's pod
@@ -53,7 +53,7 @@ def test_a_job_waits_until_each_of_its_pods_was_seen(asked: Expectations) -> Non
 
 def test_a_deletion_is_seen_when_the_pod_goes_or_is_gone(asked: Expectations) -> None:
     for uid in ("1", "2"):
-        asked.delete(JOB, uid)
+        asked.expect(JOB, uid)
     for kind, seen, state in (
         ("MODIFIED", pod("a", "1"), Seen.WAITING),
         ("DELETED", pod("a", "1"), Seen.WAITING),
@@ -64,25 +64,25 @@ def test_a_deletion_is_seen_when_the_pod_goes_or_is_gone(asked: Expectations) ->
 
 
 def test_a_pod_that_came_and_went_was_seen(asked: Expectations) -> None:
-    asked.create(JOB, "a")
+    asked.expect(JOB, "a")
     asked.observe(JOB, "DELETED", pod("a", "1"))
     assert asked.seen(JOB) is Seen.ALL
 
 
 def test_a_call_that_failed_is_not_waited_for(asked: Expectations) -> None:
-    asked.create(JOB, "a")
-    asked.delete(JOB, "1")
-    asked.not_created(JOB, "a")
+    asked.expect(JOB, "a")
+    asked.expect(JOB, "1")
+    asked.take_back(JOB, "a")
     assert asked.seen(JOB) is Seen.WAITING
     for _ in range(2):
-        asked.not_deleted(JOB, "1")
+        asked.take_back(JOB, "1")
     assert asked.seen(JOB) is Seen.ALL
 
 
 def test_what_never_comes_lapses(asked: Expectations, clock: Clock) -> None:
-    asked.create(JOB, "a")
+    asked.expect(JOB, "a")
     clock.now += 20.0
-    asked.delete(JOB, "1")
+    asked.expect(JOB, "1")
     assert asked.lapses_in_seconds(JOB) == LAPSE_SECONDS - 20.0
     clock.now += LAPSE_SECONDS - 20.0
     assert (asked.seen(JOB), asked.lapses_in_seconds(JOB)) == (Seen.LAPSED, 0.0)

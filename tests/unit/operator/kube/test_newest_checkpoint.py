@@ -14,7 +14,6 @@ from rljob_operator.core.member import Member, Phase, Role
 from rljob_operator.core.observed import CheckpointFacts, CheckpointState
 from rljob_operator.kube.job.last_words import parsed
 from rljob_operator.kube.job.observe import checkpoint_in_its_pod, newest_checkpoint
-from rljob_operator.kube.render import names
 from rljob_operator.view.job_view import JobView
 
 from tests.unit.operator.kube.member_pods import container, ended, pod
@@ -54,9 +53,10 @@ def test_what_the_status_does_not_know_of_the_newest_is_taken_from_the_learner()
 
 def test_what_was_in_a_pod_is_gone_with_it() -> None:
     def seen(created: str, phase: Phase) -> CheckpointFacts:
-        about = {"uid": "1", "name": "p", "creationTimestamp": created, "labels": {names.MEMBER_LABEL: "learner"}}
+        about = {"uid": "1", "name": "p", "creationTimestamp": created}
         learner = Member("learner", Role.LEARNER, phase)
-        return checkpoint_in_its_pod(newest_checkpoint(LATER, None, []), learner, [{"metadata": about}])
+        pods = [{"metadata": about, "spec": {"hostname": "learner"}}]
+        return checkpoint_in_its_pod(newest_checkpoint(LATER, None, []), learner, pods)
 
     assert seen("2026-11-23T12:00:00Z", Phase.READY).state is CheckpointState.VERIFIED, "its own"
     for found in (

@@ -20,13 +20,12 @@ WHEN = "2026-11-23T11:00:00Z"
 def pod(member: str, life: int = 1, state: str = "running") -> dict[str, Any]:
     found = running_pod(life)
     about = found["metadata"]
-    labels = {"rljob.dev/member": member, "rljob.dev/role": member.partition("-")[0]}
+    found["spec"]["hostname"] = member
     found["metadata"] = {
         **about,
         "name": f"pong-{member}-life{life}",
         "uid": f"{member}-{life}",
         "creationTimestamp": f"2026-11-23T11:00:0{life}Z",
-        "labels": {**about["labels"], **labels},
     }
     now = {"running": {"startedAt": WHEN}} if state == "running" else {state: {"exitCode": 1, "reason": "x"}}
     found["status"]["containerStatuses"] = [container("worker", WHEN, state=now)]

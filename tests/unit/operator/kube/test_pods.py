@@ -193,11 +193,15 @@ def test_another_pod_of_the_same_name_is_told_as_an_end_and_a_beginning(cache: C
     ids=["none", "not the controller", "another kind", "another group"],
 )
 def test_a_pod_that_no_job_owns_is_none_of_ours(cache: Cache, owners: list[dict[str, Any]]) -> None:
-    cache.change("ADDED", kept(1, ownerReferences=owners))
-    assert (len(cache), cache.told) == (0, [])
+    for odd in (running_pod(1, ownerReferences=owners), running_pod(3)):
+        odd["spec"]["hostname"] = odd["spec"]["hostname"] if odd["metadata"]["ownerReferences"] == owners else ""
+        cache.change("ADDED", cache.keep(odd))
+    assert (len(cache), cache.told) == (0, []), "nor one that is no member's, as one that judges"
     cache.change("ADDED", kept(2))
     cache.change("MODIFIED", kept(2, ownerReferences=owners))
     assert (len(cache), cache.heard()) == (0, ["ADDED 2", "DELETED 2"])
+    (disowned,) = cache.of("team", UID)
+    assert (disowned["status"]["reason"], is_gone(disowned)) == ("Disowned", True), "its end, for its job"
 
 
 def test_a_cached_pod_costs_little() -> None:
@@ -275,6 +279,7 @@ def test_the_last_that_was_seen_of_a_pod_is_kept_until_it_is_settled() -> None:
         cache.settle(pod)
     assert [pod["metadata"]["uid"] for pod in cache.of_key(KEY)] == ["another"]
     cache.change("MODIFIED", kept(1, uid="another", ownerReferences=[]))  # deleted with --cascade=orphan
+    cache.settle(*cache.of_key(KEY))
     assert (cache.jobs(), cache.of_key(KEY)) == ((), [])
 
 
@@ -284,20 +289,26 @@ def child(name: str, job: str = "pong", namespace: str = "default") -> dict[str,
     return {"metadata": about}
 
 
-def test_what_goes_is_told_once_with_its_job() -> None:
+def test_what_goes_is_told_once_with_its_job_and_what_is_on_its_way_out_too() -> None:
     gone: list[tuple[tuple[str, str], str]] = []
-    seen = ChildrenOfOneKind(lambda job, uid: gone.append((job, uid)))
+    going: dict[str, tuple[str, str]] = {}
+    seen = ChildrenOfOneKind(lambda job, uid: gone.append((job, uid)), going)
     seen.replace(None, [seen.keep(child("a")), seen.keep(child("b", job="other"))])
     seen.change("MODIFIED", seen.keep(child("a")))
     assert gone == []
+    leaving = child("a")
+    leaving["metadata"]["deletionTimestamp"] = "2026-11-23T12:00:00Z"  # a pod uses it
     for _ in range(2):
-        seen.change("DELETED", seen.keep(child("a")))
-    assert gone == [(("default", "pong"), "default-a-uid")]
+        seen.change("MODIFIED", seen.keep(leaving))
+    assert (gone, list(going.values())) == ([(("default", "pong"), "default-a-uid")], [("default", "a")])
+    for _ in range(2):
+        seen.change("DELETED", seen.keep(leaving))
+    assert (gone, going) == (2 * [(("default", "pong"), "default-a-uid")], {})
 
 
 def test_what_went_while_nobody_watched_is_told_by_the_next_list_of_its_namespace() -> None:
     gone: list[tuple[tuple[str, str], str]] = []
-    seen = ChildrenOfOneKind(lambda job, uid: gone.append((job, uid)))
+    seen = ChildrenOfOneKind(lambda job, uid: gone.append((job, uid)), {})
     seen.replace("one", [seen.keep(child("a", namespace="one")), seen.keep(child("b", namespace="one"))])
     seen.replace("two", [seen.keep(child("c", namespace="two"))])
     seen.replace("one", [seen.keep(child("b", namespace="one"))])
