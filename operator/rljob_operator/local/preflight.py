@@ -55,9 +55,12 @@ def _looked_at(job: RLJob, new: bool) -> tuple[EnvironmentSpec, MemoryEstimate, 
         if (bucket := bucket_of(job)) is not None:
             stored(bucket)
         named_checkpoint(job, spec)
-    encoder = job.spec.environment.encoder
-    files = {} if encoder is None else {Path(encoder.file).name: Path(encoder.file)}
-    return spec, memory_estimate(job, frame_bytes=spec.row_bytes), files_loaded() | files
+    encoders = [Path(each.file) for each in (job.spec.environment.encoder,) if each is not None]
+    return (
+        spec,
+        memory_estimate(job, frame_bytes=spec.row_bytes),
+        files_loaded() | {each.name: each for each in encoders},
+    )
 
 
 def available_memory_bytes() -> int:

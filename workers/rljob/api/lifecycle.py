@@ -45,6 +45,10 @@ class CheckpointStorage(APIModel):
     """A bucket of S3, or of a server with its protocol."""
 
 
+def _everything() -> list[Included]:
+    return ["Learner", "Replay"]
+
+
 class CheckpointSpec(APIModel):
     """What is saved, how often and where."""
 
@@ -52,9 +56,7 @@ class CheckpointSpec(APIModel):
     """How long the learner goes on between two checkpoints."""
     retain: Annotated[int, Integer(1, 1000), WHILE_SUSPENDED, UNLEARNED] = 5
     """Newest checkpoints to keep."""
-    include: Annotated[list[Included], WHILE_SUSPENDED, UNLEARNED] = Field(
-        default_factory=lambda: ["Learner", "Replay"], max_length=2
-    )
+    include: Annotated[list[Included], WHILE_SUSPENDED, UNLEARNED] = Field(default_factory=_everything, max_length=2)
     """What is kept. Learner: the state of the learner. Replay: the stored experience, in its Redis; without it the replay has it
     in memory alone, and fills anew after any restart."""
     storage: Annotated[

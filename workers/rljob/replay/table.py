@@ -104,8 +104,11 @@ class ReplayTable:
                 touched[old.slot] = None
                 evicted.append(old)
             slot = self._free.popleft() if self._free else self._fresh
-            last = slot == self._fresh == self.slots.capacity - 1
-            if last and self.layout.stack > 1 and 2 * self.items < self.capacity.steps:
+            if (
+                slot == self._fresh == self.slots.capacity - 1
+                and self.layout.stack > 1
+                and 2 * self.items < self.capacity.steps
+            ):
                 log.warning(
                     "the replay is full with %d of %d transitions, since episodes are short and each brings a stack of %d "
                     "frames; environment.frameStack: 1 has room for more",
