@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -47,6 +48,14 @@ def test_apply_every_example(cluster: ControlPlane) -> None:
     assert after["resourceVersion"] == before["resourceVersion"], "the defaults filled in do not look like changes"
     listed = cluster.kubectl("get", "rl", "-n", "default", "-o", "name")
     assert {f"rljob.rljob.dev/{file.stem}" for file in EXAMPLES} <= set(listed.stdout.split())
+
+
+def test_a_misspelt_field_is_named(cluster: ControlPlane) -> None:
+    wrong = document(BASE)
+    wrong["spec"]["replay"]["capcity"] = 5
+    applied = cluster.kubectl("apply", "-n", "default", "-f", "-", stdin=json.dumps(wrong))
+    assert applied.returncode == 1
+    assert 'unknown field "spec.replay.capcity"' in applied.stderr
 
 
 def test_columns(cluster: ControlPlane, pong: str) -> None:
@@ -171,3 +180,15 @@ def test_a_wrong_status_is_refused(cluster: ControlPlane, pong: str) -> None:
     answer = jobs.update(cluster, {"status": {"actors": {"ready": "two"}}}, pong, "/status")
     assert not answer.accepted
     assert "status.actors.ready" in answer.message
+
+
+def test_watch_sees_a_change(cluster: ControlPlane, pong: str) -> None:
+    seen = jobs.read(cluster, pong).document["metadata"]["resourceVersion"]
+    jobs.update(cluster, {"spec": {"actors": {"replicas": 2}}}, pong).stored()
+    raw = cluster.kubectl(
+        "get",
+        "--raw",
+        f"{jobs.JOBS}?watch=1&resourceVersion={seen}&timeoutSeconds=1&fieldSelector=metadata.name={pong}",
+    )
+    events = [json.loads(line) for line in raw.stdout.splitlines()]
+    assert [(event["type"], event["object"]["spec"]["actors"]["replicas"]) for event in events] == [("MODIFIED", 2)]

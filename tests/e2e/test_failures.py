@@ -1,4 +1,4 @@
-"""A learner that is killed goes on from its checkpoint, and an operator that is killed has the next one go on."""
+"""Members and operators that end without being asked: who counts, who is replaced, and where the training goes on."""
 
 from __future__ import annotations
 
@@ -41,6 +41,53 @@ def test_a_killed_learner_counts_once_and_resumes_from_its_checkpoint(namespace:
     assert status["restarts"] == {"counted": 1, "ignored": 0}
     assert [(each["role"], each["exitCode"]) for each in status["failures"]] == [("Learner", 137)]
     assert namespace.uids("killed")["actor-0"] == before["actor-0"]
+
+
+def test_an_actor_that_is_deleted_by_force_is_replaced(namespace: Namespace) -> None:
+    namespace.apply(endless("forced", actors={"replicas": 2, "resources": {"requests": {"cpu": "50m"}}}))
+    namespace.wait_for("forced", "Ready", "True")
+    before = namespace.pods("forced")
+
+    victim = before["actor-1"]["metadata"]
+    namespace.kubectl("delete", "pod", victim["name"], "--force", "--grace-period=0", "--wait=false")
+    eventually(
+        lambda: len(set(namespace.uids("forced").values()) - {victim["uid"]}) == len(before),
+        "no pod follows the actor's",
+        LONG_SECONDS,
+        pause,
+    )
+    # What is merely seen of members is written within seconds: the end that was counted says that the status is a newer one.
+    eventually(
+        lambda: namespace.job_status("forced")["restarts"] == {"counted": 0, "ignored": 1},
+        lambda: f"restarts are {namespace.job_status('forced')['restarts']}",
+        LONG_SECONDS,
+        pause,
+    )
+    namespace.wait_actors("forced", 2)
+
+    after = namespace.uids("forced")
+    for member in ("learner", "actor-0"):
+        assert after[member] == before[member]["metadata"]["uid"]
+
+
+def test_training_goes_on_under_the_next_operator(namespace: Namespace, operator: OperatorProcess) -> None:
+    namespace.train(endless("kept"))
+    before = namespace.uids("kept")
+    assert set(before) == {"learner", "actor-0"}
+    children = namespace.names("services,secrets,configmaps,serviceaccounts,networkpolicies")
+
+    operator.kill()
+    namespace.wait_updates("kept", more_than=namespace.learner_figures("kept")["updates"])  # no operator looks after it
+    operator.start()
+    namespace.kubectl("scale", "rljob", "kept", "--replicas=2")  # the next one works
+    namespace.wait_actors("kept", 2)
+
+    after = namespace.uids("kept")
+    assert set(after) == {*before, "actor-1"}
+    assert {member: after[member] for member in before} == before
+    assert len(namespace.all_pods("kept")) == 3
+    assert namespace.names("services,secrets,configmaps,serviceaccounts,networkpolicies") == children
+    assert namespace.job_status("kept")["restarts"] == {"counted": 0, "ignored": 0}
 
 
 def test_a_second_operator_takes_over_when_the_first_one_is_killed(

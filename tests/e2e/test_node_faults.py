@@ -22,6 +22,8 @@ from tests.support.waiting import eventually
 JOB = "apex"
 CORE = ("learner", "replay-0", "replay-1")
 ANYWHERE = {"tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}]}
+SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
 CUT_SECONDS = 60.0
 NAMED_SECONDS = 10.0
 
@@ -62,6 +64,13 @@ def ignored(restarts: Mapping[str, int], more: int) -> dict[str, int]:
 
 def seconds(timestamp: str) -> float:
     return datetime.fromisoformat(timestamp).timestamp()
+
+
+def test_autoscalers_are_told_whom_they_may_evict(trains: Namespace) -> None:
+    for member, pod in trains.pods(JOB).items():
+        told = pod["metadata"]["annotations"]
+        expected = ("false", "true") if member in CORE else ("true", None)
+        assert (told.get(SAFE_TO_EVICT), told.get(DO_NOT_DISRUPT)) == expected, member
 
 
 def test_actors_leave_a_spot_node_that_is_drained(trains: Namespace) -> None:
