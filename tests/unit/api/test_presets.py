@@ -107,7 +107,7 @@ def fields(schema: dict[str, Any], path: str = "") -> dict[str, dict[str, Any]]:
 FIELDS = fields(api_server.ROOT["properties"]["spec"])
 SOME: tuple[Any, ...] = (
     "a", "my_game:make", "CartPole-v1", "example.com/other", "None", "Latest", "file:///runs/a", "s3://bucket/a", "https://a",
-    "redis://a:6379",
+    "redis://a:6379", "a.safetensors",
     "", "a/b", "500m", "4Gi", [], [{"name": "a"}], ["Learner"], [0, 1], [{"type": "Pods", "value": 1, "periodSeconds": 60}],
     [{"name": "a", "action": "Ignore", "onExitCodes": {"values": [1]}}], {}, {"a": "b"}, {"cpu": "2"},
     {"difficulty": {"of": [1]}}, ["successPolicy.targetReturn.value", "evaluator"],
