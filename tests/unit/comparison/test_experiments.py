@@ -44,9 +44,11 @@ def test_runs_are_compared_after_the_most_frames_that_two_have_been_judged_at(pr
     found = compare([pruned])
     assert {group.settings[RATE] for group in found.groups} == {"0.1", "0.01"}
     assert found.groups[0].scores == (pytest.approx(100 * 0.1 + 0.1 + 3),)
-    assert found.notes[0].endswith(
+    said, kept = found.notes[0].split(" The best policy that was judged is rates-")
+    assert said.endswith(
         "2 runs by the experiment's own games, after 3,000 raw frames; 4 that ended before, failed or still play are left out."
     )
+    assert kept.endswith(" after 9,000.")
     assert "successPolicy.rawFrames" not in found.groups[0].settings, "how far each was let to play is no setting"
 
 
