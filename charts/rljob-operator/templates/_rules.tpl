@@ -57,11 +57,11 @@
 - apiGroups: [""]
   resources: ["persistentvolumeclaims"]
   verbs: ["get", "create"]
-# which of those that it has made are not there any more; it asks for no others
+# which of those that it has made are not there any more, and which claims are on their way out
 - apiGroups: [""]
   resources: ["configmaps", "services", "serviceaccounts", "persistentvolumeclaims"]
   verbs: ["list", "watch"]
-# which of those that it has made are not there any more; it asks for no others
+# which of those that it has made are not there any more, and which claims are on their way out
 - apiGroups: ["networking.k8s.io"]
   resources: ["networkpolicies"]
   verbs: ["list", "watch"]
@@ -146,11 +146,11 @@
 - apiGroups: [""]
   resources: ["persistentvolumeclaims"]
   verbs: ["get", "create"]
-# which of those that it has made are not there any more; it asks for no others
+# which of those that it has made are not there any more, and which claims are on their way out
 - apiGroups: [""]
   resources: ["configmaps", "services", "serviceaccounts", "persistentvolumeclaims"]
   verbs: ["list", "watch"]
-# which of those that it has made are not there any more; it asks for no others
+# which of those that it has made are not there any more, and which claims are on their way out
 - apiGroups: ["networking.k8s.io"]
   resources: ["networkpolicies"]
   verbs: ["list", "watch"]

@@ -131,7 +131,11 @@ class ExperimentReconciler:
             trouble=[*(f"trial {trial}: {why}" for (trial, _), why in runs.unjudged.items()), *runs.refused],
             held=[f"trial {trial}: {why}" for (trial, _), why in runs.held.items()],
         )
-        return min(0.0 if known.unmade else LOOK_SECONDS, await self._write(document, known, updates))
+        # The next look notes that what nobody may make has failed.
+        return min(
+            0.0 if known.unmade and not runs.suspended and state.end is None else LOOK_SECONDS,
+            await self._write(document, known, updates),
+        )
 
     async def tell(self, key: JobKey, problem: Exception) -> None:
         """Say on the experiment that it can't be reconciled, and why; the next success takes that back."""

@@ -71,9 +71,9 @@ class PodWriter:
         removed = [by_member[name] for name in (*decision.remove, *decision.start) if name in by_member]
         staying = [each for name, each in by_member.items() if name not in decision.drain and _was_asked_in_vain(each)]
         await self._each(staying, lambda each: self._note(each, annotations={names.ASKED_ANNOTATION: None}))
-        bare = [each for name, each in by_member.items() if _is_bare(owned.name, name, each)]
         await self._each(
-            bare, lambda each: self._note(each, labels=names.member_labels(owned.name, str(member_of(each))))
+            [each for name, each in by_member.items() if _is_bare(owned.name, name, each)],
+            lambda each: self._note(each, labels=names.member_labels(owned.name, str(member_of(each)))),
         )
         if decision.status.controller.outcome is not None:  # for good
             await self._each([*drained, *removed], lambda each: leave_removal(self._client, each))

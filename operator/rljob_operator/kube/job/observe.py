@@ -78,11 +78,11 @@ def checkpoints(
 
 
 def _lost(newest: CheckpointFacts) -> CheckpointFacts:
-    words = (
-        f"the checkpoint of update {newest.step:,} is gone, with the learner's pod or its volume: training begins at update 0, "
-        f"and {newest.step:,} updates are lost"
+    return CheckpointFacts(
+        CheckpointState.GONE,
+        message=f"the checkpoint of update {newest.step:,} is gone, with the learner's pod or its volume: training begins at "
+        f"update 0, and {newest.step:,} updates are lost",
     )
-    return CheckpointFacts(CheckpointState.GONE, message=words)
 
 
 def checkpoint_in_its_pod(newest: CheckpointFacts, learner: Member | None, pods: Sequence[Pod]) -> CheckpointFacts:

@@ -54,12 +54,14 @@ async def with_claims(
     client: Client, owned: Owned, observed: Observation, settings: Settings, now_seconds: float
 ) -> Observation:
     """What is observed, where learner or shards wait for a claim with a message about that before the scheduler's."""
-    found = []
+    found, missing = [], dict[Role, str]()
     for member in observed.members:
         if _waits(member):
             member = await _told(client, owned, member, settings)
         elif is_held_up(member, now_seconds) and not member.waiting_message:
-            words = await _missing(client, owned, member, settings) or await _attached(client, owned, member, settings)
+            if member.role not in missing:  # five hundred actors have the same volumes
+                missing[member.role] = await _missing(client, owned, member, settings)
+            words = missing[member.role] or await _attached(client, owned, member, settings)
             member = replace(member, waiting_message=words)
         found.append(member)
     return replace(observed, members=tuple(found))

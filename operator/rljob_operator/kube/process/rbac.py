@@ -30,7 +30,7 @@ class Grant:
 
 _RLJOB: Final = "rljob.dev"
 _KUEUE: Final = "kueue.x-k8s.io"
-_CHILDREN: Final = "which of those that it has made are not there any more; it asks for no others"
+_CHILDREN: Final = "which of those that it has made are not there any more, and which claims are on their way out"
 
 TABLE: Final[tuple[Grant, ...]] = (
     Grant(_RLJOB, ("rljobs",), ("list", "watch"), "the jobs; what they want is only read, but for runs of experiments"),
