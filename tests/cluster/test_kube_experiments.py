@@ -124,6 +124,7 @@ def test_the_example_goes_its_way(stage: Stage) -> None:
     judge = stage.of(PODS)[f"{NAME}-1-judge-0-0"]
     assert judge["spec"]["containers"][0]["command"][3:] == [
         "judge", "/var/lib/rljob/checkpoints", "--episodes", "100", "--seed", "1000000",
+        "--keep-from", "-inf",
     ]  # fmt: skip
     claims = [
         each["persistentVolumeClaim"]["claimName"]
@@ -237,7 +238,7 @@ def test_from_python_it_is_started_watched_and_found_again(stage: Stage) -> None
     best = sweep.wait(60).best
     assert best is not None
     assert (best.number, best.mean, best.runs) == (1, 25.0, (f"{NAME}-1",))
-    assert sweep.status.message.startswith("the best is trial 1: 25.00")
+    assert sweep.status.message.startswith("the best is trial 1, 25.00")
     with pytest.raises(rljob.UsageError, match="has no folder here"):
         rljob.compare([sweep])
 

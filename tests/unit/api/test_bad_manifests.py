@@ -33,8 +33,13 @@ def test_a_broken_rule_is_named(base: Path, overrides: list[str], path: str, wor
 
 def test_other_libraries_names_lead_to_fields_that_there_are_and_stand_on_the_page() -> None:
     page = (Path(__file__).parents[3] / "docs" / "coming-from.md").read_text()
-    rows = re.findall(r"^\| `(\S+)` \| (.+) \|$", page.split("## Names that", 1)[1].split("\n#", 1)[0], re.MULTILINE)
-    said = {name: path.replace("TYPE", "*") for path, names in rows for name in names.replace("`", "").split(", ")}
+    section = page.split("## Names that", 1)[1].split("\n#", 1)[0]
+    rows = re.findall(r"^\| `(\S+)`( of the algorithm)? \| (.+) \|$", section, re.MULTILINE)
+    said = {
+        name: f"algorithm.*.{field}" if of_algorithm else field
+        for field, of_algorithm, names in rows
+        for name in names.replace("`", "").split(", ")
+    }
     assert said == CALLED_HERE
     fields = [each.path for each in places_of(RLJobSpec, whole_sections=False)]
     assert [path for path in CALLED_HERE.values() if not fnmatch.filter(fields, path)] == []
