@@ -101,7 +101,6 @@ def test_a_killed_server_holds_the_actor_up_until_it_is_back(tmp_path: Path) -> 
         eventually(lambda: actor.status()["steps"] > waiting["steps"] + 300)
         after = actor.status()
         assert (after["state"], after["policy_version"]) == ("Running", 2)
-        assert after["inference_resent"] >= 1
         assert "the inference server answers again" in actor.log.read_text()
 
         actor.send_signal(signal.SIGTERM)
