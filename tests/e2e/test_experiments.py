@@ -20,15 +20,16 @@ SEARCH = {
         "template": {
             "spec": {
                 "preset": "CartPoleIMPALA",
-                "actors": {"replicas": 1, **requests()},
+                # Without a limit two of them step 200,000 frames before the operator, which they starve, has judged one.
+                "actors": {"replicas": 1, "resources": {"requests": {"cpu": "50m"}, "limits": {"cpu": "400m"}}},
                 "learner": requests(),
                 "evaluator": {"enabled": False, "episodes": 5, **requests()},
                 "presetWithout": ["successPolicy.targetReturn"],
             }
         },
         "search": {"grid": {}, "parameters": {"algorithm.impala.learningRate": {"values": [0.0005, 0.005]}}},
-        "prune": {"halving": {"firstRawFrames": 10_000, "factor": 8}},
-        "budget": {"rawFrames": 80_000},
+        "prune": {"halving": {"firstRawFrames": 20_000, "factor": 8}},
+        "budget": {"rawFrames": 160_000},
         "parallelism": 2,
     },
 }
