@@ -29,6 +29,10 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 TESTS = Path(__file__).parent
+# What torch has compiled for AVX2 (ATEN_CPU_CAPABILITY) is found, without it, by the same key in its cache, which all of a user's
+# processes share; it computes nonsense there, or aborts.
+_CAPABILITY = os.environ.get("ATEN_CPU_CAPABILITY", "native")
+os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(TESTS.parent / ".pytest_cache" / f"torchinductor-{_CAPABILITY}"))
 FUZZ_SEED = os.environ.get("RLJOB_FUZZ_SEED")
 """Set by `tests/fuzz.py`: the seed of its round."""
 FUZZ_UNTIL = float(os.environ.get("RLJOB_FUZZ_UNTIL", "inf"))
