@@ -14,7 +14,7 @@ from hypothesis import given as drawn, settings, strategies as st
 from rljob.api import ApeXDQNParameters, ManifestError, RLJob, load_manifest, parse_job
 from rljob.api.job import RLJobSpec
 from rljob.api.mutability import places as places_of
-from rljob.api.names_elsewhere import CALLED_HERE
+from rljob.api.names_elsewhere import CALLED_HERE, MOVED
 
 from tests.unit.api.bad_manifests import APEX, BASE, CASES, CLUSTER, IMPALA, PRESET, document, effective, in_force
 
@@ -43,6 +43,15 @@ def test_other_libraries_names_lead_to_fields_that_there_are_and_stand_on_the_pa
     assert said == CALLED_HERE
     fields = [each.path for each in places_of(RLJobSpec, whole_sections=False)]
     assert [path for path in CALLED_HERE.values() if not fnmatch.filter(fields, path)] == []
+
+
+def test_moved_fields_stand_on_the_page_and_lead_to_fields_that_there_are() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "moving-a-manifest.md").read_text()
+    assert dict(re.findall(r"^\| `(\S+)` \| `?(.+?)`? \|$", page, re.MULTILINE)) == MOVED
+    fields = {each.path for each in places_of(RLJobSpec, whole_sections=False)}
+    free = tuple(f"{path}." for path in fields if path.endswith("podTemplate"))
+    instead = [words for words in MOVED.values() if not words.startswith(("nothing", "*"))]
+    assert [words for words in instead if words not in fields and not words.startswith(free)] == []
 
 
 def test_the_base_is_right() -> None:

@@ -1,8 +1,10 @@
-"""What other libraries call a field of an RLJob. docs/coming-from.md has the same names beside more."""
+"""Names that are no fields of an RLJob: what other libraries call one, and what earlier manifests did. docs/coming-from.md and
+docs/moving-a-manifest.md have the same names."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from typing import Final
 
 OF_ALGORITHM: Final = "algorithm.*."
@@ -46,3 +48,15 @@ CALLED_HERE: Final[Mapping[str, str]] = {
     for name in names.split()
 }
 """A name elsewhere -> the path below `spec`."""
+
+MOVED: Final[Mapping[str, str]] = {
+    "replay.sampling": "nothing: the learner mirrors the store",
+    "autoscaling.trimTimeConstantSeconds": "nothing: it is 300",
+    "autoscaling.tolerancePercent": "nothing: it is 5",
+}
+"""A path below ``spec``, or a pattern of paths (``*``) -> the path to write instead, or "nothing" and the reason."""
+
+
+def moved_to(path: str) -> str:
+    """What to write instead of the field at ``path`` below ``spec``; empty where there was never such a field."""
+    return next((instead for pattern, instead in MOVED.items() if fnmatchcase(path, pattern)), "")

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from rljob.api.fields import first_sentence, literal_values
 from rljob.api.job import API_VERSION, KIND, RLJob
-from rljob.api.names_elsewhere import CALLED_HERE
+from rljob.api.names_elsewhere import CALLED_HERE, moved_to
 from rljob.api.paths import TypedPlace, typed_place
 from rljob.api.problems import ABSENT, Location, Problem, folded, nearest, path_of, unknown_name
 from rljob.api.rules.algorithm import an_environment_or_a_preset
@@ -77,7 +77,8 @@ def structural_problems(error: ValidationError, model: type[BaseModel] = RLJob) 
             value, message = ABSENT, f"required: {_purpose(model, location)}"
         elif kind == "extra_forbidden":
             place = typed_place(model, location[:-1])
-            message = _unknown_field(str(location[-1]), place)
+            instead = moved_to(path_of(location).removeprefix("spec."))
+            message = f"removed; write instead: {instead}" if instead else _unknown_field(str(location[-1]), place)
         elif kind == "literal_error":
             expected = context["expected"].replace("'", "").replace(" or ", ", ").split(", ")
             near = nearest(value, expected) if isinstance(value, str) and len(expected) > 1 else None
