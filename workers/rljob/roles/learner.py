@@ -195,6 +195,12 @@ def _run(options: RoleOptions, stop: threading.Event, candidates: Sequence[torch
         learner = Learner(
             config, identity, updater, source, server, saver, record, surroundings, versions, gpu, clock, epoch
         )
+        # Before anyone is told of it: a status with no updates yet would look like a run that begins again.
+        if found is not None:
+            learner.resume(found)
+        elif named is not None:
+            learner.start_from(checkpoint.read(named.path))
+        begun_at = updater.updates
         telemetry = closing.enter_context(
             TelemetryServer(
                 "learner",
@@ -213,11 +219,6 @@ def _run(options: RoleOptions, stop: threading.Event, candidates: Sequence[torch
             )
         )
         announce(options, "learner", telemetry.url, uuid.uuid4().hex)
-        if found is not None:
-            learner.resume(found)
-        elif named is not None:
-            learner.start_from(checkpoint.read(named.path))
-        begun_at = updater.updates
         learner.run(stop, slowed_down(LEARNER_DELAY_FILE, lambda: updater.updates, on_turn))
         write_last_words(options, {"role": "learner", "checkpoint": saver.status.to_document()})
 
