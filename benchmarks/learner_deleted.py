@@ -41,8 +41,12 @@ PACE = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "pace"}, "
 PACED_LEARNER = {
     **requests(),
     "env": [{"name": LEARNER_DELAY_FILE, "value": "/pace/seconds"}],
-    "volumes": [{"name": "pace", "configMap": {"name": "pace"}}],
-    "volumeMounts": [{"name": "pace", "mountPath": "/pace"}],
+    "podTemplate": {
+        "spec": {
+            "volumes": [{"name": "pace", "configMap": {"name": "pace"}}],
+            "containers": [{"name": "worker", "volumeMounts": [{"name": "pace", "mountPath": "/pace"}]}],
+        }
+    },
 }
 
 

@@ -314,7 +314,9 @@ async def test_its_priority_is_that_of_its_label_else_of_its_pods(
     """Kueue gives a Workload that another client has made the priority 0 unless it is told another one."""
     make(with_kueue, PRIORITIES, f"{namespace}-urgent", value=1000)
     make(with_kueue, PRIORITY_CLASSES, f"{namespace}-high", value=70)
-    await run.begin(viewer, queued(namespace, learner={"priorityClassName": f"{namespace}-high"}))
+    await run.begin(
+        viewer, queued(namespace, learner={"podTemplate": {"spec": {"priorityClassName": f"{namespace}-high"}}})
+    )
     assert (await queue.get("pong"))["spec"]["priority"] == 70
     await viewer.patch(RLJOBS, namespace, "pong", {"metadata": {"labels": {PRIORITY_LABEL: f"{namespace}-urgent"}}})
     await run.settle(viewer, "pong")

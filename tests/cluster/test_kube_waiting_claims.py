@@ -222,11 +222,13 @@ async def test_a_secret_or_config_map_that_is_not_there_is_named(
     projected = {"projected": {"sources": [{"configMap": {"name": "none-two"}}]}}
     volumes = [{"name": "data", "secret": {"secretName": "none-one"}}, {"name": "more", **projected}]
     for given, said in (
-        ({"volumes": volumes[:1]}, "Secret none-one of its volumes does not exist: create it"),
-        ({"podTemplate": {"spec": {"volumes": volumes[1:]}}}, "ConfigMap none-two of its volumes does not exist"),
+        (volumes[:1], "Secret none-one of its volumes does not exist: create it"),
+        (volumes[1:], "ConfigMap none-two of its volumes does not exist"),
     ):
         name = f"pong-{said[:3].lower()}"
-        stored = read(await viewer.create(RLJOBS, written(namespace, name, learner=given)))
+        stored = read(
+            await viewer.create(RLJOBS, written(namespace, name, learner={"podTemplate": {"spec": {"volumes": given}}}))
+        )
         await Run(client, namespace).settle(viewer, name)
         learner = Member("learner", Role.LEARNER, Phase.STARTING, 0.0, node_name="cpu-1")
         seen = await with_claims(client, stored.owned(), Observation(members=(learner,)), SETTINGS, time.time())

@@ -35,9 +35,10 @@ EVERYTHING = [
     "spec.actors.topologySpread=Required",
     "spec.actors.tolerations=[{key: team, operator: Exists}]",
     "spec.actors.env=[{name: A, value: $(RLJOB_NAME)}, {name: B, valueFrom: {fieldRef: {fieldPath: status.podIP}}}]",
-    "spec.actors.volumes=[{name: scratch, emptyDir: {sizeLimit: 1Gi}}]",
-    "spec.actors.volumeMounts=[{name: scratch, mountPath: /scratch}, {name: scratch, mountPath: /dev/shm, subPath: shm}]",
-    "spec.learner.runtimeClassName=nvidia",
+    "spec.actors.podTemplate.spec.volumes=[{name: scratch, emptyDir: {sizeLimit: 1Gi}}]",
+    "spec.actors.podTemplate.spec.containers=[{name: worker, volumeMounts: [{name: scratch, mountPath: /scratch}, "
+    "{name: scratch, mountPath: /dev/shm, subPath: shm}]}]",
+    "spec.learner.podTemplate.spec.runtimeClassName=nvidia",
     "spec.replay.redis.image=redis:7.2-alpine",
     "spec.replay.redis.resources={limits: {memory: 2Gi}}",
 ]

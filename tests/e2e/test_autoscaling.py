@@ -58,23 +58,21 @@ def manifest() -> dict[str, Any]:
     spec = yaml.safe_load(slow_game.JOB.read_text())["spec"]
     spec["environment"]["id"] = "slow_game:make"
     spec["successPolicy"] = {"rawFrames": 1_000_000_000}
-    game: dict[str, Any] = {
-        "env": [{"name": "PYTHONPATH", "value": "/games"}],
-        "volumes": [{"name": "games", "configMap": {"name": GAMES}}],
-        "volumeMounts": [{"name": "games", "mountPath": "/games"}],
-    }
+    path_of_game = [{"name": "PYTHONPATH", "value": "/games"}]
+    games = {"name": "games", "configMap": {"name": GAMES}}
     left = {"name": "left", "persistentVolumeClaim": {"claimName": LEFT}}
 
     def role(path: str = "") -> dict[str, Any]:
-        if not path:
-            return {**game, **requests()}
-        mounts = [*game["volumeMounts"], {"name": "left", "mountPath": path}]
-        return {**game, **requests(), "volumes": [*game["volumes"], left], "volumeMounts": mounts}
+        volumes, mounts = [games], [{"name": "games", "mountPath": "/games"}]
+        if path:
+            volumes, mounts = [games, left], [*mounts, {"name": "left", "mountPath": path}]
+        template = {"spec": {"volumes": volumes, "containers": [{"name": "worker", "volumeMounts": mounts}]}}
+        return {**requests(), "env": path_of_game, "podTemplate": template}
 
     spec["actors"] |= role("/var/lib/rljob/roles")
     spec["replay"] |= {**role("/left"), "redis": {"persistence": {"mode": "None"}}}
     delay = [{"name": LEARNER_DELAY_FILE, "value": "/tmp/delay"}]
-    spec["learner"] = {**role(), "env": [*game["env"], *delay]}
+    spec["learner"] = {**role(), "env": [*path_of_game, *delay]}
     spec["checkpoint"] = {"onSuspend": "Skip"}
     return job(JOB, **spec)
 

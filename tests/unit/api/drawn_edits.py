@@ -115,7 +115,6 @@ SETTINGS: dict[str, tuple[Any, ...]] = {
         [{"value": "a"}],
         [None],
     ),
-    "actors.volumeMounts": ([{"name": "a", "mountPath": "/a"}], [{"mountPath": "/a"}] * 2, [{"name": "a"}]),
     "actors.nodeSelector": (None, {"zone": None}, {"zone": "a"}),
     "actors.spot": (True, "true"),
     "actors.replcas": (2, None),

@@ -104,7 +104,7 @@ def test_what_one_machine_does_not_apply() -> None:
         "spec.checkpoint.storage.persistentVolumeClaim",
     } <= set(named)
     assert not any(path.startswith(("spec.algorithm", "spec.environment", "spec.successPolicy")) for path in named)
-    nothing = ["spec.suspend=false", "spec.learner.podTemplate={}"]
+    nothing = ["spec.suspend=false", "spec.actors.podTemplate={}"]
     assert not_applied_locally(load_manifest(cluster, nothing)) == not_applied_locally(load_manifest(cluster))
     bucket = not_applied_locally(example("cartpole-s3"))
     assert bucket == ["spec.checkpoint.storage.objectStore.secretRef"], "a bucket is one from here, too"

@@ -16,7 +16,7 @@ from rljob.api.fields import default_of, first_sentence, paragraphs
 from rljob.api.job import Metadata, RLJob, RLJobSpec
 from rljob.api.mutability import Mutability, When, places
 from rljob.api.paths import TypedPlace, places_below
-from rljob.api.pods import CoreEntry
+from rljob.api.pods import EnvVar
 from rljob.api.presets import PRESETS
 from rljob.api.presets.values import fields_set_in, is_set, values_at
 from rljob.api.problems import folded, nearest, unknown_name
@@ -164,7 +164,7 @@ def _of_kubernetes(shown: str, place: TypedPlace, step: str) -> str:
     """Where the fields of one of Kubernetes' own types are described; empty where the place is of no such type."""
     owner, link = place.entry, _LINK.search(place.description)
     own_name = owner.model is not None and nearest(step, owner.field_names) is not None
-    if link is None or own_name or not (owner.model is None or issubclass(owner.model, CoreEntry | Metadata)):
+    if link is None or own_name or not (owner.model is None or issubclass(owner.model, EnvVar | Metadata)):
         return ""
     return f"{shown} has Kubernetes' own form; what may stand below it is described in {link[0]}"
 

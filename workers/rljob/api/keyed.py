@@ -14,7 +14,6 @@ from rljob.api.roles import ActorsSpec, EvaluatorSpec, InferenceSpec, LearnerSpe
 from rljob.api.status import RLJobStatus
 
 _ROLES = (LearnerSpec, ReplaySpec, ActorsSpec, InferenceSpec, EvaluatorSpec)
-_OF_EVERY_ROLE = {"env": "name", "volumes": "name", "volume_mounts": "mount_path"}
 
 KEYED: dict[tuple[type[BaseModel], str], str] = {
     (RLJobSpec, "image_pull_secrets"): "name",
@@ -25,6 +24,6 @@ KEYED: dict[tuple[type[BaseModel], str], str] = {
     (RLJobStatus, "conditions"): "type",
     (RLExperimentStatus, "conditions"): "type",
     (ControllerMemory, "members"): "name",
-    **{(role, field): key for role in _ROLES for field, key in _OF_EVERY_ROLE.items()},
+    **{(role, "env"): "name" for role in _ROLES},
 }
 """(model, Python field) -> the entries' key; empty for a set."""

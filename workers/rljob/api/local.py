@@ -22,6 +22,7 @@ _CLUSTER_ONLY = (
     "spec.replay.redis.external.secretRef",
     "spec.actors.onEviction",
     "spec.actors.spot",
+    "spec.actors.topologySpread",
     "spec.checkpoint.storage.persistentVolumeClaim",
     "spec.checkpoint.storage.objectStore.secretRef",
     "spec.ttlSecondsAfterFinished",

@@ -50,13 +50,22 @@ CALLED_HERE: Final[Mapping[str, str]] = {
 """A name elsewhere -> the path below `spec`."""
 
 MOVED: Final[Mapping[str, str]] = {
+    "*.volumes": "*.podTemplate.spec.volumes",
+    "*.volumeMounts": "*.podTemplate.spec.containers: [{name: worker, volumeMounts: [...]}]",
+    "*.serviceAccountName": "*.podTemplate.spec.serviceAccountName",
+    "*.affinity": "*.podTemplate.spec.affinity",
+    "*.priorityClassName": "*.podTemplate.spec.priorityClassName",
+    "*.runtimeClassName": "*.podTemplate.spec.runtimeClassName",
+    "*.topologySpread": "*.podTemplate.spec.topologySpreadConstraints",
     "replay.sampling": "nothing: the learner mirrors the store",
     "autoscaling.trimTimeConstantSeconds": "nothing: it is 300",
     "autoscaling.tolerancePercent": "nothing: it is 5",
 }
-"""A path below ``spec``, or a pattern of paths (``*``) -> the path to write instead, or "nothing" and the reason."""
+"""A path below ``spec``, or a pattern of paths (``*`` is a role's section) -> the path to write instead, or "nothing" and the
+reason."""
 
 
 def moved_to(path: str) -> str:
     """What to write instead of the field at ``path`` below ``spec``; empty where there was never such a field."""
-    return next((instead for pattern, instead in MOVED.items() if fnmatchcase(path, pattern)), "")
+    instead = next((instead for pattern, instead in MOVED.items() if fnmatchcase(path, pattern)), "")
+    return instead.replace("*", path.partition(".")[0])

@@ -66,6 +66,8 @@ class ActorsSpec(RoleSpec):
     """Play on spot nodes, which cost less and may be taken away at any time. The pods tolerate the taints of such nodes on GKE
     and AKS, and prefer nodes with the labels of GKE, AKS, EKS and Karpenter; where there are none they play elsewhere. Taints of
     your own go into tolerations."""
+    topology_spread: Annotated[Literal["None", "Preferred", "Required"], WHILE_SUSPENDED, UNLEARNED] = "None"
+    """Spread the actors over hosts, so that a lost one takes few of them."""
     drain_seconds: Annotated[int, Integer(1, 3600), ANY_TIME, UNLEARNED] = 25
     """Time an actor gets to send what it holds before it is killed."""
     startup_wave: Annotated[int, Integer(1, 10_000), ANY_TIME, UNLEARNED] = 32

@@ -13,7 +13,7 @@ import logging
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from rljob.api.timestamps import parse_rfc3339
 
@@ -33,7 +33,7 @@ from rljob_operator.kube.apiserver.resources import (
 )
 from rljob_operator.kube.render.children import checkpoint_claim_of
 from rljob_operator.kube.render.metadata import Owned
-from rljob_operator.kube.render.roles import section
+from rljob_operator.kube.render.roles import users_pod_spec
 from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.render.volumes import makes_checkpoint_claim, pod_volumes
 
@@ -84,8 +84,7 @@ def is_held_up(member: Member, now_seconds: float) -> bool:
 
 async def _missing(client: Client, owned: Owned, member: Member, settings: Settings) -> str:
     """The first Secret or ConfigMap of the pod's volumes that does not exist; its kubelet tells that in an event alone."""
-    template, namespace = section(owned.job, member.role).pod_template or {}, owned.job.metadata.namespace
-    volumes = (*pod_volumes(owned, member.name, settings), *(template.get("spec") or {}).get("volumes", ()))
+    namespace, volumes = owned.job.metadata.namespace, _volumes(owned, member.name, settings)
     sources = [each for volume in volumes for each in (volume, *(volume.get("projected") or {}).get("sources", ()))]
     for kind, resource in (("secret", SECRETS), ("configMap", CONFIG_MAPS)):
         for source in [each[kind] for each in sources if each.get(kind) and not each[kind].get("optional")]:
@@ -117,9 +116,15 @@ async def _told(client: Client, owned: Owned, member: Member, settings: Settings
 
 
 def _claims(owned: Owned, member: str, settings: Settings) -> Sequence[str]:
-    """Names of the claims that the member's pod mounts, its user's among them."""
-    found = (each.get("persistentVolumeClaim") for each in pod_volumes(owned, member, settings))
+    """Names of the claims that the member's pod mounts."""
+    found = (each.get("persistentVolumeClaim") for each in _volumes(owned, member, settings))
     return [str(each["claimName"]) for each in found if each]
+
+
+def _volumes(owned: Owned, member: str, settings: Settings) -> list[dict[str, Any]]:
+    """The member's volumes: the operator's, and those of podTemplate."""
+    given = users_pod_spec(owned.job, Role.of(member)).get("volumes") or ()
+    return [*pod_volumes(owned, member, settings), *given]
 
 
 async def _why(client: Client, owned: Owned, name: str) -> str:

@@ -1,8 +1,9 @@
-"""Where a role's pods go: what the manifest says, spot nodes, and nodes with GPUs."""
+"""Where a role's pods go: the manifest's fields and podTemplate, spot nodes, and nodes with GPUs."""
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from typing import Any, Final
 
 from rljob.api import RLJob
@@ -13,7 +14,7 @@ from rljob_operator.kube.render import names
 from rljob_operator.kube.render.names import at
 from rljob_operator.kube.render.roles import device, section
 from rljob_operator.kube.render.settings import Settings
-from rljob_operator.kube.render.spot import on_spot_nodes, playing_on
+from rljob_operator.kube.render.spot import on_spot_nodes
 
 _GPU_WEIGHT: Final = 60
 """Weight of the preference to keep off nodes with a GPU, from 1 to 100: above that for spot nodes."""
@@ -22,35 +23,39 @@ _ARCHITECTURE: Final = "kubernetes.io/arch"
 _SPREAD: Final = {"Preferred": "ScheduleAnyway", "Required": "DoNotSchedule"}
 
 
-def placed(spec: dict[str, Any], job: RLJob, role: Role, settings: Settings) -> dict[str, Any]:
-    """The PodSpec ``spec`` with all that decides about its node."""
-    given = section(job, role)
-    plain = {
-        "nodeSelector": given.node_selector,
-        "tolerations": given.tolerations,
-        "affinity": given.affinity,
-        "priorityClassName": given.priority_class_name,
-        "runtimeClassName": given.runtime_class_name,
-    }
-    found = {**spec, **copy.deepcopy({name: value for name, value in plain.items() if value})}
-    if given.topology_spread != "None":
+def as_written(job: RLJob, role: Role) -> dict[str, Any]:
+    """The part of a PodSpec about the node that the manifest has fields for; podTemplate may change it."""
+    given, found = section(job, role), dict[str, Any]()
+    for name, value in (("nodeSelector", given.node_selector), ("tolerations", given.tolerations)):
+        if value:
+            found[name] = copy.deepcopy(value)
+    if role is Role.ACTOR and job.spec.actors.topology_spread != "None":
         found["topologySpreadConstraints"] = [
             {
                 "maxSkew": 1,
                 "topologyKey": _HOST,
-                "whenUnsatisfiable": _SPREAD[given.topology_spread],
+                "whenUnsatisfiable": _SPREAD[job.spec.actors.topology_spread],
                 "labelSelector": {"matchLabels": names.role_labels(job.metadata.name, role)},
             }
         ]
+    return found
+
+
+def placed(spec: Mapping[str, Any], job: RLJob, role: Role, settings: Settings) -> dict[str, Any]:
+    """A copy of a PodSpec with podTemplate in it, and beside its affinity and tolerations those for the nodes that the pod can run
+    on or should prefer."""
+    given, found = section(job, role), copy.deepcopy(dict(spec))
     if role is Role.ACTOR and job.spec.actors.spot:
-        found = playing_on(on_spot_nodes(found, settings.spot))
-    if settings.architectures and not (given.image or job.spec.image or _ARCHITECTURE in (given.node_selector or ())):
+        found = on_spot_nodes(found, settings.spot)
+    if settings.architectures and not (
+        given.image or job.spec.image or _ARCHITECTURE in (found.get("nodeSelector") or ())
+    ):
         of_images = {"kubernetes.io/os": ["linux"], _ARCHITECTURE: list(settings.architectures)}
         _require(found, [{"key": key, "operator": "In", "values": values} for key, values in of_images.items()])
     devices = device(job, role)
     if devices:
-        return _on_device_nodes(found, devices)
-    if not _asks_for_devices(given.resources):
+        _tolerate_device_nodes(found, devices)
+    elif not _asks_for_devices(given.resources):
         _keep_off_gpu_nodes(found, settings)
     return found
 
@@ -60,11 +65,11 @@ def _asks_for_devices(resources: Resources) -> bool:
     return any("/" in name for name in (*resources.requests, *resources.limits))
 
 
-def _on_device_nodes(spec: dict[str, Any], devices: dict[str, str]) -> dict[str, Any]:
-    """With the toleration for nodes that their owner keeps free for the device: by custom their taint's key is its name."""
-    wanted = [{"key": name, "operator": "Exists", "effect": "NoSchedule"} for name in devices]
-    given = spec.get("tolerations") or []
-    return {**spec, "tolerations": [*given, *(each for each in wanted if each not in given)]}
+def _tolerate_device_nodes(spec: dict[str, Any], devices: dict[str, str]) -> None:
+    """Add the toleration for nodes that their owner keeps free for the device: by custom their taint's key is its name."""
+    given = at(spec, "tolerations", [])
+    wanted = ({"key": name, "operator": "Exists", "effect": "NoSchedule"} for name in devices)
+    given.extend([each for each in wanted if each not in given])
 
 
 def _keep_off_gpu_nodes(spec: dict[str, Any], settings: Settings) -> None:

@@ -12,10 +12,11 @@ from rljob_operator.core.member import Role
 from rljob_operator.kube.render import external_redis, names, trackers
 from rljob_operator.kube.render.containers import worker
 from rljob_operator.kube.render.metadata import Owned
-from rljob_operator.kube.render.placement import placed
+from rljob_operator.kube.render.placement import as_written, placed
 from rljob_operator.kube.render.redis import SAVE_SECONDS, sidecar
 from rljob_operator.kube.render.roles import external_redis_of, has_own_redis, section, section_name
 from rljob_operator.kube.render.settings import Settings
+from rljob_operator.kube.render.spot import playing_on
 from rljob_operator.kube.render.template import patched
 from rljob_operator.kube.render.volumes import pod_volumes
 from rljob_operator.surroundings import drain_seconds
@@ -48,10 +49,11 @@ def pod(owned: Owned, member: str, suffix: str, revision: str, settings: Setting
                 **(external_redis.marks(external_redis_of(job)) if role is Role.REPLAY else {}),
             },
         },
-        "spec": placed(_spec(owned, member, settings), job, role, settings),
+        "spec": _spec(owned, member, settings),
     }
     path = f"spec.{section_name(role)}.podTemplate"
-    return _completed({"apiVersion": "v1", "kind": "Pod", **patched(generated, section(job, role).pod_template, path)})
+    made = patched(generated, section(job, role).pod_template, path)
+    return _completed({"apiVersion": "v1", "kind": "Pod", **made, "spec": placed(made["spec"], job, role, settings)})
 
 
 def _completed(pod: dict[str, Any]) -> dict[str, Any]:
@@ -80,12 +82,12 @@ def _spec(owned: Owned, member: str, settings: Settings) -> dict[str, Any]:
     job, role, secrets = owned.job, Role.of(member), owned.job.spec.image_pull_secrets
     beside = [sidecar(job, settings)] if role is Role.REPLAY and has_own_redis(job) else []
     beside += trackers.sidecars(owned, settings) if role is Role.LEARNER else []
-    return {
+    found = {
         "hostname": member,
         "subdomain": names.service(job.metadata.name),
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": grace_seconds(job, role),
-        "serviceAccountName": section(job, role).service_account_name or names.service_account(job.metadata.name),
+        "serviceAccountName": names.service_account(job.metadata.name),
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,  # they would come as variables, one for each Service of the namespace
         "securityContext": _security(settings),
@@ -93,7 +95,9 @@ def _spec(owned: Owned, member: str, settings: Settings) -> dict[str, Any]:
         "volumes": pod_volumes(owned, member, settings),
         **({"initContainers": beside} if beside else {}),
         **({"imagePullSecrets": [{"name": each.name} for each in secrets]} if secrets else {}),
+        **as_written(job, role),
     }
+    return playing_on(found) if role is Role.ACTOR and job.spec.actors.spot else found
 
 
 def _security(settings: Settings) -> dict[str, Any]:

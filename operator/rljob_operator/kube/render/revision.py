@@ -24,6 +24,7 @@ _ALIASES: Final = {name: field.alias or name for name, field in RoleSpec.model_f
 _OF_ONE_ROLE: Final = {
     *((section_name(role), alias) for role in Role for alias in _ALIASES.values()),
     ("actors", "spot"),
+    ("actors", "topologySpread"),
     ("learner", "accelerator"),
     ("inference", "accelerator"),
     ("replay", "redis"),

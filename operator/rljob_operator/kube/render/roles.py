@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rljob.api import RLJob
 from rljob.api.pods import RoleSpec
 from rljob.api.replay import ExternalRedis
@@ -21,6 +23,12 @@ def section(job: RLJob, role: Role) -> RoleSpec:
         return job.spec.required_replay
     found: RoleSpec = getattr(job.spec, section_name(role))
     return found
+
+
+def users_pod_spec(job: RLJob, role: Role) -> dict[str, Any]:
+    """The part of the role's podTemplate about the pod's spec; empty where there is none."""
+    found = (section(job, role).pod_template or {}).get("spec")
+    return found if isinstance(found, dict) else {}
 
 
 def device(job: RLJob, role: Role) -> dict[str, str]:

@@ -12,13 +12,14 @@ from rljob.api.lifecycle import VolumeClaim
 from rljob_operator.core.member import Role
 from rljob_operator.kube.render import names
 from rljob_operator.kube.render.metadata import Owned
-from rljob_operator.kube.render.roles import has_own_redis, section
+from rljob_operator.kube.render.roles import has_own_redis, users_pod_spec
 from rljob_operator.kube.render.settings import Settings
 
 RUN: Final = "rljob-run"
 REDIS_SOCKET: Final = "rljob-redis-socket"
 REDIS_DATA: Final = "rljob-redis-data"
 
+_TMP, _SHM = "/tmp", "/dev/shm"
 _LEAST_SHARED_MIB: Final = 64
 """What a container has of /dev/shm anyway."""
 _SHARED_MIB_EACH: Final = 4
@@ -53,10 +54,10 @@ def mounted(job: RLJob, member: str, settings: Settings) -> tuple[Mounted, ...]:
     role, name = Role.of(member), job.metadata.name
     room = (
         _run_folder(job, role, settings),
-        Mounted({"name": "rljob-tmp", "emptyDir": {}}, "/tmp"),
+        Mounted({"name": "rljob-tmp", "emptyDir": {}}, _TMP),
         Mounted(
             {"name": "rljob-shm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{shared_memory_mib(job, role)}Mi"}},
-            "/dev/shm",
+            _SHM,
         ),
     )
     found = [
@@ -73,19 +74,18 @@ def mounted(job: RLJob, member: str, settings: Settings) -> tuple[Mounted, ...]:
 
 
 def pod_volumes(owned: Owned, member: str, settings: Settings) -> list[dict[str, Any]]:
-    """All volumes of a member's pod: the operator's, the one that its Redis alone sees, and those of the manifest."""
+    """The operator's own volumes of a member's pod: those of `mounted`, and the one that its Redis alone sees."""
     job, role = owned.job, Role.of(member)
     found = [each.volume for each in mounted(job, member, settings)]
     if role is Role.REPLAY and has_own_redis(job):
         found.append(_claim(REDIS_DATA, owned.claim(member)))
-    return [*found, *(each.model_dump(mode="json", by_alias=True) for each in section(job, role).volumes or ())]
+    return found
 
 
 def mounts(job: RLJob, member: str, settings: Settings) -> list[dict[str, Any]]:
-    """Where the role's container sees them."""
-    given = section(job, Role.of(member)).volume_mounts or ()
-    own = [each.mount for each in mounted(job, member, settings)]
-    return [*own, *(each.model_dump(mode="json", by_alias=True) for each in given)]
+    """Where the role's container sees them, and what podTemplate mounts in the place of one, for containers beside it."""
+    given = (_users_mount(job, Role.of(member), path) for path in (names.RUN_DIR, _TMP, _SHM))
+    return [*(each.mount for each in mounted(job, member, settings)), *(each for each in given if each is not None)]
 
 
 def shared_memory_mib(job: RLJob, role: Role) -> int:
@@ -128,15 +128,20 @@ def checkpoint_claim(job: RLJob, settings: Settings) -> VolumeClaim | None:
 
 
 def _users_mount(job: RLJob, role: Role, path: str) -> dict[str, Any] | None:
-    """What the manifest mounts at ``path`` of the role's container; it wins over what the operator would mount there."""
-    given = section(job, role).volume_mounts or ()
-    return next((each.model_dump(by_alias=True) for each in given if normpath(each.mount_path) == path), None)
+    """What podTemplate mounts at ``path`` of the role's container; it wins over what the operator would mount there."""
+    worker = _entry(users_pod_spec(job, role).get("containers"), "name", names.WORKER)
+    return _entry(worker.get("volumeMounts"), "mountPath", path) or None
 
 
 def _source(job: RLJob, mount: dict[str, Any]) -> dict[str, Any]:
-    """The volume that the learner mounts so, as the manifest has it; empty where it has none of that name."""
-    given = section(job, Role.LEARNER).volumes or ()
-    return next((each.model_dump(by_alias=True) for each in given if each.name == mount.get("name")), {})
+    """The volume that the learner mounts so, as its podTemplate has it; empty where it has none of that name."""
+    return _entry(users_pod_spec(job, Role.LEARNER).get("volumes"), "name", str(mount.get("name")))
+
+
+def _entry(entries: Any, key: str, value: str) -> dict[str, Any]:
+    """The entry of a podTemplate's list with this name or path; empty where there is none, or where it is to be deleted."""
+    known = (each for each in entries if isinstance(each, dict)) if isinstance(entries, list) else ()
+    return next((e for e in known if normpath(str(e.get(key, ""))) == value and "$patch" not in e), {})
 
 
 def _run_folder(job: RLJob, role: Role, settings: Settings) -> Mounted:

@@ -99,7 +99,7 @@ def test_required_is_added_to_each_of_the_terms_that_are_alternatives() -> None:
         pod_of(each, "actor-0", settings)["spec"]["affinity"]["nodeAffinity"][
             "requiredDuringSchedulingIgnoredDuringExecution"
         ]["nodeSelectorTerms"]
-        for each in (with_section(Role.ACTOR, affinity=given), owned())
+        for each in (with_section(Role.ACTOR, podTemplate={"spec": {"affinity": given}}), owned())
     )
     assert given == before
     assert found == [
@@ -110,7 +110,7 @@ def test_required_is_added_to_each_of_the_terms_that_are_alternatives() -> None:
 
 
 def test_what_is_no_affinity_stays_for_the_server_to_refuse() -> None:
-    job = with_section(Role.ACTOR, affinity={"nodeAffinity": []})
+    job = with_section(Role.ACTOR, podTemplate={"spec": {"affinity": {"nodeAffinity": []}}})
     assert pod_of(job, "actor-0")["spec"]["affinity"] == {"nodeAffinity": []}
 
 
@@ -167,7 +167,7 @@ def test_what_a_job_requires_of_nodes_is_required_beside_it() -> None:
             }
         }
     }
-    job = with_section(Role.ACTOR, affinity=affinity)
+    job = with_section(Role.ACTOR, podTemplate={"spec": {"affinity": affinity}})
     for _ in range(2):  # the manifest is not changed by it
         assert required(pod_of(job, "actor-0", AMD64)["spec"]) == [[mine, *ON_AMD64], [mine, *ON_AMD64]]
     both = Settings(image="rl:1", architectures=("amd64",), keep_off_gpu_nodes="Required", gpu_node_labels=("gpu",))

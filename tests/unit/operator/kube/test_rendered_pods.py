@@ -274,6 +274,13 @@ REQUIRED = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
     {"matchExpressions": [{"key": "arch", "operator": "Exists"}]}]}}}  # fmt: skip
 SCRATCH = {"name": "scratch", "persistentVolumeClaim": {"claimName": "scratch"}}
 MOUNT = {"name": "scratch", "mountPath": "/scratch", "readOnly": True}
+PLAIN = {
+    "affinity": REQUIRED,
+    "dnsPolicy": "Default",
+    "priorityClassName": "high",
+    "runtimeClassName": "gvisor",
+    "serviceAccountName": "robot",
+}
 SECRET = {"name": "PASSWORD", "valueFrom": {"secretKeyRef": {"name": "a", "key": "b"}}}
 
 ROWS: dict[str, tuple[Any, Check]] = {
@@ -292,29 +299,22 @@ ROWS: dict[str, tuple[Any, Check]] = {
         [{"name": "A", "value": "$(RLJOB_NAME)"}, SECRET],
         lambda pod: worker(pod)["env"][-2:] == [{"name": "A", "value": "$(RLJOB_NAME)"}, SECRET],
     ),
-    "volumes": ([SCRATCH], lambda pod: SCRATCH in pod["spec"]["volumes"]),
-    "volumeMounts": ([MOUNT], lambda pod: MOUNT in worker(pod)["volumeMounts"]),
-    "serviceAccountName": ("robot", lambda pod: pod["spec"]["serviceAccountName"] == "robot"),
     "nodeSelector": ({"disk": "ssd"}, lambda pod: pod["spec"]["nodeSelector"] == {"disk": "ssd"}),
     "tolerations": (
         [{"key": "team", "operator": "Exists"}],
         lambda pod: {"key": "team", "operator": "Exists"} in pod["spec"]["tolerations"],
     ),
-    "affinity": (
-        REQUIRED,
-        lambda pod: REQUIRED["nodeAffinity"].items() <= pod["spec"]["affinity"]["nodeAffinity"].items(),
-    ),
-    "priorityClassName": ("high", lambda pod: pod["spec"]["priorityClassName"] == "high"),
-    "runtimeClassName": ("gvisor", lambda pod: pod["spec"]["runtimeClassName"] == "gvisor"),
-    "topologySpread": (
-        "Required",
-        lambda pod: (
-            [each["whenUnsatisfiable"] for each in pod["spec"]["topologySpreadConstraints"]] == ["DoNotSchedule"]
-        ),
-    ),
     "podTemplate": (
-        {"metadata": {"annotations": {"a": "b"}}, "spec": {"dnsPolicy": "Default"}},
-        lambda pod: (pod["metadata"]["annotations"]["a"], pod["spec"]["dnsPolicy"]) == ("b", "Default"),
+        {
+            "metadata": {"annotations": {"a": "b"}},
+            "spec": {**PLAIN, "volumes": [SCRATCH], "containers": [{"name": "worker", "volumeMounts": [MOUNT]}]},
+        },
+        lambda pod: (
+            pod["metadata"]["annotations"]["a"] == "b"
+            and {name: pod["spec"][name] for name in PLAIN} == PLAIN
+            and SCRATCH in pod["spec"]["volumes"]
+            and MOUNT in worker(pod)["volumeMounts"]
+        ),
     ),
 }
 

@@ -110,7 +110,10 @@ def test_marks_of_a_gang_scheduler_reach_every_pod_of_a_role(role: Role, marks: 
 
 def mounting(role: Role, path: str, **source: Any) -> Owned:
     mount = {"name": "mine", "mountPath": path, "subPath": "a"}
-    return with_section(role, volumes=[{"name": "mine", **source}], volumeMounts=[mount])
+    container = {"name": names.WORKER, "volumeMounts": [mount]}
+    return with_section(
+        role, podTemplate={"spec": {"volumes": [{"name": "mine", **source}], "containers": [container]}}
+    )
 
 
 @pytest.mark.parametrize("path", ["/dev/shm", "/tmp", "/tmp/", names.RUN_DIR])
@@ -121,12 +124,6 @@ def test_a_users_mount_wins(role: Role, path: str) -> None:
     assert (path.rstrip("/"), "mine") in places
     assert len(dict(places)) == len(places), "an API server refuses a second one"
     assert {name for _, name in places} <= {each["name"] for each in pod["spec"]["volumes"]}
-
-
-def test_what_the_pod_depends_on_is_not_given_way() -> None:
-    mounts = worker(pod_of(mounting(Role.ACTOR, names.JOB_DIR), "actor-0"))["volumeMounts"]
-    places = [each["mountPath"] for each in mounts]
-    assert places.count(names.JOB_DIR) == 2, "the API server says that it must be unique"
 
 
 @pytest.mark.parametrize(

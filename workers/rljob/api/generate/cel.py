@@ -18,9 +18,9 @@ Validation = dict[str, str]
 NOT_IN_CEL = {
     "rules between fields of which one is not written": "its value comes of the preset or of a default, which the API server "
     "does not know",
-    "what is below affinity, env, tolerations, volumes, volumeMounts and podTemplate": "these are Kubernetes' own types, "
+    "what is below env, tolerations and podTemplate": "these are Kubernetes' own types, "
     "checked by a dry run of the pod",
-    "a key in the place of another in a role's env, volumes, volumeMounts, tolerations, affinity or podTemplate": "such a change "
+    "a key in the place of another in a role's env, tolerations or podTemplate": "such a change "
     "(value to valueFrom, say) of a job that runs; a server's CEL compares only those keys of core's types that old and new both "
     "have",
     "keys of resources, labels and annotations": "their patterns are checked by the API server when pods are made; only their "
