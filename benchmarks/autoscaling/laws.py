@@ -6,9 +6,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from rljob.api.autoscaling import AutoscalingSpec, ScaleDownRules, ScaleUpRules, ScalingBehavior, ScalingPolicy
+from rljob.api.autoscaling import AutoscalingSpec
 from rljob_operator.core.autoscaling import AutoscalingMemory, advance
-from rljob_operator.core.autoscaling.behavior import down_limit, up_limit, with_change, with_wanted, within_windows
 from rljob_operator.core.rules.actors import LAW_SECONDS
 
 from benchmarks.autoscaling.plant import Law, Scenario, View
@@ -51,49 +50,53 @@ def oracle(scenario: Scenario) -> Law:
     return law
 
 
+Policy = tuple[int, int, int]
+"""(percent, pods, period in seconds): a policy of ``autoscaling/v2`` allows a share, or a number of pods, in a period."""
+
+
+@dataclass(frozen=True, slots=True)
+class Behavior:
+    """The HorizontalPodAutoscaler's ``behavior``: of each direction the largest policy counts, as is its default."""
+
+    up: tuple[Policy, ...]
+    down_window_seconds: int
+    down: tuple[Policy, ...]
+
+
 @dataclass(slots=True)
 class Autoscaler:
-    """The HorizontalPodAutoscaler's loop around a formula: every 15 s, windows and policies as in ``behavior``."""
+    """The HorizontalPodAutoscaler's loop around a formula, every 15 s."""
 
     wanted: Callable[[View, int], int]
-    behavior: ScalingBehavior
+    behavior: Behavior
     current: int
-    memory: AutoscalingMemory = field(default_factory=AutoscalingMemory)
+    recommended: list[tuple[float, int]] = field(default_factory=list)
+    changes: list[tuple[float, int]] = field(default_factory=list)
 
     def __call__(self, view: View) -> int:
         if view.second % TICK_SECONDS or view.sample is None:
             return self.current
-        spec = AutoscalingSpec(behavior=self.behavior)
-        wanted = self.wanted(view, self.current)
-        self.memory = with_wanted(self.memory, spec, wanted, view.now_seconds)
-        least, most = within_windows(spec, self.memory, wanted, view.now_seconds)
-        number = min(max(self.current, least), most)
-        number = min(number, up_limit(self.behavior.scale_up, self.memory.changes, self.current, view.now_seconds))
-        number = max(number, down_limit(self.behavior.scale_down, self.memory.changes, self.current, view.now_seconds))
+        wanted, now, behavior = self.wanted(view, self.current), view.now_seconds, self.behavior
+        self.recommended.append((now, wanted))
+        recent = [number for time, number in self.recommended if time > now - behavior.down_window_seconds]
+        number = max(wanted, min(self.current, max([wanted, *recent])))
+        number = min(number, max(self.current, *(self._after(each, 1, now) for each in behavior.up)))
+        number = max(number, min(self.current, *(self._after(each, -1, now) for each in behavior.down)))
         number = max(MIN_REPLICAS, min(view.max_replicas, number))
-        self.memory = with_change(self.memory, spec, number - self.current, view.now_seconds)
+        self.changes.append((now, number - self.current))
         self.current = number
         return number
 
-
-def _behavior(
-    up: tuple[tuple[str, int, int], ...], down_window_seconds: int, down: tuple[tuple[str, int, int], ...]
-) -> ScalingBehavior:
-    """Policies as (type, value, period); the largest counts, as is the HorizontalPodAutoscaler's default."""
-    return ScalingBehavior(
-        scale_up=ScaleUpRules(policies=_policies(up)),
-        scale_down=ScaleDownRules(
-            stabilization_window_seconds=down_window_seconds, select_policy="Max", policies=_policies(down)
-        ),
-    )
+    def _after(self, policy: Policy, sign: int, now_seconds: float) -> int:
+        """The number that a policy allows, counted from that at the beginning of its period."""
+        percent, pods, period_seconds = policy
+        start = self.current - sum(change for time, change in self.changes if time > now_seconds - period_seconds)
+        after = start * (100 + sign * percent) / 100 + sign * pods
+        return math.ceil(after) if sign > 0 else math.floor(after)
 
 
-def _policies(given: tuple[tuple[str, int, int], ...]) -> list[ScalingPolicy]:
-    return [ScalingPolicy(type=kind, value=value, period_seconds=period) for kind, value, period in given]
-
-
-HPA_DEFAULT = _behavior((("Percent", 100, 15), ("Pods", 4, 15)), 300, (("Percent", 100, 15),))
-HPA_TUNED = _behavior((("Percent", 20, 60),), 300, (("Percent", 10, 60),))
+HPA_DEFAULT = Behavior(up=((100, 0, 15), (0, 4, 15)), down_window_seconds=300, down=((100, 0, 15),))
+HPA_TUNED = Behavior(up=((20, 0, 60),), down_window_seconds=300, down=((10, 0, 60),))
 
 
 def keda_on_depth(initial: int | None = None) -> Callable[[Scenario], Law]:
@@ -109,7 +112,7 @@ def keda_on_depth(initial: int | None = None) -> Callable[[Scenario], Law]:
     return make
 
 
-def hpa_on_inverted(behavior: ScalingBehavior) -> Callable[[Scenario], Law]:
+def hpa_on_inverted(behavior: Behavior) -> Callable[[Scenario], Law]:
     """An HPA on the free slots of the queue with half of them as the target: the sign is right, the dynamics are not."""
 
     def wanted(view: View, current: int) -> int:

@@ -13,6 +13,8 @@ from rljob.roles.slowdown import LEARNER_DELAY_FILE, REPLAY_DELAY_FILE
 from rljob.telemetry.bottleneck import Kind
 from rljob.telemetry.recorder import read_records
 from rljob.telemetry.report import judge, write_report
+from rljob_operator.core.autoscaling.model import DECISION_SECONDS
+from rljob_operator.core.autoscaling.pace import STABILIZATION_SECONDS
 
 from tests.support import slow_game
 from tests.support.local_run import ENDLESS, LocalRun, assert_nothing_was_lost
@@ -29,7 +31,7 @@ LONGEST_REPLAY_TURN_SECONDS = 3.0
 MEASURED_RECORDS, SETTLING_RECORDS, JUDGED_RECORDS = 2, 3, 3
 """The first of the learner's figures, each over two seconds, are of a change of speed."""
 
-pytestmark = [pytest.mark.timeout(700), pytest.mark.long]
+pytestmark = [pytest.mark.timeout(1000), pytest.mark.long]
 
 
 def figures(run: LocalRun) -> list[dict[str, Any]]:
@@ -81,11 +83,9 @@ def test_it_names_the_role_that_is_slow(local_run: Callable[..., LocalRun], tmp_
     assert run.interrupt() == 130
 
 
-PERIOD_SECONDS = 4.0
-"""autoscaling.samplePeriodSeconds of slow_game.yaml."""
-STAYS_SECONDS = 3 * PERIOD_SECONDS
+STAYS_SECONDS = 3 * DECISION_SECONDS
 """A number that three decisions have left where it was has settled."""
-PATIENCE_SECONDS = 150.0
+PATIENCE_SECONDS = STABILIZATION_SECONDS + 150.0
 """How soon it settles is measured by benchmarks/recovery.py; here it only has to."""
 FAST, SLOW = 0.06, 0.15
 """Seconds that are added to each update, far more than an update takes."""

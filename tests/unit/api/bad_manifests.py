@@ -255,12 +255,7 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
         "spec.autoscaling.mode",
         ["External or Disabled", "no number of actors", "samplesPerInsert"],
     ),
-    (["spec.autoscaling.rateWindowSeconds=5"], "spec.autoscaling.rateWindowSeconds", ["samplePeriodSeconds (15)"]),
-    (
-        ["spec.autoscaling.behavior.scaleUp.policies=[{type: Pods, value: 0, periodSeconds: 15}]"],
-        "spec.autoscaling.behavior.scaleUp.policies[0].value",
-        ["integer from 1"],
-    ),
+    (["spec.autoscaling.behavior={}"], "spec.autoscaling.behavior", ["nothing: ", "as many again or 4"]),
     (["spec.monitoring.metricsPort=80"], "spec.monitoring.metricsPort", ["from 1,024 to 65,535"]),
     (["spec.monitoring.metricsPort=5551"], "spec.monitoring.metricsPort", ["outside 5551 to 5555"]),
     # the end of a job
@@ -619,12 +614,6 @@ FOLLOWING: list[tuple[Path, list[str], str, Any]] = [
     (BASE, ["spec.autoscaling={mode: Internal, minReplicas: 150}"], "autoscaling.maxReplicas", 150),
     (BASE, ["spec.autoscaling={mode: Internal, minReplicas: 4}"], "actors.replicas", 1),
     (BASE, ["spec.autoscaling={mode: External, maxReplicas: 4}", "spec.actors.replicas=9"], "actors.replicas", 9),
-    (
-        BASE,
-        ["spec.autoscaling={minReplicas: 2, missingMetrics: {action: Fallback}}"],
-        "autoscaling.missingMetrics.fallback.replicas",
-        1,
-    ),
     (BASE, ["spec.learner.resources.limits={nvidia.com/gpu: 1}"], "learner.accelerator.count", 1),
     (
         BASE,
@@ -737,7 +726,6 @@ EDGES: list[tuple[Path, list[str], str]] = [
     (BASE, ["spec.monitoring.metricsPort=5550"], "spec.monitoring.metricsPort=5551"),
     (BASE, ["spec.monitoring.metricsPort=5556"], "spec.monitoring.metricsPort=5555"),
     (BASE, [f"{ENVIRONMENT}.maxEpisodeRawFrames=4"], f"{ENVIRONMENT}.maxEpisodeRawFrames=3"),
-    (BASE, ["spec.autoscaling.rateWindowSeconds=15"], "spec.autoscaling.rateWindowSeconds=14"),
     (
         BASE,
         ["spec.autoscaling.mode=Internal", "spec.replay.rateLimiter.samplesPerInsert=0.01"],

@@ -17,7 +17,6 @@ import pytest
 import yaml
 from hypothesis import example, given, settings, strategies as st
 from pydantic import ValidationError
-from pydantic.alias_generators import to_snake
 from rljob.api import ManifestError, RLJob, dump_manifest, parse_job, transition_problems
 from rljob.api.algorithm import BLOCKS
 from rljob.api.generate.cel import rule_validations
@@ -252,41 +251,6 @@ def test_each_rule_says_the_same_in_python_and_in_cel(start: dict[str, Any], edi
         (path, validation["rule"])
         for path, validation, _ in api_server.broken(api_server.admitted(given), None, api_server.ROOT, "")
     }
-
-
-# --- defaults that stand beside each other --------------------------------------------------------------------------
-
-DOWN = {
-    "stabilizationWindowSeconds": 180,
-    "selectPolicy": "Min",
-    "policies": [{"type": "Percent", "value": 20, "periodSeconds": 15}],
-}
-UP = {
-    "stabilizationWindowSeconds": 0,
-    "selectPolicy": "Max",
-    "policies": [
-        {"type": "Percent", "value": 100, "periodSeconds": 15},
-        {"type": "Pods", "value": 4, "periodSeconds": 15},
-    ],
-}
-OTHER = {
-    "stabilizationWindowSeconds": 60,
-    "selectPolicy": "Disabled",
-    "policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}],
-}
-
-
-@pytest.mark.parametrize(("direction", "defaults"), [("scaleUp", UP), ("scaleDown", DOWN)])
-@pytest.mark.parametrize("given_field", [None, *OTHER])
-def test_each_field_of_behavior_has_its_default_by_itself(
-    direction: str, defaults: dict[str, Any], given_field: str | None
-) -> None:
-    """As in the HorizontalPodAutoscaler: who writes a policy keeps the window, and the reverse."""
-    given = document(BASE)
-    written = {} if given_field is None else {given_field: OTHER[given_field]}
-    given["spec"]["autoscaling"] = {"mode": "Internal", "behavior": {direction: written}}
-    rules = parse_job(given).spec.autoscaling.behavior
-    assert getattr(rules, to_snake(direction)).model_dump(by_alias=True) == defaults | written
 
 
 def test_nothing_that_a_preset_sets_is_filled_in_by_the_cluster() -> None:

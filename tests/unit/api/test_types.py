@@ -151,7 +151,7 @@ def sections(model: type[BaseModel], path: str = "spec") -> Iterator[tuple[str, 
 def test_a_section_given_in_part_has_the_defaults_of_one_left_out(
     section: tuple[str, type[BaseModel], str, type[BaseModel]],
 ) -> None:
-    """Else writing one field of a section would change the others, as it once did with behavior.scaleDown."""
+    """Else writing one field of a section would change the others."""
     _, owner, name, model = section
     default = owner.model_fields[name].get_default(call_default_factory=True)
     if isinstance(default, BaseModel):

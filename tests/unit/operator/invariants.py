@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rljob.api import RLJob
 from rljob.api.controller_memory import MAX_REMEMBERED_MEMBERS
+from rljob_operator.core.autoscaling.samples import STALE_AFTER_SECONDS
 from rljob_operator.core.context import ReconcileContext
 from rljob_operator.core.decision import Decision
 from rljob_operator.core.member import Member, Phase, Role
@@ -86,7 +87,7 @@ def _number_of_actors(job: RLJob, seen: ReconcileContext, decision: Decision, no
     assert least <= after.desired_replicas <= most
     if scaling.mode == "Internal" and before.memory.get("requested") == job.spec.actors.replicas:
         age = None if seen.observed.learner is None else now - seen.observed.learner.taken_seconds
-        fresh = age is not None and -1 <= age <= scaling.missing_metrics.stale_after_seconds
+        fresh = age is not None and -1 <= age <= STALE_AFTER_SECONDS
         held = max(least, min(before.desired_replicas, most))
         assert fresh or after.desired_replicas == held, "no decision from a stale sample"
 

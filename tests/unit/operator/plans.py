@@ -130,8 +130,7 @@ def job_of(plan: Plan, edit: tuple[str, ...]) -> RLJob:
         "spec.failurePolicy.resetAfterSeconds=100",
         "spec.checkpoint.intervalSeconds=30",
         f"spec.actors.startupWave={max(32, plan.actors // 4)}",
-        f"spec.autoscaling={{mode: {plan.mode}, minReplicas: {least}, maxReplicas: {most}, samplePeriodSeconds: 5, "
-        "rateWindowSeconds: 10}",
+        f"spec.autoscaling={{mode: {plan.mode}, minReplicas: {least}, maxReplicas: {most}}}",
     ]
     if plan.algorithm == "ApeXDQN":
         sets.append("spec.replay.capacity=10000000" if plan.actors > 100 else "spec.replay.shards=2")

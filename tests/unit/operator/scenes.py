@@ -151,14 +151,6 @@ def stale_metrics() -> Watched:
     return controller
 
 
-def suddenly_more_wanted() -> Watched:
-    """The two actors are enough for a while, then the learner becomes faster."""
-    controller = scaling(SLOW_UP, seconds=150, learner_wait_fraction=0.0, queue_depth_batches=50.0)
-    for k in range(12):
-        controller.look(5.0, learner=sample(controller.now + 5.0, 10_000 + k, **FIGURES))
-    return controller
-
-
 def few_wanted() -> Watched:
     """The learner needs less than one actor's share of three."""
     return scaling(
@@ -185,8 +177,6 @@ REFUSALS = (
 STUCK = (Reason.UNSCHEDULABLE, Reason.IMAGE_PULL_FAILED, Reason.QUOTA_EXCEEDED)
 NODES_LOST = tuple(replace(m, node_lost=True, node_name="cpu-1") for m in (*members(), member("inference-0")))
 """Every node is lost: no member is heard."""
-FOUR_PODS = "policies: [{type: Pods, value: 4, periodSeconds: 15}]"
-SLOW_UP = f"spec.autoscaling.behavior.scaleUp={{stabilizationWindowSeconds: 300, {FOUR_PODS}}}"
 
 SCENES: tuple[Callable[[], Watched], ...] = (
     suspended_with_servers,
@@ -239,10 +229,8 @@ SCENES: tuple[Callable[[], Watched], ...] = (
     lambda: scaling("spec.autoscaling.pause=ScaleOut"),
     lambda: scaling(policy_lag_updates_p95=1e4),
     lambda: scaling("spec.autoscaling.maxReplicas=60", seconds=120),
-    suddenly_more_wanted,
 )
 TOO_MANY = {"learner_wait_fraction": 0.0, "actors_blocked_fraction": 0.9, "queue_depth_batches": 100.0}
-SLOW_DOWN = "spec.autoscaling.behavior.scaleDown={policies: [{type: Pods, value: 1, periodSeconds: 60}]}"
 
 
 def more_scaling_scenes() -> Reached:
@@ -253,7 +241,7 @@ def more_scaling_scenes() -> Reached:
     pending = member("actor-2", Phase.STARTING, waiting=Reason.UNSCHEDULABLE)
     for k in range(40):
         stuck.look(5.0, members=(*members(), pending), learner=sample(START + 5.0 * (k + 1), k + 1, **FIGURES))
-    fewer = [scaling("spec.actors.replicas=6", *sets, seconds=400, **TOO_MANY) for sets in ((), (SLOW_DOWN,))]
+    fewer = [scaling(f"spec.actors.replicas={most}", seconds=400, **TOO_MANY) for most in (6, 12)]
     return set().union(*(controller.reached for controller in (quota, stuck, *fewer)))
 
 

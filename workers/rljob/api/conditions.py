@@ -90,7 +90,6 @@ class Reason(StrEnum):
     SCALE_DOWN_LIMIT = "ScaleDownLimit"
     SCALE_DOWN_STABILIZED = "ScaleDownStabilized"
     SCALE_UP_LIMIT = "ScaleUpLimit"
-    SCALE_UP_STABILIZED = "ScaleUpStabilized"
     SCALING_DISABLED = "ScalingDisabled"
     SENDING = "Sending"
     SESSION_ENDED = "SessionEnded"
@@ -280,10 +279,9 @@ def _entries() -> tuple[Entry, ...]:
         t.SCALING_LIMITED: (
             ("True", r.TOO_MANY_REPLICAS, "more are wanted or asked for than `maxReplicas` or the machine allow"),
             ("True", r.TOO_FEW_REPLICAS, "fewer than `minReplicas` are wanted or asked for"),
-            ("True", r.SCALE_UP_LIMIT, "a `scaleUp` policy slows the growth"),
-            ("True", r.SCALE_UP_STABILIZED, "the `scaleUp` window holds a growth back"),
-            ("True", r.SCALE_DOWN_LIMIT, "a `scaleDown` policy slows the shrinking"),
-            ("True", r.SCALE_DOWN_STABILIZED, "the `scaleDown` window holds a shrinking back"),
+            ("True", r.SCALE_UP_LIMIT, "a decision at most doubles the number, or adds 4"),
+            ("True", r.SCALE_DOWN_LIMIT, "a decision takes a fifth away at most"),
+            ("True", r.SCALE_DOWN_STABILIZED, "more were wanted within the last 180 s, which holds a shrinking back"),
             ("True", r.QUOTA_LIMITED, "the queue, or a ResourceQuota of the namespace, admits no more actors"),
             ("True", r.UNSCHEDULABLE, "added actors find no node"),
             (
@@ -294,7 +292,7 @@ def _entries() -> tuple[Entry, ...]:
             (
                 "True",
                 r.DIMINISHING_RETURNS,
-                "growth has not shown the gain of `guards.minMarginalGainPercent`, and waits for it or is taken back",
+                "growth has not shown a gain of 10 % of its nominal rate, and waits for it or is taken back",
             ),
             ("True", r.PAUSED, "`autoscaling.pause` forbids this direction"),
             ("False", r.DESIRED_WITHIN_RANGE, "the number is the one that is wanted"),

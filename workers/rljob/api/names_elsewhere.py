@@ -60,6 +60,11 @@ MOVED: Final[Mapping[str, str]] = {
     "replay.sampling": "nothing: the learner mirrors the store",
     "autoscaling.trimTimeConstantSeconds": "nothing: it is 300",
     "autoscaling.tolerancePercent": "nothing: it is 5",
+    "autoscaling.behavior": "nothing: a decision adds as many again or 4, or takes away a fifth, 180 s after more was wanted",
+    "autoscaling.missingMetrics": "nothing: figures older than 45 s count as missing, and the number is held",
+    "autoscaling.samplePeriodSeconds": "nothing: it is 15",
+    "autoscaling.rateWindowSeconds": "nothing: it is 60",
+    "autoscaling.guards.minMarginalGainPercent": "nothing: it is 10",
 }
 """A path below ``spec``, or a pattern of paths (``*`` is a role's section) -> the path to write instead, or "nothing" and the
 reason."""

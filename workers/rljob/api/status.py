@@ -97,8 +97,7 @@ class ScalingCalculation(StatusModel):
     before: Count = 0
     """How many actors were wanted before."""
     capacity_per_second: Annotated[float, DecimalText(0)] | None = None
-    """Items that the learner digests in a second in which it does not wait. Unset, like all up to tolerance, where there were no
-    figures."""
+    """Items that the learner digests in a second in which it does not wait."""
     per_actor_per_second: Annotated[float, DecimalText(0)] | None = None
     """Items that arrive from an actor in a second in which it is not blocked."""
     integral: Annotated[float, DecimalText()] | None = None
@@ -119,18 +118,16 @@ class ScalingCalculation(StatusModel):
     """Lower bound. Unset, like all up to policyMost but the guard, with mode External."""
     max_replicas: Count | None = None
     """Upper bound, as far as the machine and the queue allow."""
-    least_wanted: Count | None = None
-    """The least wanted within the window of scaleUp: a growth goes so far."""
     most_wanted: Count | None = None
-    """The most wanted within the window of scaleDown: a shrinking goes so far."""
+    """The most wanted within the last 180 s: a shrinking goes so far."""
     guard: Word = ""
     """PolicyLag, Unschedulable or Gain; empty where no guard limits."""
     guard_most: Count | None = None
     """The most actors that the guard allows."""
     policy_least: Count | None = None
-    """The fewest actors that the policies of scaleDown allow."""
+    """The fewest actors that one decision may lead to: a fifth fewer."""
     policy_most: Count | None = None
-    """The most actors that the policies of scaleUp allow; unset without such policies."""
+    """The most actors that one decision may lead to: twice as many, or 4 more."""
     pause: Literal["None", "ScaleIn", "ScaleOut", "All"] = "None"
     """What autoscaling.pause was then, which holds changes back."""
     after: Count = 0

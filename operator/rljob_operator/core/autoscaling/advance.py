@@ -6,13 +6,13 @@ from dataclasses import replace
 
 from rljob.api.autoscaling import AutoscalingSpec
 
-from rljob_operator.core.autoscaling import behavior, guards, law, sentence
+from rljob_operator.core.autoscaling import guards, law, pace, sentence
 from rljob_operator.core.autoscaling.limits import Limited, bounded, limits_now, through
 from rljob_operator.core.autoscaling.memory import AutoscalingMemory, GuardMemory
-from rljob_operator.core.autoscaling.model import ActiveReason, LimitedBy, ScalingSample, Supply
+from rljob_operator.core.autoscaling.model import DECISION_SECONDS, ActiveReason, LimitedBy, ScalingSample, Supply
 from rljob_operator.core.autoscaling.rates import observe, rates
 from rljob_operator.core.autoscaling.recommendation import Calculation, Recommendation
-from rljob_operator.core.autoscaling.samples import fallback, fault
+from rljob_operator.core.autoscaling.samples import fault
 from rljob_operator.core.autoscaling.warmup import attended, on_this_clock, warming_up
 
 
@@ -25,7 +25,7 @@ def advance(
 ) -> Recommendation:
     """How many actors there should be now, or, with mode External, should be asked for.
 
-    To be called as often as one likes: decisions are made every ``samplePeriodSeconds``, and between them the answer is the last
+    To be called as often as one likes: decisions are made every ``DECISION_SECONDS``, and between them the answer is the last
     one, save that a user's change of ``spec.actors.replicas`` and of the bounds counts at once.
 
     Args:
@@ -35,22 +35,22 @@ def advance(
         supply: the actors.
         now_seconds: Unix time. It may jump; ages are then counted as if it had not.
     """
-    memory = on_this_clock(spec, memory, now_seconds)
+    memory = on_this_clock(memory, now_seconds)
     before = memory
     memory = _with_requested_replicas(spec, memory, supply, now_seconds)
-    missing = fault(sample, now_seconds, spec.missing_metrics.stale_after_seconds)
+    missing = fault(sample, now_seconds)
     memory = attended(memory, None if missing else sample, supply, now_seconds)
-    warming = warming_up(spec, memory, now_seconds)
-    if not _is_due(spec, memory, warming, now_seconds):
+    warming = warming_up(memory, now_seconds)
+    if not _is_due(memory, warming, now_seconds):
         return _answer(spec, memory, None, is_new=memory.last_decision != before.last_decision)
     if sample is None or missing:  # looked for again at the next call, not a whole period later
-        return _answer(spec, *_without_figures(spec, memory, supply, missing, now_seconds))
-    memory = replace(memory, decided_seconds=now_seconds, missing_since_seconds=None)
+        return _answer(spec, _told(spec, memory, ActiveReason.STALE_METRICS, missing), None)
+    memory = replace(memory, decided_seconds=now_seconds)
     is_new = memory.rates.taken_seconds is None or sample.taken_seconds > memory.rates.taken_seconds
     if sample.learner_advancing:
-        memory = replace(memory, rates=observe(spec, memory.rates, sample, supply.ready))
+        memory = replace(memory, rates=observe(memory.rates, sample, supply.ready))
     if memory.desired == 0 and not sample.learner_advancing:
-        return _answer(spec, _with_a_first_actor(spec, memory, now_seconds), None)
+        return _answer(spec, _with_a_first_actor(spec, memory), None)
     if warming:
         return _answer(spec, _told(spec, memory, ActiveReason.WARMING_UP, warming), None)
     if not sample.learner_advancing:
@@ -94,37 +94,20 @@ def _by_law(
     return memory, calculation
 
 
-def _without_figures(
-    spec: AutoscalingSpec, memory: AutoscalingMemory, supply: Supply, missing: str, now_seconds: float
-) -> _Decided:
-    """Hold, and after a while fall back. The limits hold for a fallback too."""
-    since = now_seconds if memory.missing_since_seconds is None else memory.missing_since_seconds
-    memory = replace(memory, missing_since_seconds=since)
-    target = fallback(spec, memory.desired or 0, now_seconds - since)
-    if target is None or spec.pause == "All":
-        return _told(spec, memory, ActiveReason.STALE_METRICS, missing), None
-    memory, limited, calculation = _limited(spec, memory, supply, target, None, now_seconds)
-    decision_text = sentence.fell_back(
-        spec, calculation, now_seconds - since, limited.by, recommended=spec.mode == "External"
-    )
-    memory = replace(memory, active=ActiveReason.STALE_METRICS, active_message=missing, last_decision=decision_text)
-    return replace(memory, decided_seconds=now_seconds), calculation
-
-
-def _with_a_first_actor(spec: AutoscalingSpec, memory: AutoscalingMemory, now_seconds: float) -> AutoscalingMemory:
+def _with_a_first_actor(spec: AutoscalingSpec, memory: AutoscalingMemory) -> AutoscalingMemory:
     """One actor where there is none: a learner that gets nothing makes no figures, so the law would stay at 0 for ever.
 
-    No policy slows it, since a share of 0 is 0; but growth that is forbidden stays forbidden.
+    Growth that is forbidden stays forbidden.
     """
-    forbidden = spec.pause in ("ScaleOut", "All") or spec.behavior.scale_up.select_policy == "Disabled"
     if spec.mode == "External":
         return replace(_told(spec, memory, ActiveReason.STALE_METRICS, sentence.NO_ACTOR_PLAYS), recommended=1.0)
-    if forbidden or spec.max_replicas == 0:
+    if spec.pause in ("ScaleOut", "All") or spec.max_replicas == 0:
         return _told(spec, memory, ActiveReason.STALE_METRICS, sentence.NO_ACTOR_PLAYS)
-    memory = replace(memory, desired=1, limited_by=LimitedBy.NOTHING, active=ActiveReason.STALE_METRICS)
-    memory = behavior.with_change(memory, spec, 1, now_seconds)
     return replace(
         memory,
+        desired=1,
+        limited_by=LimitedBy.NOTHING,
+        active=ActiveReason.STALE_METRICS,
         active_message=sentence.NO_ACTOR_PLAYS,
         last_decision=f"{sentence.NO_ACTOR_PLAYS}: 0 -> 1 actors, to begin with",
     )
@@ -135,18 +118,17 @@ def _limited(
     memory: AutoscalingMemory,
     supply: Supply,
     target: int,
-    match: law.Match | None,
+    match: law.Match,
     now_seconds: float,
 ) -> tuple[AutoscalingMemory, Limited, Calculation]:
     """Take ``target`` through the limits. Internal: that is the number of actors now; External: what is recommended."""
     current = memory.desired or 0
-    memory = behavior.with_wanted(memory, spec, bounded(spec, Limited(target)).number, now_seconds)
+    memory = pace.with_wanted(memory, bounded(spec, Limited(target)).number, now_seconds)
     limits = limits_now(spec, memory, supply, target, match, now_seconds)
     limited = through(limits, target, current)
     calculation = Calculation(current, match, 0.0, target, limits, limited.number)
     if spec.mode == "External":
         return replace(memory, recommended=float(limited.number)), limited, calculation
-    memory = behavior.with_change(memory, spec, limited.number - current, now_seconds)
     return replace(memory, desired=limited.number, limited_by=limited.by), limited, calculation
 
 
@@ -163,19 +145,17 @@ def _with_requested_replicas(
         desired = requested_replicas
     elif requested_before is not None and requested_replicas != requested_before:
         # give it one stabilization window; older recommendations knew nothing of it
-        memory = replace(
-            memory, highest=((now_seconds, requested_replicas),), lowest=(), integral=0.0, guards=GuardMemory()
-        )
+        memory = replace(memory, highest=((now_seconds, requested_replicas),), integral=0.0, guards=GuardMemory())
         limited = bounded(spec, Limited(requested_replicas))
         decision_text = sentence.jumped(requested_before, requested_replicas, desired, limited)
         return replace(memory, desired=limited.number, limited_by=limited.by, last_decision=decision_text)
     return replace(memory, desired=bounded(spec, Limited(desired)).number)
 
 
-def _is_due(spec: AutoscalingSpec, memory: AutoscalingMemory, warming: str, now_seconds: float) -> bool:
-    """Every sample period, and at the end of the warm-up."""
+def _is_due(memory: AutoscalingMemory, warming: str, now_seconds: float) -> bool:
+    """Every ``DECISION_SECONDS``, and at the end of the warm-up."""
     decided = memory.decided_seconds
-    if decided is None or now_seconds - decided >= spec.sample_period_seconds:
+    if decided is None or now_seconds - decided >= DECISION_SECONDS:
         return True
     return not warming and memory.active == ActiveReason.WARMING_UP
 

@@ -16,8 +16,8 @@ from rljob.api.computed import GUARD_PERCENT
 
 from rljob_operator.core.autoscaling.law import Match
 from rljob_operator.core.autoscaling.memory import GuardMemory, RateMemory
-from rljob_operator.core.autoscaling.model import LimitedBy, ScalingSample, Supply
-from rljob_operator.core.autoscaling.rates import TOLERANCE, TRIM_SECONDS, figure_error
+from rljob_operator.core.autoscaling.model import DECISION_SECONDS, LimitedBy, ScalingSample, Supply
+from rljob_operator.core.autoscaling.rates import RATE_WINDOW_SECONDS, TOLERANCE, TRIM_SECONDS, figure_error
 
 UNSCHEDULABLE_SECONDS: Final = 60.0
 """Where actors have waited so long for a place, there is no place for more of them."""
@@ -37,6 +37,9 @@ LAG_RECOVERED: Final = 0.8
 _JUDGED_GROWTH: Final = 0.1
 """A growth is judged once it has added this share of actors; the gain of fewer can't be told from noise."""
 
+_LEAST_GAIN: Final = 0.1
+"""A growth that brings less than this share of what as many actors brought before is taken back."""
+
 _CLEARLY_MORE: Final = 0.5
 """Share of the whole gain that keeps a growth on trial, though noise hides whether it is one."""
 
@@ -51,7 +54,7 @@ _SURE_DEVIATIONS: Final = 3.0
 
 
 def most_allowed(
-    guards: GuardMemory, match: Match | None, supply: Supply, current: int, now_seconds: float
+    guards: GuardMemory, match: Match, supply: Supply, current: int, now_seconds: float
 ) -> tuple[int | None, LimitedBy]:
     """The most actors that the guards allow, and which of them says so; (None, NOTHING) where none does.
 
@@ -59,12 +62,12 @@ def most_allowed(
     slows them.
     """
     slower = 1.0
-    if guards.actors is not None and match is not None:
+    if guards.actors is not None:
         slower = match.rates.per_actor_per_second * guards.free_actors / guards.arrived_per_second
     limits = (
         (guards.ceiling if now_seconds < guards.until_seconds else None, LimitedBy(guards.ceiling_by)),
         (current if supply.unschedulable_seconds > UNSCHEDULABLE_SECONDS else None, LimitedBy.UNSCHEDULABLE),
-        (max(current, round(match.wanted * slower)) if match and slower < _SLOWER else None, LimitedBy.GAIN),
+        (max(current, round(match.wanted * slower)) if slower < _SLOWER else None, LimitedBy.GAIN),
     )
     return min(((most, by) for most, by in limits if most is not None), default=(None, LimitedBy.NOTHING))
 
@@ -99,27 +102,27 @@ def learned(
 ) -> GuardMemory:
     """What a new sample says about the policy lag and about a growth on trial.
 
-    Its gain is what more arrives than before, beyond ``minMarginalGainPercent`` of what as many actors brought then: means over
+    Its gain is what more arrives than before, beyond ``_LEAST_GAIN`` of what as many actors brought then: means over
     the rate window, in which the actors are counted like the arrivals.
     """
     if guards.ceiling is not None and now_seconds >= guards.until_seconds + guards.hold_seconds:
         guards = replace(guards, ceiling=None, hold_seconds=0.0)
-    guards, least_percent = _lagging(spec, guards, sample, current, now_seconds), spec.guards.min_marginal_gain_percent
+    guards = _lagging(spec, guards, sample, current, now_seconds)
     if guards.actors is None:
         return guards
-    if current <= guards.actors or sample.wait_fraction <= TOLERANCE or least_percent == 0:
+    if current <= guards.actors or sample.wait_fraction <= TOLERANCE:
         return replace(guards, actors=None)
     if supply.ready < guards.ready + max(1.0, _JUDGED_GROWTH * guards.ready):
         return growing(guards, memory, supply, current)
     since, window = guards.grown_since_seconds or now_seconds, memory.window
     guards, played = replace(guards, grown_since_seconds=since), now_seconds - since
-    if memory.updated_seconds != memory.taken_seconds or memory.jumped or played < spec.rate_window_seconds:
+    if memory.updated_seconds != memory.taken_seconds or memory.jumped or played < RATE_WINDOW_SECONDS:
         return guards
     arrived = window.arrived / window.weight
     added = (window.free_actors / window.weight / guards.free_actors - 1.0) * guards.arrived_per_second
     noise = figure_error(memory) * math.sqrt(2.0 / window.weight) * arrived
     brought = arrived - guards.arrived_per_second
-    if brought >= least_percent / 100 * added + _SURE_DEVIATIONS * noise:
+    if brought >= _LEAST_GAIN * added + _SURE_DEVIATIONS * noise:
         return replace(guards, actors=None)
     if played < TRIM_SECONDS or brought >= _CLEARLY_MORE * added:
         return guards
@@ -144,14 +147,14 @@ def _lagging(
     share = sample.policy_lag_updates_p95 / most
     before, by_lag = guards.lag_share, guards.ceiling_by == LimitedBy.POLICY_LAG and guards.ceiling is not None
     if before is not None:
-        share = before + min(1.0, spec.sample_period_seconds / spec.rate_window_seconds) * (share - before)
+        share = before + DECISION_SECONDS / RATE_WINDOW_SECONDS * (share - before)
     guards = replace(guards, lag_share=share)
-    settled_seconds = guards.until_seconds - guards.hold_seconds + spec.rate_window_seconds
+    settled_seconds = guards.until_seconds - guards.hold_seconds + RATE_WINDOW_SECONDS
     if share > 1.0 and not (by_lag and now_seconds < settled_seconds):
         fewer = max(1, int(current * (1.0 - LAG_SHRINK)))
         return _with_ceiling(guards, min(fewer, guards.ceiling or fewer), LimitedBy.POLICY_LAG, now_seconds)
     if share > LAG_RECOVERED and by_lag and now_seconds < guards.until_seconds:
-        return replace(guards, until_seconds=max(guards.until_seconds, now_seconds + spec.rate_window_seconds))
+        return replace(guards, until_seconds=max(guards.until_seconds, now_seconds + RATE_WINDOW_SECONDS))
     return guards
 
 

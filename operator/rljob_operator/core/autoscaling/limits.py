@@ -1,18 +1,15 @@
-"""What may change the number that is aimed for: bounds, windows, guards, policies, pause, in this order."""
+"""What may change the number that is aimed for: bounds, the stabilization window, guards, the pace, pause, in this order."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 from rljob.api.autoscaling import AutoscalingSpec
 
-from rljob_operator.core.autoscaling import behavior, guards
+from rljob_operator.core.autoscaling import guards, pace
 from rljob_operator.core.autoscaling.law import Match
 from rljob_operator.core.autoscaling.memory import AutoscalingMemory
 from rljob_operator.core.autoscaling.model import LimitedBy, Supply
-
-_UNLIMITED: Final = 10**9
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,15 +18,14 @@ class ReplicaLimits:
 
     Attributes:
         min_replicas, max_replicas: the bounds, as far as the place and the queue allow.
-        least_wanted, most_wanted: over the stabilization windows: a growth goes to the least, a shrinking to the most.
+        most_wanted: within the stabilization window: a shrinking goes no further.
         guard, guard_most: the guard that speaks and the most it allows.
-        policy_least, policy_most: what the policies allow.
+        policy_least, policy_most: what one decision may lead to.
         pause: ``spec.autoscaling.pause``.
     """
 
     min_replicas: int | None = None
     max_replicas: int | None = None
-    least_wanted: int | None = None
     most_wanted: int | None = None
     guard: LimitedBy = LimitedBy.NOTHING
     guard_most: int | None = None
@@ -72,34 +68,29 @@ def limits_now(
     memory: AutoscalingMemory,
     supply: Supply,
     target: int,
-    match: Match | None,
+    match: Match,
     now_seconds: float,
 ) -> ReplicaLimits:
     """The limits on going to ``target``.
 
-    With mode External only the guards and the pause: bounds, windows and policies are those of the client that writes the number.
+    With mode External only the guards and the pause: bounds, window and pace are those of the client that writes the number.
     After a gap in the watch nothing shrinks before one whole window has been seen.
     """
     current = memory.desired or 0
     most, guard = guards.most_allowed(memory.guards, match, supply, current, now_seconds)
     if spec.mode == "External":
         return ReplicaLimits(guard=guard, guard_most=most, pause=spec.pause)
-    least_wanted, most_wanted = behavior.within_windows(
-        spec, memory, bounded(spec, Limited(target)).number, now_seconds
-    )
-    watched = now_seconds - (memory.watching_since_seconds or now_seconds)
-    if watched < spec.behavior.scale_down.stabilization_window_seconds:
+    most_wanted = pace.most_wanted(memory, bounded(spec, Limited(target)).number, now_seconds)
+    if now_seconds - (memory.watching_since_seconds or now_seconds) < pace.STABILIZATION_SECONDS:
         most_wanted = max(most_wanted, current)
-    up = behavior.up_limit(spec.behavior.scale_up, memory.changes, current, now_seconds)
     return ReplicaLimits(
         min_replicas=spec.min_replicas,
         max_replicas=spec.max_replicas,
-        least_wanted=least_wanted,
         most_wanted=most_wanted,
         guard=guard,
         guard_most=most,
-        policy_least=max(0, behavior.down_limit(spec.behavior.scale_down, memory.changes, current, now_seconds)),
-        policy_most=None if up >= _UNLIMITED else up,
+        policy_least=pace.least_after(current),
+        policy_most=pace.most_after(current),
         pause=spec.pause,
     )
 
@@ -107,13 +98,8 @@ def limits_now(
 def through(limits: ReplicaLimits, target: int, current: int) -> Limited:
     """What the limits make of ``target``."""
     limited = Limited(target).within(limits.min_replicas, limits.max_replicas)
-    number = current
-    if limits.least_wanted is None or limits.most_wanted is None:
-        number = limited.number
-    else:
-        number = min(max(current, limits.least_wanted), limits.most_wanted)
-    is_less = number < limited.number
-    limited = limited.to(number, LimitedBy.SCALE_UP_STABILIZATION if is_less else LimitedBy.SCALE_DOWN_STABILIZATION)
+    if limits.most_wanted is not None and limited.number < current:
+        limited = limited.to(min(current, limits.most_wanted), LimitedBy.SCALE_DOWN_STABILIZATION)
     limited = limited.at_most(limits.guard_most, limits.guard)
     limited = limited.at_most(limits.policy_most, LimitedBy.SCALE_UP_POLICY)
     limited = limited.at_least(limits.policy_least, LimitedBy.SCALE_DOWN_POLICY)

@@ -13,7 +13,7 @@ Timed = tuple[tuple[float, int], ...]
 """(Unix time, number of actors), oldest first."""
 
 MOST_ENTRIES: Final = 24
-"""Longest history of one kind; beyond it the two oldest entries become one."""
+"""Longest history; beyond it the two oldest entries become one."""
 
 _CAMEL: Final = ConfigDict(
     alias_generator=to_camel, validate_by_alias=True, validate_by_name=True, extra="ignore", allow_inf_nan=False
@@ -113,10 +113,8 @@ class AutoscalingMemory:
         seen_seconds: the latest call. looked_seconds: the one before it. decided_seconds: the latest decision.
         watching_since_seconds: since when nothing has been missed; no shrinking before one stabilization window.
         learner_started_seconds, advancing_since_seconds: for the warm-up after a (re)start.
-        missing_since_seconds: since when there have been no figures.
         rates, integral, guards: the law's and the guards' state.
-        highest, lowest: recommendations that the two stabilization windows still need.
-        changes: (time, change) of the number of actors, for the policies' periods.
+        highest: recommendations that the stabilization window still needs.
         recommended, limited_by, active, active_message, last_decision: the latest answer, repeated between decisions.
     """
 
@@ -130,13 +128,10 @@ class AutoscalingMemory:
     watching_since_seconds: float | None = None
     learner_started_seconds: float | None = None
     advancing_since_seconds: float | None = None
-    missing_since_seconds: float | None = None
     rates: RateMemory = field(default_factory=RateMemory)
     integral: float = 0.0
     guards: GuardMemory = field(default_factory=GuardMemory)
     highest: Timed = ()
-    lowest: Timed = ()
-    changes: Timed = ()
     recommended: float | None = None
     limited_by: str = ""
     active: str = "WarmingUp"
@@ -167,7 +162,6 @@ class AutoscalingMemory:
             decided_seconds=_later(self.decided_seconds, seconds),
             watching_since_seconds=_later(self.watching_since_seconds, seconds),
             advancing_since_seconds=_later(self.advancing_since_seconds, seconds),
-            missing_since_seconds=_later(self.missing_since_seconds, seconds),
             rates=replace(
                 self.rates,
                 updated_seconds=_later(self.rates.updated_seconds, seconds),
@@ -179,8 +173,6 @@ class AutoscalingMemory:
                 until_seconds=self.guards.until_seconds + seconds,
             ),
             highest=tuple((time + seconds, number) for time, number in self.highest),
-            lowest=tuple((time + seconds, number) for time, number in self.lowest),
-            changes=tuple((time + seconds, number) for time, number in self.changes),
         )
 
 

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
+
+DECISION_SECONDS: Final = 15.0
+"""Between two decisions, as a HorizontalPodAutoscaler's; a learner's figures are means of a few seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +68,6 @@ class LimitedBy(StrEnum):
     MIN_REPLICAS = "MinReplicas"
     SCALE_UP_POLICY = "ScaleUpPolicy"
     SCALE_DOWN_POLICY = "ScaleDownPolicy"
-    SCALE_UP_STABILIZATION = "ScaleUpStabilization"
     SCALE_DOWN_STABILIZATION = "ScaleDownStabilization"
     UNSCHEDULABLE = "Unschedulable"
     POLICY_LAG = "PolicyLag"
@@ -83,7 +86,6 @@ _REASONS = {
     LimitedBy.MIN_REPLICAS: "TooFewReplicas",
     LimitedBy.SCALE_UP_POLICY: "ScaleUpLimit",
     LimitedBy.SCALE_DOWN_POLICY: "ScaleDownLimit",
-    LimitedBy.SCALE_UP_STABILIZATION: "ScaleUpStabilized",
     LimitedBy.SCALE_DOWN_STABILIZATION: "ScaleDownStabilized",
     LimitedBy.UNSCHEDULABLE: "Unschedulable",
     LimitedBy.POLICY_LAG: "PolicyLag",

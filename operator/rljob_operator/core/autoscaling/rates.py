@@ -22,10 +22,11 @@ import math
 from dataclasses import dataclass, replace
 from typing import Final
 
-from rljob.api.autoscaling import AutoscalingSpec
-
 from rljob_operator.core.autoscaling.memory import RateMemory, Sums
 from rljob_operator.core.autoscaling.model import ScalingSample
+
+RATE_WINDOW_SECONDS: Final = 60.0
+"""Time over which the following estimates forget: about the start of an actor, and four decisions."""
 
 TRIM_SECONDS: Final = 300.0
 """Time in which the trim would mend what the queue lacks, and over which the calm estimates forget."""
@@ -98,7 +99,7 @@ def rates(memory: RateMemory) -> Rates | None:
     return steady if abs(window.needed / steady.needed - 1) <= TOLERANCE else window
 
 
-def observe(spec: AutoscalingSpec, memory: RateMemory, sample: ScalingSample, ready: int) -> RateMemory:
+def observe(memory: RateMemory, sample: ScalingSample, ready: int) -> RateMemory:
     """The memory after one new sample.
 
     A sample that says little is left out: taken while more than a tenth of the actors came or went (for one rate window at
@@ -109,7 +110,7 @@ def observe(spec: AutoscalingSpec, memory: RateMemory, sample: ScalingSample, re
     before = memory.taken_seconds
     if before is not None and sample.taken_seconds <= before:
         return memory
-    window_seconds, steady_seconds = spec.rate_window_seconds, TRIM_SECONDS
+    window_seconds, steady_seconds = RATE_WINDOW_SECONDS, TRIM_SECONDS
     latest = replace(memory, taken_seconds=sample.taken_seconds, ready=ready, depth_items=depth_items)
     elapsed = window_seconds if before is None else min(sample.taken_seconds - before, window_seconds)
     age = math.inf if memory.updated_seconds is None else sample.taken_seconds - memory.updated_seconds

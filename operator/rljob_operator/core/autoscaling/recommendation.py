@@ -16,13 +16,13 @@ class Calculation:
 
     Attributes:
         before, after: actors wanted before and after it. With mode External ``after`` is what is recommended.
-        match: the law's terms; None for a fallback, which needs none.
-        tolerance: a difference below it between what is wanted and ``before`` changes nothing; actors. 0 for a fallback.
+        match: the law's terms.
+        tolerance: a difference below it between what is wanted and ``before`` changes nothing; actors.
         target: the whole number aimed for. limits: what may become of it.
     """
 
     before: int
-    match: Match | None
+    match: Match
     tolerance: float
     target: int
     limits: ReplicaLimits

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from rljob.api.autoscaling import AutoscalingSpec
-
 from rljob_operator.core.autoscaling.law import Match
 from rljob_operator.core.autoscaling.limits import Limited, ReplicaLimits
 from rljob_operator.core.autoscaling.model import LimitedBy, ScalingSample
@@ -12,13 +10,12 @@ from rljob_operator.core.autoscaling.recommendation import Calculation
 _LIMITS = {
     LimitedBy.MAX_REPLICAS: "maxReplicas, or what the machine or the queue allows",
     LimitedBy.MIN_REPLICAS: "minReplicas",
-    LimitedBy.SCALE_UP_POLICY: "the policies of behavior.scaleUp",
-    LimitedBy.SCALE_DOWN_POLICY: "the policies of behavior.scaleDown",
-    LimitedBy.SCALE_UP_STABILIZATION: "the least wanted within behavior.scaleUp.stabilizationWindowSeconds",
-    LimitedBy.SCALE_DOWN_STABILIZATION: "the most wanted within behavior.scaleDown.stabilizationWindowSeconds",
+    LimitedBy.SCALE_UP_POLICY: "the most that a decision may add: as many again, or 4",
+    LimitedBy.SCALE_DOWN_POLICY: "the most that a decision may take away: a fifth",
+    LimitedBy.SCALE_DOWN_STABILIZATION: "the most wanted within the last 180 s",
     LimitedBy.UNSCHEDULABLE: "actors that have found no place for over 60 s",
     LimitedBy.POLICY_LAG: "guards.maxPolicyLagUpdates: the lag was too high with more, which is remembered for a while",
-    LimitedBy.GAIN: "guards.minMarginalGainPercent: growth beyond that has not shown its gain",
+    LimitedBy.GAIN: "its gain: growth beyond that has not shown one",
     LimitedBy.PAUSE: "pause",
 }
 
@@ -46,18 +43,6 @@ def decided(
     return sentence
 
 
-def fell_back(
-    spec: AutoscalingSpec, calculation: Calculation, missing_seconds: float, limited_by: LimitedBy, *, recommended: bool
-) -> str:
-    """A decision without figures."""
-    rule = spec.missing_metrics.fallback
-    sentence = (
-        f"no figures for {missing_seconds:.0f} s, fallback ({rule.behavior}) to {rule.replicas}: aim at {calculation.target}"
-        f"{_within(calculation.limits)}: {_change(calculation, recommended=recommended)}"
-    )
-    return sentence if limited_by is LimitedBy.NOTHING else f"{sentence}, limited by {_LIMITS[limited_by]}"
-
-
 def jumped(requested_before: int, requested_replicas: int, before: int, limited: Limited) -> str:
     """A user's new number."""
     limit = "" if limited.by is LimitedBy.NOTHING else f", limited by {_LIMITS[limited.by]}"
@@ -82,13 +67,12 @@ def _within(limits: ReplicaLimits) -> str:
     parts = []
     if limits.min_replicas is not None:
         parts.append(f"bounds {limits.min_replicas} to {limits.max_replicas}")
-    if limits.least_wanted is not None:
-        parts.append(f"windows {limits.least_wanted} to {limits.most_wanted}")
+    if limits.most_wanted is not None:
+        parts.append(f"window {limits.most_wanted}")
     if limits.guard_most is not None:
         parts.append(f"guard {limits.guard} at most {limits.guard_most}")
     if limits.policy_least is not None:
-        most = "any" if limits.policy_most is None else limits.policy_most
-        parts.append(f"policies {limits.policy_least} to {most}")
+        parts.append(f"steps {limits.policy_least} to {limits.policy_most}")
     if limits.pause != "None":
         parts.append(f"pause {limits.pause}")
     return f" within {', '.join(parts)}" if parts else ""

@@ -5,19 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from rljob.api.autoscaling import AutoscalingSpec
-
 from rljob_operator.core.autoscaling.memory import AutoscalingMemory
 from rljob_operator.core.autoscaling.model import ScalingSample, Supply
+from rljob_operator.core.autoscaling.rates import RATE_WINDOW_SECONDS
 
 _LONGEST_GAP_SECONDS: Final = 60.0
-"""Two calls further apart than this (and than two sample periods) mean that the controller did not watch in between."""
+"""Two calls further apart than this mean that the controller did not watch in between."""
 
 _SAME_START_SECONDS: Final = 2.0
 """Start times of one process, computed twice, differ by less."""
 
 
-def on_this_clock(spec: AutoscalingSpec, memory: AutoscalingMemory, now_seconds: float) -> AutoscalingMemory:
+def on_this_clock(memory: AutoscalingMemory, now_seconds: float) -> AutoscalingMemory:
     """The memory with its times moved to where a clock that jumped would put them, and the call noted.
 
     A clock that went back, and a gap, be it a jump of the clock or a controller that was away, count as no time at all. After
@@ -29,7 +28,7 @@ def on_this_clock(spec: AutoscalingSpec, memory: AutoscalingMemory, now_seconds:
     gap = now_seconds - seen
     if gap < 0:
         return replace(memory.shifted(gap), looked_seconds=now_seconds)
-    if gap > max(_LONGEST_GAP_SECONDS, 2.0 * spec.sample_period_seconds):
+    if gap > _LONGEST_GAP_SECONDS:
         memory = memory.shifted(gap)
         return replace(
             memory, looked_seconds=now_seconds, watching_since_seconds=now_seconds, advancing_since_seconds=None
@@ -64,11 +63,11 @@ def attended(
     return memory
 
 
-def warming_up(spec: AutoscalingSpec, memory: AutoscalingMemory, now_seconds: float) -> str:
+def warming_up(memory: AutoscalingMemory, now_seconds: float) -> str:
     """Why it is too early to decide, as a clause; empty once the learner has advanced for one whole rate window."""
     since = memory.advancing_since_seconds
     if since is None:
         return "warming up: the learner has not advanced yet"
-    if now_seconds - since < spec.rate_window_seconds:
-        return f"warming up: the learner advances, the first decision comes after {spec.rate_window_seconds:g} s of it"
+    if now_seconds - since < RATE_WINDOW_SECONDS:
+        return f"warming up: the learner advances, the first decision comes after {RATE_WINDOW_SECONDS:g} s of it"
     return ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from rljob.api.autoscaling import AutoscalingSpec, ScalingTarget
 from rljob.api.conditions import Reason
@@ -85,7 +84,7 @@ def _due(context: ReconcileContext, spec: AutoscalingSpec, memory: AutoscalingMe
     requested_replicas = context.spec.actors.replicas if spec.mode == "External" else desired
     if desired != max(spec.min_replicas, min(spec.max_replicas, requested_replicas)):
         return True
-    return not 0 <= context.now - seen < min(LAW_SECONDS, spec.sample_period_seconds)
+    return not 0 <= context.now - seen < LAW_SECONDS
 
 
 def remembered(status: AutoscalingStatus) -> AutoscalingMemory:
@@ -234,24 +233,19 @@ def told(calculation: Calculation | None) -> ScalingCalculation | None:
     if calculation is None:
         return None
     match, limits = calculation.match, calculation.limits
-    law: dict[str, Any] = {}
-    if match is not None:
-        law = {
-            "capacity_per_second": match.rates.capacity_per_second,
-            "per_actor_per_second": match.rates.per_actor_per_second,
-            "uncertainty": match.rates.uncertainty,
-            "integral": match.integral,
-            "missing_items": match.missing_items,
-            "trim_seconds": match.trim_seconds,
-            "wanted": match.wanted,
-            "tolerance": calculation.tolerance,
-        }
     return ScalingCalculation.model_construct(
         before=calculation.before,
+        capacity_per_second=match.rates.capacity_per_second,
+        per_actor_per_second=match.rates.per_actor_per_second,
+        uncertainty=match.rates.uncertainty,
+        integral=match.integral,
+        missing_items=match.missing_items,
+        trim_seconds=match.trim_seconds,
+        wanted=match.wanted,
+        tolerance=calculation.tolerance,
         target=calculation.target,
         min_replicas=limits.min_replicas,
         max_replicas=limits.max_replicas,
-        least_wanted=limits.least_wanted,
         most_wanted=limits.most_wanted,
         guard=limits.guard.value,
         guard_most=limits.guard_most,
@@ -259,7 +253,6 @@ def told(calculation: Calculation | None) -> ScalingCalculation | None:
         policy_most=limits.policy_most,
         pause=limits.pause,
         after=calculation.after,
-        **law,
     )
 
 

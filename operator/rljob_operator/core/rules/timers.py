@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rljob_operator.core.autoscaling.model import DECISION_SECONDS
 from rljob_operator.core.context import Mode, ReconcileContext
 from rljob_operator.core.member import Member
 from rljob_operator.core.rules import failures, progress, start_and_drain as lifecycle
@@ -24,7 +25,7 @@ def next_look_seconds(context: ReconcileContext, mode: Mode) -> float | None:
         return LEAVING_SECONDS
     due = [IDLE_SECONDS, progress.stall_window_seconds(context), *_restarts(context), *_deadlines(context)]
     if context.spec.autoscaling.mode == "Internal":
-        due.append(float(context.spec.autoscaling.sample_period_seconds))
+        due.append(DECISION_SECONDS)
     return max(0.0, min(due))
 
 

@@ -42,8 +42,8 @@ def as_written(job: RLJob, role: Role) -> dict[str, Any]:
 
 
 def placed(spec: Mapping[str, Any], job: RLJob, role: Role, settings: Settings) -> dict[str, Any]:
-    """A copy of a PodSpec with podTemplate in it, and beside its affinity and tolerations those for the nodes that the pod can run
-    on or should prefer."""
+    """A copy of a PodSpec that has podTemplate in it already, with what the job's image, device and wish for spot nodes ask of a
+    node, beside its own affinity and tolerations."""
     given, found = section(job, role), copy.deepcopy(dict(spec))
     if role is Role.ACTOR and job.spec.actors.spot:
         found = on_spot_nodes(found, settings.spot)

@@ -24,7 +24,6 @@ step = st.tuples(
     st.integers(0, 60),
     st.integers(0, 80),
 )
-SPEC = AutoscalingSpec(mode="Internal")
 ACTORS = 40
 
 
@@ -85,7 +84,7 @@ def figures(now: float, wait: float, error: float = 0.0, chance: random.Random |
 def after(error: float, samples: int = 60, seed: int = 0, wait: float = 0.01) -> RateMemory:
     chance, memory = random.Random(seed), RateMemory()
     for k in range(samples):
-        memory = observe(SPEC, memory, figures(15.0 * k, wait, error, chance), ACTORS)
+        memory = observe(memory, figures(15.0 * k, wait, error, chance), ACTORS)
     return memory
 
 
@@ -101,25 +100,25 @@ def test_the_error_of_figures_is_measured() -> None:
 def test_figures_that_do_not_all_come_in_are_not_noisy() -> None:
     memory = RateMemory()
     for k in range(200):
-        memory = observe(SPEC, memory, replace(figures(15.0 * k, 0.01), production_per_second=20.0), ACTORS)
+        memory = observe(memory, replace(figures(15.0 * k, 0.01), production_per_second=20.0), ACTORS)
     assert figure_error(memory) < 0.05
 
 
 def test_one_sample_proves_a_jump_where_figures_are_good_and_not_where_they_are_bad() -> None:
     good, bad = after(0.1), after(0.8)
     jump = figures(15.0 * 60, 0.43)
-    assert needed(observe(SPEC, good, jump, ACTORS)) > 60
-    seen = observe(SPEC, bad, jump, ACTORS)
+    assert needed(observe(good, jump, ACTORS)) > 60
+    seen = observe(bad, jump, ACTORS)
     assert needed(seen) < 60
     for k in range(61, 76):
-        seen = observe(SPEC, seen, figures(15.0 * k, 0.43), ACTORS)
+        seen = observe(seen, figures(15.0 * k, 0.43), ACTORS)
     assert needed(seen) > 65, "the window follows"
 
 
 def test_a_jump_that_a_sample_caught_half_way_is_followed_to_its_end() -> None:
     memory = after(0.1)
     for k, wait in ((60, 0.2), (61, 0.43)):
-        memory = observe(SPEC, memory, figures(15.0 * k, wait), ACTORS)
+        memory = observe(memory, figures(15.0 * k, wait), ACTORS)
     assert needed(memory) > 68
 
 

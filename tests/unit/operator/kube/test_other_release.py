@@ -46,7 +46,7 @@ def manifest(generation: int = 1, **spec: Any) -> dict[str, Any]:
 def removed_since(spec: Spec) -> None:
     spec["secondsKept"] = 60
     spec["algorithm"]["impala"]["warmUpSteps"] = 500
-    spec["autoscaling"]["behavior"]["scaleUp"]["policies"][0]["weight"] = 2
+    spec["autoscaling"]["guards"]["weight"] = 2
 
 
 def added_since(spec: Spec) -> None:

@@ -37,18 +37,6 @@ def at_least_one_actor(spec: RLJobSpec) -> Outcome:
     return "allowed: at least 1 without autoscaling; no actor would play and training never start"
 
 
-@rule(
-    AutoscalingSpec,
-    "rateWindowSeconds",
-    cel="self.rateWindowSeconds >= self.samplePeriodSeconds",
-    message="allowed: at least samplePeriodSeconds; a shorter window holds no two samples",
-)
-def two_samples_in_a_window(scaling: AutoscalingSpec) -> Outcome:
-    if scaling.rate_window_seconds >= scaling.sample_period_seconds:
-        return None
-    return f"allowed: at least samplePeriodSeconds ({scaling.sample_period_seconds}); a shorter window holds no two samples"
-
-
 _NO_EQUILIBRIUM = (
     "allowed: External or Disabled while replay.rateLimiter.samplesPerInsert is 0; a learner that may draw without limit is "
     "never short of data, so no number of actors is the right one. Set samplesPerInsert"
