@@ -95,20 +95,6 @@ async def test_a_job_comes_up_again_by_the_new_configuration_on_the_claim_that_i
     assert claims_of(learner) == ["pong-learner"], "what it has learned is there"
 
 
-async def test_a_job_of_an_operator_that_remembered_images_alone_keeps_what_it_is_given_first(
-    viewer: Client, client: BreakingClient, kubelet: Kubelet, namespace: str
-) -> None:
-    await started(Run(client, namespace, started_under()), viewer, kubelet, written(namespace, "pong", **EVERY_ROLE))
-    forgotten = {"status": {"controller": {"rendering": {"settings": None}}}}
-    await viewer.patch(RLJOBS, namespace, "pong", forgotten, subresource="status")
-    pods = await kubelet.pods("pong")
-    await Run(client, namespace, started_under()).settle(viewer, "pong")
-    after = await replace_all(Run(client, namespace, changed("clusterDomain")), viewer, kubelet)
-    assert {member: look_of(each) for member, (each,) in after.items()} == {
-        member: look_of(each) for member, (each,) in pods.items()
-    }
-
-
 async def test_a_policy_of_somebody_else_is_left_alone(
     viewer: Client, client: BreakingClient, kubelet: Kubelet, namespace: str
 ) -> None:

@@ -12,8 +12,6 @@ from rljob_operator.kube.watch.trim import trim
 
 from tests.cluster.reconciling import TWO_ACTORS, BreakingClient, Kubelet, Run, started, status_of, written
 
-FORMER_FINALIZER = "rljob.dev/counted"
-
 
 async def deleted(viewer: Client, pod: Object) -> None:
     about = pod["metadata"]
@@ -75,23 +73,6 @@ async def test_a_learner_that_went_while_no_operator_looked_was_disrupted(
     await kubelet.start("pong")
     await Run(client, namespace).settle(viewer, "pong")
     assert await restarts(viewer, namespace) == (0, 1)
-
-
-async def test_a_pod_of_an_earlier_release_is_let_go(
-    viewer: Client, kubelet: Kubelet, run: Run, namespace: str
-) -> None:
-    await started(run, viewer, kubelet, written(namespace, "pong", **TWO_ACTORS))
-    found = await kubelet.pods("pong")
-    learner, actor = found["learner"][0], found["actor-0"][0]
-    for pod, of_others in ((learner, ["example.com/mine"]), (actor, [])):
-        held = {"metadata": {"finalizers": [FORMER_FINALIZER, *of_others]}}
-        await viewer.patch(PODS, namespace, pod["metadata"]["name"], held)
-    await deleted(viewer, actor)
-    await run.settle(viewer, "pong")
-    left = await viewer.get(PODS, namespace, learner["metadata"]["name"])
-    assert left["metadata"]["finalizers"] == ["example.com/mine"]
-    assert await restarts(viewer, namespace) == (0, 1)
-    await viewer.patch(PODS, namespace, learner["metadata"]["name"], {"metadata": {"finalizers": None}})
 
 
 async def test_a_pod_has_the_time_to_leave_that_its_template_gives(

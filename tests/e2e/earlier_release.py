@@ -2,10 +2,8 @@
 
     python3 tests/e2e/earlier_release.py FOLDER
 
-The fields that differ between that commit's CRD and today's are of Redis, precision and gang scheduling, which the jobs of the
-test do not write. So two others are renamed in that tree, in its types, its CRD and its examples alike: seen from today's
-release, each is one field that was removed since and one that was added. One may be changed at any time, the other is read by the
-roles when they start.
+A field that the test's job writes is renamed in that tree, in its types, its CRD and its examples alike: seen from today's
+release it is a field that was removed since and one that was added, whatever else differs.
 
 Its images have the dependencies of today's `constraints.txt`, so that they share all layers below rljob's own with today's: what
 is tried is a change of rljob and no change of what it stands on.
@@ -24,14 +22,11 @@ import tarfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-COMMIT = "99e307dbb61d9c67385cbeb2e1a2ab7780bcc364"
-"""The commit of the day on which the chart was first installed, upgraded and uninstalled on a cluster. To be moved on to a tag
-once there are releases."""
+COMMIT = "8747554c5686354d6b4aad57e87549d3eeafcf53"
+"""The last commit with the manifest of before the first release. To be moved on to a tag once there are releases."""
 RENAMED = {
     "ttlSecondsAfterFinished": "secondsKeptAfterFinished",
     "ttl_seconds_after_finished": "seconds_kept_after_finished",
-    "vtraceLambda": "lambdaOfTraces",
-    "vtrace_lambda": "lambda_of_traces",
 }
 """Today's name -> the name in the earlier release."""
 NO_COMMIT = 3

@@ -9,7 +9,6 @@ from typing import Any
 
 from rljob.api import RLJobSpec
 from rljob.api.controller_memory import ControllerMemory, MemberMemory
-from rljob.api.rules.read_at_start import comparable, same
 from rljob.api.status import RLJobStatus
 from rljob.api.status_model import MAX_MESSAGE
 from rljob.api.timestamps import stamp
@@ -160,8 +159,8 @@ class ReconcileContext:
 
     def outdated(self) -> bool:
         """Whether members run that were started with other values of fields that only a start can change."""
-        known, now = self.memory.started_with, self.desired.read_at_start
-        return not same(known, now) and comparable(known, now) and bool(self.alive())
+        known = self.memory.started_with
+        return known not in ("", self.desired.read_at_start) and bool(self.alive())
 
     def since(self, moment: float | None) -> float:
         """Seconds since ``moment``; 0 where there is none or the clock was set back behind it."""
@@ -183,16 +182,17 @@ class ReconcileContext:
 
 def mode(context: ReconcileContext) -> Mode:
     """What the controller is about with this job."""
-    status, refusal, admission = context.status, context.desired.refusal, context.observed.admission
+    status, admission = context.status, context.observed.admission
     if status.finished:
         return Mode.FINISHED
     if status.controller.outcome is not None:
         return Mode.FINISHING
     if session_end(context) is not None:
         return Mode.SESSION_ENDING
-    if refusal is not None and refusal.blocking and not context.alive():
-        return Mode.ACCEPTING
-    if context.desired.suspends or (admission is not None and not admission.admitted) or context.outdated():
+    no_quota = admission is not None and not admission.admitted
+    if context.desired.blocked and not (no_quota and context.alive()):
+        return Mode.ACCEPTING  # what runs is left alone: no spec is known by which to judge it
+    if context.desired.suspends or no_quota or context.outdated():
         return Mode.SUSPENDING
     return Mode.RUNNING
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from rljob.api import RLJob
 from rljob.api.conditions import Reason
@@ -42,8 +40,6 @@ class DesiredState:
         written: digest of what the user wrote of the fields that roles read when they start; empty where only the spec in force
             is known.
         rendering: what pods of a job that starts now are made with; None where nothing is rendered.
-        in_fields_of_start: the spec in force in the fields of another release, which has started the job; None where the fields
-            are those of this one.
     """
 
     job: RLJob
@@ -52,7 +48,11 @@ class DesiredState:
     refusal: Refusal | None = None
     written: str = ""
     rendering: RenderingMemory | None = None
-    in_fields_of_start: Mapping[str, Any] | None = None
+
+    @property
+    def blocked(self) -> bool:
+        """Whether no spec is known that the job could be run by."""
+        return self.refusal is not None and self.refusal.blocking
 
     @property
     def suspends(self) -> bool:
@@ -61,8 +61,7 @@ class DesiredState:
 
     @property
     def read_at_start(self) -> str:
-        """Digest of what roles read when they start. Where it covers what the user wrote, another release's presets and defaults
-        do not change it."""
+        """Digest of what roles read when they start. One of what the user wrote does not change with presets and defaults."""
         return self.written or read_at_start(self.job.spec)
 
 

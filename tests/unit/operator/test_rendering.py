@@ -48,25 +48,3 @@ def test_a_queue_that_takes_the_quota_back_changes_it_too(controller: Controller
 def test_a_change_that_restarts_everything_changes_it(controller: Controller) -> None:
     assert controller.after(1.0, {"written": "a-2"}, rendering=OLD).drain, "the user has written something else"
     controller.after(1.0, {"members": ()}, rendering=NEW)
-
-
-def test_presets_and_defaults_of_another_release_restart_nothing(controller: Controller) -> None:
-    controller.job = make_job("spec.algorithm.apeXDQN.gamma=0.9")  # as that release fills it in
-    assert controller.look(1.0, written="a-1").drain == ()
-    assert controller.look(1.0, written="b-2").drain == (), "of other fields: the two say nothing of each other"
-
-
-def test_a_job_that_ran_before_it_was_remembered_keeps_what_it_is_given_first() -> None:
-    controller = running(written="a-1")
-    controller.expect(rendering=None)
-    controller.looks({"rendering": OLD}, {"rendering": NEW})
-    controller.expect(rendering=OLD)
-
-
-def test_an_operator_that_remembers_more_than_images_gives_a_running_job_the_rest_of_what_it_has(
-    controller: Controller,
-) -> None:
-    more, known = (each.model_copy(update={"settings": "{}"}) for each in (NEW, OLD))
-    controller.after(1.0, {"rendering": more}, rendering=known)
-    others = more.model_copy(update={"settings": '{"cluster_domain":"a"}'})
-    controller.after(1.0, {"rendering": others}, rendering=known)  # and once

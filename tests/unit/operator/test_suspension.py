@@ -8,7 +8,7 @@ import pytest
 import yaml
 from rljob.api import dump_manifest, parse_job
 from rljob.api.conditions import Reason
-from rljob.api.rules.read_at_start import read_at_start
+from rljob_operator.core.desired import Refusal
 from rljob_operator.core.observed import Admission, CheckpointFacts, CheckpointState
 from rljob_operator.core.rules.suspension import BEST_EFFORT_SECONDS, RETRY_SECONDS
 
@@ -179,12 +179,18 @@ def test_what_may_change_at_any_time_restarts_nothing(controller: Controller) ->
     )
 
 
-def test_a_controller_of_another_version_takes_what_runs_as_it_is(controller: Controller) -> None:
-    """Its digest covers other fields, so the two say nothing of each other; an upgrade must not restart every job."""
-    memory = controller.status.controller.model_copy(update={"started_with": "0123abcd-0123456789abcdef"})
-    controller.status = controller.status.model_copy(update={"controller": memory})
-    assert controller.look(1.0).drain == ()
-    assert controller.status.controller.started_with == read_at_start(controller.job.spec)
+def test_what_runs_is_left_alone_while_no_spec_is_known_to_run_it_by(controller: Controller) -> None:
+    """As after an upgrade to a release with other fields: nothing may be judged by what is left of the spec."""
+    known, job = controller.status.effective_spec, controller.job
+    unknown = {"refusal": Refusal(Reason.RENDERING_UNKNOWN, "of another release"), "generation": 7}
+    controller.job = make_job("spec.actors.replicas=1", "spec.successPolicy.rawFrames=1")
+    ended = exited("actor-0", members(), exit_code=78)
+    controller.after(1.0, {**unknown, "members": ended}, start=(), drain=(), outcome=None)
+    controller.expect(Accepted=("False", "RenderingUnknown"), Ready=("False", "Accepting"))
+    assert (controller.status.effective_spec, controller.status.observed_generation) == (known, 7)
+    controller.job = job
+    controller.look(1.0, refusal=None, members=members())
+    controller.expect(Accepted=("True", "Valid"), Ready=("True", "Running"))
 
 
 def test_a_job_that_goes_on_as_its_last_member_leaves_comes_up_in_order(leaving: Controller) -> None:

@@ -56,7 +56,6 @@ class Reason(StrEnum):
     FINISHING = "Finishing"
     GONE = "Gone"
     IMAGE_PULL_FAILED = "ImagePullFailed"
-    IMAGE_SCHEMA_MISMATCH = "ImageSchemaMismatch"
     INVALID_SPEC = "InvalidSpec"
     KEYS_LOST = "KeysLost"
     LEARNER_ADVANCING = "LearnerAdvancing"
@@ -204,13 +203,8 @@ def _entries() -> tuple[Entry, ...]:
             ("False", r.KEYS_LOST, "the Secrets with the job's keys were deleted; the message says what is to be done"),
             (
                 "False",
-                r.IMAGE_SCHEMA_MISMATCH,
-                "an image speaks another protocol than its job; the message says what to use",
-            ),
-            (
-                "False",
                 r.RENDERING_UNKNOWN,
-                "the job runs with pods that this release of the operator does not make: what runs goes on; suspend and resume",
+                "the job runs with pods of another release of the operator, which are left alone; suspend and resume",
             ),
         ),
         t.ADMITTED: (

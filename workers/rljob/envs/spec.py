@@ -130,10 +130,6 @@ class EnvironmentSpec:
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> EnvironmentSpec:
         """Read back ``dataclasses.asdict`` as JSON keeps it. Raises KeyError, TypeError and ValueError for anything else."""
-        if "frame_shape" in document:
-            raise ValueError(
-                "it is of a release that knew observations of one array alone; that release can use it still"
-            )
         leaves = tuple(Leaf(**_tuples(leaf)) for leaf in document["observation"])
         actions = tuple(
             ActionLeaf(

@@ -121,8 +121,8 @@ def _ready_while_running(context: ReconcileContext) -> ConditionUpdate:
 
 def _why_waiting(context: ReconcileContext) -> Reason | None:
     """The job's state where it, or a part that it needs, is refused; None where all are made."""
-    reasons, refusal = {member.waiting for member in waiting.needed(context)}, context.desired.refusal
-    if reasons.intersection(waiting.REJECTED) or (refusal is not None and refusal.blocking):
+    reasons = {member.waiting for member in waiting.needed(context)}
+    if reasons.intersection(waiting.REJECTED):
         return Reason.ACCEPTING
     return Reason.WAITING_FOR_QUOTA if Reason.QUOTA_EXCEEDED in reasons else None
 

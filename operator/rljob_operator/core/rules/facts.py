@@ -30,13 +30,13 @@ def members(context: ReconcileContext) -> ReconcileContext:
 
 
 def spec(context: ReconcileContext, generation: int) -> ReconcileContext:
-    """Write which generation of the spec was reconciled, and what is in force by it."""
+    """Write which generation of the spec was reconciled, and what is in force by it; what was before stays where nothing is."""
+    if context.desired.blocked:
+        return context.with_status(observed_generation=generation)
     if context.status.observed_generation == generation and context.status.effective_spec:
         return context
-    in_force = context.desired.in_fields_of_start
-    if in_force is None:
-        in_force = context.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return context.with_status(observed_generation=generation, effective_spec=dict(in_force))
+    in_force = context.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return context.with_status(observed_generation=generation, effective_spec=in_force)
 
 
 def _learner(context: ReconcileContext) -> LearnerStatus:

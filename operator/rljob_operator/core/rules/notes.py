@@ -35,7 +35,6 @@ _TROUBLE: Final = frozenset(
         Reason.FAILURE_POLICY_RULE,
         Reason.GONE,
         Reason.IMAGE_PULL_FAILED,
-        Reason.IMAGE_SCHEMA_MISMATCH,
         Reason.INVALID_SPEC,
         Reason.KEYS_LOST,
         Reason.LEARNER_STALLED,

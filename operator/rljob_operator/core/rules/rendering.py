@@ -15,9 +15,4 @@ def fix(context: ReconcileContext) -> ReconcileContext:
     if offered is None or known == offered:
         return context
     comes_up = memory.active_since is None or (memory.suspension is not None and not context.alive())
-    if known is None or comes_up:
-        return context.with_memory(rendering=offered)
-    if known.settings:
-        return context
-    # An operator that remembered images alone has started it: the first that remembers more gives it what it has.
-    return context.with_memory(rendering=known.model_copy(update={"settings": offered.settings}))
+    return context.with_memory(rendering=offered) if known is None or comes_up else context

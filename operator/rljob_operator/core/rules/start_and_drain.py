@@ -26,8 +26,6 @@ def to_start(context: ReconcileContext) -> tuple[str, ...]:
     one half of a job must not hold resources that the other half waits for. All else starts once these have a place. Each member
     comes back on its own, whatever else is down.
     """
-    if context.desired.refusal is not None and context.desired.refusal.blocking:
-        return ()
     names = _missing(context, Role.REPLAY, [f"replay-{k}" for k in range(context.shards)])
     names += _missing(context, Role.LEARNER, ["learner"])
     names += _missing(context, Role.INFERENCE, [f"inference-{k}" for k in range(context.inference_servers)])

@@ -39,8 +39,6 @@ from rljob_operator.kube.watch.pods import PodCache, is_gone, owner_of
 
 CHUNK: Final = 8
 """Pods of a job that are created at once: half of the calls that may be under way (`client.AT_ONCE`) are left for others."""
-FORMER_FINALIZER: Final = "rljob.dev/counted"
-"""On pods that were made before 0.1.0. To be dropped with `PodWriter.free` once no job runs that was started by then."""
 _SUFFIX_CHARACTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 """As in names that Kubernetes makes: no vowels, so that no words arise, and no characters that look like others."""
 
@@ -111,18 +109,6 @@ class PodWriter:
         for each in pods:
             self._pods.settle(each)
             await leave_removal(self._client, each)
-
-    async def free(self, pods: Iterable[Pod]) -> None:
-        """Remove the finalizer that pods had in earlier releases: nothing keeps a pod."""
-        for found in pods:
-            about = found["metadata"]
-            if FORMER_FINALIZER in (about.get("finalizers") or ()):
-                kept = [name for name in about["finalizers"] if name != FORMER_FINALIZER]
-                change = {
-                    "metadata": {"uid": about["uid"], "finalizers": kept, "resourceVersion": about["resourceVersion"]}
-                }
-                with contextlib.suppress(NotFound):
-                    await self._client.patch(PODS, about["namespace"], about["name"], change)
 
     async def _make(
         self, stored: StoredJob, owned: Owned, decision: Decision, by_member: Mapping[str, Pod]

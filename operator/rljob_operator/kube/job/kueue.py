@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from rljob.api.conditions import Reason
 
-from rljob_operator.core.desired import Refusal
 from rljob_operator.core.member import Member, Phase, Role
 from rljob_operator.core.observed import Admission, Observation
 from rljob_operator.kube.apiserver.client import Client
@@ -48,9 +47,7 @@ AGAIN_SECONDS: Final = 10.0
 class NoQueue:
     """Stands in for the queue in an operator that asks Kueue for no quota."""
 
-    async def seen(
-        self, stored: StoredJob, observed: Observation, pods: Sequence[Pod], refusal: Refusal | None
-    ) -> Observation:
+    async def seen(self, stored: StoredJob, observed: Observation, pods: Sequence[Pod]) -> Observation:
         """What is observed of a job; where it names a queue, with the message that this has no effect."""
         admission = ignored(stored.document)
         return observed if admission is None else replace(observed, admission=admission)
@@ -85,14 +82,12 @@ class JobQueue:
         self._now, self._objects = now, ClusterObjects(client)
         self._places: dict[str, QueuePlaces] = {}  # by the job's uid
 
-    async def seen(
-        self, stored: StoredJob, observed: Observation, pods: Sequence[Pod], refusal: Refusal | None
-    ) -> Observation:
+    async def seen(self, stored: StoredJob, observed: Observation, pods: Sequence[Pod]) -> Observation:
         """What is observed of a job, with what its queue says: the queue is asked for the quota that the job lacks, and given
         back what the job no longer needs. A job whose pods are refused asks for nothing."""
         if not settings_for(stored.status, self._settings).kueue:
-            return await NoQueue().seen(stored, observed, pods, refusal)  # it runs as it was started: without
-        admission = await self._look(stored, observed.members, pods, refused=refusal is not None and refusal.blocking)
+            return await NoQueue().seen(stored, observed, pods)  # it runs as it was started: without
+        admission = await self._look(stored, observed.members, pods)
         places = self._places.get(stored.uid)
         going = places.going(pods) if places is not None else set()
         return replace(
@@ -101,9 +96,7 @@ class JobQueue:
             admission=admission,
         )
 
-    async def _look(
-        self, stored: StoredJob, members: Sequence[Member], pods: Sequence[Pod], *, refused: bool
-    ) -> Admission | None:
+    async def _look(self, stored: StoredJob, members: Sequence[Member], pods: Sequence[Pod]) -> Admission | None:
         """None for a job that does not queue."""
         queue, mine = queue_of(stored.document), self._workloads.of(stored.key[0], stored.uid)
         alive = any(member.alive for member in members)
@@ -116,10 +109,14 @@ class JobQueue:
         if stored.status.finished or stored.desired.suspends or stored.stopped or not queue:
             return await self._without_use(stored, mine, core, queue, members, alive=alive)
         if core is None:
-            words = "its pods are refused; see condition Accepted" if refused else await self._ask(stored, queue)
+            words = (
+                "its pods are refused; see condition Accepted"
+                if stored.desired.blocked
+                else await self._ask(stored, queue)
+            )
             return waiting(queue, words)
         if not state.is_admitted(core):
-            return await self._not_admitted(stored, mine, core, queue, idle=not alive, refused=refused)
+            return await self._not_admitted(stored, mine, core, queue, idle=not alive)
         return await self._admitted(stored, mine, core, queue, members, pods)
 
     def placed(self, stored: StoredJob, pod: Object) -> Object:
@@ -146,13 +143,13 @@ class JobQueue:
         return {"queueName": queue, "podSets": sets, **priority}
 
     async def _not_admitted(
-        self, stored: StoredJob, mine: Mapping[str, Object], core: Object, queue: str, *, idle: bool, refused: bool
+        self, stored: StoredJob, mine: Mapping[str, Object], core: Object, queue: str, *, idle: bool
     ) -> Admission:
         if idle:
             await self._delete(*(each for each in mine.values() if each is not core))
             if state.holds(core, "Evicted") and state.holds(core, "QuotaReserved"):
                 await self._give_back(core)
-            elif not state.holds(core, "QuotaReserved") and not refused:
+            elif not state.holds(core, "QuotaReserved") and not stored.desired.blocked:
                 await self._ask_anew_if_changed(stored, core, queue)
         reason = Reason.EVICTED if state.holds(core, "Evicted") else Reason.WAITING_FOR_QUOTA
         return waiting(queue, state.words(core), core["metadata"]["name"], reason)

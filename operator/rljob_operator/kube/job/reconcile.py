@@ -28,14 +28,13 @@ from rljob_operator.kube.job.keys import token_of
 from rljob_operator.kube.job.kueue import JobQueue, NoQueue
 from rljob_operator.kube.job.members import Pod, current, members
 from rljob_operator.kube.job.observe import checkpoints, recommendation, seen, unseen_end
-from rljob_operator.kube.job.other_protocol import another_protocol
 from rljob_operator.kube.job.refusals import in_words
 from rljob_operator.kube.job.status_writer import NEVER, SEEN_SECONDS, RememberedJob, StatusWriter, WriteTimes
 from rljob_operator.kube.job.stored import ReadBefore, StoredJob, is_ours, read, status_of
 from rljob_operator.kube.job.waiting_claims import is_held_up, settings_of_start, with_claims
 from rljob_operator.kube.reach import has_address
 from rljob_operator.kube.render import names
-from rljob_operator.kube.render.rendering import offered, settings_for, unknown_rendering
+from rljob_operator.kube.render.rendering import offered, settings_for
 from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.render.volumes import checkpoint_claim, checkpoints_are
 from rljob_operator.kube.reporting.events import EventRecorder, reference
@@ -101,9 +100,7 @@ class Reconciler:
         if known is not None and known.uid != uid:
             self._forget(key, known)
             known = None
-        former = [pod for pod in self._pods.of_key(key) if (owner_of(pod) or {}).get("uid") != uid]
-        await self._writer.free(former)
-        await self._writer.remove_logs(former)
+        await self._writer.remove_logs(pod for pod in self._pods.of_key(key) if (owner_of(pod) or {}).get("uid") != uid)
         if document is None or not is_ours(document):
             for pod in self._pods.of_key(key):
                 self._pods.settle(pod)
@@ -115,7 +112,6 @@ class Reconciler:
         pods = await self._pods_of(stored)
         if pods is None:
             return self._expectations.lapses_in_seconds(uid)
-        await self._writer.free(pods)
         if stored.leaving:
             await self._leave(key, stored, pods)
             return None
@@ -151,17 +147,12 @@ class Reconciler:
 
     async def _turn(self, key: JobKey, stored: StoredJob, known: RememberedJob, pods: Sequence[Pod]) -> float | None:
         base = await self._settings_of(stored, known, not any(each.alive for each in members(pods, self._now())))
-        refusal = (
-            unknown_rendering(stored.status, suspend=stored.desired.suspends)
-            or stored.desired.refusal
-            or another_protocol(stored, pods, self._settings)
-        )
-        desired = replace(stored.desired, refusal=refusal, rendering=offered(stored.status, base))
+        desired = replace(stored.desired, rendering=offered(stored.status, base))
         used = settings_for(stored.status, base)
         observed = self._observe(key, stored, known, pods, used)
         with suppress(ApiError):  # it only completes the message
             observed = await with_claims(self._client, stored.owned(), observed, used, self._now())
-        observed = await self._queue.seen(stored, observed, pods, refusal)
+        observed = await self._queue.seen(stored, observed, pods)
         session = Session(interrupted=True) if stored.stopped else None
         found = turn(desired, stored.status, observed, self._now(), session)
         decision = found.decision
@@ -186,6 +177,7 @@ class Reconciler:
         Members for which the job lacks a Secret, a claim or another child wait for that, like those whose pods are refused.
         """
         idle, owned = not any(member.alive for member in observed.members), stored.owned()
+        blocked = stored.desired.blocked  # then children stay as what its pods were started with
         before = {name: each.words for name, each in known.refusals.of.items()}
         held_up = [member.name for member in observed.members if self._lacks_children(member, known)]
         tried = (*decision.start, *held_up)
@@ -193,14 +185,14 @@ class Reconciler:
         problems: dict[str, Exception] = {}
         failure: Exception | None = None
         try:
-            if tried or unseen or (known.children.lost and not idle):
+            if not blocked and (tried or unseen or (known.children.lost and not idle)):
                 await children.ensure(
                     self._client, owned, settings_for(decision.status, self._settings), known.children,
                     self._monotonic(), new=stored.status.start_time is None, idle=idle, held_up=bool(held_up),
                 )  # fmt: skip
-            elif not (known.children_seen or idle):
+            elif not (blocked or known.children_seen or idle):
                 await renew_policy(self._client, stored.owned(), self._settings)
-            known.children_seen = True
+            known.children_seen = not blocked
         except Exception as problem:  # noqa: BLE001  members that are to leave or to be replaced need not wait for this
             problems = dict.fromkeys(tried, problem)
             failure = None if tried and is_refusal(problem) else problem

@@ -10,7 +10,6 @@ from typing import Any, Final
 from pydantic import ValidationError
 from rljob.api import ManifestError, RLJob
 from rljob.api.conditions import ConditionType, Reason
-from rljob.api.controller_memory import ControllerMemory
 from rljob.api.document import MAX_BYTES
 from rljob.api.status import RLJobStatus
 
@@ -21,17 +20,20 @@ from rljob_operator.kube.job.effective_spec import (
     job_with,
     started_with,
     stored_spec,
-    with_additions,
     with_changes,
 )
 from rljob_operator.kube.job.interning import Interner
-from rljob_operator.kube.job.other_release import in_fields_of_start
 from rljob_operator.kube.render.metadata import Owned
+from rljob_operator.kube.render.rendering import is_of_another_release
 from rljob_operator.kube.render.revision import revision, revision_of_job
 
 MANAGED_BY: Final = "rljob.dev/operator"
 """``spec.managedBy`` of the jobs that are this operator's; others are left alone."""
 
+_OF_ANOTHER_RELEASE: Final = (
+    "the job runs with pods of another release of the operator: they go on and are left alone, nothing is started, stopped or "
+    "changed; suspend and resume the job"
+)
 _NOTHING: Final = {"algorithm": {"type": "IMPALA"}, "environment": {"id": "unnamed"}}
 """Stands for the spec of a job whose spec can't be read: it is never run, since its refusal blocks."""
 
@@ -74,7 +76,7 @@ class StoredJob:
 
     def owned(self) -> Owned:
         """What its children are made for."""
-        return Owned(self.desired.job, self.uid, self.desired.in_fields_of_start)
+        return Owned(self.desired.job, self.uid)
 
 
 @dataclass(slots=True)
@@ -83,7 +85,7 @@ class ReadBefore:
     than a millisecond, each time."""
 
     follows_from: tuple[Any, ...] = (None, None)
-    found: tuple[RLJob, Refusal | None, str, Mapping[str, Any] | None] | None = None
+    found: tuple[RLJob, Refusal | None, str] | None = None
     written: str = ""
     interner: Interner = field(default_factory=Interner)
     revisions: dict[Role, str] = field(default_factory=dict)
@@ -100,80 +102,60 @@ def read(document: Mapping[str, Any], status: RLJobStatus | None = None, before:
     ``before`` is what is kept of the object between two readings.
 
     A spec that can't be run is refused with every reason; the one in force stays, as ``status.effectiveSpec`` has it. Where
-    there is none, the refusal blocks the job. The API server has already checked whether the spec may follow on the one before,
-    by the CRD's rules.
+    there is none, the refusal blocks the job. So does one of a job that runs with pods of another release, until it is suspended.
+    The API server has already checked whether the spec may follow on the one before, by the CRD's rules.
     """
     before = before if before is not None else ReadBefore()
     known = status if status is not None else before.interner.status(status_of(document))
     metadata = document["metadata"]
     annotations = metadata.get("annotations") or {}
-    job, refusal, written, fields = _in_force(document, known, before)
-    desired = DesiredState(
-        job,
-        int(metadata.get("generation", 1)),
-        str(annotations.get(CHECKPOINT_ANNOTATION, "")),
-        refusal,
-        written,
-        in_fields_of_start=fields,
-    )
+    job, refusal, written = _in_force(document, known, before)
+    requested = str(annotations.get(CHECKPOINT_ANNOTATION, ""))
+    desired = DesiredState(job, int(metadata.get("generation", 1)), requested, refusal, written)
     leaving, stopped = bool(metadata.get("deletionTimestamp")), STOP_ANNOTATION in annotations
     return StoredJob(document, desired, known, leaving, stopped, before.revisions)
 
 
 def _in_force(
     document: Mapping[str, Any], status: RLJobStatus, before: ReadBefore
-) -> tuple[RLJob, Refusal | None, str, Mapping[str, Any] | None]:
-    """(the job to work with, why it is not the newest one, digest of what was written of it, its spec in the fields of another
-    release that has started it)."""
+) -> tuple[RLJob, Refusal | None, str]:
+    """(the job to work with, why it is not the newest one, digest of what was written of it)."""
     memory = status.controller
-    runs = memory.started_with if memory.active_since is not None else None
+    runs = (memory.started_with, memory.rendering) if memory.active_since is not None else None
     newest = status.observed_generation, _is_refused(status)
     spec, named = document.get("spec"), about(document)
     follows_from = spec, named, status.effective_spec, memory.started_with, runs, newest
     if before.found is None or before.follows_from != follows_from:
         if not before.written or before.follows_from[0] != spec:
             before.written, before.revisions = revision_of_job(document), {}
-        written = _digest(document, memory, before.written)
         # A job that has just started is in force as it was read before it did.
         known = before.found[0] if before.found is not None and before.follows_from[1] == named else None
-        running = started_with(document, status, written, known)
-        fields = None if running is None else in_fields_of_start(running, running, status.effective_spec)
-        job, refusal = _read_in_force(document, status, running, of_this_release=fields is None)
-        if running is not None and fields is not None:
-            fields = in_fields_of_start(running, job, status.effective_spec)
+        job, refusal = _read_in_force(document, status, before.written, known)
         job = job if job is known else before.interner.job(job)
         # While a job is refused, what was written last is not what is wanted.
-        before.found = job, refusal, written if refusal is None else memory.started_with, fields
+        before.found = job, refusal, before.written if refusal is None else memory.started_with
     before.follows_from = follows_from
     return before.found
 
 
 def _read_in_force(
-    document: Mapping[str, Any], status: RLJobStatus, runs: RLJob | None, *, of_this_release: bool
+    document: Mapping[str, Any], status: RLJobStatus, written: str, known: RLJob | None
 ) -> tuple[RLJob, Refusal | None]:
-    """``runs``: the job as it was started, by this release or by one with other fields."""
     is_newest = status.observed_generation == int(document["metadata"].get("generation", 1)) and not _is_refused(status)
-    if runs is not None and is_newest and of_this_release:
+    foreign = is_of_another_release(status.controller)
+    runs = None if foreign else started_with(document, status, written, known)
+    if runs is not None and is_newest:
         return runs, None
     job, problems = _job(document)
-    if runs is not None and is_newest:  # what another release took goes on, whatever this one makes of it
-        return (runs if job is None else with_additions(runs, job, status.effective_spec)), None
+    if foreign and not (job is not None and job.spec.suspend):
+        words = "; ".join([_OF_ANOTHER_RELEASE, *problems])
+        return job or job_with(document, _NOTHING), Refusal(Reason.RENDERING_UNKNOWN, words)
     if job is not None:
         return (job if runs is None else with_changes(runs, job)), None
     words, last_good = "; ".join(problems), runs or stored_spec(document, status)
     if last_good is not None:
         return last_good, Refusal(Reason.INVALID_SPEC, f"{words}; the last good spec stays in force", blocking=False)
     return job_with(document, _NOTHING), Refusal(Reason.INVALID_SPEC, words)
-
-
-def _digest(document: Mapping[str, Any], memory: ControllerMemory, revision: str) -> str:
-    """``<which fields>-<their values>-<generation>`` of what roles read when they start, the first two as ``revision`` has them.
-    The digest that was noted for the same generation stands: its user has changed nothing since, and where it reads otherwise
-    now, a new CRD has lost a field of it."""
-    generation = str(document["metadata"].get("generation", 1))
-    if memory.active_since is not None and memory.started_with.split("-")[2:] == [generation]:
-        return memory.started_with
-    return f"{revision}-{generation}"
 
 
 def _is_refused(status: RLJobStatus) -> bool:

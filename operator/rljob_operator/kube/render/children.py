@@ -59,13 +59,12 @@ def network_policy(owned: Owned, settings: Settings) -> dict[str, Any]:
 
 
 def config_map(owned: Owned) -> dict[str, Any]:
-    """The job in force, with every preset and default filled in, as roles read it when they start; in the fields of the release
-    whose images they run."""
+    """The job in force, with every preset and default filled in, as roles read it when they start."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": owned.metadata(names.config_map(owned.name)),
-        "data": {names.JOB_FILE: dump_manifest(owned.job, owned.in_fields_of_start)},
+        "data": {names.JOB_FILE: dump_manifest(owned.job)},
     }
 
 

@@ -14,7 +14,7 @@ from rljob_operator.kube.render.settings import Settings
 
 AT_ONCE: Final = frozenset({"operator_namespaces", "prometheus_namespaces"})
 """Settings that no pod and no claim is made with: the newest ones count, also for a job that runs."""
-_ELSEWHERE: Final = frozenset({"image", "gpu_image", "rendering"})
+_ELSEWHERE: Final = frozenset({"image", "gpu_image"})
 """Kept, too, in fields of their own (`rendering`)."""
 KEPT: Final = tuple(each.name for each in fields(Settings) if each.name not in AT_ONCE | _ELSEWHERE)
 """All others: with them another pod of the job, a claim, its learner's files or its suspension would differ."""
@@ -31,9 +31,8 @@ def as_text(settings: Settings) -> str:
 
 
 def with_kept(settings: Settings, text: str) -> Settings:
-    """``settings`` with those that ``text`` has; a text of an older operator that can't be read has none. A job that
-    was started by an operator that knew no architectures goes on without."""
-    return replace(settings, **{"architectures": (), **_read(text)}) if text else settings
+    """``settings`` with those that ``text`` has and this release knows; a text that can't be read has none."""
+    return replace(settings, **_read(text))
 
 
 @lru_cache(_REMEMBERED_AT_ONCE)

@@ -39,13 +39,11 @@ def is_of(found: Mapping[str, Any], uid: str) -> bool:
 class Owned:
     """A stored job: the job in force, and the uid of its object, which every child names as its owner's.
 
-    ``in_fields_of_start``: the job's spec in the fields of another release, which has started it; None where the fields are
-    those of this one. ``learner_epoch``: of the learner that is about to start; see `ControllerMemory`.
+    ``learner_epoch``: of the learner that is about to start; see `ControllerMemory`.
     """
 
     job: RLJob
     uid: str
-    in_fields_of_start: Mapping[str, Any] | None = None
     learner_epoch: int = 0
 
     @property

@@ -44,7 +44,6 @@ def pod(owned: Owned, member: str, suffix: str, revision: str, settings: Setting
             "annotations": {
                 _DEFAULT_CONTAINER: names.WORKER,
                 names.REVISION_ANNOTATION: revision,
-                names.PROTOCOL_ANNOTATION: str(settings.protocol),
                 **_about_eviction(role),
                 **(external_redis.marks(external_redis_of(job)) if role is Role.REPLAY else {}),
             },

@@ -1,36 +1,48 @@
 """What a job's objects are made with beside its manifest, and how it keeps that while it runs: the operator's images and other
-settings, and the version of rendering.
+settings, and a version.
 
-A worker image reads the variables, ports and paths that its pod was rendered with, and members of one job talk to each other. So
-a job that runs goes on with what it was started with, under an operator with another configuration and under another release.
+A worker image reads the variables, ports, paths and fields that its pod was rendered with, and members of one job talk to each
+other. So a job that runs goes on with what it was started with under an operator with another configuration; under one whose pods
+do not work beside its own it is left alone until it is suspended and resumed.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Final
 
-from rljob.api.conditions import Reason
-from rljob.api.controller_memory import RenderingMemory
+from rljob.api.controller_memory import ControllerMemory, RenderingMemory
+from rljob.api.job import RLJobSpec
+from rljob.api.mutability import places
 from rljob.api.status import RLJobStatus
+from rljob.wire.version import WIRE_VERSION
 
-from rljob_operator.core.desired import Refusal
 from rljob_operator.kube.render.kept_settings import as_text, with_kept
 from rljob_operator.kube.render.settings import Settings
 
-VERSION: Final = 2
-"""Version of how pods are rendered now. Raised when a pod would no longer understand its job's other pods, or the image of the
-release before; pods of the versions before are then rendered as they were, for as long as they are in `KNOWN`."""
-KNOWN: Final = frozenset({1, VERSION})
-"""Versions of which pods can be made."""
+_PODS: Final = 3
+"""Raised when a pod would no longer work beside those of its job that were rendered before, for another reason than the fields of
+the manifest or the messages between roles."""
+
+
+@cache
+def version() -> int:
+    """Tells releases apart whose pods can't work in one job: roles refuse a field that they do not know, and messages of another
+    protocol."""
+    fields = sorted(place.path for place in places(RLJobSpec, whole_sections=False))
+    return int(hashlib.sha256(json.dumps([_PODS, WIRE_VERSION, *fields]).encode()).hexdigest()[:7], 16)
+
+
 _REMEMBERED_AT_ONCE: Final = 16
 """An operator's settings are the same for all jobs but those that keep a claim; each reconciliation asks what to keep of them."""
 
 
 def offered(status: RLJobStatus, settings: Settings) -> RenderingMemory:
     """What the job is made with where it starts now."""
-    return _memory_of(_at_a_start(status, settings), VERSION)
+    return _memory_of(_at_a_start(status, settings), version())
 
 
 @lru_cache(_REMEMBERED_AT_ONCE)
@@ -49,7 +61,7 @@ def settings_for(status: RLJobStatus, settings: Settings) -> Settings:
 def started_with(fixed: RenderingMemory, settings: Settings) -> Settings:
     """What a job's objects were made with when it was last started."""
     kept = with_kept(settings, fixed.settings)
-    return replace(kept, image=fixed.image or settings.image, gpu_image=fixed.gpu_image, rendering=fixed.version)
+    return replace(kept, image=fixed.image or settings.image, gpu_image=fixed.gpu_image)
 
 
 def _at_a_start(status: RLJobStatus, settings: Settings) -> Settings:
@@ -62,16 +74,7 @@ def _at_a_start(status: RLJobStatus, settings: Settings) -> Settings:
     return replace(settings, checkpoint_size=had.checkpoint_size, checkpoint_class=had.checkpoint_class)
 
 
-def unknown_rendering(status: RLJobStatus, *, suspend: bool) -> Refusal | None:
-    """Why no pod can be added to a job that runs: it was started by a release whose pods this one does not make.
-
-    What runs goes on. A job that is being suspended is not refused: when it is resumed it is made as this release makes it.
-    """
-    fixed = status.controller.rendering
-    if suspend or fixed is None or status.controller.active_since is None or fixed.version in KNOWN:
-        return None
-    return Refusal(
-        Reason.RENDERING_UNKNOWN,
-        f"the job runs with pods of rendering {fixed.version}, and this release of the operator makes those of "
-        f"{', '.join(map(str, sorted(KNOWN)))}; what runs goes on, nothing is started: suspend and resume the job",
-    )
+def is_of_another_release(memory: ControllerMemory) -> bool:
+    """Whether a job runs with pods that do not work beside those of this release."""
+    fixed = memory.rendering
+    return memory.active_since is not None and fixed is not None and fixed.version != version()

@@ -47,9 +47,8 @@ def revision(manifest: Mapping[str, Any], role: Role) -> str:
 
 
 def revision_of_job(manifest: Mapping[str, Any]) -> str:
-    """``<which fields>-<their values>``: the same of the pods of all roles. Revisions whose first parts differ were made by
-    releases with other fields, and say nothing of each other."""
-    return f"{_FIELDS}-{_digest(_written(manifest, _PLACES))}"
+    """The same of the pods of all roles."""
+    return _digest(_written(manifest, _PLACES))
 
 
 def _written(manifest: Mapping[str, Any], places: Iterable[Place]) -> dict[str, Any]:
@@ -59,9 +58,6 @@ def _written(manifest: Mapping[str, Any], places: Iterable[Place]) -> dict[str, 
 
 def _digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:_DIGITS]
-
-
-_FIELDS: Final = _digest([place.path for place in _PLACES])[:8]
 
 
 def _concerns(place: Place, role: Role) -> bool:

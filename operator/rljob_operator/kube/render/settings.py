@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Final, Literal
 
-from rljob.wire.version import WIRE_VERSION
-
 from rljob_operator.core.member import Role
 from rljob_operator.kube.render.spot import CLOUDS, SpotMarks
 
@@ -79,8 +77,6 @@ class Settings:
         checkpoint_class: its StorageClass; empty takes the cluster's default.
         requests, redis_requests: what containers ask for where the manifest does not say.
         kueue: whether jobs that name a queue wait for Kueue's quota.
-        protocol: what the roles of a job speak (`rljob.wire.version`).
-        rendering: version of how pods are made (`rendering.VERSION`); below 2 they listen over IPv4 alone.
     """
 
     image: str
@@ -102,8 +98,6 @@ class Settings:
     requests: Mapping[Role, Mapping[str, str]] = field(hash=False, default_factory=lambda: REQUESTS)
     redis_requests: Mapping[str, str] = field(hash=False, default_factory=lambda: REDIS_REQUESTS)
     kueue: bool = False
-    protocol: int = WIRE_VERSION
-    rendering: int = 2
 
     def __post_init__(self) -> None:
         if not self.image:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from rljob.api import RLJob
+from rljob.wire.version import WIRE_VERSION
 
 from rljob_operator import surroundings
 from rljob_operator.core.member import Role
@@ -14,11 +15,8 @@ from rljob_operator.kube.render.names import PodProblem
 from rljob_operator.kube.render.roles import external_redis_of, has_own_redis, section, section_name
 from rljob_operator.kube.render.settings import Settings
 
-
-def _every_interface(settings: Settings) -> str:
-    """Where a role listens: over IPv4 and IPv6, for ZeroMQ and for the metrics. Images of pods of rendering 1 do not know
-    the asterisk."""
-    return "*" if settings.rendering > 1 else "0.0.0.0"
+_EVERY_INTERFACE: Final = "*"
+"""Where a role listens: over IPv4 and IPv6, for ZeroMQ and for the metrics."""
 
 
 def environment(owned: Owned, member: str, settings: Settings) -> list[dict[str, Any]]:
@@ -44,11 +42,11 @@ def _options(owned: Owned, member: str, settings: Settings) -> dict[str, str]:
     job, role = owned.job, Role.of(member)
     found = {
         "RLJOB_ON_CLUSTER": "1",
-        "RLJOB_PROTOCOL": str(settings.protocol),
+        "RLJOB_PROTOCOL": str(WIRE_VERSION),
         "RLJOB_NAME": member,
         "RLJOB_JOB": f"{names.JOB_DIR}/{names.JOB_FILE}",
         "RLJOB_RUN_DIR": names.RUN_DIR,
-        "RLJOB_METRICS_HOST": _every_interface(settings),
+        "RLJOB_METRICS_HOST": _EVERY_INTERFACE,
         "RLJOB_METRICS_PORT": str(job.spec.monitoring.metrics_port),
     }
     if job.spec.network.encryption == "Curve":
@@ -68,12 +66,12 @@ def _options(owned: Owned, member: str, settings: Settings) -> dict[str, str]:
 def _addresses(job: RLJob, member: str, settings: Settings) -> dict[str, str]:
     """Where a member binds, and where its peers are. Without replay shards the learner takes the actors' unrolls; without
     servers of its own it computes their actions."""
-    role, here = Role.of(member), _every_interface(settings)
+    role = Role.of(member)
     serves = job.spec.actors.inference == "Central"
 
     def of(peers: list[str], port: int) -> str:
         return " ".join(
-            f"tcp://{here if peer == member else names.host(job, peer, settings.cluster_domain)}:{port}"
+            f"tcp://{_EVERY_INTERFACE if peer == member else names.host(job, peer, settings.cluster_domain)}:{port}"
             for peer in peers
         )
 

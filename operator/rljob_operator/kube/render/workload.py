@@ -51,8 +51,8 @@ def block_name(job: str, number: int) -> str:
 
 
 def block_number(job: str, name: str) -> int | None:
-    """The number of a block of actors; None for any other Workload of the job. Earlier releases had a dash for the dot."""
-    number = name.removeprefix(job)[1:].removeprefix("actors-")
+    """The number of a block of actors; None for any other Workload of the job."""
+    number = name.removeprefix(f"{job}.actors-")
     return int(number) if number.isdecimal() else None
 
 

@@ -13,7 +13,6 @@ from rljob.api.conditions import ConditionType, Reason
 from rljob.api.controller_memory import ControllerMemory, RenderingMemory
 from rljob.api.presets import PRESETS
 from rljob.api.presets.merging import ATARI_BY_PPO, NO_ALGORITHM, WITHOUT_BOUND, note_on
-from rljob.api.rules.read_at_start import same
 from rljob.api.status import Condition, RLJobStatus
 from rljob_operator.core.desired import DesiredState
 from rljob_operator.kube.job.stored import read
@@ -124,10 +123,10 @@ def test_another_preset_reaches_a_job_at_its_next_start(request: pytest.FixtureR
     more = read(manifest(2, actors={"replicas": 7}, backoffLimit=9, autoscaling={"mode": "Internal"}), status).desired
     assert (gamma(more), more.job.spec.actors.replicas, more.job.spec.backoff_limit) == (before, 7, 9)
     assert (more.job.spec.autoscaling.mode, more.job.spec.preset) == ("Internal", "CartPoleIMPALA")
-    assert same(more.written, status.controller.started_with)
+    assert more.written == status.controller.started_with
     changed = read(manifest(2, image="rl:2"), status).desired
     assert (gamma(changed), changed.job.spec.image) == (0.5, "rl:2"), "its user has changed what roles start with"
-    assert not same(changed.written, status.controller.started_with)
+    assert changed.written != status.controller.started_with
     suspended = status.model_copy(update={"controller": status.controller.model_copy(update={"active_since": None})})
     assert gamma(read(manifest(), suspended).desired) == 0.5
 
@@ -140,19 +139,6 @@ def test_a_release_that_refuses_the_preset_leaves_what_runs_alone(monkeypatch: p
     scaled = read(manifest(2, actors={"replicas": 7}), status).desired
     assert not scaled.refusal.blocking
     assert scaled.read_at_start == status.controller.started_with, "nothing is restarted for what is refused"
-
-
-def test_a_field_that_a_new_crd_has_lost_is_no_change_of_its_user() -> None:
-    """The API server leaves it out of what it stores, at the same generation."""
-    whole, cut = manifest(2, image="rl:2"), manifest(2)
-    memory = ControllerMemory(active_since=1.0, started_with=read(whole).desired.written)
-    status = running(whole, generation=2).model_copy(update={"controller": memory})
-    found = read(cut, status).desired
-    assert (found.written, found.job.spec.image) == (memory.started_with, "rl:2")
-    scaled = read(manifest(3, image="rl:2", actors={"replicas": 7}), status).desired
-    assert scaled.written != memory.started_with
-    assert same(scaled.written, memory.started_with)
-    assert not same(read(manifest(3), status).desired.written, memory.started_with), "its user has taken it out"
 
 
 def test_a_refused_spec_stays_refused_at_the_next_look() -> None:
@@ -173,23 +159,31 @@ def fixed(status: RLJobStatus, **fields: Any) -> RLJobStatus:
 
 def test_images_are_those_of_the_start_while_anything_is_to_run() -> None:
     settings = Settings(image="rl:2", gpu_image="rl-gpu:2")
-    status = fixed(running(manifest()), version=1, image="rl:1", gpu_image="")
+    status = fixed(running(manifest()), image="rl:1", gpu_image="")
     found = rendering.settings_for(status, settings)
-    # Its images know no other interfaces than those of IPv4.
-    assert (found.image, found.gpu_image, found.rendering) == ("rl:1", "", 1)
+    assert (found.image, found.gpu_image) == ("rl:1", "")
     stopped = status.model_copy(update={"controller": status.controller.model_copy(update={"active_since": None})})
     for free in (RLJobStatus(), stopped):
         assert rendering.settings_for(free, settings) == settings
     assert rendering.offered(stopped, settings).image == "rl:2"
 
 
-def test_pods_of_an_unknown_rendering_are_not_made_until_a_suspension() -> None:
-    known, unknown = (fixed(running(manifest()), version=v, image="rl:1") for v in (rendering.VERSION, 99))
-    refusal = rendering.unknown_rendering(unknown, suspend=False)
-    assert (refusal.reason, refusal.blocking) == (Reason.RENDERING_UNKNOWN, True)
-    assert "rendering 99" in refusal.message
-    for status, suspend in ((known, False), (unknown, True)):
-        assert rendering.unknown_rendering(status, suspend=suspend) is None
+@pytest.mark.parametrize("generation", [1, 2], ids=["as it was", "changed since"])
+def test_a_job_that_another_release_runs_is_left_alone_until_it_is_suspended(generation: int) -> None:
+    """Its stored fields may have gone with the release's CRD, which is no change of its user."""
+    status = fixed(running(manifest(image="rl:1")), version=rendering.version() + 1)
+    found = read(manifest(generation), status).desired
+    assert (found.refusal.reason, found.blocked, found.written) == (
+        Reason.RENDERING_UNKNOWN,
+        True,
+        status.controller.started_with,
+    )
+    wrong = read(manifest(generation, actors={"replicas": "many"}), status).desired
+    assert "suspend and resume the job; spec.actors.replicas" in wrong.refusal.message
+    suspended = manifest(generation, suspend=True)
+    of_ours = fixed(running(manifest(image="rl:1")), version=rendering.version())
+    for free in (read(suspended, status), read(manifest(generation), of_ours), read(manifest(generation))):
+        assert free.desired.refusal is None
 
 
 def test_the_revision_of_a_job_changes_with_any_role_and_with_no_number_of_actors() -> None:

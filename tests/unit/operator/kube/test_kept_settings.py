@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import fields, replace
 from typing import Any
 
@@ -63,11 +62,8 @@ def test_a_changed_field_leaves_what_runs_as_it_is(field: str) -> None:
 
 
 def test_what_is_at_once_is_all_that_is_not_kept() -> None:
-    kept = {*KEPT, "image", "gpu_image", "rendering"}
-    assert {*KEPT, "image", "gpu_image", "rendering"} | kept_settings.AT_ONCE == {
-        each.name for each in fields(Settings)
-    }
-    kept = {*KEPT, "image", "gpu_image"} - {"protocol"}  # of the release, which no configuration changes
+    kept = {*KEPT, "image", "gpu_image"}
+    assert {*KEPT, "image", "gpu_image"} | kept_settings.AT_ONCE == {each.name for each in fields(Settings)}
     now = changed(*TOGETHER)
     found = rendering.settings_for(status(), now)
 
@@ -94,17 +90,6 @@ def test_a_text_that_nobody_can_read_counts_for_nothing(text: str) -> None:
 def test_an_operator_that_knew_fewer_or_more_settings_has_left_the_rest_to_this_one() -> None:
     found = with_kept(STARTED, '{"cluster_domain":"a.b","of_a_later_release":1}')
     assert (found.cluster_domain, found.requests) == ("a.b", STARTED.requests)
-
-
-def test_an_operator_that_remembered_images_alone() -> None:
-    found = rendering.settings_for(status(settings=""), changed("image", "clusterDomain"))
-    assert (found.image, found.cluster_domain) == ("rl:1", "cluster.local")
-
-
-def test_a_job_that_runs_keeps_the_protocol_that_it_was_started_with() -> None:
-    now = replace(STARTED, protocol=STARTED.protocol + 1)
-    assert rendering.settings_for(status(), now).protocol == STARTED.protocol
-    assert rendering.settings_for(status(runs=False), now).protocol == STARTED.protocol + 1
 
 
 def test_a_suspended_job_takes_over_what_is_new() -> None:
@@ -134,11 +119,3 @@ def test_what_is_remembered_is_small_and_bounded() -> None:
         checked({"spot": {"labels": many, "taints": many}}, "file")
     assert RenderingMemory(settings=as_text(changed(*TOGETHER))).settings
     assert MAX_SETTINGS < 20_000
-
-
-def test_a_job_that_was_started_without_architectures_goes_on_without() -> None:
-    """By an operator that knew none, on a node that this one might not choose: its volumes may be there."""
-    known = {name: value for name, value in json.loads(as_text(STARTED)).items() if name != "architectures"}
-    now = changed("architectures")
-    assert now.architectures
-    assert rendering.settings_for(status(settings=json.dumps(known)), now).architectures == ()

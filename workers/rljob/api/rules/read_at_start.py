@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any
 
 from pydantic import BaseModel
@@ -12,7 +12,6 @@ from pydantic import BaseModel
 from rljob.api.job import RLJobSpec
 from rljob.api.keyed import KEYED
 from rljob.api.mutability import When, places
-from rljob.api.paths import TypedPlace, places_below
 
 _PLACES = tuple(place for place in places(RLJobSpec) if place.mutability.when is When.WHILE_SUSPENDED)
 
@@ -33,10 +32,7 @@ class _Same:
 
 
 def read_at_start(spec: RLJobSpec) -> str:
-    """``<which fields>-<their values>``, of the fields that may change only while the job is suspended.
-
-    Digests whose first parts differ were made by different versions of these types, and can't be compared.
-    """
+    """Of the values of the fields that may change only while the job is suspended."""
     return _read_at_start(_Same(spec))
 
 
@@ -46,17 +42,7 @@ def _read_at_start(same: _Same) -> str:
     for place in _PLACES:
         parent = place.parent_in(spec)
         values.append(None if parent is None else _field(parent, place.name))
-    return f"{_fields()}-{_digest(values)[:16]}"
-
-
-def comparable(one: str, other: str) -> bool:
-    """Whether two digests were made by the same version of the types, and of the same thing."""
-    return one.partition("-")[0] == other.partition("-")[0]
-
-
-def same(one: str, other: str) -> bool:
-    """Whether two digests say the same. What stands behind their two parts, such as a generation, is passed over."""
-    return one.split("-")[:2] == other.split("-")[:2]
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _field(owner: BaseModel, name: str) -> Any:
@@ -71,13 +57,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, BaseModel):
         return {**(value.model_extra or {}), **{name: _field(value, name) for name in type(value).model_fields}}
     return [_plain(item) for item in value] if isinstance(value, list) else value
-
-
-@cache
-def _fields() -> str:
-    names = [place.path for place in _PLACES] + sorted(path for path, _ in places_below(TypedPlace(RLJobSpec), "spec"))
-    return _digest(names)[:8]
-
-
-def _digest(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
