@@ -33,12 +33,10 @@ _TRUTHS: Final = {
     for spelling in (word, word.capitalize(), word.upper())
 }
 _NOT_FINITE: Final = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
-_BASED: Final = re.compile(r"([-+]?)0([xX][0-9a-fA-F]+|[oO][0-7]+|[bB][01]+)")
-_WHOLE: Final = re.compile(r"[-+]?[0-9]+")
+_WHOLE: Final = re.compile(r"[-+]?(0[xX][0-9a-fA-F]+|0[oO][0-7]+|0[bB][01]+|[0-9]+)")
 _DECIMAL: Final = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
 _LEADING_ZERO: Final = re.compile(r"[-+]?0[0-9]+")
 _BETWEEN_DIGITS: Final = re.compile(r"(?<=[0-9])_(?=[0-9])")
-_BASES: Final = {"x": 16, "o": 8, "b": 2}
 _ENDLESS: Final = 2**31 - 1
 """Width of a line that is never folded."""
 
@@ -79,13 +77,10 @@ def _number(text: str) -> int | float:
         raise ValueError(
             "allowed: a number without a leading zero, which kubectl reads as octal; quote it if it is a text"
         )
-    if based := _BASED.fullmatch(plain):
-        digits = based[2]
-        return int(f"{based[1]}{digits[1:]}", _BASES[digits[0].lower()])
     if _WHOLE.fullmatch(plain):
         if len(plain) > MOST_DIGITS:
             raise ValueError(f"allowed: an integer of up to {MOST_DIGITS} digits; quote it if it is a text")
-        return int(plain)
+        return int(plain, 0)
     if not _DECIMAL.fullmatch(plain):  # a tag says that it is one
         raise ValueError("allowed: a number")
     return float(plain)
@@ -107,7 +102,7 @@ def _tag(text: str) -> str:
     if text[0] not in "+-.0123456789":
         return STRING
     plain = _digits(text)
-    if _BASED.fullmatch(plain) or _WHOLE.fullmatch(plain):
+    if _WHOLE.fullmatch(plain):
         return _INTEGER
     if _NOT_FINITE.fullmatch(text):
         return _FLOAT
