@@ -138,7 +138,7 @@ def actor(name: str, num_envs: int, replay: str, server: str | None) -> tuple[Ca
         )
         client = InferenceClient(Client(server), identity, spec.columns, GROUPS + 1, compress=True)
         remote = RemotePolicy(method, spec, parameters, num_envs, GROUPS, generator, client)
-        loop = GroupedLoop(grouped, remote, recorder, sink, figures, 60.0)
+        loop = GroupedLoop(grouped, remote, recorder, sink, figures)
     return stepping(loop, sink, figures), figures, computed
 
 

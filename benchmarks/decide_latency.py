@@ -60,7 +60,6 @@ def _job(actors: int) -> RLJob:
         "spec.replay.capacity=10000000",
         "spec.autoscaling.mode=Internal",
         f"spec.autoscaling.maxReplicas={2 * actors}",
-        "spec.actors.startupWave=10000",
     ]
     return load_manifest(MANIFEST, sets)
 

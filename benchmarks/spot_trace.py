@@ -36,7 +36,7 @@ CORES = {"actors": 0.2, "learner": 0.5}
 
 
 def job(actors: int) -> dict[str, Any]:
-    on_spot = {"replicas": actors, "spot": True, "nodeSelector": {"rljob.dev/spot": "true"}, "drainSeconds": 10}
+    on_spot = {"replicas": actors, "spot": True, "nodeSelector": {"rljob.dev/spot": "true"}}
     return endless(
         JOB,
         actors={**on_spot, "topologySpread": "Preferred", **requests(f"{CORES['actors']}")},

@@ -17,7 +17,7 @@ _FAKE_NODES: dict[str, Any] = {
 _LITTLE: dict[str, Any] = {"resources": {"requests": {"cpu": "50m", "memory": "64Mi"}}}
 
 
-def job(namespace: str, name: str, actors: int, *, startup_wave: int = 32) -> Object:
+def job(namespace: str, name: str, actors: int) -> Object:
     """Ape-X with one learner, one replay shard with its volume claim, and ``actors`` actors; it has no end of its own."""
     role = {**_FAKE_NODES, **_LITTLE}
     return {
@@ -33,7 +33,7 @@ def job(namespace: str, name: str, actors: int, *, startup_wave: int = 32) -> Ob
                 "redis": {**_LITTLE, "persistence": {"storage": "1Gi"}},
                 **role,
             },
-            "actors": {"replicas": actors, "startupWave": startup_wave, **role},
+            "actors": {"replicas": actors, **role},
             "evaluator": {"enabled": False},
             "successPolicy": {"rawFrames": 1_000_000_000_000},
             "activeDeadlineSeconds": 1_000_000_000,  # the preset's is a quarter of an hour

@@ -21,7 +21,7 @@ LONGEST_SECONDS = 300.0
 async def first_pods(bench: Bench, at_least: int) -> Figures:
     """As many rounds of growth as bring that many new jobs that were sent while it went on, one after the other.
 
-    All five hundred may start at once (`startupWave`), which is the worst that one job can do to others.
+    They start in waves of 32, which is the worst that one job can do to others.
     """
     pods = Seen(pod_ready)
     waits: list[float] = []
@@ -30,7 +30,7 @@ async def first_pods(bench: Bench, at_least: int) -> Figures:
         quiet = [await _first_pod(bench, pods, f"alone-{number}") for number in range(20)]
         while len(waits) < at_least:
             big = f"big-{len(rounds)}"
-            await bench.client.create(RLJOBS, job(bench.namespace, big, 1, startup_wave=GROWTH))
+            await bench.client.create(RLJOBS, job(bench.namespace, big, 1))
             await until("the first actor", partial(_is_up, pods, big), LONGEST_SECONDS)
             began = time.monotonic()
             change = {"spec": {"actors": {"replicas": 1 + GROWTH}}}

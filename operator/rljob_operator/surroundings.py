@@ -9,7 +9,13 @@ from rljob.api import RLJob
 
 from rljob_operator.core.member import Role
 
-_DRAIN_SECONDS: Final = {Role.EVALUATOR: 3.0, Role.LEARNER: 30.0, Role.REPLAY: 60.0, Role.INFERENCE: 3.0}
+_DRAIN_SECONDS: Final = {
+    Role.ACTOR: 25.0,
+    Role.EVALUATOR: 3.0,
+    Role.LEARNER: 30.0,
+    Role.REPLAY: 60.0,
+    Role.INFERENCE: 3.0,
+}
 _TO_A_BUCKET_SECONDS: Final = 60.0
 """A request may take 30 s, and is repeated for 20."""
 _REFERENCE: Final = re.compile(r"\$(\$|\(([^)]*)\))")
@@ -18,11 +24,11 @@ _REFERENCE: Final = re.compile(r"\$(\$|\(([^)]*)\))")
 
 def drain_seconds(job: RLJob, role: Role) -> float:
     """How long a member may take to leave before it is killed: the learner writes a checkpoint, which takes longer to a bucket,
-    the replay its durable state. Actors have ``actors.drainSeconds``."""
+    the replay its durable state, an actor sends what it holds."""
     storage = job.spec.checkpoint.storage
     if role is Role.LEARNER and storage is not None and storage.object_store is not None:
         return _TO_A_BUCKET_SECONDS
-    return float(job.spec.actors.drain_seconds) if role is Role.ACTOR else _DRAIN_SECONDS[role]
+    return _DRAIN_SECONDS[role]
 
 
 def variables(role: Role) -> dict[str, str]:

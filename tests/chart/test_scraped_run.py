@@ -41,6 +41,9 @@ ELSEWHERE = {"GPU"}
 pytestmark = pytest.mark.timeout(600)
 
 
+UNSCRAPED = f"spec.learner.podTemplate={{metadata: {{labels: {{{names.SCRAPE_LABEL}: 'false'}}}}}}"
+
+
 def pods_of(job: str, *more: str) -> list[dict[str, Any]]:
     written = read_manifest(MANIFEST, (*SETS, *more))
     written["metadata"] |= {"namespace": NAMESPACE, "name": job}
@@ -52,9 +55,7 @@ def pods() -> list[dict[str, Any]]:
     of the same name."""
     ours = pods_of(JOB)
     (quiet,) = (
-        each
-        for each in pods_of("quiet", "spec.monitoring.podMonitor=Disabled")
-        if each["metadata"]["labels"][names.MEMBER_LABEL] == "learner"
+        each for each in pods_of("quiet", UNSCRAPED) if each["metadata"]["labels"][names.MEMBER_LABEL] == "learner"
     )
     web = {"name": "web", "ports": [{"name": "metrics", "containerPort": 9090}]}
     metadata = {"name": "web-0", "namespace": NAMESPACE, "labels": {"app.kubernetes.io/managed-by": "Helm"}}

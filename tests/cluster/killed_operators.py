@@ -269,7 +269,7 @@ def suspends(at: Stage, moment: int) -> tuple[bool, Object]:
 
 def ends(at: Stage, moment: int) -> tuple[bool, Object]:
     """The learner refuses the job, for good."""
-    at.create(podCleanup={"onFailed": "All"})
+    at.create()
     at.bring_up()
     (learner,) = at.pods()["learner"]
     at.run(at.kubelet.end(learner, EXIT_CONFIGURATION))
@@ -282,7 +282,7 @@ def ends(at: Stage, moment: int) -> tuple[bool, Object]:
 
 def up(at: Stage) -> None:
     """A job for the scenes that go on with one."""
-    at.create(checkpoint={"onSuspend": "Skip"})
+    at.create()
     at.bring_up()
 
 

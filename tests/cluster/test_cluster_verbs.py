@@ -92,14 +92,14 @@ def test_verbs_write_spec_and_annotations_alone_in_the_name_of_rljob(user: User)
 
 
 def test_a_wait_that_is_in_vain_says_so(user: User) -> None:
-    user.has("pong", checkpoint={"onSuspend": "Skip"})
+    user.has("pong")
     result = user.types("suspend", "pong", "--wait", "--timeout", "1")
     assert result.exit_code == 1
     assert f"not suspended within 1 s; it is Running: see `rljob why -n {user.namespace} pong`" in result.stderr
 
 
 def test_a_wait_ends_with_what_was_waited_for(user: User) -> None:
-    user.has("pong", checkpoint={"onSuspend": "Skip"})
+    user.has("pong")
 
     def play_operator() -> None:
         while user.stored("pong")["spec"].get("suspend") is not True:
@@ -231,7 +231,7 @@ def test_the_plugin_means_the_namespace_of_the_context(
     user: User, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Meaning, "cluster", True)
-    user.has("pong", checkpoint={"onSuspend": "Skip"})
+    user.has("pong")
     here = User(user.cluster, user.namespace, changed_kubeconfig(user, tmp_path, namespace=user.namespace))
     assert here.sees("get", where=()).splitlines()[1].startswith("pong")
     result = here.types("suspend", "pong", "--wait", "--timeout", "1", where=())

@@ -16,7 +16,7 @@ from tests.unit.api.bad_manifests import BASE, PRESET, document
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 BOTH = pytest.mark.parametrize("crd", [definition(), experiment_definition()], ids=["RLJob", "RLExperiment"])
 APPLY = "application/apply-patch+yaml"
-SUSPENDED = ["spec.suspend=true", "spec.checkpoint.onSuspend=Skip"]
+SUSPENDED = ["spec.suspend=true"]
 
 
 def stored(cluster: ControlPlane, crd: dict[str, Any]) -> dict[str, Any]:

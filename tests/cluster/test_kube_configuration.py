@@ -17,7 +17,6 @@ EVERY_ROLE = {
     "inference": {"replicas": 1},
     "learner": {"accelerator": {"count": 1}},
     "evaluator": {"enabled": True},
-    "checkpoint": {"onSuspend": "Skip"},
     "backoffLimit": 99,
 }
 MEMBERS = {"replay-0", "learner", "inference-0", "actor-0", "evaluator"}

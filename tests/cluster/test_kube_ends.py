@@ -79,7 +79,7 @@ async def test_a_pod_has_the_time_to_leave_that_its_template_gives(
     viewer: Client, kubelet: Kubelet, run: Run, namespace: str
 ) -> None:
     patient = {"podTemplate": {"spec": {"terminationGracePeriodSeconds": 900}}}
-    await started(run, viewer, kubelet, written(namespace, "pong", learner=patient, checkpoint={"onSuspend": "Skip"}))
+    await started(run, viewer, kubelet, written(namespace, "pong", learner=patient))
     await viewer.patch(RLJOBS, namespace, "pong", {"spec": {"suspend": True}})
     for _ in range(4):
         await run.settle(viewer, "pong")

@@ -78,9 +78,7 @@ async def test_a_shard_that_comes_again_keeps_its_log_and_one_of_a_deleted_job_d
 async def test_a_suspended_job_keeps_it_and_a_complete_one_does_not(
     viewer: Client, kubelet: Kubelet, clock: Clock, run: Run, namespace: str
 ) -> None:
-    await started(
-        run, viewer, kubelet, job(namespace, checkpoint={"onSuspend": "Skip"}, successPolicy={"rawFrames": 100})
-    )
+    await started(run, viewer, kubelet, job(namespace, successPolicy={"rawFrames": 100}))
     await viewer.patch(RLJOBS, namespace, "pong", {"spec": {"suspend": True}})
     await take_down(run, viewer, kubelet, "pong")
     assert condition(await status_of(viewer, namespace, "pong"), "Suspended")[0] == "True"

@@ -25,7 +25,7 @@ from tests.cluster.reconciling import (
     written,
 )
 
-SKIP = {"checkpoint": {"onSuspend": "Skip"}, "backoffLimit": 9}
+LENIENT = {"backoffLimit": 9}
 ACTOR_KEYS = names.keys_secret("pong", Role.ACTOR)
 MASTER, TOKEN = names.operator_secret("pong"), names.token_secret("pong")
 
@@ -60,7 +60,7 @@ async def test_what_others_know_comes_back_as_it_was(
     gone: tuple[str, ...],
     restarted: bool,
 ) -> None:
-    await started(run, viewer, kubelet, written(namespace, "pong", **TWO_ACTORS, **SKIP))
+    await started(run, viewer, kubelet, written(namespace, "pong", **TWO_ACTORS, **LENIENT))
     before = await secrets(viewer, namespace)
     await delete(viewer, namespace, *gone)
     if restarted:
@@ -92,7 +92,7 @@ async def test_a_pod_that_waits_for_its_secret_gets_it(
 async def test_keys_that_nobody_knows_any_more_are_made_anew_in_a_suspension(
     viewer: Client, kubelet: Kubelet, clock: Clock, run: Run, namespace: str
 ) -> None:
-    await started(run, viewer, kubelet, written(namespace, "pong", **TWO_ACTORS, **SKIP))
+    await started(run, viewer, kubelet, written(namespace, "pong", **TWO_ACTORS, **LENIENT))
     before = await secrets(viewer, namespace)
     await delete(viewer, namespace, MASTER, ACTOR_KEYS)
     await end_an_actor(run, viewer, kubelet, clock)

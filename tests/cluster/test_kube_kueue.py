@@ -276,7 +276,7 @@ async def test_an_eviction_suspends_the_job_after_a_checkpoint(
 async def test_suspended_by_its_user_it_leaves_the_queue_and_at_its_end_too(
     viewer: Client, kubelet: Kubelet, queue: Kueue, clock: Clock, run: QueuedRun, namespace: str
 ) -> None:
-    await viewer.create(RLJOBS, queued(namespace, checkpoint={"onSuspend": "Skip"}, successPolicy={"rawFrames": 100}))
+    await viewer.create(RLJOBS, queued(namespace, successPolicy={"rawFrames": 100}))
     await admit_all(run, viewer, kubelet, queue)
     uid = (await queue.get("pong"))["metadata"]["uid"]
     await run.change(viewer, "pong", suspend=True)
@@ -342,7 +342,7 @@ async def test_a_job_with_the_name_of_anothers_block_queues_beside_it(
 async def test_a_job_that_runs_goes_on_when_kueue_is_turned_on(
     viewer: Client, client: BreakingClient, kubelet: Kubelet, queue: Kueue, run: QueuedRun, namespace: str
 ) -> None:
-    await started(Run(client, namespace), viewer, kubelet, queued(namespace, checkpoint={"onSuspend": "Skip"}))
+    await started(Run(client, namespace), viewer, kubelet, queued(namespace))
     await run.settle(viewer, "pong")
     assert not await queue.asked_for()
     assert not [

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from rljob.api.learner_status import LearnerStatus
+from rljob_operator.core.rules import start_and_drain
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.errors import Conflict, Unavailable
 from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, SECRETS
@@ -86,9 +87,10 @@ async def test_children_are_made_once_and_a_second_turn_writes_nothing(
 
 
 async def test_actors_come_in_waves_once_the_core_has_places(
-    viewer: Client, kubelet: Kubelet, run: Run, namespace: str
+    viewer: Client, kubelet: Kubelet, run: Run, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await viewer.create(RLJOBS, written(namespace, "pong", actors={"replicas": 5, "startupWave": 2}))
+    monkeypatch.setattr(start_and_drain, "STARTUP_WAVE", 2)
+    await viewer.create(RLJOBS, written(namespace, "pong", actors={"replicas": 5}))
     seen = []
     for _ in range(6):
         await run.settle(viewer, "pong")
@@ -344,9 +346,15 @@ async def test_what_trackers_beside_the_learner_meet_is_a_condition_and_its_end_
 
 
 async def test_a_wave_whose_status_is_not_written_yet_is_not_doubled_by_the_next_operator(
-    viewer: Client, client: BreakingClient, kubelet: Kubelet, clock: Clock, namespace: str
+    viewer: Client,
+    client: BreakingClient,
+    kubelet: Kubelet,
+    clock: Clock,
+    namespace: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    await viewer.create(RLJOBS, written(namespace, "pong", actors={"replicas": 5, "startupWave": 2}))
+    monkeypatch.setattr(start_and_drain, "STARTUP_WAVE", 2)
+    await viewer.create(RLJOBS, written(namespace, "pong", actors={"replicas": 5}))
     run = Run(client, namespace, now=clock.now, monotonic=clock.monotonic, seen_seconds=3.0)
     for _ in range(2):
         await run.settle(viewer, "pong")

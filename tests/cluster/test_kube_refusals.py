@@ -75,7 +75,7 @@ async def test_a_quota_bounds_growth_and_replacements_and_touches_nothing_that_r
     status = await a_minute_later()
     assert (status["actors"]["ready"], condition(status, "Admitted")[0]) == (5, "True")
 
-    await viewer.patch(RLJOBS, namespace, "pong", {"spec": {"actors": {"replicas": 60, "startupWave": 60}}})
+    await viewer.patch(RLJOBS, namespace, "pong", {"spec": {"actors": {"replicas": 60}}})
     await run.look(viewer)
     client.reset()
     await run.reconciler.reconcile((namespace, "pong"))

@@ -26,7 +26,6 @@ from tests.cluster.reconciling import (
 
 OLD, NEW = Settings(image="rl:1"), Settings(image="rl:2")
 ALL = ("replay-0", "learner", "actor-0", "actor-1")
-SKIP = {"checkpoint": {"onSuspend": "Skip"}}
 
 
 def images(pods: Mapping[str, Sequence[Object]]) -> dict[str, set[str]]:
@@ -58,7 +57,7 @@ async def test_a_running_job_keeps_its_image_until_it_is_suspended(
     viewer: Client, client: BreakingClient, kubelet: Kubelet, namespace: str
 ) -> None:
     await started(
-        Run(client, namespace, OLD), viewer, kubelet, written(namespace, "pong", backoffLimit=9, **TWO_ACTORS, **SKIP)
+        Run(client, namespace, OLD), viewer, kubelet, written(namespace, "pong", backoffLimit=9, **TWO_ACTORS)
     )
     before = await kubelet.pods("pong")
     assert images(before) == {member: {"rl:1"} for member in ALL}
@@ -91,9 +90,7 @@ async def test_a_running_job_keeps_its_image_until_it_is_suspended(
 async def test_a_release_that_makes_other_pods_adds_none_to_those_that_run(
     viewer: Client, client: BreakingClient, kubelet: Kubelet, run: Run, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await started(
-        Run(client, namespace), viewer, kubelet, written(namespace, "pong", backoffLimit=9, **TWO_ACTORS, **SKIP)
-    )
+    await started(Run(client, namespace), viewer, kubelet, written(namespace, "pong", backoffLimit=9, **TWO_ACTORS))
     later = rendering.version() + 1
     monkeypatch.setattr(rendering, "version", lambda: later)
     read = await configured(viewer, namespace)

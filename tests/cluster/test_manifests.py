@@ -52,7 +52,7 @@ def test_a_job_with_every_field_written_is_accepted(cluster: ControlPlane, file:
     jobs.create(cluster, whole, dry_run=False).stored()
     actors = whole["spec"]["actors"]
     actors["envsPerActor"] += -1 if actors["envsPerActor"] > 1 else 1
-    whole["spec"] |= {"suspend": True, "checkpoint": {**whole["spec"]["checkpoint"], "onSuspend": "Skip"}}
+    whole["spec"] |= {"suspend": True}
     jobs.replace(cluster, whole).stored()
 
 

@@ -72,7 +72,7 @@ def test_none_of_it_changes_while_the_job_runs(cluster: ControlPlane, field: str
     assert not answer.accepted
     assert answer.names("spec.actors", said_by_the_server(rule_of(f"actors.{field}"))[1]), answer.message
     assert [path for path in problems(old, new) if path.startswith(f"spec.actors.{field}")]
-    new["spec"] |= {"suspend": True, "checkpoint": {"onSuspend": "Skip"}}
+    new["spec"] |= {"suspend": True}
     jobs.replace(cluster, new).stored()
 
 
@@ -94,7 +94,7 @@ def test_the_order_of_what_has_names_is_no_change(cluster: ControlPlane) -> None
 def test_variables_of_two_owners_lie_side_by_side(cluster: ControlPlane) -> None:
     def apply(owner: str, value: str) -> jobs.Answer:
         role = {"env": [{"name": owner, "value": value}]}
-        spec = with_role()["spec"] | {"suspend": True, "checkpoint": {"onSuspend": "Skip"}, "actors": role}
+        spec = with_role()["spec"] | {"suspend": True, "actors": role}
         given = {"apiVersion": "rljob.dev/v1alpha1", "kind": "RLJob", "metadata": {"name": "pong"}, "spec": spec}
         return jobs.Answer(*cluster.request("PATCH", f"{jobs.JOBS}/pong?fieldManager={owner}&force=true", given, APPLY))
 

@@ -87,7 +87,7 @@ def grant(user: User, name: str, rules: list[dict[str, Any]], folder: Path) -> U
 
 
 def test_the_rights_of_the_page_are_enough_and_no_more(user: User, tmp_path: Path) -> None:
-    user.has("pong", checkpoint={"onSuspend": "Skip"})
+    user.has("pong")
     viewer, editor = grant(user, "viewer", VIEW, tmp_path / "view"), grant(user, "editor", EDIT, tmp_path / "edit")
     for words in (("get",), ("get", "pong"), ("why", "pong"), ("top", "pong", "--once"), ("events", "pong")):
         viewer.sees(*words)

@@ -73,7 +73,6 @@ def manifest() -> dict[str, Any]:
     spec["replay"] |= {**role("/left"), "redis": {"persistence": {"mode": "None"}}}
     delay = [{"name": LEARNER_DELAY_FILE, "value": "/tmp/delay"}]
     spec["learner"] = {**role(), "env": [*path_of_game, *delay]}
-    spec["checkpoint"] = {"onSuspend": "Skip"}
     return job(JOB, **spec)
 
 

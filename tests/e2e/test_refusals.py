@@ -8,7 +8,7 @@ from tests.support.waiting import eventually
 
 def test_a_template_that_the_api_server_refuses(namespace: Namespace) -> None:
     template = {"spec": {"tolerations": [{"key": "spare", "operator": "Sometimes"}]}}
-    namespace.apply(endless("template", learner={"podTemplate": template}, checkpoint={"onSuspend": "Skip"}))
+    namespace.apply(endless("template", learner={"podTemplate": template}))
 
     refused = namespace.wait_for("template", "Accepted", "False", "PodTemplateRejected")
     assert "Sometimes" in refused["message"]

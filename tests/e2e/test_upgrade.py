@@ -43,7 +43,7 @@ def test_an_operator_with_another_image_and_configuration_restarts_nothing(
     namespace: Namespace, operator: OperatorProcess, next_image: str, tmp_path: Path
 ) -> None:
     first = os.environ["RLJOB_E2E_IMAGE"]
-    namespace.train(endless("upgraded", checkpoint={"onSuspend": "Skip"}))
+    namespace.train(endless("upgraded"))
     before, actor = namespace.uids("upgraded"), look(namespace, "upgraded", "actor-0")
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(CONFIGURATION))
     operator.stop()

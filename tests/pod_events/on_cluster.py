@@ -64,7 +64,6 @@ def job(image: str) -> dict[str, Any]:
         evaluator=own,
         activeDeadlineSeconds=86_400,
         successPolicy={"rawFrames": 10_000_000_000, "targetReturn": {"value": 1_000}},  # no game has more than 500
-        failurePolicy={"resetAfterSeconds": 86_400},
         backoffLimit=1000,
         checkpoint={"intervalSeconds": 5, "storage": {"persistentVolumeClaim": {"claimName": CHECKPOINTS}}},
     )

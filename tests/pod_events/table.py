@@ -31,8 +31,7 @@ class Outcome(StrEnum):
     DISRUPTED = "replaced, a disruption"
     """Another pod takes its place; ``restarts.ignored`` grows by one, and no limit is touched."""
     FAILED = "replaced, a failure"
-    """Another pod takes its place; the end counts: of an actor towards ``maxActorCrashLoopPercent``, of another role towards
-    ``backoffLimit``."""
+    """Another pod takes its place; the end counts: an actor's towards a crash loop, another role's towards ``backoffLimit``."""
     EITHER = "replaced, as whichever came first"
     """The pod ended by itself in the second in which it was deleted: one end, counted once."""
     WAITS = "waits, and says for what"

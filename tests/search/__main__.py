@@ -12,7 +12,7 @@ import sys
 import time
 
 from tests.search.explorer import Explorer, Result
-from tests.search.jobs import JOBS
+from tests.search.jobs import JOBS, short_waits
 from tests.search.world import World
 
 PROCESSES = 2
@@ -20,7 +20,8 @@ PROCESSES = 2
 
 def explore(name: str, seconds: float, states: int) -> Result:
     """One job, in a process of its own."""
-    return Explorer(JOBS[name]).run(seconds, states)
+    with short_waits():
+        return Explorer(JOBS[name]).run(seconds, states)
 
 
 def tell(result: Result) -> None:
@@ -45,9 +46,10 @@ def replay(way: str) -> None:
         return f"{status.state or 'new':<12}{status.restarts.counted} counted  {', '.join(pods) or 'no pods'}"
 
     world = explorer.new
-    for event, world in explorer.replayed([int(step) for step in steps.split(",") if step]):
-        print(f"{event:<60} {line(world)}")
-    print(explorer.broken(world))
+    with short_waits():
+        for event, world in explorer.replayed([int(step) for step in steps.split(",") if step]):
+            print(f"{event:<60} {line(world)}")
+        print(explorer.broken(world))
 
 
 def main() -> int:

@@ -2,29 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+import pytest
 from rljob.api import load_manifest
 from rljob_operator.core.desired import DesiredState
+from rljob_operator.core.rules import failures, suspension
 
 SUPPORT = Path(__file__).parent.parent / "support"
 CLAIM = "spec.checkpoint.storage={persistentVolumeClaim: {claimName: checkpoints}}"
-SUSPEND_TIMEOUT_SECONDS = 100
+SUSPEND_TIMEOUT_SECONDS, FORGIVEN_SECONDS = 100.0, 40.0
+"""Within the search, where nothing grows older than `statuses.OLDEST_SECONDS`."""
 LIMITS = (
     "spec.startupDeadlineSeconds=100",
     "spec.progressDeadlineSeconds=100",
     "spec.activeDeadlineSeconds=",
     "spec.backoffLimit=1",
-    "spec.failurePolicy.resetAfterSeconds=40",
     "spec.successPolicy={rawFrames: 300, targetReturn: {value: 18}}",
-    f"spec.checkpoint.suspendTimeoutSeconds={SUSPEND_TIMEOUT_SECONDS}",
 )
 BUDGET = 3
 """Advances of the learner, of a hundred raw frames each, after which the budget of frames is used up."""
 TARGET = 18.0
 RUNS, SUSPENDED = 0, 1
+
+
+@contextmanager
+def short_waits() -> Iterator[None]:
+    """The controller waits for less long than it does elsewhere."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(suspension, "PATIENCE_SECONDS", SUSPEND_TIMEOUT_SECONDS)
+        patched.setattr(failures, "FORGIVEN_SECONDS", FORGIVEN_SECONDS)
+        yield
 
 
 @dataclass(frozen=True)
@@ -92,12 +104,10 @@ JOBS = {
             claim=False,
         ),
         SmallJob(
-            "lenient",
+            "strict",
             "cartpole.yaml",
             (
-                "spec.actors={replicas: 2, onEviction: Ignore}",
-                "spec.checkpoint.onSuspend=BestEffort",
-                "spec.podCleanup={onFailed: All}",
+                "spec.actors.replicas=2",
                 "spec.backoffLimit=0",
                 *NO_EVALUATOR,
             ),

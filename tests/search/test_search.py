@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -27,10 +28,17 @@ from rljob_operator.kube.watch.pods import PodCache
 
 from tests.search import turns
 from tests.search.explorer import Explorer
-from tests.search.jobs import JOBS, SUPPORT, SmallJob
+from tests.search.jobs import JOBS, SUPPORT, SmallJob, short_waits
 from tests.search.pods import document
 from tests.search.turns import Turned
 from tests.unit.operator.kube.fake_api_server import says, served
+
+
+@pytest.fixture(scope="module", autouse=True)
+def waits() -> Iterator[None]:
+    with short_waits():
+        yield
+
 
 ORDER = ("unask", "label", "ask", "delete", "create")
 

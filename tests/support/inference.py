@@ -171,7 +171,7 @@ class Player:
                 Client(address), identity, spec.columns, GROUPS + 1, compress=True, outputs=outputs
             )
             remote = RemotePolicy(method, spec, parameters, num_envs, GROUPS, generator, self.client)
-            self.loop = GroupedLoop(grouped, remote, recorder, sink, self.figures, 20.0)
+            self.loop = GroupedLoop(grouped, remote, recorder, sink, self.figures)
 
     def play(self, turns: int) -> None:
         never = threading.Event()

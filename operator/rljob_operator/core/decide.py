@@ -57,7 +57,6 @@ RUNNING_RULES: tuple[Rule, ...] = (
     checkpoints.request,
     success.count_evaluations,
     trends.follow,
-    places.recall,
     actors.wanted,
     places.dismiss,
     waiting.note,

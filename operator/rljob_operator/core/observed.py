@@ -79,7 +79,7 @@ class Observation:
         cores: of the machine. One actor a core is as many as a number that the controller or an autoscaler chooses may reach; one
             that its user fixed may exceed it. None sets no limit.
         checkpoints_are: where the learner's checkpoints outlive it, in words; empty where they end with it.
-        keeps_remains: members that have ended leave something to be removed (pods); podCleanup and ttl apply.
+        keeps_remains: members that have ended leave something to be removed (pods), and ttlSecondsAfterFinished applies.
         ends_silent_members: whether a member that does not answer is ended by decision; else its surroundings do it.
         selector: label selector of the actors, for the scale subresource.
         untracked: trackers that take no points -> why; None where that is not known, or not yet.

@@ -76,7 +76,9 @@ def test_a_member_that_stays_stopped_is_replaced_and_training_goes_on(started: C
         assert "did not answer" in failure.message
         updates = run.status("learner").get("updates", 0)
         run.until(lambda least=updates: run.status("learner").get("updates", 0) > least + 20, 90, "training goes on")
-    hung = [failure.pod_name for failure in run.job_status.failures]  # on a busy machine more than those that were stopped
+    hung = [
+        failure.pod_name for failure in run.job_status.failures
+    ]  # on a busy machine more than those that were stopped
     assert run.job_status.restarts.counted == sum(name != "actor-0" for name in hung), "actors never count"
 
 

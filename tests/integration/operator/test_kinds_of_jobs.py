@@ -144,23 +144,22 @@ def test_a_metric_that_never_comes_is_said(local_run: Callable[..., LocalRun]) -
     assert run.interrupt() == 130
 
 
-def failing(crash: float, stall: float, allowed: int) -> list[str]:
+def failing(crash: float, stall: float) -> list[str]:
     settings = {
         "id": "benchmarks.failing_cart_pole:make",
         "kwargs": json.dumps({"crash": crash, "stall": stall}),
-        "maxFailuresPer10000Steps": str(allowed),
     }
     return [word for key, value in settings.items() for word in ("--set", f"spec.environment.{key}={value}")]
 
 
 def test_training_goes_on_around_failing_environments(local_run: Callable[..., LocalRun]) -> None:
     run = local_run(
-        *ENDLESS, *failing(crash=5e-3, stall=2e-4, allowed=200), "--set", "spec.successPolicy.rawFrames=6000",
+        *ENDLESS, *failing(crash=5e-4, stall=2e-5), "--set", "spec.successPolicy.rawFrames=20000",
         job=EXAMPLES / "cartpole-impala.yaml", environment=IMPORTABLE,
     )  # fmt: skip
     assert run.finish(150) == 0, run.output + run.logs()
     final = run.final("actor-0")
-    assert final["environment_failures"] >= 10, "30 are expected"
+    assert final["environment_failures"] >= 1, "10 are expected, and as many are allowed within half of the frames"
     assert final["steps"] == final["produced"] + final["cut_steps"]
     assert final["produced"] == final["acknowledged"] + final["unacknowledged"]
     # An unroll is lost with a failure in it, and what was under way at the end; no more.

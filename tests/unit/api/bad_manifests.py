@@ -387,11 +387,7 @@ BROKEN_IMPALA: list[tuple[list[str], str, list[str]]] = [
         "spec.inference.maxBatchSize",
         ["at least actors.envsPerActor (8)", "no room"],
     ),
-    (
-        [f"{ENVIRONMENT}.maxFailuresPer10000Steps=-1"],
-        f"{ENVIRONMENT}.maxFailuresPer10000Steps",
-        ["0 to 10,000"],
-    ),
+    ([f"{ENVIRONMENT}.maxFailuresPer10000Steps=9"], f"{ENVIRONMENT}.maxFailuresPer10000Steps", ["nothing: it is 10"]),
     (["spec.inference.replicas=2"], "spec.inference.replicas", ["0 with actors.inference: Local", "Central"]),
     ([f"{IMPALAS}.batchsize=2"], f"{IMPALAS}.batchsize", ["unknown field", "'batchSize'"]),
     ([f"{IMPALAS}.learningRateFinal=0.5"], f"{IMPALAS}.learningRateFinal", ["at most learningRate (0.0006)"]),

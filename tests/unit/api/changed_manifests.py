@@ -10,7 +10,7 @@ from rljob.api.rules.transitions import TRANSITIONS
 
 from tests.unit.api.bad_manifests import APEX, BASE, CLUSTER, ENVIRONMENT, IMPALA, IMPALAS, PRESET, QUEUE
 
-_SUSPENDED = ["spec.suspend=true", "spec.checkpoint.onSuspend=Skip"]
+_SUSPENDED = ["spec.suspend=true"]
 _UNNAMED = ["spec.algorithm=", "spec.replay="]
 """No algorithm: PPO."""
 _WRITTEN_OUT = ["spec.algorithm.type=IMPALA", f"{ENVIRONMENT}.id=ALE/Pong-v5"]
@@ -91,7 +91,7 @@ CHANGES: list[tuple[Path, list[str], list[str], str | None]] = [
     (PRESET, [], ["spec.actors.replicas=3"], None),
     (BASE, [], _SUSPENDED, None),
     (BASE, [], ["spec.successPolicy.rawFrames=1000", "spec.earlyStopping.plateau={}"], None),
-    (CLUSTER, [], ["spec.autoscaling.maxReplicas=300", "spec.failurePolicy.resetAfterSeconds=60"], None),
+    (CLUSTER, [], ["spec.autoscaling.maxReplicas=300", "spec.backoffLimit=9"], None),
 ]
 
 # What is in force stays, but is written out or no more: no change for `rljob`, which compares jobs in force, but one for a

@@ -86,7 +86,7 @@ SETTINGS: dict[str, tuple[Any, ...]] = {
     "earlyStopping.trainingReturn": (None, {}, {"windowRawFrames": 0}),
     "earlyStopping.valueLoss": (None, {}, {"factor": 1}, {"factor": 1.5, "graceRawFrames": 1e6}),
     "suspend": (True, False),
-    "checkpoint": (None, {}, {"onSuspend": "Skip"}, {"storage": {}}, {"include": ["Replay"]}, {"include": ["Learner"] * 2}),
+    "checkpoint": (None, {}, {"retain": 2}, {"storage": {}}, {"include": ["Replay"]}, {"include": ["Learner"] * 2}),
     "failurePolicy.rules": (
         [],
         [{"name": "a", "action": "Ignore"}],

@@ -78,7 +78,7 @@ def test_the_default_is_what_a_job_without_the_field_has(kind: str) -> None:
         elif value is not None:  # the section of another algorithm is not there
             assert parse_value(said) == value, path
             compared += 1
-    assert compared > 100
+    assert compared > 60
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ def test_an_example_shows_nothing_that_holds_anyway(file: Path) -> None:
 def test_what_one_machine_does_not_apply() -> None:
     cluster = EXAMPLES / "pong-apex-cluster.yaml"
     named = not_applied_locally(
-        load_manifest(cluster, ["spec.network.encryption=None", "spec.monitoring.podMonitor=Disabled"])
+        load_manifest(cluster, ["spec.network.encryption=None", "spec.monitoring.metricsPort=9100"])
     )
     assert {
         "metadata.labels.kueue.x-k8s.io/queue-name",

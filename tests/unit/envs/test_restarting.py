@@ -95,7 +95,7 @@ def test_too_many_failures_end_it_with_the_reason_and_the_parameter() -> None:
         limit.played(10_000)
         limit.note("fire")
         limit.note("fire")
-    with pytest.raises(KeepsFailing, match=r"^fire; failure 3 within 10,000 steps.*maxFailuresPer10000Steps"):
+    with pytest.raises(KeepsFailing, match=r"^fire; failure 3 within 10,000 steps, allowed are 2$"):
         limit.note("fire")
     assert limit.total == 5
 

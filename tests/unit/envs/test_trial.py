@@ -116,7 +116,7 @@ def test_a_mistake_is_told_before_anything_is_trained(tmp_path: Path, old: str, 
 
 
 def test_an_environment_may_fail_now_and_then(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """As a job allows it to (``maxFailuresPer10000Steps``); one that always fails is found by the second trial."""
+    """As a job allows it to; one that always fails is found by the second trial."""
     # Its first step of all is taken to describe it, twice where it fails, without a trial.
     failures = "failures = iter(['the network was down', 'the plant was hot', 'the licence was taken'])"
     once = ("class Corridor(", f"{failures}\n\n\nclass Corridor(")

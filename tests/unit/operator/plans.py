@@ -102,17 +102,15 @@ def edits(plan: Plan) -> tuple[tuple[str, ...], ...]:
     least, _ = plan.bounds
     found: list[tuple[str, ...]] = [(), (), ()]
     if Fault.SUSPEND in plan.faults:
-        found += [("spec.suspend=true",), ("spec.suspend=true", "spec.checkpoint.onSuspend=BestEffort")]
+        found += [("spec.suspend=true",)]
     if Fault.EDIT in plan.faults:
         no_judge = ("spec.evaluator.enabled=false", "spec.successPolicy.targetReturn=", "spec.evaluator.triggerReturn=")
-        wave = f"spec.actors.startupWave={max(1, plan.actors // 10)}"
         found += [
             (f"spec.actors.replicas={least}",),
             (f"spec.actors.replicas={7 * plan.actors // 9}",),
-            (wave, "spec.actors.onEviction=Ignore"),
             (RULES % "RestartRoleAndIgnoreBackoff", *no_judge),
-            ("spec.podCleanup={onComplete: None, onFailed: All}", RULES % "FailJob"),
-            ("spec.podCleanup={afterSeconds: 20}", "spec.ttlSecondsAfterFinished=30", RULES % "Ignore"),
+            (RULES % "FailJob",),
+            ("spec.ttlSecondsAfterFinished=30", RULES % "Ignore"),
             ("spec.autoscaling.pause=ScaleIn",),
             ("spec.actors.inference=Local", "spec.inference.replicas=0"),
             ("spec.actors.inference=Central", "spec.inference.replicas=2"),
@@ -127,9 +125,7 @@ def job_of(plan: Plan, edit: tuple[str, ...]) -> RLJob:
     sets = [
         "spec.checkpoint.storage={persistentVolumeClaim: {claimName: checkpoints}}",
         f"spec.actors.replicas={max(1, plan.actors // 3)}",
-        "spec.failurePolicy.resetAfterSeconds=100",
         "spec.checkpoint.intervalSeconds=30",
-        f"spec.actors.startupWave={max(32, plan.actors // 4)}",
         f"spec.autoscaling={{mode: {plan.mode}, minReplicas: {least}, maxReplicas: {most}}}",
     ]
     if plan.algorithm == "ApeXDQN":

@@ -7,15 +7,12 @@ fail the first test, so nothing gets onto the list without one.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from rljob.api.job import RLJobSpec
 from rljob.api.mutability import When, places
-from rljob_operator.core.decision import Decision
 from rljob_operator.core.member import Phase
-from rljob_operator.local.substrate import LocalSubstrate
 
 from tests.support.controller import (
     START,
@@ -24,7 +21,6 @@ from tests.support.controller import (
     evaluations,
     exited,
     make_job,
-    member,
     members,
     running,
     sample,
@@ -72,11 +68,6 @@ def failing(*ends: str) -> Course:
     return looks(*worlds, seconds=40.0)
 
 
-def suspension(seconds: float = 1.0) -> Course:
-    """The actors have left, and no checkpoint comes."""
-    return looks({}, {}, before=({"job": make_job("spec.suspend=true")}, {"members": members(0)[:2]}), seconds=seconds)
-
-
 def flat(controller: Controller, change: Callable[[], None]) -> object:
     """The change, then a return that grows, then falls while the value loss grows; answers after how many moments the job was
     ended."""
@@ -89,32 +80,7 @@ def flat(controller: Controller, change: Callable[[], None]) -> object:
     return None
 
 
-def drained(controller: Controller, change: Callable[[], None]) -> object:
-    """How long the local substrate lets an actor leave: it looks at the job of each decision."""
-    change()
-    given: list[float] = []
-
-    class Process:
-        role = member("actor-1").role
-
-        def drain(self, grace_seconds: float) -> None:
-            given.append(grace_seconds)
-
-    substrate = object.__new__(LocalSubstrate)  # without a run: only how it passes a drain on is looked at
-    substrate._processes = {"actor-1": Process()}  # type: ignore[dict-item]
-    substrate.apply(controller.job, Decision(status=controller.status, drain=("actor-1",)))
-    return given
-
-
 DONE = {"learner": sample(START + 2, 1001, evaluations=evaluations(21.0)), "keeps_remains": True}
-LEFT = {"members": tuple(replace(m, phase=Phase.EXITED, exit_code=0) for m in members())}
-"""All have ended by themselves: what was asked to leave goes whatever podCleanup says."""
-EVICTED = {"members": exited("actor-1", members(), disrupted="DisruptionTarget")}
-FORGIVEN = looks(
-    {"learner": sample(UP + 202.0, 2000)},
-    before=({"members": exited("learner", members())}, {"members": members()}),
-    seconds=200.0,
-)
 NO_JUDGE = ("spec.successPolicy.targetReturn=", "spec.evaluator.triggerReturn=")
 NO_TARGET = ("spec.successPolicy.targetReturn=",)
 FLAT = {"learner": sample(START + 2, 1001, evaluations=evaluations(1.0, 1.4, 1.3, 1.2))}
@@ -128,15 +94,8 @@ COURSES: dict[str, tuple[tuple[str, ...], tuple[str, ...], Course]] = {
     # field: (the job, what is changed of it, the course)
     "suspend": ((), ("spec.suspend=true",), looks()),
     "actors.replicas": ((), ("spec.actors.replicas=3",), looks()),
-    "actors.onEviction": ((), ("spec.actors.onEviction=Ignore",), looks(EVICTED, EVICTED)),
-    "actors.drainSeconds": ((), ("spec.actors.drainSeconds=77",), drained),
-    "actors.startupWave": (("spec.actors.replicas=9",), ("spec.actors.startupWave=2",), looks()),
     "autoscaling.mode": ((SCALED,), ("spec.autoscaling.mode=Disabled", "spec.actors.replicas=5"), looks()),
     "evaluator.enabled": (NO_JUDGE, ("spec.evaluator.enabled=false",), looks()),
-    "checkpoint.onSuspend": ((), ("spec.suspend=true", "spec.checkpoint.onSuspend=Skip"), suspension()),
-    "checkpoint.suspendTimeoutSeconds": (
-        (), ("spec.suspend=true", "spec.checkpoint.suspendTimeoutSeconds=100"), suspension(150.0),
-    ),
     "successPolicy.rawFrames": ((), ("spec.successPolicy.rawFrames=4000",), looks()),
     "earlyStopping.plateau.minDelta": (PLATEAU, ("spec.earlyStopping.plateau.minDelta=0.5",), looks(FLAT)),
     "earlyStopping.plateau.patienceEvaluations": (
@@ -150,12 +109,8 @@ COURSES: dict[str, tuple[tuple[str, ...], tuple[str, ...], Course]] = {
     "earlyStopping.valueLoss.windowRawFrames": (LOSS, ("spec.earlyStopping.valueLoss.windowRawFrames=18000",), flat),
     "earlyStopping.valueLoss.graceRawFrames": (LOSS, ("spec.earlyStopping.valueLoss.graceRawFrames=50000",), flat),
     "backoffLimit": ((), ("spec.backoffLimit=1",), failing("learner", "replay-0")),
-    "failurePolicy.resetAfterSeconds": ((), ("spec.failurePolicy.resetAfterSeconds=100",), FORGIVEN),
     "failurePolicy.rules": (
         (), ("spec.failurePolicy.rules=[{name: a, onExitCodes: {values: [3]}, action: FailJob}]",), failing("actor-0"),
-    ),
-    "failurePolicy.maxActorCrashLoopPercent": (
-        (), ("spec.failurePolicy.maxActorCrashLoopPercent=20",), failing(*["actor-0"] * 5),
     ),
     "activeDeadlineSeconds": ((), ("spec.activeDeadlineSeconds=20",), looks(seconds=25.0)),
     "startupDeadlineSeconds": ((), ("spec.startupDeadlineSeconds=20",), looks(seconds=25.0)),
@@ -163,12 +118,6 @@ COURSES: dict[str, tuple[tuple[str, ...], tuple[str, ...], Course]] = {
     "ttlSecondsAfterFinished": (
         (), ("spec.ttlSecondsAfterFinished=0",), looks({}, {}, before=(DONE, {"members": ()})),
     ),
-    "podCleanup.onComplete": ((), ("spec.podCleanup.onComplete=None",), looks({}, {}, before=(DONE | LEFT,))),
-    "podCleanup.onFailed": (
-        (), ("spec.podCleanup.onFailed=All",),
-        looks({}, {}, before=({"members": exited("learner", members(), exit_code=78), "keeps_remains": True}, LEFT)),
-    ),
-    "podCleanup.afterSeconds": ((), ("spec.podCleanup.afterSeconds=600",), looks({}, {}, before=(DONE | LEFT,))),
 }  # fmt: skip
 AUTOSCALING = "autoscaling."
 """autoscaling/test_recompute.py plays the law itself for the fields that begin so."""

@@ -73,9 +73,8 @@ def test_startup_is_over_once_all_were_ready() -> None:
 
 
 def test_startup_counts_anew_after_a_suspension() -> None:
-    sets = ("spec.startupDeadlineSeconds=60", "spec.checkpoint.onSuspend=Skip")
-    controller = running(*sets)
-    controller.look(job=make_job(*sets, SUSPENDED))
+    controller = running("spec.startupDeadlineSeconds=60")
+    controller.look(job=make_job("spec.startupDeadlineSeconds=60", SUSPENDED))
     controller.look(members=())
     controller.look(4000.0)
     controller.look(job=make_job("spec.startupDeadlineSeconds=60"), members=members(learner=Phase.STARTING))
@@ -142,14 +141,14 @@ def test_a_learner_on_a_lost_node_has_no_place_so_the_progress_deadline_waits() 
 
 
 def test_active_deadline_does_not_count_suspension() -> None:
-    sets = ("spec.activeDeadlineSeconds=200", "spec.checkpoint.onSuspend=Skip")
-    controller = running(*sets)  # 1 s old
+    job = make_job("spec.activeDeadlineSeconds=200")
+    controller = running("spec.activeDeadlineSeconds=200")  # 1 s old
     controller.look(99.0, learner=sample(START + 100, 1001))
-    controller.look(0.0, job=make_job(*sets, SUSPENDED))
+    controller.look(0.0, job=make_job("spec.activeDeadlineSeconds=200", SUSPENDED))
     controller.after(0.0, {"members": ()}, Suspended=("True", "UserRequested"), active_seconds=100)
     for _ in range(5):
         controller.after(1000.0, requeue_seconds=None, end="")  # no timer works while a job is suspended
-    controller.look(0.0, job=make_job(*sets), members=members(), learner=sample(controller.now, 1001))
+    controller.look(0.0, job=job, members=members(), learner=sample(controller.now, 1001))
     controller.after(99.0, {"learner": sample(controller.now + 99, 1002)}, end="")
     assert controller.ends(1.0) == ["DeadlineExceeded"]
 
@@ -195,7 +194,6 @@ DEADLINES = (
     "spec.activeDeadlineSeconds=",
     "spec.progressDeadlineSeconds=200",
     "spec.startupDeadlineSeconds=100",
-    "spec.failurePolicy.resetAfterSeconds=400",
 )
 
 
@@ -219,13 +217,12 @@ def test_startup_is_waited_for_anew(gap: float) -> None:
 
 
 @GAPS
-def test_failures_are_not_forgiven_for_it(gap: float) -> None:
+def test_failures_are_not_forgiven_for_it(gap: float, soon_forgiven: float) -> None:
     controller = running(*DEADLINES)
     controller.look(members=exited("learner", members()))
     controller.look(5.0, members=tuple(replace(m, incarnation="2") for m in members()), learner=sample(START + 5, 1001))
     controller.jump(gap, learner=sample(controller.now + gap, 1002))
-    controller.look(199.0, learner=sample(controller.now + 199.0, 1003))
-    controller.after(199.0, {"learner": sample(controller.now + 199.0, 1004)}, counted=1)
+    controller.after(soon_forgiven - 1.0, {"learner": sample(controller.now + 99.0, 1003)}, counted=1)
     controller.after(2.0, counted=0)
 
 

@@ -11,6 +11,7 @@ from rljob_operator.core.decision import End
 from rljob_operator.core.desired import Refusal, Session
 from rljob_operator.core.member import Phase, Role
 from rljob_operator.core.rules.failures import Reason
+from rljob_operator.core.rules.start_and_drain import STARTUP_WAVE
 
 from tests.support.controller import (
     METRIC,
@@ -47,12 +48,13 @@ def test_all_that_learning_needs_starts_at_once_and_the_rest_once_that_has_place
 
 
 def test_actors_start_in_waves() -> None:
-    job = make_job("spec.actors.replicas=5", "spec.actors.startupWave=2")
-    controller = Controller(job, members=gone("evaluator", seen=members(1)))
-    assert controller.look().start == ("actor-1", "actor-2", "evaluator")
-    first = (*members(0), member("actor-0"), member("actor-1", Phase.STARTING))
-    assert controller.look(members=first).start == ("actor-2",)
-    assert controller.look(members=(*members(0), member("actor-0"), member("actor-1"))).start == ("actor-2", "actor-3")
+    wave = [f"actor-{k}" for k in range(1, 1 + STARTUP_WAVE)]
+    controller = Controller(make_job("spec.actors.replicas=50"), members=gone("evaluator", seen=members(1)))
+    assert controller.look().start == (*wave, "evaluator")
+    up = (*members(0), member("actor-0"))
+    first = (*up, *(member(name, Phase.STARTING) for name in wave[1:]))
+    assert controller.look(members=first).start == ("actor-1",)
+    assert len(controller.look(members=(*up, *map(member, wave))).start) == 50 - 1 - STARTUP_WAVE
 
 
 def test_running_needs_an_update_after_the_start() -> None:
@@ -266,27 +268,15 @@ def test_a_finished_job_is_never_touched_again(controller: Controller) -> None:
     assert controller.look(members=members()).drain == ("actor-0", "actor-1", "evaluator"), "strays are sent away"
 
 
-def test_pods_stay_as_pod_cleanup_says() -> None:
-    finish = {"learner": sample(START + 2, 1001, evaluations=[evaluation(21.0)]), "keeps_remains": True}
-    ended = tuple(replace(m, phase=Phase.EXITED, asked=True) for m in members())
-
-    keep = running("spec.podCleanup.onComplete=None")
-    assert keep.look(**finish).drain == ("learner",), "the accelerator is freed at once"
-    keep.after(0.0, {"members": gone("learner")}, finished=True, drain=(), remove=())
-
-    later = running("spec.podCleanup.afterSeconds=60")
-    assert later.look(**finish).drain == ("learner",)
-    assert later.look(1.0, members=gone("learner")).requeue_seconds == 59.0
-    later.after(59.0, finished=True, drain=("actor-0", "actor-1", "evaluator"))
-
-    logs = running("spec.podCleanup.onComplete=Running")
-    logs.look(**finish)
-    alone = tuple(replace(m, asked=m.role is not Role.ACTOR) for m in ended)
-    assert set(logs.look(members=alone).remove) == {m.name for m in ended if m.role is not Role.ACTOR}, (
+def test_after_a_failure_what_ended_by_itself_stays_for_its_logs() -> None:
+    ended = tuple(replace(m, phase=Phase.EXITED, asked=m.role is not Role.LEARNER) for m in members())
+    failed = running(keeps_remains=True)
+    failed.look(members=exited("learner", members(), exit_code=78))
+    assert set(failed.look(1.0, members=ended).remove) == {m.name for m in ended if m.role is not Role.LEARNER}, (
         "what was asked to leave is being deleted, and keeps no logs"
     )
-    seen = tuple(replace(m, deleted=True) for m in alone)
-    assert set(logs.look(members=seen).remove) == {m.name for m in ended}, "a user has deleted what was kept"
+    seen = tuple(replace(m, deleted=True) for m in ended)
+    assert set(failed.look(members=seen).remove) == {m.name for m in ended}, "a user has deleted what was kept"
 
 
 def test_time_to_live() -> None:

@@ -10,10 +10,9 @@ from rljob_operator.core.desired import Session
 from rljob_operator.core.member import Member, Phase
 from rljob_operator.core.rules import hangs
 
-from tests.support.controller import START, Controller, exited, make_job, member, members, running
+from tests.support.controller import START, Controller, exited, make_job, member, members, running, verified
 
 CENTRAL = "spec.actors.inference=Central"
-UNSAVED = "spec.checkpoint.onSuspend=Skip"
 SERVED = (*members(), member("inference-0"), member("inference-1"))
 
 
@@ -76,7 +75,7 @@ def test_whoever_leaves_at_the_end_has_a_time_of_its_own() -> None:
 
 
 def served(*sets: str) -> Controller:
-    return running(CENTRAL, "spec.inference.replicas=2", UNSAVED, *sets, members=SERVED)
+    return running(CENTRAL, "spec.inference.replicas=2", *sets, members=SERVED)
 
 
 def started_anew(controller: Controller) -> set[str]:
@@ -84,7 +83,9 @@ def started_anew(controller: Controller) -> set[str]:
     addresses change."""
     core = (member("replay-0"), member("learner"), member("inference-0"), member("inference-1"))
     assert set(controller.look(1.0).drain) == {"actor-0", "actor-1", "evaluator"}, "they leave first"
-    assert set(controller.look(1.0, members=core).drain) == {"learner", "inference-0", "inference-1"}
+    assert controller.look(1.0, members=core).drain == (), "the learner is asked for a checkpoint"
+    saved = verified(controller.now, 1000)
+    assert set(controller.look(1.0, checkpoint=saved).drain) == {"learner", "inference-0", "inference-1"}
     assert controller.look(1.0, members=core[:1]).drain == ("replay-0",)
     here: tuple[Member, ...] = ()
     for _ in range(8):
@@ -95,7 +96,7 @@ def started_anew(controller: Controller) -> set[str]:
 
 def test_one_server_fewer() -> None:
     controller = served()
-    controller.job = make_job(CENTRAL, "spec.inference.replicas=1", UNSAVED)
+    controller.job = make_job(CENTRAL, "spec.inference.replicas=1")
     assert started_anew(controller) == {each.name for each in members()} | {"inference-0"}
     controller.expect(InferenceReady=("True", "PodsReady"))
     assert (controller.status.inference.ready, controller.status.inference.desired) == (1, 1)
@@ -109,16 +110,15 @@ def test_a_server_that_nobody_wants_leaves_and_stands_in_for_none() -> None:
 
 
 @pytest.mark.parametrize("sets", [(), (CENTRAL,)], ids=["local", "in the learner"])
-def test_no_servers_any_more(sets: tuple[str, ...]) -> None:
-    controller = served("spec.failurePolicy.resetAfterSeconds=100")
+def test_no_servers_any_more(sets: tuple[str, ...], soon_forgiven: float) -> None:
+    controller = served()
     controller.look(1.0, members=exited("inference-1", SERVED))
     assert controller.reason("InferenceReady")[0] == "False"
     controller.look(40.0, members=SERVED)
-    patient = ("spec.failurePolicy.resetAfterSeconds=100", "spec.progressDeadlineSeconds=100000")
-    controller.job = make_job(*sets, UNSAVED, *patient)
+    controller.job = make_job(*sets)
     assert started_anew(controller) == {each.name for each in members()}
     controller.expect(InferenceReady=("", ""))
-    controller.after(150.0, counted=0)  # its health is not waited for
+    controller.after(soon_forgiven, counted=0)  # its health is not waited for
 
 
 def test_no_servers_after_a_suspension() -> None:

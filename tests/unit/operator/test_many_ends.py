@@ -13,7 +13,7 @@ from rljob_operator.core.member import Member, Phase, Role
 from tests.support.controller import Controller, make_job, member, members
 
 ACTORS = 3000
-SETS = (f"spec.actors.replicas={ACTORS}", "spec.replay.capacity=10000000", "spec.actors.startupWave=10000")
+SETS = (f"spec.actors.replicas={ACTORS}", "spec.replay.capacity=10000000")
 LARGEST_STATUS_BYTES = 512 * 1024
 """A third of what an API server takes for a whole object."""
 

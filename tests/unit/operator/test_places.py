@@ -113,12 +113,6 @@ def test_a_lost_node_leaves_one_looping_actor_in_sight_and_the_job_goes_on() -> 
     assert len(controller.after(1.0, {"members": left}, end="").start) == 9
 
 
-def test_an_evicted_actor_comes_back_when_evictions_are_no_longer_ignored() -> None:
-    controller = running("spec.actors.onEviction=Ignore")
-    assert controller.look(members=exited("actor-0", members(), disrupted="evicted", exit_code=143)).start == ()
-    assert controller.look(1.0, job=make_job()).start == ("actor-0",)
-
-
 # -------------------------------------------------------------------------------------------------- who is said to be missing
 
 

@@ -118,6 +118,8 @@ if __name__ == "__main__":
     )
 
 
+pytestmark = pytest.mark.usefixtures("soon_forgiven")
+
 PATIENT = EVERY_FAULT - {Fault.SUCCESS, Fault.FATAL, Fault.LOOP}
 """All but what is meant to end a job; deadlines and the limit on failures are far away."""
 
@@ -155,9 +157,8 @@ def gets_to_running_and_stays(world: World) -> None:
     seen = world.seen()
     alive = {m.name for m in seen.observed.members if m.alive}
     assert {n for n in alive if Role.of(n) is not Role.ACTOR} == wanted_names(world.job)
-    kept_away = sum(each.abandoned for each in world.status.controller.members)
     here = [m for m in running_actors(seen) if m.phase is Phase.READY]
-    assert len(here) == world.status.autoscaling.desired_replicas - kept_away
+    assert len(here) == world.status.autoscaling.desired_replicas
 
 
 @settings(max_examples=15)

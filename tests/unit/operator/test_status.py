@@ -139,7 +139,7 @@ def test_a_start_is_written_before_it_is_made() -> None:
 
 def test_a_member_that_was_not_there_before_may_start_before_it_is_told_what_was_waited_for() -> None:
     """All that its start follows from is stored, or is found again. A crash in between costs nothing."""
-    controller = Controller(make_job("spec.actors.replicas=3", "spec.actors.startupWave=1"))
+    controller = Controller(make_job("spec.actors.replicas=3"))
     found = turn_of(controller, 1.0, members=())
     assert "learner" in found.decision.start
     assert found.write is StatusWrite.BEFORE_ACTING, "the epoch that it is given must not be given twice"

@@ -27,6 +27,9 @@ GROUPS = 2
 # The longest wait before heartbeats, shards and the stop event are served again; an answer wakes at once.
 _ANSWER_WAIT_SECONDS = 0.05
 # A wait for actions that lasts longer than this is reported as a state.
+LONGEST_ANSWER_SECONDS = 30.0
+"""A server that starts anew answers sooner; one that does not may have another address, which a new actor looks up."""
+
 _NOTABLE_SECONDS = 1.0
 
 
@@ -34,9 +37,9 @@ class GroupedLoop(Loop):
     """Acts with what an inference server answers: a turn steps one group after the other, each as soon as its answer is
     there, and asks for the next actions at once. A turn's steps are recorded together, so that chunks are the same.
 
-    Raises ``InferenceLost`` when an answer takes longer than ``timeout_seconds``; the first is waited for as long as it takes,
-    since a job's parts come up in whatever order they find a place. Time spent waiting for answers is
-    ``blocked`` time, and ``figures.inference_wait_seconds``.
+    Raises ``InferenceLost`` when an answer takes longer than ``LONGEST_ANSWER_SECONDS``; the first is waited for as long as it
+    takes, since a job's parts come up in whatever order they find a place. Time spent waiting for answers is ``blocked`` time,
+    and ``figures.inference_wait_seconds``.
     """
 
     def __init__(
@@ -46,12 +49,10 @@ class GroupedLoop(Loop):
         builder: SegmentBuilder,
         sink: MultiShard,
         figures: ActorFigures,
-        timeout_seconds: float,
     ) -> None:
         super().__init__(policy, builder, sink, figures)
         self._groups = environment
         self._remote = policy
-        self._timeout_seconds = timeout_seconds
         self._answered = False
         self._not_asked: list[tuple[int, Observation]] = []
 
@@ -139,10 +140,10 @@ class GroupedLoop(Loop):
             if collected is not None:
                 self._answered = True
                 break
-            if self._answered and waited > self._timeout_seconds:
+            if self._answered and waited > LONGEST_ANSWER_SECONDS:
                 raise InferenceLost(
-                    f"no answer from the inference server {client.endpoint} for {waited:.0f} s "
-                    "(spec.inference.timeoutSeconds); this actor gives up so that it is started anew"
+                    f"no answer from the inference server {client.endpoint} for {waited:.0f} s; "
+                    "this actor gives up so that it is started anew"
                 )
             if waited > _NOTABLE_SECONDS and self._figures.state != "Blocked":
                 log.warning("waiting for the inference server %s", client.endpoint)

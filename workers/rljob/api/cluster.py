@@ -38,7 +38,5 @@ class NetworkSpec(APIModel):
 class MonitoringSpec(APIModel):
     """How figures are scraped."""
 
-    pod_monitor: Literal["Auto", "Enabled", "Disabled"] = "Auto"
-    """Disabled: the chart's PodMonitor leaves the pods out."""
     metrics_port: Annotated[int, Integer(1024, 65_535)] = 9090
     """Port of /metrics, /healthz, /readyz and /status in each pod."""

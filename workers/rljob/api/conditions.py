@@ -172,7 +172,7 @@ def _entries() -> tuple[Entry, ...]:
             "learner, replay, inference servers and an evaluator that success waits for failed more than `backoffLimit` times",
         ),
         ("True", r.FAILURE_POLICY_RULE, "a rule of `failurePolicy`, or exit code 78, says that no restart would help"),
-        ("True", r.ACTORS_CRASH_LOOPING, "more than `maxActorCrashLoopPercent` of the actors end before they work"),
+        ("True", r.ACTORS_CRASH_LOOPING, "more than half of the actors end before they work"),
         ("True", r.NON_FINITE_LOSS, "the loss was not finite and `onNonFiniteLoss` is `Fail`"),
         (
             "True",

@@ -85,8 +85,6 @@ class MemberMemory(StatusModel):
     """The same with disruptions and what a rule ignores: the more, the longer the next start waits."""
     time: Timestamp
     """When the latest end was seen."""
-    abandoned: bool = False
-    """Not started again (actors.onEviction: Ignore) until the wanted number of actors changes."""
     dismissed: bool = False
     """An ended actor without a place, since fewer actors are wanted: it is not counted, and begins anew if it gets a place
     again."""

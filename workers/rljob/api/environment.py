@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from rljob.api.mutability import UNLEARNED
 from rljob.api.parameters import ParameterSet
 from rljob.api.types import FACTORY_PATTERN, APIModel, Flag, Integer, JSONObject, ListOrWord, Real, Text
 
@@ -56,11 +55,6 @@ class EnvironmentParameters(ParameterSet):
     """How the environments of an actor are stepped. Native: the environment's own vector code. Async: one process an environment.
     Sync: one after the other. Auto: the first of these that works. EnvPool: the id is looked up in EnvPool, not in Gymnasium, and
     played, judged and drawn there, with its own preprocessing, whose settings are kwargs."""
-    max_failures_per_10000_steps: Annotated[int, Integer(0, 10_000), UNLEARNED] = 10
-    """How often the environments of an actor (or of the evaluator) may raise or lose their process within 10,000 of their steps.
-    Each time the environment is made anew and its episode dropped; once more, and the process ends with the reason. 0:
-    the first failure ends it."""
-
     actions: Annotated[
         list[Annotated[int, Integer(0, 1023)]] | Literal["Clipped", "Squashed"],
         ListOrWord(256, ("Clipped", "Squashed")),

@@ -10,7 +10,7 @@ from rljob.api.algorithm import AlgorithmSpec
 from rljob.api.autoscaling import AutoscalingSpec
 from rljob.api.cluster import MonitoringSpec, NetworkSpec, SchedulingSpec
 from rljob.api.environment import EnvironmentSource
-from rljob.api.lifecycle import CheckpointSpec, EarlyStopping, FailurePolicy, PodCleanup, SuccessPolicy
+from rljob.api.lifecycle import CheckpointSpec, EarlyStopping, FailurePolicy, SuccessPolicy
 from rljob.api.mutability import ANY_TIME, UNLEARNED, WHILE_SUSPENDED, never
 from rljob.api.pods import SecretRef
 from rljob.api.presets import PresetName
@@ -113,8 +113,6 @@ class RLJobSpec(APIModel):
     """Longest without a learner update."""
     ttl_seconds_after_finished: Annotated[SecondsOrZero | None, ANY_TIME, UNLEARNED] = None
     """Delete the job this long after its end; unset keeps it."""
-    pod_cleanup: Annotated[PodCleanup, ANY_TIME, UNLEARNED] = Field(default_factory=PodCleanup)
-    """Which pods go at the end."""
     scheduling: Annotated[SchedulingSpec, WHILE_SUSPENDED, UNLEARNED] = Field(default_factory=SchedulingSpec)
     """How the job is admitted and placed."""
     network: Annotated[NetworkSpec, WHILE_SUSPENDED, UNLEARNED] = Field(default_factory=NetworkSpec)

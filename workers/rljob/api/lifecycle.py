@@ -10,7 +10,7 @@ from rljob.api.episode_metrics import NAME_PATTERN
 from rljob.api.learner_status import Verdict
 from rljob.api.mutability import ANY_TIME, UNLEARNED, WHILE_SUSPENDED, never
 from rljob.api.pods import SecretRef
-from rljob.api.types import APIModel, Integer, Name, Real, Seconds, SecondsOrZero, Text
+from rljob.api.types import APIModel, Integer, Name, Real, Seconds, Text
 
 Included = Literal["Learner", "Replay"]
 Role = Literal["Learner", "Replay", "Actor", "Inference", "Evaluator"]
@@ -66,11 +66,6 @@ class CheckpointSpec(APIModel):
     ] = None
     """Where. Unset: on one machine the run folder; on a cluster a claim that goes with the job, or, where the cluster has no
     default StorageClass, the learner's pod, with which they end."""
-    on_suspend: Annotated[Literal["Required", "BestEffort", "Skip"], ANY_TIME, UNLEARNED] = "Required"
-    """Whether a suspended job must have saved itself before its pods go. Required asks again where saving fails; BestEffort waits
-    120 s at most."""
-    suspend_timeout_seconds: Annotated[Seconds, ANY_TIME, UNLEARNED] = 600
-    """How long a suspension waits for that. Then the pods go, and the job goes on from the last good checkpoint."""
     restore_from: Annotated[
         str,
         Text(
@@ -214,20 +209,5 @@ class FailureRule(APIModel):
 class FailurePolicy(APIModel):
     """How failures count."""
 
-    reset_after_seconds: SecondsOrZero = 3600
-    """After this long in health the count of failures returns to 0."""
     rules: list[FailureRule] = Field(default_factory=list, max_length=32)
     """The first that matches decides."""
-    max_actor_crash_loop_percent: Annotated[int, Integer(1, 100)] = 50
-    """The job fails when more of its actors are in a crash loop."""
-
-
-class PodCleanup(APIModel):
-    """Which pods go when the job has ended."""
-
-    on_complete: Literal["All", "Running", "None"] = "All"
-    """Which pods go after success."""
-    on_failed: Literal["All", "Running", "None"] = "Running"
-    """After failure; finished pods stay for their logs."""
-    after_seconds: SecondsOrZero = 0
-    """How long they stay; the pod with the accelerator goes at once."""

@@ -65,6 +65,18 @@ MOVED: Final[Mapping[str, str]] = {
     "autoscaling.samplePeriodSeconds": "nothing: it is 15",
     "autoscaling.rateWindowSeconds": "nothing: it is 60",
     "autoscaling.guards.minMarginalGainPercent": "nothing: it is 10",
+    "environment.maxFailuresPer10000Steps": "nothing: it is 10",
+    "actors.onEviction": "nothing: an actor that was taken away is replaced",
+    "actors.drainSeconds": "nothing: it is 25; actors.podTemplate.spec.terminationGracePeriodSeconds gives a pod longer or less",
+    "actors.startupWave": "nothing: it is 32",
+    "inference.maxWaitMilliseconds": "nothing: it is 2",
+    "inference.timeoutSeconds": "nothing: it is 30",
+    "checkpoint.onSuspend": "nothing: a suspension asks for a checkpoint, and again a minute after one that failed",
+    "checkpoint.suspendTimeoutSeconds": "nothing: it is 600",
+    "failurePolicy.resetAfterSeconds": "nothing: it is 3600",
+    "failurePolicy.maxActorCrashLoopPercent": "nothing: it is 50",
+    "podCleanup": "nothing: all pods go after success; after a failure those that ended by themselves stay for their logs",
+    "monitoring.podMonitor": "nothing: the label rljob.dev/scrape: 'false' in podTemplate keeps a role's pods from being scraped",
 }
 """A path below ``spec``, or a pattern of paths (``*`` is a role's section) -> the path to write instead, or "nothing" and the
 reason."""

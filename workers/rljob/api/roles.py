@@ -60,18 +60,12 @@ class ActorsSpec(RoleSpec):
     compression: Annotated[Literal["Auto", "LZ4", "Delta"], WHILE_SUSPENDED, UNLEARNED] = "Auto"
     """How bytes and whole numbers that are observed travel and are stored. LZ4: as they are. Delta: as differences to the frame
     before. Auto: as was smaller in an actor's first segments, if that takes its processor at most twice as long."""
-    on_eviction: Annotated[Literal["Replace", "Ignore"], ANY_TIME, UNLEARNED] = "Replace"
-    """What happens when a node takes an actor away; it never counts as a failure."""
     spot: Annotated[Flag, WHILE_SUSPENDED, UNLEARNED] = False
     """Play on spot nodes, which cost less and may be taken away at any time. The pods tolerate the taints of such nodes on GKE
     and AKS, and prefer nodes with the labels of GKE, AKS, EKS and Karpenter; where there are none they play elsewhere. Taints of
     your own go into tolerations."""
     topology_spread: Annotated[Literal["None", "Preferred", "Required"], WHILE_SUSPENDED, UNLEARNED] = "None"
     """Spread the actors over hosts, so that a lost one takes few of them."""
-    drain_seconds: Annotated[int, Integer(1, 3600), ANY_TIME, UNLEARNED] = 25
-    """Time an actor gets to send what it holds before it is killed."""
-    startup_wave: Annotated[int, Integer(1, 10_000), ANY_TIME, UNLEARNED] = 32
-    """Actors that may be starting at once."""
 
 
 class EvaluatorSpec(RoleSpec):
@@ -100,7 +94,3 @@ class InferenceSpec(RoleSpec):
     """The device that each server of its own computes on; one in the learner uses the learner's."""
     max_batch_size: Annotated[int, Integer(1, 65_536), WHILE_SUSPENDED, UNLEARNED] = 64
     """Largest number of observations in a batch."""
-    max_wait_milliseconds: Annotated[int, Integer(0, 10_000), WHILE_SUSPENDED, UNLEARNED] = 2
-    """Longest that an observation waits for others before it is computed."""
-    timeout_seconds: Annotated[int, Integer(1, 3600), WHILE_SUSPENDED, UNLEARNED] = 30
-    """Longest that an actor waits for an answer, once it has had one, before it gives up and restarts."""

@@ -42,7 +42,7 @@ class Restarts(StatusModel):
 
     counted: Count = 0
     """Ends of learner, replay, inference servers and an evaluator that success waits for, towards backoffLimit; back to 0 after
-    failurePolicy.resetAfterSeconds of health."""
+    an hour of health."""
     ignored: Count = 0
     """Ends that are not counted: of actors and another evaluator, disruptions, and what a rule of failurePolicy ignores."""
 

@@ -27,6 +27,8 @@ FAILURE: Final = "rljob_failure"
 """Key of an info: why the environment was begun anew. In the info of a step, that step did not happen."""
 
 WINDOW_STEPS: Final = 10_000
+ALLOWED_FAILURES: Final = 10
+"""One in 1,000 steps, far more than a sound simulator loses; a broken one is over it within moments."""
 
 
 class KeepsFailing(RuntimeError):
@@ -39,7 +41,7 @@ class RestartLimit:
     Measured in steps and not in time, so that it means the same for fast and for slow environments.
     """
 
-    def __init__(self, failures: int) -> None:
+    def __init__(self, failures: int = ALLOWED_FAILURES) -> None:
         self.total = 0
         self._allowed = failures
         self._steps = 0
@@ -57,8 +59,7 @@ class RestartLimit:
             self._failed_at.popleft()
         if len(self._failed_at) > self._allowed:
             raise KeepsFailing(
-                f"{reason}; failure {len(self._failed_at)} within {WINDOW_STEPS:,} steps, allowed are {self._allowed} "
-                "(spec.environment.maxFailuresPer10000Steps)"
+                f"{reason}; failure {len(self._failed_at)} within {WINDOW_STEPS:,} steps, allowed are {self._allowed}"
             )
         log.warning("%s; begun anew (failure %d of this process)", reason, self.total)
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 # Neither the backend, nor how a network scales its input, nor the limit on failures changes what the environment is. An encoder
 # does, by its content (``latents.encoded``) and not by where it lies.
-_NOT_PART_OF_THE_ENVIRONMENT = {"backend", "centre_input", "encoder", "input_scale", "max_failures_per_10000_steps"}
+_NOT_PART_OF_THE_ENVIRONMENT = {"backend", "centre_input", "encoder", "input_scale"}
 _HANDED = "environment.json"
 _PACKAGES: tuple[str, ...] = ("gymnasium", "ale-py", "numpy", "opencv-python-headless")
 

@@ -48,7 +48,7 @@ def try_environment(
     """Reset it once and step it with its actions in turn, eight times at least, and no more where it is slow. Atari games, and
     what gives vector environments alone, are not tried.
 
-    An environment may fail now and then, and a job says how often (``maxFailuresPer10000Steps``): so an exception counts only
+    An environment may fail now and then (`RestartLimit`), so an exception counts only
     where a second trial, of a new environment, does not pass either. What is given wrongly is given wrongly each time.
 
     ``spec``: what it was described as; else it is described. Raises EnvironmentProblem, with the author's own line where an
@@ -66,9 +66,7 @@ def try_environment(
         if problem.__cause__ is None:
             raise
         _try_once(environment_id, target, parameters, spec)
-        log.warning(
-            "%s; a second trial went well, so it is one of those that maxFailuresPer10000Steps may allow", problem
-        )
+        log.warning("%s; a second trial went well, so it is one of those that a job goes on after", problem)
     if isinstance(target, UserFactory) and target.draws:  # others may end a process that has no display
         _try_drawing(environment_id, target)
 

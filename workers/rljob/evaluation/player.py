@@ -112,7 +112,7 @@ class Player:
         self._module = chosen.build(policy.spec, policy.params, policy.env_params).eval()
         self._envs = _copies(policy, places)
         self.best_possible = best_possible_return(policy.spec.id, self._envs[0])
-        self.failures = RestartLimit(policy.env_params.max_failures_per_10000_steps)
+        self.failures = RestartLimit()
         share = chosen.evaluation_epsilon(policy.params) if epsilon is None else epsilon
         judged = judged_policy(chosen, self._module, policy.params)
         self._sitting = Sitting(judged, self._envs, share, self.failures, policy.spec)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +52,10 @@ def bucket_sizes(max_batch: int) -> tuple[int, ...]:
         sizes.append(size)
         size *= 2
     return (*sizes, max(max_batch, SMALLEST_BUCKET))
+
+
+MAX_WAIT_SECONDS: Final = 0.002
+"""Longest that an observation waits for others: less than a step of most environments takes."""
 
 
 class Batcher:

@@ -64,7 +64,7 @@ def run_actor(options: RoleOptions, stop: threading.Event) -> None:
     May be started, killed and started again at any time: a new life has a new incarnation, environment seeds of its own, and
     whichever exploration slot the replay service leases to this actor's name. Raises ``EnvironmentProblem`` when the
     environment cannot be made, ``ValueError`` when the options lack an address, and, having sent what was played before,
-    ``InferenceLost`` when an inference server has not answered for the job's ``inference.timeoutSeconds`` and ``KeepsFailing``
+    ``InferenceLost`` when an inference server has not answered for 30 s and ``KeepsFailing``
     when environments fail more often than the job allows.
     """
     central = options.job.spec.actors.inference == "Central"
@@ -81,7 +81,7 @@ def run_actor(options: RoleOptions, stop: threading.Event) -> None:
     layout = chosen.layout(spec, parameters)
     identity = ActorIdentity(options.name, uuid.uuid4().hex[:12], num_envs)
     figures = ActorFigures(identity, spec_of_job.success_policy.metric)
-    figures.failures = failures = RestartLimit(environment_parameters.max_failures_per_10000_steps)
+    figures.failures = failures = RestartLimit()
     sink, actions = _connect(options, identity, figures, layout, spec.policy_numbers)
     figures.sink = sink
     trace = TorchTrace()
@@ -124,8 +124,7 @@ def run_actor(options: RoleOptions, stop: threading.Event) -> None:
                 environment = grouped = _in_groups(options.job, spec, seed, failures, alive)
                 remote = RemotePolicy(chosen, spec, parameters, num_envs, len(grouped.groups), generator, actions)
                 figures.inference = actions
-                timeout_seconds = float(spec_of_job.inference.timeout_seconds)
-                loop = GroupedLoop(grouped, remote, builder, sink, figures, timeout_seconds)
+                loop = GroupedLoop(grouped, remote, builder, sink, figures)
             elif (
                 environment_parameters.encoder is None
                 and (vector := make_device_vector(spec, environment_parameters, num_envs)) is not None

@@ -10,6 +10,7 @@ import torch
 from rljob.algorithms.compute import denormals_as_zero
 from rljob.api import quantity
 from rljob.envs import environment_of
+from rljob.inference.batching import MAX_WAIT_SECONDS
 from rljob.inference.model import served_model
 from rljob.inference.server import InferenceServer
 from rljob.learner.device import devices
@@ -43,7 +44,7 @@ def run_inference(options: RoleOptions, stop: threading.Event) -> None:
             options.inference[0],
             model,
             weights,
-            spec.inference.max_wait_milliseconds / 1000,
+            MAX_WAIT_SECONDS,
             keys.server() if keys else None,
         )
 

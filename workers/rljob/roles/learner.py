@@ -26,6 +26,7 @@ from rljob.checkpoints.policy import PolicyIdentity
 from rljob.checkpoints.restore_from import begins_elsewhere, named_checkpoint, started_from
 from rljob.checkpoints.store import Checkpoint, CheckpointProblem
 from rljob.envs import EnvironmentSpec, describe_rewards, environment_of
+from rljob.inference.batching import MAX_WAIT_SECONDS
 from rljob.inference.in_learner import InferenceThread, LatestWeights
 from rljob.inference.model import served_model
 from rljob.inference.server import InferenceServer
@@ -129,7 +130,7 @@ def _run(options: RoleOptions, stop: threading.Event, candidates: Sequence[torch
                     options.inference[0],
                     served_model(options.job, environment, [device], compute),
                     LatestWeights(server),
-                    spec.inference.max_wait_milliseconds / 1000,
+                    MAX_WAIT_SECONDS,
                     keys.server() if keys else None,
                 )
             )

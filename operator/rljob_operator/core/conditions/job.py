@@ -22,7 +22,7 @@ STALE_INTERVALS = 3
 
 
 _TOO_LATE = (
-    "which has no effect but for ttlSecondsAfterFinished and podCleanup: to train with it, delete the job and apply it again, or "
+    "which has no effect but for ttlSecondsAfterFinished: to train with it, delete the job and apply it again, or "
     "give it another name"
 )
 
@@ -282,12 +282,11 @@ def _checkpointing(context: ReconcileContext) -> str:
         )
     facts, longest = (
         context.observed.checkpoint,
-        f"{suspension.patience_seconds(context):g} s after the suspension began",
+        f"{suspension.PATIENCE_SECONDS:g} s after the suspension began",
     )
     if not context.observed.keeps_checkpoints:
         return (
-            "what was learned is in the learner's pod and goes with it: suspend: false keeps it, checkpoint.onSuspend: Skip "
-            f"loses it now; it is lost {longest}"
+            f"what was learned is in the learner's pod and goes with it: suspend: false keeps it; it is lost {longest}"
         )
     if facts.state in (CheckpointState.STORAGE_ERROR, CheckpointState.CORRUPT) and facts.message:
         return f"no verified checkpoint yet: {facts.message}; the last good one counts {longest}"

@@ -222,9 +222,6 @@ def _write(
     )
     if now == before:
         return context
-    if number != before.desired_replicas and any(each.abandoned for each in context.memory.members):
-        members = [each.model_copy(update={"abandoned": False}) for each in context.memory.members]
-        context = context.with_memory(members=members)
     return context.with_status(autoscaling=now)
 
 

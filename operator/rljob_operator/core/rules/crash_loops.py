@@ -13,7 +13,7 @@ from rljob_operator.core.rules.outcomes import failed
 
 
 def actors_crash_looping(context: ReconcileContext) -> OutcomeMemory | None:
-    """More than ``maxActorCrashLoopPercent`` of the actors end again and again before they work.
+    """More than half of the actors end again and again before they work.
 
     Only actors that have a place count: those that are leaving, or that fewer actors leave no place for, do no harm. Once
     the job was up, places that are empty for a moment count as well, since a lost node takes healthy actors with it.
@@ -24,9 +24,9 @@ def actors_crash_looping(context: ReconcileContext) -> OutcomeMemory | None:
         return None
     placed = places.placed(context)
     looping = [name for name in looping if name in placed]
-    count = len(placed) if context.memory.started is None else max(len(placed), places.number(context))
+    count = len(placed) if context.memory.started is None else max(len(placed), context.allowed_actors())
     more_than_known = context.memory.left_out_until is not None
-    too_many = 100 * len(looping) > context.spec.failure_policy.max_actor_crash_loop_percent * count
+    too_many = 2 * len(looping) > count
     if not too_many and not (more_than_known and len(looping) == len(actors)):
         return None
     names = set(looping)

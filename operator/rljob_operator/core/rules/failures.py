@@ -23,6 +23,9 @@ LOOPING_ENDS = 3
 WORKED_SECONDS = 10.0
 """A member that ends before it was ready for so long has not worked."""
 
+FORGIVEN_SECONDS = 3600.0
+"""After an hour of health an earlier failure says nothing of the next one."""
+
 FORGET_SECONDS = 600.0
 """A member that is gone and not started again is forgotten after this time."""
 
@@ -133,11 +136,11 @@ def _written(context: ReconcileContext, entries: list[MemberMemory]) -> Reconcil
 
 def _worth(each: MemberMemory) -> tuple[object, ...]:
     is_actor = Role.of(each.name) is Role.ACTOR
-    return is_actor, not each.abandoned, -each.quick_ends, -each.vain_starts, -each.time, each.name
+    return is_actor, -each.quick_ends, -each.vain_starts, -each.time, each.name
 
 
 def forgive(context: ReconcileContext) -> ReconcileContext:
-    """The count returns to 0 when the core has been healthy for ``failurePolicy.resetAfterSeconds``."""
+    """The count returns to 0 when the core has been healthy for ``FORGIVEN_SECONDS``."""
     if context.status.restarts.counted == 0:
         return context
     found = [context.status.condition(name) for name in ("LearnerReady", "ReplayReady", "InferenceReady")]
@@ -145,7 +148,7 @@ def forgive(context: ReconcileContext) -> ReconcileContext:
     if not ready or any(c.status != "True" for c in ready):
         return context
     healthy_since = max([context.memory.last_counted_failure or 0.0, *(c.last_transition_time for c in ready)])
-    if context.watched_for(healthy_since) < context.spec.failure_policy.reset_after_seconds:
+    if context.watched_for(healthy_since) < FORGIVEN_SECONDS:
         return context
     return context.with_status(restarts=context.status.restarts.model_copy(update={"counted": 0}))
 
@@ -188,7 +191,7 @@ def _with_all_in(context: ReconcileContext, known: dict[str, MemberMemory]) -> R
 def _still_matters(context: ReconcileContext, each: MemberMemory, member: Member | None) -> bool:
     """Whether an end is still remembered: until the member has worked in a new life, or has been gone for long."""
     if member is None or member.phase is Phase.ABSENT:
-        return not each.dismissed and (each.abandoned or context.since(each.time) < FORGET_SECONDS)
+        return not each.dismissed and context.since(each.time) < FORGET_SECONDS
     if member.phase is Phase.READY:
         return context.since(member.ready_seconds or member.since_seconds) < WORKED_SECONDS
     return not (member.phase is Phase.EXITED and member.asked)
@@ -202,14 +205,12 @@ def _remembered(context: ReconcileContext, member: Member, before: MemberMemory 
     else:
         vain += 1
         quick += not member.disrupted and what == "RestartRole"
-    evicted = bool(member.disrupted) and member.role is Role.ACTOR and context.spec.actors.on_eviction == "Ignore"
     return MemberMemory.model_construct(
         name=member.name,
         incarnation=life(member),
         quick_ends=quick,
         vain_starts=vain,
         time=context.now,
-        abandoned=evicted,
         dismissed=False,
     )
 

@@ -12,30 +12,20 @@ from rljob_operator.core.member import Member, Phase, Role
 from rljob_operator.core.rules import failures
 
 
-def number(context: ReconcileContext) -> int:
-    """Places that there are: the wanted number, as far as the queue goes, without those that an eviction leaves empty."""
-    empty = {each.name for each in context.memory.members if each.abandoned}
-    if empty:
-        empty.difference_update(m.name for m in _running(context))
-    return context.allowed_actors() - len(empty)
-
-
 def vacancies(context: ReconcileContext) -> tuple[list[str], list[str]]:
     """(actors that ended unasked and may come back, names for new ones) to bring the number to the wanted one.
 
-    A draining actor is on its way out and leaves its name only when it is gone. Actors that an eviction took and that the spec
-    does not want replaced keep their places empty.
+    A draining actor is on its way out and leaves its name only when it is gone.
     """
     known = context.remembered()
     back = _ended(context, known)
     if back:
         leaving = set(_leaving(context, known))
         back = [name for name in back if name not in leaving]
-    free = number(context) - _count_running(context) - len(back)
+    free = context.allowed_actors() - _count_running(context) - len(back)
     if free <= 0:
         return back, []
-    taken = {each.name for each in context.memory.members if each.abandoned} | set(back)
-    taken |= {m.name for m in (*context.alive(Role.ACTOR), *context.failed(Role.ACTOR))}
+    taken = set(back) | {m.name for m in (*context.alive(Role.ACTOR), *context.failed(Role.ACTOR))}
     unused = (name for name in map("actor-{}".format, count()) if name not in taken)
     return back, list(islice(unused, free))
 
@@ -46,15 +36,6 @@ def surplus(context: ReconcileContext) -> tuple[str, ...]:
     leaving = _leaving(context, known)
     ended = set(_ended(context, known)) if leaving else ()
     return tuple(name for name in leaving if name not in ended)
-
-
-def recall(context: ReconcileContext) -> ReconcileContext:
-    """Give evicted actors their places back where the spec no longer says that evictions are ignored."""
-    if context.spec.actors.on_eviction == "Ignore" or not any(each.abandoned for each in context.memory.members):
-        return context
-    return context.with_memory(
-        members=[each.model_copy(update={"abandoned": False}) for each in context.memory.members]
-    )
 
 
 def dismiss(context: ReconcileContext) -> ReconcileContext:
@@ -108,7 +89,7 @@ def _lags(context: ReconcileContext) -> dict[str, float]:
 def _leaving(context: ReconcileContext, known: dict[str, MemberMemory]) -> tuple[str, ...]:
     """Who has no place where there are more actors, running or to be started again, than places."""
     ended = _ended(context, known)
-    too_many = _count_running(context) + len(ended) - number(context)
+    too_many = _count_running(context) + len(ended) - context.allowed_actors()
     if too_many <= 0:
         return ()
     running = _running(context)
@@ -142,9 +123,7 @@ def _count_running(context: ReconcileContext) -> int:
 def _ended(context: ReconcileContext, known: dict[str, MemberMemory]) -> list[str]:
     """Actors that ended unasked and would be started again, also those whose remains were removed meanwhile."""
     failed = context.failed(Role.ACTOR)
-    if not known:
-        return [m.name for m in failed]
-    found = [m.name for m in failed if not (m.name in known and known[m.name].abandoned)]
+    found = [m.name for m in failed]
     gone = [each.name for each in known.values() if _would_wait(context, each)]
     if gone:
         there = {m.name for m in context.of(Role.ACTOR) if m.phase is not Phase.ABSENT}
@@ -153,7 +132,7 @@ def _ended(context: ReconcileContext, known: dict[str, MemberMemory]) -> list[st
 
 
 def _would_wait(context: ReconcileContext, each: MemberMemory) -> bool:
-    return not each.abandoned and Role.of(each.name) is Role.ACTOR and failures.restart_due(context, None, each) > 0
+    return Role.of(each.name) is Role.ACTOR and failures.restart_due(context, None, each) > 0
 
 
 def _loops(each: MemberMemory | None) -> bool:

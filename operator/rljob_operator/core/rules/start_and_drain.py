@@ -9,6 +9,9 @@ from rljob_operator.core.context import Mode, ReconcileContext
 from rljob_operator.core.member import Member, Phase, Role
 from rljob_operator.core.rules import failures, places
 
+STARTUP_WAVE = 32
+"""Actors that may be starting at once: each asks the learner for weights, its image from a registry and its node for room."""
+
 _DRAIN_WAVES: tuple[tuple[Role, ...], ...] = (
     (Role.ACTOR, Role.EVALUATOR),
     (Role.LEARNER, Role.INFERENCE),
@@ -50,7 +53,7 @@ def _startable(context: ReconcileContext, name: str, member: Member | None, know
 
 def _next_wave(context: ReconcileContext) -> list[str]:
     """Actors to start, no more than may be starting at once: first those that ended unasked, then new ones."""
-    room = context.spec.actors.startup_wave - context.count(Role.ACTOR, Phase.STARTING)
+    room = STARTUP_WAVE - context.count(Role.ACTOR, Phase.STARTING)
     if room <= 0:
         return []
     back, fresh = places.vacancies(context)
@@ -99,15 +102,11 @@ def _not_wanted(context: ReconcileContext) -> tuple[str, ...]:
 
 def must_leave(context: ReconcileContext) -> bool:
     """Whether a job whose end is decided still has members that go before it is Complete or Failed."""
-    if _cleanup(context) == "None" or stays_seconds(context) > 0:
-        return bool(context.alive(Role.LEARNER))
     return bool(context.alive())
 
 
 def _leaving_now(context: ReconcileContext) -> list[Member]:
-    """Wave by wave, without members that podCleanup lets stay; the learner always goes, since it holds the accelerator."""
-    if _cleanup(context) == "None" or stays_seconds(context) > 0:
-        return context.alive(Role.LEARNER)
+    """Wave by wave."""
     for wave in _DRAIN_WAVES:
         alive = context.alive(*wave)
         if alive:
@@ -117,32 +116,18 @@ def _leaving_now(context: ReconcileContext) -> list[Member]:
 
 def to_remove(context: ReconcileContext, mode: Mode) -> tuple[str, ...]:
     """Ended members whose remains go: those that were asked to leave, and those for which there is no place any more; after a
-    job's end what podCleanup says, and whatever is being deleted: such a pod would keep its node from being emptied, and has no
-    logs to be kept for."""
+    job's success all. After its failure those that ended by themselves stay for their logs, but for what is being deleted: such a
+    pod would keep its node from being emptied."""
     if not context.observed.keeps_remains:
         return ()
     if mode in (Mode.FINISHING, Mode.FINISHED):
-        everything = _cleanup(context) == "All" and stays_seconds(context) <= 0
+        outcome = context.memory.outcome
+        everything = outcome is None or outcome.state == "Complete"
         ended = (m for m in context.observed.members if m.phase is Phase.EXITED)
         return tuple(m.name for m in ended if everything or m.asked or m.deleted)
     without = set(places.without_place(context)) if mode is Mode.RUNNING else set()
     without |= {m.name for m in context.failed() if not context.is_wanted(m)}
     return tuple(m.name for m in context.observed.members if m.phase is Phase.EXITED and (m.asked or m.name in without))
-
-
-def _cleanup(context: ReconcileContext) -> str:
-    outcome, policy = context.memory.outcome, context.spec.pod_cleanup
-    if not context.observed.keeps_remains or outcome is None:
-        return "All"
-    return policy.on_complete if outcome.state == "Complete" else policy.on_failed
-
-
-def stays_seconds(context: ReconcileContext) -> float:
-    """How long members may still stay by podCleanup.afterSeconds."""
-    outcome = context.memory.outcome
-    if not context.observed.keeps_remains or outcome is None:
-        return 0.0
-    return context.spec.pod_cleanup.after_seconds - context.since(outcome.time)
 
 
 def ttl_seconds_left(context: ReconcileContext) -> float | None:

@@ -9,11 +9,11 @@ from rljob_operator.core.member import Role
 from rljob_operator.core.observed import CheckpointState
 from rljob_operator.core.rules import checkpoints
 
-BEST_EFFORT_SECONDS = 120.0
-"""With ``onSuspend: BestEffort`` a checkpoint is waited for no longer than this."""
+PATIENCE_SECONDS = 600.0
+"""For so long a suspension waits for a checkpoint; then the pods go, since a full volume would else keep a device for ever."""
 
 RETRY_SECONDS = 60.0
-"""With ``onSuspend: Required`` a checkpoint that failed is asked for again after this time."""
+"""A checkpoint that failed is asked for again after this time."""
 
 
 def note_start(context: ReconcileContext) -> ReconcileContext:
@@ -42,18 +42,16 @@ def advance(context: ReconcileContext) -> ReconcileContext:
         advance = context.memory.advance
         step = advance.updates if advance is not None else 0
         memory = memory.model_copy(update={"checkpoint_time": context.now, "checkpoint_step": step})
-    if _checkpoint_is_there(context, memory) or context.since(memory.since) >= patience_seconds(context):
+    if _checkpoint_is_there(context, memory) or context.since(memory.since) >= PATIENCE_SECONDS:
         memory = memory.model_copy(update={"saved": True})
-    elif _attempt_failed(context) and context.since(memory.checkpoint_time) >= RETRY_SECONDS and _required(context):
+    elif _attempt_failed(context) and context.since(memory.checkpoint_time) >= RETRY_SECONDS:
         memory = memory.model_copy(update={"checkpoint_time": context.now})
     return context.with_memory(suspension=memory)
 
 
 def _nothing_to_wait_for(context: ReconcileContext) -> bool:
-    """No checkpoint is wanted; or none that would outlive the pods can be had, and the user can't be asked to think again; or
-    there is no trained learner alive whose state could be lost."""
-    if context.spec.checkpoint.on_suspend == "Skip":
-        return True
+    """No checkpoint that would outlive the pods can be had, and the user can't be asked to think again; or there is no trained
+    learner alive whose state could be lost."""
     if not context.observed.keeps_checkpoints and not context.spec.suspend:
         return True
     advance = context.memory.advance
@@ -65,12 +63,6 @@ def _checkpoint_is_there(context: ReconcileContext, memory: SuspensionMemory) ->
     return enough and checkpoints.answers(context, memory.checkpoint_time or 0.0)
 
 
-def patience_seconds(context: ReconcileContext) -> float:
-    """For how long a suspension waits for a checkpoint."""
-    longest = float(context.spec.checkpoint.suspend_timeout_seconds)
-    return longest if _required(context) else min(BEST_EFFORT_SECONDS, longest)
-
-
 def unsaved_in_words(context: ReconcileContext) -> str:
     """What a suspension has cost, where the checkpoint that it waited for did not come; empty where nothing is lost."""
     memory, facts, advance = context.memory.suspension, context.observed.checkpoint, context.memory.advance
@@ -80,12 +72,8 @@ def unsaved_in_words(context: ReconcileContext) -> str:
     if memory is None or memory.checkpoint_time is None or not memory.saved or _checkpoint_is_there(context, memory):
         return ""
     goes_on = f"goes on from update {facts.step:,}" if facts.usable else "begins anew"
-    return f"no checkpoint was verified within {patience_seconds(context):g} s: resuming {goes_on}"
+    return f"no checkpoint was verified within {PATIENCE_SECONDS:g} s: resuming {goes_on}"
 
 
 def _attempt_failed(context: ReconcileContext) -> bool:
     return context.observed.checkpoint.state in (CheckpointState.STORAGE_ERROR, CheckpointState.CORRUPT)
-
-
-def _required(context: ReconcileContext) -> bool:
-    return context.spec.checkpoint.on_suspend == "Required"

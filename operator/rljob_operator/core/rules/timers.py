@@ -33,7 +33,7 @@ def _restarts(context: ReconcileContext) -> list[float]:
     if not context.memory.members:
         return []
     there = {m.name: m for m in context.observed.members}
-    waiting = (each for each in context.memory.members if not each.abandoned and not each.dismissed)
+    waiting = (each for each in context.memory.members if not each.dismissed)
     delays = (
         failures.restart_due(context, there.get(each.name), each) for each in waiting if _is_down(there.get(each.name))
     )
@@ -58,7 +58,4 @@ def _after_the_end(context: ReconcileContext, mode: Mode) -> float | None:
     ttl = lifecycle.ttl_seconds_left(context)
     if ttl is not None:
         left.append(ttl)
-    stays = lifecycle.stays_seconds(context)
-    if stays > 0:
-        left.append(stays)
     return min(left, default=None)

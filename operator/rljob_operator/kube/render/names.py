@@ -34,7 +34,7 @@ TRIAL_LABEL: Final = "rljob.dev/trial"
 SEED_LABEL: Final = "rljob.dev/seed"
 
 SCRAPE_LABEL: Final = "rljob.dev/scrape"
-"""``false`` on the pods of a job with ``monitoring.podMonitor: Disabled``, which the chart's PodMonitor passes over."""
+"""``false`` on pods that the chart's PodMonitor passes over; a podTemplate sets it."""
 
 ASKED_ANNOTATION: Final = "rljob.dev/asked"
 """On a pod: when the controller asked it to end (RFC 3339)."""

@@ -36,8 +36,6 @@ def pod(owned: Owned, member: str, suffix: str, revision: str, settings: Setting
     """
     job, role = owned.job, Role.of(member)
     labels = names.member_labels(owned.name, member)
-    if job.spec.monitoring.pod_monitor == "Disabled":
-        labels[names.SCRAPE_LABEL] = "false"
     generated = {
         "metadata": {
             **owned.metadata(names.pod(owned.name, member, suffix), labels),

@@ -27,7 +27,7 @@ GAMMA = {"algorithm": {"type": "IMPALA", "impala": {"gamma": 0.5}}}
 
 def manifest(generation: int = 1, **spec: Any) -> dict[str, Any]:
     about = {"name": "job", "namespace": "team", "uid": "u", "resourceVersion": "1", "generation": generation}
-    full = {"preset": "CartPoleIMPALA", "checkpoint": {"onSuspend": "Skip"}, **spec}
+    full = {"preset": "CartPoleIMPALA", "checkpoint": {"retain": 2}, **spec}
     return {"apiVersion": "rljob.dev/v1alpha1", "kind": "RLJob", "metadata": about, "spec": full}
 
 

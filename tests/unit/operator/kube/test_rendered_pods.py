@@ -169,7 +169,7 @@ def test_a_container_beside_the_worker_says_what_it_printed_last(kind: str) -> N
 @pytest.mark.parametrize(
     ("sets", "role", "least", "most"),
     [
-        (("spec.actors.drainSeconds=90",), Role.ACTOR, 90, 10**9),
+        ((), Role.ACTOR, 25, 10**9),
         ((), Role.LEARNER, 30, 10**9),
         ((), Role.REPLAY, 120, 10**9),  # the service, and then its Redis
         (("spec.replay.redis.persistence.mode=None",), Role.REPLAY, 60, 119),
@@ -262,12 +262,6 @@ def test_a_request_is_the_operators_only_where_the_manifest_says_nothing(resourc
     assert worker(pod_of(owned(f"spec.evaluator.resources={resources}"), "evaluator"))["resources"] == asked
 
 
-@pytest.mark.parametrize(("said", "label"), [("Auto", None), ("Enabled", None), ("Disabled", "false")])
-def test_a_job_that_wants_not_to_be_scraped_says_so_on_its_pods(said: str, label: str | None) -> None:
-    labels = pod_of(owned(f"spec.monitoring.podMonitor={said}"), "actor-7")["metadata"]["labels"]
-    assert labels.get("rljob.dev/scrape") == label
-
-
 Check = Callable[[dict[str, Any]], bool]
 
 REQUIRED = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
@@ -306,11 +300,11 @@ ROWS: dict[str, tuple[Any, Check]] = {
     ),
     "podTemplate": (
         {
-            "metadata": {"annotations": {"a": "b"}},
+            "metadata": {"annotations": {"a": "b"}, "labels": {names.SCRAPE_LABEL: "false"}},
             "spec": {**PLAIN, "volumes": [SCRATCH], "containers": [{"name": "worker", "volumeMounts": [MOUNT]}]},
         },
         lambda pod: (
-            pod["metadata"]["annotations"]["a"] == "b"
+            (pod["metadata"]["annotations"]["a"], pod["metadata"]["labels"][names.SCRAPE_LABEL]) == ("b", "false")
             and {name: pod["spec"][name] for name in PLAIN} == PLAIN
             and SCRATCH in pod["spec"]["volumes"]
             and MOUNT in worker(pod)["volumeMounts"]

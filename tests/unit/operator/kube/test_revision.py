@@ -36,7 +36,7 @@ def changed(before: dict[str, Any], after: dict[str, Any]) -> set[Role]:
         ("spec.evaluator.podTemplate={spec: {dnsPolicy: Default}}", {Role.EVALUATOR}),
         ("spec.inference.image=rl:3", {Role.INFERENCE}),
         ("spec.actors.replicas=7", set()),
-        ("spec.actors.drainSeconds=7", set()),
+        ("spec.backoffLimit=7", set()),
         ("spec.suspend=true", set()),
         ("spec.successPolicy.rawFrames=7", set()),
         ("spec.autoscaling.mode=Internal", set()),
