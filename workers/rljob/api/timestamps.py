@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Annotated, Any
 
-from pydantic import GetCoreSchemaHandler
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
 from rljob.api.types import refuse
@@ -58,6 +58,9 @@ class TimestampText:
             rfc3339, return_schema=core_schema.str_schema(), when_used="json"
         )
         return core_schema.no_info_plain_validator_function(read, serialization=to_text)
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {"type": "string", "format": "date-time", "maxLength": 40}
 
 
 Timestamp = Annotated[float, TimestampText()]

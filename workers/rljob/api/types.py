@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, get_args
 
 from annotated_types import Len
-from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, StrictBool
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler, StrictBool
 from pydantic.alias_generators import to_camel
 from pydantic_core import CoreSchema, PydanticCustomError, ValidationError, core_schema
 
@@ -150,6 +150,15 @@ class DecimalText(Real):
         )
         return _guarded(self._number(), self.allowed, prepare, to_text)
 
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """A text; CEL knows its bounds, and passes over what the pattern refuses."""
+        low, high = self.low > -math.inf, self.high < math.inf
+        bounds = [f"double(self) {'>' if self.above else '>='} {float(self.low)!r}"] if low else []
+        bounds += [f"double(self) {'<' if self.below else '<='} {float(self.high)!r}"] if high else []
+        found = {"type": "string", "maxLength": DECIMAL_LENGTH, "pattern": DECIMAL_PATTERN}
+        cel = f"!self.matches('{DECIMAL_PATTERN}') || ({' && '.join(bounds)})"
+        return {**found, **({"x-kubernetes-validations": [{"rule": cel, "message": self.allowed}]} if bounds else {})}
+
 
 @dataclass(frozen=True, slots=True)
 class Text:
@@ -225,6 +234,19 @@ class ListOrWord:
         as_it_is = core_schema.plain_serializer_function_ser_schema(lambda value: value)
         return core_schema.no_info_wrap_validator_function(check, listed, serialization=as_it_is)
 
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """No type says so: a text is one of the words, numbers are shut out by two bounds that no number keeps, all else one by
+        one."""
+        return {
+            "x-kubernetes-preserve-unknown-fields": True,
+            "pattern": f"^({'|'.join(self.words)})$",
+            "maxItems": self.most,
+            "minimum": 1,
+            "maximum": 0,
+            "maxProperties": 0,
+            "not": {"enum": [True, False, {}]},
+        }
+
 
 _QUANTITY = re.compile(QUANTITY_PATTERN)
 _DECIMAL_SUFFIXES = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
@@ -265,10 +287,27 @@ class QuantityText:
         inner = core_schema.str_schema(strict=True, max_length=32)
         return _guarded(inner, 'allowed: a Kubernetes quantity from 0 upwards, such as "500m", "2", "4Gi"', prepare)
 
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """A text or a whole number. No type says so of one with a fraction; what is neither number nor text is shut out one by
+        one: maps and lists that hold something by the two maxima, all else by ``not``."""
+        found = {"minimum": 0, "pattern": QUANTITY_PATTERN, "maxLength": 32}
+        if not self.fractions:
+            return {"x-kubernetes-int-or-string": True, **found}
+        others = {
+            "maximum": MAX_PLAIN_QUANTITY,
+            "maxProperties": 0,
+            "maxItems": 0,
+            "not": {"enum": [True, False, {}, []]},
+        }
+        return {"x-kubernetes-preserve-unknown-fields": True, **found, **others}
+
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
     """A mark of a section whose fields only the controller reads: the cluster's schema does not describe them."""
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {"type": "object"}
 
 
 def plain_number(value: Any) -> Any:

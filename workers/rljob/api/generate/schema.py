@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import copy
 import json
-import math
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, ClassVar, Final
 
 from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
-from pydantic_core import PydanticUndefined
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, JsonSchemaWarningKind
+from pydantic_core import PydanticUndefined, core_schema
 
 from rljob.api.computed import COMPUTED
-from rljob.api.fields import default_of, description_of, marker_of, unwrapped
+from rljob.api.fields import default_of, description_of, marker_of
 from rljob.api.generate.cel import Validation, rule_validations, transition_validations
 from rljob.api.job import RLJobSpec
 from rljob.api.keyed import KEYED
@@ -21,48 +21,22 @@ from rljob.api.presets.values import is_set, values_at
 from rljob.api.rule import STORED
 from rljob.api.rules import RULES
 from rljob.api.rules.transitions import TRANSITIONS
-from rljob.api.timestamps import TimestampText
-from rljob.api.types import (
-    DECIMAL_LENGTH,
-    DECIMAL_PATTERN,
-    MAX_INTEGER,
-    MAX_PLAIN_QUANTITY,
-    QUANTITY_PATTERN,
-    DecimalText,
-    Integer,
-    JSONObject,
-    ListOrWord,
-    Opaque,
-    QuantityText,
-    Real,
-    Text,
-    WordOrFactory,
-    plain_number,
-)
+from rljob.api.types import MAX_INTEGER, Integer, Real, plain_number
 
 Schema = dict[str, Any]
-_AMOUNT: Schema = {
-    "x-kubernetes-preserve-unknown-fields": True,
-    "minimum": 0,
-    "maximum": MAX_PLAIN_QUANTITY,
-    "pattern": QUANTITY_PATTERN,
-    "maxLength": 32,
-    "maxProperties": 0,
-    "maxItems": 0,
-    "not": {"enum": [True, False, {}, []]},
-}
-"""A quantity that may be a number with a fraction. No type says so, and what is neither number nor text is shut out one by one:
-maps and lists that hold something by the two maxima, all else by ``not``."""
+_ANYTHING: Final = "x-kubernetes-preserve-unknown-fields"
+_NOTHING: Final = ("minLength", 0)
 
 
 def schema_of(model: type[BaseModel], path: str = "status") -> Schema:
     """The schema of a model that describes what lies at ``path``."""
     properties: Schema = {}
     required: list[str] = []
+    generated = model.model_json_schema(schema_generator=_Generator).get("properties", {})
     for name, field in model.model_fields.items():
         alias = field.alias or name
         here = f"{path}.{alias}"
-        schema = _value(field.annotation, list(field.metadata), here)
+        schema = _structural(generated[alias], here)
         key = KEYED.get((model, name))
         if key is not None:
             schema["x-kubernetes-list-type"] = "map" if key else "set"
@@ -76,7 +50,7 @@ def schema_of(model: type[BaseModel], path: str = "status") -> Schema:
         properties[alias] = {"description": _description(model, name, here, schema), **schema}
     schema = {"type": "object", **({"properties": properties} if properties else {"maxProperties": 0})}
     if model.model_config.get("extra") == "allow":
-        schema["x-kubernetes-preserve-unknown-fields"] = True
+        schema[_ANYTHING] = True
     if required:
         schema["required"] = required
     validations = _validations(model)
@@ -136,143 +110,46 @@ def _validations(model: type[BaseModel]) -> list[Validation]:
     return found
 
 
-def _value(annotation: Any, metadata: list[Any], path: str) -> Schema:
-    annotation, metadata = unwrapped(annotation, metadata)
-    for marker in metadata:
-        if isinstance(marker, Integer):
-            counted = path.startswith("status") and marker.high == MAX_INTEGER  # a status is not written by hand
-            bounds = {"minimum": marker.low} if counted else {"minimum": marker.low, "maximum": marker.high}
-            return {"type": "integer", **bounds}
-        if isinstance(marker, DecimalText):
-            return _decimal(marker)
-        if isinstance(marker, Text):
-            return _text(marker)
-        if isinstance(marker, QuantityText):
-            whole = {"x-kubernetes-int-or-string": True, "minimum": 0, "pattern": QUANTITY_PATTERN, "maxLength": 32}
-            return copy.deepcopy(_AMOUNT) if marker.fractions else whole
-        if isinstance(marker, Real):
-            return _number(marker)
-        if isinstance(marker, WordOrFactory):
-            return {"type": "string", "maxLength": 253, "pattern": marker.pattern}
-        if isinstance(marker, ListOrWord):
-            return _list_or_word(marker)
-        if isinstance(marker, Opaque):
-            return {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-        if isinstance(marker, JSONObject):
-            return {"type": "object", "maxProperties": marker.most, "x-kubernetes-preserve-unknown-fields": True}
-        if isinstance(marker, TimestampText):
-            return {"type": "string", "format": "date-time", "maxLength": 40}
-    return _by_type(annotation, metadata, path)
+class _Generator(GenerateJsonSchema):
+    """Pydantic's own, which notes the models that it refers to."""
+
+    models: ClassVar[dict[str, type[BaseModel]]] = {}
+    ignored_warning_kinds: set[JsonSchemaWarningKind] = {"non-serializable-default", "skipped-choice"}  # noqa: RUF012 - its base's
+
+    def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
+        self.models[schema["cls"].__name__] = schema["cls"]
+        return super().model_schema(schema)
 
 
-def _by_type(annotation: Any, metadata: list[Any], path: str) -> Schema:
-    origin = get_origin(annotation)
-    if origin is Literal:
-        return {"type": "string", "enum": list(get_args(annotation))}
-    if annotation is bool:
-        return {"type": "boolean"}
-    if annotation is int:
-        return {"type": "integer", **_limits(metadata)}
-    if annotation is Any:
-        return {"x-kubernetes-preserve-unknown-fields": True}
-    if origin is list:
-        (item,) = get_args(annotation)
-        schema: Schema = {
-            "type": "array",
-            "items": _value(item, [], f"{path}[]"),
-            "maxItems": _bound(metadata, "max_length"),
-        }
-        least = _bound(metadata, "min_length")
-        return {**schema, "minItems": least} if least else schema
-    if origin is dict:
-        return _mapping(get_args(annotation), metadata, path)
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return schema_of(annotation, path)
-    raise TypeError(f"no schema for {annotation!r}")
-
-
-def _mapping(arguments: tuple[Any, ...], metadata: list[Any], path: str) -> Schema:
-    key, value = arguments
-    if value is Any:
-        return {
-            "type": "object",
-            "maxProperties": _bound(metadata, "max_length"),
-            "x-kubernetes-preserve-unknown-fields": True,
-        }
-    schema = {
-        "type": "object",
-        "additionalProperties": _value(value, [], path),
-        "maxProperties": _bound(metadata, "max_length"),
-    }
-    keys = next(item for item in unwrapped(key, [])[1] if isinstance(item, Text))
-    least = f"key.size() >= {keys.shortest} && " if keys.shortest else ""
-    if "x-kubernetes-preserve-unknown-fields" not in schema["additionalProperties"]:  # else CEL sees nothing of the map
-        schema["x-kubernetes-validations"] = [
-            {
-                "rule": f"self.all(key, {least}key.size() <= {keys.longest})",
-                "message": f"keys: {keys.allowed}",
-            }
-        ]
+def _structural(found: Schema, path: str) -> Schema:
+    """Pydantic's schema of a value as Kubernetes has it: inline, nothing null, with OpenAPI's form of bounds."""
+    (only,) = (each for each in found.get("anyOf", [found]) if each.get("type") != "null")
+    if "$ref" in only:
+        return schema_of(_Generator.models[only["$ref"].rpartition("/")[2]], path)
+    kept = [key for key, value in only.items() if key not in ("title", "default") and (key, value) != _NOTHING]
+    schema = {key: only[key] for key in sorted(kept, key=lambda key: key != "type")}
+    if "const" in schema:
+        schema["enum"] = [schema.pop("const")]
+    if "items" in schema:
+        schema["items"] = _structural(schema["items"], f"{path}[]")
+    for bound in ("minimum", "maximum"):
+        exclusive = f"exclusive{bound.title()}"
+        if exclusive in schema:
+            schema |= {bound: schema[exclusive], exclusive: True}
+    if path.startswith("status") and schema.get("maximum") == MAX_INTEGER:
+        del schema["maximum"]  # a status is not written by hand
+    by_pattern, keys = schema.pop("patternProperties", {}), schema.pop("propertyNames", {})
+    values = next(iter(by_pattern.values()), schema.pop("additionalProperties", True))
+    if values is not True:
+        schema["additionalProperties"] = _structural(values, path)
+        if _ANYTHING not in schema["additionalProperties"]:  # else CEL sees nothing of the map
+            schema["x-kubernetes-validations"] = [_of_keys(keys.get("minLength", 0), keys["maxLength"])]
+    elif not schema or schema.get("type") == "object":
+        schema[_ANYTHING] = True
     return schema
 
 
-def _number(marker: Real) -> Schema:
-    schema: Schema = {"type": "number"}
-    if marker.low > -math.inf:
-        schema |= {"minimum": marker.low} | ({"exclusiveMinimum": True} if marker.above else {})
-    if marker.high < math.inf:
-        schema |= {"maximum": marker.high} | ({"exclusiveMaximum": True} if marker.below else {})
-    return schema
-
-
-def _bounds(marker: Real, value: str) -> list[str]:
-    """CEL for the bounds of a number."""
-    found = []
-    if marker.low > -math.inf:
-        found.append(f"{value} {'>' if marker.above else '>='} {float(marker.low)!r}")
-    if marker.high < math.inf:
-        found.append(f"{value} {'<' if marker.below else '<='} {float(marker.high)!r}")
-    return found
-
-
-def _decimal(marker: DecimalText) -> Schema:
-    schema: Schema = {"type": "string", "maxLength": DECIMAL_LENGTH, "pattern": DECIMAL_PATTERN}
-    bounds = _bounds(marker, "double(self)")
-    if bounds:
-        readable = f"!self.matches('{DECIMAL_PATTERN}') || "  # the pattern speaks for itself
-        cel = f"{readable}({' && '.join(bounds)})"
-        schema["x-kubernetes-validations"] = [
-            {"rule": cel, "message": marker.allowed},
-        ]
-    return schema
-
-
-def _list_or_word(marker: ListOrWord) -> Schema:
-    """No type says so: a text is one of the words, numbers are shut out by two bounds that no number keeps, all else as above."""
-    return {
-        "x-kubernetes-preserve-unknown-fields": True,
-        "pattern": f"^({'|'.join(marker.words)})$",
-        "maxItems": marker.most,
-        "minimum": 1,
-        "maximum": 0,
-        "maxProperties": 0,
-        "not": {"enum": [True, False, {}]},
-    }
-
-
-def _text(marker: Text) -> Schema:
-    schema: Schema = {"type": "string", "maxLength": marker.longest}
-    if marker.shortest:
-        schema["minLength"] = marker.shortest
-    if marker.pattern is not None:
-        schema["pattern"] = marker.pattern
-    return schema
-
-
-def _limits(metadata: list[Any]) -> Schema:
-    limits = {"minimum": _bound(metadata, "ge"), "maximum": _bound(metadata, "le")}
-    return {name: value for name, value in limits.items() if value is not None}
-
-
-def _bound(metadata: list[Any], name: str) -> Any:
-    return next((value for item in metadata if (value := getattr(item, name, None)) is not None), None)
+def _of_keys(shortest: int, longest: int) -> Validation:
+    least, span = (f"key.size() >= {shortest} && ", f"{shortest}") if shortest else ("", "0")
+    rule = f"self.all(key, {least}key.size() <= {longest})"
+    return {"rule": rule, "message": f"keys: allowed: {span} to {longest} characters"}
