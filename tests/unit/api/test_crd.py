@@ -41,11 +41,7 @@ def schemas(schema: dict[str, Any], path: str) -> Iterator[tuple[str, dict[str, 
 
 EVERYWHERE = [*schemas(SPEC, "spec"), *schemas(STATUS, "status")]
 EXPERIMENT = experiment_definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
-OF_EXPERIMENTS = [
-    (path.removeprefix("spec.template."), schema)
-    for part in ("spec", "status")
-    for path, schema in schemas(EXPERIMENT[part], part)
-]
+OF_EXPERIMENTS = [each for part in ("spec", "status") for each in schemas(EXPERIMENT[part], part)]
 RULES = [
     (path, rule) for path, schema in schemas(api_server.ROOT, "") for rule in schema.get("x-kubernetes-validations", [])
 ]
@@ -56,12 +52,13 @@ def test_generated_files_are_current(path: Path) -> None:
     assert (ROOT / path).read_text() == generated()[path], "run: make generate"
 
 
-@pytest.mark.parametrize(("file", "made"), [(CRD_FILE, definition()), (EXPERIMENT_CRD_FILE, experiment_definition())])
-def test_it_is_small(file: Path, made: dict[str, Any]) -> None:
-    """kubectl apply keeps a copy, as JSON without spaces, in an annotation of at most 256 KiB. Three quarters of it at most."""
-    written = yaml.safe_load((ROOT / file).read_text())
-    assert len(json.dumps(written, separators=(",", ":"))) < 192 * 1024
-    assert written == made
+def test_they_are_small_and_read_back_as_they_are() -> None:
+    """kubectl apply keeps a copy, as JSON without spaces, in an annotation of at most 256 KiB."""
+    files = {CRD_FILE: definition(), EXPERIMENT_CRD_FILE: experiment_definition()}
+    sizes = [(ROOT / file).stat().st_size for file in files]
+    assert (sizes[0] <= 166_000, sum(sizes) <= 225_000) == (True, True), sizes
+    for file, made in files.items():
+        assert yaml.safe_load((ROOT / file).read_text()) == made
 
 
 def test_every_definition_is_its_own() -> None:
@@ -77,14 +74,15 @@ def test_every_definition_is_its_own() -> None:
 def test_every_schema_is_structural_described_and_bounded() -> None:
     for path, schema in [*EVERYWHERE, *OF_EXPERIMENTS]:
         if re.fullmatch(
-            r"spec\.(.*\.)?resources\.(requests|limits)\[\]|spec\.environment\.actions|spec.*\.values\[\]", path
+            r"spec\.(.*\.)?resources\.(requests|limits)\[\]|spec\.(.*\.)?environment\.actions|spec.*\.values\[\]", path
         ):
             continue  # a number, with a fraction or without, or a text, or a list or a word: no type says that
         assert not {"$ref", "anyOf", "oneOf", "allOf", "not", "nullable", "title"} & set(schema), path
         assert schema.get("type") in ("object", "array", "string", "integer", "number", "boolean") or schema.get(
             "x-kubernetes-int-or-string"
         ), path
-        described = path.endswith("[]") or len(schema["description"].split()) > 3
+        elsewhere = path.endswith("[]") or path.startswith("spec.template.spec.")
+        described = elsewhere or len(schema["description"].split()) > 3
         assert described, f"{path}: kubectl explain shows no more than this"
         match schema.get("type"):
             case "number":
@@ -216,13 +214,18 @@ def test_a_status_with_every_field_passes_its_schema(model: type[StatusModel], s
     assert list(api_server.unknown(status | {"later": 1}, schema, "status")) == ["status.later: unknown field"]
 
 
-def test_a_template_is_typed_and_may_be_changed_as_its_operator_says() -> None:
-    """The rules of one moment are those of an RLJob; those of a change are not."""
+def test_a_template_is_typed_as_a_job_and_says_where_its_fields_are_told() -> None:
     template = EXPERIMENT["spec"]["properties"]["template"]["properties"]["spec"]
-    rules = [each["rule"] for each in template["x-kubernetes-validations"]]
-    assert template["properties"] == SPEC["properties"]
-    assert rules == [each["rule"] for each in SPEC["x-kubernetes-validations"] if "oldSelf" not in each["rule"]]
-    assert len(rules) > 10
+    assert "kubectl explain rljob.spec" in template["description"]
+    types = dict(schemas(SPEC, "spec"))
+    for path, schema in schemas(template, "spec"):
+        same = {
+            key: value
+            for key, value in types[path].items()
+            if key in ("type", "enum", "maximum", "maxLength", "pattern")
+        }
+        assert same.items() <= schema.items(), path
+        assert "x-kubernetes-validations" not in schema, path
 
 
 def test_the_columns_of_experiments_point_at_fields() -> None:

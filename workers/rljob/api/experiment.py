@@ -30,7 +30,7 @@ class JobTemplate(APIModel):
     metadata: TemplateMetadata = Field(default_factory=TemplateMetadata)
     """Labels and annotations of every run."""
     spec: RLJobSpec
-    """The spec of an RLJob; what differs between runs is set in a copy of it."""
+    """The spec of an RLJob: ``kubectl explain rljob.spec`` tells its fields. What differs between runs is set in a copy of it."""
 
 
 class Interval(APIModel):

@@ -151,13 +151,7 @@ class DecimalText(Real):
         return _guarded(self._number(), self.allowed, prepare, to_text)
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """A text; CEL knows its bounds, and passes over what the pattern refuses."""
-        low, high = self.low > -math.inf, self.high < math.inf
-        bounds = [f"double(self) {'>' if self.above else '>='} {float(self.low)!r}"] if low else []
-        bounds += [f"double(self) {'<' if self.below else '<='} {float(self.high)!r}"] if high else []
-        found = {"type": "string", "maxLength": DECIMAL_LENGTH, "pattern": DECIMAL_PATTERN}
-        cel = f"!self.matches('{DECIMAL_PATTERN}') || ({' && '.join(bounds)})"
-        return {**found, **({"x-kubernetes-validations": [{"rule": cel, "message": self.allowed}]} if bounds else {})}
+        return {"type": "string", "maxLength": DECIMAL_LENGTH, "pattern": DECIMAL_PATTERN}
 
 
 @dataclass(frozen=True, slots=True)

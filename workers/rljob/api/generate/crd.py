@@ -145,17 +145,22 @@ def definition() -> dict[str, Any]:
 
 
 def experiment_definition() -> dict[str, Any]:
-    """The CRD of RLExperiment as a document. Its template is typed as an RLJob's spec, without the rules of what may change of a
-    job: of a template that is for its operator to say."""
-    template = schema_of(RLJobSpec, "spec")
-    rules = template["x-kubernetes-validations"]
-    template["x-kubernetes-validations"] = [each for each in rules if "oldSelf" not in each["rule"]]
+    """The CRD of RLExperiment as a document. Its template is typed as an RLJob's spec, without words, which an RLJob's CRD has,
+    and without rules between fields, which are its operator's to check: it sees what each trial makes of them."""
     spec = {"description": flowed(RLExperimentSpec.__doc__), **schema_of(RLExperimentSpec, "spec")}
     below = spec["properties"]["template"]["properties"]
-    below["spec"] = {"description": below["spec"]["description"], **template}
+    below["spec"] = {"description": below["spec"]["description"], **_bare(schema_of(RLJobSpec, "spec"))}
     status = {"description": flowed(RLExperimentStatus.__doc__), **schema_of(RLExperimentStatus)}
     root = _root(EXPERIMENT_KIND, flowed(RLExperiment.__doc__), spec, status)
     return _definition(EXPERIMENT_KIND, "rlx", EXPERIMENT_COLUMNS, root, {"status": {}})
+
+
+def _bare(schema: dict[str, Any]) -> dict[str, Any]:
+    """A schema without words and rules."""
+    kept = {key: value for key, value in schema.items() if key not in ("description", "x-kubernetes-validations")}
+    if "properties" in schema:
+        kept["properties"] = {name: _bare(each) for name, each in schema["properties"].items()}
+    return {key: _bare(each) if key in ("items", "additionalProperties") else each for key, each in kept.items()}
 
 
 def _definition(
@@ -228,10 +233,21 @@ def _root(kind: str, words: str, spec: dict[str, Any], status: dict[str, Any]) -
 
 
 class _Dumper(yaml.SafeDumper):
-    """No anchors: the same default at two places stays two texts."""
+    """No anchors: the same default at two places stays two texts. A field without fields of its own is a line."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
+
+
+def _mapping(writer: _Dumper, data: dict[str, Any]) -> yaml.Node:
+    return writer.represent_mapping("tag:yaml.org,2002:map", data, flow_style=None if _is_long(data) else True)
+
+
+def _is_long(data: dict[str, Any]) -> bool:
+    return "properties" in data or any(isinstance(each, dict | list) and len(str(each)) > 200 for each in data.values())
+
+
+_Dumper.add_representer(dict, _mapping)
 
 
 def manifest(document: dict[str, Any]) -> str:

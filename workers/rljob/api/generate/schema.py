@@ -17,11 +17,11 @@ from rljob.api.fields import default_of, description_of, marker_of
 from rljob.api.generate.cel import Validation, rule_validations, transition_validations
 from rljob.api.job import RLJobSpec
 from rljob.api.keyed import KEYED
-from rljob.api.presets.values import is_set, values_at
+from rljob.api.presets.values import is_set
 from rljob.api.rule import STORED
 from rljob.api.rules import RULES
 from rljob.api.rules.transitions import TRANSITIONS
-from rljob.api.types import MAX_INTEGER, Integer, Real, plain_number
+from rljob.api.types import MAX_INTEGER, Integer, Real
 
 Schema = dict[str, Any]
 _ANYTHING: Final = "x-kubernetes-preserve-unknown-fields"
@@ -60,11 +60,11 @@ def schema_of(model: type[BaseModel], path: str = "status") -> Schema:
 
 
 def _description(model: type[BaseModel], name: str, path: str, schema: Schema) -> str:
-    """What a field means, its bounds, which ``kubectl explain`` leaves out, its default, and which presets set it to what."""
+    """What a field means, its bounds, which ``kubectl explain`` leaves out, and its default."""
     words = flowed(description_of(model, name))
     if not path.startswith("spec.") or "properties" in schema:
         return words
-    parts = (words, bounds_words(model, name), default_words(model, name), preset_words(model, name, path))
+    parts = (words, bounds_words(model, name), default_words(model, name))
     return " ".join(part for part in parts if part)
 
 
@@ -83,16 +83,6 @@ def default_words(model: type[BaseModel], name: str) -> str:
         return f"Default: {COMPUTED[model, name].words}."
     value = default_of(model, name)
     return "" if value is PydanticUndefined or value in ("", [], {}) else f"Default: {json.dumps(value)}."
-
-
-def preset_words(model: type[BaseModel], name: str, path: str) -> str:
-    """Which presets set a field to what else than its default, as a sentence; empty where none does."""
-    by_value: dict[str, list[str]] = {}
-    for preset, value in values_at(path).items():
-        if (model, name) in COMPUTED or value != default_of(model, name):
-            by_value.setdefault(json.dumps(plain_number(value)), []).append(preset)
-    said = "; ".join(f"{value} in {', '.join(presets)}" for value, presets in by_value.items())
-    return f"Presets: {said}." if said else ""
 
 
 def flowed(words: str | None) -> str:
