@@ -14,7 +14,9 @@ from rljob.api.controller_memory import ControllerMemory, RenderingMemory
 from rljob.api.presets import PRESETS
 from rljob.api.presets.merging import ATARI_BY_PPO, NO_ALGORITHM, WITHOUT_BOUND, note_on
 from rljob.api.status import Condition, RLJobStatus
+from rljob_operator.core.decide import decide
 from rljob_operator.core.desired import DesiredState
+from rljob_operator.core.observed import Observation
 from rljob_operator.kube.job.stored import read
 from rljob_operator.kube.render import rendering
 from rljob_operator.kube.render.revision import revision_of_job
@@ -150,6 +152,16 @@ def test_a_refused_spec_stays_refused_at_the_next_look() -> None:
     bad = manifest(2, actors={"replicas": "many"})
     for known in (status.model_copy(update={"observed_generation": 1}), seen):
         assert "spec.actors.replicas" in read(bad, known).desired.refusal.message
+
+
+def test_a_job_that_was_never_good_starts_nothing_at_any_look() -> None:
+    """What stands for its spec is not the last good one."""
+    status = RLJobStatus()
+    for _ in range(3):
+        found = read(manifest(actors={"replicas": 0}), status)
+        decision = decide(found.desired, found.status, Observation(), 1e9)
+        assert (decision.start, found.desired.blocked, decision.status.effective_spec) == ((), True, {})
+        status = RLJobStatus.model_validate(decision.status.document())
 
 
 def fixed(status: RLJobStatus, **fields: Any) -> RLJobStatus:
