@@ -44,6 +44,10 @@ _FOR_GOOD, _MAY_PASS = (Invalid, Forbidden), (QuotaExceeded, NamespaceTerminatin
 """Refusals of a run's manifest; and those among them after which it may yet be made."""
 _MOST_JUDGES: Final = 3
 """Pods that try to judge a run at a rung, before it counts as failed."""
+_HELD_SECONDS: Final = 30.0
+"""A run that has not come up after so long says on its experiment what it waits for."""
+_WHAT_HOLDS: Final = (ConditionType.ACCEPTED, ConditionType.ADMITTED, ConditionType.READY)
+"""Conditions of a run that tell it, the one that others refer to first."""
 
 
 @dataclass(slots=True)
@@ -64,8 +68,9 @@ class Runs:
     has what is wanted done.
 
     ``now``: Unix seconds. ``unmade``: runs whose RLJob was refused for good, and why, from one reconciliation to the next.
-    ``unjudged``: runs of the best trial, and why they can't be judged anew. ``held``: runs whose judge does not come up, and why,
-    as far as its pod tells. ``refused``: what the API server refuses, in its words, and runs whose names others have.
+    ``unjudged``: runs of the best trial, and why they can't be judged anew. ``held``: runs that do not come up, or whose judge
+    does not, and why, as far as conditions or the pod tell. ``refused``: what the API server refuses, in its words, and runs
+    whose names others have.
     """
 
     sources: Sources
@@ -91,10 +96,24 @@ class Runs:
         failed, complete = (status.condition(each) for each in (ConditionType.FAILED, ConditionType.COMPLETE))
         if failed is not None and failed.status == "True":
             return seen(run, {"why": f"{failed.reason}: {failed.message}"[:500]})
+        self._note_what_holds(run, job, status)
         found = self._judged(run, run.rung) if self.rests(run) and not self._plays(run, status) else None
         if found is not None and _comparable(job) != _comparable(self._manifest(run)):
             found = {"why": f"RLJob {job['metadata']['name']} was changed by hand, so that it is another trial"}
         return seen(run, found, complete.reason if complete is not None else "")
+
+    def _note_what_holds(self, run: Run, job: Object, status: RLJobStatus) -> None:
+        """What keeps a run that should play from it, as its conditions tell."""
+        told = next(
+            (each for each in map(status.condition, _WHAT_HOLDS) if each and each.status == "False" and each.message),
+            None,
+        )
+        if (
+            told is not None
+            and not (job["spec"]["suspend"] or status.finished)
+            and told.last_transition_time <= self.now - _HELD_SECONDS
+        ):
+            self.held[run.key] = f"RLJob {job['metadata']['name']} is {status.state}: {told.message}"
 
     def verdict(self, run: Run) -> Entry | None:
         """How a run of the best trial is judged anew, on games that it was not chosen by; None while it is, and where it was."""

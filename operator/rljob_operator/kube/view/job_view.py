@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from rljob.api.experiment import is_experiment
 from rljob.api.learner_status import LearnerStatus
 from rljob.api.status import RLJobStatus
 from rljob.api.timestamps import parse_rfc3339
@@ -53,7 +54,7 @@ def view(
         queue_fill_percent=status.progress.queue_fill_percent if learner is None else None,
         servers=servers,
         problem=unattended(document, status, now) or problem,
-        further={"NODE": status.learner.node_name or "-"},
+        further={} if is_experiment(document) else {"NODE": status.learner.node_name or "-"},
     )
 
 

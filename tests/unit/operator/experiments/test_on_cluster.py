@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from rljob.api import parse_job
 from rljob.api.experiment_check import parse_experiment
+from rljob.api.status import RLJobStatus
 from rljob_operator.experiments.journal import replayed
 from rljob_operator.kube.apiserver.errors import ApiError, Forbidden, QuotaExceeded
 from rljob_operator.kube.apiserver.resources import CONFIG_MAPS, PODS, RLEXPERIMENTS, RLJOBS, Resource
@@ -247,6 +248,26 @@ def test_a_judge_that_is_drained_counts_as_no_failure(monkeypatch: pytest.Monkey
         del world.objects[PODS.plural, name]
     monkeypatch.setattr(world, "verdict", verdict)
     assert (world.live()["failed"], world.judged[0]) == (0, "a-0-judge-0-0")
+
+
+@pytest.mark.parametrize(("reason", "told"), [("Starting", ""), ("WaitingForQuota", "Admitted")])
+def test_why_a_run_does_not_come_up_is_told(monkeypatch: pytest.MonkeyPatch, reason: str, told: str) -> None:
+    world, when = World(document(2), spread), "2026-11-27T12:00:00Z"
+    world.turns(2)
+    said = {told or "Ready": "queue lq is full", "Ready": "see condition Admitted" if told else "queue lq is full"}
+    conditions = [
+        {"type": type, "status": "False", "reason": reason, "message": words, "lastTransitionTime": when}
+        for type, words in said.items()
+    ]
+    waits = RLJobStatus.model_validate({"conditions": conditions})
+    with monkeypatch.context() as held:
+        held.setattr(world, "status", lambda key, uid: waits)
+        world.start()
+        world.settle()
+        assert f"trial 0: RLJob a-0 is {reason}: queue lq is full" in world.condition("Ready")["message"]
+    world.start()
+    world.live()
+    assert "queue" not in world.condition("Ready")["message"]
 
 
 def test_why_a_judge_does_not_come_up_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
