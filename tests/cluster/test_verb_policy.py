@@ -42,6 +42,9 @@ def test_the_pod_that_reads_is_let_in_and_gone_afterwards(user: User, tmp_path: 
     user.cluster.request("PATCH", f"/api/v1/namespaces/{user.namespace}", level, MERGE)
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "pong"}}
     user.cluster.create(f"/api/v1/namespaces/{user.namespace}/serviceaccounts", account)
+    least = {"type": "Container", "min": {"cpu": "900m", "memory": "1Gi"}}  # the learner asks for more
+    limits = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "least"}, "spec": {"limits": [least]}}
+    user.cluster.create(f"/api/v1/namespaces/{user.namespace}/limitranges", limits)
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "pong-learner"}, "spec": spec}
     user.cluster.create(VOLUME_CLAIMS.path(user.namespace), claim)

@@ -78,6 +78,7 @@ async def load_access(kubeconfig: str | None = None, context: str | None = None)
             loader = InClusterConfigLoader(str(SERVICE_ACCOUNT / "token"), str(SERVICE_ACCOUNT / "ca.crt"))  # type: ignore[no-untyped-call]
             loader.load_and_set(configuration)  # type: ignore[no-untyped-call]
             namespace = (SERVICE_ACCOUNT / "namespace").read_text().strip()
+            configuration.proxy = None  # of the variables; the cluster's own address is reached from a pod without one
         else:
             path = named or str(Path.home() / ".kube" / "config")
             if not any(Path(one).expanduser().is_file() for one in path.split(os.pathsep) if one):
@@ -92,10 +93,10 @@ async def load_access(kubeconfig: str | None = None, context: str | None = None)
                 path, context, configuration, persist_config=False
             )
             namespace = loader.current_context["context"].get("namespace", "default")
+            configuration.proxy = configuration.proxy or _proxy_of_environment(configuration.host)
     except (ConfigException, OSError, ValueError, KeyError, TypeError, AttributeError, YAMLError) as problem:
         raise NoAccess(f"the access to the cluster can't be read: {' '.join(str(problem).split())}") from problem
     configuration.connection_pool_maxsize = 100
-    configuration.proxy = configuration.proxy or _proxy_of_environment(configuration.host)
     configuration.client_session_kwargs = {"trust_env": False}
     return Access(configuration, namespace or "default", kubeconfig, context)
 

@@ -22,7 +22,7 @@ from rljob_operator.kube.render import names
 from rljob_operator.kube.render.metadata import Owned, handed_on
 from rljob_operator.kube.render.pod import pod
 from rljob_operator.kube.render.rendering import started_with
-from rljob_operator.kube.render.settings import SMALL, Settings
+from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.render.volumes import checkpoint_claim, checkpoints_are
 from rljob_operator.kube.view import pod_logs
 
@@ -67,8 +67,8 @@ async def fetch(
 
 
 def reader(owned: Owned, settings: Settings, longest_seconds: float) -> Object:
-    """The pod that reads: with the image, the place and the claim of the learner's, and nothing else. It ends by itself, and goes
-    with its job where it is not deleted before."""
+    """The pod that reads: with the image, the place, the claim, and the cores and memory of the learner's, which quotas and a
+    LimitRange have let in, and nothing else. It ends by itself, and goes with its job where it is not deleted before."""
     learner: dict[str, Any] = pod(owned, "learner", "policy", "", settings)["spec"]
     (worker,) = [each for each in learner["containers"] if each["name"] == names.WORKER]
     mount = next(each for each in worker["volumeMounts"] if normpath(each["mountPath"]) == names.RUN_DIR)
@@ -77,7 +77,10 @@ def reader(owned: Owned, settings: Settings, longest_seconds: float) -> Object:
         "name": names.WORKER,
         "image": worker["image"],
         "command": ["python", "-c", f"import time; time.sleep({seconds})"],
-        "resources": SMALL,
+        "resources": {
+            kind: {name: amounts[name] for name in ("cpu", "memory") if name in amounts}
+            for kind, amounts in worker["resources"].items()
+        },
         "securityContext": worker["securityContext"],
         "volumeMounts": [{**mount, "readOnly": True}],
         **({"imagePullPolicy": worker["imagePullPolicy"]} if "imagePullPolicy" in worker else {}),

@@ -186,8 +186,10 @@ async def test_in_a_pod_the_service_account_counts(tmp_path: Path, monkeypatch: 
     monkeypatch.delenv("KUBECONFIG", raising=False)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy:3128")  # which reaches what is outside
     loaded = await load_access()
-    assert (loaded.configuration.host, loaded.namespace) == ("https://10.0.0.1:443", "team")
+    assert (loaded.configuration.host, loaded.configuration.proxy) == ("https://10.0.0.1:443", None)
+    assert loaded.namespace == "team"
     assert loaded.configuration.ssl_ca_cert == str(tmp_path / "ca.crt")
     assert await loaded.token() == "first"
     (tmp_path / "token").write_text("second")
