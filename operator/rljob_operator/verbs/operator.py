@@ -87,7 +87,7 @@ def operator(
 
     An option wins over what --config says.
 
-    Exit codes: 0 stopped as asked, 1 the lead was lost or something failed, 2 no cluster can be reached as told.
+    Exit codes: 0 stopped as asked, 1 something failed, 2 no cluster can be reached as told.
 
     Example, from a laptop:
 

@@ -47,7 +47,7 @@ _ANOTHER_LOGIN: dict[type[Exception], str] = {
 
 
 class LeadershipLost(Exception):
-    """The Lease could not be renewed in time, or another one has it. The process should end: what it knows is out of date."""
+    """The Lease could not be renewed in time, or another one has it. What is known is out of date, and is to be dropped."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,7 +124,8 @@ class Operator:
         ]
         sources = Sources(client, self._intake.get, self._reconciler.status, judges, config.settings)
         self._experiment_reconciler = ExperimentReconciler(sources, experiments, self._events)
-        self._stopping = asyncio.Event()
+        self.stopping = asyncio.Event()
+        """Set by `stop`."""
         self._turned: dict[JobKey, float] = {}
         self._client = client
         self._prepared = self.leading = False
@@ -133,7 +134,7 @@ class Operator:
 
     def stop(self) -> None:
         """End in good order: reconciliations under way are finished, and the Lease is released."""
-        self._stopping.set()
+        self.stopping.set()
 
     async def prepare(self) -> None:
         """Wait until work could begin: the API server answers, it serves RLJobs, and they and pods may be listed somewhere."""
@@ -165,7 +166,7 @@ class Operator:
                     running.append(self._workloads.run())
                 sources = [group.create_task(each) for each in running]
                 starting = group.create_task(self._start(group))
-                await self._stopping.wait()
+                await self.stopping.wait()
                 starting.cancel()
                 self._queue.close()
                 self._experiment_queue.close()
@@ -276,11 +277,6 @@ class Operator:
         """Whether it could take over; of one that leads, whether its caches are filled."""
         return self._pods.synced and self._intake.synced.is_set() if self.leading else self._prepared
 
-    @property
-    def watch_age_seconds(self) -> float | None:
-        """Since the API server was last heard; None while it does not lead."""
-        return self._pods.age_seconds if self.leading and self._pods.synced else None
-
     def show(self) -> None:
         """Set those figures that are states."""
         metrics = self._metrics
@@ -291,5 +287,6 @@ class Operator:
         metrics.leader.set(1 if self.leading else 0)
         metrics.jobs.set(len(self._intake))
         metrics.cached_pods.set(len(self._pods))
+        metrics.watch_age_seconds.set(self._pods.age_seconds if self.leading and self._pods.synced else 0.0)
         for each in self._config.namespaces or ("",):
             metrics.namespace_readable.labels(each).set((each or None) not in self._intake.unread)

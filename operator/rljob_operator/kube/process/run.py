@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -12,11 +13,13 @@ from typing import NamedTuple
 from rljob_operator.kube.apiserver.access import SERVICE_ACCOUNT, NoAccess, load_access
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.resources import PODS
-from rljob_operator.kube.process.lease import Elector, new_identity
+from rljob_operator.kube.process.lease import Elector, LeadershipLost, new_identity
 from rljob_operator.kube.process.operator import LEASE_NAME, Operator, OperatorConfig
 from rljob_operator.kube.reach import Way
 from rljob_operator.kube.reporting.health import Health
 from rljob_operator.kube.reporting.metrics import OperatorMetrics
+
+log = logging.getLogger(__name__)
 
 
 class Candidate(NamedTuple):
@@ -48,16 +51,22 @@ async def candidate(config: OperatorConfig) -> AsyncIterator[Candidate]:
 
 
 async def run_operator(config: OperatorConfig) -> None:
-    """Run until SIGTERM or SIGINT. Raises `NoAccess`, `LeadershipLost`, and OSError where the port is taken."""
-    async with candidate(config) as (operator, elector, metrics):
-        health = Health(
-            metrics,
-            ready=lambda: operator.ready and elector.in_touch,
-            watch_age_seconds=lambda: operator.watch_age_seconds,
-            look=operator.show,
-            port=config.port,
-        )
-        await _until_stopped(operator, elector, health)
+    """Run until SIGTERM or SIGINT. Where the Lease is lost all that was known is dropped, and this process stands for it again as
+    another candidate: to start a new one would cost the most when the machine is so busy that the Lease was lost for that.
+
+    Raises `NoAccess`, `LeadershipLost` where it was to stop meanwhile, and OSError where the port is taken.
+    """
+    while True:
+        async with candidate(config) as (operator, elector, metrics):
+            health = Health(
+                metrics, ready=lambda: operator.ready and elector.in_touch, look=operator.show, port=config.port
+            )
+            try:
+                return await _until_stopped(operator, elector, health)
+            except LeadershipLost as lost:
+                if operator.stopping.is_set():
+                    raise
+                log.warning("%s; it stands for the lease again", lost)
 
 
 async def _until_stopped(operator: Operator, elector: Elector, health: Health) -> None:

@@ -21,7 +21,7 @@ from rljob_operator.kube.apiserver.errors import ApiError, Conflict, Forbidden, 
 from rljob_operator.kube.process.lease import Elector, LeaseTimes, new_identity
 from rljob_operator.kube.process.operator import SOON_SECONDS, UNAVAILABLE_SECONDS, Operator, OperatorConfig
 from rljob_operator.kube.render.settings import Settings
-from rljob_operator.kube.reporting.health import Health, HealthLimits
+from rljob_operator.kube.reporting.health import LOOP_LAG_SECONDS, Health
 from rljob_operator.kube.reporting.metrics import OperatorMetrics
 from rljob_operator.kube.watch.queue import LONGEST_DELAY_SECONDS, WorkQueue
 
@@ -33,7 +33,7 @@ OURS = {
     "metadata": {"name": "a", "namespace": "n", "uid": "u", "resourceVersion": "1"},
     "spec": {"holderIdentity": "me"},
 }
-QUICK = HealthLimits(loop_lag_seconds=1.0, watch_age_seconds=120.0)
+QUICK = 1.0
 
 
 class Failing:
@@ -164,7 +164,6 @@ def page(health: Health, path: str) -> tuple[int, str]:
 
 
 class World:
-    age: float | None = 1.0
     ready = False
     looks = 0
 
@@ -173,16 +172,15 @@ class World:
 
 
 @asynccontextmanager
-async def running(limits: HealthLimits | None = None) -> AsyncIterator[tuple[Health, World]]:
+async def running(lag_seconds: float = LOOP_LAG_SECONDS) -> AsyncIterator[tuple[Health, World]]:
     world = World()
     health = Health(
         OperatorMetrics(),
         ready=lambda: world.ready,
-        watch_age_seconds=lambda: world.age,
         look=world.look,
         host="127.0.0.1",
         port=free_ports(1)[0],
-        limits=limits,
+        lag_seconds=lag_seconds,
     )
     task = asyncio.create_task(health.run())
     await asyncio.sleep(0.05)
@@ -202,20 +200,6 @@ async def until(health: Health, path: str, code: int) -> None:
     async with asyncio.timeout(20.0):
         while (await asked(health, path))[0] != code:
             await asyncio.sleep(0.05)
-
-
-async def test_it_is_alive_while_its_loop_turns_and_the_api_server_is_heard() -> None:
-    async with running(QUICK) as (health, world):
-        await asyncio.sleep(1.5)
-        assert (await asked(health, "/healthz"))[0] == 200
-        world.age = 120.0
-        await until(health, "/healthz", 503)
-        assert "not heard for 120 s" in (await asked(health, "/status"))[1]
-        world.age = 3.0
-        await until(health, "/healthz", 200)
-        world.age = None
-        await asyncio.sleep(1.1)
-        assert (await asked(health, "/healthz"))[0] == 200, "one that waits for the lease watches nothing"
 
 
 async def test_a_loop_that_stands_still_is_told_of_meanwhile() -> None:
@@ -240,7 +224,7 @@ async def test_it_is_ready_once_its_operator_is() -> None:
 
 
 def test_port_0_serves_nothing() -> None:
-    health = Health(OperatorMetrics(), ready=lambda: True, watch_age_seconds=lambda: 0.0)
+    health = Health(OperatorMetrics(), ready=lambda: True)
     assert health.server is None
     health.tick(0.0)
 
@@ -248,7 +232,7 @@ def test_port_0_serves_nothing() -> None:
 def test_a_port_that_is_taken_is_named() -> None:
     taken = TelemetryServer("other", 0, dict, lambda: True)
     with taken, pytest.raises(OSError, match=f"127.0.0.1:{taken.port}"):
-        Health(OperatorMetrics(), ready=lambda: True, watch_age_seconds=lambda: 0.0, host="127.0.0.1", port=taken.port)
+        Health(OperatorMetrics(), ready=lambda: True, host="127.0.0.1", port=taken.port)
 
 
 def test_the_figures_are_those_of_one_operator() -> None:
