@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from rljob.api import load_manifest
 
 _PACKAGES = ("torch", "numpy", "ale-py", "gymnasium", "pyzmq", "lz4", "redis", "msgpack")
 
@@ -105,14 +104,6 @@ def resident_bytes(pid: int) -> dict[int, int]:
             with contextlib.suppress(psutil.Error):  # it ended meanwhile
                 found[process.pid] = process.memory_full_info().pss
     return found
-
-
-def seed_override(job: Path, seed: int) -> str:
-    """The seed as a ``--set`` of that manifest: it stands among the parameters of the job's algorithm."""
-    block = {"ApeXDQN": "apeXDQN", "IMPALA": "impala", "PPO": "ppo", "SAC": "sac", "Custom": "custom.parameters"}[
-        load_manifest(job).spec.algorithm.type
-    ]
-    return f"spec.algorithm.{block}.seed={seed}"
 
 
 def _rounded(value: Any) -> Any:

@@ -39,7 +39,7 @@ def written(folder: Path, records: int) -> list[Path]:
         for seed in range(RUNS_A_GROUP):
             speed = records * rate / 3e-3 * random.uniform(0.5, 1.5)
             curve = 480 * (1 - np.exp(-np.arange(records) / speed)) + random.normal(0, 5, records)
-            sets = [f"algorithm.ppo.learningRate={rate}"]
+            sets = [f"algorithm.learningRate={rate}"]
             name = folder / f"rate-{rate}-seed-{seed}"
             runs.append(judged_run(name, curve.tolist(), seed=seed, overrides=sets, figures=FIGURES))
     return runs

@@ -28,7 +28,7 @@ from tests.support.paths import EXAMPLES, ROOT
 
 JOB = EXAMPLES / "pong-apex-nature.yaml"
 SAME_TERMS = [
-    "spec.algorithm.apeXDQN.batchSize=32",
+    "spec.algorithm.batchSize=32",
     "spec.algorithm.apeXDQN.dueling=false",
     "spec.replay.rateLimiter.samplesPerInsert=8",
     "spec.replay.rateLimiter.minSize=2000",

@@ -34,7 +34,7 @@ from rljob_operator.verbs.experiment_page import write_experiment_report
 from benchmarks.common import machine, report
 from tests.support.experiment_world import CASES, HALVING, World, document, learning, lived, spread
 
-RATE, GAMMA = "algorithm.ppo.learningRate", "algorithm.ppo.gamma"
+RATE, GAMMA = "algorithm.learningRate", "algorithm.gamma"
 SPACE = {RATE: {"logUniform": {"min": 1e-5, "max": 1e-1}}, GAMMA: {"uniform": {"min": 0.9, "max": 0.999}}}
 
 
@@ -133,9 +133,9 @@ def suggestions() -> None:
     """CPU time of a suggestion after so many trials, and of the replay of a journal of a thousand."""
     for parameters in (1, 2, 8):
         space: dict[str, Any] = dict(itertools.islice(SPACE.items(), parameters))
-        names = ("entropyCost", "gaeLambda", "valueCost", "clipRange", "targetKl", "evaluationWeightsDecay")
+        names = ("entropyCost", "ppo.gaeLambda", "valueCost", "ppo.clipRange", "ppo.targetKl", "evaluationWeightsDecay")
         space |= {
-            f"algorithm.ppo.{name}": {"uniform": {"min": 0.1, "max": 0.9}} for name in names[: max(0, parameters - 2)]
+            f"algorithm.{name}": {"uniform": {"min": 0.1, "max": 0.9}} for name in names[: max(0, parameters - 2)]
         }
         search = {"tpe": {"trials": 1000}, "parameters": space}
         state = ExperimentState()

@@ -22,7 +22,7 @@ from typing import Any
 
 from rljob.telemetry.recorder import read_records
 
-from benchmarks.common import machine, report, seed_override
+from benchmarks.common import machine, report
 from tests.support.paths import EXAMPLES, IMPORTABLE
 
 
@@ -35,7 +35,7 @@ def run(job: str, seed: int, arguments: argparse.Namespace) -> dict[str, Any]:
         "spec.environment.id=benchmarks.failing_cart_pole:make",
         f"spec.environment.kwargs={kwargs}",
         "spec.successPolicy.targetReturn.value=475",  # that of the presets is of CartPole-v1 itself
-        seed_override(example, seed),
+        f"spec.seed={seed}",
         *arguments.overrides,
     ]
     command = [sys.executable, "-m", "rljob_operator", "run", str(example)]

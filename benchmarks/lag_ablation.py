@@ -50,10 +50,9 @@ def run(lag_versions: int, corrected: bool, seed: int, steps: int, overrides: li
     of_this_run = [
         f"learningRateDecaySteps={steps}",
         *overrides,
-        f"seed={seed}",
-        f"correctOffPolicy={str(corrected).lower()}",
+        f"impala.correctOffPolicy={str(corrected).lower()}",
     ]
-    job = load_manifest(JOB, [f"spec.algorithm.impala.{item}" for item in (*SETTINGS, *of_this_run)]).spec
+    job = load_manifest(JOB, [f"spec.algorithm.{item}" for item in (*SETTINGS, *of_this_run)]).spec
     params, environment_params = job.algorithm.parameters_as(ImpalaParameters), job.environment.parameters
     spec = describe_environment("CartPole-v1", environment_params)
     torch.manual_seed(seed)

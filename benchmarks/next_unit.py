@@ -123,7 +123,7 @@ def sleeping(game: str) -> list[str]:
         "spec.environment.backend=Sync",
         "spec.actors.envsPerActor=4",
         "spec.autoscaling.mode=Disabled",
-        "spec.algorithm.impala.compile=false",
+        "spec.algorithm.compile=false",
         "spec.successPolicy.rawFrames=1000000000000",  # the preset's goal is of another environment
     ]
 
@@ -145,7 +145,7 @@ def actor(seconds: float, rounds: int) -> None:
 
 def core(seconds: float, rounds: int) -> None:
     """All processes on one core, then on two."""
-    sets = ["spec.algorithm.apeXDQN.compile=false", "spec.actors.replicas=1", "spec.autoscaling.mode=Disabled"]
+    sets = ["spec.algorithm.compile=false", "spec.actors.replicas=1", "spec.autoscaling.mode=Disabled"]
     first, second, *_ = sorted(os.sched_getaffinity(0))
     one, two = (
         Setting(EXAMPLES / "cartpole-apex.yaml", sets, {}, frozenset(cores)) for cores in ({first}, {first, second})
@@ -156,7 +156,7 @@ def core(seconds: float, rounds: int) -> None:
 def shard(seconds: float, rounds: int) -> None:
     """A replay service that needs so long for every turn, then two of them."""
     sets = ["spec.autoscaling.mode=Disabled", "spec.environment.kwargs={step_seconds: 0.001}", "spec.actors.replicas=2"]
-    sets += ["spec.actors.envsPerActor=4", "spec.algorithm.apeXDQN.compile=false"]
+    sets += ["spec.actors.envsPerActor=4", "spec.algorithm.compile=false"]
     one, two = (
         Setting(slow_game.JOB, [*sets, f"spec.replay.shards={count}"], {REPLAY_DELAY_FILE: 0.05}) for count in (1, 2)
     )

@@ -89,7 +89,7 @@ def ours(terms: Terms, seconds: float, *, compiled: bool) -> dict[str, Any]:
     }
     spec = {
         "environment": {"id": terms.environment},
-        "algorithm": {"type": "PPO", "ppo": ppo},
+        "algorithm": {"type": "PPO", **ppo},
         "actors": {"envsPerActor": terms.rows},
         "evaluator": {"enabled": False},
         "successPolicy": {"rawFrames": 1_000_000_000},

@@ -39,7 +39,7 @@ def overrides(capacity: int, samples_per_insert: float) -> list[str]:
         f"spec.replay.capacity={capacity}",
         f"spec.replay.rateLimiter.samplesPerInsert={samples_per_insert}",
         "spec.replay.rateLimiter.minSize=2000",
-        "spec.algorithm.apeXDQN.batchSize=32",
+        "spec.algorithm.batchSize=32",
         "spec.successPolicy.targetReturn=",
     ]
 

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common import machine, report, seed_override
+from benchmarks.common import machine, report
 from benchmarks.gpu import jobs
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -52,7 +52,7 @@ TASKS = {
 def ours(task: Task, steps: int, seed: int, core: int) -> dict[str, Any]:
     """The example by `rljob run`; its last checkpoint plays. Raises CalledProcessError where a command fails."""
     job = ROOT / "manifests" / "examples" / f"{task.example}.yaml"
-    sets = (seed_override(job, seed), f"spec.successPolicy.rawFrames={steps}", "spec.evaluator.enabled=false")
+    sets = (f"spec.seed={seed}", f"spec.successPolicy.rawFrames={steps}", "spec.evaluator.enabled=false")
     with tempfile.TemporaryDirectory() as folder:
         run_dir = Path(folder) / "run"
         words = [word for item in sets for word in ("--set", item)]

@@ -23,7 +23,6 @@ from typing import Any
 
 import psutil
 from rljob.api import RLJob, load_manifest
-from rljob.api.algorithm import BLOCKS
 from rljob.telemetry.process import cpu_seconds
 from rljob.telemetry.sizing import Measured, parts, sizing
 from rljob_operator.local.job_view import running_members
@@ -54,7 +53,7 @@ def measured(file: Path, job: RLJob, given: list[str], actors: int, seconds: flo
         sets = [
             *given,
             f"spec.actors.replicas={actors}",
-            f"spec.algorithm.{BLOCKS[job.spec.algorithm.type]}.compile=false",
+            "spec.algorithm.compile=false",
         ]
         if job.spec.preset is not None:
             sets.append("spec.presetWithout=[evaluator.triggerReturn, successPolicy.targetReturn]")

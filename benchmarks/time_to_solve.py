@@ -21,7 +21,7 @@ from typing import Any
 
 from rljob.telemetry.recorder import read_records
 
-from benchmarks.common import machine, report, resident_bytes, seed_override
+from benchmarks.common import machine, report, resident_bytes
 
 SAMPLE_SECONDS = 5.0
 CURVE_COLUMNS = ("elapsed_seconds", "raw_frames", "updates", "mean_return", "steps_per_second", "updates_per_second")
@@ -29,7 +29,7 @@ CURVE_COLUMNS = ("elapsed_seconds", "raw_frames", "updates", "mean_return", "ste
 
 def run_seed(job: Path, seed: int, run_dir: Path, overrides: list[str], max_seconds: float) -> dict[str, Any]:
     """One run; seconds, verdict, and the memory of all its processes."""
-    sets = [word for item in [seed_override(job, seed), *overrides] for word in ("--set", item)]
+    sets = [word for item in [f"spec.seed={seed}", *overrides] for word in ("--set", item)]
     bound = ["--run-dir", str(run_dir), "--max-seconds", str(max_seconds)]
     command = [sys.executable, "-m", "rljob_operator", "run", str(job), *bound, *sets]
     started = time.monotonic()

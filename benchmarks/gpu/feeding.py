@@ -19,7 +19,7 @@ from tests.support.paths import EXAMPLES
 JOB = "pong-apex-nature.yaml"
 TERMS = [
     *ENDLESS,
-    "spec.algorithm.apeXDQN.batchSize=512",
+    "spec.algorithm.batchSize=512",
     "spec.replay.capacity=300000",
     "spec.replay.rateLimiter.minSize=10000",
     "spec.learner.accelerator={count: 1, onMissing: Fail}",

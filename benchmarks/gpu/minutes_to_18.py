@@ -11,7 +11,6 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common import seed_override
 from benchmarks.gpu import jobs
 from benchmarks.gpu.bench import Figures, begin, options
 from tests.support.paths import EXAMPLES
@@ -27,16 +26,16 @@ RUNS: dict[str, tuple[str, float, list[str]]] = {
         0.15,
         [
             *MANY,
-            "spec.algorithm.impala.batchSize=32",
+            "spec.algorithm.batchSize=32",
             "spec.algorithm.impala.unrollQueue={capacity: 64, maxPolicyLagUpdates: 300}",
         ],
     ),
-    "PPO, 14 actors": ("pong-ppo.yaml", 0.15, [*MANY, "spec.algorithm.ppo.batchSize=56"]),
+    "PPO, 14 actors": ("pong-ppo.yaml", 0.15, [*MANY, "spec.algorithm.batchSize=56"]),
     "84x84 Nature, V-trace": ("pong-impala-nature.yaml", 0.25, ["spec.actors.replicas=12"]),
     "84x84 Nature, Ape-X": (
         "pong-apex-nature.yaml",
         0.25,
-        ["spec.actors.replicas=10", "spec.algorithm.apeXDQN.batchSize=512", "spec.algorithm.apeXDQN.precision=Auto"],
+        ["spec.actors.replicas=10", "spec.algorithm.batchSize=512", "spec.algorithm.precision=Auto"],
     ),
 }
 TINY = {"cartpole": ("cartpole-impala.yaml", 1.0, list[str]())}
@@ -82,7 +81,7 @@ def main() -> None:
             continue
         about = {"job": name, "seed": arguments.seed}
         with figures.trying("end", **about), tempfile.TemporaryDirectory() as folder:
-            run_dir, seed = Path(folder) / "run", seed_override(EXAMPLES / job, arguments.seed)
+            run_dir, seed = Path(folder) / "run", f"spec.seed={arguments.seed}"
             look = Watch(figures, about, tiny=not cuda)
             found = jobs.run(EXAMPLES / job, run_dir, [seed, *overrides, *device], arguments.seconds * share, look)
             ended = jobs.outcome(run_dir)

@@ -23,9 +23,9 @@ GPU_TESTS = ["tests/unit/learner", "tests/unit/algorithms", "tests/unit/inferenc
 ENDLESS = ["spec.evaluator.enabled=false", "spec.successPolicy.targetReturn=", "spec.evaluator.triggerReturn="]
 EARLY = [*ENDLESS, "spec.replay.rateLimiter.minSize=5000", "spec.replay.capacity=100000"]
 JOBS: dict[str, tuple[str, list[str]]] = {
-    "Ape-X": ("pong-apex-nature.yaml", [*EARLY, "spec.algorithm.apeXDQN.batchSize=512", "spec.actors.replicas=8"]),
+    "Ape-X": ("pong-apex-nature.yaml", [*EARLY, "spec.algorithm.batchSize=512", "spec.actors.replicas=8"]),
     "V-trace": ("pong-impala-nature.yaml", [*ENDLESS, "spec.actors.replicas=12"]),
-    "PPO": ("atari-ppo.yaml", [*ENDLESS, "spec.actors.replicas=8", "spec.algorithm.ppo.batchSize=64"]),
+    "PPO": ("atari-ppo.yaml", [*ENDLESS, "spec.actors.replicas=8", "spec.algorithm.batchSize=64"]),
 }
 TINY: dict[str, tuple[str, list[str]]] = {"Ape-X": ("cartpole-apex.yaml", ENDLESS)}
 

@@ -84,7 +84,7 @@ class SynchronousLoop:
         self._fill = fill
         torch.manual_seed(seed)
         self._generator = np.random.default_rng(seed)
-        params, seen = rungs.learning_parameters(rung, seed), rungs.environment_parameters(rung)
+        params, seen = rungs.learning_parameters(rung), rungs.environment_parameters(rung)
         self.algorithm = KeepsGraphs() if rung.keeps_graphs else ApeXDQN()
         self.environment = make_vector_environment(rungs.GAME, seen, rung.environments, seed)
         spec = self.environment.spec

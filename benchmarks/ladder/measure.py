@@ -111,7 +111,7 @@ class TrainingGames:
     the last twenty: five of them that lie far enough apart to share no game."""
 
     def __init__(self, rung: Rung, seed: int) -> None:
-        params = rungs.learning_parameters(rung, seed)
+        params = rungs.learning_parameters(rung)
         epsilons = ApeXDQN().exploration(params, 0, 1, rung.environments)
         greedy = int((epsilons <= np.sort(epsilons)[(len(epsilons) - 1) // 2]).sum())
         # Environments end games at different rates: two more are waited for.

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rljob.api import ApeXDQNParameters, EnvironmentParameters
+from rljob.api.algorithm import SHARED
 
 GAME: Final = "ALE/Pong-v5"
 CAPACITY: Final = 100_000
@@ -112,23 +113,24 @@ def environment_parameters(rung: Rung) -> EnvironmentParameters:
     return EnvironmentParameters.model_validate(environment(rung))
 
 
-def learning(rung: Rung, seed: int) -> dict[str, Any]:
-    """``spec.algorithm.apeXDQN``."""
-    return {**_LEARNING, "batchSize": rung.batch_size, "seed": seed}
-
-
-def learning_parameters(rung: Rung, seed: int) -> ApeXDQNParameters:
-    return ApeXDQNParameters.model_validate(learning(rung, seed))
+def learning_parameters(rung: Rung) -> ApeXDQNParameters:
+    return ApeXDQNParameters.model_validate({**_LEARNING, "batchSize": rung.batch_size})
 
 
 def job(rung: Rung, seed: int, fill: int) -> dict[str, Any]:
     """The manifest of a rung whose acting is apart."""
+    learning = {**_LEARNING, "batchSize": rung.batch_size}
     return {
         "apiVersion": "rljob.dev/v1alpha1",
         "kind": "RLJob",
         "metadata": {"name": f"ladder-{rung.name}"},
         "spec": {
-            "algorithm": {"type": "ApeXDQN", "apeXDQN": learning(rung, seed)},
+            "algorithm": {
+                "type": "ApeXDQN",
+                **{name: value for name, value in learning.items() if name in SHARED},
+                "apeXDQN": {name: value for name, value in learning.items() if name not in SHARED},
+            },
+            "seed": seed,
             "environment": {"id": GAME, **environment(rung)},
             "replay": {
                 "capacity": CAPACITY,

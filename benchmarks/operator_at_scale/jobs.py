@@ -46,7 +46,7 @@ def experiment(namespace: str, name: str, runs: int, actors: int) -> Object:
     """So many of these jobs, all at the same time, each with a discount of its own."""
     spec = job(namespace, name, actors)["spec"]
     del spec["successPolicy"]
-    parameters = {"algorithm.apeXDQN.gamma": {"uniform": {"min": 0.9, "max": 0.999}}}
+    parameters = {"algorithm.gamma": {"uniform": {"min": 0.9, "max": 0.999}}}
     return {
         "apiVersion": RLEXPERIMENTS.api_version,
         "kind": RLEXPERIMENTS.kind,

@@ -82,29 +82,29 @@ def pong(cluster: ControlPlane) -> dict[str, Any]:
 
 def test_one_leaf_is_changed_without_its_neighbours(cluster: ControlPlane) -> None:
     """What a sweep or a population does, beside the person who wrote the job."""
-    spec = document(PRESET, [*SUSPENDED, "spec.algorithm.impala={entropyCost: 0.005, unrollQueue: {capacity: 32}}"])[
+    spec = document(PRESET, [*SUSPENDED, "spec.algorithm={entropyCost: 0.005, impala: {unrollQueue: {capacity: 32}}}"])[
         "spec"
     ]
     apply(cluster, "user", spec).stored()
     for rate in (3e-4, 5e-4):
-        swept = apply(cluster, "sweep", {"algorithm": {"impala": {"learningRate": rate}}}).stored()
-        impala = swept["spec"]["algorithm"]["impala"]
-        assert impala == {"entropyCost": 0.005, "unrollQueue": {"capacity": 32}, "learningRate": rate}
+        swept = apply(cluster, "sweep", {"algorithm": {"learningRate": rate}}).stored()
+        algorithm = swept["spec"]["algorithm"]
+        assert algorithm == {"entropyCost": 0.005, "impala": {"unrollQueue": {"capacity": 32}}, "learningRate": rate}
         in_force = parse_job(swept).spec.algorithm.parameters_as(ImpalaParameters)
         assert (in_force.learning_rate, in_force.entropy_cost, in_force.batch_size) == (rate, 0.005, 16)
-    again = apply(cluster, "user", spec | {"algorithm": {"impala": {"entropyCost": 0.01}}}).stored()
-    assert again["spec"]["algorithm"]["impala"] == {"entropyCost": 0.01, "learningRate": 5e-4}, "each its own"
+    again = apply(cluster, "user", spec | {"algorithm": {"entropyCost": 0.01}}).stored()
+    assert again["spec"]["algorithm"] == {"entropyCost": 0.01, "learningRate": 5e-4}, "each its own"
     ended = apply(cluster, "sweep", {}).stored()
-    assert ended["spec"]["algorithm"]["impala"] == {"entropyCost": 0.01}, "the preset's rate is in force again"
+    assert ended["spec"]["algorithm"] == {"entropyCost": 0.01}, "the preset's rate is in force again"
 
 
 def test_the_same_leaf_is_a_conflict(cluster: ControlPlane, pong: dict[str, Any]) -> None:
-    smaller = {"algorithm": {"apeXDQN": {"batchSize": 64}}}
+    smaller = {"algorithm": {"batchSize": 64}}
     refused = apply(cluster, "tuner", smaller)
     assert refused.code == 409
-    assert ".spec.algorithm.apeXDQN.batchSize" in refused.message
+    assert ".spec.algorithm.batchSize" in refused.message
     forced = apply(cluster, "tuner", smaller, force=True).stored()
-    assert forced["spec"]["algorithm"]["apeXDQN"] == {"gamma": 0.99, "batchSize": 64}
+    assert forced["spec"]["algorithm"] == {"type": "ApeXDQN", "gamma": 0.99, "batchSize": 64}
 
 
 def test_rules_of_failures_are_merged_by_name(cluster: ControlPlane, pong: dict[str, Any]) -> None:
@@ -118,7 +118,7 @@ def test_rules_of_failures_are_merged_by_name(cluster: ControlPlane, pong: dict[
     [
         ({"autoscaling": {"minReplicas": 5, "maxReplicas": 4}}, "spec.autoscaling.minReplicas"),
         (
-            {"algorithm": {"impala": {"gamma": 0.9}}},
+            {"algorithm": {"impala": {"cClip": 0.9}}},
             "spec.algorithm: Forbidden: allowed: only the block of the algorithm's own type",
         ),
     ],

@@ -82,7 +82,7 @@ def test_columns(cluster: ControlPlane, pong: str) -> None:
         ("rljob.status.conditions", ["lastTransitionTime", "reason"]),
         (
             # What it does, its type and bounds, what it is unless it is written, and which presets set it to what.
-            "rljob.spec.algorithm.impala.learningRate",
+            "rljob.spec.algorithm.learningRate",
             ["FIELD: learningRate <number>", "Step size of the optimiser", "Above 0 to 1.", "Default: 0.0006.",
              "Presets: 0.001 in PongVTrace"],
         ),
@@ -114,7 +114,7 @@ kind: RLJob
 metadata: {name: numbers}
 spec:
   preset: PongVTrace
-  algorithm: {impala: {gamma: 1, learningRate: 1e-4, learningRateFinal: .5e-4, learningRateDecaySteps: 2e6, batchSize: 16.0}}
+  algorithm: {gamma: 1, learningRate: 1e-4, learningRateFinal: .5e-4, learningRateDecaySteps: 2e6, batchSize: 16.0}
   successPolicy: {rawFrames: 2e8, targetReturn: {value: 18}}
 """
 
@@ -138,7 +138,7 @@ def test_what_is_no_number_is_refused(cluster: ControlPlane, line: str) -> None:
     wrong = NUMBERS.replace("gamma: 1,", "").replace("batchSize: 16.0", line).replace("learningRate: 1e-4, ", "")
     applied = cluster.kubectl("apply", "-n", "default", "-f", "-", stdin=wrong)
     assert applied.returncode == 1
-    assert f"spec.algorithm.impala.{line.split(':')[0]}" in applied.stderr
+    assert f"spec.algorithm.{line.split(':')[0]}" in applied.stderr
     assert "must be of type" in applied.stderr
 
 

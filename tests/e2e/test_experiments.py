@@ -27,7 +27,7 @@ SEARCH = {
                 "presetWithout": ["successPolicy.targetReturn"],
             }
         },
-        "search": {"grid": {}, "parameters": {"algorithm.impala.learningRate": {"values": [0.0005, 0.005]}}},
+        "search": {"grid": {}, "parameters": {"algorithm.learningRate": {"values": [0.0005, 0.005]}}},
         "prune": {"halving": {"firstRawFrames": 20_000, "factor": 8}},
         "budget": {"rawFrames": 160_000},
         "parallelism": 2,

@@ -18,7 +18,7 @@ def manifest(target: float | None = None, algorithm: dict[str, Any] | None = Non
     """CartPole with ``algorithm`` (Ape-X), judged as ``evaluator`` says; it ends with ``target`` or after a million frames."""
     spec = {
         "environment": {"id": "CartPole-v1"},
-        "algorithm": algorithm or {"type": "ApeXDQN", "apeXDQN": {"network": "MLP"}},
+        "algorithm": algorithm or {"type": "ApeXDQN", "network": "MLP"},
         "evaluator": evaluator,
         "successPolicy": {"targetReturn": {"value": target}} if target else {"rawFrames": 1_000_000},
     }

@@ -11,7 +11,7 @@ from rljob_operator.local.run_folder import OUTCOME_FILE, write_json
 
 from tests.support.judged_runs import FRAMES_A_RECORD, PPO, judged_run
 
-RATE = "algorithm.ppo.learningRate"
+RATE = "algorithm.learningRate"
 Curve = Callable[[float, int, int], float]
 """(learning rate, seed, raw frames) -> mean return."""
 

@@ -23,7 +23,7 @@ def document(trials: int, **spec: Any) -> dict[str, Any]:
     whole = {
         "template": {"spec": {"environment": {"id": "CartPole-v1"}}},
         "budget": {"rawFrames": 9000},
-        "search": {"random": {"trials": trials}, "parameters": {"algorithm.ppo.learningRate": rate}},
+        "search": {"random": {"trials": trials}, "parameters": {"algorithm.learningRate": rate}},
         "parallelism": 3,
         **spec,
     }
@@ -117,7 +117,7 @@ def spread(trial: int, seed: int, frames: int) -> float:
     return (trial * 37 + seed) % 101 + frames / 1000
 
 
-GRID = {f"algorithm.ppo.{name}": {"values": [0.5, 0.9]} for name in ("gamma", "entropyCost")}
+GRID = {f"algorithm.{name}": {"values": [0.5, 0.9]} for name in ("gamma", "entropyCost")}
 CASES = {
     "a grid in another order than that of its names": (
         document(4, search={"grid": {}, "parameters": GRID}),

@@ -34,8 +34,7 @@ def judged_run(
     """A run whose training return is each of ``returns`` in turn, two seconds and a thousand frames apart, and whose evaluations
     find the return of every ``evaluate_every``-th record. given_up: numbers of the evaluations that are, from 0. began_unix:
     of its first record, which tells runs apart; else it follows from the folder's name and the seed."""
-    block = "impala" if "impala" in manifest.name else "ppo"
-    job = load_manifest(manifest, [f"algorithm.{block}.seed={seed}", *overrides])
+    job = load_manifest(manifest, [f"seed={seed}", *overrides])
     folder.mkdir(parents=True)
     for name in ("job.yaml", "job-effective.yaml"):
         (folder / name).write_text(dump_manifest(job))

@@ -9,6 +9,7 @@ from typing import Any
 from rljob.algorithms.conformance import check_own_parts
 from rljob.algorithms.registry import with_own_parts
 from rljob.api import RLJob, parse_job
+from rljob.api.algorithm import SHARED
 from rljob.envs import describe_environment
 
 PLUGIN = """\
@@ -69,13 +70,15 @@ def job(folder: Path, *changes: tuple[str, str], factory: str = "make", **spec: 
         text = text.replace(old, new)
     file = folder / f"plugin_{next(_numbers)}.py"
     file.write_text(text)
-    custom = {"factory": f"{file}:{factory}", "parameters": spec.pop("parameters", {})}
+    given = spec.pop("parameters", {})
+    shared = {name: given[name] for name in given if name in SHARED}
+    custom = {"factory": f"{file}:{factory}", "parameters": {name: given[name] for name in given if name not in SHARED}}
     document = {
         "apiVersion": "rljob.dev/v1alpha1",
         "kind": "RLJob",
         "metadata": {"name": "own"},
         "spec": {
-            "algorithm": {"type": "Custom", "custom": custom},
+            "algorithm": {"type": "Custom", "custom": custom, **shared},
             "environment": {"id": "CartPole-v1"},
             "replay": {"capacity": 50_000},
             **spec,

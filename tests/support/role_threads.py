@@ -26,7 +26,7 @@ def cartpole(parameters: Mapping[str, object] | None = None, **sections: Mapping
     values = {"precision": "FP32", "publishInterval": 10, **(parameters or {})}
     spec: dict[str, Any] = {
         "preset": "CartPoleApeX",
-        "algorithm": {"apeXDQN": values},
+        "algorithm": values,
         "environment": {"rewardClipping": "Disabled"},
         "replay": {
             "capacity": 50_000,

@@ -73,7 +73,7 @@ def test_types_command_line_and_controller_load_without_the_data_plane() -> None
         (("run", "--help"), "--resume"),
         (("worker", "--help"), "--on-cluster"),
         (("validate", EXAMPLE), "ok, IMPALA"),
-        (("explain", "algorithm.impala.learningRate"), "learningRate"),
+        (("explain", "algorithm.learningRate"), "learningRate"),
         (("presets", "PongVTrace"), "kind: RLJob"),
         (("keys", "made"), "learner.json"),
     ],
@@ -89,7 +89,7 @@ def test_commands_without_the_data_plane(
 @pytest.mark.parametrize(
     ("arguments", "loaded"),
     [
-        (("explain", "algorithm.impala.learningRate"), []),
+        (("explain", "algorithm.learningRate"), []),
         (("presets", "PongVTrace"), []),
         (("validate", EXAMPLE), ["ale_py", "cv2", "gymnasium", "numpy"]),  # to make the environment
     ],

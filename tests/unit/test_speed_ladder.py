@@ -171,7 +171,7 @@ def test_only_the_control_keeps_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
             network.register_forward_hook(lambda _module, _given, result, values=values: values.append(result))
         loop.decide()
         loop.algorithm.loss(
-            rungs.learning_parameters(RUNG[name], 3), loop.updater.online, loop.updater.target, loop.replay.sample()
+            rungs.learning_parameters(RUNG[name]), loop.updater.online, loop.updater.target, loop.replay.sample()
         )
         recorded[name] = [value.grad_fn is not None for value in values]
     # In the order of passes: acting, targets, and the values that are learned.
@@ -183,9 +183,9 @@ def test_only_the_control_keeps_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", APART)
 def test_rungs_with_acting_apart_are_jobs_with_the_same_learning(name: str) -> None:
     job = parse_job(rungs.job(RUNG[name], 3, 1_000))
-    learning = job.spec.algorithm.apex_dqn
+    learning = job.spec.algorithm.parameters
     assert isinstance(learning, ApeXDQNParameters)
-    first = rungs.learning_parameters(RUNG["synchronous"], 3)
+    first = rungs.learning_parameters(RUNG["synchronous"])
     assert learning.model_dump() == first.model_copy(update={"batch_size": 128}).model_dump()
     same_wrappers = RUNG["several-tensors" if RUNG[name].tensors else "several"]
     assert job.spec.environment.parameters == rungs.environment_parameters(same_wrappers)

@@ -18,7 +18,6 @@ from typing import Any, Final
 
 import psutil
 from rljob.api import RLJob, parse_job
-from rljob.api.algorithm import BLOCKS
 from rljob.api.load import written_job
 from rljob.api.overrides import Override
 from rljob.api.problems import ABSENT
@@ -114,7 +113,7 @@ def _overrides(job: RLJob) -> list[Override]:
         wanted["inference.replicas"] = 1
     if spec.algorithm.type != "Custom" and spec.algorithm.parameters.compile is None:
         # Beside training it would be compiled in the middle of the minute; a pod of the worker image has no compiler.
-        wanted[f"algorithm.{BLOCKS[spec.algorithm.type]}.compile"] = False
+        wanted["algorithm.compile"] = False
     if spec.replay is not None:
         replay, parameters = spec.replay.resolved(), spec.algorithm.parameters
         chunks = getattr(parameters, "chunk_length", 1) * spec.actors.envs_per_actor

@@ -55,7 +55,7 @@ def run(
 
     Args:
         manifest: a manifest's file, a manifest as a dict, or the name of a preset.
-        set: fields to change, by their paths as in `rljob run --set`: ``{"algorithm.impala.learningRate": 5e-4}``. None removes
+        set: fields to change, by their paths as in `rljob run --set`: ``{"algorithm.learningRate": 5e-4}``. None removes
             the field, so that its preset or default counts.
         folder: of this run, on this machine; without one ``runs/<name>-<time>``.
         max_seconds, max_actors: as `rljob run --max-seconds` and `--max-actors`, on this machine.
@@ -67,9 +67,7 @@ def run(
     """
     place = Place(namespace, context, kubeconfig)
     if not isinstance(set, Mapping | None):
-        raise ManifestError(
-            [Problem("set", set, "allowed: a dict of paths and values, {'algorithm.impala.gamma': 0.98}")]
-        )
+        raise ManifestError([Problem("set", set, "allowed: a dict of paths and values, {'algorithm.gamma': 0.98}")])
     changes = [(path, ABSENT if value is None else value) for path, value in (set or {}).items()]
     written = _written(manifest, changes, on_cluster=any(place))
     experiment = parse_experiment(written) if is_experiment(written) else None

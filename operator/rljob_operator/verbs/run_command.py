@@ -53,7 +53,7 @@ def run(
       rljob run manifests/examples/pong-vtrace.yaml
 
       rljob run manifests/examples/cartpole-impala.yaml --run-dir runs/seed-2 \\
-        --set algorithm.impala.seed=2
+        --set seed=2
 
       rljob run manifests/examples/experiments/cartpole-search.yaml
     """

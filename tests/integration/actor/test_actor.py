@@ -36,7 +36,7 @@ from tests.support.waiting import eventually, running
 
 def a_job(environment: str, *, envs: int = 4, parameters: dict[str, Any] | None = None) -> RLJob:
     spec = {
-        "algorithm": {"type": "ApeXDQN", "apeXDQN": {"precision": "FP32"}},
+        "algorithm": {"type": "ApeXDQN", "precision": "FP32"},
         "environment": {"id": environment, **(parameters or {})},
         "replay": {"capacity": 100_000},
         "actors": {"replicas": 2, "envsPerActor": envs},

@@ -123,8 +123,8 @@ def test_it_plays_in_an_environment_of_its_own(run: Any) -> None:
 @pytest.mark.parametrize(
     ("cpu", "algorithm"),
     [
-        ("1", {"type": "ApeXDQN", "apeXDQN": {"network": "MLP", "evaluationEpsilon": 0.3}}),
-        ("2", {"type": "IMPALA", "impala": {"network": "MLP", "hiddenUnits": 64, "evaluationTemperature": 0.5}}),
+        ("1", {"type": "ApeXDQN", "network": "MLP", "apeXDQN": {"evaluationEpsilon": 0.3}}),
+        ("2", {"type": "IMPALA", "network": "MLP", "hiddenUnits": 64, "evaluationTemperature": 0.5}),
     ],
     ids=["random-moves", "sampled"],
 )

@@ -102,11 +102,11 @@ def test_a_learner_with_two_devices_measures_both_and_trains_on_one_with_a_mirro
 SMALL = {"batchSize": 16, "hiddenUnits": 16}
 ALGORITHMS: dict[str, dict[str, Any]] = {
     "ApeXDQN": {
-        "algorithm": {"type": "ApeXDQN", "apeXDQN": {"chunkLength": 10, "publishInterval": 2, **SMALL}},
+        "algorithm": {"type": "ApeXDQN", "chunkLength": 10, "publishInterval": 2, **SMALL},
         "replay": {"capacity": 2000, "rateLimiter": {"samplesPerInsert": 2, "minSize": 200, "errorBuffer": 400}},
     },
     "IMPALA": {
-        "algorithm": {"type": "IMPALA", "impala": {"unrollLength": 5, "unrollQueue": {"capacity": 32}, **SMALL}},
+        "algorithm": {"type": "IMPALA", "unrollLength": 5, "impala": {"unrollQueue": {"capacity": 32}}, **SMALL},
     },
 }
 

@@ -29,12 +29,11 @@ LEFT = 128 + signal.SIGTERM
 def roles(tmp_path: Path) -> Iterator[Callable[..., Roles]]:
     with ExitStack() as made:
 
-        def make(spec: dict[str, Any], **impala: Any) -> Roles:
+        def make(spec: dict[str, Any], **algorithm: Any) -> Roles:
             job = {
                 "preset": "CartPoleIMPALA",
-                "algorithm": {"impala": impala},
+                "algorithm": algorithm,
                 "checkpoint": {"intervalSeconds": 1},
-                "inference": {"timeoutSeconds": 120},  # a busy machine needs a while to start a learner
                 **spec,
             }
             roles = Roles(tmp_path, job)
@@ -57,7 +56,7 @@ def test_each_unroll_counts_once_whatever_is_killed_and_observations_far_from_ze
     """Without normalisation the return of this job stays below 10."""
     far = {"environment": {"id": "tests.support.toys:shifted_cartpole"}, "successPolicy": {"rawFrames": 100_000_000}}
     both = {"normalizeObservations": True, "normalizeReturns": True}
-    job = roles(far | {"actors": {"envsPerActor": 16}}, unrollQueue=QUEUE, **both)
+    job = roles(far | {"actors": {"envsPerActor": 16}}, impala={"unrollQueue": QUEUE}, **both)
     job.start("learner", "learner", resume="latest")
     first = played_and_received(job)
     job.start("actor", "actor-1")
@@ -128,7 +127,7 @@ def test_weights_that_travel_long_cost_unrolls_only_where_the_user_set_a_limit(
     roles: Callable[..., Roles], written: int | None
 ) -> None:
     limits = {"capacity": 32} | ({"maxPolicyLagUpdates": written} if written is not None else {})
-    job = roles({"actors": {"envsPerActor": 16}}, epochs=4, unrollQueue=limits)
+    job = roles({"actors": {"envsPerActor": 16}}, epochs=4, impala={"unrollQueue": limits})
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = int(free.getsockname()[1])
     job.start("learner", "learner", weights=f"tcp://127.0.0.1:{port}")
@@ -165,7 +164,11 @@ def spec(lag: int) -> dict[str, Any]:
         },
         "algorithm": {
             "type": "PPO",
-            "ppo": {"batchSize": 3 * ENVS, "unrollLength": UNROLL, "maxPolicyLag": lag, "epochs": 1, "hiddenUnits": 16},
+            "batchSize": 3 * ENVS,
+            "unrollLength": UNROLL,
+            "epochs": 1,
+            "hiddenUnits": 16,
+            "ppo": {"maxPolicyLag": lag},
         },
         "actors": {"envsPerActor": ENVS, "replicas": 3},
         "successPolicy": {"rawFrames": 1_000_000_000},

@@ -27,11 +27,17 @@ spec:
     spec:
       environment: {id: CartPole-v1}
       algorithm:
-        ppo: {unrollLength: 16, batchSize: 8, epochs: 1, minibatches: 1, precision: FP32, compile: false, hiddenUnits: 16}
+        unrollLength: 16
+        batchSize: 8
+        epochs: 1
+        minibatches: 1
+        precision: FP32
+        compile: false
+        hiddenUnits: 16
       actors: {envsPerActor: 8}
       evaluator: {enabled: false, episodes: 2}
   search:
-    list: [{algorithm.ppo.learningRate: 1e-3}, {algorithm.ppo.learningRate: 1e-4}, {algorithm.ppo.learningRate: 1e-5}]
+    list: [{algorithm.learningRate: 1e-3}, {algorithm.learningRate: 1e-4}, {algorithm.learningRate: 1e-5}]
   prune: {halving: {firstRawFrames: 2000}}
   budget: {rawFrames: 6000}
   parallelism: 3
@@ -75,7 +81,7 @@ def test_killed_and_resumed_it_doubles_no_run_and_ends_with_a_verdict(tmp_path: 
         if second.poll() is None:
             os.kill(second.pid, signal.SIGKILL)
     assert json.loads((folder / "outcome.json").read_text())["reason"] == "Completed"
-    longer = [{"algorithm.ppo.learningRate": rate} for rate in RATES]
+    longer = [{"algorithm.learningRate": rate} for rate in RATES]
     fourth = begun(folder / "experiment.yaml", folder, "--resume", "--set", f"search.list={json.dumps(longer)}")
     assert fourth.wait(400) == 0, (tmp_path / "output.txt").read_text()
     found = entries(folder)
@@ -89,7 +95,7 @@ def test_killed_and_resumed_it_doubles_no_run_and_ends_with_a_verdict(tmp_path: 
     assert (outcome["state"], outcome["reason"]) == ("Complete", "Completed")
     assert outcome["best"]["mean"] == next(each for each in reversed(found) if each["kind"] == "Verdict")["mean"]
     assert "standardError" in outcome["best"]
-    assert outcome["best"]["set"] == {"algorithm.ppo.learningRate": RATES[outcome["best"]["trial"]]}
+    assert outcome["best"]["set"] == {"algorithm.learningRate": RATES[outcome["best"]["trial"]]}
     assert len(outcome["trials"]) == 4
     assert "The best, judged anew" in (folder / "report.html").read_text()
     sweep = rljob.attach(folder)

@@ -64,7 +64,8 @@ pytestmark = [pytest.mark.timeout(540), pytest.mark.long]
 STEPS, AT_RANDOM, BATCH = 12_000, 500, 32
 JOB = EXAMPLES / "pendulum-sac.yaml"
 SMALL = {
-    "algorithm.sac": f"{{batchSize: {BATCH}, hiddenUnits: 16}}",
+    "algorithm.batchSize": str(BATCH),
+    "algorithm.hiddenUnits": "16",
     "replay.rateLimiter": f"{{minSize: {AT_RANDOM}, errorBuffer: {2 * BATCH * 10}}}",  # as narrow as it may be
     "successPolicy.rawFrames": str(STEPS),
     "checkpoint.intervalSeconds": "5",

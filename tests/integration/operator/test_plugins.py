@@ -44,9 +44,9 @@ def test_td3_of_the_examples_learns_pendulum(local_run: Callable[..., LocalRun])
 
 @pytest.mark.parametrize("inference", ["Local", "Central"])
 def test_a_residual_network_trains_on_pong(local_run: Callable[..., LocalRun], inference: str) -> None:
-    impala = "spec.algorithm.impala"
     small = ["networkParameters.channels=[4,8]", "unrollLength=16", "batchSize=4", "minibatches=1", "epochs=1"]
-    changes = [f"{impala}.{change}" for change in (*small, "weightsRefreshSteps=1", "unrollQueue.capacity=")]
+    small += ["impala.weightsRefreshSteps=1", "impala.unrollQueue.capacity="]
+    changes = [f"spec.algorithm.{change}" for change in small]
     changes += [f"spec.actors.inference={inference}", "spec.actors.envsPerActor=4"]
     options = [word for change in changes for word in ("--set", change)]
     run = local_run(*ENDLESS, *options, job=PLUGINS / "pong-impala-resnet.yaml")

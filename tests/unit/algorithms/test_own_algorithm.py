@@ -36,7 +36,8 @@ def test_its_parameters_are_in_force_with_every_default(tmp_path: Path) -> None:
     bound = tried(job(tmp_path, parameters={"units": 8, "learningRate": 0.01}))
     parameters: Any = bound.spec.algorithm.parameters
     assert (parameters.units, parameters.learning_rate, parameters.learning_rate_final) == (8, 0.01, 0.01)
-    assert bound.spec.algorithm.custom.parameters["batchSize"] == 256
+    assert (bound.spec.algorithm.custom.parameters["units"], bound.spec.algorithm.shared["batchSize"]) == (8, 256)
+    assert "batchSize" not in bound.spec.algorithm.custom.parameters
     assert memory_estimate(bound, frame_bytes=16).total_bytes > 0
 
 
@@ -64,9 +65,10 @@ def test_a_controller_does_not_import_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("parameters", "path", "said"),
     [
-        ({"unit": 3}, "unit", "unknown field; did you mean 'units'?"),
-        ({"units": 0}, "units", "allowed: an integer from 1 to 100"),
-        ({"units": "many"}, "units", "allowed: an integer from 1 to 100"),
+        ({"unit": 3}, "custom.parameters.unit", "unknown field; did you mean 'units'?"),
+        ({"units": 0}, "custom.parameters.units", "allowed: an integer from 1 to 100"),
+        ({"units": "many"}, "custom.parameters.units", "allowed: an integer from 1 to 100"),
+        ({"entropyCost": 0.5}, "entropyCost", ":make has no such parameter; IMPALA and PPO have"),
         ({"learningRateFinal": 0.5}, "learningRateFinal", "allowed: at most learningRate (0.0001)"),
         ({"nStep": 60}, "nStep", "allowed: at most chunkLength"),
         ({"targetUpdateInterval": 0}, "targetUpdateInterval", "the target network would never be updated"),
@@ -76,7 +78,7 @@ def test_a_wrong_parameter(tmp_path: Path, parameters: dict[str, Any], path: str
     with pytest.raises(ManifestError) as caught:
         with_own_parts(job(tmp_path, parameters=parameters))
     (problem,) = caught.value.problems
-    assert problem.path == f"{PARAMETERS}.{path}"
+    assert problem.path == f"spec.algorithm.{path}"
     assert said in problem.message
 
 
@@ -147,7 +149,7 @@ def test_what_it_learns_from_has_a_place_that_fits(tmp_path: Path) -> None:
         (
             "class Parameters(ActionValueParameterSet):",
             "from rljob.plugins import ParameterSet\nclass Parameters(ParameterSet):",
-            "its parameters Parameters lack n_step, .*seed, .*which the loops read; rljob.plugins.TransitionParameterSet",
+            "its parameters Parameters lack n_step, .*gamma, .*which the loops read; rljob.plugins.TransitionParameterSet",
         ),
         (
             "dense_layers(4, units",
@@ -503,7 +505,7 @@ OF_PPO = subclass(
 @pytest.mark.parametrize(
     ("change", "stored", "wrong", "said"),
     [
-        (OF_IMPALA, "unrollQueue.capacity", {"unrollQueue": {"capacity": 8}}, r"capacity: got 8; allowed: at least batchSize"),
+        (OF_IMPALA, "custom.parameters.unrollQueue.capacity", {"unrollQueue": {"capacity": 8}}, "got 8; allowed: at least batch"),
         (OF_PPO, "batchSize", {"minibatches": 3}, "minibatches: got 3; allowed: a divisor of 1,024"),  # it has no queue either
     ],
     ids=["IMPALA", "PPO"],
@@ -512,7 +514,7 @@ def test_an_algorithm_of_unrolls_has_no_replay(
     tmp_path: Path, change: tuple[str, str], stored: str, wrong: dict[str, Any], said: str
 ) -> None:
     bound = tried(job(tmp_path, change, replay=None, parameters={"network": "MLP", "hiddenUnits": 16}))
-    assert memory_estimate(bound, frame_bytes=16).stored.path == f"{PARAMETERS}.{stored}"
+    assert memory_estimate(bound, frame_bytes=16).stored.path == f"spec.algorithm.{stored}"
     with pytest.raises(ManifestError, match=r"spec.replay: not allowed: .* learns from unrolls"):
         with_own_parts(job(tmp_path, change, parameters={"network": "MLP"}))
     with pytest.raises(ManifestError, match=said):

@@ -28,7 +28,7 @@ OF_NO_ENVIRONMENT = {
     "environment.actions": "Clipped",
     "environment.atari.frameSize": 84,
     "environment.centreInput": False,
-    "algorithm.impala.network": "Auto",
+    "algorithm.network": "Auto",
     "evaluator.triggerReturn": None,
     "successPolicy.targetReturn": None,
 }
@@ -51,7 +51,7 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
     (["spec.learner.resources.limit=null"], "spec.learner.resources.limit", ["unknown field", "'limits'"]),
     (["spec.failurePolicy.rules[0].roels="], "spec.failurePolicy.rules[0].roels", ["unknown field", "'roles'"]),
     (["spec.imagePullSecrets=[null]"], "spec.imagePullSecrets[0]", ["got null", "mapping of fields"]),
-    ([f"{APEX}={{gama: }}"], f"{APEX}.gama", ["got null", "unknown field", "'gamma'"]),
+    (["spec.algorithm={type: ApeXDQN, gama: }"], "spec.algorithm.gama", ["got null", "unknown field", "'gamma'"]),
     # which algorithm, and which preset
     (["spec.queue.capacity=64"], "spec.queue", ["unknown field"]),
     (
@@ -75,9 +75,12 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
     (["spec.algorithm.type=ApexDQN"], "spec.algorithm.type", ["'ApexDQN'", "ApeXDQN, IMPALA, PPO, SAC, Custom"]),
     (["spec.algorithm.name=ApeXDQN"], "spec.algorithm.name", ["unknown field"]),
     (["spec.buffer_size=7"], "spec.buffer_size", ["unknown field; that is 'spec.replay.capacity' here"]),
-    (["spec.n_steps=7"], "spec.n_steps", ["unknown field; that is 'unrollLength' of the algorithm here"]),
-    ([f"{APEX}.max_grad_norm=7"], f"{APEX}.max_grad_norm", ["unknown field; that is 'gradientClipNorm' here"]),
-    ([f"{APEX}.n_epochs=7"], f"{APEX}.n_epochs", ["unknown field; known here: "]),
+    (["spec.n_steps=7"], "spec.n_steps", ["unknown field; that is 'spec.algorithm.unrollLength' here"]),
+    (
+        [f"{APEX}.max_grad_norm=7"],
+        f"{APEX}.max_grad_norm",
+        ["unknown field; that is 'spec.algorithm.gradientClipNorm' here"],
+    ),
     (["spec.algorithm=3"], "spec.algorithm", ["mapping of fields"]),
     (["spec.algorithm.impala={}"], "spec.algorithm", ["ApeXDQN", "remove impala"]),
     (["spec.algorithm.custom={factory: 'm:f'}"], "spec.algorithm", ["ApeXDQN", "remove custom"]),
@@ -89,27 +92,36 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
     (["spec.managedBy=me"], "spec.managedBy", ["rljob.dev/operator"]),
     (["spec.image='a b'"], "spec.image", ["container image"]),
     # parameters of the algorithm
-    ([f"{APEX}.gama=0.9"], f"{APEX}.gama", ["unknown field", "'gamma'"]),
-    ([f"{APEX}.n_step=3"], f"{APEX}.n_step", ["unknown field", "'nStep'"]),
-    ([f"{APEX}.wings=3"], f"{APEX}.wings", ["unknown field", "known here", "gamma"]),
-    ([f"{APEX}=[]"], APEX, ["mapping of fields"]),
-    ([f"{APEX}.gamma=1.5"], f"{APEX}.gamma", ["1.5", "from 0 to 1"]),
-    ([f"{APEX}.gamma='0.99'"], f"{APEX}.gamma", ["'0.99'", "from 0 to 1"]),
-    ([f"{APEX}.gamma=true"], f"{APEX}.gamma", ["got true", "from 0 to 1"]),
-    ([f"{APEX}.gradientClipNorm=-1"], f"{APEX}.gradientClipNorm", ["finite", "0 upwards"]),
-    ([f"{APEX}.nStep=0"], f"{APEX}.nStep", ["integer from 1 to 100"]),
-    ([f"{APEX}.nStep='3'"], f"{APEX}.nStep", ["'3'", "integer from 1 to 100"]),
-    ([f"{APEX}.nStep=2.5"], f"{APEX}.nStep", ["integer from 1 to 100"]),
-    ([f"{APEX}.nStep=60"], f"{APEX}.nStep", ["at most chunkLength", "chunk of 50"]),
-    ([f"{APEX}.batchSize=-1"], f"{APEX}.batchSize", ["integer from 1 to 65,536"]),
-    ([f"{APEX}.learningRate=0"], f"{APEX}.learningRate", ["above 0 to 1"]),
-    ([f"{APEX}.learningRateFinal=0.5"], f"{APEX}.learningRateFinal", ["at most learningRate (0.0001)"]),
-    ([f"{APEX}.learningRateFinal=1e-5"], f"{APEX}.learningRateFinal", ["learningRateDecaySteps"]),
-    ([f"{APEX}.optimizer=adam"], f"{APEX}.optimizer", ["Adam, RMSProp, CentredRMSProp"]),
-    ([f"{APEX}.targetUpdateTau=-.1"], f"{APEX}.targetUpdateTau", ["from 0 to 1"]),
+    ([f"{APEX}.gama=0.9"], f"{APEX}.gama", ["unknown field", "'spec.algorithm.gamma'"]),
+    (["spec.algorithm.n_step=3"], "spec.algorithm.n_step", ["unknown field", "'nStep'"]),
+    ([f"{APEX}.wings=3"], f"{APEX}.wings", ["unknown field", "known here", "dueling"]),
+    # parameters that several algorithms have: they stand once, and each algorithm takes its own
+    ([f"{APEX}.gamma=0.9"], f"{APEX}.gamma", ["got 0.9", "algorithm.gamma"]),
+    ([f"{APEX}.seed=2"], f"{APEX}.seed", ["got 2", "write instead: seed"]),
+    (["spec.algorithm.network=Deep"], "spec.algorithm.network", ["'Deep'", "Compact", "with algorithm ApeXDQN"]),
     (
-        [f"{APEX}.targetUpdateTau=0.01", f"{APEX}.targetUpdateInterval=100"],
-        f"{APEX}.targetUpdateInterval",
+        ["spec.algorithm={type: Custom, custom: {factory: 'm:f', parameters: {gamma: 0.9}}}"],
+        "spec.algorithm.custom.parameters.gamma",
+        ["write instead: algorithm.gamma"],
+    ),
+    ([f"{APEX}=[]"], APEX, ["mapping of fields"]),
+    (["spec.algorithm.gamma=1.5"], "spec.algorithm.gamma", ["1.5", "from 0 to 1"]),
+    (["spec.algorithm.gamma='0.99'"], "spec.algorithm.gamma", ["'0.99'", "from 0 to 1"]),
+    (["spec.algorithm.gamma=true"], "spec.algorithm.gamma", ["got true", "from 0 to 1"]),
+    (["spec.algorithm.gradientClipNorm=-1"], "spec.algorithm.gradientClipNorm", ["finite", "0 upwards"]),
+    (["spec.algorithm.nStep=0"], "spec.algorithm.nStep", ["integer from 1 to 100"]),
+    (["spec.algorithm.nStep='3'"], "spec.algorithm.nStep", ["'3'", "integer from 1 to 100"]),
+    (["spec.algorithm.nStep=2.5"], "spec.algorithm.nStep", ["integer from 1 to 100"]),
+    (["spec.algorithm.nStep=60"], "spec.algorithm.nStep", ["at most chunkLength", "chunk of 50"]),
+    (["spec.algorithm.batchSize=-1"], "spec.algorithm.batchSize", ["integer from 1 to 65,536"]),
+    (["spec.algorithm.learningRate=0"], "spec.algorithm.learningRate", ["above 0 to 1"]),
+    (["spec.algorithm.learningRateFinal=0.5"], "spec.algorithm.learningRateFinal", ["at most learningRate (0.0001)"]),
+    (["spec.algorithm.learningRateFinal=1e-5"], "spec.algorithm.learningRateFinal", ["learningRateDecaySteps"]),
+    (["spec.algorithm.optimizer=adam"], "spec.algorithm.optimizer", ["Adam, RMSProp, CentredRMSProp"]),
+    (["spec.algorithm.targetUpdateTau=-.1"], "spec.algorithm.targetUpdateTau", ["from 0 to 1"]),
+    (
+        ["spec.algorithm.targetUpdateTau=0.01", "spec.algorithm.targetUpdateInterval=100"],
+        "spec.algorithm.targetUpdateInterval",
         ["0 or nothing beside targetUpdateTau (0.01)"],
     ),
     ([f"{APEX}.double=1"], f"{APEX}.double", ["true or false"]),
@@ -120,12 +132,16 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
         ["module:factory", "file.py:factory"],
     ),
     (["spec.algorithm.custom.parameters={a: 1}"], "spec.algorithm.custom.factory", ["required"]),
-    ([f"{APEX}.targetUpdateInterval=0"], f"{APEX}.targetUpdateInterval", ["1 or more while targetUpdateTau is 0"]),
-    ([f"{APEX}.network=ResNet"], f"{APEX}.network", ["Nature", "Compact", "MLP", "module:factory"]),
-    ([f"{APEX}.network='my_pkg.nets:'"], f"{APEX}.network", ["module:factory"]),
-    ([f"{APEX}.evaluationWeightsDecay=1"], f"{APEX}.evaluationWeightsDecay", ["0 to below 1"]),
-    ([f"{APEX}.seed=-1"], f"{APEX}.seed", ["integer from 0"]),
-    ([f"{APEX}.chunkLength=100000"], f"{APEX}.chunkLength", ["integer from 1 to 1,000"]),
+    (
+        ["spec.algorithm.targetUpdateInterval=0"],
+        "spec.algorithm.targetUpdateInterval",
+        ["1 or more while targetUpdateTau is 0"],
+    ),
+    (["spec.algorithm.network=ResNet"], "spec.algorithm.network", ["Nature", "Compact", "MLP", "module:factory"]),
+    (["spec.algorithm.network='my_pkg.nets:'"], "spec.algorithm.network", ["module:factory"]),
+    (["spec.algorithm.evaluationWeightsDecay=1"], "spec.algorithm.evaluationWeightsDecay", ["0 to below 1"]),
+    (["spec.seed=-1"], "spec.seed", ["integer from 0"]),
+    (["spec.algorithm.chunkLength=100000"], "spec.algorithm.chunkLength", ["integer from 1 to 1,000"]),
     # environment parameters
     ([f"{ENVIRONMENT}.frameSize=42"], f"{ENVIRONMENT}.frameSize", ["did you mean 'atari.frameSize'"]),
     ([f"{ENVIRONMENT}.atari.framesize=42"], f"{ENVIRONMENT}.atari.framesize", ["'frameSize'"]),
@@ -172,7 +188,7 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
         ["at least 600", "2 * max(1, samplesPerInsert 6) * chunkLength 50", "wait for each other"],
     ),
     (
-        ["spec.replay.rateLimiter.errorBuffer=700", f"{APEX}.batchSize=701"],
+        ["spec.replay.rateLimiter.errorBuffer=700", "spec.algorithm.batchSize=701"],
         "spec.replay.rateLimiter.errorBuffer",
         ["at least 701", "batchSize 701"],
     ),
@@ -340,7 +356,7 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
         ["an index below 1", "bad-config"],
     ),
     (["spec.environment.id.x=1"], "spec.environment.id.x", ["field of an object"]),
-    ([f"{APEX}.gamma=.nan"], "--set", ["finite"]),
+    (["spec.algorithm.gamma=.nan"], "--set", ["finite"]),
 ]
 
 BROKEN_IMPALA: list[tuple[list[str], str, list[str]]] = [
@@ -355,16 +371,16 @@ BROKEN_IMPALA: list[tuple[list[str], str, list[str]]] = [
     (["spec.algorithm.type=PPO"], "spec.algorithm", ["PPO", "remove impala"]),
     ([f"{QUEUE}.capacity=31"], f"{QUEUE}.capacity", ["at least batchSize (32 unrolls)", "whole batch"]),
     (
-        [f"{ENVIRONMENT}.atari.lifeLoss=EndsEpisode", f"{IMPALAS}.recurrent=LSTM"],
+        [f"{ENVIRONMENT}.atari.lifeLoss=EndsEpisode", "spec.algorithm.recurrent=LSTM"],
         f"{ENVIRONMENT}.atari.lifeLoss",
         ["Ignore", "clear the memory in training"],
     ),
     (
-        [f"{ENVIRONMENT}.centreInput=true", f"{IMPALAS}.normalizeObservations=true"],
+        [f"{ENVIRONMENT}.centreInput=true", "spec.algorithm.normalizeObservations=true"],
         f"{ENVIRONMENT}.centreInput",
         ["normalizeObservations", "both would subtract a mean"],
     ),
-    ([f"{QUEUE}.capacity=16", f"{IMPALAS}.batchSize=16.5"], f"{IMPALAS}.batchSize", ["16.5", "integer from 1"]),
+    ([f"{QUEUE}.capacity=16", "spec.algorithm.batchSize=16.5"], "spec.algorithm.batchSize", ["16.5", "integer from 1"]),
     ([f"{QUEUE}.overflow=Drop"], f"{QUEUE}.overflow", ["Block, DropOldest"]),
     (
         [f"{QUEUE}.maxPolicyLagUpdates=4"],
@@ -389,66 +405,66 @@ BROKEN_IMPALA: list[tuple[list[str], str, list[str]]] = [
     ),
     ([f"{ENVIRONMENT}.maxFailuresPer10000Steps=9"], f"{ENVIRONMENT}.maxFailuresPer10000Steps", ["nothing: it is 10"]),
     (["spec.inference.replicas=2"], "spec.inference.replicas", ["0 with actors.inference: Local", "Central"]),
-    ([f"{IMPALAS}.batchsize=2"], f"{IMPALAS}.batchsize", ["unknown field", "'batchSize'"]),
-    ([f"{IMPALAS}.learningRateFinal=0.5"], f"{IMPALAS}.learningRateFinal", ["at most learningRate (0.0006)"]),
-    ([f"{IMPALAS}.nStep=3"], f"{IMPALAS}.nStep", ["unknown field"]),
+    ([f"{IMPALAS}.batchsize=2"], f"{IMPALAS}.batchsize", ["unknown field", "'spec.algorithm.batchSize'"]),
+    (["spec.algorithm.learningRateFinal=0.5"], "spec.algorithm.learningRateFinal", ["at most learningRate (0.0006)"]),
+    (["spec.algorithm.nStep=3"], "spec.algorithm.nStep", ["IMPALA has no such parameter; ApeXDQN and SAC have"]),
     ([f"{IMPALAS}.cClip=1.5"], f"{IMPALAS}.cClip", ["at most rhoClip (1)"]),
-    ([f"{IMPALAS}.minibatches=0"], f"{IMPALAS}.minibatches", ["an integer from 1 to 4,096"]),
+    (["spec.algorithm.minibatches=0"], "spec.algorithm.minibatches", ["an integer from 1 to 4,096"]),
     (
-        [f"{IMPALAS}.minibatches=5"],
-        f"{IMPALAS}.minibatches",
+        ["spec.algorithm.minibatches=5"],
+        "spec.algorithm.minibatches",
         ["a divisor of 32 (batchSize, the unrolls that are split)"],
     ),
     (
-        ["spec.algorithm={type: PPO, ppo: {minibatches: 7, batchSize: 16, unrollLength: 20}}"],
-        "spec.algorithm.ppo.minibatches",
-        ["a divisor of 320 (batchSize 16 * unrollLength 20, the steps of an iteration)"],
+        ["spec.algorithm={type: PPO, minibatches: 7, batchSize: 16, unrollLength: 20}"],
+        "spec.algorithm.minibatches",
+        ["a divisor of 320 (batchSize 16 * unrollLength 20, the steps that are split)"],
     ),
     (
-        ["spec.algorithm={type: PPO, ppo: {minibatches: 40, batchSize: 16, recurrent: LSTM}}"],
-        "spec.algorithm.ppo.minibatches",
+        ["spec.algorithm={type: PPO, minibatches: 40, batchSize: 16, recurrent: LSTM}"],
+        "spec.algorithm.minibatches",
         ["a divisor of 16", "unrolls"],
     ),
     (
         [
-            "spec.algorithm={type: PPO, ppo: {batchSize: 2, unrollLength: 8, minibatches: 16}}",
+            "spec.algorithm={type: PPO, batchSize: 2, unrollLength: 8, minibatches: 16}",
             "spec.actors.envsPerActor=1",
         ],
-        "spec.algorithm.ppo.minibatches",
+        "spec.algorithm.minibatches",
         ["two steps or more", "no policy is learned"],
     ),
     (
-        ["spec.algorithm={type: PPO, ppo: {separateCritic: true, recurrent: LSTM}}"],
-        "spec.algorithm.ppo.separateCritic",
+        ["spec.algorithm={type: PPO, separateCritic: true, recurrent: LSTM}"],
+        "spec.algorithm.separateCritic",
         ["false with recurrent: LSTM", "share the memory"],
     ),
     (
-        [f"{IMPALAS}.separateCritic=true", f"{IMPALAS}.recurrent=LSTM"],
-        f"{IMPALAS}.separateCritic",
+        ["spec.algorithm.separateCritic=true", "spec.algorithm.recurrent=LSTM"],
+        "spec.algorithm.separateCritic",
         ["false with recurrent: LSTM"],
     ),
     (
-        ["spec.algorithm={type: PPO, ppo: {batchSize: 16}}", "spec.actors.replicas=3", "spec.actors.envsPerActor=8"],
-        "spec.algorithm.ppo.batchSize",
+        ["spec.algorithm={type: PPO, batchSize: 16}", "spec.actors.replicas=3", "spec.actors.envsPerActor=8"],
+        "spec.algorithm.batchSize",
         ["at least 24 (actors 3 * envsPerActor 8)", "played for nothing"],
     ),
     (
         [
-            "spec.algorithm={type: PPO, ppo: {batchSize: 7}}",
+            "spec.algorithm={type: PPO, batchSize: 7}",
             "spec.actors.envsPerActor=8",
             "spec.autoscaling.mode=Internal",
         ],
-        "spec.algorithm.ppo.batchSize",
+        "spec.algorithm.batchSize",
         ["at least 8 (actors 1 * envsPerActor 8)"],
     ),
     (
-        ["spec.algorithm={type: PPO, ppo: {learningRateFinal: 1}}"],
-        "spec.algorithm.ppo.learningRateFinal",
+        ["spec.algorithm={type: PPO, learningRateFinal: 1}"],
+        "spec.algorithm.learningRateFinal",
         ["at most learningRate (0.0003)"],
     ),
     (
-        ["spec.algorithm={type: PPO, ppo: {learningRateFinal: 1e-5}}"],
-        "spec.algorithm.ppo.learningRateFinal",
+        ["spec.algorithm={type: PPO, learningRateFinal: 1e-5}"],
+        "spec.algorithm.learningRateFinal",
         ["learningRateDecaySteps"],
     ),
     (
@@ -457,13 +473,13 @@ BROKEN_IMPALA: list[tuple[list[str], str, list[str]]] = [
         ["'Clipped'", "allowed with SAC: Squashed"],
     ),
     (
-        ["spec.algorithm={type: SAC, sac: {learningRateFinal: 1}}"],
-        "spec.algorithm.sac.learningRateFinal",
+        ["spec.algorithm={type: SAC, learningRateFinal: 1}"],
+        "spec.algorithm.learningRateFinal",
         ["at most learningRate (0.0003)"],
     ),
     (
-        ["spec.algorithm={type: SAC, sac: {chunkLength: 4, nStep: 5}}"],
-        "spec.algorithm.sac.nStep",
+        ["spec.algorithm={type: SAC, chunkLength: 4, nStep: 5}"],
+        "spec.algorithm.nStep",
         ["at most chunkLength"],
     ),
     (
@@ -477,13 +493,13 @@ BROKEN_IMPALA: list[tuple[list[str], str, list[str]]] = [
         ["at least 5120 samples", "samplesPerInsert 256", "chunkLength 10"],
     ),
     (
-        ["spec.algorithm={type: SAC, sac: {targetUpdateTau: 0, targetUpdateInterval: 0}}"],
-        "spec.algorithm.sac.targetUpdateInterval",
+        ["spec.algorithm={type: SAC, targetUpdateTau: 0, targetUpdateInterval: 0}"],
+        "spec.algorithm.targetUpdateInterval",
         ["1 or more"],
     ),
     (["spec.algorithm={type: PPO, ppo: {maxPolicyLag: 2}}"], "spec.algorithm.ppo.maxPolicyLag", ["0 to 1"]),
     ([f"{IMPALAS}.weightsRefreshSteps=21"], f"{IMPALAS}.weightsRefreshSteps", ["at most unrollLength (20)"]),
-    ([f"{IMPALAS}.learningRateFinal=1e-5"], f"{IMPALAS}.learningRateFinal", ["learningRateDecaySteps"]),
+    (["spec.algorithm.learningRateFinal=1e-5"], "spec.algorithm.learningRateFinal", ["learningRateDecaySteps"]),
     (
         ["spec.actors.inference=Central", f"{IMPALAS}.weightsRefreshSteps=4"],
         f"{IMPALAS}.weightsRefreshSteps",
@@ -493,14 +509,18 @@ BROKEN_IMPALA: list[tuple[list[str], str, list[str]]] = [
 BROKEN_PRESET: list[tuple[list[str], str, list[str]]] = [
     (["spec.preset="], "spec", [NOTHING_TO_START_FROM]),
     (["spec.preset=", "spec.algorithm.type=IMPALA"], "spec", [NOTHING_TO_START_FROM]),
-    (["spec.preset=pongVTrace", f"{IMPALAS}.gamma=0.9"], "spec.preset", ["did you mean 'PongVTrace'"]),
-    (["spec.preset=", f"{IMPALAS}.gamma=0.9", f"{ENVIRONMENT}.atari.frameSize=42"], "spec", [NOTHING_TO_START_FROM]),
+    (["spec.preset=pongVTrace", "spec.algorithm.gamma=0.9"], "spec.preset", ["did you mean 'PongVTrace'"]),
+    (
+        ["spec.preset=", "spec.algorithm.gamma=0.9", f"{ENVIRONMENT}.atari.frameSize=42"],
+        "spec",
+        [NOTHING_TO_START_FROM],
+    ),
     # what the preset's algorithm has no use for
     (["spec.algorithm={type: Custom, custom: {factory: 'm:f'}}"], "spec.algorithm.type", ["IMPALA", "PongVTrace"]),
     # beside a field that is wrong by itself, the preset's values still count
-    ([f"{IMPALAS}.batchSize=many"], f"{IMPALAS}.batchSize", ["'many'", "integer from 1"]),
-    ([f"{APEX}.gamma=0.9"], "spec.algorithm", ["IMPALA", "remove apeXDQN"]),
-    (["spec.preset=PongApeX", f"{IMPALAS}.gamma=0.9"], "spec.algorithm", ["ApeXDQN", "remove impala"]),
+    (["spec.algorithm.batchSize=many"], "spec.algorithm.batchSize", ["'many'", "integer from 1"]),
+    ([f"{APEX}.double=false"], "spec.algorithm", ["IMPALA", "remove apeXDQN"]),
+    (["spec.preset=PongApeX", f"{IMPALAS}.cClip=0.9"], "spec.algorithm", ["ApeXDQN", "remove impala"]),
     (["spec.preset=CartPoleIMPALA", "spec.replay={}"], "spec.replay", ["not allowed with algorithm IMPALA"]),
     # what the preset does not say
     (
@@ -532,7 +552,7 @@ BROKEN_PRESET: list[tuple[list[str], str, list[str]]] = [
     # what stands against a value of the preset
     ([f"{QUEUE}.maxPolicyLagUpdates=151"], f"{QUEUE}.maxPolicyLagUpdates", ["at least 152"]),
     ([f"{ENVIRONMENT}.atari.fullActionSpace=true"], f"{ENVIRONMENT}.actions", ["not both"]),
-    ([f"{IMPALAS}.learningRateFinal=0.002"], f"{IMPALAS}.learningRateFinal", ["at most learningRate (0.001)"]),
+    (["spec.algorithm.learningRateFinal=0.002"], "spec.algorithm.learningRateFinal", ["at most learningRate (0.001)"]),
 ]
 
 CASES = [
@@ -561,7 +581,7 @@ NULLS: list[tuple[Path, str]] = [
     (BASE, "metadata.labels=null"),
     (BASE, "spec.preset="),
     (BASE, "spec.algorithm.impala=null"),
-    (BASE, f"{APEX}={{gamma: null}}"),
+    (BASE, f"{APEX}={{double: null}}"),
     (IMPALA, "spec.autoscaling={target: null, guards: null}"),
     (IMPALA, "spec.replay=null"),
     (IMPALA, f"{QUEUE}=null"),
@@ -570,41 +590,51 @@ NULLS: list[tuple[Path, str]] = [
 
 # Good manifests with numbers in the forms that people write. (base, override)
 NUMBERS: list[tuple[Path, str]] = [
-    (BASE, f"{APEX}.gamma=1"),
-    (BASE, f"{APEX}.learningRate=1e-4"),
-    (BASE, f"{APEX}.batchSize=256.0"),
+    (BASE, "spec.algorithm.gamma=1"),
+    (BASE, "spec.algorithm.learningRate=1e-4"),
+    (BASE, "spec.algorithm.batchSize=256.0"),
     (BASE, "spec.replay.capacity=2e6"),
     (BASE, "spec.replay.rateLimiter.samplesPerInsert=8"),
     (BASE, "spec.replay.rateLimiter.errorBuffer=1e4"),
     (BASE, "spec.successPolicy={rawFrames: 2e8, targetReturn: {value: -18}}"),
     (BASE, "spec.learner.resources.requests={cpu: 2, memory: 4Gi}"),
     (BASE, "spec.learner.resources={requests: {cpu: 0.5}, limits: {cpu: 1.5, memory: 4e9}}"),
-    (IMPALA, f"{IMPALAS}.learningRateDecaySteps=5e7"),
+    (IMPALA, "spec.algorithm.learningRateDecaySteps=5e7"),
     (PRESET, "spec.evaluator.triggerReturn=11.5"),
 ]
 
 # Good manifests in which a default follows from what is written. (base, overrides, the field, its value)
-_PPO = ["spec.algorithm={type: PPO, ppo: {batchSize: 16, unrollLength: 20}}"]
+_PPO = ["spec.algorithm={type: PPO, batchSize: 16, unrollLength: 20}"]
 FOLLOWING: list[tuple[Path, list[str], str, Any]] = [
-    (BASE, [f"{APEX}.chunkLength=101", "spec.replay.rateLimiter.minSize=128"], "replay.rateLimiter.errorBuffer", 1212),
     (
         BASE,
-        ["spec.replay.shards=2", f"{APEX}.chunkLength=200", "spec.replay.rateLimiter.minSize=7999"],
+        ["spec.algorithm.chunkLength=101", "spec.replay.rateLimiter.minSize=128"],
+        "replay.rateLimiter.errorBuffer",
+        1212,
+    ),
+    (
+        BASE,
+        ["spec.replay.shards=2", "spec.algorithm.chunkLength=200", "spec.replay.rateLimiter.minSize=7999"],
         "replay.rateLimiter.errorBuffer",
         4800,
     ),
-    (BASE, [f"{APEX}.batchSize=4801"], "replay.rateLimiter.errorBuffer", 4801),
+    (BASE, ["spec.algorithm.batchSize=4801"], "replay.rateLimiter.errorBuffer", 4801),
     (
         BASE,
-        ["spec.replay.rateLimiter.samplesPerInsert=0.5", f"{APEX}.batchSize=801"],
+        ["spec.replay.rateLimiter.samplesPerInsert=0.5", "spec.algorithm.batchSize=801"],
         "replay.rateLimiter.errorBuffer",
         801,
     ),
     (BASE, ["spec.replay.rateLimiter.minSize=", "spec.replay.capacity=20000"], "replay.rateLimiter.minSize", 20_000),
-    (BASE, ["spec.replay.rateLimiter.minSize=", f"{APEX}.batchSize=60000"], "replay.rateLimiter.minSize", 60_000),
-    (BASE, [f"{APEX}.targetUpdateTau=0.01"], "algorithm.apeXDQN.targetUpdateInterval", 0),
-    (BASE, [f"{APEX}.learningRate=0.01"], "algorithm.apeXDQN.learningRateFinal", 0.01),
-    (IMPALA, [f"{QUEUE}=", f"{IMPALAS}.batchSize=100"], "algorithm.impala.unrollQueue.capacity", 200),
+    (
+        BASE,
+        ["spec.replay.rateLimiter.minSize=", "spec.algorithm.batchSize=60000"],
+        "replay.rateLimiter.minSize",
+        60_000,
+    ),
+    (BASE, ["spec.algorithm.targetUpdateTau=0.01"], "algorithm.targetUpdateInterval", 0),
+    (BASE, ["spec.algorithm.learningRate=0.01"], "algorithm.learningRateFinal", 0.01),
+    (IMPALA, [f"{QUEUE}=", "spec.algorithm.batchSize=100"], "algorithm.impala.unrollQueue.capacity", 200),
     (BASE, ["spec.actors={inference: Central, envsPerActor: 65}"], "inference.maxBatchSize", 65),
     (BASE, ["spec.actors.replicas=120"], "autoscaling.maxReplicas", 120),
     (BASE, ["spec.autoscaling={mode: Internal, minReplicas: 150}"], "autoscaling.maxReplicas", 150),
@@ -627,8 +657,8 @@ FOLLOWING: list[tuple[Path, list[str], str, Any]] = [
     (BASE, [], "autoscaling.guards.maxPolicyLagUpdates", 400),
     (IMPALA, _PPO, "autoscaling.guards.maxPolicyLagUpdates", 32),
     (IMPALA, [*_PPO, "spec.actors.envsPerActor=4"], "autoscaling.maxReplicas", 4),
-    (IMPALA, [*_PPO, "spec.algorithm.ppo.learningRate=0.01"], "algorithm.ppo.learningRateFinal", 0.01),
-    (IMPALA, ["spec.algorithm={type: PPO}"], "algorithm.ppo.batchSize", 16),
+    (IMPALA, [*_PPO, "spec.algorithm.learningRate=0.01"], "algorithm.learningRateFinal", 0.01),
+    (IMPALA, ["spec.algorithm={type: PPO}"], "algorithm.batchSize", 16),
     # what of a preset gives way to what is written
     (PRESET, ["spec.evaluator.enabled=false"], "successPolicy.targetReturn", None),
     (PRESET, ["spec.actors.inference=Central"], "algorithm.impala.weightsRefreshSteps", 1),
@@ -637,7 +667,12 @@ FOLLOWING: list[tuple[Path, list[str], str, Any]] = [
     (PRESET, ["spec.presetWithout=[successPolicy.targetReturn]"], "activeDeadlineSeconds", 3600),
     (PRESET, ["spec.presetWithout=[evaluator, environment.actions]"], "evaluator.triggerReturn", None),
     (PRESET, ["spec.presetWithout=[algorithm.impala, environment.actions]"], "environment.actions", "Clipped"),
-    (PRESET, ["spec.presetWithout=[algorithm.impala]"], "algorithm.impala.learningRate", 0.0006),
+    (
+        PRESET,
+        ["spec.presetWithout=[algorithm.learningRate, algorithm.learningRateFinal]"],
+        "algorithm.learningRate",
+        0.0006,
+    ),
     (PRESET, ["spec.presetWithout=[evaluator]", "spec.evaluator.triggerReturn=3"], "evaluator.triggerReturn", 3),
     (PRESET, ["spec.presetWithout=[replay]"], "environment.atari.frameSize", 42),
     # what of it is about its environment, beside another one, beside its own, and where it was published for many
@@ -646,7 +681,7 @@ FOLLOWING: list[tuple[Path, list[str], str, Any]] = [
         for field, value in OF_NO_ENVIRONMENT.items()
     ),
     (PRESET, [*BREAKOUT, "spec.successPolicy.rawFrames=9"], "activeDeadlineSeconds", None),
-    (PRESET, [*BREAKOUT, "spec.earlyStopping.plateau={}"], "algorithm.impala.learningRate", 0.001),
+    (PRESET, [*BREAKOUT, "spec.earlyStopping.plateau={}"], "algorithm.learningRate", 0.001),
     (PRESET, [f"{ENVIRONMENT}.id=ale_py:ALE/Pong-v5"], "environment.actions", [0, 2, 3]),
     (PRESET, ["spec.preset=ImpalaAtari", *BREAKOUT], "environment.atari.lifeLoss", "EndsEpisode"),
 ]
@@ -661,14 +696,14 @@ EDGES: list[tuple[Path, list[str], str]] = [
     ),
     (
         IMPALA,
-        [*_PPO, "spec.algorithm.ppo.minibatches=320", "spec.algorithm.ppo.normalizeAdvantages=false"],
-        "spec.algorithm.ppo.minibatches=321",
+        [*_PPO, "spec.algorithm.minibatches=320", "spec.algorithm.ppo.normalizeAdvantages=false"],
+        "spec.algorithm.minibatches=321",
     ),
-    (IMPALA, [*_PPO, "spec.algorithm.ppo.minibatches=160"], "spec.algorithm.ppo.minibatches=320"),
+    (IMPALA, [*_PPO, "spec.algorithm.minibatches=160"], "spec.algorithm.minibatches=320"),
     (
         IMPALA,
-        [*_PPO, "spec.algorithm.ppo.recurrent=LSTM", "spec.algorithm.ppo.minibatches=16"],
-        "spec.algorithm.ppo.minibatches=20",
+        [*_PPO, "spec.algorithm.recurrent=LSTM", "spec.algorithm.minibatches=16"],
+        "spec.algorithm.minibatches=20",
     ),
     (BASE, ["spec.replay.capacity=8000"], "spec.replay.capacity=7999"),
     (BASE, ["spec.replay.rateLimiter.minSize=128"], "spec.replay.rateLimiter.minSize=127"),
@@ -689,7 +724,7 @@ EDGES: list[tuple[Path, list[str], str]] = [
         [
             "spec.replay.rateLimiter.samplesPerInsert=0.5",
             "spec.replay.rateLimiter.errorBuffer=128",
-            f"{APEX}.chunkLength=10",
+            "spec.algorithm.chunkLength=10",
         ],
         "spec.replay.rateLimiter.errorBuffer=127",
     ),
@@ -698,7 +733,7 @@ EDGES: list[tuple[Path, list[str], str]] = [
         [
             "spec.replay.rateLimiter.samplesPerInsert=0.5",
             "spec.replay.rateLimiter.errorBuffer=140",
-            f"{APEX}.chunkLength=70",
+            "spec.algorithm.chunkLength=70",
         ],
         "spec.replay.rateLimiter.errorBuffer=139",
     ),
@@ -709,15 +744,15 @@ EDGES: list[tuple[Path, list[str], str]] = [
     ),
     (
         BASE,
-        ["spec.replay.shards=2", f"{APEX}.batchSize=900", "spec.replay.rateLimiter.errorBuffer=1800"],
+        ["spec.replay.shards=2", "spec.algorithm.batchSize=900", "spec.replay.rateLimiter.errorBuffer=1800"],
         "spec.replay.rateLimiter.errorBuffer=1799",
     ),
-    (BASE, [f"{APEX}.nStep=50"], f"{APEX}.nStep=51"),
-    (BASE, [f"{APEX}.learningRateFinal=1e-4"], f"{APEX}.learningRateFinal=1.01e-4"),
+    (BASE, ["spec.algorithm.nStep=50"], "spec.algorithm.nStep=51"),
+    (BASE, ["spec.algorithm.learningRateFinal=1e-4"], "spec.algorithm.learningRateFinal=1.01e-4"),
     (
         BASE,
-        [f"{APEX}.learningRateFinal=1e-5", f"{APEX}.learningRateDecaySteps=1"],
-        f"{APEX}.learningRateDecaySteps=0",
+        ["spec.algorithm.learningRateFinal=1e-5", "spec.algorithm.learningRateDecaySteps=1"],
+        "spec.algorithm.learningRateDecaySteps=0",
     ),
     (BASE, ["spec.monitoring.metricsPort=5550"], "spec.monitoring.metricsPort=5551"),
     (BASE, ["spec.monitoring.metricsPort=5556"], "spec.monitoring.metricsPort=5555"),
@@ -742,12 +777,12 @@ EDGES: list[tuple[Path, list[str], str]] = [
     (
         IMPALA,
         [
-            f"{IMPALAS}.epochs=2",
-            f"{IMPALAS}.minibatches=4",
-            f"{IMPALAS}.prefetchBatches=2",
-            f"{IMPALAS}.publishInterval=16",
+            "spec.algorithm.epochs=2",
+            "spec.algorithm.minibatches=4",
+            "spec.algorithm.prefetchBatches=2",
+            "spec.algorithm.publishInterval=16",
         ],
-        f"{IMPALAS}.publishInterval=17",
+        "spec.algorithm.publishInterval=17",
     ),
     (
         IMPALA,
@@ -803,8 +838,9 @@ def effective(file: Path, overrides: list[str] | tuple[str, ...] = ()) -> dict[s
     """The same of a manifest whose fields break rules between them. Where one is wrong by itself, it stands in a good job."""
     written = without_nulls(document(file, overrides))
     try:
-        job = RLJob.model_validate(with_preset(written), by_alias=True, by_name=False)
+        return in_force(
+            with_defaults(RLJob.model_validate(with_preset(written), by_alias=True, by_name=False), written)
+        )
     except ValidationError:
         job = in_force(load_manifest(file))
         return apply_overrides(job, read_overrides(overrides, job))
-    return in_force(with_defaults(job, written))

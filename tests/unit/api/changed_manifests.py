@@ -8,7 +8,7 @@ from rljob.api.generate.cel import transition_validations
 from rljob.api.rule import TransitionRule
 from rljob.api.rules.transitions import TRANSITIONS
 
-from tests.unit.api.bad_manifests import APEX, BASE, CLUSTER, ENVIRONMENT, IMPALA, IMPALAS, PRESET, QUEUE
+from tests.unit.api.bad_manifests import BASE, CLUSTER, ENVIRONMENT, IMPALA, PRESET, QUEUE
 
 _SUSPENDED = ["spec.suspend=true"]
 _UNNAMED = ["spec.algorithm=", "spec.replay="]
@@ -44,18 +44,16 @@ CHANGES: list[tuple[Path, list[str], list[str], str | None]] = [
     (BASE, [], ["spec.replay.rateLimiter.samplesPerInsert=7"], "replay.rateLimiter"),
     (BASE, [], ["spec.replay.redis.persistence.mode=None"], "replay.redis.persistence"),
     (BASE, [], ["spec.checkpoint.storage={persistentVolumeClaim: {claimName: a}}"], "checkpoint.storage"),
-    (BASE, [], [f"{APEX}.hiddenUnits=64"], "algorithm.apeXDQN.hiddenUnits"),
-    (BASE, _SUSPENDED, [f"{APEX}.nStep=5"], "algorithm.apeXDQN.nStep"),
-    (BASE, [*_SUSPENDED, f"{APEX}.nStep=5"], [f"{APEX}.nStep="], "algorithm.apeXDQN.nStep"),
-    (BASE, [*_SUSPENDED, f"{APEX}.nStep=5"], [f"{APEX}.nStep=4"], "algorithm.apeXDQN.nStep"),
-    (IMPALA, _SUSPENDED, [f"{IMPALAS}.recurrent=LSTM"], "algorithm.impala.recurrent"),
-    (PRESET, _SUSPENDED, [f"{IMPALAS}.hiddenUnits=64"], "algorithm.impala.hiddenUnits"),
+    (BASE, [], ["spec.algorithm.hiddenUnits=64"], "algorithm.hiddenUnits"),
+    (BASE, _SUSPENDED, ["spec.algorithm.nStep=5"], "algorithm.nStep"),
+    (BASE, [*_SUSPENDED, "spec.algorithm.nStep=5"], ["spec.algorithm.nStep="], "algorithm.nStep"),
+    (BASE, [*_SUSPENDED, "spec.algorithm.nStep=5"], ["spec.algorithm.nStep=4"], "algorithm.nStep"),
+    (IMPALA, _SUSPENDED, ["spec.algorithm.recurrent=LSTM"], "algorithm.recurrent"),
+    (PRESET, _SUSPENDED, ["spec.algorithm.hiddenUnits=64"], "algorithm.hiddenUnits"),
     (BASE, [], ["spec.image=other:1"], "image"),
-    (BASE, [], [f"{APEX}.gamma=0.9"], "algorithm.apeXDQN.gamma"),
-    (BASE, [], [f"{APEX}.batchSize="], "algorithm.apeXDQN.batchSize"),
-    (BASE, [], [f"{APEX}="], "algorithm.apeXDQN.batchSize"),
-    (IMPALA, [], [f"{IMPALAS}.gamma=0.9"], "algorithm.impala.gamma"),
-    (PRESET, [], [f"{IMPALAS}.gamma=0.9"], "algorithm.impala.gamma"),
+    (BASE, [], ["spec.algorithm.batchSize="], "algorithm.batchSize"),
+    (IMPALA, [], ["spec.algorithm.gamma=0.9"], "algorithm.gamma"),
+    (PRESET, [], ["spec.algorithm.gamma=0.9"], "algorithm.gamma"),
     (IMPALA, [], [f"{QUEUE}.capacity=128"], "algorithm.impala.unrollQueue.capacity"),
     (BASE, [], ["spec.learner.accelerator.count=1"], "learner.accelerator.count"),
     (BASE, [], ["spec.learner.resources.requests={cpu: 0.5}"], "learner.resources.requests"),
@@ -81,11 +79,10 @@ CHANGES: list[tuple[Path, list[str], list[str], str | None]] = [
     (BASE, [], ["spec.successPolicy.metric={name: is_success, value: 1}"], "successPolicy.metric"),
     (PRESET, [], ["spec.successPolicy.targetReturn={value: 20}"], "successPolicy.targetReturn"),
     (BASE, _SUSPENDED, ["spec.image=other:1"], None),
-    (BASE, _SUSPENDED, [f"{APEX}.gamma=0.9"], "algorithm.apeXDQN.gamma"),
-    (PRESET, _SUSPENDED, [f"{IMPALAS}.gamma=0.9"], None),
+    (PRESET, _SUSPENDED, ["spec.algorithm.gamma=0.9"], None),
     (BASE, _SUSPENDED, ["spec.actors.podTemplate={spec: {hostNetwork: true}}", "spec.replay.capacity=300000"], None),
-    (BASE, _SUSPENDED, ["spec.suspend=false", f"{APEX}.learningRate=0.01"], None),
-    (BASE, [], [*_SUSPENDED, f"{APEX}.learningRate=0.01"], None),
+    (BASE, _SUSPENDED, ["spec.suspend=false", "spec.algorithm.learningRate=0.01"], None),
+    (BASE, [], [*_SUSPENDED, "spec.algorithm.learningRate=0.01"], None),
     (BASE, _SUSPENDED, ["spec.replay.shards=2"], "replay.shards"),
     (BASE, [], ["spec.actors.replicas=3"], None),
     (PRESET, [], ["spec.actors.replicas=3"], None),
@@ -101,17 +98,18 @@ WRITTEN_OUT: list[tuple[Path, list[str], list[str], str]] = [
     (PRESET, ["spec.algorithm.type=IMPALA"], ["spec.algorithm.type="], "algorithm.impala"),
     (PRESET, ["spec.algorithm.type=IMPALA"], ["spec.algorithm="], "algorithm.impala"),
     (BASE, _UNNAMED, ["spec.algorithm={type: PPO}"], "algorithm.ppo"),
-    (PRESET, [], [f"{IMPALAS}.learningRate=0.001"], "algorithm.impala.learningRate"),
-    (PRESET, _SUSPENDED, [f"{IMPALAS}.hiddenUnits=128"], "algorithm.impala.hiddenUnits"),
-    (BASE, [], [f"{APEX}.learningRate=1e-4"], "algorithm.apeXDQN.learningRate"),
-    (BASE, _SUSPENDED, [f"{APEX}.nStep=3"], "algorithm.apeXDQN.nStep"),
+    (PRESET, [], ["spec.algorithm.learningRate=0.001"], "algorithm.learningRate"),
+    (PRESET, _SUSPENDED, ["spec.algorithm.hiddenUnits=128"], "algorithm.hiddenUnits"),
+    (BASE, [], ["spec.algorithm.learningRate=1e-4"], "algorithm.learningRate"),
+    (BASE, _SUSPENDED, ["spec.algorithm.nStep=3"], "algorithm.nStep"),
     (BASE, [], [f"{ENVIRONMENT}.frameStack=4"], "environment"),
 ]
 
 
 def rule_of(field: str) -> TransitionRule:
     """The rule about the field, or about the smallest section that it is in."""
-    covering = [rule for rule in TRANSITIONS if field == rule.field or field.startswith(f"{rule.field}.")]
+    of_both = (rule for rule in TRANSITIONS if rule.cel)
+    covering = [rule for rule in of_both if field == rule.field or field.startswith(f"{rule.field}.")]
     return max(covering, key=lambda rule: len(rule.field))
 
 

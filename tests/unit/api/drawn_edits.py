@@ -7,13 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from hypothesis import strategies as st
-from rljob.api.algorithm import BLOCKS
-from rljob.api.apex_dqn import ApeXDQNParameters
+from rljob.api.algorithm import BLOCKS, SHARED
+from rljob.api.built_in import BUILT_IN
 from rljob.api.environment import EnvironmentParameters
-from rljob.api.impala import ImpalaParameters
-from rljob.api.parameters import ParameterSet
-from rljob.api.ppo import PPOParameters
-from rljob.api.sac import SACParameters
 
 from tests.unit.api.bad_manifests import (
     BASE,
@@ -27,8 +23,8 @@ from tests.unit.api.bad_manifests import (
 _JOBS: tuple[tuple[Path, list[str]], ...] = (
     (BASE, []),
     (IMPALA, []),
-    (IMPALA, ["spec.algorithm={type: PPO, ppo: {minibatches: 8}}"]),
-    (IMPALA, ["spec.algorithm={type: SAC, sac: {batchSize: 32}}"]),
+    (IMPALA, ["spec.algorithm={type: PPO, minibatches: 8}"]),
+    (IMPALA, ["spec.algorithm={type: SAC, batchSize: 32}"]),
     (PRESET, []),
     (CLUSTER, []),
 )
@@ -39,21 +35,27 @@ NUMBERS_AND_MORE = (
     float("nan"), float("inf"), "0.5", "1", "", True, False, "true", "None", "LSTM", "PPO", "Adam",
     "RMSProp", "CentredRMSProp", "MLP", "Nature", "my_pkg.nets:make", "Auto", "Enabled", [], {}, [1], {"a": 1}, None,
 )  # fmt: skip
-PARAMETERS: dict[str, type[ParameterSet]] = {
-    "algorithm.apeXDQN": ApeXDQNParameters,
-    "algorithm.impala": ImpalaParameters,
-    "algorithm.ppo": PPOParameters,
-    "algorithm.sac": SACParameters,
-    "environment": EnvironmentParameters,
+_PARAMETERS = {
+    path: None
+    for kind in (*(each.parameters for each in BUILT_IN.values()), EnvironmentParameters)
+    for name, field in kind.model_fields.items()
+    if name not in ("unroll_queue", "kwargs", "register_functions", "actions")
+    for path in (
+        [f"environment.{field.alias}"]
+        if kind is EnvironmentParameters
+        else [f"algorithm.{field.alias}"]
+        if field.alias in SHARED
+        else [f"algorithm.{each.block}.{field.alias}" for each in BUILT_IN.values() if each.parameters is kind]
+    )
 }
 SETTINGS: dict[str, tuple[Any, ...]] = {
     "preset": ("PongVTrace", "PongPPO", "PongApeX", "ImpalaAtari", "ApeXAtari", "Best", None),
     "presetWithout": ([], ["successPolicy.targetReturn.value"], ["evaluator", "successPolicy"], ["environment.id"], "a", None),
     "algorithm.type": ("ApeXDQN", "IMPALA", "PPO", "SAC", "DQN", None),
     "algorithm.impala": ({}, {"gamma": 0.9}, None, 3),
-    "algorithm.ppo": ({}, {"batchSize": 12}, None, []),
-    "algorithm.sac": ({}, {"batchSize": 12}, None, []),
-    "algorithm.apeXDQN": ({}, {"gamma": 0.9}, None, []),
+    "algorithm.ppo": ({}, {"clipRange": 0.1}, None, []),
+    "algorithm.sac": ({}, {"targetEntropy": -1}, None, []),
+    "algorithm.apeXDQN": ({}, {"double": False}, None, []),
     "algorithm.custom": ({"factory": "m:f"}, {"factory": "m"}, {}, None),
     "replay": (None, {}, {"capacity": 100}, {"shards": 2}),
     "replay.capacity": (0, 1, 40, 399, 400, 401, 8000, 50_000, 2e5, 10**11, 10**12, "5", True),
@@ -124,12 +126,7 @@ SETTINGS: dict[str, tuple[Any, ...]] = {
     "environment.atari.fullActionSpace": (False, "true"),
     "unknown": (1, None),
     **{f"algorithm.{block}.wings": (1, None) for block in BLOCKS.values()},
-    **{
-        f"{section}.{field.alias or name}": NUMBERS_AND_MORE
-        for section, model in PARAMETERS.items()
-        for name, field in model.model_fields.items()
-        if name not in ("unroll_queue", "kwargs", "register_functions", "actions")
-    },
+    **dict.fromkeys(_PARAMETERS, NUMBERS_AND_MORE),
 }  # fmt: skip
 SETTING = st.sampled_from([(path, value) for path, values in SETTINGS.items() for value in values])
 

@@ -171,8 +171,6 @@ def test_a_home_is_expanded_and_links_are_kept(
 
 
 def test_all_else_stays_as_it_is_written(tmp_path: Path) -> None:
-    written = job(
-        algorithm={"type": "IMPALA", "impala": {"network": "in_the_image.py:make"}}, environment={"id": "my_env:make"}
-    )
+    written = job(algorithm={"type": "IMPALA", "network": "in_the_image.py:make"}, environment={"id": "my_env:make"})
     assert with_files_beside(written, tmp_path) == written
     assert with_files_beside({"spec": None}, tmp_path) == {"spec": None}

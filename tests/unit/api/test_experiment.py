@@ -19,7 +19,7 @@ from rljob.api.paths import TypedPlace, places_below
 
 from tests.support.paths import EXAMPLES
 
-LEARNING_RATE = "algorithm.ppo.learningRate"
+LEARNING_RATE = "algorithm.learningRate"
 EXAMPLE = EXAMPLES / "experiments" / "cartpole-search.yaml"
 
 
@@ -45,7 +45,7 @@ def trials(experiment: Experiment) -> list[dict[str, Any]]:
 def test_the_example_is_a_grid_whose_last_parameter_by_name_changes_first() -> None:
     experiment = parse_experiment(read_document(EXAMPLE))
     found = trials(experiment)
-    assert found[1] == {LEARNING_RATE: 1e-3, "algorithm.ppo.entropyCost": 0.0}
+    assert found[1] == {LEARNING_RATE: 1e-3, "algorithm.entropyCost": 0.0}
     assert len({tuple(each.values()) for each in found}) == len(found) == 9
     assert experiment.rungs == (10_000, 30_000, 90_000)
 
@@ -59,24 +59,24 @@ def test_the_manifest_in_force_is_the_same_experiment() -> None:
 def test_draws_are_the_same_everywhere_and_fill_their_space() -> None:
     parameters = {
         LEARNING_RATE: {"logUniform": {"min": 1e-4, "max": 1e-2}},
-        "algorithm.ppo.epochs": {"uniform": {"min": 2, "max": 5}},
-        "algorithm.ppo.gamma": {"uniform": {"min": 0.9, "max": 0.99}},
-        "algorithm.ppo.optimizer": {"values": ["Adam", "RMSProp"]},
+        "algorithm.epochs": {"uniform": {"min": 2, "max": 5}},
+        "algorithm.gamma": {"uniform": {"min": 0.9, "max": 0.99}},
+        "algorithm.optimizer": {"values": ["Adam", "RMSProp"]},
     }
     found = trials(parse_experiment(random(parameters, trials=600, seed=7)))
     # Literal numbers: another machine or release must draw the same.
     assert found[0] == {
-        LEARNING_RATE: 0.000606182,
-        "algorithm.ppo.epochs": 3,
-        "algorithm.ppo.gamma": 0.983251,
-        "algorithm.ppo.optimizer": "Adam",
+        LEARNING_RATE: 0.000409764,
+        "algorithm.epochs": 3,
+        "algorithm.gamma": 0.911577,
+        "algorithm.optimizer": "Adam",
     }
     assert sum(each[LEARNING_RATE] < 1e-3 for each in found) == pytest.approx(300, abs=50)
     assert all(1e-4 <= each[LEARNING_RATE] <= 1e-2 for each in found)
-    epochs = Counter(each["algorithm.ppo.epochs"] for each in found)
+    epochs = Counter(each["algorithm.epochs"] for each in found)
     assert epochs.keys() == {2, 3, 4, 5}
     assert all(count == pytest.approx(150, abs=45) for count in epochs.values())
-    assert math.fsum(each["algorithm.ppo.gamma"] for each in found) / 600 == pytest.approx(0.945, abs=0.005)
+    assert math.fsum(each["algorithm.gamma"] for each in found) / 600 == pytest.approx(0.945, abs=0.005)
     assert trials(parse_experiment(random(parameters, trials=600, seed=8))) != found
 
 
@@ -84,11 +84,11 @@ def test_no_setting_is_drawn_twice() -> None:
     """The same seed of training would play it again, for as much. Every setting of a small space is drawn as by a grid."""
     parameters = {
         LEARNING_RATE: {"values": [1e-3, 1e-4, 1e-5]},
-        "algorithm.ppo.epochs": {"logUniform": {"min": 1, "max": 40}},
+        "algorithm.epochs": {"logUniform": {"min": 1, "max": 40}},
     }
     for seed in range(5):
         found = trials(parse_experiment(random(parameters, trials=120, seed=seed)))
-        assert len({(each[LEARNING_RATE], each["algorithm.ppo.epochs"]) for each in found}) == 120
+        assert len({(each[LEARNING_RATE], each["algorithm.epochs"]) for each in found}) == 120
         # More trials leave the ones before them as they are.
         assert trials(parse_experiment(random(parameters, trials=30, seed=seed))) == found[:30]
 
@@ -109,38 +109,35 @@ def test_each_value_is_played_as_it_is_and_tells_its_trial_apart() -> None:
     experiment = parse_experiment(document)
     for each in (experiment, parse_experiment(parse_document(dump_experiment(experiment).encode(), "dump"))):
         assert repr([each.job(trial).spec.environment.kwargs["mode"] for trial in range(each.trials)]) == repr(values)
-    document["spec"]["search"]["parameters"] = {"algorithm.ppo.gamma": {"values": ["0.9"]}}
-    assert "got '0.9'; spec.algorithm.ppo.gamma: allowed: a number from 0 to 1" in problems(document)[0]
+    document["spec"]["search"]["parameters"] = {"algorithm.gamma": {"values": ["0.9"]}}
+    assert "got '0.9'; spec.algorithm.gamma: allowed: a number from 0 to 1" in problems(document)[0]
 
 
 def test_settings_that_make_no_valid_job_are_drawn_again_and_a_grid_of_them_is_refused() -> None:
     """An iteration's steps, 128 times the batch, are divided into equal minibatches."""
     parameters = {
-        "algorithm.ppo.batchSize": {"values": [8, 12, 16, 20]},
-        "algorithm.ppo.minibatches": {"values": [3, 4, 5, 7]},
+        "algorithm.batchSize": {"values": [8, 12, 16, 20]},
+        "algorithm.minibatches": {"values": [3, 4, 5, 7]},
     }
     experiment = parse_experiment(random(parameters, trials=6))
     found = {tuple(each.values()) for each in trials(experiment)}
     assert found == {(8, 4), (12, 3), (12, 4), (16, 4), (20, 4), (20, 5)}
     assert experiment.in_words.endswith(f"; left out: {len(experiment.refused)} draws that make no valid job")
     assert "10 draws make no valid job, and 6 of 7 trials do" in problems(random(parameters, trials=7))[0]
-    never = {"algorithm.ppo.minibatches": {"values": [7]}, LEARNING_RATE: {"uniform": {"min": 0.1, "max": 0.2}}}
+    never = {"algorithm.minibatches": {"values": [7]}, LEARNING_RATE: {"uniform": {"min": 0.1, "max": 0.2}}}
     assert "200 draws make no valid job, and 0 of 5 trials do" in problems(random(never))[0]
-    assert (
-        "got 2; spec.algorithm.ppo.gamma: allowed"
-        in problems(random({"algorithm.ppo.gamma": {"values": [0.9, 2]}}, 2))[0]
-    )
+    assert "got 2; spec.algorithm.gamma: allowed" in problems(random({"algorithm.gamma": {"values": [0.9, 2]}}, 2))[0]
     (said,) = problems(written(search={"grid": {}, "parameters": parameters}))
     assert "(in trial 0; 10 of 16 trials are no valid job)" in said
 
 
 def test_a_run_is_a_job_that_its_user_could_have_written() -> None:
-    document = random({"algorithm.impala.learningRate": {"values": [1e-3, 1e-4, 1e-5]}}, trials=3, seeds=3)
+    document = random({"algorithm.learningRate": {"values": [1e-3, 1e-4, 1e-5]}}, trials=3, seeds=3)
     document["spec"]["template"]["metadata"] = {"labels": {"kueue.x-k8s.io/queue-name": "team"}}
-    document["spec"]["template"]["spec"]["algorithm"] = {"impala": {"seed": 40}}
+    document["spec"]["template"]["spec"]["seed"] = 40
     job = parse_job(parse_experiment(document).manifest(2, 3, 4000))
     assert (job.metadata.name, job.metadata.labels) == ("a-2-s3", {"kueue.x-k8s.io/queue-name": "team"})
-    assert (job.spec.success_policy.raw_frames, job.spec.algorithm.parameters.seed) == (4000, 42)
+    assert (job.spec.success_policy.raw_frames, job.spec.seed) == (4000, 42)
 
 
 def test_trials_that_are_judged_in_different_environments_are_refused() -> None:
@@ -174,7 +171,7 @@ def test_suggestions_begin_where_draws_end() -> None:
     found = parse_experiment(written(search={"tpe": {"trials": 20, "seed": 3}, "parameters": rates}))
     assert trials(found) == trials(parse_experiment(random(rates, trials=20, seed=3)))
     found.suggested[4] = {LEARNING_RATE: 0.005}
-    assert found.manifest(4, 1, 100)["spec"]["algorithm"]["ppo"]["learningRate"] == 0.005
+    assert found.manifest(4, 1, 100)["spec"]["algorithm"]["learningRate"] == 0.005
 
 
 def test_every_field_is_explained() -> None:
@@ -193,10 +190,10 @@ def test_every_field_is_explained() -> None:
 
 def test_files_are_found_beside_the_manifest(tmp_path: Path) -> None:
     (tmp_path / "net.py").touch()
-    document = written(search={"list": [{"algorithm.ppo.network": "net.py:make"}]})
+    document = written(search={"list": [{"algorithm.network": "net.py:make"}]})
     document["spec"]["template"]["spec"]["environment"]["id"] = "net.py:make"
     found = with_files_beside(document, tmp_path)["spec"]
-    assert found["search"]["list"][0]["algorithm.ppo.network"] == f"{tmp_path}/net.py:make"
+    assert found["search"]["list"][0]["algorithm.network"] == f"{tmp_path}/net.py:make"
     assert found["template"]["spec"]["environment"]["id"] == f"{tmp_path}/net.py:make"
 
 
@@ -206,20 +203,20 @@ ONE = {LEARNING_RATE: {"values": [1e-3, 1e-4, 1e-5, 1e-6, 1e-7]}}
 @pytest.mark.parametrize(
     ("document", "said"),
     [
-        (random({"algorithm.ppo.learningRat": {"values": [1]}}), "unknown field; did you mean 'learningRate'?"),
-        (random({LEARNING_RATE: {"values": [2]}}), "got 2; spec.algorithm.ppo.learningRate: allowed: a number above 0"),
-        (random({"algorithm.impala.gamma": {"values": [0.9]}, "algorithm.type": {"values": ["PPO"]}}), "impala"),
+        (random({"algorithm.ppo.learningRat": {"values": [1]}}), "unknown field; did you mean 'spec.algorithm.learningRate'?"),
+        (random({LEARNING_RATE: {"values": [2]}}), "got 2; spec.algorithm.learningRate: allowed: a number above 0"),
+        (random({"algorithm.impala.cClip": {"values": [0.9]}, "algorithm.type": {"values": ["PPO"]}}), "impala"),
         (random({}), "spec.search.parameters: required: a field to vary"),
         (random({LEARNING_RATE: {"values": []}}), "allowed: at least 1 entry"),
         (random({LEARNING_RATE: {}}), "exactly one of logUniform, uniform and values"),
         (random({LEARNING_RATE: {"uniform": {"min": 0.2, "max": 0.1}}}), "got 0.1; allowed: more than min, which is 0.2"),
         (random({LEARNING_RATE: {"logUniform": {"min": 0, "max": 0.1}}}), "above 0, which has no logarithm"),
-        (random({"algorithm.ppo.epochs": {"uniform": {"min": 2.1, "max": 2.9}}}), "no whole number lies between"),
+        (random({"algorithm.epochs": {"uniform": {"min": 2.1, "max": 2.9}}}), "no whole number lies between"),
         (random({"algorithm.ppo.a b": {"values": [1]}}), "allowed: the path of a field below spec"),
         (random({"metadata.name": {"values": ["b"]}}), "allowed: a field below spec"),
         (random({"suspend": {"values": [True]}}), "the experiment starts and stops its runs"),
         (random({"spec.successPolicy.rawFrames": {"values": [1]}}), "budget.rawFrames and prune say how many"),
-        (random({"algorithm.ppo.seed": {"values": [1]}}, seeds=2), "seeds says which"),
+        (random({"seed": {"values": [1]}}, seeds=2), "seeds says which"),
         (random({LEARNING_RATE: {"values": [1]}, f"spec.{LEARNING_RATE}": {"values": [1]}}), "each field once"),
         (random(ONE, prune={"halving": {"firstRawFrames": 9000}}), "less than the 9,000 raw frames of budget.rawFrames"),
         (random(ONE, prune={"median": {"afterRawFrames": 9000}}), "less than the 9,000 raw frames"),
@@ -243,7 +240,7 @@ ONE = {LEARNING_RATE: {"values": [1e-3, 1e-4, 1e-5, 1e-6, 1e-7]}}
         ),
         (random(ONE, trials=6), "spec.search.random.trials: got 6; allowed: up to 5, as parameters have no more settings"),
         (
-            written(search={"tpe": {"trials": 50}, "parameters": {"algorithm.ppo.epochs": {"uniform": {"min": 1, "max": 40}}}}),
+            written(search={"tpe": {"trials": 50}, "parameters": {"algorithm.epochs": {"uniform": {"min": 1, "max": 40}}}}),
             "spec.search.tpe.trials: got 50; allowed: up to 40",
         ),
         (written(template={"spec": {"preset": "PongVtrace"}}), "spec.template.spec.preset: got 'PongVtrace'"),

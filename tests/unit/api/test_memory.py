@@ -44,7 +44,7 @@ def test_a_machine_that_is_too_small_for_anything() -> None:
     assert "not even rateLimiter.minSize (8,000) would fit" in problem_of(1 << 30)
 
 
-PPO = ["spec.algorithm={type: PPO, ppo: {batchSize: 64, unrollLength: 20}}", "spec.actors.replicas=2"]
+PPO = ["spec.algorithm={type: PPO, batchSize: 64, unrollLength: 20}", "spec.actors.replicas=2"]
 
 
 @pytest.mark.parametrize(("overrides", "unrolls", "batch", "actors"), [([], 64 + 8, 32, 1), (PPO, 64 + 16, 64, 2)])
@@ -61,11 +61,11 @@ def test_a_queue_that_does_not_fit() -> None:
     assert "100,000 unrolls * (24 frames * 7,056 B + 20 steps * 64 B)" in text
 
 
-PPO = ["spec.algorithm={type: PPO, ppo: {batchSize: 64, unrollLength: 20}}", "spec.actors.replicas=2"]
+PPO = ["spec.algorithm={type: PPO, batchSize: 64, unrollLength: 20}", "spec.actors.replicas=2"]
 
 
 def test_an_iteration_that_does_not_fit_and_one_that_does() -> None:
-    size = "spec.algorithm.ppo.batchSize"
+    size = "spec.algorithm.batchSize"
     text = problem_of(4 << 30, IMPALA, *PPO, f"{size}=4096")
     assert text.startswith(f"{size}: got 4096; allowed on this machine: about ")
     fits = int(text.split("about ")[1].split(" unrolls")[0].replace(",", ""))

@@ -50,13 +50,13 @@ def test_values_are_yaml() -> None:
 def test_parameters_are_fields_like_others() -> None:
     job = job_with(
         QUEUE,
-        "spec.algorithm.impala.learningRate=3e-4",
+        "spec.algorithm.learningRate=3e-4",
         "spec.algorithm.impala.correctOffPolicy=false",
-        "spec.algorithm.impala.batchSize=1_6",
+        "spec.algorithm.batchSize=1_6",
         "spec.algorithm.impala.lossReduction=Mean",
         "spec.algorithm.impala.unrollQueue.capacity=96",
     )
-    parameters = job.spec.algorithm.impala
+    parameters = job.spec.algorithm.parameters
     assert (parameters.learning_rate, parameters.correct_off_policy, parameters.batch_size) == (3e-4, False, 16)
     assert (parameters.loss_reduction, parameters.unroll_queue.capacity) == ("Mean", 96)
 
@@ -65,11 +65,11 @@ def test_parameters_are_fields_like_others() -> None:
     ("override", "value"),
     [
         ("spec.actors.replicas=2", 2),
-        ("spec.algorithm.impala.learningRate=3e-4", 0.0003),
-        ("spec.algorithm.impala.compile=yes", True),
-        ("spec.algorithm.impala.recurrent=None", "None"),
-        ("spec.algorithm.impala.network=1e5", "1e5"),
-        ('spec.algorithm.impala.network="MLP"', "MLP"),
+        ("spec.algorithm.learningRate=3e-4", 0.0003),
+        ("spec.algorithm.compile=yes", True),
+        ("spec.algorithm.recurrent=None", "None"),
+        ("spec.algorithm.network=1e5", "1e5"),
+        ('spec.algorithm.network="MLP"', "MLP"),
         ("spec.environment.id=null", "null"),
         ("spec.environment.id='a: b'", "a: b"),
         ("spec.environment.id='a", "'a"),
@@ -129,15 +129,15 @@ def test_spec_may_be_left_out() -> None:
 def test_the_last_override_wins_and_empty_restores_the_default() -> None:
     assert job_with(REPLAY, "spec.actors.replicas=2", "spec.actors.replicas=3").spec.actors.replicas == 3
     assert job_with(REPLAY, "spec.actors.replicas=2", "spec.actors.replicas=").spec.actors.replicas == 1
-    assert job_with(REPLAY, "spec.algorithm.apeXDQN.batchSize=").spec.algorithm.apex_dqn is not None
+    assert job_with(REPLAY, "spec.algorithm.batchSize=").spec.algorithm.parameters.batch_size == 512
 
 
 @pytest.mark.parametrize(
     ("override", "words"),
     [
-        ("spec.algorithm.apeXDQN.gama=1", "unknown field; did you mean 'gamma'?"),
-        ("spec.algorithm.apeXDQN.gama=", "unknown field; did you mean 'gamma'?"),
-        ("spec.algorithm.apeXDQN.gamma='0.9'", "got '0.9'; allowed: a number from 0 to 1"),
+        ("spec.algorithm.apeXDQN.gama=1", "unknown field; did you mean 'spec.algorithm.gamma'?"),
+        ("spec.algorithm.apeXDQN.gama=", "unknown field; did you mean 'spec.algorithm.gamma'?"),
+        ("spec.algorithm.gamma='0.9'", "got '0.9'; allowed: a number from 0 to 1"),
         ("spec.environment.actions=0,2,3", "got '0,2,3'; allowed: a list"),
         ("spec.environmnt.id=a", "did you mean 'environment'?"),
         ("environmnt.id=a", "spec.environmnt: got {'id': 'a'}; unknown field; did you mean 'environment'?"),

@@ -69,7 +69,7 @@ def test_what_a_preset_is() -> None:
         assert (preset.name, min(map(len, words)) >= 4) == (name, True)
         # Scale subresource and autoscalers read the stored number.
         assert "replicas" not in preset.spec.get("actors", {}), name
-        assert set(preset.spec["algorithm"]) == {"type", BLOCKS[preset.algorithm_type]}
+        assert {*preset.spec["algorithm"]} & {*BLOCKS.values()} <= {BLOCKS[preset.algorithm_type]}
         assert bool(preset.environment_id) != bool(preset.example)
 
 
@@ -80,12 +80,12 @@ def test_every_preset_has_an_example() -> None:
 def test_what_is_written_wins_mappings_deeply_and_lists_whole() -> None:
     given = manifest("PongVTrace")
     given["spec"] |= {
-        "algorithm": {"impala": {"gamma": 0.5, "unrollQueue": {"overflow": "DropOldest"}}},
+        "algorithm": {"gamma": 0.5, "impala": {"unrollQueue": {"overflow": "DropOldest"}}},
         "environment": {"actions": [0, 1]},
         "learner": {"resources": {"requests": {"cpu": 4}}},
     }
     spec = parse_job(given).spec
-    impala = spec.algorithm.impala
+    impala = spec.algorithm.parameters
     queue = (impala.unroll_queue.overflow, impala.unroll_queue.capacity)
     assert (impala.gamma, impala.learning_rate, *queue) == (0.5, 0.001, "DropOldest", 16)
     assert (spec.environment.parameters.actions, spec.environment.parameters.atari.frame_size) == ([0, 1], 42)

@@ -124,7 +124,7 @@ def _models(model: type[BaseModel], seen: set[type[BaseModel]]) -> Iterator[type
 
 def test_every_section_and_every_field_is_described() -> None:
     """For `rljob explain`; what is special to the CRD is in `test_crd`."""
-    for model in [*_models(RLJob, set()), ApeXDQNParameters, ImpalaParameters, EnvironmentParameters]:
+    for model in [*_models(RLJob, set()), EnvironmentParameters]:
         assert model.__doc__
         for name in model.model_fields:
             assert description_of(model, name), f"{model.__name__}.{name}"

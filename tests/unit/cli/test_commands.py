@@ -69,9 +69,9 @@ def test_a_manifest_from_standard_input() -> None:
 
 
 def test_validate_with_overrides() -> None:
-    printed("validate", GOOD, "--set", "spec.algorithm.apeXDQN.gamma=0.9")
-    said = refused("validate", GOOD, "--set", "spec.algorithm.apeXDQN.gamma=9")
-    assert "spec.algorithm.apeXDQN.gamma: got 9; allowed: a number from 0 to 1" in said
+    printed("validate", GOOD, "--set", "spec.algorithm.gamma=0.9")
+    said = refused("validate", GOOD, "--set", "spec.algorithm.gamma=9")
+    assert "spec.algorithm.gamma: got 9; allowed: a number from 0 to 1" in said
 
 
 @pytest.mark.parametrize("command", [("eval",), ("play", "--video", "a.mp4"), ("report",)])

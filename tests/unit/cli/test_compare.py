@@ -29,8 +29,8 @@ def test_words_json_and_page(runs: list[Path], tmp_path: Path) -> None:
 
 
 def test_groups_and_target_of_ones_choice(runs: list[Path]) -> None:
-    found = json.loads(printed("compare", *runs, "--json", "--by", "algorithm.ppo.seed", "--target", 500))
-    assert [(group["settings"]["algorithm.ppo.seed"], group["solved"]) for group in found["groups"]] == [
+    found = json.loads(printed("compare", *runs, "--json", "--by", "seed", "--target", 500))
+    assert [(group["settings"]["seed"], group["solved"]) for group in found["groups"]] == [
         ("0", 0),
         ("1", 0),
         ("2", 0),
@@ -43,7 +43,7 @@ def test_groups_and_target_of_ones_choice(runs: list[Path]) -> None:
         ((), "Missing argument"),
         (("gone", "gone-too"), "rljob: gone: no such folder"),
         (("{run}",), "one run has nothing to be compared with"),
-        (("{run}", "{other}", "--by", "algorithm.ppo.learningrate"), "did you mean algorithm.ppo.learningRate?"),
+        (("{run}", "{other}", "--by", "algorithm.ppo.learningrate"), "did you mean algorithm.learningRate?"),
         (("{run}", "{other}", "--target", "nan"), "--target nan: allowed: a number"),
         (("{run}", "{other}", "--html", "gone/page.html"), "there is no folder gone"),
         (("{run}", "{other}", "--html", "."), "--html .: "),

@@ -55,7 +55,7 @@ def test_a_manifest_whose_environment_is_right(tmp_path: Path, manifest: Path) -
 def test_int8_of_a_network_that_can_not_be_computed_so_is_refused_before_anything_runs(tmp_path: Path) -> None:
     manifest, int8 = EXAMPLES / "cartpole-impala.yaml", "actors.precision=INT8"
     printed("validate", manifest, "--set", int8)
-    line = same_line(tmp_path, manifest, int8, "algorithm.impala.separateCritic=true")
+    line = same_line(tmp_path, manifest, int8, "algorithm.separateCritic=true")
     assert "actors.precision is INT8, but this network can't be computed in int8: that takes" in line
     assert "separateCritic" in line
 

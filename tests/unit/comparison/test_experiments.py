@@ -97,7 +97,7 @@ def test_what_can_not_be_compared_is_said(tmp_path: Path) -> None:
 def test_the_page_of_a_search(pruned: Path) -> None:
     page = report(pruned)
     assert ("<script" in page, "The best, judged anew" in page) == (False, True)
-    assert "trial 3, 18.10 +- 0.50 (standard error) over 100 fresh games: algorithm.ppo.learningRate=0.1" in page
+    assert "trial 3, 18.10 +- 0.50 (standard error) over 100 fresh games: algorithm.learningRate=0.1" in page
     for words in ("Training return of the best trials", "log10 of learningRate", "played all of it", "ended before"):
         assert words in page, words
     assert page.count("others had higher scores at its raw frames") == 5

@@ -19,7 +19,7 @@ from tests.support.judged_runs import judged_run
 from tests.support.pages import Page
 
 SVG = "{http://www.w3.org/2000/svg}"
-RATE = "algorithm.ppo.learningRate"
+RATE = "algorithm.learningRate"
 EVIL = "<script>alert(1)</script>&amp;"
 
 

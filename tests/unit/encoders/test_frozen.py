@@ -219,7 +219,7 @@ def test_validate_says_what_is_shown_and_that_a_network_for_pictures_sees_none(f
     from rljob_operator.cli import app
 
     words = ["validate", "manifests/examples/pong-vtrace.yaml", "--set", f"environment.encoder.file={file}"]
-    of_vectors = "--set", "algorithm.impala.network=MLP"
+    of_vectors = "--set", "algorithm.network=MLP"
     for more, code, said in (((), 2, "Compact"), (of_vectors, 0, "observation: vector float16 [128]")):
         result = CliRunner().invoke(app, [*words, *more])
         assert (result.exit_code, said in result.output) == (code, True), result.output

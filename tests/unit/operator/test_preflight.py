@@ -52,7 +52,7 @@ def test_frames_that_no_network_sees_are_named_before_anything_starts() -> None:
     huge = 'spec.environment.kwargs={"height": 300, "width": 200}'
 
     def check(network: str, *more: str) -> None:
-        preflight.check(load_manifest(CARTPOLE, [here, *more, f"spec.algorithm.impala.network={network}"]))
+        preflight.check(load_manifest(CARTPOLE, [here, *more, f"spec.algorithm.network={network}"]))
 
     with pytest.raises(NetworkProblem, match=r"has shape \(300, 200, 3\)"):
         check("Auto", huge)

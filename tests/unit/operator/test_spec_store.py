@@ -150,21 +150,21 @@ def test_the_folder_has_the_job_as_written_and_the_job_in_force(tmp_path: Path) 
     assert written["metadata"] == {"name": "a", "annotations": {"note": "1e3"}, "generation": 1}
     in_force = parse_document((run_dir / "job-effective.yaml").read_bytes(), "job-effective.yaml")["spec"]
     assert in_force["learner"]["resources"]["requests"] == {"cpu": "2", "memory": "2Gi"}, "the preset's memory"
-    assert in_force["algorithm"]["impala"]["unrollLength"] == 128
+    assert in_force["algorithm"]["unrollLength"] == 128
     assert load_manifest(run_dir / "job-effective.yaml") == job
 
 
 def test_what_was_written_decides_when_a_run_goes_on_with_changes(tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
     store = created(run_dir, manifest_of({"algorithm": {"type": "IMPALA"}, "environment": {"id": "CartPole-v1"}}))
-    before = StoredRun(run_dir).desired().job.spec.algorithm.impala
+    before = StoredRun(run_dir).desired().job.spec.algorithm.parameters
     assert before.unroll_queue.capacity == 2 * before.batch_size
-    store.edit(replace_spec(read_manifest(run_dir / "job.yaml", ["spec.algorithm.impala.batchSize=64"])))
-    after = StoredRun(run_dir).desired().job.spec.algorithm.impala
+    store.edit(replace_spec(read_manifest(run_dir / "job.yaml", ["spec.algorithm.batchSize=64"])))
+    after = StoredRun(run_dir).desired().job.spec.algorithm.parameters
     assert (after.batch_size, after.unroll_queue.capacity) == (64, 128), "a default follows what is written"
     assert parse_document((run_dir / "job.yaml").read_bytes(), "job.yaml")["spec"]["algorithm"] == {
         "type": "IMPALA",
-        "impala": {"batchSize": 64},
+        "batchSize": 64,
     }
 
 

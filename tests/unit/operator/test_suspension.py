@@ -15,7 +15,7 @@ from rljob_operator.core.rules.suspension import RETRY_SECONDS
 from tests.support.controller import START, Controller, exited, gone, make_job, members, running, sample, verified
 
 CORE = members(0)[:2]
-GAMMA = "spec.algorithm.apeXDQN.gamma=0.9"
+GAMMA = "spec.algorithm.gamma=0.9"
 
 
 def suspending(*sets: str, **world: object) -> Controller:

@@ -25,9 +25,9 @@ MANIFESTS = {
     "vector": ("cartpole-apex.yaml",),
     "image": ("pong-vtrace.yaml",),
     "nature": ("pong-apex-nature.yaml",),
-    "recurrent": ("cartpole-impala.yaml", "spec.algorithm.impala.recurrent=LSTM"),
-    "recurrent PPO": ("cartpole-ppo.yaml", "spec.algorithm.ppo.recurrent=LSTM"),
-    "continuous": ("pendulum-ppo.yaml", "spec.algorithm.ppo.normalizeObservations=true"),
+    "recurrent": ("cartpole-impala.yaml", "spec.algorithm.recurrent=LSTM"),
+    "recurrent PPO": ("cartpole-ppo.yaml", "spec.algorithm.recurrent=LSTM"),
+    "continuous": ("pendulum-ppo.yaml", "spec.algorithm.normalizeObservations=true"),
     "squashed": ("pendulum-sac.yaml",),
 }
 FAILS_AT_TEN = """

@@ -28,7 +28,7 @@ MANIFESTS = {
     "vector, IMPALA": ("cartpole-impala.yaml",),
     "image, Ape-X": ("pong-apex.yaml",),
     "image, IMPALA": ("pong-vtrace.yaml",),
-    "recurrent": ("cartpole-impala.yaml", "spec.algorithm.impala.recurrent=LSTM"),
+    "recurrent": ("cartpole-impala.yaml", "spec.algorithm.recurrent=LSTM"),
 }
 
 
@@ -85,7 +85,7 @@ def test_a_batch_is_its_rows(runs: dict[str, Path], name: str) -> None:
 
 
 def test_chance_is_the_generators_alone(tmp_path: Path) -> None:
-    run = untrained(tmp_path, "cartpole-impala.yaml", "spec.algorithm.impala.evaluationTemperature=1")
+    run = untrained(tmp_path, "cartpole-impala.yaml", "spec.algorithm.evaluationTemperature=1")
     policy = rljob.load_policy(run)
     observations = np.zeros((200, *policy.observation_shape), np.float32)
     first, again, other = (

@@ -231,7 +231,7 @@ class TransitionAlgorithm(Algorithm[TransitionP, Network]):
         arrays = transition_arrays(layout, params.batch_size) | {"weight": np.ones(params.batch_size, np.float32)}
         if shape := self.noise(params, online):
             arrays["noise"] = np.zeros((params.batch_size, *shape), np.float32)
-        return as_batch(TransitionBatch, _example(layout, arrays, params.seed, device))
+        return as_batch(TransitionBatch, _example(layout, arrays, device))
 
     def steps_per_batch(self, params: TransitionP) -> int:
         return params.batch_size
@@ -286,7 +286,7 @@ class UnrollAlgorithm(Algorithm[UnrollP, Network]):
         arrays = unroll_arrays(layout, params.batch_size)
         arrays["discount"] += np.float32(params.gamma)
         arrays["log_prob"] -= np.float32(np.log(spec.action_sizes).sum() + HALF_LOG_2PI * spec.controls)
-        return as_batch(UnrollBatch, _example(layout, arrays, params.seed, device))
+        return as_batch(UnrollBatch, _example(layout, arrays, device))
 
     def example(self, spec: EnvironmentSpec, params: UnrollP, online: Network, device: torch.device) -> UnrollBatch:
         state = torch.get_rng_state()  # shuffles of the real training must not depend on this one
@@ -300,11 +300,9 @@ class UnrollAlgorithm(Algorithm[UnrollP, Network]):
         return params.batch_size * params.unroll_length * self.passes(params)
 
 
-def _example(
-    layout: SegmentLayout, arrays: dict[str, NDArray[Any]], seed: int, device: torch.device
-) -> dict[str, Tensor]:
+def _example(layout: SegmentLayout, arrays: dict[str, NDArray[Any]], device: torch.device) -> dict[str, Tensor]:
     """The tensors of an example: ``arrays``, random bytes for observations, and the steps that schedules go by."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(1)
     tensors = {name: torch.from_numpy(array) for name, array in arrays.items() if name != "policy_version"}
     for column in layout.with_role(Role.STACK):
         for observed in layout.observation:

@@ -19,8 +19,6 @@ class LearnerParameters(Protocol):
     """What actors and learner read for every algorithm. What each means stands in ``docs/api-reference.md``."""
 
     @property
-    def seed(self) -> int: ...
-    @property
     def gamma(self) -> float: ...
     @property
     def batch_size(self) -> int:

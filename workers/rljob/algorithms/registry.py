@@ -18,19 +18,20 @@ from pydantic import ValidationError
 from rljob.algorithms import parameters as seam
 from rljob.algorithms.parameters import check_defaults
 from rljob.api import ManifestError, Problem, RLJob
-from rljob.api.algorithm import BLOCKS
 from rljob.api.episode_metrics import NAME_PATTERN
+from rljob.api.fits import problem_at, without
 from rljob.api.learner_status import RECORDED_NAMES
 from rljob.api.parameters import ParameterSet
 from rljob.api.problems import ABSENT
 from rljob.api.rules import own_algorithm_problems
+from rljob.api.shared import names_in
 from rljob.api.structure import structural_problems
 from rljob.loading import PLUGIN_FAILURES, PluginProblem, loaded, short, shown, told
 
 if TYPE_CHECKING:
     from rljob.algorithms.base import AnyAlgorithm
 
-BUILT_IN = {
+PLACES = {
     "ApeXDQN": "rljob.algorithms.apex_dqn:ApeXDQN",
     "IMPALA": "rljob.algorithms.impala:IMPALA",
     "PPO": "rljob.algorithms.ppo:PPO",
@@ -45,9 +46,9 @@ def algorithm(name: str) -> AnyAlgorithm:
     if ":" in name:
         return _own(name)
     try:
-        module, _, factory = BUILT_IN[name].partition(":")
+        module, _, factory = PLACES[name].partition(":")
     except KeyError:
-        raise ValueError(f"there is no algorithm {name!r}; there is {', '.join(sorted(BUILT_IN))}") from None
+        raise ValueError(f"there is no algorithm {name!r}; there is {', '.join(sorted(PLACES))}") from None
     made: Any = getattr(import_module(module), factory)()
     return made  # type: ignore[no-any-return]
 
@@ -82,23 +83,29 @@ def with_own_parts(job: RLJob) -> RLJob:
     """
     spec = job.spec.algorithm
     if spec.type != "Custom" or spec.custom is None:
-        path = f"spec.algorithm.{BLOCKS[spec.type]}"
-        _refuse(_network_problems(spec.parameters, path))
+        _refuse(_network_problems(spec.parameters))
         return job
     made = algorithm(spec.name)
+    kind: type[ParameterSet] = made.parameters
+    _refuse(
+        problem_at(name, value, without(short(spec.name), name))[0]
+        for name, value in spec.shared.items()
+        if name not in names_in(kind)
+    )
     try:
-        own = made.parameters.model_validate(dict(spec.custom.parameters), by_alias=True, by_name=False)
+        own = made.parameters.model_validate(spec.shared | spec.custom.parameters, by_alias=True, by_name=False)
     except ValidationError as error:
         problems, _ = structural_problems(error, made.parameters)
-        _refuse(Problem(f"{_OWN}.{each.path}" if each.path else _OWN, each.value, each.message) for each in problems)
+        _refuse(
+            Problem(f"spec.{spec.path_of(each.path)}" if each.path else _OWN, each.value, each.message)
+            for each in problems
+        )
         raise
     except PLUGIN_FAILURES as error:
         words = f"algorithm {short(spec.name)}: its parameters can't be checked: {told(error)}"
         raise PluginProblem(words) from error
-    written = spec.custom.model_copy(update={"parameters": own.model_dump(mode="json", by_alias=True)})
-    bound = spec.model_copy(update={"custom": written}).with_own(own)
-    job = job.model_copy(update={"spec": job.spec.model_copy(update={"algorithm": bound})})
-    _refuse([*_place_problems(job, made), *_network_problems(own, _OWN)])
+    job = job.model_copy(update={"spec": job.spec.model_copy(update={"algorithm": spec.with_own(own)})})
+    _refuse([*_place_problems(job, made), *_network_problems(own)])
     _refuse(own_algorithm_problems(job))
     return job
 
@@ -108,12 +115,12 @@ def _refuse(found: Any) -> None:
         raise ManifestError(problems)
 
 
-def _network_problems(parameters: Any, path: str) -> list[Problem]:
+def _network_problems(parameters: Any) -> list[Problem]:
     if ":" not in str(getattr(parameters, "network", "")) and not getattr(parameters, "network_parameters", None):
         return []
     from rljob.algorithms.own_network import own_network_problems
 
-    return own_network_problems(parameters, path)
+    return own_network_problems(parameters, "spec.algorithm")
 
 
 def _place_problems(job: RLJob, made: AnyAlgorithm) -> Iterator[Problem]:

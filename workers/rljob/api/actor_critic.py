@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from rljob.api.learner_parameters import LearnerParameterSet, OptimizerName
+from rljob.api.learner_parameters import Epsilon, LearnerParameterSet, LearningRate, OptimizerName
 from rljob.api.mutability import never
 from rljob.api.parameters import OF_THIS_FUNCTION, OF_THIS_NETWORK, OF_THIS_SCALE
 from rljob.api.types import Flag, Integer, JSONObject, Real, WordOrFactory
@@ -20,41 +20,36 @@ class ActorCriticParameters(LearnerParameterSet):
     unroll_length: Annotated[int, Integer(1, 4096)] = 20
     """Steps of one environment that are sent and learned from as one sequence."""
     batch_size: Annotated[int, Integer(1, 4096)] = 32
-    """Unrolls that make one batch."""
+    """Unrolls that make one batch; with PPO, an iteration, from whichever environments finish them first: at least as many as
+    there are environments."""
     epochs: Annotated[int, Integer(1, 100)] = 1
-    """Passes over a batch before the next one."""
+    """Passes over a batch, or an iteration, before the next one."""
     minibatches: Annotated[int, Integer(1, 4096)] = 1
-    """Updates that a pass is split into, by whole unrolls."""
+    """Updates that a pass is split into: by whole unrolls; with PPO by single steps, shuffled, where it is not recurrent."""
     value_cost: Annotated[float, Real(0, 1000)] = 0.5
     """Weight of the value loss."""
     entropy_cost: Annotated[float, Real(0, 1000)] = 0.01
     """Weight of the entropy bonus."""
     normalize_observations: Annotated[Flag, never(OF_THIS_SCALE)] = False
     """Give every float of the vectors that are observed mean 0 and deviation 1, by statistics of all batches so far. In place of
-    centreInput."""
+    centreInput. What a replay stores stays as it was observed."""
     normalize_returns: Annotated[Flag, never(OF_THIS_SCALE)] = False
-    """Divide the value's errors and the advantages by the deviation of the returns so far. Rewards, values and scores keep their
-    units."""
+    """Divide the value's errors, and IMPALA's advantages, by the deviation of the returns so far. Rewards, values and scores keep
+    their units."""
     optimizer: OptimizerName = "RMSProp"
-    """Which optimiser. CentredRMSProp divides by the gradient's deviation, RMSProp by its root mean square; Muon makes the
-    momentum of matrices orthogonal, and Adam moves all else. Changed while a job is suspended, its moments begin anew."""
-    learning_rate: Annotated[float, Real(0, 1, above=True)] = 6e-4
-    """Step size of the optimiser at the start."""
+    learning_rate: LearningRate = 6e-4
     rmsprop_decay: Annotated[float, Real(0, 1, below=True)] = 0.99
-    """Decay of RMSProp's running means; Adam does not use it."""
-    optimizer_epsilon: Annotated[float, Real(0, 1, above=True)] = 0.01
-    """The number that keeps the optimiser's denominator from zero: beside the root with Adam, under it with RMSProp, as the
-    published numbers mean it."""
+    optimizer_epsilon: Epsilon = 0.01
     network: Annotated[
         str, WordOrFactory(("Auto", "Nature", "Deep", "Compact", "Small", "MLP")), never(OF_THIS_NETWORK)
     ] = "Auto"
-    """Nature: Mnih et al. 2015, for 84x84. Deep: the residual network of Espeholt et al. 2018. Compact: two small
-    convolutions, for 42x42. Small: one of 3x3, for grids of a few cells. MLP: for vectors. Auto chooses by the shape of a
+    """Nature: Mnih et al. 2015, for 84x84. Deep, of IMPALA and PPO: the residual network of Espeholt et al. 2018. Compact: two
+    small convolutions, for 42x42. Small: one of 3x3, for grids of a few cells. MLP: for vectors. Auto chooses by the shape of a
     frame (docs/algorithms/networks.md)."""
     network_parameters: Annotated[dict[str, Any], JSONObject()] = Field(default_factory=dict)
     """Parameters of a network of your own."""
     hidden_units: Annotated[int, Integer(1, 16_384), never(OF_THIS_NETWORK)] = 256
-    """Width of the hidden layer(s)."""
+    """Width of the hidden layer(s); with ApeXDQN, 0 takes the network's own default."""
     layer_norm: Annotated[Flag, never(OF_THIS_NETWORK)] = False
     """Normalise each layer's features before its activation."""
     activation: Annotated[Literal["ReLU", "Tanh"], never(OF_THIS_FUNCTION)] = "ReLU"

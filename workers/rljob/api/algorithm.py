@@ -1,32 +1,39 @@
-"""``spec.algorithm``: which algorithm, and its parameters in a block of their own."""
+"""``spec.algorithm``: which algorithm, the parameters that several have, and a block of what each alone has."""
 
 from __future__ import annotations
 
 import builtins
 from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 
-from pydantic import Field, PrivateAttr, model_validator
+from pydantic import Field, PrivateAttr, create_model, model_validator
+from pydantic.alias_generators import to_camel
 
-from rljob.api.apex_dqn import ApeXDQNParameters
-from rljob.api.impala import ImpalaParameters
+from rljob.api.built_in import BUILT_IN
 from rljob.api.mutability import WHILE_SUSPENDED, never
 from rljob.api.parameters import ParameterSet
-from rljob.api.ppo import PPOParameters
-from rljob.api.sac import SACParameters
+from rljob.api.shared import block, names_in, shared_parameters
 from rljob.api.types import FACTORY_PATTERN, APIModel, JSONObject, Text
 
-AlgorithmType = Literal["ApeXDQN", "IMPALA", "PPO", "SAC", "Custom"]
-AlgorithmParameters = ApeXDQNParameters | ImpalaParameters | PPOParameters | SACParameters
 P = TypeVar("P", bound=ParameterSet)
+S = TypeVar("S", bound="_Algorithm")
+CUSTOM: Final = "Custom"
+ANOTHER: Final = "checkpoints of one algorithm mean nothing to another"
+BLOCKS: Final[Mapping[str, str]] = {**{name: each.block for name, each in BUILT_IN.items()}, CUSTOM: "custom"}
+"""Type of an algorithm -> the field that holds what it alone has."""
+_FIELDS: Final = shared_parameters(BUILT_IN)
+SHARED: Final[Mapping[str, str]] = {to_camel(name): name for name in _FIELDS}
+"""Each parameter that stands in ``spec.algorithm`` itself, by its name there -> its Python name."""
 
-BLOCKS: Mapping[str, str] = MappingProxyType(
-    {"ApeXDQN": "apeXDQN", "IMPALA": "impala", "PPO": "ppo", "SAC": "sac", "Custom": "custom"}
-)
-"""Type of an algorithm -> the field that holds its parameters."""
-FROM_REPLAY = ("ApeXDQN", "SAC")
-"""Those that learn from transitions, which spec.replay holds."""
+_BLOCKS: Final = {each.block: block(name, each, _FIELDS) for name, each in BUILT_IN.items()}
+for _model in _BLOCKS.values():  # a job is pickled for processes that look at its environment, and a class by its name
+    _model.__module__ = __name__
+    globals()[_model.__name__] = _model
+
+if TYPE_CHECKING:
+    AlgorithmType = str
+else:
+    AlgorithmType = Literal[(*BUILT_IN, CUSTOM)]
 
 
 class CustomAlgorithm(APIModel):
@@ -36,25 +43,15 @@ class CustomAlgorithm(APIModel):
     factory: Annotated[str, Text(253, '"module:factory" or "file.py:factory"', f"^{FACTORY_PATTERN}$")]
     """The function that makes it, as ``module:factory`` or ``file.py:factory``."""
     parameters: Annotated[dict[str, Any], JSONObject()] = Field(default_factory=dict)
-    """Its own; ``rljob explain FACTORY`` explains them."""
+    """What it alone has; ``rljob explain FACTORY`` explains all that it has."""
 
 
-class AlgorithmSpec(APIModel):
-    """What learns: an algorithm, and its hyper-parameters in the block of its name, of which none has to be written."""
-
-    type: Annotated[AlgorithmType, never("checkpoints of one algorithm mean nothing to another")] = "PPO"
-    """The algorithm; a preset says it, too, and the block of its hyper-parameters. ApeXDQN and, of continuous actions, SAC learn
+class _Algorithm(APIModel):
+    type: Annotated[AlgorithmType, never(ANOTHER)] = "PPO"
+    """The algorithm; a preset says it, too, and the block of what it alone has. ApeXDQN and, of continuous actions, SAC learn
     from a store of experience, spec.replay; IMPALA from a queue of unrolls, algorithm.impala.unrollQueue; PPO from unrolls that
     its actors play for each iteration."""
-    apex_dqn: Annotated[ApeXDQNParameters | None, WHILE_SUSPENDED] = Field(default=None, alias="apeXDQN")
-    """Hyper-parameters of ApeXDQN (Horgan et al., 2018, https://arxiv.org/abs/1803.00933)."""
-    impala: Annotated[ImpalaParameters | None, WHILE_SUSPENDED] = None
-    """Hyper-parameters of IMPALA (Espeholt et al., 2018, https://arxiv.org/abs/1802.01561)."""
-    ppo: Annotated[PPOParameters | None, WHILE_SUSPENDED] = None
-    """Hyper-parameters of PPO (Schulman et al., 2017, https://arxiv.org/abs/1707.06347)."""
-    sac: Annotated[SACParameters | None, WHILE_SUSPENDED] = None
-    """Hyper-parameters of SAC (Haarnoja et al., 2018, https://arxiv.org/abs/1812.05905)."""
-    custom: Annotated[CustomAlgorithm | None, never("checkpoints of one algorithm mean nothing to another")] = None
+    custom: Annotated[CustomAlgorithm | None, never(ANOTHER)] = None
     """The algorithm of type Custom."""
     _own: Any = PrivateAttr(None)
 
@@ -64,36 +61,50 @@ class AlgorithmSpec(APIModel):
         """The type is that of the block beside it where none is written."""
         if not isinstance(given, Mapping) or "type" in given:
             return given
-        of_block = (type_ for type_, block in BLOCKS.items() if given.get(block) is not None)
+        of_block = (type_ for type_, name in BLOCKS.items() if given.get(name) is not None)
         found = next(of_block, None)
         return given if found is None else {**given, "type": found}
 
     @property
     def name(self) -> str:
         """What the data plane and checkpoints call it: its type, or the factory of a Custom one."""
-        return self.custom.factory if self.type == "Custom" and self.custom is not None else self.type
-
-    def with_own(self, parameters: ParameterSet) -> AlgorithmSpec:
-        """A copy of a Custom algorithm whose ``parameters`` are these, of its own type."""
-        bound = self.model_copy()
-        bound._own = parameters
-        return bound
+        return self.custom.factory if self.type == CUSTOM and self.custom is not None else self.type
 
     @property
-    def parameters(self) -> AlgorithmParameters:
-        """The parameters in force. Raises TypeError for a Custom algorithm whose own were not given (`with_own`): they are known
-        where it can be loaded."""
+    def shared(self) -> dict[str, Any]:
+        """The parameters that stand in this section itself, by their names in the manifest; none that is unset."""
+        return {alias: value for alias, name in SHARED.items() if (value := getattr(self, name)) is not None}
+
+    @property
+    def section(self) -> APIModel:
+        """The block of a built-in algorithm, written or not."""
+        name = BUILT_IN[self.type].block
+        made: APIModel = getattr(self, name) or _BLOCKS[name]()
+        return made
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """All that is set of a built-in algorithm's parameters, by their names in the manifest."""
+        section = self.section
+        known = type(section).model_fields
+        return self.shared | {known[name].alias or name: value for name, value in section if value is not None}
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether its parameters are known: always, but for a Custom algorithm."""
+        return self.type != CUSTOM or self._own is not None
+
+    @property
+    def parameters(self) -> Any:
+        """All parameters of the algorithm, shared or its own: its parameter set. Raises TypeError for a Custom algorithm that was
+        not loaded (`with_own`), and pydantic's ValidationError for values that another algorithm takes."""
         if self._own is not None:
-            return self._own  # type: ignore[no-any-return]
-        if self.type == "ApeXDQN":
-            return self.apex_dqn or ApeXDQNParameters()
-        if self.type == "IMPALA":
-            return self.impala or ImpalaParameters()
-        if self.type == "PPO":
-            return self.ppo or PPOParameters()
-        if self.type == "SAC":
-            return self.sac or SACParameters()
-        raise TypeError(f"the parameters of {self.name} are its own; they are known where it is loaded")
+            return self._own
+        if self.type == CUSTOM:
+            raise TypeError(f"the parameters of {self.name} are its own; they are known where it is loaded")
+        kind = BUILT_IN[self.type].parameters
+        known = names_in(kind)
+        return kind.model_validate({alias: value for alias, value in self.given.items() if alias in known})
 
     def parameters_as(self, kind: builtins.type[P]) -> P:
         """`parameters`, for code that serves one algorithm only. Raises TypeError when the job names another one."""
@@ -101,3 +112,51 @@ class AlgorithmSpec(APIModel):
         if not isinstance(parameters, kind):
             raise TypeError(f"the algorithm is {self.type}; its parameters are no {kind.__name__}")
         return parameters
+
+    def with_own(self: S, parameters: ParameterSet) -> S:
+        """A copy of a Custom algorithm whose ``parameters`` are these, of its own type."""
+        assert self.custom is not None, "a Custom algorithm has a factory"
+        dumped = parameters.model_dump(mode="json", by_alias=True)
+        own = {name: value for name, value in dumped.items() if name not in SHARED}
+        custom = self.custom.model_copy(update={"parameters": own})
+        bound = self.model_copy(update={"custom": custom, **_shared_in(parameters)})
+        bound._own = parameters
+        return bound
+
+    def filled(self: S) -> S:
+        """A copy with all defaults of its algorithm, where that is built in."""
+        if self.type == CUSTOM:
+            return self
+        parameters, section = self.parameters, self.section
+        unset = [name for name, value in section if value is None]
+        own = section.model_copy(update={name: getattr(parameters, name) for name in unset})
+        return self.model_copy(update={**_shared_in(parameters), BUILT_IN[self.type].block: own})
+
+    def path_of(self, parameter: str) -> str:
+        """Where a parameter, or what lies below it, stands below ``spec``: ``gamma`` -> ``algorithm.gamma``."""
+        if parameter.partition(".")[0] in SHARED:
+            return f"algorithm.{parameter}"
+        return f"algorithm.{BLOCKS[self.type]}.{'parameters.' if self.type == CUSTOM else ''}{parameter}"
+
+
+if TYPE_CHECKING:
+    _Whole = _Algorithm
+else:
+    _OF_BLOCKS = {
+        each.block: (
+            Annotated[_BLOCKS[each.block] | None, WHILE_SUSPENDED],
+            Field(default=None, description=each.about),
+        )
+        for each in BUILT_IN.values()
+    }
+    _Whole = create_model("_Whole", __base__=_Algorithm, **_FIELDS, **_OF_BLOCKS)
+
+
+class AlgorithmSpec(_Whole):
+    """What learns: an algorithm and its hyper-parameters. None has to be written. Those that several algorithms have stand here;
+    the block of an algorithm has what it alone has."""
+
+
+def _shared_in(parameters: ParameterSet) -> dict[str, Any]:
+    fields = type(parameters).model_fields
+    return {name: getattr(parameters, name) for name in SHARED.values() if name in fields}

@@ -10,7 +10,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from rljob.api.computed import COMPUTED
+from rljob.api.computed import computed_words
 from rljob.api.experiment import RLExperiment
 from rljob.api.fields import default_of, first_sentence, paragraphs
 from rljob.api.job import Metadata, RLJob, RLJobSpec
@@ -73,7 +73,7 @@ class UnknownField(ValueError):
 
 
 def explained(path: str) -> Explanation:
-    """Explain a field: ``algorithm.impala.learningRate`` of the spec, or with ``spec.``, ``status.``, ``metadata.`` or ``rljob.``
+    """Explain a field: ``algorithm.learningRate`` of the spec, or with ``spec.``, ``status.``, ``metadata.`` or ``rljob.``
     before it; of an experiment with
     ``rlexperiment.``; the whole object where ``path`` is empty. Entries of lists need no index. Raises UnknownField."""
     steps = _steps(path)
@@ -93,7 +93,7 @@ def explained(path: str) -> Explanation:
 
 
 def wherever(path: str) -> list[Explanation]:
-    """Explain the field at ``path``; where there is none, the fields whose paths end so, as `algorithm.impala.learningRate` does
+    """Explain the field at ``path``; where there is none, the fields whose paths end so, as `algorithm.learningRate` does
     with ``learningRate``, unless they are many. Raises UnknownField."""
     try:
         return [explained(path)]
@@ -227,8 +227,8 @@ def _description(place: TypedPlace) -> tuple[str, ...]:
 def _default(place: TypedPlace, shown: str) -> str:
     if place.owner is None or place.field is None or shown.startswith("status."):
         return ""
-    if (computed := COMPUTED.get((place.owner, place.name))) is not None:
-        return f"computed: {computed.words}"
+    if words := computed_words(place.owner, place.name):
+        return f"computed: {words}"
     if place.field.is_required():
         return "none: it must be written" + (
             ", unless a preset gives it" if place.model is not RLJobSpec and is_set(shown) else ""

@@ -13,16 +13,15 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from rljob.api.algorithm import FROM_REPLAY
-from rljob.api.apex_dqn import ApeXDQNParameters
 from rljob.api.autoscaling import AutoscalingSpec, ScalingGuards
+from rljob.api.built_in import BUILT_IN
 from rljob.api.environment import EnvironmentSource
+from rljob.api.fields import default_in_words
 from rljob.api.impala import ImpalaParameters, UnrollQueue
 from rljob.api.job import RLJobSpec
 from rljob.api.ppo import PPOParameters
 from rljob.api.replay import Prioritization, RateLimiter, ReplaySpec
 from rljob.api.roles import InferenceSpec
-from rljob.api.sac import SACParameters
 from rljob.api.staleness import in_flight
 
 GUARD_PERCENT = 80
@@ -55,14 +54,6 @@ def _ppo(spec: RLJobSpec) -> PPOParameters:
     return spec.algorithm.parameters_as(PPOParameters)
 
 
-def _apex(spec: RLJobSpec) -> ApeXDQNParameters:
-    return spec.algorithm.parameters_as(ApeXDQNParameters)
-
-
-def _sac(spec: RLJobSpec) -> SACParameters:
-    return spec.algorithm.parameters_as(SACParameters)
-
-
 def _of_sac(spec: RLJobSpec, its: Any, others: Any) -> Any:
     return its if spec.algorithm.type == "SAC" else others
 
@@ -74,7 +65,7 @@ def _lag_limit(spec: RLJobSpec) -> int:
 def _guard(spec: RLJobSpec) -> int:
     if spec.algorithm.type == "PPO":
         return 2 * _ppo(spec).updates_per_batch
-    if spec.algorithm.type in (*FROM_REPLAY, "Custom"):
+    if spec.algorithm.type != "IMPALA":
         return APEX_GUARD_UPDATES
     return max(1, _impala(spec).unroll_queue.max_policy_lag_updates * GUARD_PERCENT // 100)
 
@@ -92,9 +83,10 @@ def _min_size(spec: RLJobSpec) -> int:
 def _drawn(spec: RLJobSpec) -> tuple[int, int]:
     """Transitions of a batch and of a chunk; 0 where they are parameters of a Custom algorithm, which not every program can load.
     Whether the limiter fits those is asked where it is loaded."""
-    if spec.algorithm.type not in FROM_REPLAY:
+    declared = BUILT_IN.get(spec.algorithm.type)
+    if declared is None or not declared.from_replay:
         return 0, 0
-    parameters: Any = spec.algorithm.parameters
+    parameters = spec.algorithm.parameters
     return parameters.batch_size, parameters.chunk_length
 
 
@@ -110,30 +102,8 @@ def _error_buffer(spec: RLJobSpec) -> float:
 
 COMPUTED: Mapping[tuple[type[BaseModel], str], Computed] = MappingProxyType(
     {
-        (ApeXDQNParameters, "learning_rate_final"): Computed(
-            "learningRate, so that it does not decay", lambda spec: _apex(spec).learning_rate, "ApeXDQN"
-        ),
-        (ImpalaParameters, "learning_rate_final"): Computed(
-            "learningRate, so that it does not decay", lambda spec: _impala(spec).learning_rate, "IMPALA"
-        ),
-        (PPOParameters, "learning_rate_final"): Computed(
-            "learningRate, so that it does not decay", lambda spec: _ppo(spec).learning_rate, "PPO"
-        ),
-        (SACParameters, "learning_rate_final"): Computed(
-            "learningRate, so that it does not decay", lambda spec: _sac(spec).learning_rate, "SAC"
-        ),
-        (SACParameters, "critic_learning_rate"): Computed("learningRate", lambda spec: _sac(spec).learning_rate, "SAC"),
-        (SACParameters, "temperature_learning_rate"): Computed(
-            "learningRate", lambda spec: _sac(spec).learning_rate, "SAC"
-        ),
-        (SACParameters, "target_update_interval"): Computed(
-            "2500; 0 with targetUpdateTau", lambda spec: 0 if _sac(spec).target_update_tau > 0 else 2500, "SAC"
-        ),
         (EnvironmentSource, "actions"): Computed(
             "Clipped; Squashed for SAC", lambda spec: _of_sac(spec, "Squashed", "Clipped")
-        ),
-        (ApeXDQNParameters, "target_update_interval"): Computed(
-            "2500; 0 with targetUpdateTau", lambda spec: 0 if _apex(spec).target_update_tau > 0 else 2500, "ApeXDQN"
         ),
         (UnrollQueue, "capacity"): Computed("2 * batchSize", lambda spec: 2 * _impala(spec).batch_size, "IMPALA"),
         (UnrollQueue, "max_policy_lag_updates"): Computed(
@@ -171,3 +141,9 @@ COMPUTED: Mapping[tuple[type[BaseModel], str], Computed] = MappingProxyType(
     }
 )
 """(model, field) -> its default, in the order in which they follow from each other."""
+
+
+def computed_words(model: type[BaseModel], name: str) -> str:
+    """A default that no value says, in words; empty where there is none."""
+    found = COMPUTED.get((model, name))
+    return found.words if found is not None else default_in_words(model, name)

@@ -12,21 +12,11 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from rljob.api.algorithm import FROM_REPLAY
-from rljob.api.apex_dqn import ApeXDQNParameters
+from rljob.api.built_in import BUILT_IN
 from rljob.api.computed import COMPUTED
-from rljob.api.impala import ImpalaParameters
 from rljob.api.job import RLJob, RLJobSpec
-from rljob.api.ppo import PPOParameters
 from rljob.api.replay import ReplaySpec
-from rljob.api.sac import SACParameters
 
-_FIELD_OF: Mapping[type[BaseModel], str] = {
-    ApeXDQNParameters: "apex_dqn",
-    ImpalaParameters: "impala",
-    PPOParameters: "ppo",
-    SACParameters: "sac",
-}
 M = TypeVar("M", bound=BaseModel)
 
 
@@ -41,10 +31,9 @@ def effective(job: RLJob, written: Mapping[str, Any]) -> RLJob:
 
 def _with_sections(spec: RLJobSpec) -> RLJobSpec:
     """The sections that a job of its algorithm has, whether they were written or not."""
-    algorithm = spec.algorithm
-    if algorithm.type != "Custom":
-        algorithm = algorithm.model_copy(update={_FIELD_OF[type(algorithm.parameters)]: algorithm.parameters})
-    replay = ReplaySpec() if algorithm.type in FROM_REPLAY and spec.replay is None else spec.replay
+    algorithm = spec.algorithm.filled()
+    declared = BUILT_IN.get(algorithm.type)
+    replay = ReplaySpec() if declared is not None and declared.from_replay and spec.replay is None else spec.replay
     of_learner = {"accelerator": spec.learner.accelerator.as_limited(spec.learner.resources)}
     of_inference = {"accelerator": spec.inference.accelerator.as_limited(spec.inference.resources)}
     return spec.model_copy(

@@ -87,7 +87,7 @@ class SearchSpec(APIModel):
     listed: list[Annotated[dict[str, Any], JSONObject()]] | None = Field(
         default=None, alias="list", min_length=1, max_length=MOST_TRIALS
     )
-    """Settings that are written out, one mapping a trial, such as {algorithm.ppo.learningRate: 1e-3}."""
+    """Settings that are written out, one mapping a trial, such as {algorithm.learningRate: 1e-3}."""
     tpe: TPESearch | None = None
     """Settings that a tree-structured Parzen estimator suggests, from parameters."""
     parameters: dict[Annotated[str, Text(253, "the path of a field")], Distribution] = Field(
@@ -140,8 +140,8 @@ class RLExperimentSpec(APIModel):
     template: JobTemplate
     """The RLJob that is run."""
     seeds: Annotated[int, Integer(1, 100)] = 1
-    """Runs of each setting, with algorithm seeds 1, 2, ... With prune, a setting gets its further seeds once the first has
-    played the whole budget."""
+    """Runs of each setting, with the seed of the template and those above it. With prune, a setting gets its further seeds once
+    the first has played the whole budget."""
     search: SearchSpec | None = None
     """Which settings are tried; without it the template alone, with as many seeds as asked for."""
     prune: PruneSpec | None = None

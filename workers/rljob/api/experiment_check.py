@@ -16,7 +16,7 @@ from rljob.api.experiment import (
     SearchSpec,
     TPESearch,
 )
-from rljob.api.experiment_trials import Experiment, identity, own_seed, settings_there_are, takes_integer
+from rljob.api.experiment_trials import Experiment, identity, settings_there_are, takes_integer
 from rljob.api.job import API_VERSION, KIND, Metadata, RLJob
 from rljob.api.load import given, parse_job
 from rljob.api.overrides import segments_of
@@ -146,7 +146,7 @@ def _broken(spec: RLExperimentSpec, job: RLJob) -> Iterator[Problem]:
             )
             yield Problem("spec.prune.median.afterRawFrames", median.after_raw_frames, message)
     if spec.search is not None:
-        yield from _search(spec.search, own_seed(job)[0] if spec.seeds > 1 else "")
+        yield from _search(spec.search, "seed" if spec.seeds > 1 else "")
 
 
 def _one_of(place: str, choices: Mapping[str, Any]) -> Iterator[Problem]:
@@ -167,7 +167,7 @@ def _search(search: SearchSpec, seed: str) -> Iterator[Problem]:
         yield Problem(
             _PARAMETERS,
             ABSENT,
-            "required: a field to vary, such as {algorithm.ppo.learningRate: {values: [1e-3, 3e-4]}}",
+            "required: a field to vary, such as {algorithm.learningRate: {values: [1e-3, 3e-4]}}",
         )
     for path, from_ in search.parameters.items():
         yield from _path(path, f"{_PARAMETERS}[{path}]", seed)
@@ -192,7 +192,7 @@ def _path(path: str, place: str, seed: str) -> Iterator[Problem]:
     try:
         segments = segments_of(path)
     except ValueError:
-        yield Problem(place, path, "allowed: the path of a field below spec, such as algorithm.ppo.learningRate")
+        yield Problem(place, path, "allowed: the path of a field below spec, such as algorithm.learningRate")
         return
     if segments[0] != "spec":
         yield Problem(place, path, "allowed: a field below spec")

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from rljob.api.algorithm import BLOCKS
 from rljob.api.experiment import EXPERIMENT_KIND, Distribution, RLExperimentSpec
 from rljob.api.job import API_VERSION, KIND, RLJob
 from rljob.api.lifecycle import CheckpointStorage
@@ -183,8 +182,7 @@ class Experiment:
         document = apply_overrides(written, [*changed, ("successPolicy.rawFrames", raw_frames)])
         if self.spec.seeds == 1:
             return document
-        path, first = own_seed(parse_job(document))
-        return apply_overrides(document, [(path, first + seed - 1)])
+        return apply_overrides(document, [("seed", parse_job(document).spec.seed + seed - 1)])
 
 
 def dump_experiment(experiment: Experiment) -> str:
@@ -202,15 +200,6 @@ def _place_of_its_own(storage: CheckpointStorage | None, run: str) -> Iterator[O
     if storage is not None and storage.persistent_volume_claim is not None:
         below = storage.persistent_volume_claim.sub_path
         yield "checkpoint.storage.persistentVolumeClaim.subPath", f"{below}{'/' if below else ''}{run}"
-
-
-def own_seed(job: RLJob) -> tuple[str, int]:
-    """Where the seed of a job's algorithm stands, and what it is."""
-    algorithm = job.spec.algorithm
-    if algorithm.custom is not None and algorithm.type == "Custom":
-        given = algorithm.custom.parameters.get("seed")
-        return "algorithm.custom.parameters.seed", int(given) if isinstance(given, int | float) else 1
-    return f"algorithm.{BLOCKS[algorithm.type]}.seed", algorithm.parameters.seed
 
 
 def settings_there_are(parameters: Mapping[str, Distribution]) -> float:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
 import re
 import textwrap
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -20,6 +22,30 @@ from rljob.api.types import Integer, JSONObject, ListOrWord, QuantityText, Real,
 
 Marker = Integer | Real | Text | QuantityText | JSONObject | WordOrFactory | ListOrWord
 _MARKERS = (Integer, Real, Text, QuantityText, JSONObject, WordOrFactory, ListOrWord)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Follows:
+    """A mark of a field whose default follows from other fields of its section: what that is, in words."""
+
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class OfParameters:
+    """A mark of a field of ``spec.algorithm``: it is a parameter of these algorithms, and means and defaults to what their own
+    parameter sets say."""
+
+    sets: Mapping[str, type[BaseModel]]
+    """Algorithm -> its parameter set."""
+
+    def grouped(self, told: Callable[[type[BaseModel]], T]) -> list[tuple[T, list[str]]]:
+        """What ``told`` says of each parameter set, and of which algorithms it says so; first what it says of most."""
+        said = {name: told(kind) for name, kind in self.sets.items()}
+        different = [each for at, each in enumerate(said.values()) if each not in list(said.values())[:at]]
+        groups = [(each, [name for name, other in said.items() if other == each]) for each in different]
+        return sorted(groups, key=lambda group: -len(group[1]))
 
 
 def _without_none(annotation: Any) -> Any:
@@ -46,6 +72,12 @@ def marker_of(field: FieldInfo) -> Marker | None:
     return next((item for item in metadata if isinstance(item, _MARKERS)), None)
 
 
+def mark_in(field: FieldInfo, kind: type[T]) -> T | None:
+    """The mark of this ``kind`` that a field has."""
+    _, metadata = unwrapped(field.annotation, list(field.metadata))
+    return next((item for item in metadata if isinstance(item, kind)), None)
+
+
 def literal_values(field: FieldInfo) -> list[str]:
     """The words that a field allows; empty if it is no choice of words."""
     annotation, _ = unwrapped(field.annotation, [])
@@ -57,8 +89,19 @@ def description_of(model: type[BaseModel], name: str) -> str:
 
     Pydantic can collect them, for all types as they are imported: that takes a quarter of a second of each command and pod.
     """
-    owner = next(each for each in model.__mro__ if name in inspect.get_annotations(each))
-    return model.model_fields[name].description or _docstrings_below_fields(owner).get(name, "")
+    field = model.model_fields[name]
+    if (mark := mark_in(field, OfParameters)) is not None:
+        told = mark.grouped(lambda kind: description_of(kind, name))
+        (first, _), *others = [group for group in told if group[0]]  # one set may say it for all
+        return " ".join([first, *(f"{in_words(names)}: {words}" for words, names in others)])
+    owners = (each for each in model.__mro__ if name in inspect.get_annotations(each))
+    return field.description or next(filter(None, (_docstrings_below_fields(each).get(name) for each in owners)), "")
+
+
+def in_words(names: Sequence[str]) -> str:
+    """``A, B and C``."""
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 @cache
@@ -96,7 +139,28 @@ def default_of(model: type[BaseModel], name: str) -> Any:
     if field.default_factory is not None and field.default_factory_takes_validated_data:
         return PydanticUndefined
     value = field.get_default(call_default_factory=True)
+    mark = mark_in(field, OfParameters)
+    if value is None and mark is not None:
+        groups = mark.grouped(lambda kind: default_of(kind, name))
+        return groups[0][0] if len(groups) == 1 else PydanticUndefined
     return PydanticUndefined if value is None else _plain(value)
+
+
+def default_in_words(model: type[BaseModel], name: str) -> str:
+    """The default of a field where no value says it: what it follows from, or that of each algorithm; else empty."""
+    field = model.model_fields[name]
+    if (follows := mark_in(field, Follows)) is not None:
+        return follows.words
+    if (mark := mark_in(field, OfParameters)) is None:
+        return ""
+    groups = mark.grouped(lambda kind: default_in_words(kind, name) or _said(default_of(kind, name)))
+    if len(groups) == 1:
+        return default_in_words(next(iter(mark.sets.values())), name)
+    return "; ".join(f"{words} for {in_words(names)}" for words, names in groups)
+
+
+def _said(value: Any) -> str:
+    return "unset" if value is PydanticUndefined else json.dumps(value)
 
 
 def _plain(value: Any) -> Any:

@@ -82,6 +82,8 @@ class RLJobSpec(APIModel):
     """What learns, with which hyper-parameters; a preset says it, too."""
     environment: Annotated[EnvironmentSource, never("what was learned and stored belongs to the environment")]
     """What is played; a preset says it, too."""
+    seed: Annotated[int, Integer(0, 2**31 - 1), WHILE_SUSPENDED] = 1
+    """Seed of networks, exploration, sampling and environments."""
     learner: LearnerSpec = Field(default_factory=LearnerSpec)
     """The process that trains."""
     replay: ReplaySpec | None = None

@@ -15,6 +15,7 @@ from rljob.api.algorithm import BLOCKS
 from rljob.api.document import parse_document
 from rljob.api.effective import effective
 from rljob.api.experiment import model_of
+from rljob.api.fits import misfits
 from rljob.api.job import API_VERSION, KIND, Metadata, RLJob
 from rljob.api.overrides import Override, apply_overrides, read_overrides
 from rljob.api.plain import plain
@@ -101,6 +102,10 @@ def parse_job(document: Mapping[str, Any]) -> RLJob:
         job: RLJob | None = RLJob.model_validate(with_preset(written), by_alias=True, by_name=False)
     except ValidationError as error:
         problems, wrong = structural_problems(error)
+        job = _repaired(written, wrong)
+    if job is not None and (found := misfits(job.spec.algorithm)):
+        problems += [problem for problem, _ in found]
+        wrong += [place for _, place in found]
         job = _repaired(written, wrong)
     if job is not None:
         job = effective(job, written)

@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from rljob.api.algorithm import BLOCKS
 from rljob.api.job import RLJob, RLJobSpec
 from rljob.api.problems import Problem
 from rljob.api.replay import ReplayParameters
@@ -165,16 +164,20 @@ def _of_a_queue(
         batches * size * (length + 1) * stack * frame_bytes,
         f"{batches} batches * {size} unrolls * {length + 1} observations * {stack} frames * {frame_bytes:,} B",
     )
-    block = BLOCKS[spec.algorithm.type] + (".parameters" if spec.algorithm.type == "Custom" else "")
     fixed = at_actors.size_bytes + processes.size_bytes
     if queue is None:  # a smaller iteration needs less of both, down to an unroll of each environment
         each_unroll = unroll + stacked.size_bytes // size
         least = envs * spec.requested_actors
         stored = Stored(
-            f"spec.algorithm.{block}.batchSize", size, "unrolls", least, "one of each environment", each_unroll
+            f"spec.{spec.algorithm.path_of('batchSize')}",
+            size,
+            "unrolls",
+            least,
+            "one of each environment",
+            each_unroll,
         )
     else:
-        path = f"spec.algorithm.{block}.unrollQueue.capacity"
+        path = f"spec.{spec.algorithm.path_of('unrollQueue.capacity')}"
         stored = Stored(path, capacity, "unrolls", size, "one batch", unroll)
         fixed += stacked.size_bytes
     return MemoryEstimate((waiting, at_actors, stacked, processes), stored, fixed)

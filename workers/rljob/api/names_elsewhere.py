@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Final
 
-OF_ALGORITHM: Final = "algorithm.*."
-"""Begins the path of a parameter that several algorithms have."""
+from rljob.api.algorithm import SHARED
 
 CALLED_HERE: Final[Mapping[str, str]] = {
     name: path
@@ -27,19 +26,19 @@ CALLED_HERE: Final[Mapping[str, str]] = {
         "evaluator.intervalSeconds": "eval_freq evaluation_interval",
         "successPolicy.rawFrames": "total_timesteps timesteps train_for_env_steps max_steps num_frames",
         "successPolicy.targetReturn.value": "reward_threshold stop_reward",
-        f"{OF_ALGORITHM}seed": "seed random_seed",
-        f"{OF_ALGORITHM}learningRate": "lr policy_lr",
-        f"{OF_ALGORITHM}gradientClipNorm": "max_grad_norm grad_clip",
-        f"{OF_ALGORITHM}hiddenUnits": "net_arch fcnet_hiddens",
-        f"{OF_ALGORITHM}unrollLength": "n_steps num_steps rollout rollout_length rollout_fragment_length",
-        f"{OF_ALGORITHM}epochs": "n_epochs num_epochs update_epochs num_sgd_iter",
-        f"{OF_ALGORITHM}minibatches": "num_minibatches num_batches_per_epoch",
-        f"{OF_ALGORITHM}entropyCost": "ent_coef entropy_coeff exploration_loss_coeff",
-        f"{OF_ALGORITHM}valueCost": "vf_coef vf_loss_coeff value_loss_coeff",
-        f"{OF_ALGORITHM}normalizeObservations": "normalize_input norm_obs",
-        f"{OF_ALGORITHM}normalizeReturns": "norm_reward",
-        f"{OF_ALGORITHM}recurrent": "use_lstm use_rnn",
-        f"{OF_ALGORITHM}targetUpdateTau": "tau",
+        "seed": "seed random_seed",
+        "algorithm.learningRate": "lr policy_lr",
+        "algorithm.gradientClipNorm": "max_grad_norm grad_clip",
+        "algorithm.hiddenUnits": "net_arch fcnet_hiddens",
+        "algorithm.unrollLength": "n_steps num_steps rollout rollout_length rollout_fragment_length",
+        "algorithm.epochs": "n_epochs num_epochs update_epochs num_sgd_iter",
+        "algorithm.minibatches": "num_minibatches num_batches_per_epoch",
+        "algorithm.entropyCost": "ent_coef entropy_coeff exploration_loss_coeff",
+        "algorithm.valueCost": "vf_coef vf_loss_coeff value_loss_coeff",
+        "algorithm.normalizeObservations": "normalize_input norm_obs",
+        "algorithm.normalizeReturns": "norm_reward",
+        "algorithm.recurrent": "use_lstm use_rnn",
+        "algorithm.targetUpdateTau": "tau",
         "algorithm.ppo.clipRange": "clip_coef clip_param ppo_clip_ratio",
         "algorithm.ppo.normalizeAdvantages": "norm_adv",
         "algorithm.sac.criticLearningRate": "q_lr",
@@ -57,6 +56,8 @@ MOVED: Final[Mapping[str, str]] = {
     "*.priorityClassName": "*.podTemplate.spec.priorityClassName",
     "*.runtimeClassName": "*.podTemplate.spec.runtimeClassName",
     "*.topologySpread": "*.podTemplate.spec.topologySpreadConstraints",
+    "algorithm.*.seed": "seed",
+    **{f"algorithm.*.{name}": f"algorithm.{name}" for name in SHARED},
     "replay.sampling": "nothing: the learner mirrors the store",
     "autoscaling.trimTimeConstantSeconds": "nothing: it is 300",
     "autoscaling.tolerancePercent": "nothing: it is 5",

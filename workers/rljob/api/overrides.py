@@ -15,7 +15,7 @@ from rljob.api.problems import ABSENT, ManifestError, Problem
 _STEP = re.compile(r"(?:^|\.)([^.\[\]\s=]+)|\[([^\[\]\s=]+)\]")
 _QUOTED = re.compile(r"'.*'|\".*\"", re.DOTALL)
 _PATHS = (
-    "such as actors.replicas or spec.actors.replicas, spec.algorithm.impala.gamma, spec.failurePolicy.rules[0].action or "
+    "such as actors.replicas or spec.actors.replicas, spec.algorithm.gamma, spec.failurePolicy.rules[0].action or "
     "spec.actors.nodeSelector[kubernetes.io/arch]"
 )
 Override = tuple[str, Any]

@@ -1,4 +1,4 @@
-"""A rule between fields, checked in two places: Python (``rljob validate``) and CEL (the cluster's API server).
+"""A rule between fields. Python checks each; the cluster's API server (CEL) those of fields that a manifest has all by hand.
 
 The two texts of a rule stand side by side, and a property test compares their verdicts, so that they cannot drift apart.
 Python's message shows the numbers; the cluster's says the same without them.
@@ -7,14 +7,12 @@ Python's message shows the numbers; the cluster's says the same without them.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel
-
-from rljob.api.algorithm import BLOCKS
 
 Reason = Literal["FieldValueInvalid", "FieldValueForbidden", "FieldValueRequired", "FieldValueDuplicate"]
 
@@ -50,34 +48,33 @@ class Rule:
     """The type that it is about: ``self`` in CEL, the first argument of ``check``."""
     field: str
     """The field to change, below ``self``, in the manifest's words; empty for ``self`` as a whole."""
-    cel: str
-    """True where all is well with what is written; it is asked only where all fields that it reads are written, save those that
-    it asks for with ``has`` itself (`rljob.api.generate.cel`). ``$batchSize`` stands for that parameter of ``algorithm``. Empty
-    where only Python can tell."""
     message: str
     check: Callable[..., Outcome]
     """Given what ``self`` is in CEL, of a job in force."""
+    cel: str = ""
+    """True where all is well with what is written; it is asked only where all fields that it reads are written, save those that
+    it asks for with ``has`` itself (`rljob.api.generate.cel`). Empty where Python alone tells."""
     algorithm: str | None = None
     """The algorithm whose jobs it is about; None for all."""
+    parameters: tuple[str, ...] = ()
+    """The parameters of the algorithm that it reads. It is about the algorithms that have all of them."""
+    also: tuple[str, ...] = ()
+    """Fields below ``self`` that ``check`` reads, where there is no CEL."""
     reason: Reason = "FieldValueInvalid"
-
-    @property
-    def expression(self) -> str:
-        """``cel`` with the parameters of ``algorithm`` by their whole paths."""
-        if self.algorithm is None:
-            return self.cel
-        return re.sub(r"\$([a-zA-Z]+)", rf"self.algorithm.{BLOCKS[self.algorithm]}.\1", self.cel)
 
     @property
     def asks_for(self) -> frozenset[str]:
         """The fields below ``self`` that it asks for with ``has``."""
-        return frozenset(re.findall(r"has\(self\.([.\w]+)\)", self.expression))
+        return frozenset(re.findall(r"has\(self\.([.\w]+)\)", self.cel))
 
     @property
     def reads(self) -> frozenset[str]:
         """The fields below ``self`` that it reads, save those that it asks for."""
-        found = re.finditer(r"\bself\.([.\w]+)(\()?", self.expression)
-        return frozenset(each[1].rpartition(".")[0] if each[2] else each[1] for each in found) - self.asks_for
+        found = re.finditer(r"\bself\.([.\w]+)(\()?", self.cel)
+        return (
+            frozenset(self.also)
+            | {each[1].rpartition(".")[0] if each[2] else each[1] for each in found} - self.asks_for
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,35 +103,16 @@ def rule(
     at: type[BaseModel],
     field: str,
     *,
-    cel: str,
     message: str,
+    cel: str = "",
     algorithm: str | None = None,
+    parameters: tuple[str, ...] = (),
+    also: tuple[str, ...] = (),
     reason: Reason = "FieldValueInvalid",
 ) -> Callable[[Check], Rule]:
     """Make a `Rule` of the function below it, which gives it its name."""
 
     def made(check: Check) -> Rule:
-        return Rule(check.__name__, at, field, cel, message, check, algorithm, reason)
-
-    return made
-
-
-def rule_of_several(
-    at: type[BaseModel] | Sequence[type[BaseModel]],
-    field: str,
-    *,
-    cel: str,
-    message: str,
-    algorithms: Sequence[str | None] = (None,),
-) -> Callable[[Check], tuple[Rule, ...]]:
-    """As `rule`, one for each type that it is about, or for each algorithm."""
-    types = (at,) if isinstance(at, type) else at
-
-    def made(check: Check) -> tuple[Rule, ...]:
-        return tuple(
-            Rule(f"{check.__name__}_{algorithm or each.__name__}", each, field, cel, message, check, algorithm)
-            for each in types
-            for algorithm in algorithms
-        )
+        return Rule(check.__name__, at, field, message, check, cel, algorithm, parameters, also, reason)
 
     return made

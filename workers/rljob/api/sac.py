@@ -6,6 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from rljob.api.fields import Follows
+from rljob.api.learner_parameters import Epsilon, LearningRate
 from rljob.api.mutability import never
 from rljob.api.parameters import OF_THIS_NETWORK, OF_THIS_SCALE
 from rljob.api.transition_parameters import STORED, TransitionParameterSet
@@ -20,10 +22,8 @@ class SACParameters(TransitionParameterSet):
     """
 
     n_step: Annotated[int, Integer(1, 100), never(STORED)] = 1
-    """Steps of reward before the bootstrap value. The entropies between are left out."""
-    learning_rate: Annotated[float, Real(0, 1, above=True)] = 3e-4
-    """Step size of the policy's optimiser at the start."""
-    critic_learning_rate: Annotated[float, Real(0, 1, above=True)] = Field(
+    learning_rate: LearningRate = 3e-4
+    critic_learning_rate: Annotated[LearningRate, Follows("learningRate")] = Field(
         default_factory=lambda known: known.get("learning_rate", 3e-4)
     )
     """Step size of the critics' optimiser at the start; it decays as learningRate does."""
@@ -32,35 +32,24 @@ class SACParameters(TransitionParameterSet):
     targetEntropy."""
     initial_temperature: Annotated[float, Real(0, above=True)] = 1.0
     """A learned temperature at the start."""
-    temperature_learning_rate: Annotated[float, Real(0, 1, above=True)] = Field(
+    temperature_learning_rate: Annotated[LearningRate, Follows("learningRate")] = Field(
         default_factory=lambda known: known.get("learning_rate", 3e-4)
     )
     """Step size of the optimiser of a learned temperature's logarithm; it decays as learningRate does."""
     target_entropy: Annotated[float, Real(-100_000, 100_000)] | None = None
     """Entropy in nats that a learned temperature steers to, of an action whose numbers reach from -1 to 1. Unset: minus how many
     numbers an action has."""
-    optimizer_epsilon: Annotated[float, Real(0, 1, above=True)] = 1e-8
-    """The number that keeps the optimiser's denominator from zero: beside the root with Adam, under it with RMSProp."""
+    optimizer_epsilon: Epsilon = 1e-8
     gradient_clip_norm: Annotated[float, Real(0)] = 0.0
-    """Largest gradient norm, of critics, policy and temperature each; longer gradients are scaled to it. 0 does not clip."""
     target_update_tau: Annotated[float, Real(0, 1)] = 0.005
-    """Share of the critics that their targets take over at each update; 0 copies at intervals instead."""
     network: Annotated[str, WordOrFactory(("Auto", "Nature", "Compact", "Small", "MLP")), never(OF_THIS_NETWORK)] = (
         "Auto"
     )
-    """MLP: for vectors. Nature, Compact and Small: for images, as with ApeXDQN; policy and critics have one each. Auto chooses by
-    the shape of a frame (docs/algorithms/networks.md)."""
     network_parameters: Annotated[dict[str, Any], JSONObject()] = Field(default_factory=dict)
-    """Parameters of a network of your own."""
     hidden_units: Annotated[int, Integer(1, 16_384), never(OF_THIS_NETWORK)] = 256
-    """Width of the two hidden layers of the policy, and of those of each critic."""
     layer_norm: Annotated[Flag, never(OF_THIS_NETWORK)] = False
-    """Normalise the features of each hidden layer before its activation."""
     normalize_observations: Annotated[Flag, never(OF_THIS_SCALE)] = False
-    """Give every float of the vectors that are observed mean 0 and deviation 1, by statistics of all batches so far; what is
-    stored stays as it was observed. In place of centreInput."""
     normalize_returns: Annotated[Flag, never(OF_THIS_SCALE)] = False
     """Divide n-step returns by their deviation so far, so that no unit of the reward matters: critics, priorities and a learned
     temperature, initialTemperature too, are in units of it. Rewards and scores keep theirs."""
     chunk_length: Annotated[int, Integer(1, 1000), never(STORED)] = 10
-    """Steps that an actor sends at once."""

@@ -8,6 +8,8 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from rljob.api.algorithm import SHARED, AlgorithmSpec
+from rljob.api.built_in import BUILT_IN
 from rljob.api.fields import first_sentence, literal_values
 from rljob.api.job import API_VERSION, KIND, RLJob
 from rljob.api.names_elsewhere import CALLED_HERE, moved_to
@@ -29,15 +31,10 @@ nothing of it is asked for."""
 
 
 _CALLED_HERE: Mapping[tuple[Location, str], str] = {
-    (place, name): f"; what others call {name} is algorithm: {written} here"
+    (place, name): f"; what others call {name} is algorithm: {{type: {algorithm}}} here"
     for place in (("spec", "algorithm"), ("spec", "algorithm", "type"))
-    for name, written in {
-        "DQN": "{type: ApeXDQN}",
-        "A2C": "{type: IMPALA}",
-        "A3C": "{type: IMPALA}",
-        "APPO": "{type: IMPALA}",
-        "SoftActorCritic": "{type: SAC}",
-    }.items()
+    for algorithm, each in BUILT_IN.items()
+    for name in each.elsewhere
 }
 """The place of an algorithm, and its name elsewhere -> what to write."""
 _BY_SPELLING = {folded(name): path for name, path in CALLED_HERE.items()}
@@ -106,7 +103,11 @@ def _unknown_field(name: str, place: TypedPlace | None) -> str:
     same = None if nearest(name, place.field_names, likeness=1.0) else next(below, None)
     if same is not None:
         return f"unknown field; did you mean {same!r}?"
-    return _called_here(name, place.field_names) or unknown_name(name, place.field_names, "field")
+    if (called := _called_here(name, place.field_names)) is not None:
+        return called
+    if place.owner is AlgorithmSpec and nearest(name, place.field_names) is None and (shared := nearest(name, SHARED)):
+        return f"unknown field; did you mean 'spec.algorithm.{shared}'?"
+    return unknown_name(name, place.field_names, "field")
 
 
 def _called_here(name: str, known: Sequence[str]) -> str | None:
@@ -117,10 +118,7 @@ def _called_here(name: str, known: Sequence[str]) -> str | None:
         return None
     if field in known:
         return f"unknown field; that is {field!r} here"
-    if not path.startswith("algorithm."):
-        return f"unknown field; that is 'spec.{path}' here"
-    # In the section of an algorithm that has no such parameter its own are told.
-    return None if "learningRate" in known else f"unknown field; that is {field!r} of the algorithm here"
+    return f"unknown field; that is 'spec.{path}' here"
 
 
 def _such_as(place: TypedPlace | None, value: Any) -> str:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from rljob.api.fields import Follows
 from rljob.api.learner_parameters import LearnerParameterSet
 from rljob.api.mutability import never
 from rljob.api.types import Integer, Real
@@ -17,11 +18,10 @@ class TransitionParameterSet(LearnerParameterSet):
     """Parameters of a ``TransitionAlgorithm``, which learns from n-step transitions out of spec.replay."""
 
     gamma: Annotated[float, Real(0, 1), never(STORED)] = 0.99
-    """What a reward one step later is worth: the discount per step."""
     batch_size: Annotated[int, Integer(1, 65_536)] = 256
-    """Transitions a learner update is computed from."""
+    """Transitions that an update is computed from."""
     n_step: Annotated[int, Integer(1, 100), never(STORED)] = 1
-    """Steps of reward before the bootstrap value."""
+    """Steps of reward before the bootstrap value; SAC leaves out the entropies between."""
     chunk_length: Annotated[int, Integer(1, 1000), never(STORED)] = 50
     """Steps that an actor sends at once."""
     publish_interval: Annotated[int, Integer(1)] = 10
@@ -29,11 +29,12 @@ class TransitionParameterSet(LearnerParameterSet):
     prefetch_batches: Annotated[int, Integer(1, 64)] = 2
     """Batches the learner asks for ahead of use."""
     target_update_tau: Annotated[float, Real(0, 1)] = 0.0
-    """Share of the online network that the target takes over at each update; 0 copies at intervals instead."""
-    target_update_interval: Annotated[int, Integer(0)] = Field(
+    """Share of the online network (with SAC, of the critics) that the target takes over at each update; 0 copies at
+    intervals instead."""
+    target_update_interval: Annotated[int, Integer(0), Follows("2500; 0 with targetUpdateTau")] = Field(
         default_factory=lambda known: 0 if known.get("target_update_tau") else 2500
     )
-    """Updates between copies of the online network to the target network; unset, 2500, or 0 with targetUpdateTau."""
+    """Updates between copies of the online network to the target network."""
 
 
 class ActionValueParameterSet(TransitionParameterSet):

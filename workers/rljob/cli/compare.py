@@ -21,7 +21,7 @@ def compare(
         list[str] | None,
         typer.Option(
             metavar="SETTING",
-            help="Runs with the same value here are a group, such as algorithm.ppo.learningRate. Repeatable.",
+            help="Runs with the same value here are a group, such as algorithm.learningRate. Repeatable.",
             show_default="all settings that differ, but the seed",
         ),
     ] = None,
@@ -45,7 +45,7 @@ def compare(
 
         rljob compare runs/a-* runs/b-* --html comparison.html
 
-        rljob compare runs/* --by algorithm.ppo.learningRate --target 400 --json
+        rljob compare runs/* --by algorithm.learningRate --target 400 --json
     """
     with one_line_errors():
         require_data_plane("rljob compare")

@@ -23,9 +23,7 @@ _TYPE_COLUMN = 34
 def explain(
     field: Annotated[
         str,
-        typer.Argument(
-            metavar="FIELD", help="A field, such as algorithm.impala.learningRate.", show_default="all of them"
-        ),
+        typer.Argument(metavar="FIELD", help="A field, such as algorithm.learningRate.", show_default="all of them"),
     ] = "",
     parameter: Annotated[
         str,
@@ -48,7 +46,7 @@ def explain(
 
         rljob explain actors
 
-        rljob explain algorithm.impala.learningRate
+        rljob explain algorithm.learningRate
 
         rljob explain learningRate
 

@@ -19,9 +19,7 @@ from rljob.loading import PluginProblem, forget_files, printing_aside, short
 
 SetOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--set", metavar="PATH=VALUE", help="Override a field, e.g. spec.algorithm.impala.gamma=0.997; repeatable."
-    ),
+    typer.Option("--set", metavar="PATH=VALUE", help="Override a field, e.g. spec.algorithm.gamma=0.997; repeatable."),
 ]
 
 

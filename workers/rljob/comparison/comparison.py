@@ -62,7 +62,7 @@ def compare(
     Args:
         paths: folders, or handles, of runs of one environment, two at least, or of experiments, which stand for their runs; a
             run that is named twice, or lies there as a copy, counts once. An experiment may stand there by itself.
-        by: settings (``algorithm.ppo.learningRate``) or sections whose values make the groups; none: all that differ.
+        by: settings (``algorithm.learningRate``) or sections whose values make the groups; none: all that differ.
         target: the mean return that counts as solved, in the place of the jobs' own.
 
     Raises:

@@ -9,34 +9,33 @@ from typing import Final
 from rljob.api.learned import UNLEARNED, below_any
 from rljob.api.problems import nearest
 from rljob.api.yaml_dialect import in_one_line
-from rljob.comparison.judged_run import JudgedRun, Target, is_seed
+from rljob.comparison.judged_run import JudgedRun, Target
 from rljob.errors import UsageError
 from rljob.sources import CODE
 
 ABSENT: Final = "unset"
-_NOT_WHAT_IS_COMPARED: Final = ("metadata", "preset", "presetWithout", *UNLEARNED)
-"""What a run is called, what its settings were made from, and those that change nothing of what is learned."""
+_NOT_WHAT_IS_COMPARED: Final = ("metadata", "preset", "presetWithout", "seed", *UNLEARNED)
+"""What a run is called, what its settings were made from, its seed, and those that change nothing of what is learned."""
 
 
 def differing(runs: Sequence[JudgedRun]) -> list[str]:
     """The settings that tell ``runs`` apart, seeds left out.
 
-    One that a run lacks differs only from runs of the same algorithm that have it: which parameters there are follows from
-    the algorithm, whose type differs already. Which of its user's files a run has a copy of differs from no run without.
+    One that a run lacks differs only from runs of the same algorithm that have it, and a parameter of the algorithm only between
+    such runs: which there are, and their defaults, follow from its type, which differs already. Which of its user's files a run
+    has a copy of differs from no run without.
     """
+    types = dict.fromkeys(run.settings.get("algorithm.type") for run in runs)
+    of_one = [[run for run in runs if run.settings.get("algorithm.type") == type_] for type_ in types]
 
     def differs(path: str) -> bool:
         having = [run for run in runs if path in run.settings]
-        lacking = {run.settings.get("algorithm.type") for run in runs if path not in run.settings}
-        lacking = set() if path.startswith(f"{CODE}.") else lacking
-        return len({_value(run, path) for run in having}) > 1 or any(
-            run.settings.get("algorithm.type") in lacking for run in having
-        )
+        among = [having] if path.startswith(f"{CODE}.") else [having, *of_one]
+        among = of_one if path.startswith("algorithm.") and path != "algorithm.type" else among
+        return any(len({_value(run, path) for run in some}) > 1 for some in among)
 
     paths = dict.fromkeys(path for run in runs for path in run.settings)
-    return [
-        path for path in paths if not is_seed(path) and not below_any(path, _NOT_WHAT_IS_COMPARED) and differs(path)
-    ]
+    return [path for path in paths if not below_any(path, _NOT_WHAT_IS_COMPARED) and differs(path)]
 
 
 def grouped(runs: Sequence[JudgedRun], by: Sequence[str]) -> list[tuple[JudgedRun, ...]]:

@@ -42,7 +42,7 @@ class JudgedRun:
     """A run folder.
 
     Attributes:
-        settings: the job in force by paths as ``--set`` has them: ``{"algorithm.ppo.gamma": 0.99, "metadata.name": "pong"}``; and
+        settings: the job in force by paths as ``--set`` has them: ``{"algorithm.gamma": 0.99, "metadata.name": "pong"}``; and
             the digests of its user's files, ``{"code.env.py": "0a1b2c3d4e5f"}``.
         judged_in: what of its environment counts for a verdict.
         evaluations: those that have a mean, oldest first; the newest one's is the score of the run. points: records of figures
@@ -74,8 +74,8 @@ class JudgedRun:
 
     @property
     def seed(self) -> Any:
-        """The seed of its random numbers; None where its algorithm names none."""
-        return next((value for path, value in self.settings.items() if is_seed(path)), None)
+        """The seed of its random numbers; None where that is not known."""
+        return self.settings.get("seed")
 
     @property
     def targets(self) -> tuple[Target, ...]:
@@ -128,11 +128,6 @@ def read_judged_run(path: Path) -> JudgedRun:
         ended=(path / OUTCOME_FILE).exists(),
         unreadable_lines=unreadable,
     )
-
-
-def is_seed(path: str) -> bool:
-    """Whether a setting is the seed of random numbers."""
-    return path.rpartition(".")[2] == "seed"
 
 
 def _met(target: Target, full: Sequence[Record]) -> bool:

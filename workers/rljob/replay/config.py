@@ -108,6 +108,6 @@ def config_of(
         redis=redis,
         redis_login=redis_login,
         redis_keep_seconds=redis_keep_seconds,
-        seed=algorithm.seed * 1_000 + shard,
+        seed=job.spec.seed * 1_000 + shard,
         security=security,
     )

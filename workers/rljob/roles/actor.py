@@ -103,7 +103,7 @@ def run_actor(options: RoleOptions, stop: threading.Event) -> None:
             if welcome is None:
                 return
             # A learner that this actor came up before is the first.
-            seed = seed_of(parameters.seed, "actor", welcome.slot, max(1, welcome.epoch), welcome.life)
+            seed = seed_of(spec_of_job.seed, "actor", welcome.slot, max(1, welcome.epoch), welcome.life)
             seed_generators(seed)
             generator = np.random.default_rng(seed)
             builder = make_builder(

@@ -77,7 +77,7 @@ class Evaluator:
         job = options.job.spec
         self._name, self._stop, self._players, self._client = options.name, stop, players, client
         self._settings = job.evaluator
-        self._seed = job.algorithm.parameters.seed
+        self._seed = job.seed
         self._shares_cores = not options.on_cluster
         target = job.success_policy.target_return
         self._metric = job.success_policy.metric

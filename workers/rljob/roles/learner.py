@@ -286,7 +286,7 @@ def _source(
             prefetch=params.prefetch_batches,
             exponent=replay.exponent,
             importance=replay.importance,
-            seed=params.seed,
+            seed=spec.seed,
             epoch=epoch,
         ),
         method.importance_weights,

@@ -82,7 +82,7 @@ def _plain_update(job: RLJob, method: AnyAlgorithm, environment: EnvironmentSpec
 
 def _network(job: RLJob, method: AnyAlgorithm, environment: EnvironmentSpec) -> FrameNetwork:
     params = job.spec.algorithm.parameters
-    torch.manual_seed(params.seed)
+    torch.manual_seed(job.spec.seed)
     network: FrameNetwork = method.build_learner(environment, params, job.spec.environment.parameters)
     return network
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from rljob.api import RLJob
-from rljob.api.algorithm import BLOCKS
 from rljob.api.tracking import TrackingSpec
 from rljob.errors import UsageError
 from rljob.tracking.sent import Sent
@@ -59,13 +58,10 @@ class TrackedRun:
                 if isinstance(section, dict):
                     section.pop(private, None)
         spec.pop("tracking", None)
-        algorithm = self.job.spec.algorithm
-        block = spec["algorithm"].get(BLOCKS[algorithm.type]) or {}
         return {
             "env_id": self.job.spec.environment.id,
             "exp_name": self.job.metadata.name,
-            "seed": block.get("parameters", block).get("seed"),  # a Custom algorithm has its own below ``parameters``
-            "algo": algorithm.type,
+            "algo": self.job.spec.algorithm.type,
             **spec,
         }
 

@@ -78,7 +78,7 @@ def test_an_update_imports_no_compiler() -> None:
         import torch
 
         for optimizer in ("Adam", "RMSProp", "Muon"):
-            job = load_manifest("manifests/examples/cartpole-impala.yaml", [f"spec.algorithm.impala.optimizer={optimizer}"])
+            job = load_manifest("manifests/examples/cartpole-impala.yaml", [f"spec.algorithm.optimizer={optimizer}"])
             method, params = algorithm("IMPALA"), job.spec.algorithm.parameters
             spec = describe_environment("CartPole-v1", job.spec.environment.parameters)
             online = method.build(spec, params, job.spec.environment.parameters)

@@ -149,9 +149,9 @@ def test_what_may_change_of_an_experiment_that_has_begun() -> None:
         "spec": {**document(3)["spec"]["template"]["spec"], "tracking": {"wandb": {}}},
     }
     state.apply(settings(document(4, seeds=2, template=tracked)))
-    slower = {"spec": {**tracked["spec"], "algorithm": {"ppo": {"gamma": 0.5}}}}
+    slower = {"spec": {**tracked["spec"], "algorithm": {"gamma": 0.5}}}
     stored = {"spec": {**tracked["spec"], "checkpoint": {"storage": {"objectStore": {"url": "s3://a/b"}}}}}
-    listed = [{"algorithm.ppo.learningRate": rate} for rate in (1e-3, 1e-4, 1e-5, 1e-6)]
+    listed = [{"algorithm.learningRate": rate} for rate in (1e-3, 1e-4, 1e-5, 1e-6)]
     for other in (
         document(3, seeds=2),
         document(4),
@@ -168,7 +168,7 @@ def test_what_may_change_of_an_experiment_that_has_begun() -> None:
 
 
 def test_a_list_may_grow_at_its_end() -> None:
-    rates = [{"algorithm.ppo.learningRate": rate} for rate in (1e-3, 1e-4, 1e-5)]
+    rates = [{"algorithm.learningRate": rate} for rate in (1e-3, 1e-4, 1e-5)]
     state = begun(document(0, search={"list": rates[:2]}))
     with pytest.raises(Mismatch, match="list grow"):
         state.apply(settings(document(0, search={"list": rates[::-1]})))
@@ -247,7 +247,7 @@ def test_a_solved_run_needs_no_more_frames_and_a_score_that_is_not_finite_fails_
 def test_a_thousand_trials_fit_into_a_status() -> None:
     """Acceptance row 9, as far as the core goes: at most 100 kB, whatever the settings' length, and a whole journal."""
     experiment = document(1000, prune={"halving": {"firstRawFrames": 3000}}, parallelism=50)
-    experiment["spec"]["search"]["parameters"]["algorithm.ppo.network"] = {"values": ["a" * 200 + ":f"]}
+    experiment["spec"]["search"]["parameters"]["algorithm.network"] = {"values": ["a" * 200 + ":f"]}
     world = World(experiment, spread)
     assert len(json.dumps(summary(lived(world)), indent=2)) <= 100_000
     starts = [(entry["trial"], entry["seed"]) for entry in world.entries() if entry["kind"] == "Start"]
@@ -256,7 +256,7 @@ def test_a_thousand_trials_fit_into_a_status() -> None:
 
 def test_suggested_settings_that_make_no_job_fail_the_run_and_not_the_experiment(tmp_path: Path) -> None:
     experiment = parse_experiment(document(3, seeds=2))
-    experiment.suggested[1] = {"algorithm.ppo.learningRate": 5}
+    experiment.suggested[1] = {"algorithm.learningRate": 5}
     entry = Runs(tmp_path, experiment, None).look(Run(1, 1))
     assert (entry["kind"], entry["trial"]) == ("Fail", 1)
-    assert "spec.algorithm.ppo.learningRate: got 5" in entry["why"]
+    assert "spec.algorithm.learningRate: got 5" in entry["why"]

@@ -81,10 +81,8 @@ def test_a_run_is_an_rljob_that_queues_by_itself() -> None:
     assert (about["annotations"], owner["kind"], owner["controller"], owner["uid"]) == (
         {"of": "template"}, "RLExperiment", True, uid,
     )  # fmt: skip
-    assert made["spec"]["algorithm"]["ppo"] == {
-        "learningRate": parse_experiment(experiment).settings(1)["algorithm.ppo.learningRate"],
-        "seed": 2,
-    }
+    rate = parse_experiment(experiment).settings(1)["algorithm.learningRate"]
+    assert (made["spec"]["algorithm"]["learningRate"], made["spec"]["seed"]) == (rate, 2)
     assert made["spec"]["successPolicy"]["rawFrames"] == 9000
 
 
@@ -124,7 +122,7 @@ def test_a_job_that_was_edited_by_hand_is_no_longer_that_trial() -> None:
     world.settle()
     world.edit(RLJOBS, "a-1", actors={"replicas": 5})
     assert world.status_document["failed"] == 0, "its number of actors makes no other trial"
-    world.edit(RLJOBS, "a-1", algorithm={"ppo": {"gamma": 0.5}})
+    world.edit(RLJOBS, "a-1", algorithm={"gamma": 0.5})
     assert world.live()["failed"] == 1
     (failed,) = [note for reason, note in world.told if reason == "Fail"]
     assert failed == "trial 1 failed: RLJob a-1 was changed by hand, so that it is another trial"
@@ -320,7 +318,7 @@ def test_what_is_refused_is_said_in_the_words_of_rljob_validate() -> None:
         parse_experiment(wrong)
     assert (world.state, accepted["reason"], accepted["message"]) == ("InvalidSpec", "InvalidSpec", str(said.value))
     assert world.of(RLJOBS) == world.of(CONFIG_MAPS) == {}
-    right = {"algorithm.ppo.learningRat": None, "algorithm.ppo.gamma": {"values": [0.9, 0.95, 0.99]}}
+    right = {"algorithm.ppo.learningRat": None, "algorithm.gamma": {"values": [0.9, 0.95, 0.99]}}
     world.edit(RLEXPERIMENTS, "a", search={"parameters": right})
     world.live()
 
@@ -428,7 +426,7 @@ def test_a_journal_whose_last_part_is_gone_is_told() -> None:
 def test_a_thousand_trials_fit_into_a_status_and_into_config_maps() -> None:
     """Acceptance row 9, as far as it needs no cluster."""
     experiment = document(1000, parallelism=500)
-    experiment["spec"]["search"]["parameters"]["algorithm.ppo.network"] = {"values": ["a" * 200 + ":f"]}
+    experiment["spec"]["search"]["parameters"]["algorithm.network"] = {"values": ["a" * 200 + ":f"]}
     world = World(experiment, spread, frames=9000)
     world.verdict = _all_at_once(world)  # type: ignore[method-assign]
     status = world.live(ticks=4000)

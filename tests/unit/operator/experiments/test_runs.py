@@ -88,7 +88,7 @@ def test_a_journals_last_line_that_was_cut_off_is_dropped_and_the_rest_gone_on_w
 
 
 def test_suggestions_without_optuna_are_refused_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    parameters = {"algorithm.ppo.learningRate": {"uniform": {"min": 1e-4, "max": 1e-3}}}
+    parameters = {"algorithm.learningRate": {"uniform": {"min": 1e-4, "max": 1e-3}}}
     experiment = parse_experiment(document(20, search={"tpe": {"trials": 20}, "parameters": parameters}))
     found = "rljob_operator.experiments.suggestions.find_spec"
     monkeypatch.setattr(found, lambda name: None)

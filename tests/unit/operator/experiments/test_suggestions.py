@@ -20,7 +20,7 @@ from tests.support.experiment_world import HALVING, World, document, lived, spre
 pytestmark = pytest.mark.skipif(
     getattr(find_spec("optuna"), "origin", None) is None, reason="Optuna is not installed: pip install 'rljob[optuna]'"
 )
-RATE, EPOCHS, COST = "algorithm.ppo.learningRate", "algorithm.ppo.epochs", "algorithm.ppo.entropyCost"
+RATE, EPOCHS, COST = "algorithm.learningRate", "algorithm.epochs", "algorithm.entropyCost"
 PARAMETERS = {
     RATE: {"logUniform": {"min": 1e-5, "max": 1e-1}},
     EPOCHS: {"uniform": {"min": 1, "max": 20}},
@@ -100,8 +100,8 @@ def test_it_draws_until_enough_have_a_score_and_then_every_suggestion_is_another
 
 def test_a_suggestion_that_makes_no_valid_job_is_made_again() -> None:
     parameters = {
-        "algorithm.ppo.batchSize": {"values": [8, 12, 16, 20]},
-        "algorithm.ppo.minibatches": {"values": [3, 4, 5, 7]},
+        "algorithm.batchSize": {"values": [8, 12, 16, 20]},
+        "algorithm.minibatches": {"values": [3, 4, 5, 7]},
     }
     how = {"trials": 6, "startupTrials": 2}
     world = World(document(6, search={"tpe": how, "parameters": parameters}), spread)

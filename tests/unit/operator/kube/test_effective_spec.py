@@ -24,7 +24,7 @@ from rljob_operator.kube.render.settings import Settings
 
 from tests.unit.api.bad_manifests import EXAMPLES
 
-GAMMA = {"algorithm": {"type": "IMPALA", "impala": {"gamma": 0.5}}}
+GAMMA = {"algorithm": {"type": "IMPALA", "gamma": 0.5}}
 
 
 def manifest(generation: int = 1, **spec: Any) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def other_release(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def gamma(desired: DesiredState) -> float:
-    return desired.job.spec.algorithm.impala.gamma
+    return desired.job.spec.algorithm.gamma
 
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
@@ -80,12 +80,12 @@ def test_that_no_algorithm_is_named_is_said_of_what_runs_too(written: dict[str, 
     [
         ({"environment": {"id": "ALE/Pong-v5"}}, f"{NO_ALGORITHM}; {ATARI_BY_PPO}"),
         ({"environment": {"id": "ALE/Pong-v5"}, "algorithm": {"type": "PPO"}}, ATARI_BY_PPO),
-        ({"environment": {"id": "A-v0"}, "algorithm": {"ppo": {"gamma": 1}}}, WITHOUT_BOUND),
+        ({"environment": {"id": "A-v0"}, "algorithm": {"gamma": 1}}, WITHOUT_BOUND),
         (
             {"environment": {"id": "A-v0"}, "algorithm": {"custom": {"factory": "m:f", "parameters": {"gamma": 1.0}}}},
             WITHOUT_BOUND,
         ),
-        ({"environment": {"id": "ALE/Pong-v5"}, "algorithm": {"ppo": {"hiddenUnits": 512}}}, ""),
+        ({"environment": {"id": "ALE/Pong-v5"}, "algorithm": {"hiddenUnits": 512}}, ""),
         ({"environment": {"id": "ALE/Pong-v5"}, "preset": "PPOAtari"}, ""),
         (
             {

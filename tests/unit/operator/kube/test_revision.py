@@ -27,7 +27,7 @@ def changed(before: dict[str, Any], after: dict[str, Any]) -> set[Role]:
     ("change", "roles"),
     [
         ("spec.image=rl:2", ALL),
-        ("spec.algorithm.apeXDQN.gamma=0.9", ALL),
+        ("spec.algorithm.gamma=0.9", ALL),
         ("spec.actors.envsPerActor=4", ALL),
         ("spec.actors.resources.requests.cpu=2", {Role.ACTOR}),
         ("spec.actors.spot=true", {Role.ACTOR}),

@@ -38,8 +38,8 @@ def test_what_names_a_job(manifest: Any, name: str, environment: str) -> None:
 
 def test_values_of_python_become_fields() -> None:
     given = {
-        "algorithm.ppo.learningRate": np.float32(0.25),
-        "algorithm.ppo.seed": np.int64(3),
+        "algorithm.learningRate": np.float32(0.25),
+        "seed": np.int64(3),
         "actors.resources.limits.cpu": 2,
         "environment.kwargs": {"sizes": np.array([1, 2.0]), "at": Path("maps/one"), "soft": True, "mode": "1e3"},
         "environment.kwargs.\U0001f600": ("on", 2.0, -0.0, 10**299),
@@ -49,8 +49,7 @@ def test_values_of_python_become_fields() -> None:
     }
     job = parse_job(_written(CARTPOLE, [*given.items()]))
     assert job.metadata.name == "other"
-    parameters: Any = job.spec.algorithm.ppo
-    assert (parameters.learning_rate, parameters.seed) == (0.25, 3)
+    assert (job.spec.algorithm.parameters.learning_rate, job.spec.seed) == (0.25, 3)
     kwargs = {
         "sizes": [1.0, 2.0],
         "at": "maps/one",
@@ -96,7 +95,7 @@ def test_files_are_named_by_their_whole_paths_save_on_a_cluster(
 WRONG = {
     "algorithm.ppo.learningRat": (
         0.1,
-        "spec.algorithm.ppo.learningRat: got 0.1; unknown field; did you mean 'learningRate'?",
+        "spec.algorithm.ppo.learningRat: got 0.1; unknown field; did you mean 'spec.algorithm.learningRate'?",
     ),
     "actors.replicas": ("many", "spec.actors.replicas"),
     "a b": (1, "allowed: a path such as actors.replicas"),
@@ -173,7 +172,7 @@ def test_what_no_manifest_can_hold_is_refused_by_its_path(value: Any, place: str
         ({"max_actors": -2}, "max_actors is -2"),
         ({"max_actors": 2.5}, "max_actors is 2.5; allowed: a whole number"),
         ({"folder": "."}, "not empty"),
-        ({"set": ["algorithm.ppo.gamma=0.9"]}, "set: got .*; allowed: a dict of paths and values"),
+        ({"set": ["algorithm.gamma=0.9"]}, "set: got .*; allowed: a dict of paths and values"),
     ],
 )
 def test_options_that_can_not_be(

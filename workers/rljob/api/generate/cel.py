@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from rljob.api.job import RLJobSpec
 from rljob.api.rule import STORED, Rule, TransitionRule
 
 Validation = dict[str, str]
 """One entry of x-kubernetes-validations."""
 
 NOT_IN_CEL = {
+    "rules that read parameters of the algorithm": "each algorithm has other ones, with defaults and bounds of its own; the "
+    "section takes what any of them takes",
     "rules between fields of which one is not written": "its value comes of the preset or of a default, which the API server "
     "does not know",
     "what is below env, tolerations and podTemplate": "these are Kubernetes' own types, "
@@ -36,16 +37,15 @@ NOT_IN_CEL = {
 
 def rule_validations(rule: Rule) -> Validation:
     """The validation that stands at the schema of ``rule.at``."""
-    assert rule.algorithm is None or rule.at is RLJobSpec, rule.name
     written = " && ".join(f"has(self.{path})" for path in _must_be_written(rule))
-    guarded = f"!({written}) || ({rule.expression})" if written else rule.expression
+    guarded = f"!({written}) || ({rule.cel})" if written else rule.cel
     return _validation(guarded, rule.message, rule.field, rule.reason)
 
 
 def transition_validations(rules: Iterable[TransitionRule]) -> Iterator[Validation]:
     """The validations that compare the stored spec with the new one, one for all fields of a section that say the same."""
     groups: dict[tuple[str, str], list[TransitionRule]] = {}
-    for rule in rules:
+    for rule in filter(lambda each: each.cel, rules):
         groups.setdefault((rule.field.partition(".")[0], rule.message), []).append(rule)
     for (section, message), of_it in groups.items():
         same = " && ".join(rule.cel for rule in of_it)

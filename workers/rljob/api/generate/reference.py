@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic_core import PydanticUndefined
 
-from rljob.api.computed import COMPUTED
+from rljob.api.computed import computed_words
 from rljob.api.conditions import CATALOGUE, MEANING_WHEN_TRUE
 from rljob.api.experiment import RLExperimentSpec
 from rljob.api.fields import default_of
@@ -17,6 +17,7 @@ from rljob.api.generate.schema import flowed
 from rljob.api.job import API_VERSION, KIND, Metadata, RLJobSpec
 from rljob.api.learned import UNLEARNED
 from rljob.api.mutability import When, places
+from rljob.api.parameters import ParameterSet
 from rljob.api.paths import TypedPlace, places_below
 from rljob.api.pods import RoleSpec
 from rljob.api.presets import PRESETS
@@ -89,8 +90,8 @@ def _row(path: str, place: TypedPlace) -> Iterator[Row]:
 def _default(place: TypedPlace) -> str:
     assert place.owner is not None
     assert place.field is not None
-    if (place.owner, place.name) in COMPUTED:
-        return COMPUTED[place.owner, place.name].words
+    if words := computed_words(place.owner, place.name):
+        return words
     if place.field.is_required():
         return "**required**"
     value = default_of(place.owner, place.name)
@@ -115,7 +116,7 @@ def _preset_values() -> Iterator[Row]:
 def _rules() -> Iterator[Row]:
     places_of = {place.entry.model: f"{path}{'[]' if place.is_list else ''}" for path, place in _PLACES}
     for rule in RULES:
-        place = places_of[rule.at]
+        place = "spec.algorithm" if rule.at is ParameterSet else places_of[rule.at]
         yield f"`{place}.{rule.field}`" if rule.field else f"`{place}`", rule.message
 
 
@@ -132,7 +133,7 @@ Made from the types in `workers/rljob/api` by `make generate`; the CRD in `manif
 `kubectl explain rljob.spec` says the same. A manifest needs `apiVersion: {API_VERSION}`, `kind: {KIND}`, `metadata.name`
 and `spec`; a complete spec is `preset: PongVTrace`. Unknown fields are refused. Numbers are numbers in `spec`; in `status`
 those with a fraction are strings. `rljob validate FILE` checks a file without a cluster, `rljob validate FILE --effective`
-prints it with everything filled in, and `rljob explain algorithm.impala.learningRate` says of one field what stands here.
+prints it with everything filled in, and `rljob explain algorithm.learningRate` says of one field what stands here.
 """
 _PRESETS_INTRODUCTION = """\
 `spec.preset` names one: a whole job, of which everything may be written otherwise beside it, field by field, or taken away with
@@ -149,7 +150,8 @@ _CONDITIONS = """\
 """
 _RULES_INTRODUCTION = """\
 What each field allows by itself can still be impossible together. `rljob validate` and the API server (CEL) both check these
-rules; `rljob validate` shows the numbers. The API server asks a rule only where every field that it reads is written.
+rules; `rljob validate` shows the numbers. The API server asks a rule only where every field that it reads is written, and none of
+those that read parameters of an algorithm.
 """
 _EXPERIMENT = """\
 [Several runs as one experiment](experiments.md): `kind: RLExperiment`, for `rljob run` and `kubectl apply`. `spec.template.spec`,

@@ -12,7 +12,7 @@ from pydantic.alias_generators import to_camel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, JsonSchemaWarningKind
 from pydantic_core import PydanticUndefined, core_schema
 
-from rljob.api.computed import COMPUTED
+from rljob.api.computed import computed_words
 from rljob.api.fields import default_of, description_of, marker_of
 from rljob.api.generate.cel import Validation, rule_validations, transition_validations
 from rljob.api.job import RLJobSpec
@@ -79,8 +79,8 @@ def bounds_words(model: type[BaseModel], name: str) -> str:
 
 def default_words(model: type[BaseModel], name: str) -> str:
     """The default of a field as a sentence; empty where it has none, or nothing worth saying."""
-    if (model, name) in COMPUTED:
-        return f"Default: {COMPUTED[model, name].words}."
+    if words := computed_words(model, name):
+        return f"Default: {words}."
     value = default_of(model, name)
     return "" if value is PydanticUndefined or value in ("", [], {}) else f"Default: {json.dumps(value)}."
 

@@ -33,6 +33,11 @@ def preset_of(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
         return None
     preset, given = PRESETS[name], document["spec"]
     gone = [path for (field, value), paths in _GIVES_WAY.items() if value_at(given, field) == value for path in paths]
+    if value_at(given, "algorithm.type") not in (
+        None,
+        preset.algorithm_type,
+    ):  # which is refused, without more about its values
+        gone += ("algorithm", "replay")
     gone += () if preset.is_whole_for(value_at(given, "environment.id")) else OF_ITS_ENVIRONMENT
     without, spec = value_at(given, "presetWithout"), preset.spec
     gone += [path for path in without if path in REMOVABLE] if isinstance(without, list) else ()
@@ -87,8 +92,7 @@ def _for_vectors(spec: RLJobSpec) -> str:
 
 
 def _without_bound(spec: RLJobSpec) -> str:
-    own = spec.algorithm.custom
-    return WITHOUT_BOUND if (own.parameters.get("gamma") if own else spec.algorithm.parameters.gamma) == 1 else ""
+    return WITHOUT_BOUND if spec.algorithm.shared.get("gamma") == 1 else ""
 
 
 def _not_learned(spec: RLJobSpec) -> str:

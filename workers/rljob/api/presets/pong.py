@@ -52,29 +52,32 @@ _NETWORK: dict[str, Any] = {
     "precision": "FP32",  # bf16 gains nothing on so small a network
 }
 _VTRACE = {
+    "type": "IMPALA",
     **_NETWORK,
-    "lossReduction": "Mean",
-    "targetPolicyKl": 0.02,
-    "rhoClip": 1.0,
-    "cClip": 1.0,
-    "vtraceLambda": 0.98,  # a rally lasts a hundred steps: credit must reach far back
-    "policyKlCost": 0.25,  # keeps the policy near the one that acted; without it actions that were rare run away
     "valueCost": 0.25,  # all costs are a quarter of PPO's, because nothing normalises the advantages
     "entropyCost": 0.0025,
-    "weightsRefreshSteps": 8,  # newer weights inside an unroll, and after every pass
     "publishInterval": 8,
     "prefetchBatches": 1,
-    "unrollQueue": {"capacity": 16},  # one batch
+    "impala": {
+        "lossReduction": "Mean",
+        "targetPolicyKl": 0.02,
+        "rhoClip": 1.0,
+        "cClip": 1.0,
+        "vtraceLambda": 0.98,  # a rally lasts a hundred steps: credit must reach far back
+        "policyKlCost": 0.25,  # keeps the policy near the one that acted; without it actions that were rare run away
+        "weightsRefreshSteps": 8,  # newer weights inside an unroll, and after every pass
+        "unrollQueue": {"capacity": 16},  # one batch
+    },
 }
 _PPO = {
+    "type": "PPO",
     **_NETWORK,
-    "gaeLambda": 0.95,
-    "clipRange": 0.2,
-    "normalizeAdvantages": True,
     "valueCost": 1.0,
     "entropyCost": 0.01,
+    "ppo": {"gaeLambda": 0.95, "clipRange": 0.2, "normalizeAdvantages": True},
 }
 _APEX = {
+    "type": "ApeXDQN",
     "gamma": 0.99,
     "nStep": 10,  # a point is many steps away from the stroke that wins it
     "batchSize": 128,
@@ -85,19 +88,21 @@ _APEX = {
     "optimizerEpsilon": 1e-6,
     "gradientClipNorm": 10.0,
     "targetUpdateInterval": 200,
-    "double": True,
-    "dueling": True,
     "network": "Compact",
     "hiddenUnits": 128,
     "layerNorm": True,  # the strongest single help at this size
-    "loss": "Huber",
-    "epsilonBase": 0.4,
-    "epsilonExponent": 7.0,
-    "evaluationEpsilon": 0.01,
     "evaluationWeightsDecay": 0.998,
     "chunkLength": 50,
     "publishInterval": 10,
     "precision": "FP32",
+    "apeXDQN": {
+        "double": True,
+        "dueling": True,
+        "loss": "Huber",
+        "epsilonBase": 0.4,
+        "epsilonExponent": 7.0,
+        "evaluationEpsilon": 0.01,
+    },
 }
 
 PONG_VTRACE = Preset(
@@ -110,7 +115,7 @@ PONG_VTRACE = Preset(
     source="found here, docs/algorithms/pong-presets.md",
     # Judged at training returns of 2 to 9, ten policies of five seeds had 6 to 19 points, one of them more than 18; from 11 on
     # four had 17.8 to 19.7. What falls short costs a minute or two of training.
-    spec={"algorithm": {"type": "IMPALA", "impala": _VTRACE}, **_job(11, _TWO_THREADS, interval_seconds=30)},
+    spec={"algorithm": _VTRACE, **_job(11, _TWO_THREADS, interval_seconds=30)},
 )
 PONG_PPO = Preset(
     name="PongPPO",
@@ -120,7 +125,7 @@ PONG_PPO = Preset(
     frames="2.9 million",
     raw_frames_to_target=2_900_000,
     source="found here, docs/algorithms/pong-presets.md; the loss is that of Schulman et al. 2017",
-    spec={"algorithm": {"type": "PPO", "ppo": _PPO}, **_job(11, _TWO_THREADS)},
+    spec={"algorithm": _PPO, **_job(11, _TWO_THREADS)},
 )
 PONG_APEX = Preset(
     name="PongApeX",
@@ -130,7 +135,7 @@ PONG_APEX = Preset(
     frames="1 to 2 million",
     source="found here, docs/algorithms/pong-presets.md",
     spec={
-        "algorithm": {"type": "ApeXDQN", "apeXDQN": _APEX},
+        "algorithm": _APEX,
         **_job(16, _ONE_CORE),
         "replay": {
             "capacity": 100_000,  # older experience slows learning down with such long returns

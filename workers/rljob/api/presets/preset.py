@@ -8,10 +8,7 @@ from typing import Any
 
 OF_ITS_ENVIRONMENT = (
     "environment",
-    "algorithm.apeXDQN.network",
-    "algorithm.impala.network",
-    "algorithm.ppo.network",
-    "algorithm.sac.network",
+    "algorithm.network",
     "evaluator.triggerReturn",
     "successPolicy.targetReturn",
     "activeDeadlineSeconds",

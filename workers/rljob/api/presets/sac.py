@@ -15,13 +15,11 @@ SAC_VECTOR = Preset(
     spec={
         "algorithm": {
             "type": "SAC",
-            "sac": {
-                "gamma": 0.99,
-                "learningRate": 7.3e-4,
-                "learningRateFinal": 0.0,
-                "learningRateDecaySteps": 500_000,
-                "targetUpdateTau": 0.01,
-            },
+            "gamma": 0.99,
+            "learningRate": 7.3e-4,
+            "learningRateFinal": 0.0,
+            "learningRateDecaySteps": 500_000,
+            "targetUpdateTau": 0.01,
         },
         "replay": {"rateLimiter": {"minSize": 10_000}},
         "actors": {"envsPerActor": 4},
@@ -40,7 +38,7 @@ SAC_MUJOCO = Preset(
     source="CleanRL's sac_continuous_action.py and RL Baselines3 Zoo, which agree but for the critics' rate: CleanRL's 1e-3",
     example="HalfCheetah-v5",
     spec={
-        "algorithm": {"type": "SAC", "sac": {"gamma": 0.99, "learningRate": 3e-4, "criticLearningRate": 1e-3}},
+        "algorithm": {"type": "SAC", "gamma": 0.99, "learningRate": 3e-4, "sac": {"criticLearningRate": 1e-3}},
         "replay": {"rateLimiter": {"minSize": 5_000}},
         "actors": {"envsPerActor": 4},
         "evaluator": {"episodes": 10, "intervalSeconds": 120},

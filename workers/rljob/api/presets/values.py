@@ -10,7 +10,7 @@ from rljob.api.presets import PRESETS
 
 
 def values_at(path: str) -> Mapping[str, Any]:
-    """Preset -> the value that it sets at ``path`` (``spec.algorithm.impala.learningRate``), of those that set one. Lists are
+    """Preset -> the value that it sets at ``path`` (``spec.algorithm.learningRate``), of those that set one. Lists are
     values; sections are not."""
     return _by_path().get(path, {})
 

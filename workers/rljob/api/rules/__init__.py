@@ -8,11 +8,9 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
 
-from rljob.api.apex_dqn import ApeXDQNParameters
-from rljob.api.impala import ImpalaParameters
 from rljob.api.job import RLJob
 from rljob.api.keyed import KEYED
-from rljob.api.ppo import PPOParameters
+from rljob.api.parameters import ParameterSet
 from rljob.api.problems import ABSENT, Problem
 from rljob.api.rule import Broken, Rule
 from rljob.api.rules import (
@@ -28,6 +26,7 @@ from rljob.api.rules import (
     unroll_queue,
 )
 from rljob.api.rules.transitions import TRANSITIONS
+from rljob.api.shared import names_in
 from rljob.api.types import plain_number
 
 RULES: tuple[Rule, ...] = tuple(
@@ -55,7 +54,8 @@ def cross_field_problems(job: RLJob, *, wrong: Collection[str] = ()) -> list[Pro
     that its author did not write."""
     problems = []
     for rule, path, problem in broken_rules(job):
-        read = [problem.path, *(f"{path}.{field}" for field in rule.reads)]
+        of_algorithm = (f"spec.{job.spec.algorithm.path_of(each)}" for each in rule.parameters)
+        read = [problem.path, *(f"{path}.{field}" for field in rule.reads), *of_algorithm]
         if not any(_overlap(each, place) for each in read for place in wrong):
             problems.append(problem)
     for path, node in _nodes(job, ""):
@@ -64,23 +64,8 @@ def cross_field_problems(job: RLJob, *, wrong: Collection[str] = ()) -> list[Pro
 
 
 def own_algorithm_problems(job: RLJob) -> list[Problem]:
-    """Broken rules of a job whose Custom algorithm has been loaded: those that jobs of the built-in one of its kind are asked,
-    too, between its parameters (where it has them) and with the rest of the job."""
-    parameters, at = job.spec.algorithm.parameters, "spec.algorithm.custom.parameters"
-    of_unrolls = PPOParameters if isinstance(parameters, PPOParameters) else ImpalaParameters
-    model = ApeXDQNParameters if job.spec.replay is not None else of_unrolls
-    known = {field.alias or name for name, field in type(parameters).model_fields.items()}
-    found = []
-    for rule in RULES:
-        own = rule.at is model and known.issuperset(each.partition(".")[0] for each in rule.reads)
-        whole = rule.algorithm == "ApeXDQN" and job.spec.replay is not None
-        outcome = rule.check(parameters) if own else rule.check(job.spec) if whole else None
-        if outcome is None:
-            continue
-        place = f"{at if own else 'spec'}.{rule.field}"
-        value = outcome.value if isinstance(outcome, Broken) else _value(parameters if own else job.spec, rule.field)
-        found.append(Problem(place, value, outcome.message if isinstance(outcome, Broken) else outcome))
-    return found
+    """Broken rules of a job whose Custom algorithm has been loaded that read its parameters, and that no one could ask before."""
+    return [problem for rule, _, problem in broken_rules(job) if rule.parameters]
 
 
 def _overlap(path: str, other: str) -> bool:
@@ -88,15 +73,25 @@ def _overlap(path: str, other: str) -> bool:
 
 
 def broken_rules(job: RLJob) -> Iterator[tuple[Rule, str, Problem]]:
-    """Every broken rule of `RULES`, the place of what it is about, and what to say."""
-    for path, node in _nodes(job, ""):
+    """Every broken rule of `RULES`, the place of what it is about, and what to say. Those that read parameters of a Custom
+    algorithm are passed over where it was not loaded."""
+    algorithm = job.spec.algorithm
+    parameters: BaseModel | None = algorithm.parameters if algorithm.is_loaded else None
+    known = {} if parameters is None else names_in(type(parameters))
+    for path, node in (*_nodes(job, ""), *([] if parameters is None else [("", parameters)])):
         for rule in RULES:
-            if rule.at is not type(node) or rule.algorithm not in (None, job.spec.algorithm.type):
+            if rule.algorithm not in (None, algorithm.type) or (
+                node is not parameters if rule.at is ParameterSet else rule.at is not type(node)
+            ):
+                continue
+            if not all(each.partition(".")[0] in known for each in rule.parameters):
                 continue
             outcome = rule.check(node)
             if outcome is None:
                 continue
             place = f"{path}.{rule.field}" if rule.field else path
+            if rule.at is ParameterSet:
+                place = f"spec.{algorithm.path_of(rule.field)}"
             if isinstance(outcome, Broken):
                 yield rule, path, Problem(place, outcome.value, outcome.message)
             else:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from rljob.api.algorithm import FROM_REPLAY
 from rljob.api.autoscaling import AutoscalingSpec
 from rljob.api.impala import ImpalaParameters
 from rljob.api.job import RLJobSpec
 from rljob.api.ppo import PPOParameters
-from rljob.api.rule import Outcome, rule, rule_of_several
+from rljob.api.rule import Outcome, rule
 
 
 @rule(
@@ -43,10 +42,10 @@ _NO_EQUILIBRIUM = (
 )
 
 
-@rule_of_several(
+@rule(
     RLJobSpec,
     "autoscaling.mode",
-    algorithms=FROM_REPLAY,
+    parameters=("chunkLength",),
     cel="self.autoscaling.mode != 'Internal' || self.replay.rateLimiter.samplesPerInsert > 0.0",
     message=_NO_EQUILIBRIUM,
 )
@@ -93,7 +92,8 @@ _REFRESHED_ANYWAY = (
     RLJobSpec,
     "algorithm.impala.weightsRefreshSteps",
     algorithm="IMPALA",
-    cel="self.actors.inference != 'Central' || $weightsRefreshSteps == 1",
+    parameters=("weightsRefreshSteps",),
+    also=("actors.inference",),
     message=_REFRESHED_ANYWAY,
 )
 def weights_refreshed_by_the_server(spec: RLJobSpec) -> Outcome:
@@ -109,9 +109,10 @@ _NOTHING_TO_PLAY = (
 
 @rule(
     RLJobSpec,
-    "algorithm.ppo.batchSize",
+    "algorithm.batchSize",
     algorithm="PPO",
-    cel="$batchSize >= self.actors.envsPerActor * (self.autoscaling.mode == 'Disabled' ? self.actors.replicas : 1)",
+    parameters=("batchSize",),
+    also=("actors.envsPerActor", "actors.replicas", "autoscaling.mode"),
     message=_NOTHING_TO_PLAY,
 )
 def an_unroll_of_each_environment(spec: RLJobSpec) -> Outcome:

@@ -28,9 +28,8 @@ _ALONE = ", ".join(
     for type, block in BLOCKS.items()
 )
 """CEL: the entries of a map from a type to whether no other type's block is there."""
-_ANOTHER = (
-    "allowed: only the block of the algorithm's own type, apeXDQN for ApeXDQN, impala for IMPALA, ppo for PPO, sac for SAC, "
-    "custom for Custom"
+_ANOTHER = "allowed: only the block of the algorithm's own type, " + ", ".join(
+    f"{block} for {type}" for type, block in BLOCKS.items()
 )
 _PRESETS_TYPE = "allowed: the type of the preset's algorithm, or nothing, which means the same"
 _WITHOUT_ENVIRONMENT = [name for name, preset in PRESETS.items() if not preset.environment_id]
@@ -74,9 +73,8 @@ def type_of_the_preset(spec: RLJobSpec) -> Outcome:
 def block_of_the_type(spec: RLJobSpec) -> Outcome:
     if spec.preset is not None and spec.algorithm.type != PRESETS[spec.preset].algorithm_type:
         return None
-    own, kinds = BLOCKS[spec.algorithm.type], type(spec.algorithm).model_fields.items()
-    blocks = {field.alias or name: getattr(spec.algorithm, name) for name, field in kinds}
-    others = [name for name in BLOCKS.values() if blocks[name] is not None and name != own]
+    own = BLOCKS[spec.algorithm.type]
+    others = [name for name in BLOCKS.values() if getattr(spec.algorithm, name) is not None and name != own]
     if not others:
         return None
     return Broken(f"allowed with type {spec.algorithm.type}: only the block {own}; remove {', '.join(others)}", ABSENT)

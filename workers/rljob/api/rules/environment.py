@@ -13,7 +13,6 @@ _TOO_SHORT = "allowed: at least atari.frameSkip; a game would end before its fir
 @rule(
     EnvironmentSource,
     "actions",
-    cel="",  # CEL sees nothing of what may be a list or a word
     message="allowed: each action number once",
     reason="FieldValueDuplicate",
 )
@@ -27,7 +26,6 @@ def different_actions(environment: EnvironmentSource) -> Outcome:
 @rule(
     EnvironmentSource,
     "actions",
-    cel="",
     message=_ONE_CHOICE,
 )
 def one_choice_of_actions(environment: EnvironmentSource) -> Outcome:
@@ -50,31 +48,23 @@ def a_step_in_a_game(environment: EnvironmentSource) -> Outcome:
 _ONE_MEAN = "allowed beside normalizeObservations: false; both would subtract a mean from what is observed"
 
 
-_NORMALIZED_CEL = " && ".join(
-    f"(!has(self.algorithm.{block}) || !has(self.algorithm.{block}.normalizeObservations) || "
-    f"!self.algorithm.{block}.normalizeObservations)"
-    for block in ("impala", "sac")
-)
-
-
 @rule(
     RLJobSpec,
     "environment.centreInput",
-    cel="!has(self.environment) || !has(self.environment.centreInput) || !self.environment.centreInput || "
-    f"!has(self.algorithm) || ({_NORMALIZED_CEL})",
+    parameters=("normalizeObservations",),
     message=_ONE_MEAN,
 )
 def one_mean_of_an_observation(spec: RLJobSpec) -> Outcome:
     """PPO's default is to normalise, which is said of vectors; pictures can be centred beside it."""
-    parameters = spec.algorithm.impala or spec.algorithm.sac
-    both = parameters is not None and parameters.normalize_observations and spec.environment.centre_input
-    return _ONE_MEAN if both else None
+    parameters = spec.algorithm.parameters
+    asked = parameters.normalize_observations and not type(parameters).model_fields["normalize_observations"].default
+    return _ONE_MEAN if asked and spec.environment.centre_input else None
 
 
 _UNBOUNDED = "allowed with SAC: Squashed, or nothing; its entropy is that of actions between their bounds"
 
 
-@rule(RLJobSpec, "environment.actions", cel="", message=_UNBOUNDED, algorithm="SAC")
+@rule(RLJobSpec, "environment.actions", message=_UNBOUNDED, algorithm="SAC")
 def actions_between_their_bounds(spec: RLJobSpec) -> Outcome:
     return None if spec.environment.squashes else Broken(_UNBOUNDED, spec.environment.actions)
 
@@ -87,16 +77,9 @@ _FORGETS = (
 @rule(
     RLJobSpec,
     "environment.atari.lifeLoss",
-    cel="!has(self.environment) || !has(self.environment.atari) || !has(self.environment.atari.lifeLoss) || "
-    "self.environment.atari.lifeLoss != 'EndsEpisode' || "
-    + " && ".join(
-        f"(!has(self.algorithm) || !has(self.algorithm.{block}) || !has(self.algorithm.{block}.recurrent) || "
-        f"self.algorithm.{block}.recurrent != 'LSTM')"
-        for block in ("impala", "ppo")
-    ),
+    parameters=("recurrent",),
     message=_FORGETS,
 )
 def a_memory_that_lasts_a_game(spec: RLJobSpec) -> Outcome:
-    blocks = (spec.algorithm.impala, spec.algorithm.ppo)
-    remembers = any(block is not None and block.recurrent == "LSTM" for block in blocks)
+    remembers = spec.algorithm.parameters.recurrent == "LSTM"
     return _FORGETS if remembers and spec.environment.atari.life_loss == "EndsEpisode" else None

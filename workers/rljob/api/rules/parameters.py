@@ -1,51 +1,46 @@
-"""Rules between the hyper-parameters of an algorithm."""
+"""Rules between the hyper-parameters of an algorithm: each is about every algorithm that has all that it reads."""
 
 from __future__ import annotations
 
-from rljob.api.actor_critic import ActorCriticParameters
-from rljob.api.apex_dqn import ApeXDQNParameters
-from rljob.api.impala import ImpalaParameters
-from rljob.api.learner_parameters import LearnerParameterSet
+from typing import Any
+
+from rljob.api.parameters import ParameterSet
 from rljob.api.ppo import PPOParameters
-from rljob.api.rule import Outcome, rule, rule_of_several
-from rljob.api.sac import SACParameters
-from rljob.api.transition_parameters import TransitionParameterSet
+from rljob.api.rule import Outcome, rule
 
 _NO_DECAY = "allowed: below learningRate only with learningRateDecaySteps above 0; without it nothing would decay"
-_REPLAYED = (ApeXDQNParameters, SACParameters)
-_WITH_A_RATE = (*_REPLAYED, ImpalaParameters, PPOParameters)
 
 
-@rule_of_several(
-    _WITH_A_RATE,
+@rule(
+    ParameterSet,
     "learningRateFinal",
-    cel="self.learningRateFinal <= self.learningRate",
+    parameters=("learningRateFinal", "learningRate"),
     message="allowed: at most learningRate; it decays, it does not grow",
 )
-def rate_never_grows(it: LearnerParameterSet) -> Outcome:
+def rate_never_grows(it: Any) -> Outcome:
     if it.learning_rate_final <= it.learning_rate:
         return None
     return f"allowed: at most learningRate ({it.learning_rate:g}); it decays, it does not grow"
 
 
-@rule_of_several(
-    _WITH_A_RATE,
+@rule(
+    ParameterSet,
     "learningRateFinal",
-    cel="self.learningRateFinal >= self.learningRate || self.learningRateDecaySteps > 0",
+    parameters=("learningRateFinal", "learningRate", "learningRateDecaySteps"),
     message=_NO_DECAY,
 )
-def rate_decays(it: LearnerParameterSet) -> Outcome:
+def rate_decays(it: Any) -> Outcome:
     same = it.learning_rate_final >= it.learning_rate
     return None if same or it.learning_rate_decay_steps > 0 else _NO_DECAY
 
 
-@rule_of_several(
-    _REPLAYED,
+@rule(
+    ParameterSet,
     "nStep",
-    cel="self.nStep <= self.chunkLength",
+    parameters=("nStep", "chunkLength"),
     message="allowed: at most chunkLength, or no transition would ever be stored",
 )
-def a_window_in_a_chunk(it: TransitionParameterSet) -> Outcome:
+def a_window_in_a_chunk(it: Any) -> Outcome:
     if it.n_step <= it.chunk_length:
         return None
     return (
@@ -54,13 +49,13 @@ def a_window_in_a_chunk(it: TransitionParameterSet) -> Outcome:
     )
 
 
-@rule_of_several(
-    _REPLAYED,
+@rule(
+    ParameterSet,
     "targetUpdateInterval",
-    cel="self.targetUpdateTau == 0.0 || self.targetUpdateInterval == 0",
+    parameters=("targetUpdateInterval", "targetUpdateTau"),
     message="allowed: 0 or nothing beside targetUpdateTau, which updates the target network little by little and never copies it",
 )
-def one_way_to_the_target(it: TransitionParameterSet) -> Outcome:
+def one_way_to_the_target(it: Any) -> Outcome:
     if it.target_update_tau == 0 or it.target_update_interval == 0:
         return None
     return (
@@ -69,25 +64,26 @@ def one_way_to_the_target(it: TransitionParameterSet) -> Outcome:
     )
 
 
-@rule_of_several(
-    _REPLAYED,
-    "targetUpdateInterval",
-    cel="self.targetUpdateTau > 0.0 || self.targetUpdateInterval > 0",
-    message="allowed: 1 or more while targetUpdateTau is 0; the target network would never be updated",
-)
-def a_way_to_the_target(it: TransitionParameterSet) -> Outcome:
-    if it.target_update_tau > 0 or it.target_update_interval > 0:
-        return None
-    return "allowed: 1 or more while targetUpdateTau is 0; the target network would never be updated"
+_NEVER_UPDATED = "allowed: 1 or more while targetUpdateTau is 0; the target network would never be updated"
 
 
 @rule(
-    ImpalaParameters,
+    ParameterSet,
+    "targetUpdateInterval",
+    parameters=("targetUpdateInterval", "targetUpdateTau"),
+    message=_NEVER_UPDATED,
+)
+def a_way_to_the_target(it: Any) -> Outcome:
+    return None if it.target_update_tau > 0 or it.target_update_interval > 0 else _NEVER_UPDATED
+
+
+@rule(
+    ParameterSet,
     "cClip",
-    cel="self.cClip <= self.rhoClip",
+    parameters=("cClip", "rhoClip"),
     message="allowed: at most rhoClip; V-trace is defined for cClip <= rhoClip only",
 )
-def c_clip_below_rho_clip(it: ImpalaParameters) -> Outcome:
+def c_clip_below_rho_clip(it: Any) -> Outcome:
     if it.c_clip <= it.rho_clip:
         return None
     return f"allowed: at most rhoClip ({it.rho_clip:g}); V-trace is defined for cClip <= rhoClip only"
@@ -97,55 +93,45 @@ _UNEVEN = "a smaller last minibatch would weigh its steps more than the others'"
 
 
 @rule(
-    ImpalaParameters,
+    ParameterSet,
     "minibatches",
-    cel="self.batchSize % self.minibatches == 0",
-    message=f"allowed: a divisor of batchSize, the unrolls that are split; {_UNEVEN}",
+    parameters=("minibatches", "batchSize"),
+    message="allowed: a divisor of what is split: with PPO and without memory batchSize * unrollLength steps, else batchSize "
+    f"unrolls; {_UNEVEN}",
 )
-def even_minibatches(it: ImpalaParameters) -> Outcome:
-    if it.batch_size % it.minibatches == 0:
-        return None
-    return f"allowed: a divisor of {it.batch_size:,} (batchSize, the unrolls that are split); {_UNEVEN}"
-
-
-@rule(
-    PPOParameters,
-    "minibatches",
-    cel="self.recurrent == 'None' ? self.batchSize * self.unrollLength % self.minibatches == 0 : "
-    "self.batchSize % self.minibatches == 0",
-    message="allowed: a divisor of what is split: batchSize * unrollLength steps without memory, else batchSize unrolls; "
-    f"{_UNEVEN}",
-)
-def even_minibatches_of_an_iteration(it: PPOParameters) -> Outcome:
-    by_steps = it.recurrent == "None"
+def even_minibatches(it: Any) -> Outcome:
+    by_steps = isinstance(it, PPOParameters) and it.recurrent == "None"
     size = it.batch_size * (it.unroll_length if by_steps else 1)
     if size % it.minibatches == 0:
         return None
-    terms = f"batchSize {it.batch_size} * unrollLength {it.unroll_length}" if by_steps else "batchSize"
-    unit = "steps" if by_steps else "unrolls"
-    return f"allowed: a divisor of {size:,} ({terms}, the {unit} of an iteration); {_UNEVEN}"
+    terms = (
+        f"batchSize {it.batch_size} * unrollLength {it.unroll_length}, the steps"
+        if by_steps
+        else "batchSize, the unrolls"
+    )
+    return f"allowed: a divisor of {size:,} ({terms} that are split); {_UNEVEN}"
 
 
 @rule(
-    ImpalaParameters,
+    ParameterSet,
     "weightsRefreshSteps",
-    cel="self.weightsRefreshSteps <= self.unrollLength",
+    parameters=("weightsRefreshSteps", "unrollLength"),
     message="allowed: at most unrollLength; 0 looks for newer weights only between unrolls",
 )
-def weights_refreshed_within_an_unroll(it: ImpalaParameters) -> Outcome:
+def weights_refreshed_within_an_unroll(it: Any) -> Outcome:
     if it.weights_refresh_steps <= it.unroll_length:
         return None
     return f"allowed: at most unrollLength ({it.unroll_length}); 0 looks for newer weights only between unrolls"
 
 
 @rule(
-    ImpalaParameters,
+    ParameterSet,
     "unrollQueue.capacity",
-    cel="self.unrollQueue.capacity >= self.batchSize",
+    parameters=("unrollQueue.capacity", "batchSize"),
     message="allowed: at least the algorithm's batchSize (unrolls); a smaller queue never holds a whole batch and training "
     "never starts",
 )
-def a_batch_in_the_queue(it: ImpalaParameters) -> Outcome:
+def a_batch_in_the_queue(it: Any) -> Outcome:
     if it.unroll_queue.capacity >= it.batch_size:
         return None
     return (
@@ -161,28 +147,18 @@ _ONE_STEP = (
 
 
 @rule(
-    PPOParameters,
+    ParameterSet,
     "minibatches",
-    cel="!self.normalizeAdvantages || self.batchSize * self.unrollLength >= 2 * self.minibatches",
+    parameters=("minibatches", "normalizeAdvantages", "batchSize", "unrollLength"),
     message=_ONE_STEP,
 )
-def advantages_that_differ(it: PPOParameters) -> Outcome:
+def advantages_that_differ(it: Any) -> Outcome:
     return _ONE_STEP if it.normalize_advantages and it.batch_size * it.unroll_length < 2 * it.minibatches else None
 
 
 _ONE_MEMORY = "allowed: false with recurrent: LSTM; policy and value share the memory"
-_ONE_MEMORY_CEL = "!self.separateCritic || self.recurrent == 'None'"
 
 
-def _shares_its_memory(it: ActorCriticParameters) -> Outcome:
+@rule(ParameterSet, "separateCritic", parameters=("separateCritic", "recurrent"), message=_ONE_MEMORY)
+def one_memory(it: Any) -> Outcome:
     return _ONE_MEMORY if it.separate_critic and it.recurrent != "None" else None
-
-
-@rule(ImpalaParameters, "separateCritic", cel=_ONE_MEMORY_CEL, message=_ONE_MEMORY)
-def impala_shares_its_memory(it: ImpalaParameters) -> Outcome:
-    return _shares_its_memory(it)
-
-
-@rule(PPOParameters, "separateCritic", cel=_ONE_MEMORY_CEL, message=_ONE_MEMORY)
-def ppo_shares_its_memory(it: PPOParameters) -> Outcome:
-    return _shares_its_memory(it)

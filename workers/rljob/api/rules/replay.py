@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rljob.api.algorithm import FROM_REPLAY
 from rljob.api.job import RLJobSpec
-from rljob.api.rule import Outcome, rule_of_several
+from rljob.api.rule import Outcome, rule
 from rljob.api.types import plain_number
 
 
@@ -15,10 +14,10 @@ def _parameters(spec: RLJobSpec) -> Any:
     return spec.algorithm.parameters
 
 
-@rule_of_several(
+@rule(
     RLJobSpec,
     "replay.rateLimiter.minSize",
-    algorithms=FROM_REPLAY,
+    parameters=("chunkLength",),
     cel="self.replay.rateLimiter.minSize <= self.replay.capacity",
     message="allowed: at most replay.capacity; a full store would still be below it and training never start",
 )
@@ -32,11 +31,10 @@ def min_size_within_capacity(spec: RLJobSpec) -> Outcome:
     )
 
 
-@rule_of_several(
+@rule(
     RLJobSpec,
     "replay.rateLimiter.minSize",
-    algorithms=FROM_REPLAY,
-    cel="self.replay.rateLimiter.minSize >= $batchSize",
+    parameters=("batchSize", "chunkLength"),
     message="allowed: at least the algorithm's batchSize, or a batch would be drawn from fewer transitions than it holds",
 )
 def min_size_of_a_batch(spec: RLJobSpec) -> Outcome:
@@ -49,11 +47,11 @@ def min_size_of_a_batch(spec: RLJobSpec) -> Outcome:
     )
 
 
-@rule_of_several(
+@rule(
     RLJobSpec,
     "replay.capacity",
-    algorithms=FROM_REPLAY,
-    cel="self.replay.capacity >= self.actors.replicas * self.actors.envsPerActor * $chunkLength",
+    parameters=("chunkLength",),
+    also=("actors.replicas", "actors.envsPerActor"),
     message="allowed: at least actors.replicas * actors.envsPerActor * chunkLength, one chunk for each environment; below it "
     "an actor's chunk would push out another's before it is ever drawn",
 )
@@ -71,11 +69,11 @@ def room_for_every_environment(spec: RLJobSpec) -> Outcome:
     )
 
 
-@rule_of_several(
+@rule(
     RLJobSpec,
     "replay.shards",
-    algorithms=FROM_REPLAY,
-    cel="self.replay.shards == 1 || self.replay.capacity / self.replay.shards >= $chunkLength",
+    parameters=("chunkLength",),
+    also=("replay.capacity",),
     message="allowed: so few that a shard's part of replay.capacity holds a chunk of chunkLength transitions",
 )
 def a_chunk_in_every_shard(spec: RLJobSpec) -> Outcome:
@@ -88,15 +86,11 @@ def a_chunk_in_every_shard(spec: RLJobSpec) -> Outcome:
     )
 
 
-@rule_of_several(
+@rule(
     RLJobSpec,
     "replay.rateLimiter.errorBuffer",
-    algorithms=FROM_REPLAY,
-    cel="self.replay.rateLimiter.samplesPerInsert == 0.0 || "
-    "self.replay.rateLimiter.errorBuffer >= double(self.replay.shards * 2 * $chunkLength) && "
-    "self.replay.rateLimiter.errorBuffer >= "
-    "double(self.replay.shards * 2 * $chunkLength) * self.replay.rateLimiter.samplesPerInsert && "
-    "self.replay.rateLimiter.errorBuffer >= double(self.replay.shards * $batchSize)",
+    parameters=("batchSize", "chunkLength"),
+    also=("replay.shards", "replay.rateLimiter.samplesPerInsert"),
     message="allowed: at least shards * max(2 * max(1, samplesPerInsert) * chunkLength, batchSize) samples; in a narrower "
     "band actors and learner would wait for each other for ever. The default comes from minSize",
 )

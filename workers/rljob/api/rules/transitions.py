@@ -8,14 +8,19 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from rljob.api.computed import COMPUTED
+from rljob.api.algorithm import SHARED
+from rljob.api.built_in import BUILT_IN
+from rljob.api.computed import computed_words
 from rljob.api.job import RLJobSpec
 from rljob.api.keyed import KEYED
 from rljob.api.mutability import Mutability, Place, When, places
 from rljob.api.problems import ABSENT
 from rljob.api.rule import STORED, Difference, TransitionRule
 from rljob.api.rules.algorithm import TYPE
+from rljob.api.shared import never_changing
+from rljob.api.transition_parameters import TransitionParameterSet
 from rljob.api.types import plain_number
+from rljob.api.unroll_parameters import UnrollParameterSet
 from rljob.sources import without_places
 
 _SUSPEND_FIRST = (
@@ -41,7 +46,7 @@ def _of_field(old: BaseModel, new: BaseModel, name: str, path: str) -> Iterator[
     """The same of one field; the order of a list whose entries have keys, or that is a set, says nothing."""
     before, after = without_places(getattr(old, name)), without_places(getattr(new, name))
     key = KEYED.get((type(old), name))
-    if (type(old), name) in COMPUTED and name not in old.model_fields_set | new.model_fields_set:
+    if computed_words(type(old), name) and name not in old.model_fields_set | new.model_fields_set:
         return  # it follows from other fields, whose changes are judged themselves
     if isinstance(before, BaseModel) and isinstance(after, BaseModel):
         yield from _differences(before, after, path)
@@ -100,9 +105,37 @@ def _of_place(place: Place) -> TransitionRule:
     return TransitionRule(place.path, _unchanged(place), message, broken, suspended)
 
 
+def _never_with_some(alias: str, name: str) -> Iterator[TransitionRule]:
+    """Rules about a shared parameter that never changes with some algorithms only: of those Python alone can tell."""
+    sets = [each.parameters for each in BUILT_IN.values()]
+    marks = dict.fromkeys(never_changing(kind, name) for kind in sets if name in kind.model_fields)
+    for mark in marks if None in marks else ():
+        if mark is None:
+            continue
+
+        def broken(old: RLJobSpec, new: RLJobSpec, mark: Mutability = mark) -> list[Difference]:
+            its = _parameter_set(new)
+            return (
+                list(_of_field(old.algorithm, new.algorithm, name, f"algorithm.{alias}"))
+                if never_changing(its, name) == mark
+                else []
+            )
+
+        yield TransitionRule(f"algorithm.{alias}", "", _new_job(mark), broken, False)
+
+
+def _parameter_set(spec: RLJobSpec) -> type[BaseModel]:
+    """The parameter set of the job's algorithm; of a Custom one the base of its own."""
+    declared = BUILT_IN.get(spec.algorithm.type)
+    if declared is not None:
+        return declared.parameters
+    return UnrollParameterSet if spec.replay is None else TransitionParameterSet
+
+
 _PLACES = tuple(place for place in places(RLJobSpec) if place.mutability.when is not When.ANY_TIME)
 TRANSITIONS: tuple[TransitionRule, ...] = (
     *(_of_place(place) for place in _PLACES if place.mutability.when is When.NEVER),
+    *(rule for alias, name in SHARED.items() for rule in _never_with_some(alias, name)),
     *(_of_place(place) for place in _PLACES if place.mutability.when is When.WHILE_SUSPENDED),
 )
 """Fields that never change come first: for them the advice to suspend the job would be of no use."""

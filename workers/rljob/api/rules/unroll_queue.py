@@ -8,18 +8,13 @@ from rljob.api.rule import Outcome, rule
 from rljob.api.rules.algorithm import TYPE
 from rljob.api.staleness import in_flight
 
-_QUEUE = "self.algorithm.impala.unrollQueue"
-_ON_THE_WAY = "self.actors.replicas * (self.actors.envsPerActor > 4 ? self.actors.envsPerActor : 4)"
-_UPDATES_A_BATCH = "$epochs * $minibatches"
 _LAG = "algorithm.impala.unrollQueue.maxPolicyLagUpdates"
-
-
-def _at_most(queued: str, limit: str) -> str:
-    """CEL: everything in flight passes within ``limit`` updates. The division of `InFlight.updates` is multiplied out."""
-    return (
-        f"({queued} + {_ON_THE_WAY} + $prefetchBatches * $batchSize) * {_UPDATES_A_BATCH} <= "
-        f"({limit} - $publishInterval) * $batchSize"
-    )
+_GUARD = "autoscaling.guards.maxPolicyLagUpdates"
+_NO_STORE = (
+    "not allowed with algorithm IMPALA: it learns from every unroll once and stores none; remove it, and say how many may wait "
+    "in algorithm.impala.unrollQueue"
+)
+_IN_FLIGHT = ("unrollQueue.capacity", "batchSize", "prefetchBatches", "epochs", "minibatches", "publishInterval")
 
 
 @rule(
@@ -28,16 +23,10 @@ def _at_most(queued: str, limit: str) -> str:
     algorithm="IMPALA",
     reason="FieldValueForbidden",
     cel=f"!has(self.replay) || {TYPE} != 'IMPALA'",
-    message="not allowed with algorithm IMPALA: it learns from every unroll once and stores none; remove it, and say how many "
-    "may wait in algorithm.impala.unrollQueue",
+    message=_NO_STORE,
 )
 def no_replay(spec: RLJobSpec) -> Outcome:
-    if spec.replay is None:
-        return None
-    return (
-        "not allowed with algorithm IMPALA: it learns from every unroll once and stores none; remove it, and say how many may "
-        "wait in algorithm.impala.unrollQueue"
-    )
+    return None if spec.replay is None else _NO_STORE
 
 
 _NO_REPLAY = "not allowed with algorithm PPO: it learns from fresh unrolls alone and stores none; remove it"
@@ -59,7 +48,8 @@ def no_replay_of_fresh_unrolls(spec: RLJobSpec) -> Outcome:
     RLJobSpec,
     _LAG,
     algorithm="IMPALA",
-    cel=f"{_QUEUE}.capacity < $batchSize || " + _at_most(f"{_QUEUE}.capacity", f"{_QUEUE}.maxPolicyLagUpdates"),
+    parameters=_IN_FLIGHT,
+    also=("actors.replicas", "actors.envsPerActor"),
     message="allowed: at least ((unrollQueue.capacity + actors.replicas * max(4, envsPerActor)) / batchSize + prefetchBatches) * "
     "epochs * minibatches + publishInterval; with the queue full, unrolls would be discarded for the time they merely wait",
 )
@@ -76,9 +66,10 @@ def lag_limit_above_the_latency(spec: RLJobSpec) -> Outcome:
 
 @rule(
     RLJobSpec,
-    "autoscaling.guards.maxPolicyLagUpdates",
+    _GUARD,
     algorithm="IMPALA",
-    cel=f"self.autoscaling.mode == 'Disabled' || self.autoscaling.guards.maxPolicyLagUpdates <= {_QUEUE}.maxPolicyLagUpdates",
+    parameters=("unrollQueue.maxPolicyLagUpdates",),
+    also=("autoscaling.mode",),
     message="allowed: at most unrollQueue.maxPolicyLagUpdates; older unrolls are discarded before their lag is seen, so the "
     "guard would never act",
 )
@@ -95,14 +86,10 @@ def guard_below_the_lag_limit(spec: RLJobSpec) -> Outcome:
 
 @rule(
     RLJobSpec,
-    "autoscaling.guards.maxPolicyLagUpdates",
+    _GUARD,
     algorithm="IMPALA",
-    cel=f"self.autoscaling.mode == 'Disabled' || {_QUEUE}.capacity < $batchSize || "
-    f"!({_at_most(f'{_QUEUE}.capacity', f'{_QUEUE}.maxPolicyLagUpdates')}) || "
-    + _at_most(
-        f"{_QUEUE}.capacity * self.autoscaling.target.queueUtilizationPercent / 100",
-        "self.autoscaling.guards.maxPolicyLagUpdates",
-    ),
+    parameters=(*_IN_FLIGHT, "unrollQueue.maxPolicyLagUpdates"),
+    also=("actors.replicas", "actors.envsPerActor", "autoscaling.mode", "autoscaling.target.queueUtilizationPercent"),
     message="allowed: at least the updates that pass while an unroll travels, with the queue filled to "
     "target.queueUtilizationPercent; below it the guard would take actors away that the target asks for. Raise it (unset, it "
     "is four fifths of unrollQueue.maxPolicyLagUpdates), or lower unrollQueue.capacity",
