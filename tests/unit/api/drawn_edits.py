@@ -82,7 +82,7 @@ SETTINGS: dict[str, tuple[Any, ...]] = {
     "autoscaling.target.queueUtilizationPercent": (0, 1, 50, 99, 100),
     "evaluator.enabled": (True, False, "true"),
     "evaluator.triggerReturn": (None, 3, "3"),
-    "successPolicy.targetReturn": (None, {"value": 18}, {}),
+    "successPolicy.targetReturn": (None, {"value": 18}),
     "successPolicy.metric": (None, {"name": "is_success", "value": 1}, {"name": "é", "value": 1}, {}),
     "earlyStopping.plateau": (None, {}, {"minDelta": -1}),
     "earlyStopping.trainingReturn": (None, {}, {"windowRawFrames": 0}),

@@ -19,6 +19,8 @@ NOT_IN_CEL = {
     "section takes what any of them takes",
     "rules between fields of which one is not written": "its value comes of the preset or of a default, which the API server "
     "does not know",
+    "that a target has a value, that a job has an end where its preset's does not count, and that minSize, maxBatchSize, "
+    "maxEpisodeRawFrames, triggerReturn and the autoscaler's mode fit what stands beside them": "few write both sides by hand",
     "what is below env, tolerations and podTemplate": "these are Kubernetes' own types, "
     "checked by a dry run of the pod",
     "a key in the place of another in a role's env, tolerations or podTemplate": "such a change "

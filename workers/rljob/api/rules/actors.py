@@ -46,7 +46,7 @@ _NO_EQUILIBRIUM = (
     RLJobSpec,
     "autoscaling.mode",
     parameters=("chunkLength",),
-    cel="self.autoscaling.mode != 'Internal' || self.replay.rateLimiter.samplesPerInsert > 0.0",
+    also=("replay.rateLimiter.samplesPerInsert",),
     message=_NO_EQUILIBRIUM,
 )
 def an_equilibrium(spec: RLJobSpec) -> Outcome:
@@ -58,7 +58,7 @@ def an_equilibrium(spec: RLJobSpec) -> Outcome:
 @rule(
     RLJobSpec,
     "inference.maxBatchSize",
-    cel="self.actors.inference != 'Central' || self.inference.maxBatchSize >= self.actors.envsPerActor",
+    also=("actors.inference", "actors.envsPerActor"),
     message="allowed: at least actors.envsPerActor with actors.inference: Central; the batch has no room for the observations "
     "of one actor",
 )

@@ -36,7 +36,7 @@ def one_choice_of_actions(environment: EnvironmentSource) -> Outcome:
 @rule(
     EnvironmentSource,
     "maxEpisodeRawFrames",
-    cel="self.maxEpisodeRawFrames >= self.atari.frameSkip",
+    also=("atari.frameSkip",),
     message=_TOO_SHORT,
 )
 def a_step_in_a_game(environment: EnvironmentSource) -> Outcome:

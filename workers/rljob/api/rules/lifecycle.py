@@ -5,7 +5,6 @@ from __future__ import annotations
 from rljob.api.job import RLJobSpec
 from rljob.api.lifecycle import CheckpointSpec, CheckpointStorage, FailureRule
 from rljob.api.presets import PRESETS
-from rljob.api.presets.values import values_at
 from rljob.api.problems import ABSENT
 from rljob.api.rule import Broken, Outcome, rule
 
@@ -14,14 +13,6 @@ _NO_TARGET = (
 )
 _NO_PLATEAU = "allowed: only with evaluator.enabled: true; without evaluations there is no evalReturn"
 _NO_TRIGGER = "allowed: only with evaluator.enabled: true; there would be no evaluator to trigger"
-_WHOLE = (
-    "!has(self.preset) || !has(self.environment) || !has(self.environment.id) || (':' + self.environment.id).endsWith({"
-    + ", ".join(
-        f"'{name}': '{f':{of.environment_id}' if of.of_one_environment else ''}'" for name, of in PRESETS.items()
-    )
-    + "}[self.preset])"
-)
-"""CEL: whether all that the preset says counts (`Preset.is_whole_for`)."""
 _NO_END = (
     "required: targetReturn, metric or rawFrames, or else earlyStopping.plateau or activeDeadlineSeconds; {} of {}"
 )
@@ -54,25 +45,9 @@ def metric_that_is_seen(spec: RLJobSpec) -> Outcome:
 
 @rule(
     RLJobSpec,
-    "successPolicy.targetReturn.value",
-    reason="FieldValueRequired",
-    cel="!has(self.successPolicy) || !has(self.successPolicy.targetReturn) || has(self.successPolicy.targetReturn.value) || "
-    f"has(self.preset) && self.preset in {list(values_at('spec.successPolicy.targetReturn.value'))} && ({_WHOLE}) && "
-    "!(has(self.presetWithout) && self.presetWithout.exists(path, 'successPolicy.targetReturn.value'.startsWith(path)))",
-    message="required: the mean return to reach",
-)
-def a_target_has_a_value(spec: RLJobSpec) -> Outcome:
-    """The type requires it, unless the preset has one."""
-    return None
-
-
-@rule(
-    RLJobSpec,
     "successPolicy",
     reason="FieldValueRequired",
-    cel=f"{_WHOLE} || has(self.successPolicy) && (has(self.successPolicy.rawFrames) || has(self.successPolicy.targetReturn) || "
-    "has(self.successPolicy.metric)) || "
-    "has(self.activeDeadlineSeconds) || has(self.earlyStopping) && has(self.earlyStopping.plateau)",
+    also=("environment.id", "activeDeadlineSeconds", "earlyStopping.plateau"),
     message=_NO_END.format("those of the preset are", "its own environment"),
 )
 def an_end_where_the_presets_does_not_count(spec: RLJobSpec) -> Outcome:
@@ -98,7 +73,7 @@ def plateau_that_is_seen(spec: RLJobSpec) -> Outcome:
 @rule(
     RLJobSpec,
     "evaluator.triggerReturn",
-    cel="!has(self.evaluator.triggerReturn) || self.evaluator.enabled",
+    also=("evaluator.enabled",),
     message=_NO_TRIGGER,
 )
 def trigger_needs_an_evaluator(spec: RLJobSpec) -> Outcome:

@@ -18,7 +18,7 @@ def _parameters(spec: RLJobSpec) -> Any:
     RLJobSpec,
     "replay.rateLimiter.minSize",
     parameters=("chunkLength",),
-    cel="self.replay.rateLimiter.minSize <= self.replay.capacity",
+    also=("replay.capacity",),
     message="allowed: at most replay.capacity; a full store would still be below it and training never start",
 )
 def min_size_within_capacity(spec: RLJobSpec) -> Outcome:
