@@ -97,12 +97,12 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
     ([f"{APEX}.wings=3"], f"{APEX}.wings", ["unknown field", "known here", "dueling"]),
     # parameters that several algorithms have: they stand once, and each algorithm takes its own
     ([f"{APEX}.gamma=0.9"], f"{APEX}.gamma", ["got 0.9", "algorithm.gamma"]),
-    ([f"{APEX}.seed=2"], f"{APEX}.seed", ["got 2", "write instead: seed"]),
+    ([f"{APEX}.seed=2"], f"{APEX}.seed", ["got 2", "write spec.seed instead"]),
     (["spec.algorithm.network=Deep"], "spec.algorithm.network", ["'Deep'", "Compact", "with algorithm ApeXDQN"]),
     (
         ["spec.algorithm={type: Custom, custom: {factory: 'm:f', parameters: {gamma: 0.9}}}"],
         "spec.algorithm.custom.parameters.gamma",
-        ["write instead: algorithm.gamma"],
+        ["write spec.algorithm.gamma instead"],
     ),
     ([f"{APEX}=[]"], APEX, ["mapping of fields"]),
     (["spec.algorithm.gamma=1.5"], "spec.algorithm.gamma", ["1.5", "from 0 to 1"]),
@@ -248,7 +248,7 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
     (["spec.actors.tolerations={key: a}"], "spec.actors.tolerations", ["allowed: a list"]),
     ([f"spec.actors.tolerations=[{', '.join(['{}'] * 33)}]"], "spec.actors.tolerations", ["at most 32", "33"]),
     (["spec.learner.podTemplate=[]"], "spec.learner.podTemplate", ["mapping of fields"]),
-    (["spec.learner.affinity={}"], "spec.learner.affinity", ["write instead: learner.podTemplate.spec.affinity"]),
+    (["spec.learner.affinity={}"], "spec.learner.affinity", ["write spec.learner.podTemplate.spec.affinity instead"]),
     (["spec.learner.nodeSelector={zone: 1}"], "spec.learner.nodeSelector.zone", ["a label or annotation"]),
     (["spec.replay.env=[{value: b}]"], "spec.replay.env[0].name", ["required", "The name of the variable"]),
     (["spec.replay.env=[{name: A}, {name: A}]"], "spec.replay.env[1].name", ["'A'", "each name once"]),

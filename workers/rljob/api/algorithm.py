@@ -153,8 +153,8 @@ else:
 
 
 class AlgorithmSpec(_Whole):
-    """What learns: an algorithm and its hyper-parameters. None has to be written. Those that several algorithms have stand here;
-    the block of an algorithm has what it alone has."""
+    """No hyper-parameter has to be written. Those that several algorithms have stand here; the block of an algorithm has what it
+    alone has."""
 
 
 def _shared_in(parameters: ParameterSet) -> dict[str, Any]:

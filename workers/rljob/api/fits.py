@@ -40,7 +40,7 @@ def _of_custom(algorithm: AlgorithmSpec) -> Iterator[tuple[Problem, Location]]:
     for name, value in own.items():
         if instead := MOVED.get(f"algorithm.*.{name}"):
             place = (*_HERE, "custom", "parameters", name)
-            yield Problem(path_of(place), value, f"not allowed here; write instead: {instead}"), place
+            yield Problem(path_of(place), value, f"not allowed here; write spec.{instead} instead"), place
 
 
 def problem_at(alias: str, value: Any, message: str) -> tuple[Problem, Location]:

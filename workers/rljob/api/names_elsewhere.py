@@ -59,23 +59,23 @@ MOVED: Final[Mapping[str, str]] = {
     "algorithm.*.seed": "seed",
     **{f"algorithm.*.{name}": f"algorithm.{name}" for name in SHARED},
     "replay.sampling": "nothing: the learner mirrors the store",
-    "autoscaling.trimTimeConstantSeconds": "nothing: it is 300",
-    "autoscaling.tolerancePercent": "nothing: it is 5",
+    "autoscaling.trimTimeConstantSeconds": "nothing: it is always 300",
+    "autoscaling.tolerancePercent": "nothing: it is always 5",
     "autoscaling.behavior": "nothing: a decision adds as many again or 4, or takes away a fifth, 180 s after more was wanted",
     "autoscaling.missingMetrics": "nothing: figures older than 45 s count as missing, and the number is held",
-    "autoscaling.samplePeriodSeconds": "nothing: it is 15",
-    "autoscaling.rateWindowSeconds": "nothing: it is 60",
-    "autoscaling.guards.minMarginalGainPercent": "nothing: it is 10",
-    "environment.maxFailuresPer10000Steps": "nothing: it is 10",
+    "autoscaling.samplePeriodSeconds": "nothing: it is always 15",
+    "autoscaling.rateWindowSeconds": "nothing: it is always 60",
+    "autoscaling.guards.minMarginalGainPercent": "nothing: it is always 10",
+    "environment.maxFailuresPer10000Steps": "nothing: it is always 10",
     "actors.onEviction": "nothing: an actor that was taken away is replaced",
-    "actors.drainSeconds": "nothing: it is 25; actors.podTemplate.spec.terminationGracePeriodSeconds gives a pod longer or less",
-    "actors.startupWave": "nothing: it is 32",
-    "inference.maxWaitMilliseconds": "nothing: it is 2",
-    "inference.timeoutSeconds": "nothing: it is 30",
+    "actors.drainSeconds": "nothing: it is always 25; a podTemplate may give a pod another terminationGracePeriodSeconds",
+    "actors.startupWave": "nothing: it is always 32",
+    "inference.maxWaitMilliseconds": "nothing: it is always 2",
+    "inference.timeoutSeconds": "nothing: it is always 30",
     "checkpoint.onSuspend": "nothing: a suspension asks for a checkpoint, and again a minute after one that failed",
-    "checkpoint.suspendTimeoutSeconds": "nothing: it is 600",
-    "failurePolicy.resetAfterSeconds": "nothing: it is 3600",
-    "failurePolicy.maxActorCrashLoopPercent": "nothing: it is 50",
+    "checkpoint.suspendTimeoutSeconds": "nothing: it is always 600",
+    "failurePolicy.resetAfterSeconds": "nothing: it is always 3600",
+    "failurePolicy.maxActorCrashLoopPercent": "nothing: it is always 50",
     "podCleanup": "nothing: all pods go after success; after a failure those that ended by themselves stay for their logs",
     "monitoring.podMonitor": "nothing: the label rljob.dev/scrape: 'false' in podTemplate keeps a role's pods from being scraped",
 }
@@ -84,6 +84,11 @@ reason."""
 
 
 def moved_to(path: str) -> str:
-    """What to write instead of the field at ``path`` below ``spec``; empty where there was never such a field."""
+    """What to write instead of the field at ``path`` below ``spec``, or why nothing; empty where there was never such a field."""
     instead = next((instead for pattern, instead in MOVED.items() if fnmatchcase(path, pattern)), "")
-    return instead.replace("*", path.partition(".")[0])
+    reason = instead.removeprefix("nothing: ")
+    return (
+        reason
+        if reason != instead
+        else instead and f"write spec.{instead.replace('*', path.partition('.')[0])} instead"
+    )

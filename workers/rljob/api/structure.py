@@ -75,7 +75,7 @@ def structural_problems(error: ValidationError, model: type[BaseModel] = RLJob) 
         elif kind == "extra_forbidden":
             place = typed_place(model, location[:-1])
             instead = moved_to(path_of(location).removeprefix("spec."))
-            message = f"removed; write instead: {instead}" if instead else _unknown_field(str(location[-1]), place)
+            message = f"removed; {instead}" if instead else _unknown_field(str(location[-1]), place)
         elif kind == "literal_error":
             expected = context["expected"].replace("'", "").replace(" or ", ", ").split(", ")
             near = nearest(value, expected) if isinstance(value, str) and len(expected) > 1 else None
