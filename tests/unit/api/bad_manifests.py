@@ -271,7 +271,7 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
         "spec.autoscaling.mode",
         ["External or Disabled", "no number of actors", "samplesPerInsert"],
     ),
-    (["spec.autoscaling.behavior={}"], "spec.autoscaling.behavior", ["nothing: ", "as many again or 4"]),
+    (["spec.autoscaling.behavior={}"], "spec.autoscaling.behavior", ["removed; a decision adds as many again or 4"]),
     (["spec.monitoring.metricsPort=80"], "spec.monitoring.metricsPort", ["from 1,024 to 65,535"]),
     (["spec.monitoring.metricsPort=5551"], "spec.monitoring.metricsPort", ["outside 5551 to 5555"]),
     # the end of a job
@@ -403,7 +403,11 @@ BROKEN_IMPALA: list[tuple[list[str], str, list[str]]] = [
         "spec.inference.maxBatchSize",
         ["at least actors.envsPerActor (8)", "no room"],
     ),
-    ([f"{ENVIRONMENT}.maxFailuresPer10000Steps=9"], f"{ENVIRONMENT}.maxFailuresPer10000Steps", ["nothing: it is 10"]),
+    (
+        [f"{ENVIRONMENT}.maxFailuresPer10000Steps=9"],
+        f"{ENVIRONMENT}.maxFailuresPer10000Steps",
+        ["removed; it is always 10"],
+    ),
     (["spec.inference.replicas=2"], "spec.inference.replicas", ["0 with actors.inference: Local", "Central"]),
     ([f"{IMPALAS}.batchsize=2"], f"{IMPALAS}.batchsize", ["unknown field", "'spec.algorithm.batchSize'"]),
     (["spec.algorithm.learningRateFinal=0.5"], "spec.algorithm.learningRateFinal", ["at most learningRate (0.0006)"]),
