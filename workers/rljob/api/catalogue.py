@@ -228,7 +228,7 @@ def _default(place: TypedPlace, shown: str) -> str:
     if place.owner is None or place.field is None or shown.startswith("status."):
         return ""
     if words := computed_words(place.owner, place.name):
-        return f"computed: {words}"
+        return words
     if place.field.is_required():
         return "none: it must be written" + (
             ", unless a preset gives it" if place.model is not RLJobSpec and is_set(shown) else ""

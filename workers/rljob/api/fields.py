@@ -39,6 +39,8 @@ class OfParameters:
 
     sets: Mapping[str, type[BaseModel]]
     """Algorithm -> its parameter set."""
+    of_all: bool = True
+    """Whether no algorithm is without it, or its section says whose it is."""
 
     def grouped(self, told: Callable[[type[BaseModel]], T]) -> list[tuple[T, list[str]]]:
         """What ``told`` says of each parameter set, and of which algorithms it says so; first what it says of most."""
@@ -93,7 +95,8 @@ def description_of(model: type[BaseModel], name: str) -> str:
     if (mark := mark_in(field, OfParameters)) is not None:
         told = mark.grouped(lambda kind: description_of(kind, name))
         (first, _), *others = [group for group in told if group[0]]  # one set may say it for all
-        return " ".join([first, *(f"{in_words(names)}: {words}" for words, names in others)])
+        having = () if mark.of_all else (f"A parameter of {in_words([*mark.sets])}.",)
+        return " ".join([first, *(f"{in_words(names)}: {words}" for words, names in others), *having])
     owners = (each for each in model.__mro__ if name in inspect.get_annotations(each))
     return field.description or next(filter(None, (_docstrings_below_fields(each).get(name) for each in owners)), "")
 

@@ -23,7 +23,11 @@ def shared_parameters(declared: Mapping[str, BuiltIn]) -> Fields:
     sets = {name: each.parameters for name, each in declared.items()}
     names = dict.fromkeys(field for kind in sets.values() for field in kind.model_fields)
     having = {field: {name: kind for name, kind in sets.items() if field in kind.model_fields} for field in names}
-    return {field: (_of_all(field, found), None) for field, found in having.items() if len(found) > 1}
+    return {
+        field: (_shared(field, found, len(found) == len(sets)), None)
+        for field, found in having.items()
+        if len(found) > 1
+    }
 
 
 def block(algorithm: str, declared: BuiltIn, shared: Mapping[str, Any]) -> type[APIModel]:
@@ -41,7 +45,7 @@ def block(algorithm: str, declared: BuiltIn, shared: Mapping[str, Any]) -> type[
     return made_model
 
 
-def _of_all(name: str, sets: Mapping[str, type[BaseModel]]) -> Any:
+def _shared(name: str, sets: Mapping[str, type[BaseModel]], of_all: bool) -> Any:
     """The type of a shared parameter: it takes what any of the algorithms takes. Each says itself what is too much for it."""
     fields = [kind.model_fields[name] for kind in sets.values()]
     bare, metadata = zip(*(unwrapped(field.annotation, list(field.metadata)) for field in fields), strict=True)
@@ -50,7 +54,7 @@ def _of_all(name: str, sets: Mapping[str, type[BaseModel]]) -> Any:
     for markers in zip(*of_values, strict=True):
         taken = Annotated[taken, _widest(markers)]
     unlearned = [UNLEARNED] if all(UNLEARNED in found for found in metadata) else []
-    return Annotated[taken | None, _mark(name, sets), *unlearned, OfParameters(sets)]
+    return Annotated[taken | None, _mark(name, sets), *unlearned, OfParameters(sets, of_all)]
 
 
 def _widest_type(types: tuple[Any, ...]) -> Any:
