@@ -105,6 +105,10 @@ class ControlPlane:
                 process.wait()
         self._starter.shutdown()
 
+    def pid(self, program: str = "kube-apiserver") -> int:
+        """Of one of the servers."""
+        return self._processes[program].pid
+
     def kill_api_server(self) -> None:
         """End the API server as a machine does that loses its power; etcd stays."""
         process = self._processes["kube-apiserver"]

@@ -29,6 +29,7 @@ from rljob_operator.kube.job.kueue import JobQueue, NoQueue
 from rljob_operator.kube.job.members import Pod, current, members
 from rljob_operator.kube.job.observe import checkpoints, recommendation, seen, unseen_end
 from rljob_operator.kube.job.refusals import in_words
+from rljob_operator.kube.job.rivals import with_rivals
 from rljob_operator.kube.job.status_writer import NEVER, SEEN_SECONDS, RememberedJob, StatusWriter, WriteTimes
 from rljob_operator.kube.job.stored import ReadBefore, StoredJob, is_ours, read, status_of
 from rljob_operator.kube.job.waiting_claims import is_held_up, settings_of_start, with_claims
@@ -152,6 +153,8 @@ class Reconciler:
         observed = self._observe(key, stored, known, pods, used)
         with suppress(ApiError):  # it only completes the message
             observed = await with_claims(self._client, stored.owned(), observed, used, self._now())
+        beside = (each for each in self._pods.jobs() if each != key and each[0] == key[0])
+        observed = with_rivals(observed, ((each[1], self._pods.of_key(each)) for each in beside), self._now())
         observed = await self._queue.seen(stored, observed, pods)
         session = Session(interrupted=True) if stored.stopped else None
         found = turn(desired, stored.status, observed, self._now(), session)
