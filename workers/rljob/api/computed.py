@@ -17,7 +17,7 @@ from rljob.api.autoscaling import AutoscalingSpec, ScalingGuards
 from rljob.api.built_in import BUILT_IN
 from rljob.api.environment import EnvironmentSource
 from rljob.api.fields import default_in_words
-from rljob.api.impala import ImpalaParameters, UnrollQueue
+from rljob.api.impala import MOST_LAG_UPDATES, ImpalaParameters, UnrollQueue
 from rljob.api.job import RLJobSpec
 from rljob.api.ppo import PPOParameters
 from rljob.api.replay import Prioritization, RateLimiter, ReplaySpec
@@ -59,7 +59,8 @@ def _of_sac(spec: RLJobSpec, its: Any, others: Any) -> Any:
 
 
 def _lag_limit(spec: RLJobSpec) -> int:
-    return max(LEAST_LAG_LIMIT_UPDATES, replace(in_flight(spec, _impala(spec)), actors=ACTORS_OF_THE_LAG_LIMIT).updates)
+    needed = replace(in_flight(spec, _impala(spec)), actors=ACTORS_OF_THE_LAG_LIMIT).updates
+    return min(max(LEAST_LAG_LIMIT_UPDATES, needed), MOST_LAG_UPDATES)
 
 
 def _guard(spec: RLJobSpec) -> int:

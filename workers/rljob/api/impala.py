@@ -3,12 +3,15 @@ queue of unrolls in front of its learner."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
 from rljob.api.actor_critic import ActorCriticParameters
 from rljob.api.types import APIModel, Flag, Integer, Real
+
+
+MOST_LAG_UPDATES: Final = 10**9
 
 
 class UnrollQueue(APIModel):
@@ -18,7 +21,7 @@ class UnrollQueue(APIModel):
     """Unrolls that may wait; at least one batch."""
     overflow: Literal["Block", "DropOldest"] = "Block"
     """What happens when it is full. Block: actors wait. DropOldest: the oldest unroll is dropped, and counted."""
-    max_policy_lag_updates: Annotated[int, Integer(1, 10**9)] = 50
+    max_policy_lag_updates: Annotated[int, Integer(1, MOST_LAG_UPDATES)] = 50
     """Unrolls with weights older than so many updates are discarded. Unset, the time that weights travel is added, to at most
     1000."""
 
