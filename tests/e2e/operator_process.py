@@ -18,6 +18,10 @@ PREFIX = "RLJOB_E2E_OPERATOR"
 the API server and the pods. They must become the command (exec), so that a signal to them is one to the operator."""
 
 
+_WINDOW = "from rljob_operator.core.autoscaling import pace; pace.STABILIZATION_SECONDS = 30.0"
+"""Else a test that sees the number shrink would wait for three minutes; tests of the core see the window as it is."""
+
+
 class OperatorProcess:
     """One operator of one namespace at a time; what they say goes to ``log_file``. ``options``: more words of its command."""
 
@@ -56,7 +60,7 @@ class OperatorProcess:
         name = self.namespace.name
         return [
             *(shlex.split(os.environ.get(PREFIX, "")) if prefix is None else prefix),
-            sys.executable, "-c", "from rljob_operator.__main__ import main; main()", "operator",
+            sys.executable, "-c", f"{_WINDOW}; from rljob_operator.__main__ import main; main()", "operator",
             f"--namespace={name}", f"--lease-namespace={name}", f"--image={image or os.environ['RLJOB_E2E_IMAGE']}",
             "--plain-logs", "--port=0", *self._options,
         ]  # fmt: skip
