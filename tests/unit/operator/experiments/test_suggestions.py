@@ -93,7 +93,7 @@ def test_it_draws_until_enough_have_a_score_and_then_every_suggestion_is_another
     assert ["by" in entry for entry in starts] == [False] * 11 + [True] * 13
     assert len({json.dumps(entry["set"]) for entry in starts}) == 24
     for trial, suggested in ((entry["trial"], entry["set"]) for entry in starts):
-        made = state.known.manifest(trial, 1, 9000)["spec"]["algorithm"]["ppo"]
+        made = state.known.manifest(trial, 1, 9000)["spec"]["algorithm"]
         assert (state.known.settings(trial), made["learningRate"]) == (suggested, suggested[RATE])
         assert isinstance(suggested[EPOCHS], int)
 

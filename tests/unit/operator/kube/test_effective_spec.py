@@ -82,7 +82,7 @@ def test_that_no_algorithm_is_named_is_said_of_what_runs_too(written: dict[str, 
         ({"environment": {"id": "ALE/Pong-v5"}, "algorithm": {"type": "PPO"}}, ATARI_BY_PPO),
         ({"environment": {"id": "A-v0"}, "algorithm": {"gamma": 1}}, WITHOUT_BOUND),
         (
-            {"environment": {"id": "A-v0"}, "algorithm": {"custom": {"factory": "m:f", "parameters": {"gamma": 1.0}}}},
+            {"environment": {"id": "A-v0"}, "algorithm": {"gamma": 1.0, "custom": {"factory": "m:f"}}},
             WITHOUT_BOUND,
         ),
         ({"environment": {"id": "ALE/Pong-v5"}, "algorithm": {"hiddenUnits": 512}}, ""),
