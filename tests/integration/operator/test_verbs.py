@@ -132,9 +132,7 @@ def test_what_is_changed_while_the_job_suspends_is_what_it_goes_on_with(local_ru
     run = local_run(*ENDLESS)
     run.until_learning(100)
     store = SpecStore(run.run_dir)
-    with pytest.raises(
-        ManifestError, match=r"spec\.algorithm\.apeXDQN\.gradientClipNorm: .* only while the job is suspended"
-    ):
+    with pytest.raises(ManifestError, match=r"spec\.algorithm\.gradientClipNorm: .* only while the job is suspended"):
         store.edit(with_changes)
     before = running_members(run.run_dir)
     store.edit(lambda document: document["spec"].update(suspend=True))
@@ -157,7 +155,7 @@ def test_what_is_changed_while_the_job_suspends_is_what_it_goes_on_with(local_ru
 
 
 def with_changes(document: dict[str, Any]) -> None:
-    document["spec"].setdefault("algorithm", {}).setdefault("apeXDQN", {})["gradientClipNorm"] = 30.0
+    document["spec"].setdefault("algorithm", {})["gradientClipNorm"] = 30.0
     document["spec"].setdefault("actors", {}).update(envsPerActor=4, inference="Central")
 
 
