@@ -6,7 +6,6 @@ import pytest
 from rljob.api.conditions import Reason
 from rljob.api.controller_memory import RenderingMemory
 from rljob_operator.core.observed import Admission, CheckpointFacts
-from rljob_operator.core.rules.suspension import BEST_EFFORT_SECONDS
 
 from tests.support.controller import Controller, make_job, members, running, verified
 
@@ -41,7 +40,7 @@ def test_a_suspension_changes_it_once_nothing_runs_and_not_when_it_is_called_off
 
 def test_a_queue_that_takes_the_quota_back_changes_it_too(controller: Controller) -> None:
     controller.look(1.0, admission=Admission(False, Reason.EVICTED), checkpoint=CheckpointFacts())
-    controller.look(BEST_EFFORT_SECONDS, members=())
+    controller.look(120.0, members=())
     controller.after(1.0, {"admission": None}, rendering=NEW)
 
 
