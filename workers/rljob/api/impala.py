@@ -10,7 +10,6 @@ from pydantic import Field
 from rljob.api.actor_critic import ActorCriticParameters
 from rljob.api.types import APIModel, Flag, Integer, Real
 
-
 MOST_LAG_UPDATES: Final = 10**9
 
 
