@@ -46,7 +46,8 @@ async def pods(viewer: Client, namespace: str) -> list[str]:
 
 
 async def is_up(viewer: Client, namespace: str) -> bool:
-    return any(name.startswith("held-learner") for name in await pods(viewer, namespace))
+    roles = {name.split("-")[1] for name in await pods(viewer, namespace) if name.startswith("held-")}
+    return roles >= {"replay", "learner", "actor"}
 
 
 @pytest.mark.timeout(120)
