@@ -360,7 +360,7 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
 ]
 
 BROKEN_IMPALA: list[tuple[list[str], str, list[str]]] = [
-    (["spec.replay={}"], "spec.replay", ["not allowed with algorithm IMPALA", "unrollQueue"]),
+    (["spec.replay={}"], "spec.replay", ["not allowed with algorithm IMPALA", "stores none"]),
     (
         ["spec.algorithm={type: PPO}", "spec.replay={}"],
         "spec.replay",

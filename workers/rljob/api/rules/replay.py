@@ -4,14 +4,32 @@ from __future__ import annotations
 
 from typing import Any
 
+from rljob.api.built_in import BUILT_IN
 from rljob.api.job import RLJobSpec
 from rljob.api.rule import Outcome, rule
+from rljob.api.rules.algorithm import TYPE
 from rljob.api.types import plain_number
 
 
 def _parameters(spec: RLJobSpec) -> Any:
     """Those of whichever algorithm learns from transitions."""
     return spec.algorithm.parameters
+
+
+_STORING_NOTHING = [name for name, each in BUILT_IN.items() if not each.from_replay]
+
+
+@rule(
+    RLJobSpec,
+    "replay",
+    reason="FieldValueForbidden",
+    cel=f"!has(self.replay) || !({TYPE} in {_STORING_NOTHING})",
+    message=f"not allowed with {' and '.join(_STORING_NOTHING)}, which learn from fresh unrolls and store none; remove it",
+)
+def no_replay(spec: RLJobSpec) -> Outcome:
+    if spec.replay is None or spec.algorithm.type not in _STORING_NOTHING:
+        return None
+    return f"not allowed with algorithm {spec.algorithm.type}: it learns from fresh unrolls and stores none; remove it"
 
 
 @rule(

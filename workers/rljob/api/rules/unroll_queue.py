@@ -5,43 +5,11 @@ from __future__ import annotations
 from rljob.api.impala import ImpalaParameters
 from rljob.api.job import RLJobSpec
 from rljob.api.rule import Outcome, rule
-from rljob.api.rules.algorithm import TYPE
 from rljob.api.staleness import in_flight
 
 _LAG = "algorithm.impala.unrollQueue.maxPolicyLagUpdates"
 _GUARD = "autoscaling.guards.maxPolicyLagUpdates"
-_NO_STORE = (
-    "not allowed with algorithm IMPALA: it learns from every unroll once and stores none; remove it, and say how many may wait "
-    "in algorithm.impala.unrollQueue"
-)
 _IN_FLIGHT = ("unrollQueue.capacity", "batchSize", "prefetchBatches", "epochs", "minibatches", "publishInterval")
-
-
-@rule(
-    RLJobSpec,
-    "replay",
-    algorithm="IMPALA",
-    reason="FieldValueForbidden",
-    cel=f"!has(self.replay) || {TYPE} != 'IMPALA'",
-    message=_NO_STORE,
-)
-def no_replay(spec: RLJobSpec) -> Outcome:
-    return None if spec.replay is None else _NO_STORE
-
-
-_NO_REPLAY = "not allowed with algorithm PPO: it learns from fresh unrolls alone and stores none; remove it"
-
-
-@rule(
-    RLJobSpec,
-    "replay",
-    algorithm="PPO",
-    reason="FieldValueForbidden",
-    cel=f"!has(self.replay) || {TYPE} != 'PPO'",
-    message=_NO_REPLAY,
-)
-def no_replay_of_fresh_unrolls(spec: RLJobSpec) -> Outcome:
-    return None if spec.replay is None else _NO_REPLAY
 
 
 @rule(
