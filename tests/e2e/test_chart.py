@@ -57,8 +57,11 @@ def test_install(release: Release) -> None:
     open_to_all = [node for node in release.namespace.list("nodes") if not node["spec"].get("taints")]
     assert len({pod["spec"]["nodeName"] for pod in pods.values()}) == min(2, len(open_to_all))
     assert release.namespace.kubectl("get", "lease", "rljob-operator", "-o", "jsonpath={.spec.holderIdentity}")
-    endpoints = release.namespace.kubectl("get", "endpointslices", f"--selector={OWNED}", "-o", "json")
-    assert endpoints.count('"ready": true') == 2
+
+    def endpoints() -> str:
+        return release.namespace.kubectl("get", "endpointslices", f"--selector={OWNED}", "-o", "json")
+
+    eventually(lambda: endpoints().count('"ready": true') == 2, endpoints, LONG_SECONDS, pause)
 
 
 def test_an_example_trains_to_its_end(release: Release, jobs: Namespace) -> None:
