@@ -133,8 +133,8 @@ def _both_wait(known: Mapping[str, float], wait: float, held: float) -> Verdict:
         return Verdict(
             Kind.Balanced,
             f"{lead}they take turns, because the queue of unrolls holds too little for both to work at once; raise "
-            "unrollQueue.capacity by a batch, which makes experience a batch older, or run more actors with fewer environments "
-            "each.",
+            "unrollQueue.capacity by a batch (with PPO: maxPolicyLag: 1), which makes experience a batch older, or run more "
+            "actors with fewer environments each.",
             min(wait, held),
         )
     if _stages(known, "replay") and busy_share(known, "replay") < DOMINANT:
@@ -291,8 +291,9 @@ def _given_up(known: Mapping[str, float]) -> str:
     if stale < NOTABLE * received or not stale:
         return ""
     return (
-        f" Of all unrolls {_percent(stale / received)} were too old to be learned from; raise unrollQueue.maxPolicyLagUpdates "
-        "or leave it out, or shorten the way with a smaller unrollQueue.capacity or fewer actors."
+        f" Of all unrolls {_percent(stale / received)} were too old to be learned from; raise "
+        "unrollQueue.maxPolicyLagUpdates (with PPO: maxPolicyLag: 1) or leave it out, or shorten the way with a "
+        "smaller unrollQueue.capacity or fewer actors."
     )
 
 
