@@ -7,8 +7,6 @@ round finds is mended and pinned beside its test, as an `@example` or a row of a
 Unit tests come first. Where several processes run tests, half of them begin with those that wait for processes.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import time

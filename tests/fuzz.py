@@ -3,8 +3,6 @@
 Each round is one pytest with one seed; with that seed it can be run again. Exits 1 if something was found.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import secrets

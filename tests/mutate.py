@@ -5,8 +5,6 @@ a process that has imported torch already forks; its child imports the changed m
 The share of changes that a test catches says more about tests than the share of lines that they execute.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import importlib.machinery

@@ -1,7 +1,5 @@
 """What a run of the tests says about itself: how long it takes and what is left out, each failure at once, the slowest files."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from pathlib import Path

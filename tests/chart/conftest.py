@@ -1,7 +1,5 @@
 """Helm renders the chart; without it on the PATH or in ``KUBEBUILDER_ASSETS`` these tests are skipped."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support.chart import Chart, find_program

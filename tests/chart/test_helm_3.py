@@ -1,8 +1,6 @@
 """The chart keeps to what Helm 3.8 has, the oldest that it promises: these tests read its templates and its schema. All other
 tests of the chart run with the Helm that is first on the PATH; 3.9, 3.16, 3.17 and 4.2 were tried."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

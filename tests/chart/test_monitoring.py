@@ -1,7 +1,5 @@
 """The chart's monitors, alerts and dashboards: nothing of them by default, and each value does what it says."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

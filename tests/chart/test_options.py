@@ -1,7 +1,5 @@
 """Every value of the chart does what its description says, and without it the objects are as before."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

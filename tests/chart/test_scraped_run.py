@@ -4,8 +4,6 @@ Its processes stand where pods would: Prometheus finds them in a file with the l
 would make of the same job. On a cluster, tests/e2e/test_monitoring.py has it find the pods themselves.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any

@@ -1,7 +1,5 @@
 """Wrong values are refused with their place, by Helm itself; a chart within another one works; what is generated is current."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path

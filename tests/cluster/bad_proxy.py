@@ -3,8 +3,6 @@
 It takes plain HTTP from the client that is to suffer and asks the server as an administrator.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random

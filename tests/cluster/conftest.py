@@ -3,8 +3,6 @@
 A test here may be an ``async def``: it runs on the event loop of the clients that its fixtures have connected.
 """
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import os

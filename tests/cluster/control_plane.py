@@ -5,8 +5,6 @@ The programs come from the folder that ``KUBEBUILDER_ASSETS`` names (`setup-envt
 the start and are gone at the end.
 """
 
-from __future__ import annotations
-
 import asyncio
 import http.client
 import inspect

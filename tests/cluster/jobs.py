@@ -1,7 +1,5 @@
 """RLJobs on an API server, by its own HTTP API: creating, changing and what it says against them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

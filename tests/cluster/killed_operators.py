@@ -4,8 +4,6 @@ A scene is set, an operator that takes turns on it is killed at a moment, and th
 be as in the same scene where no operator was killed.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import time

@@ -4,8 +4,6 @@ Nothing of a process that is killed runs any more: no `finally`, no answer is re
 What it has asked of the API server may happen, now or a moment later, or not.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -1,7 +1,5 @@
 """The side of a kubelet that an API server asks for logs: HTTPS on this machine, as a node of the cluster."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import ssl

@@ -4,8 +4,6 @@ The CRDs are Kueue's own where `KUEUE` names a folder with them. Else they have 
 the operator reads and writes, with the rules that its webhook and its CRD have about them. Kueue itself does not run in any test.
 """
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A candidate in a process of its own, which a test can kill: writes `leads` when it does, and works for ever."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 

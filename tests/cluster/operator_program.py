@@ -1,7 +1,5 @@
 """``rljob operator`` as a process, started again whenever it ends, as a Deployment would."""
 
-from __future__ import annotations
-
 import asyncio
 import subprocess
 import sys

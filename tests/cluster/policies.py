@@ -1,7 +1,5 @@
 """What a namespace's owner sets beside its jobs: quotas, rights, and webhooks that can't be called."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -3,8 +3,6 @@
 Nothing runs beside it, so that what a turn does can be counted, and a turn can be cut off at each of its calls.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections import Counter

@@ -4,8 +4,6 @@ given one that holds ours as the values of a map, of ever more entries, until it
 Each rule then costs as often as the map has entries. Nothing is stored.
 """
 
-from __future__ import annotations
-
 import copy
 import re
 from collections.abc import Mapping

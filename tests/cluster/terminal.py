@@ -1,7 +1,5 @@
 """A user at a terminal who types verbs about jobs of a real API server."""
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The chart on a real API server: what Helm installs there, what is refused with which words, and what is left in the end."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

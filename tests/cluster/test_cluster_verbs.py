@@ -3,8 +3,6 @@
 There are no nodes: the tests write the status, or take the operator's turns themselves.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

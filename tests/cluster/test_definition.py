@@ -1,7 +1,5 @@
 """The CRDs on a real API server: accepted without a complaint, quick to check objects with, and applied by several owners."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

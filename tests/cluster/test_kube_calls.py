@@ -3,8 +3,6 @@
 Watches come on top, and a scheduler's and kubelets' own requests.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

@@ -1,7 +1,5 @@
 """What a user deletes of a job that runs is there again, and what is left of a former job of the same name is waited for."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 

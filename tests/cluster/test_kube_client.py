@@ -1,7 +1,5 @@
 """Our client against a real API server: what each verb does, and as what type each refusal arrives."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time

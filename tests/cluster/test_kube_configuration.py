@@ -1,7 +1,5 @@
 """An operator with another configuration: of a running job it restarts nothing, and what it starts is as the job was started."""
 
-from __future__ import annotations
-
 import asyncio
 
 from rljob_operator.kube.apiserver.client import Client

@@ -1,7 +1,5 @@
 """Where a job's checkpoints are that names no place for them: on a claim wherever the cluster has volumes to give."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager

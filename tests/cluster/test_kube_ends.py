@@ -1,7 +1,5 @@
 """Nothing keeps a pod until its end has been counted: what was seen of it at last is counted, once, whatever fails meanwhile."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

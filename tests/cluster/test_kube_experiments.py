@@ -1,7 +1,5 @@
 """Experiments on a real API server, turn by turn: the test is the watch, the operator's part for jobs, and the kubelet, too."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from typing import Any

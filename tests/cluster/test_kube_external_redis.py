@@ -1,7 +1,5 @@
 """Who removes a shard's log from a Redis that others run, and when: on a real API server, which checks the Job that does it."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,8 +1,6 @@
 """The operator as a process beside an API server that is out of order: it goes on, asks no more than it must, and all is right
 afterwards. What becomes of every single call is in `tests/unit/operator/kube/test_client_faults.py`."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import time

@@ -1,7 +1,5 @@
 """kopf and our intake on a real API server."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """Secrets that a user deletes under a running job: they come back as they were, or it is said that they are lost."""
 
-from __future__ import annotations
-
 import pytest
 from rljob_operator.core.member import Role
 from rljob_operator.kube.apiserver.client import Client

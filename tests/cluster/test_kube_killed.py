@@ -3,8 +3,6 @@
 Here at every so many moments; `benchmarks/operator_killed.py` kills at each.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from tests.cluster.control_plane import ControlPlane

@@ -1,7 +1,5 @@
 """Jobs that name a queue: held until Kueue admits their Workload, suspended when it is evicted, out of the queue at the end."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Leader election against a real API server, with the times that the operator uses unless a test says otherwise."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 import time

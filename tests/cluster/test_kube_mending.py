@@ -1,7 +1,5 @@
 """What goes wrong between an operator, its user and the API server, and how it comes right."""
 
-from __future__ import annotations
-
 import pytest
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.errors import Unavailable

@@ -1,7 +1,5 @@
 """What the reconciler does about nodes, shards that are silent, and claims that are gone, turn by turn on a real API server."""
 
-from __future__ import annotations
-
 import time
 
 from rljob_operator.kube.apiserver.client import Client

@@ -1,7 +1,5 @@
 """The nodes of a real API server, as the operator follows them, and as it does without them where it may not."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from pathlib import Path

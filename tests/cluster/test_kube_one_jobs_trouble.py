@@ -1,7 +1,5 @@
 """What a server accepts gets an answer, whatever it looks like, and what keeps the operator from a job stands on that job."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator

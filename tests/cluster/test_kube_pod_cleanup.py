@@ -1,7 +1,5 @@
 """What a job that has failed leaves behind, on a real API server: pods to read the logs of, and none that can't go."""
 
-from __future__ import annotations
-
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.resources import PODS, RLJOBS
 

@@ -1,7 +1,5 @@
 """The informer of pods against a real API server."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence

@@ -1,7 +1,5 @@
 """The reconciler on a real API server: what it makes, what it counts, and what it does after it was cut off anywhere."""
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 from typing import Any

@@ -1,7 +1,5 @@
 """Pods that the API server refuses: they are said in its words, and nothing else is touched by it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """How statuses and events are stored: what differs is sent, and what others have added stays."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from typing import Any

@@ -1,7 +1,5 @@
 """Another operator on a running job: it restarts nothing, and what it starts is made as the job was started."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping, Sequence
 

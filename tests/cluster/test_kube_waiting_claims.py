@@ -1,7 +1,5 @@
 """A job on a cluster that makes no volumes: it says which claim waits, why, and what to do, before the scheduler's own words."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """The Workloads of every example, every preset and a job with everything, as Kueue's definition takes them."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

@@ -3,8 +3,6 @@
 `tests/support/api_server.py` is what we believe such a server does; here both are asked.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

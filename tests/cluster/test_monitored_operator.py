@@ -4,8 +4,6 @@ No node is there, so its job's pods wait for one; the operator runs beside the A
 its Service. The job's pods are looked for in the API server, as the PodMonitor says; the test is their kubelet.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """The chart's monitors and alerts, and the example of a ScaledObject, given to a real API server that has the kinds' CRDs."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

@@ -3,8 +3,6 @@
 A PodTemplate is the object that holds a pod's template and nothing else, so it needs no node and no controller.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """When an operator says that it is ready: a leader at work, and a standby that could take over. A rollout waits for that."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import urllib.error

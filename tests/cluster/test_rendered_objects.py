@@ -1,7 +1,5 @@
 """Every object that the operator would make, given to a real API server, in a namespace with Pod Security `restricted`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What a role has of a PodSpec: kept as it is written, merged by its keys, and not changed while the job runs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What the verbs and the operator get out of pods through a real API server: logs by way of a node, figures by pods/proxy."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import subprocess

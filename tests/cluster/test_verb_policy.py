@@ -1,8 +1,6 @@
 """`rljob policy` of a cluster's job, as far as an API server without nodes goes: what can't be had is said in a sentence, and
 the pod that reads a claim passes Pod Security and is gone afterwards, whatever came of it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

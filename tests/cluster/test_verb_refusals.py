@@ -1,7 +1,5 @@
 """What the verbs say when a cluster refuses: one line with what would be right, and an exit code that tells scripts."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

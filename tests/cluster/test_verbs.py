@@ -1,7 +1,5 @@
 """What a user types: get, explain, scale, apply, and what the controller writes: status."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What ``helm upgrade --wait`` of Helm 4, which reads kstatus as Flux and kpt do, makes of a job in each of its states."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from contextlib import nullcontext

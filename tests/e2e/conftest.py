@@ -3,8 +3,6 @@
 Without the variables these tests are skipped; docs/testing-on-kubernetes.md says how to provide them.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

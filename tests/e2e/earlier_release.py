@@ -11,8 +11,6 @@ is tried is a change of rljob and no change of what it stands on.
 Exit code 3: the repository does not have the commit, as a shallow clone. Nothing but Python's own library and git is needed.
 """
 
-from __future__ import annotations
-
 import io
 import re
 import shutil

@@ -1,7 +1,5 @@
 """external.metrics.k8s.io for the time of a test: APIService, Service and server, with keys made for it."""
 
-from __future__ import annotations
-
 import base64
 import os
 import shlex

@@ -5,8 +5,6 @@
 It runs where the operator runs, near the API server and the operator's figures. CERTIFICATE holds key and chain.
 """
 
-from __future__ import annotations
-
 import json
 import ssl
 import sys

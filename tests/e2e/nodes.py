@@ -1,7 +1,5 @@
 """Nodes of the cluster as who runs them treats them: drained, cut off, without a kubelet."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import subprocess

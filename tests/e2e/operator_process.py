@@ -1,7 +1,5 @@
 """The operator as a process of the tests: started, stopped in good order, killed, started again."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import subprocess

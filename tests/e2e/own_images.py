@@ -6,8 +6,6 @@
 needed.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A release of the chart on the cluster, as a user of Helm sees it."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

@@ -3,8 +3,6 @@
 The tests follow each other on one job. Its game costs no processor, so that the number of actors is what matters.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -3,8 +3,6 @@
 The tests follow each other on one release, which looks after all namespaces.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterator

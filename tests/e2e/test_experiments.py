@@ -1,7 +1,5 @@
 """A small search on a cluster: applied, its operator killed in the middle, to its end, and deleted with all that is of it."""
 
-from __future__ import annotations
-
 import json
 
 from rljob_operator.experiments.journal import replayed

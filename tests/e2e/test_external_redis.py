@@ -1,7 +1,5 @@
 """The replay's log in a Redis that the user runs: a login from a Secret, a shard that comes again, nothing left in the end."""
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

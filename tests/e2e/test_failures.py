@@ -1,7 +1,5 @@
 """Members and operators that end without being asked: who counts, who is replaced, and where the training goes on."""
 
-from __future__ import annotations
-
 import re
 
 from tests.e2e.cluster import LONG_SECONDS, Namespace, checkpoint_claim, endless, pause

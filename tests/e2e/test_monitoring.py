@@ -6,8 +6,6 @@ It is told of pods and endpoints by files (`tests.support.scrape_targets`), sinc
 ``RLJOB_E2E_MONITORED_SECONDS`` how long the jobs are watched before the panels are asked.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

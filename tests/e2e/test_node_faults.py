@@ -4,8 +4,6 @@ The tests follow each other on one job, each on the nodes where the one before h
 that learner and shards may go anywhere.
 """
 
-from __future__ import annotations
-
 import re
 import time
 from collections import Counter

@@ -1,7 +1,5 @@
 """Checkpoints in a bucket: a job that moves to another node, a server that goes and comes, keys that only the learner sees."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

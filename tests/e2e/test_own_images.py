@@ -1,7 +1,5 @@
 """Algorithms and environments of one's own, in images that are made as docs/plugins.md says."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

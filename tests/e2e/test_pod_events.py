@@ -1,7 +1,5 @@
 """Ten cells of the table of tests/pod_events, drawn anew for each commit: what happens to pods on a real cluster."""
 
-from __future__ import annotations
-
 import os
 import random
 import subprocess

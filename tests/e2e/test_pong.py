@@ -1,7 +1,5 @@
 """The examples train on a cluster: CartPole to its end, and Pong with a learner that has no GPU."""
 
-from __future__ import annotations
-
 from tests.e2e.cluster import LONG_SECONDS, Namespace, cartpole, job, pause, requests
 from tests.support.waiting import eventually
 

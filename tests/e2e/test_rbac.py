@@ -3,8 +3,6 @@
 The API server's audit log is the witness: ``RLJOB_KUBE_AUDIT`` names its file, JSON lines at level Metadata or above.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

@@ -1,7 +1,5 @@
 """Jobs that can't run: each says why, in the words of what refused it, and harms nothing that is not its own."""
 
-from __future__ import annotations
-
 from tests.e2e.cluster import LONG_SECONDS, Namespace, endless, pause, requests
 from tests.support.waiting import eventually
 

@@ -3,8 +3,6 @@
 The tests follow each other on one job, since each begins with a job that trains.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

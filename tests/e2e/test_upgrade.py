@@ -1,7 +1,5 @@
 """An operator with another image and configuration takes over while a job trains: nothing is restarted, and nothing is mixed."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -5,8 +5,6 @@ The tests follow each other on one release, which looks after all namespaces. It
 are skipped where the cluster has jobs.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ operator that asks its learner through the API server.
 The tests follow each other on one job, as a user would go through them.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

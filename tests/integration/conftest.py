@@ -1,7 +1,5 @@
 """A real S3 server, and time: whole runs take longer than other tests, above all where others use the machine."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -7,8 +7,6 @@
 Exit code 1 where a cell was not as the table says.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import random

@@ -1,7 +1,5 @@
 """The table's events on a real cluster: each is done as a person would do it, and what comes of it is compared with the table."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The part of docs/pod-events.md that is made from the table: ``python -m tests.pod_events.page`` writes it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.pod_events.table import EVENTS, Event, Phase

@@ -4,8 +4,6 @@ An event is something that a cluster, its user or the program inside does to one
 how an end is counted, and on the phase of the job only in whether the pod is replaced.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 

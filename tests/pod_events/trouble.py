@@ -1,8 +1,6 @@
 """What the pods of the table's job have beside their program: a way to end it as if it had ended by itself, an init container and
 a sidecar that fail when they are told to. All of it comes by the roles' ``podTemplate``, as a user would add it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 NAME = "trouble"

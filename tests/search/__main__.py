@@ -3,8 +3,6 @@
 Exits 1 where something was found.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import multiprocessing

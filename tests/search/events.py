@@ -1,7 +1,5 @@
 """Everything that can happen next in a state, each with its name and the state after it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 from rljob_operator.core.turn import StatusWrite

@@ -6,8 +6,6 @@ states of the first layer are those of a job that nothing disturbs: it comes up,
 next layer has what one disturbance anywhere on that way leads to and where good weather leads from there, and so on.
 """
 
-from __future__ import annotations
-
 import gc
 import re
 import time

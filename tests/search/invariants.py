@@ -1,7 +1,5 @@
 """What must hold in every state and of every turn, whatever has happened before."""
 
-from __future__ import annotations
-
 from rljob.api.status import RLJobStatus
 from rljob_operator.core.turn import StatusWrite
 

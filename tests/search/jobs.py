@@ -1,7 +1,5 @@
 """The small jobs that are searched."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A pod of the model: a tuple of small values, and the same in the API server's own form."""
 
-from __future__ import annotations
-
 import json
 from enum import IntEnum
 from functools import cache, lru_cache

@@ -4,8 +4,6 @@ The clock of every state stands at `NOW`. That time passes is that everything el
 nothing changes any more.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from pydantic import BaseModel

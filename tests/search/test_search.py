@@ -1,7 +1,5 @@
 """The search finds nothing, finds what is planted, and its model of the operator's calls is what the operator does."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import Iterator

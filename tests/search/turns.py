@@ -3,8 +3,6 @@
 It does what `kube.job.reconcile` and `kube.job.apply` do; `test_search` compares the two.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache

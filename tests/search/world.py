@@ -1,7 +1,5 @@
 """A state of the search: one job on a cluster, and its operator, at one moment."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from tests.search.pods import Pod, Pods

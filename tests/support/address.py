@@ -1,7 +1,5 @@
 """An address that leads to one server or another, as the name of a Service does."""
 
-from __future__ import annotations
-
 import contextlib
 import queue
 import socket

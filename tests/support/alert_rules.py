@@ -1,7 +1,5 @@
 """The chart's alerts as Prometheus reads them: the template's two words replaced as it replaces them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import yaml

@@ -1,8 +1,6 @@
 """What a Kubernetes API server does with an RLJob, from the generated CRD alone: prune nulls, fill in defaults, refuse unknown
 fields (``kubectl`` asks for that), check the structural schema and the keys of lists, evaluate CEL on values of its types."""
 
-from __future__ import annotations
-
 import copy
 import json
 import math

@@ -1,7 +1,5 @@
 """A clock for what asks for the time."""
 
-from __future__ import annotations
-
 
 class Clock:
     """Stands still until ``now`` is moved."""

@@ -1,7 +1,5 @@
 """The command line as it is typed, in this process."""
 
-from __future__ import annotations
-
 from rljob_operator.cli import app
 from typer.testing import CliRunner, Result
 

@@ -1,7 +1,5 @@
 """Jobs, members and observations for tests of the controller: everything is ready unless a test says otherwise."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The controllers of runs, as tests name them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from rljob_operator.local.holder import holder

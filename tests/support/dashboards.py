@@ -1,7 +1,5 @@
 """The chart's Grafana dashboards: their panels and what these ask Prometheus."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A simulator whose arrays are of no framework that is known: they speak DLPack, and are written anew in every step."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import gymnasium

@@ -1,7 +1,5 @@
 """Devices that a test runs on: the CPU always, a GPU where there is one; and a stand-in for CUDA graphs where there is none."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """Small disks to fill."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import subprocess

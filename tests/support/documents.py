@@ -1,7 +1,5 @@
 """The documents that a user reads, what stands in them, and the files that docs/plugins.md tells its reader to write."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a replay shard says of its log, and whether the log holds what the table does."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A small job to judge, and networks for it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """An environment of any observation and action space: samples of the one, and it asserts that it gets actions of the other."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

@@ -1,8 +1,6 @@
 """The plainest chunks and unrolls that a layout allows, for tests that care for the way they go and not for what is in them; and
 steps for builders, from bare arrays."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """An experiment's folder as `rljob run` leaves it: its journal, by what writes it there, and its run folders."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Simulated worlds for the core of experiments: a journal, runs, a controller that may be killed at any step; learning curves."""
 
-from __future__ import annotations
-
 import json
 import math
 import random

@@ -1,7 +1,5 @@
 """Roles as processes of their own, forked by one that has loaded what they need, as `rljob run` starts them."""
 
-from __future__ import annotations
-
 import functools
 import os
 import signal

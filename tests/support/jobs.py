@@ -1,7 +1,5 @@
 """Jobs by their spec alone."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from rljob.api import RLJob, parse_job

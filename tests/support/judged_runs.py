@@ -1,7 +1,5 @@
 """Run folders as `rljob run` leaves them, with the job, the record and the end of a run, written by what writes them there."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Any command as a role of a local run is launched: in a session of its own."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Mapping, Sequence
 

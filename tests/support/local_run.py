@@ -1,7 +1,5 @@
 """A real `rljob run` as a child process, and eyes on it through the files, pages and verbs that its users have."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

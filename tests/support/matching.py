@@ -1,7 +1,5 @@
 """An environment of a nested Dict and a Tuple of choices that is soon learned: each part of an action matches what is shown."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import gymnasium

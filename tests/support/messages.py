@@ -1,7 +1,5 @@
 """Well-formed messages of every kind and damage to them, for tests of what a receiver makes of either."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from zlib import crc32
 

@@ -1,7 +1,5 @@
 """Environments as people have written them, each odd in one way; tests name them as ``module:factory``."""
 
-from __future__ import annotations
-
 import multiprocessing
 import random
 import threading

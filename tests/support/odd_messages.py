@@ -1,7 +1,5 @@
 """Messages that the schema allows and that no client in its right mind would send."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Who says odd things, in every kind of message that there is, and the honest actor beside it."""
 
-from __future__ import annotations
-
 import threading
 import uuid
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Roles and bindings of an operator, as objects, from the table of its rights; the chart has templates for the same."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """An algorithm of a user's own, in a file that a test changes, and a job of it."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Pages as a browser takes them."""
 
-from __future__ import annotations
-
 from html.parser import HTMLParser
 
 VOID = {"meta", "link", "br", "hr", "img", "line", "path", "circle", "rect"}

@@ -1,7 +1,5 @@
 """Places of this project."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """TCP ports for servers that can not choose their own."""
 
-from __future__ import annotations
-
 import random
 import socket
 from contextlib import ExitStack, suppress

@@ -1,7 +1,5 @@
 """CRDs of other projects, which the user who runs the tests provides: they are not ours."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 from pathlib import Path

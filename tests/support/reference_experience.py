@@ -1,7 +1,5 @@
 """A slow, obvious account of what experience must be: whole stacks, one transition at a time, explicit loops."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

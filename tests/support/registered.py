@@ -1,7 +1,5 @@
 """An environment that Gymnasium knows, with and without a version, once this module was imported."""
 
-from __future__ import annotations
-
 import gymnasium
 
 for name in ("Countdown-v0", "Unversioned"):

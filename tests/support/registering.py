@@ -1,7 +1,5 @@
 """Functions that register an environment with Gymnasium when they are called, and not when this module is imported."""
 
-from __future__ import annotations
-
 import gymnasium
 
 calls: list[str] = []

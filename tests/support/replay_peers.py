@@ -1,7 +1,5 @@
 """A replay service on a thread, and an actor and a learner that speak with it through the real wire."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import time

@@ -1,7 +1,5 @@
 """A replay service as a process of its own, to be killed: prints its endpoints as one JSON line, serves until SIGTERM."""
 
-from __future__ import annotations
-
 import json
 import logging
 import signal

@@ -1,7 +1,5 @@
 """Environments that report numbers of their episodes in ``info``; tests name them as ``module:factory``."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import gymnasium

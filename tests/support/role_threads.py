@@ -1,7 +1,5 @@
 """Roles of one small CartPole job as threads of the test's process; each can be stopped and started again by itself."""
 
-from __future__ import annotations
-
 import tempfile
 import threading
 import time

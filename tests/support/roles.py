@@ -1,7 +1,5 @@
 """The roles of a job as processes of their own."""
 
-from __future__ import annotations
-
 import json
 import signal
 import tempfile

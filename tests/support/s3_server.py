@@ -1,7 +1,5 @@
 """A real S3 server for tests, ``versitygw`` on a folder, which can be ended and started again on its port."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -3,8 +3,6 @@
 Only what the chart's monitors use is understood; anything else is an error, so that no field of theirs can be passed over.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """A replay shard reduced to its conversation: the real sockets and the real credit ledger, with faults on demand."""
 
-from __future__ import annotations
-
 import uuid
 
 from rljob.experience import Segment, SegmentLayout

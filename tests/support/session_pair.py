@@ -1,7 +1,5 @@
 """A session and its scripted shard, driven in turn by one thread, with a clock of their own."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 

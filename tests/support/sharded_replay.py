@@ -1,7 +1,5 @@
 """K real replay services, real actors' sinks and the learner's real client in one process; only what flows is made up."""
 
-from __future__ import annotations
-
 import itertools
 import threading
 import time

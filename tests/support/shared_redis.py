@@ -1,7 +1,5 @@
 """A Redis that no shard has started: with a password, on loopback or a unix socket, for several jobs at once."""
 
-from __future__ import annotations
-
 import contextlib
 import subprocess
 import time

@@ -1,7 +1,5 @@
 """Games for the controller's tests, named as ``tests.support.slow_game:make``, ``:noisy``, ``:throttled`` and ``:broken``."""
 
-from __future__ import annotations
-
 import os
 import sys
 import time

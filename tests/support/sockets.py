@@ -1,7 +1,5 @@
 """Two small messages, and waiting for one at a server."""
 
-from __future__ import annotations
-
 import time
 
 from rljob.wire import (

@@ -1,7 +1,5 @@
 """Environments as networks and layouts see them, for tests that never step one."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from rljob.envs.spec import ActionLeaf, EnvironmentSpec, Leaf

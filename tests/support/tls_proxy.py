@@ -1,7 +1,5 @@
 """TLS in front of a server that has none."""
 
-from __future__ import annotations
-
 import contextlib
 import selectors
 import socket

@@ -1,7 +1,5 @@
 """Environments that tests name as ``module:factory``."""
 
-from __future__ import annotations
-
 import os
 import signal
 from typing import Any

@@ -1,7 +1,5 @@
 """Runs with a checkpoint of a network that has learned nothing yet, written as the learner writes its own."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

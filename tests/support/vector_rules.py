@@ -3,8 +3,6 @@
 In a test: ``check_environment(lambda: make_vector_environment("module:factory", EnvironmentParameters(), 3, 0))``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

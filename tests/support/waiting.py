@@ -1,7 +1,5 @@
 """Threads that run until they are told to stop, waiting for what threads and processes do, and what a test knows to be there."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

@@ -3,8 +3,6 @@
 It keeps the rows of each run by their place, says how many it has, as the real one does, and can hang or answer 500.
 """
 
-from __future__ import annotations
-
 import json
 import threading
 from collections import defaultdict

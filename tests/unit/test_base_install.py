@@ -1,7 +1,5 @@
 """`pip install rljob` without extras: types, command line and controller work, and what needs the data plane says so."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What the package depends on, each with a lower bound and a pin within it, and the licence that it is under."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import subprocess

@@ -2,8 +2,6 @@
 
 That the fields which they name exist is tested in ``tests/unit/api/test_catalogue.py``."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Iterator, Sequence

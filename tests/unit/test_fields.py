@@ -1,7 +1,5 @@
 """Each field of a manifest earns its place: an example or a preset sets it, or a page says what it is for."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping

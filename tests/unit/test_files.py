@@ -1,7 +1,5 @@
 """A file or folder is the old one or the new one, whatever fails, and whenever the program ends."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """How tests are drawn and ordered (tests/conftest.py): `make fuzz` draws afresh and tells what repeats a finding."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

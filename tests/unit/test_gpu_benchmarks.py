@@ -1,7 +1,5 @@
 """The steps of benchmarks/gpu in their tiny form on a CPU: each goes its whole way, and says what it lacks before it begins."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import re

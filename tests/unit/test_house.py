@@ -1,7 +1,5 @@
 """The house grows only where its table in docs/architecture.md says so."""
 
-from __future__ import annotations
-
 from benchmarks.house import ROOT, counted, here
 
 

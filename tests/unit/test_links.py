@@ -1,7 +1,5 @@
 """The documents: what they link to or name by its path exists, and docs/pod-events.md is the table of tests/pod_events."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What a user has written is found by its module or file, copied for a run, and what is wrong is told in its author's words."""
 
-from __future__ import annotations
-
 import itertools
 import subprocess
 import sys

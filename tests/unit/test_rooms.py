@@ -1,7 +1,5 @@
 """The house is as docs/architecture.md draws it: each room imports what its row allows, and there is no circle of files."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The rungs of benchmarks/ladder: they differ in what they are said to differ in, and learn the same."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import sys

@@ -1,7 +1,5 @@
 """Threads: one that ends too early is heard of by name, one that serves a client harms no other; and the cores they may use."""
 
-from __future__ import annotations
-
 import logging
 import os
 import re

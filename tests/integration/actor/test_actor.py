@@ -1,7 +1,5 @@
 """A whole actor against the real replay service and the real weight server, over every kind of end."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Actors with central inference as real processes, against a server that is killed, comes back, or never does."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import signal

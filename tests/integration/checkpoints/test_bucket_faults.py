@@ -1,7 +1,5 @@
 """A bucket that can't be used: it is said in a sentence and in a bounded time, and training is not kept waiting."""
 
-from __future__ import annotations
-
 import socket
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The same promises of a folder and a bucket: whole or not there, in order of (epoch, step), and no learner's place is taken."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

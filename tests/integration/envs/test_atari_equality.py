@@ -1,7 +1,5 @@
 """Native Atari against Gymnasium's wrapper stack on real ROMs: every byte, across ends of games."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

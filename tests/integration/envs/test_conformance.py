@@ -1,7 +1,5 @@
 """Every backend keeps the rules, and the conformance check notices broken ones."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

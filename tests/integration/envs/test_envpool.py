@@ -1,7 +1,5 @@
 """EnvPool's environments keep the rules, are EnvPool's own games to the last bit, and are judged as they are trained."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What happens to worker processes, and to those that try an environment, when something goes wrong: named, and nothing left."""
 
-from __future__ import annotations
-
 import logging
 import multiprocessing
 import os

@@ -1,7 +1,5 @@
 """A row of a vector that fails, or a whole vector, is made anew in the middle of play; and not for ever."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from rljob.api import EnvironmentParameters

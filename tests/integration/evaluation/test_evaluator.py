@@ -1,7 +1,5 @@
 """The evaluator role against a real weight server, in one process."""
 
-from __future__ import annotations
-
 import json
 import time
 import urllib.request

@@ -1,7 +1,5 @@
 """Processes that share the games of an evaluation: the same games, whichever process plays them, and no process left behind."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """A game is the same game, whoever plays it beside whichever others, by plain Gymnasium or ``rljob eval``; and its video."""
 
-from __future__ import annotations
-
 import hashlib
 from contextlib import closing
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A learner whose checkpoints lie in a bucket, and two learners at one place, in a folder and in a bucket."""
 
-from __future__ import annotations
-
 import json
 import urllib.request
 from datetime import timedelta

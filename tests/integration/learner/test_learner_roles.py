@@ -1,7 +1,5 @@
 """The learner with real neighbours in one process: a replay service and the actor role itself, and what it goes on from."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any, NoReturn

@@ -1,7 +1,5 @@
 """A run that starts from another one's checkpoint: real roles, real files, and what is said where it can't."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

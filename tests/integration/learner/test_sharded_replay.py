@@ -1,7 +1,5 @@
 """K replay shards work as one: what is drawn and with which weights, who is given what, and a shard that comes late or back."""
 
-from __future__ import annotations
-
 import tempfile
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Two learners of one job, as when a node was cut off: the earlier one stands still, a later one begins, and both meet again."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack

@@ -1,7 +1,5 @@
 """IMPALA's and PPO's roles as processes of their own: they learn, they survive a kill, and every unroll is accounted for."""
 
-from __future__ import annotations
-
 import json
 import signal
 import socket

@@ -1,7 +1,5 @@
 """Runs for the tests of this folder, ended whatever happens."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Pods of a job run on this machine: each container's own command, variables and files, with places and addresses moved here."""
 
-from __future__ import annotations
-
 import base64
 import json
 import re

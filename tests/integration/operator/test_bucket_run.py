@@ -1,7 +1,5 @@
 """`rljob run` with its checkpoints in a bucket: suspended and resumed at the same step, and with a server that goes and comes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

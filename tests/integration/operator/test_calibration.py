@@ -1,7 +1,5 @@
 """A calibration: a real job for some seconds, the numbers of its real parts, and who else takes this machine's cores."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """An experiment on this machine with real runs: a journal, a folder a run, and controllers that are killed or interrupted."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

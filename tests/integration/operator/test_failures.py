@@ -1,7 +1,5 @@
 """Jobs that go wrong: a wedged learner, actors that never work, a GPU that is not there, folders and disks that take nothing."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Members that do not answer: named, back when they answer again, replaced when they do not; and what is no hang."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

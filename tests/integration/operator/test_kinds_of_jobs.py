@@ -1,7 +1,5 @@
 """`rljob run` of jobs that see, act, learn and end in other ways than CartPole does, each from its manifest to its report."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Roles as forks of a process that has loaded everything: they are what a process of their own would be, only sooner."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

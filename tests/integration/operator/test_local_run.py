@@ -1,7 +1,5 @@
 """`rljob run` as its user meets it: real processes, faults in the middle of training, a controller that is killed."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """The example of an environment behind a server that speaks OpenEnv, with an interpreter of its own and nothing installed."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """What users write themselves, in real runs: algorithms, networks and environments that are files beside a manifest."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

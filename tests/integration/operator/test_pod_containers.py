@@ -1,7 +1,5 @@
 """A job's pods as they would run on a cluster, their containers as processes here: nothing but what is rendered starts them."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

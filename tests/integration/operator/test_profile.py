@@ -1,7 +1,5 @@
 """`rljob profile` beside a live `rljob run`: what it writes of all roles, the way of a segment, and what it refuses."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

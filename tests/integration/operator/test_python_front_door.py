@@ -1,7 +1,5 @@
 """`rljob.run`, `attach` and the handle on real runs: what starts one is interrupted or killed, and the run goes on."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """RoleProcess with real child processes: start, readiness, ends, drains and kills, and who goes first on too few cores."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

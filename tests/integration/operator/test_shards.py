@@ -1,7 +1,5 @@
 """The replay of a run: two shards, one of which is killed; and a log in a Redis that runs already."""
 
-from __future__ import annotations
-
 import shutil
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A run of which one role is made slow: the sentence that names it, and actors that follow their learner."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 What docs/plugins.md trains is trained in ``test_plugins.py``.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import shlex

@@ -1,7 +1,5 @@
 """Suspend, resume, scale, checkpoint, logs, get, top, why and stop beside a live `rljob run`, and changes of its manifest."""
 
-from __future__ import annotations
-
 import json
 import time
 import urllib.error

@@ -1,7 +1,5 @@
 """A real Redis for the tests of this folder, and writers that look at it often."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

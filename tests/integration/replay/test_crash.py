@@ -1,7 +1,5 @@
 """kill -9 of the service and of Redis, and a full disk: nothing acknowledged is lost, and nothing is counted twice."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Every row of docs/replay-durability.md on a real Redis: what leads from each state of a log to each, and what is said."""
 
-from __future__ import annotations
-
 import logging
 import select
 import time

@@ -1,7 +1,5 @@
 """A real server of one's own, in a shard and in its pod: it comes back, keeps its data, and shares its folder with no other."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Shards whose log is in a Redis that others run, with a password, beside other jobs, not for ever; and those without a log."""
 
-from __future__ import annotations
-
 import json
 import logging
 import ssl

@@ -1,7 +1,5 @@
 """The service end to end, in this process: exactly once, credits, hostile bytes, and a writer of the log that fails."""
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

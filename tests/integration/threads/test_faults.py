@@ -1,7 +1,5 @@
 """A fault in any thread of any role: the role ends, and says which thread and why. The threads are found in the code."""
 
-from __future__ import annotations
-
 import ast
 import asyncio
 import ctypes

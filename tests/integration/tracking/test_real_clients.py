@@ -1,8 +1,6 @@
 """Trackers with their real clients, as processes beside a run: W&B's against a server of the test and into its offline directory,
 MLflow's into a database of its own. They are killed, and their servers go away; every point is there once."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """The roles of a job over tcp with CURVE keys, as on several machines: they train together, and no stranger takes part."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager

@@ -1,8 +1,6 @@
 """Thousands of damaged messages at the sockets of running services, and whatever else a client can say that the schema allows,
 while an honest peer works with each of them: a server counts it and answers or passes over it, and never raises it."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import json

@@ -1,7 +1,5 @@
 """Whatever a server says that the schema allows: its client counts it and goes on, or ends with a reason."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import threading

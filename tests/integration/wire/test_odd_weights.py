@@ -1,7 +1,5 @@
 """Whatever is asked of those who give weights and verdicts, and of the pages of a role: it is refused, counted and answered."""
 
-from __future__ import annotations
-
 import http.client
 import itertools
 import json

@@ -3,8 +3,6 @@
 That none is ever told is looked at wherever ``tests/support/odd_peers.py`` tells a server everything.
 """
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Who comes in, by which key and over which kind of address; nothing listens beyond this machine without keys."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading

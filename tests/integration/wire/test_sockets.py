@@ -1,7 +1,5 @@
 """Real sockets of every transport: conversation, fuzz, vanished peers, full queues."""
 
-from __future__ import annotations
-
 import os
 import socket
 from contextlib import ExitStack, suppress

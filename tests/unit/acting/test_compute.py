@@ -1,7 +1,5 @@
 """Choosing how and where to compute actions changes the speed, never the meaning: a device follows the host's rules."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

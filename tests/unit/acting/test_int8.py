@@ -1,7 +1,5 @@
 """Acting in int8: what layers of each kind give is what they give in floats, up to rounding to bytes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """In iterations an unroll begins once it was asked for in all environments, and with weights that are new enough."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 import uuid

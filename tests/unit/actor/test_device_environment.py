@@ -1,7 +1,5 @@
 """A simulator's arrays come as tensors on its device without a copy, and what is wrong with them is said by name."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Acting in groups: shared draws, environments counted through, and which server an actor asks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The session against a shard that restarts, stays silent or withholds credit; and how an actor's columns are compressed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Several shards as one sink: even inserts, and a shard that is full, dead or new holds no other back."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

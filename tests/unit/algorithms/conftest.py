@@ -1,7 +1,5 @@
 """What every test of algorithms begins with."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

@@ -1,7 +1,5 @@
 """Ape-X DQN against slow references that spell the definitions out, one transition at a time."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Ways of computing: which there are, and which one is taken."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 from typing import Any

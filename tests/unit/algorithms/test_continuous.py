@@ -1,7 +1,5 @@
 """A policy of continuous numbers: what its network has, how it acts and is judged, and what V-trace makes of it."""
 
-from __future__ import annotations
-
 import math
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """Continuous actions as numbers: what actors draw and what learners judge agree with each other, and with torch's own."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from typing import Any

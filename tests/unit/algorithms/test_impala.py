@@ -1,7 +1,5 @@
 """The actor-critic: acting, memory, and its loss against a slow reference."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

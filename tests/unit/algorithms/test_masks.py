@@ -1,7 +1,5 @@
 """What a mask forbids is never taken, bootstrapped from or learned, however much the network prefers it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The parts of a batch: single steps with their own targets, whole unrolls with their time together."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from rljob.algorithms.batches import UnrollBatch

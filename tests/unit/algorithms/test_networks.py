@@ -1,7 +1,5 @@
 """Networks: the published sizes, the dueling identity, normalisation, and equal results in whichever order memory holds them."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Networks that normalise what they see and what their value says: which numbers, how, and that nothing else changes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

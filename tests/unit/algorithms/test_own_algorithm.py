@@ -1,7 +1,5 @@
 """An algorithm of the user's own in a job: its parameters typed and checked, itself tried, every mistake told in its words."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,8 +1,6 @@
 """What an algorithm of the user's own may not do though each of its calls works: keep something, draw its chance elsewhere, say
 one thing and do another."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

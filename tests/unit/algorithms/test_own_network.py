@@ -1,7 +1,5 @@
 """Layers of the user's own in the place of the built-in convolutions, with parameters of their own type."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 from typing import Any

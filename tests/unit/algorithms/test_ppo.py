@@ -1,7 +1,5 @@
 """PPO against a plain one in a single function, its ratio where nothing is old, and its minibatches."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

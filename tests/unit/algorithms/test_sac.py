@@ -1,7 +1,5 @@
 """SAC against a plain one in a single function, what each of its losses moves, how it acts, and what of it is published."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext

@@ -1,7 +1,5 @@
 """V-trace and GAE against their definitions, as double loops in float64."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

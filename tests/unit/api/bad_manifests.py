@@ -1,7 +1,5 @@
 """Documents as a user of kubectl would write them, and a table of bad ones: each rule broken once, by overrides of a good one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Changes of a stored job: what may change, what may not, and what only while it is suspended."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from rljob.api.generate.cel import transition_validations

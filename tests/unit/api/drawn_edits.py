@@ -1,7 +1,5 @@
 """Edits of a manifest as they are drawn: what may stand in each field, right and wrong."""
 
-from __future__ import annotations
-
 import copy
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Every rule of the manifest, broken once, names the place, shows the value and says what is allowed; so do drawn documents."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import re

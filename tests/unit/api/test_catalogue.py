@@ -1,7 +1,5 @@
 """What is said about a field: that every field has it, and that it is true of the CRD and of a job of defaults."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The generated CRD: current, small, of the shape that an API server demands, and with nothing that points nowhere."""
 
-from __future__ import annotations
-
 import copy
 import json
 import re

@@ -1,7 +1,5 @@
 """Texts that are no manifest at all, each refused with its line and column; and paths in one, meant from its folder."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 from collections.abc import Callable

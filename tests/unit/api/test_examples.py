@@ -1,7 +1,5 @@
 """The manifests that are shipped: all valid, and saying what their comments promise."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

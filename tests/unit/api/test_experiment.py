@@ -1,7 +1,5 @@
 """An experiment's manifest: which settings it stands for, and what is refused of it."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the learner says of itself: the document as others know it, and that what is wrong in one is missing, never zero."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

@@ -1,7 +1,5 @@
 """The memory estimate against the same sum done by hand, and the text of a refusal."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

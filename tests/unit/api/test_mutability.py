@@ -1,7 +1,5 @@
 """What may change of a stored job: every field of the types is in exactly one list, and Python and CEL keep to it."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import itertools

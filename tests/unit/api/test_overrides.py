@@ -1,8 +1,6 @@
 """``--set``: what it addresses, how the schema types its values, what it leaves alone, and that no text makes it do anything but
 apply or refuse."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import re

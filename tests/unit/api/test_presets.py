@@ -1,7 +1,5 @@
 """Presets: each is a whole job, and stays one, or says what to change; and PPO, which learns where no algorithm is named."""
 
-from __future__ import annotations
-
 import copy
 import re
 from collections.abc import Mapping

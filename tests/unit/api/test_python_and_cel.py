@@ -6,8 +6,6 @@ only what breaks a rule between a field that is written and one that is not, or 
 that.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 from pathlib import Path

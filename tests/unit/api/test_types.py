@@ -1,7 +1,5 @@
 """Values: what becomes of quantities, decimals and defaults; and that every field is described."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args

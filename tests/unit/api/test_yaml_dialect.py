@@ -1,7 +1,5 @@
 """What words without quotes mean, against a table and against kubectl itself; and that what is written is read back."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

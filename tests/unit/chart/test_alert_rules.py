@@ -1,7 +1,5 @@
 """Every alert, on made-up series, as promtool evaluates it: it fires when it should, and says what, and not otherwise."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The dashboards ask for metrics that are exported, under labels that are there, and each panel is explained on the page."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

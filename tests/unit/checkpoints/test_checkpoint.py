@@ -1,7 +1,5 @@
 """Checkpoints: exact resume, damage, full disks, retention, and the policy they hold."""
 
-from __future__ import annotations
-
 import json
 import os
 import resource

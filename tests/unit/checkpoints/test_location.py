@@ -1,7 +1,5 @@
 """Where checkpoints lie, which of them is the newest, and which one a run starts from."""
 
-from __future__ import annotations
-
 import json
 import sys
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """The command line from outside: exit codes, one-line errors, help that teaches, and files of keys."""
 
-from __future__ import annotations
-
 import re
 import stat
 import subprocess

@@ -1,7 +1,5 @@
 """``rljob validate --effective``, ``rljob explain`` and ``rljob presets``: what they print, and that it can be used."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`rljob validate`, `explain`, `run` and `stop` of an experiment, as far as they come without a run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What `rljob validate` says of plug-ins: what `rljob run` would say on this machine, and no more of what is in an image."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``rljob eval`` and ``rljob play`` on a real checkpoint: untrained policies, written as the learner writes its own."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

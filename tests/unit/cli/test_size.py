@@ -1,8 +1,6 @@
 """``rljob size`` with numbers that are given: what it prints and writes, and what it refuses. The calibration itself is in
 ``tests/integration/operator/test_calibration.py``."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Runs beside each other: which are a group, what a verdict is, when a target is reached, and what can't be compared."""
 
-from __future__ import annotations
-
 import math
 import shutil
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Statistics of few runs, against plain definitions and against numbers that rliable gave for the same scores."""
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """Experiments beside each other and on their page: folders as `rljob run` leaves them, journal and runs."""
 
-from __future__ import annotations
-
 import json
 import math
 import shutil

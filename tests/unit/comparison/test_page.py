@@ -1,7 +1,5 @@
 """The words, the document and the page of a comparison: whole, the same to the byte each time, and safe to open."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

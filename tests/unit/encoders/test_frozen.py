@@ -1,7 +1,5 @@
 """Environments behind a frozen encoder: what they show, that it is what the network has, and files that do not fit."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import replace

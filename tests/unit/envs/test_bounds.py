@@ -1,7 +1,5 @@
 """The edge between a policy's continuous numbers and an environment's: within its bounds, whatever comes, and told."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any

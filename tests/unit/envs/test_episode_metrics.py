@@ -1,7 +1,5 @@
 """What an environment reports in ``info`` at an episode's end is in the record of the episode, and nothing else is."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """Every space: what an environment shows is what a learner's batch holds, and what a policy chooses is what it gets."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What cannot be made says why, and what would be right, in its first line."""
 
-from __future__ import annotations
-
 import pickle
 import re
 import sys

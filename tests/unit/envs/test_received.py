@@ -1,7 +1,5 @@
 """What an environment gives is taken over where it is given: copied, checked, and without what is not read."""
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Iterator

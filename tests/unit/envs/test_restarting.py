@@ -1,7 +1,5 @@
 """Environments that fail are made anew, games that are judged are played again; and not for ever."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from typing import Any, ClassVar
 

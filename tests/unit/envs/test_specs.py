@@ -1,7 +1,5 @@
 """Descriptions: shapes, casts, stacks and the identity of experience; and functions that register what is described."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

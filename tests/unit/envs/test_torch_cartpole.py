@@ -1,7 +1,5 @@
 """The example's CartPole is Gymnasium's."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import gymnasium

@@ -1,7 +1,5 @@
 """An environment of the user's own is tried before anything is trained: what is wrong with it is told in its author's words."""
 
-from __future__ import annotations
-
 import itertools
 import re
 import sys

@@ -1,7 +1,5 @@
 """Scores of games whose outcome is known beforehand, and of a policy whose actions do not depend on the games beside it."""
 
-from __future__ import annotations
-
 import math
 from contextlib import closing
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """When an evaluation is given up: never against what could still happen, and rarely against what would have."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Verdicts arrive at least once, in order, and only the best carries weights."""
 
-from __future__ import annotations
-
 import numpy as np
 from rljob.api.learner_status import Verdict
 from rljob.evaluation.verdicts import Verdicts

@@ -1,7 +1,5 @@
 """The vectorised builder against the naive reference, over random streams, the cases that catch real bugs, and real games."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st

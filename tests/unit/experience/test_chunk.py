@@ -1,7 +1,5 @@
 """Segments through the real wire, and every way in which one can contradict itself or its layout."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from typing import Any

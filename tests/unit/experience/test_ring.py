@@ -1,7 +1,5 @@
 """The ring against a dictionary of whole stacks, built one transition at a time."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Unrolls against a slow record of what was seen, one step at a time, also where an environment fails now and then."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """When a batch is due and what goes into it, against plain statements of the rule."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st

@@ -1,7 +1,5 @@
 """A served network gives the same on every device and after every change of weights, also inside the learner."""
 
-from __future__ import annotations
-
 import logging
 import time
 import uuid

@@ -4,8 +4,6 @@ Bit for bit where this processor's library computes a row alike in batches of an
 that the network made agree to rounding, and all else exactly.
 """
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """One inference server and its clients over real sockets: batches, repeats, refusals, weights, and what is counted."""
 
-from __future__ import annotations
-
 import threading
 import time
 import uuid

@@ -1,7 +1,5 @@
 """Epsilon slots: who gets which, for how long, and what a restart remembers; and how credits are shared out."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest

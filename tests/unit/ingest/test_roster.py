@@ -1,7 +1,5 @@
 """Totals over restarts of actors and of the service, against a plain sum of what was really played."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

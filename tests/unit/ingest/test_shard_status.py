@@ -1,7 +1,5 @@
 """What a shard says of itself: the wire form as others know it, and that it is read whole or not at all."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import fields, replace
 from typing import Any

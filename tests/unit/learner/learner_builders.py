@@ -1,7 +1,5 @@
 """Small real things for the learner's tests."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any

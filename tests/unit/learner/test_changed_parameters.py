@@ -1,7 +1,5 @@
 """Which hyper-parameters a suspended job may change: a learner must be able to go on from the checkpoint with the new value."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Interruptions of training: a checkpoint on request, the test hook that slows a learner, and games that need its cores."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Iterator

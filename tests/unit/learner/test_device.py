@@ -1,7 +1,5 @@
 """Which device a learner computes on, by what its job asks for and what is there; and how its memory is used again."""
 
-from __future__ import annotations
-
 import ctypes
 import logging
 import subprocess

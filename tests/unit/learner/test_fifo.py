@@ -1,7 +1,5 @@
 """The first-in-first-out table: order, bounds, and a conservation law that holds after every step."""
 
-from __future__ import annotations
-
 from collections import deque
 from dataclasses import replace
 from types import SimpleNamespace

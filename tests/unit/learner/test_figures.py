@@ -1,7 +1,5 @@
 """Adding up shards, rates over windows, policy lag: against numbers worked out by hand."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

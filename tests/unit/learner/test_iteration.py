@@ -1,7 +1,5 @@
 """Which actors play for an iteration, and which unrolls are too old: bookkeeping, with a clock that a test moves."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import pytest

@@ -1,7 +1,5 @@
 """What the loop does about a loss that is not finite: each of the manifest's three policies."""
 
-from __future__ import annotations
-
 import itertools
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Running statistics: against numpy, once a batch, one normaliser a version, exactly resumed, and clean whatever comes in."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import itertools

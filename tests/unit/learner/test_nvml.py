@@ -1,7 +1,5 @@
 """The figures of a GPU: read with NVIDIA's own code and types from a stand-in for the driver, and told by the learner."""
 
-from __future__ import annotations
-
 import ctypes
 import sys
 from collections import Counter

@@ -3,8 +3,6 @@
 The example's quantile regression on transitions, and a loss of unrolls that follows a schedule; neither is registered.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from pathlib import Path

@@ -3,8 +3,6 @@
 There is one device here, for which torch has two names. What differs between them is made so: other threads, or more work.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """A learner's shards: one that is not there yet, the sums over all of them, and how a batch is divided among them."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Who may write to a buffer, and when: the same rules with a copy to a device and without one."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A stand-still of both sides is told from a slow learner, from slow actors, and with what every shard holds up."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The learner's queue over real sockets: batches, back-pressure, staleness, epochs, reconnections, and that nothing gets lost."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """A test that is a coroutine function runs in an event loop of its own; a job that trains is given to whoever asks for it."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What must hold at every look at a job, whatever the world does to it."""
 
-from __future__ import annotations
-
 from rljob.api import RLJob
 from rljob.api.controller_memory import MAX_REMEMBERED_MEMBERS
 from rljob_operator.core.autoscaling.samples import STALE_AFTER_SECONDS

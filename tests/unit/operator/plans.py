@@ -1,7 +1,5 @@
 """What a world may do to a job, drawn: the faults, the size, and the edits of its user."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass
 from enum import StrEnum

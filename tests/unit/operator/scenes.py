@@ -1,7 +1,5 @@
 """How each condition and reason comes about: scenes that a controller is led through, and what it has said in them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple

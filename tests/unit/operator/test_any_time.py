@@ -4,8 +4,6 @@ A course is played twice, with the change and without; what the controller does 
 fail the first test, so nothing gets onto the list without one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,8 +1,6 @@
 """From the figures of a run to the numbers of a calibration, redone by hand. Real runs are in
 ``tests/integration/operator/test_calibration.py``."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Checkpoints on the disk, as a controller sees them without torch: what it says of them, and which learner counts."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """Every condition and reason can be reached and means what the docs' table says; what has happened is told once in events."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Deadlines: what each clock counts, and when it stands still, as while a machine sleeps or no controller looks."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

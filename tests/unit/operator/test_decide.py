@@ -1,7 +1,5 @@
 """`decide`: what starts, what leaves, in which order; how a job ends, once; and that nothing is remembered elsewhere."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """What is said of evaluations: how far one has come, the last verdict, and which games a success rests on."""
 
-from __future__ import annotations
-
 import pytest
 from rljob.api import load_manifest
 from rljob.api.learner_status import LearnerStatus

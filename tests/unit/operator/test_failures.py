@@ -1,7 +1,5 @@
 """Unexpected ends: each is counted once, what is done about it, and when they are too many."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

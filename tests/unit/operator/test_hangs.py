@@ -1,7 +1,5 @@
 """Members that do not answer, and inference servers that are no longer wanted, as the core decides about them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """More ends at once than there is room for in the status: each is counted once, and the status stays small."""
 
-from __future__ import annotations
-
 import json
 from copy import copy
 from dataclasses import replace

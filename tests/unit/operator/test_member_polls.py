@@ -1,7 +1,5 @@
 """What counts as an answer of a process, over real sockets: never garbage, never zeros, never a controller that waits."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Which actors hold the places: those that keep ending leave first, and a queue, a machine and a quota bound the number."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

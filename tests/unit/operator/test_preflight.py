@@ -1,7 +1,5 @@
 """What `rljob run` settles before it starts a process: its own checks, the roles' addresses, and the manifest's variables."""
 
-from __future__ import annotations
-
 import json
 import sys
 import tempfile

@@ -2,8 +2,6 @@
 it does beside a run is in ``tests/integration/operator/test_profile.py``.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

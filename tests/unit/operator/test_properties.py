@@ -4,8 +4,6 @@
 (`docs/performance.md` has the figures).
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import time

@@ -1,7 +1,5 @@
 """`rljob why --rules`: recorded runs led through the rules of a job, by the same code that ends a job that runs."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

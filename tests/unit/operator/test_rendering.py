@@ -1,7 +1,5 @@
 """What pods are made with is fixed when a job comes up from nothing, and by nothing else."""
 
-from __future__ import annotations
-
 import pytest
 from rljob.api.conditions import Reason
 from rljob.api.controller_memory import RenderingMemory

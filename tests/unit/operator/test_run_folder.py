@@ -1,7 +1,5 @@
 """The run folder: what it refuses, who has it, that its files are replaced in one step, and how its logs are followed."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """The number of actors: from the law, from a user, from something else; which actors go; what is held."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The stored object of a run: generations, refused edits, edits by several at once and by hand."""
 
-from __future__ import annotations
-
 import threading
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The status: its way through JSON, its bounds, progress, and when it has to be stored."""
 
-from __future__ import annotations
-
 import json
 from itertools import pairwise
 from typing import Any

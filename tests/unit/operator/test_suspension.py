@@ -1,7 +1,5 @@
 """Suspend: drain, checkpoint, verify, stop; resume at the same step."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

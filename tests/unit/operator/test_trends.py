@@ -1,7 +1,5 @@
 """``earlyStopping.trainingReturn`` and ``valueLoss`` in a running job: medians over windows of raw frames, and grace periods."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import pytest

@@ -1,7 +1,5 @@
 """What the verbs print, from what was seen: columns, reasons, words."""
 
-from __future__ import annotations
-
 import io
 import re
 import time

@@ -5,8 +5,6 @@ a user edits, a queue gives and takes, clocks jump. `World.heal` ends all of tha
 The world keeps its own books of what happened, so that a test can compare them with what the controller says.
 """
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from dataclasses import dataclass, field, replace

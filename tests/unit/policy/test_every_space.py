@@ -1,7 +1,5 @@
 """Every space behind training: scored, played with, exported, seen by a network of one's own, and rewarded by a critic."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """``rljob export``: the files act as the policy does, where there is no rljob either, and what acts otherwise is not kept."""
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import json

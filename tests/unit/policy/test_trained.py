@@ -1,7 +1,5 @@
 """``rljob.load_policy``: what it acts like, what it says of wrong observations, and what it leaves alone."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

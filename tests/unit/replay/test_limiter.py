@@ -1,7 +1,5 @@
 """The limiter against a brute-force simulator of both sides."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings, strategies as st
 from rljob.replay.limiter import LimiterConfig, SamplesPerInsertLimiter

@@ -1,7 +1,5 @@
 """The sum-tree against a plain array of weights and numpy's cumulative sum."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st

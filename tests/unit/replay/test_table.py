@@ -1,7 +1,5 @@
 """The table against a plain list of chunks, from which the oldest are dropped one at a time."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

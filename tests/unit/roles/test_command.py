@@ -1,7 +1,5 @@
 """``rljob worker``: options and environment become RoleOptions, signals become the stop event, and problems become exit 78."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """The bottleneck's sentence: one situation a line, and no figures whatever make it fall silent."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

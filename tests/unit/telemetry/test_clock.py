@@ -1,7 +1,5 @@
 """The stage clock: its totals against a plain reference, its reader against a busy writer, and its price."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable
 from itertools import pairwise

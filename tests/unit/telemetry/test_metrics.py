@@ -1,7 +1,5 @@
 """The metrics of each role: what is declared is exported, and what a process takes, told of real sockets, children and files."""
 
-from __future__ import annotations
-
 import os
 import re
 import socket

@@ -1,7 +1,5 @@
 """What one more of each part brings, against queues that are simulated job by job."""
 
-from __future__ import annotations
-
 import heapq
 import math
 import random

@@ -1,7 +1,5 @@
 """The profilers on threads that do what is known: what they see, that they cost nothing, and when they end."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import sys

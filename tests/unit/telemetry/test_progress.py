@@ -1,7 +1,5 @@
 """Progress, time to go and the memory alarm, on curves that are known."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable

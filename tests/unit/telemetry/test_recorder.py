@@ -1,7 +1,5 @@
 """The record of a run, read back with TensorBoard's own reader, through restarts, torn lines and a full disk."""
 
-from __future__ import annotations
-
 import json
 import logging
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The report: complete, partial, empty and hostile run folders, and drawings whose geometry is checked."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """The telemetry server over real sockets: its four pages, its promises, and its patience with bad callers."""
 
-from __future__ import annotations
-
 import json
 import re
 import socket

@@ -1,7 +1,5 @@
 """What a job needs, and what its next unit costs and saves, redone by hand; and tables of prices that lack something."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

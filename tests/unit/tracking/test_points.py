@@ -1,7 +1,5 @@
 """Points are read as the learner writes them, each once, whatever becomes of the file meanwhile."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

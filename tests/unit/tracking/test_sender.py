@@ -1,8 +1,6 @@
 """Every point once, whenever the process is killed and whatever the server does: two servers of the test stand for W&B, which
 counts rows, and for MLflow, to which a row that comes twice is one."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

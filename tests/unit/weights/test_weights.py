@@ -1,7 +1,5 @@
 """Weights over real in-process sockets: fetching, evaluation weights, verdicts, damage, and a learner that comes back lower."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import closing

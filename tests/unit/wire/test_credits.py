@@ -1,7 +1,5 @@
 """Both ends of the credit protocol over an ordered channel that breaks: conservation, exactly once, no deadlock; its rules."""
 
-from __future__ import annotations
-
 from collections import deque
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Whatever the bytes are: a message or `MalformedMessage`, no more memory than the bytes pay for, and few answers."""
 
-from __future__ import annotations
-
 import gc
 import tracemalloc
 from collections import Counter

@@ -1,7 +1,5 @@
 """Keys: the file, its mode, what a role gets of it, and where keys are required."""
 
-from __future__ import annotations
-
 import json
 import stat
 from contextlib import nullcontext

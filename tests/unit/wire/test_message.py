@@ -1,7 +1,5 @@
 """Round trips, and each way in which a message can be wrong."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from zlib import crc32
 

@@ -1,7 +1,5 @@
 """Numbers by name go over the wire as they are, and what is no such thing is refused."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

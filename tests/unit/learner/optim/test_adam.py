@@ -1,7 +1,5 @@
 """RMSProp, Adam and Muon against their formulas or torch's own; moments that have nothing left to remember become zero."""
 
-from __future__ import annotations
-
 import math
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The learning rate: its schedule, and how it is scaled down while the policy moves too far."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -3,8 +3,6 @@
 On a CPU a stand-in replays by calling (``ByCalling``); the same tests take real CUDA graphs where there is a GPU.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

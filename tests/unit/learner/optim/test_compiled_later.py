@@ -1,7 +1,5 @@
 """An update that is compiled while others are made: when, with what effect, and when not."""
 
-from __future__ import annotations
-
 import itertools
 import re
 import shutil

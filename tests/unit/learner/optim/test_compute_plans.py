@@ -1,7 +1,5 @@
 """However frames and weights lie in memory: the same is learned, and a resumed run goes on exactly."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -3,8 +3,6 @@
 On a CPU a stand-in replays by calling (``ByCalling``); what is wrong with a graph is made here, and must be found.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """An update asks its device for nothing: where a number would have to be waited for, the host could not run ahead."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any

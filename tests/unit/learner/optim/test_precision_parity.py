@@ -1,7 +1,5 @@
 """Every arithmetic learns what float32 does, up to its rounding: on the CPU where a CPU has it, on a GPU where there is one."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Numbers on their way from the device: in order, each once, and waited for only where the host is too far ahead."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from rljob.learner.optim.readback import DEPTH, LateNumber, Readback

@@ -1,7 +1,5 @@
 """A step of the optimiser whose work is divided between threads moves the weights as one that is not."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Sequence
 from functools import partial

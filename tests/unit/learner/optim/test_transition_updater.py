@@ -1,7 +1,5 @@
 """The update against a plain-torch reference, its followers, its skips, and its compiled form."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

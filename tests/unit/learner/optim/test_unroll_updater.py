@@ -1,7 +1,5 @@
 """Learning from unrolls: the updates against a plain loop, and a loss that is not finite."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What must hold whatever is seen: bounds, no decision from stale figures, restarts, jumps of the clock, and noise."""
 
-from __future__ import annotations
-
 import json
 import math
 import random

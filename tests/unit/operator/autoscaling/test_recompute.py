@@ -2,8 +2,6 @@
 ``spec.autoscaling`` takes effect at once.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import random

@@ -1,7 +1,5 @@
 """Every rule of the autoscaler alone, on a job whose learner digests 40 items a second and whose actors make one each."""
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The shipped law on the simulated job of `benchmarks/autoscaler_sim.py`, with fewer seeds than the benchmark."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor

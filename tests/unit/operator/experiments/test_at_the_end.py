@@ -1,7 +1,5 @@
 """An experiment that has come to its end, gone on with: what is told of it then. Its folder is a real one, without runs."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

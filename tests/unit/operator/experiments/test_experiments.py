@@ -1,7 +1,5 @@
 """The core of experiments: simulated worlds, in which the controller is killed at every step, and synthetic learning curves."""
 
-from __future__ import annotations
-
 import copy
 import json
 import math

@@ -1,7 +1,5 @@
 """What an experiment makes of a run folder: real files, without the processes of a run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any

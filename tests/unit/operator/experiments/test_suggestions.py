@@ -1,7 +1,5 @@
 """Suggestions by Optuna's TPE: functions of the journal, better than draws, and each its own. They need the extra [optuna]."""
 
-from __future__ import annotations
-
 import json
 import math
 import statistics

@@ -1,7 +1,5 @@
 """A configuration of the operator under which a job was started, and another value for each of its fields."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, Final
 

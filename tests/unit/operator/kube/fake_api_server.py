@@ -3,8 +3,6 @@
 It answers each request with the next of a list of answers. What an API server really does is tested in `tests/cluster`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable

@@ -1,7 +1,5 @@
 """Pods of a learner in every state that a cluster brings them into, in the API server's own form."""
 
-from __future__ import annotations
-
 from collections.abc import Container
 from datetime import UTC, datetime
 from typing import Any

@@ -1,7 +1,5 @@
 """Rendered objects for tests, and ways to look into them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

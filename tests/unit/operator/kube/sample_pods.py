@@ -1,7 +1,5 @@
 """Pods as a real API server sends them once a kubelet has started them, with everything that is not kept."""
 
-from __future__ import annotations
-
 from typing import Any
 
 

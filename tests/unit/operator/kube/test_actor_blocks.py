@@ -1,7 +1,5 @@
 """What a job asks a queue for: blocks of actors, and a Workload that was evicted."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What a job has besides its pods: as much as it needs, with names that pods and objects agree on."""
 
-from __future__ import annotations
-
 import base64
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Our client and answers that a real API server can't be made to give on demand: see `fake_api_server`."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time

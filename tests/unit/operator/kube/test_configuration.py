@@ -1,7 +1,5 @@
 """The file of ``rljob operator --config``: what it changes, and what is said of a wrong one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

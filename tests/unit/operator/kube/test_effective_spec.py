@@ -1,7 +1,5 @@
 """A job that runs goes by what it was started with, whatever presets and defaults the operator's release has."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path

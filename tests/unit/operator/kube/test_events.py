@@ -3,8 +3,6 @@
 The server is `fake_api_server`; what a real one says to such events is in `tests/cluster/test_kube_statuses.py`.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator

@@ -2,8 +2,6 @@
 writes take.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

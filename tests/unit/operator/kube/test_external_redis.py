@@ -1,7 +1,5 @@
 """A job whose shards use a Redis that others run: its pods, what they are told, and what removes their log."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """What the intake makes of the events that kopf tells, and of a list that kopf's view is compared with."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from kubernetes.aio.client.configuration import Configuration

@@ -1,7 +1,5 @@
 """Series on the operator's page: those of each job, gone with it, and the number of actors that other autoscalers may ask for."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A cluster's job as its user sees it: out of the stored object, with what speaks against an operator being there."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

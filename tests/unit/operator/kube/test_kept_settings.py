@@ -1,7 +1,5 @@
 """No field of the operator's configuration changes what a running job's objects look like, but for those that are named."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 from typing import Any
 

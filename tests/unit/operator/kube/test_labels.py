@@ -1,7 +1,5 @@
 """Labels of a job are on all of its parts, except those by which another tool finds its own; and the names of its pods."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Asking learners, against servers on loopback: what counts as an answer, and that one that gives none is not waited for."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

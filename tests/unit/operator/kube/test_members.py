@@ -1,7 +1,5 @@
 """From pods to members: where each is in its life, and why it ended."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

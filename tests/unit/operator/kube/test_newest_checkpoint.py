@@ -1,7 +1,5 @@
 """Checkpoints that are told of: which is the newest, and what a learner leaves as its last words."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """What is kept of nodes, and when a change is told."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The operator as a process: its leader election, its pages of health, and how it goes on after a turn that brought nothing."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 import urllib.error

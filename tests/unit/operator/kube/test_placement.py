@@ -1,7 +1,5 @@
 """Where pods go: to nodes with the devices that they ask for, off those with others, and to spot nodes of each cloud."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """Which pods' logs are meant, and reading them from a server that streams, cuts and ends."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The caches of pods and children: what they keep, by which job they find it, what they tell, and what a pod costs."""
 
-from __future__ import annotations
-
 import copy
 import gc
 import json

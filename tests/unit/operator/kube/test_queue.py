@@ -1,7 +1,5 @@
 """The work queue: once each, never twice at a time, in turn, later, and later still after failures."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import time

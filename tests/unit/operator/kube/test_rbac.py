@@ -1,7 +1,5 @@
 """The operator's rights: no wildcard, no reading of what it has no use for, and a scope without any ClusterRole."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Asking members: through the API server, what counts as no answer, and whether a shard is alive."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

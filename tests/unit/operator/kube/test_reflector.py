@@ -3,8 +3,6 @@
 The server is `fake_api_server`; the same with a real one is in `tests/cluster/test_kube_pods.py`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """``rljob render``: every object as YAML, and no secret in it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The pod of a member: it starts the role that it should, with addresses that fit together, and gets the time it needs."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from pathlib import Path

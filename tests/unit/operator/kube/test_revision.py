@@ -1,7 +1,5 @@
 """A revision changes with what the user wrote for a role's pods, and with nothing else."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

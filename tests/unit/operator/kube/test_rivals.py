@@ -1,7 +1,5 @@
 """Two jobs, each of which holds room that the rest of the other needs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

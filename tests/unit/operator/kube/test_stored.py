@@ -1,7 +1,5 @@
 """What the controller takes from the stored object, and that equal parts of jobs are kept once."""
 
-from __future__ import annotations
-
 import gc
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Patches: of a podTemplate on a generated pod, as a real server answers (tests/cluster), and what differs as RFC 7386 has it."""
 
-from __future__ import annotations
-
 import copy
 import re
 from typing import Any

@@ -1,7 +1,5 @@
 """What a manifest says of its pods wins: a podTemplate over all that no controller needs, mounts where there is room to write."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from typing import Any

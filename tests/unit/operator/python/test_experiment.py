@@ -1,7 +1,5 @@
 """An `Experiment` of the files that one leaves: how it stands, its trials, its best; without any process."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A `Run` of files that a run leaves: metrics, verdict, state, picture, without any process."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -3,8 +3,6 @@
 No cluster was seen by these tests; what the verbs do on one is tested in ``tests/cluster``.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import threading

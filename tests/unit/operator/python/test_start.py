@@ -1,7 +1,5 @@
 """What `rljob.run` takes and refuses before anything is started, and what importing `rljob` costs."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from importlib.metadata import version

@@ -1,7 +1,5 @@
 """The verbs on runs of this machine: how an edit is merged, what is loaded for it, and which policy `rljob policy` takes."""
 
-from __future__ import annotations
-
 import io
 import shutil
 import subprocess

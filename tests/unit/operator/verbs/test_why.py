@@ -1,7 +1,5 @@
 """What `rljob why` says of the next unit, and what `rljob run` says of a job before its first process starts."""
 
-from __future__ import annotations
-
 import io
 from dataclasses import replace
 from pathlib import Path
