@@ -9,26 +9,17 @@ from rljob.api import RLJob
 
 from rljob_operator.core.member import Role
 
-_DRAIN_SECONDS: Final = {
+DRAIN_SECONDS: Final = {
     Role.ACTOR: 25.0,
     Role.EVALUATOR: 3.0,
-    Role.LEARNER: 30.0,
+    Role.LEARNER: 120.0,
     Role.REPLAY: 60.0,
     Role.INFERENCE: 3.0,
 }
-_TO_A_BUCKET_SECONDS: Final = 60.0
-"""A request may take 30 s, and is repeated for 20."""
+"""How long a member may take to leave before it is killed. An actor sends what it holds, the replay writes its durable state, the
+learner a checkpoint: on a busy disk a small one has taken more than 30 s, and what a killed learner had not written is lost."""
 _REFERENCE: Final = re.compile(r"\$(\$|\(([^)]*)\))")
 """``$(NAME)``, or two dollars that stand for one."""
-
-
-def drain_seconds(job: RLJob, role: Role) -> float:
-    """How long a member may take to leave before it is killed: the learner writes a checkpoint, which takes longer to a bucket,
-    the replay its durable state, an actor sends what it holds."""
-    storage = job.spec.checkpoint.storage
-    if role is Role.LEARNER and storage is not None and storage.object_store is not None:
-        return _TO_A_BUCKET_SECONDS
-    return _DRAIN_SECONDS[role]
 
 
 def variables(role: Role) -> dict[str, str]:

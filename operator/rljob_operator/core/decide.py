@@ -30,6 +30,7 @@ from rljob_operator.core.rules import (
     failures,
     hangs,
     notes,
+    outcomes,
     places,
     progress,
     rendering,
@@ -138,7 +139,8 @@ def decide(
         if outcome is not None:
             context, now = context.with_memory(outcome=outcome), Mode.FINISHING
     if now is Mode.FINISHING and not lifecycle.must_leave(context):
-        context, now = active_time.stop(context).with_status(completion_time=context.now), Mode.FINISHED
+        context = outcomes.with_what_was_lost(active_time.stop(context))
+        context, now = context.with_status(completion_time=context.now), Mode.FINISHED
     if now in (Mode.SUSPENDING, Mode.SESSION_ENDING) and not context.alive():
         context = active_time.stop(context)
     context = facts.spec(facts.members(context), desired.generation)

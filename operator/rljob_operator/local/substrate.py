@@ -19,7 +19,7 @@ from rljob_operator.local.launch import Launcher
 from rljob_operator.local.member_polls import MemberPolls
 from rljob_operator.local.process import RoleProcess, announce_path
 from rljob_operator.polls.poll import Alive, Learner
-from rljob_operator.surroundings import drain_seconds, own_variables
+from rljob_operator.surroundings import DRAIN_SECONDS, own_variables
 
 
 class LocalSubstrate:
@@ -87,7 +87,7 @@ class LocalSubstrate:
             self._processes[name].start()
         for name in decision.drain:
             process = self._processes[name]
-            process.drain(drain_seconds(job, process.role))
+            process.drain(DRAIN_SECONDS[process.role])
         for name in decision.replace:
             self._processes[name].end_hung()
         for name in decision.remove:

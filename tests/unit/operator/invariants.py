@@ -40,7 +40,9 @@ def _end(job: RLJob, seen: ReconcileContext, decision: Decision, now: float) -> 
     before, after = seen.status, decision.status
     outcome = before.controller.outcome
     if outcome is not None:
-        assert after.controller.outcome == outcome, "an end is decided once"
+        said = after.controller.outcome.model_copy(update={"message": outcome.message})
+        assert said == outcome, "an end is decided once"
+        assert after.controller.outcome.message.startswith(outcome.message[:200]), "and may add what was lost by it"
         assert decision.start == (), "nothing is made again for a job that ends"
     if before.finished:
         said = {"observed_generation": 0, "conditions": ()}

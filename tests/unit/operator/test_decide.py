@@ -131,6 +131,14 @@ def test_success(sets: tuple[str, ...], figures: dict, reason: str) -> None:
     assert controller.status.completion_time == controller.now
 
 
+@pytest.mark.parametrize(("code", "lost"), [(-9, True), (137, True), (143, False)])
+def test_the_end_tells_of_a_learner_that_was_killed_while_it_saved(code: int, lost: bool) -> None:
+    controller = running("spec.successPolicy.rawFrames=1000000")
+    controller.look(1.0, learner=sample(START + 2, 1001, raw_frames_total=10**6))
+    learner = member("learner", Phase.EXITED, asked=True, exit_code=code)
+    assert ("killed while it saved" in controller.look(1.0, members=(learner,)).outcome.message) == lost
+
+
 PLATEAU = "spec.earlyStopping.plateau={patienceEvaluations: 3, minDelta: 0.5}"
 WINDOW = "spec.successPolicy.targetReturn={value: 18, windowEvaluations: 2}"
 METRICS = "spec.successPolicy={metric: {name: is_success, value: 0.5, windowEvaluations: 2}}"

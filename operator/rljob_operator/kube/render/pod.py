@@ -19,7 +19,7 @@ from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.render.spot import playing_on
 from rljob_operator.kube.render.template import patched
 from rljob_operator.kube.render.volumes import pod_volumes
-from rljob_operator.surroundings import drain_seconds
+from rljob_operator.surroundings import DRAIN_SECONDS
 
 _SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 _DO_NOT_DISRUPT: Final = "karpenter.sh/do-not-disrupt"
@@ -72,7 +72,7 @@ def grace_seconds(job: RLJob, role: Role) -> int:
     """How long a pod of the role may take to end: what its role may, a Redis or trackers beside it, and the kubelet."""
     saving = SAVE_SECONDS if role is Role.REPLAY and has_own_redis(job) else 0
     sending = trackers.LAST_SECONDS if role is Role.LEARNER and trackers_of(job.spec.tracking) else 0
-    return math.ceil(drain_seconds(job, role)) + saving + sending + _KUBELET_SECONDS
+    return math.ceil(DRAIN_SECONDS[role]) + saving + sending + _KUBELET_SECONDS
 
 
 def _spec(owned: Owned, member: str, settings: Settings) -> dict[str, Any]:

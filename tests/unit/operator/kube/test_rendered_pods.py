@@ -168,7 +168,7 @@ def test_a_container_beside_the_worker_says_what_it_printed_last(kind: str) -> N
     ("sets", "role", "least", "most"),
     [
         ((), Role.ACTOR, 25, 10**9),
-        ((), Role.LEARNER, 30, 10**9),
+        ((), Role.LEARNER, 120, 10**9),
         ((), Role.REPLAY, 120, 10**9),  # the service, and then its Redis
         (("spec.replay.redis.persistence.mode=None",), Role.REPLAY, 60, 119),
     ],
