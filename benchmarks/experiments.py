@@ -25,6 +25,7 @@ from typing import Any
 
 import psutil
 from rljob.api.experiment_check import parse_experiment
+from rljob_operator.experiments.decide import decide
 from rljob_operator.experiments.journal import replayed
 from rljob_operator.experiments.state import ExperimentState
 from rljob_operator.experiments.suggestions import chosen
@@ -83,8 +84,9 @@ def halving(seeds: int) -> None:
 def finished(opened: ExperimentFolder, scores: Iterator[float]) -> None:
     """All runs get a score until the experiment has ended."""
     while True:
-        while opened.decided() is not None:
-            pass
+        while (decision := decide(opened.state)) is not None:
+            opened.add(decision)
+            opened.store()
         if opened.state.end is not None:
             return
         run = opened.state.active[0]
@@ -92,6 +94,7 @@ def finished(opened: ExperimentFolder, scores: Iterator[float]) -> None:
         opened.add(
             {"kind": "Score", **about, "mean": next(scores), "standardError": 1.0, "episodes": 100, "solved": False}
         )
+        opened.store()
 
 
 def thousand() -> None:

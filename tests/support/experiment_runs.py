@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from rljob_operator.experiments.decide import decide
 from rljob_operator.local.experiment_folder import ExperimentFolder
 from rljob_operator.local.run_folder import OUTCOME_FILE, write_json
 
@@ -40,8 +41,8 @@ def experiment_folder(
     opened.take(experiment)
     state, scores = opened.state, 0
     while True:
-        while opened.decided() is not None:
-            pass
+        while (entry := decide(state)) is not None:
+            opened.add(entry)
         if state.end is not None or scores == until_scores:
             break
         run = state.active[0]
@@ -67,6 +68,7 @@ def experiment_folder(
         ]
         name = folder / state.known.run_name(run.trial, run.seed)
         judged_run(name, returns, seed=run.seed, overrides=sets, manifest=PPO, evaluate_every=10**9)
+    opened.store()
     opened.close()
     if state.end is not None:
         write_json(folder / OUTCOME_FILE, {"state": "Complete", "reason": state.end["reason"]})

@@ -23,6 +23,31 @@ class JournalProblem(ValueError):
     """A journal that can't be gone on with; the message says which line, and why."""
 
 
+class Journal:
+    """A journal as its one controller has it: what the experiment is after it, and the lines that are not stored yet."""
+
+    def __init__(self) -> None:
+        self.state = ExperimentState()
+        self.lines = 0
+        self._pending = b""
+
+    def read(self, text: bytes) -> None:
+        """Take what is stored. Raises JournalProblem where it can't be gone on with."""
+        lines = text.splitlines(keepends=True)
+        self.state, self.lines = replayed(lines), len(lines)
+
+    def add(self, entry: Entry) -> None:
+        """One more line; it has to be stored before anything is done about it."""
+        self.state.apply(entry)
+        self._pending += line(entry)
+
+    def _taken(self) -> bytes:
+        """The lines that were added since, which are about to be stored."""
+        text, self._pending = self._pending, b""
+        self.lines += text.count(b"\n")
+        return text
+
+
 def line(entry: Entry) -> bytes:
     """An entry as it is written."""
     return f"{dumps(entry, sort_keys=True)}\n".encode()

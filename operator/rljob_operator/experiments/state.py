@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from rljob.api.conditions import Reason
 from rljob.api.experiment_check import parse_experiment
 from rljob.api.experiment_trials import Experiment
 from rljob.api.learned import as_begun
@@ -27,12 +26,6 @@ MAY_CHANGE = (
 
 TOO_MANY_FAILED, ALL_FAILED = "TooManyFailedTrials", "AllTrialsFailed"
 """Reasons of an End with which an experiment has failed. It has failed, too, where no trial has a score when its time is up."""
-
-_SEEDS_APART = 1_000_000
-"""Between the seeds of the games of two rungs: all trials of a rung play the same games, and no game is played at two rungs."""
-
-_GOALS = (Reason.TARGET_RETURN_REACHED, Reason.METRIC_REACHED)
-"""With these a run has reached its own goal; what earlyStopping has ended has not."""
 
 _LARGEST = 1e300
 """Journals of before may have larger scores than are taken now."""
@@ -238,37 +231,6 @@ class ExperimentState:
     def judged_at(self, rung: int) -> list[Run]:
         """First runs that were judged at ``rung``, the best there first, whatever became of them."""
         return sorted(self.waiting.get(rung, ()), key=lambda run: (-run.scores[rung].mean, run.trial))
-
-
-def judging(experiment: Experiment, run: Run, rung: int) -> list[str]:
-    """The options of `rljob eval` by which a run is judged at a rung, and its weights are kept where they are the best that it
-    has had. The number of rungs stands for fresh games, in which the kept ones are judged at the end."""
-    least = str(run.best.mean) if run.scores else "-inf"
-    keep = [] if rung == len(experiment.rungs) else ["--keep-from", least]
-    games = str(experiment.spec.template.spec.evaluator.episodes)
-    return ["--episodes", games, "--seed", str((rung + 1) * _SEEDS_APART), *keep]
-
-
-def scored(figures: Mapping[str, Any], raw_frames: int, said: str) -> dict[str, Any]:
-    """What `rljob eval --json` has printed of a run at ``raw_frames`` as a part of an entry, or ``why`` it can't be judged.
-    ``said``: what it has said instead of figures."""
-    try:
-        return {
-            "mean": number(figures["mean"]),
-            "standardError": number(figures.get("standard_error") or 0.0),  # of one game there is none
-            "episodes": figures["episodes"],
-            "rawFrames": raw_frames,
-        }
-    except KeyError:
-        return {"why": f"it can't be judged: {said}"[:500]}
-    except ValueError as problem:
-        return {"why": f"its mean return or its standard error can't be used: {problem}"}
-
-
-def seen(run: Run, found: dict[str, Any] | None, ended: str = "") -> dict[str, Any] | None:
-    """The entry of a run that was judged at its rung; None where nothing was found yet. ``ended``: the reason of its Complete."""
-    kind = {"kind": "Score", "solved": ended in _GOALS} if found is not None and "mean" in found else {"kind": "Fail"}
-    return None if found is None else {"trial": run.trial, "seed": run.seed, **kind, **found}
 
 
 def over_seeds(scores: Sequence[Score]) -> tuple[float, float]:

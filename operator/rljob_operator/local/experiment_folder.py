@@ -10,9 +10,8 @@ from typing import Any, Final
 from rljob.api.yaml_dialect import dump_document
 from rljob.files import replace
 
-from rljob_operator.experiments.decide import decide
-from rljob_operator.experiments.journal import Entry, JournalProblem, line, replayed, whole_lines
-from rljob_operator.experiments.state import ExperimentState, Mismatch
+from rljob_operator.experiments.journal import Journal, JournalProblem, whole_lines
+from rljob_operator.experiments.state import Mismatch
 from rljob_operator.experiments.summary import summary
 from rljob_operator.local.run_folder import (
     EXPERIMENT_FILE,
@@ -25,18 +24,18 @@ from rljob_operator.local.run_folder import (
 JOURNAL_FILE: Final = "journal.jsonl"
 
 
-class ExperimentFolder:
-    """Its journal, open for its one controller, and what the experiment is after it. Raises RunFolderProblem where the journal
-    can't be gone on with."""
+class ExperimentFolder(Journal):
+    """Its journal, open for its one controller. Raises RunFolderProblem where the journal can't be gone on with."""
 
     def __init__(self, folder: Path) -> None:
+        super().__init__()
         self.folder = folder
         self._journal = folder / JOURNAL_FILE
         try:
             self._file = os.open(self._journal, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-            text = self._journal.read_bytes()
-            os.ftruncate(self._file, len(whole_lines(text)))
-            self.state: ExperimentState = replayed(whole_lines(text).splitlines(keepends=True))
+            text = whole_lines(self._journal.read_bytes())
+            os.ftruncate(self._file, len(text))
+            self.read(text)
         except OSError as error:
             raise RunFolderProblem(f"{self._journal}: can't be written: {error.strerror}") from None
         except JournalProblem as problem:
@@ -54,11 +53,13 @@ class ExperimentFolder:
             replace(self.folder / EXPERIMENT_FILE, dump_document(dict(document)), durable=True)
             (self.folder / OUTCOME_FILE).unlink(missing_ok=True)  # where it had ended, it goes on
             self.add(entry)
+            self.store()
 
-    def add(self, entry: Entry) -> None:
-        """Write a line; it is on the disk when this returns. Raises RunFolderProblem where the disk doesn't take it."""
-        self.state.apply(entry)
-        text = line(entry)
+    def store(self) -> None:
+        """Write the lines that were added; they are on the disk when this returns. Raises RunFolderProblem where the disk doesn't
+        take them."""
+        if not (text := self._taken()):
+            return
         try:
             if os.write(self._file, text) < len(text):
                 raise OSError(28, "No space left on device")
@@ -68,13 +69,6 @@ class ExperimentFolder:
                 f"{self._journal}: can't be written: {error.strerror}; free some space, and resume"
             ) from None
         write_json(self.folder / STATUS_FILE, summary(self.state), essential=False)
-
-    def decided(self) -> Entry | None:
-        """The decision that is due, written down; None where none is."""
-        entry = decide(self.state)
-        if entry is not None:
-            self.add(entry)
-        return entry
 
     def close(self) -> None:
         """Give the journal back."""

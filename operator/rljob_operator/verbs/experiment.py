@@ -15,6 +15,7 @@ from rljob.api.experiment_check import parse_experiment
 from rljob.api.problems import Problem
 from rljob.sources import keep_sources, to_load, with_files
 
+from rljob_operator.experiments.driver import Driver
 from rljob_operator.experiments.journal import Entry
 from rljob_operator.experiments.suggestions import require_sampler
 from rljob_operator.experiments.summary import in_words, rows
@@ -85,10 +86,8 @@ class _Session:
 
     def __init__(self, opened: ExperimentFolder, runs: Runs, console: Console) -> None:
         self._opened, self._runs, self._console = opened, runs, console
-        self._state = opened.state
+        self._driver, self._state = Driver(opened, runs), opened.state
         self._started, self._before = time.monotonic(), opened.state.seconds
-        self._unjudged: dict[tuple[int, int], str] = {}
-        """Runs of the best trial, and why they can't be judged anew."""
         self._next_words = time.monotonic() + _WORDS_SECONDS
 
     def run(self, max_seconds: float | None) -> int:
@@ -98,13 +97,12 @@ class _Session:
         stopped, longest = False, math.inf if max_seconds is None else max_seconds
         try:
             while not stopped:
-                while (entry := self._opened.decided()) is not None:
-                    self._tell(entry)
-                if self._state.end is not None:
-                    self._runs.end_plays()
-                if self._state.end is not None and not self._runs.left and self._judged():
+                entries = self._driver.turn(self._seconds)
+                self._opened.store()
+                self._tell(entries)
+                self._runs.lead(self._driver)
+                if self._state.end is not None and self._driver.judged and not self._runs.left:
                     return self._finish()
-                self._observe()
                 interrupt.wait(_TURN_SECONDS)
                 stopped = interrupt.requested or time.monotonic() - self._started >= longest
             self._runs.end()
@@ -120,59 +118,26 @@ class _Session:
         say(self._console, f"resume: {shlex.join(command)} --resume")
         return _INTERRUPTED if interrupt.requested else 0
 
-    @property
     def _seconds(self) -> float:
         return round(self._before + time.monotonic() - self._started, 1)
 
-    def _observe(self) -> None:
-        """Write down what has become of runs, and that the time is over; a decision may follow from each."""
-        limit = self._state.known.spec.budget.seconds
-        if self._state.end is None and limit is not None and self._seconds >= limit:
-            self._add({"kind": "TimeUp"})
-            return
-        if time.monotonic() >= self._next_words:
+    def _tell(self, entries: list[Entry]) -> None:
+        """Say what was decided and seen; where that is nothing for long, what the runs do."""
+        said = [in_words(self._state, entry) for entry in entries]
+        if not said and time.monotonic() >= self._next_words:
+            said = [f"trial {run.trial} {doing(self._state, run, self._opened.folder)}" for run in self._state.active]
+        if said:
             self._next_words = time.monotonic() + _WORDS_SECONDS
-            for run in self._state.active:
-                does = doing(self._state, run, self._opened.folder)
-                say(self._console, f"{self._time}  trial {run.trial} {does}")
-        for run in self._state.active:
-            entry = self._runs.look(run)
-            if entry is not None:
-                self._add(entry)
-                return
-
-    def _judged(self) -> bool:
-        """Whether the runs of the best trial were judged anew, on games that it was not chosen by, or can't be."""
-        for run in self._state.best():
-            if run.key not in self._state.verdicts and run.key not in self._unjudged:
-                found = self._runs.judged(run, len(self._state.known.rungs))
-                if found is not None and "why" in found:
-                    self._unjudged[run.key] = found["why"]
-                elif found is not None:
-                    self._add({"kind": "Verdict", "trial": run.trial, "seed": run.seed, **found})
-                return False
-        return True
-
-    def _add(self, entry: Entry) -> None:
-        entry = {**entry, "seconds": self._seconds}
-        self._opened.add(entry)
-        self._tell(entry)
-
-    def _tell(self, entry: Entry) -> None:
-        say(self._console, f"{self._time}  {in_words(self._state, entry)}")
-        self._next_words = time.monotonic() + _WORDS_SECONDS
-
-    @property
-    def _time(self) -> str:
-        minutes, seconds = divmod(int(self._seconds), 60)
-        return f"{minutes:4}:{seconds:02}"
+        for words in said:
+            minutes, seconds = divmod(int(self._seconds()), 60)
+            say(self._console, f"{minutes:4}:{seconds:02}  {words}")
 
     def _finish(self) -> int:
         end = self._state.end
         assert end is not None
         best, (found, words) = end["best"], best_of(self._state, self._opened.folder) or (None, "")
         if best is not None:
-            why = f"trial {best['trial']}, without a score on fresh games: {'; '.join(self._unjudged.values())}"
+            why = f"trial {best['trial']}, without a score on fresh games: {'; '.join(self._driver.unjudged.values())}"
             runs = found.runs if found is not None else map(self._runs.folder, self._state.best())
             best = {
                 "trial": best["trial"],
@@ -187,7 +152,7 @@ class _Session:
         document = {
             "state": "Failed" if self._state.has_failed else "Complete",
             "reason": end["reason"],
-            "seconds": self._seconds,
+            "seconds": self._seconds(),
             "best": best,
             "trials": rows(self._state),
         }
@@ -208,7 +173,7 @@ class _Session:
             say(self._console, f"warning: the report can't be written: {error.strerror}")
         say(
             self._console,
-            f"{document['state']} ({end['reason']}) after {self._seconds:.0f} s; {self._opened.folder / OUTCOME_FILE}",
+            f"{document['state']} ({end['reason']}) after {self._seconds():.0f} s; {self._opened.folder / OUTCOME_FILE}",
         )
         return 1 if self._state.has_failed else 0
 

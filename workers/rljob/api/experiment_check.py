@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -11,10 +12,10 @@ from rljob.api.environment import judged_in
 from rljob.api.experiment import (
     MOST_TRIALS,
     Distribution,
+    PruneSpec,
     RLExperiment,
     RLExperimentSpec,
     SearchSpec,
-    TPESearch,
 )
 from rljob.api.experiment_trials import Experiment, identity, settings_there_are, takes_integer
 from rljob.api.job import API_VERSION, KIND, Metadata, RLJob
@@ -111,117 +112,142 @@ def _structure(written: Mapping[str, Any]) -> tuple[RLExperiment | None, list[Pr
         return None, structural_problems(error, RLExperiment)[0]
 
 
+def _found(*rows: tuple[bool, str, Any, str]) -> list[Problem]:
+    """The problems among (whether it is one, its path, the value there, what would be right)."""
+    return [Problem(path, value, message) for wrong, path, value, message in rows if wrong]
+
+
 def _broken(spec: RLExperimentSpec, job: RLJob) -> Iterator[Problem]:
     """What fields allow by themselves and is impossible together."""
-    frames = spec.budget.raw_frames
-    if frames is None:
-        yield Problem(
+    frames, kept = spec.budget.raw_frames, job.spec.ttl_seconds_after_finished
+    yield from _found(
+        (
+            frames is None,
             "spec.budget.rawFrames",
             ABSENT,
             "required: raw frames of each run, as the template has no successPolicy.rawFrames",
-        )
-    if job.spec.suspend:
-        yield Problem("spec.template.spec.suspend", True, f"allowed: false; {_OF_THE_EXPERIMENT['suspend']}")
-    kept = job.spec.ttl_seconds_after_finished
-    if kept is not None:
-        words = f"allowed: unset; {_OF_THE_EXPERIMENT['ttlSecondsAfterFinished']}"
-        yield Problem("spec.template.spec.ttlSecondsAfterFinished", kept, words)
+        ),
+        (
+            job.spec.suspend,
+            "spec.template.spec.suspend",
+            True,
+            f"allowed: false; {_OF_THE_EXPERIMENT['suspend']}",
+        ),
+        (
+            kept is not None,
+            "spec.template.spec.ttlSecondsAfterFinished",
+            kept,
+            f"allowed: unset; {_OF_THE_EXPERIMENT['ttlSecondsAfterFinished']}",
+        ),
+    )
     if spec.prune is not None:
-        yield from _one_of("spec.prune", {"halving": spec.prune.halving, "median": spec.prune.median})
-        if spec.search is None:
-            yield Problem(
-                "spec.prune",
-                ABSENT,
-                "allowed: only with search; seeds of one setting are not pruned against each other",
-            )
-        halving, median = spec.prune.halving, spec.prune.median
-        named = ("halving.firstRawFrames", halving.first_raw_frames) if halving is not None else None
-        named = ("median.afterRawFrames", median.after_raw_frames) if median is not None else named
-        if named is not None and frames is not None and named[1] >= frames:
-            message = f"allowed: less than the {frames:,} raw frames of budget.rawFrames; nothing would be pruned"
-            yield Problem(f"spec.prune.{named[0]}", named[1], message)
-        if median is not None and frames is not None and frames // median.after_raw_frames > _MOST_RUNGS:
-            message = (
-                f"allowed: {frames // _MOST_RUNGS:,} or more; a run stops to be judged at most {_MOST_RUNGS} times"
-            )
-            yield Problem("spec.prune.median.afterRawFrames", median.after_raw_frames, message)
+        yield from _prune(spec, spec.prune, math.inf if frames is None else frames)
     if spec.search is not None:
         yield from _search(spec.search, "seed" if spec.seeds > 1 else "")
 
 
-def _one_of(place: str, choices: Mapping[str, Any]) -> Iterator[Problem]:
+def _prune(spec: RLExperimentSpec, prune: PruneSpec, frames: float) -> Iterator[Problem]:
+    """``frames``: the budget of a run."""
+    first = prune.halving.first_raw_frames if prune.halving is not None else 0
+    after = prune.median.after_raw_frames if prune.median is not None else 0
+    fewer = f"allowed: less than the {frames:,} raw frames of budget.rawFrames; nothing would be pruned"
+    alone = "allowed: only with search; seeds of one setting are not pruned against each other"
+    yield from _one_of("spec.prune", {"halving": prune.halving, "median": prune.median})
+    yield from _found(
+        (spec.search is None, "spec.prune", ABSENT, alone),
+        (first >= frames, "spec.prune.halving.firstRawFrames", first, fewer),
+        (after >= frames, "spec.prune.median.afterRawFrames", after, fewer),
+        (
+            bool(after) and math.inf > frames >= (_MOST_RUNGS + 1) * after,
+            "spec.prune.median.afterRawFrames",
+            after,
+            f"allowed: {frames // _MOST_RUNGS:,} or more; a run stops to be judged at most {_MOST_RUNGS} times",
+        ),
+    )
+
+
+def _one_of(place: str, choices: Mapping[str, Any]) -> list[Problem]:
     chosen = [name for name, value in choices.items() if value is not None]
-    if len(chosen) != 1:
-        *first, last = choices
-        yield Problem(place, chosen or ABSENT, f"allowed: exactly one of {', '.join(first)} and {last}")
+    *first, last = choices
+    return _found((len(chosen) != 1, place, chosen or ABSENT, f"allowed: exactly one of {', '.join(first)} and {last}"))
 
 
 def _search(search: SearchSpec, seed: str) -> Iterator[Problem]:
-    kinds = {"random": search.random, "grid": search.grid, "list": search.listed, "tpe": search.tpe}
-    yield from _one_of("spec.search", kinds)
-    if search.tpe is not None:
-        yield from _tpe(search.tpe)
-    if search.listed is not None and search.parameters:
-        yield Problem(_PARAMETERS, ABSENT, "allowed: not beside list, which has the values of each trial itself")
-    if search.listed is None and not search.parameters:
-        yield Problem(
+    listed, tpe = search.listed or [], search.tpe
+    told = [identity(settings) for settings in listed]
+    yield from _one_of("spec.search", {"random": search.random, "grid": search.grid, "list": search.listed, "tpe": tpe})
+    if tpe is not None:
+        fewer = f"allowed: fewer than the {tpe.trials} of trials, as all would be drawn otherwise"
+        late = tpe.startup_trials >= tpe.trials
+        yield from _found((late, "spec.search.tpe.startupTrials", tpe.startup_trials, fewer))
+    yield from _found(
+        (
+            bool(listed and search.parameters),
+            _PARAMETERS,
+            ABSENT,
+            "allowed: not beside list, which has the values of each trial itself",
+        ),
+        (
+            not (listed or search.parameters),
             _PARAMETERS,
             ABSENT,
             "required: a field to vary, such as {algorithm.learningRate: {values: [1e-3, 3e-4]}}",
-        )
+        ),
+        *(
+            (
+                told[at] in told[:at],
+                f"spec.search.list[{at}]",
+                ABSENT,
+                f"the same as list[{told.index(told[at])}]; allowed: each setting {_ONCE}",
+            )
+            for at in range(len(listed))
+        ),
+    )
     for path, from_ in search.parameters.items():
         yield from _path(path, f"{_PARAMETERS}[{path}]", seed)
         yield from _distribution(path, from_, search)
-    listed = search.listed or []
-    told = [identity(settings) for settings in listed]
     for at, settings in enumerate(listed):
-        if (first := told.index(told[at])) < at:
-            again = f"the same as list[{first}]; allowed: each setting {_ONCE}"
-            yield Problem(f"spec.search.list[{at}]", ABSENT, again)
         for path in settings:
             yield from _path(path, f"spec.search.list[{at}]", seed)
 
 
-def _tpe(tpe: TPESearch) -> Iterator[Problem]:
-    if tpe.startup_trials >= tpe.trials:
-        fewer = f"allowed: fewer than the {tpe.trials} of trials, as all would be drawn otherwise"
-        yield Problem("spec.search.tpe.startupTrials", tpe.startup_trials, fewer)
-
-
-def _path(path: str, place: str, seed: str) -> Iterator[Problem]:
+def _path(path: str, place: str, seed: str) -> list[Problem]:
     try:
         segments = segments_of(path)
     except ValueError:
-        yield Problem(place, path, "allowed: the path of a field below spec, such as algorithm.learningRate")
-        return
-    if segments[0] != "spec":
-        yield Problem(place, path, "allowed: a field below spec")
+        return [Problem(place, path, "allowed: the path of a field below spec, such as algorithm.learningRate")]
     reasons = _OF_THE_EXPERIMENT | ({seed: "seeds says which"} if seed else {})
-    if path in reasons:
-        yield Problem(place, path, f"allowed: another field; {reasons[path]}")
+    return _found(
+        (segments[0] != "spec", place, path, "allowed: a field below spec"),
+        (path in reasons, place, path, f"allowed: another field; {reasons.get(path)}"),
+    )
 
 
 def _distribution(path: str, from_: Distribution, search: SearchSpec) -> Iterator[Problem]:
-    place = f"{_PARAMETERS}[{path}]"
-    kinds = {"logUniform": from_.log_uniform, "uniform": from_.uniform, "values": from_.values}
-    yield from _one_of(place, kinds)
-    if search.grid is not None and from_.values is None:
-        yield Problem(place, ABSENT, "allowed in a grid: values; numbers between bounds are drawn with random")
-    values = from_.values or []
+    place, values = f"{_PARAMETERS}[{path}]", from_.values or []
     told = [*map(identity, values)]
-    if search.grid is not None and (twice := [value for at, value in enumerate(values) if told[at] in told[:at]]):
-        yield Problem(f"{place}.values", twice[0], f"allowed in a grid: each value {_ONCE}")
-    for kind, bounds in (("logUniform", from_.log_uniform), ("uniform", from_.uniform)):
+    twice = [value for at, value in enumerate(values) if told[at] in told[:at]] if search.grid is not None else []
+    numbers = "allowed in a grid: values; numbers between bounds are drawn with random"
+    once = f"allowed in a grid: each value {_ONCE}"
+    kinds = {"logUniform": from_.log_uniform, "uniform": from_.uniform}
+    yield from _one_of(place, {**kinds, "values": from_.values})
+    yield from _found(
+        (search.grid is not None and not values, place, ABSENT, numbers),
+        (bool(twice), f"{place}.values", next(iter(twice), None), once),
+    )
+    for kind, bounds in kinds.items():
         if bounds is None:
             continue
-        if bounds.min >= bounds.max:
-            yield Problem(f"{place}.{kind}.max", bounds.max, f"allowed: more than min, which is {bounds.min:g}")
-        elif kind == "logUniform" and bounds.min <= 0:
-            yield Problem(
-                f"{place}.{kind}.min", bounds.min, "allowed: above 0, which has no logarithm; uniform takes 0"
-            )
-        elif takes_integer(path) and (bounds.max // 1) < -(-bounds.min // 1):
-            yield Problem(f"{place}.{kind}", ABSENT, f"no whole number lies between {bounds.min:g} and {bounds.max:g}")
+        least, most = bounds.min, bounds.max
+        logarithm = kind == "logUniform" and least <= 0
+        whole = takes_integer(path) and (most // 1) < -(-least // 1)
+        between = f"no whole number lies between {least:g} and {most:g}"
+        positive = "allowed: above 0, which has no logarithm; uniform takes 0"
+        yield from _found(
+            (least >= most, f"{place}.{kind}.max", most, f"allowed: more than min, which is {least:g}"),
+            (least < most and logarithm, f"{place}.{kind}.min", least, positive),
+            (least < most and not logarithm and whole, f"{place}.{kind}", ABSENT, between),
+        )
 
 
 def _names(experiment: Experiment) -> Iterator[Problem]:

@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from rljob_operator.experiments.journal import Entry, JournalProblem, line, replayed
-from rljob_operator.experiments.state import ExperimentState
+from rljob_operator.experiments.journal import Journal as Lines, JournalProblem
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.errors import AlreadyExists
 from rljob_operator.kube.apiserver.resources import CONFIG_MAPS, Object
@@ -23,16 +22,14 @@ PART_BYTES: Final = 100_000
 would make gigabytes. One write alone may be longer: a manifest of 512 kB at most, and a line for each of a thousand runs."""
 
 
-class Journal:
+class Journal(Lines):
     """The journal of the experiment ``owner``, and what the experiment is after it."""
 
     def __init__(self, client: Client, owner: Object) -> None:
+        super().__init__()
         self._client, self._owner = client, owner
         self._last: Object | None = None
         self._parts = 0
-        self._pending: list[str] = []
-        self.state = ExperimentState()
-        self.lines = 0
 
     async def load(self) -> None:
         """Read it. Raises JournalProblem where it can't be gone on with, and what `Client` raises."""
@@ -44,20 +41,13 @@ class Journal:
                 raise JournalProblem(f"ConfigMap {name} of the journal is gone; delete the experiment, and begin anew")
             self._last = await self._client.get(CONFIG_MAPS, about["namespace"], name)
             texts.append((self._last.get("data") or {}).get(JOURNAL_KEY, ""))
-        lines = "".join(texts).encode().splitlines(keepends=True)
-        self._parts, self.lines = len(found), len(lines)
-        self.state = await asyncio.to_thread(replayed, lines)  # every trial of it is checked
-
-    def add(self, entry: Entry) -> None:
-        """One more line; `store` has to follow before anything is done about it."""
-        self.state.apply(entry)
-        self._pending.append(line(entry).decode())
+        self._parts = len(found)
+        await asyncio.to_thread(self.read, "".join(texts).encode())  # every trial of it is checked
 
     async def store(self) -> None:
         """Store the lines that were added, in one write. Where it raises, which lines are stored is known only once it is loaded
         anew. Raises JournalProblem where another's ConfigMap has the name."""
-        text, self._pending = "".join(self._pending), []
-        if not text:
+        if not (text := self._taken().decode()):
             return
         about = self._owner["metadata"]
         before = self._last["data"][JOURNAL_KEY] if self._last is not None else ""
@@ -76,4 +66,3 @@ class Journal:
             self._last = await self._client.patch(
                 CONFIG_MAPS, about["namespace"], here["name"], change, resource_version=here["resourceVersion"]
             )
-        self.lines += text.count("\n")

@@ -15,7 +15,7 @@ from rljob.api.experiment_status import RLExperimentStatus
 from rljob.api.load import given
 
 from rljob_operator.core.conditions.update import ConditionUpdate, false
-from rljob_operator.experiments.decide import decide
+from rljob_operator.experiments.driver import Driver
 from rljob_operator.experiments.journal import Entry, JournalProblem
 from rljob_operator.experiments.state import Mismatch
 from rljob_operator.experiments.summary import in_words, summary
@@ -105,7 +105,7 @@ class ExperimentReconciler:
             known.journal = None
             return None
         try:
-            journal, runs, entries = await self._decided(document, known)
+            driver, runs, entries = await self._decided(document, known)
         except JournalProblem as problem:
             known.journal = None
             await self._tell(document, known, "JournalUnreadable", str(problem))
@@ -113,22 +113,21 @@ class ExperimentReconciler:
         except BaseException:
             known.journal = None  # which lines are stored is not known
             raise
-        about = reference(RLEXPERIMENTS, document)
+        about, state = reference(RLEXPERIMENTS, document), driver.journal.state
         for entry in entries:
             kind = "Warning" if entry["kind"] == "Fail" else "Normal"
-            self._events.record(about, kind, entry["kind"], in_words(journal.state, entry), action="Deciding")
-        await runs.lead()
-        state = journal.state
+            self._events.record(about, kind, entry["kind"], in_words(state, entry), action="Deciding")
+        await runs.lead(driver)
         for words in runs.refused:
             self._events.record(about, "Warning", Reason.NOT_MADE, words, action="Deciding")
         updates = conditions(
             state,
             known.status,
             suspend=runs.suspended,
-            rests=all(map(runs.rests, state.runs.values())),
-            judged=all(run.key in {**state.verdicts, **runs.unjudged} for run in state.best()),
+            rests=driver.rests,
+            judged=driver.judged,
             refused=known.refused,
-            trouble=[*(f"trial {trial}: {why}" for (trial, _), why in runs.unjudged.items()), *runs.refused],
+            trouble=[*(f"trial {trial}: {why}" for (trial, _), why in driver.unjudged.items()), *runs.refused],
             held=[f"trial {trial}: {why}" for (trial, _), why in runs.held.items()],
         )
         # The next look notes that what nobody may make has failed.
@@ -143,8 +142,8 @@ class ExperimentReconciler:
         if document is not None and known is not None:
             await self._tell(document, known, Reason.TURN_FAILED, told(problem))
 
-    async def _decided(self, document: Object, known: Known) -> tuple[Journal, Runs, list[Entry]]:
-        """The journal, the runs that there should be now, and the newest lines, which say why; all of them are stored."""
+    async def _decided(self, document: Object, known: Known) -> tuple[Driver, Runs, list[Entry]]:
+        """The driver, the runs as they are, and the newest lines, which say why; all of them are stored."""
         if known.journal is None:
             known.journal = Journal(self._sources.client, document)
             await known.journal.load()
@@ -161,36 +160,22 @@ class ExperimentReconciler:
                 None if suspend else self._monotonic(),
             )
 
-        async def add(entry: Entry | None) -> None:
-            while entry is not None:
-                journal.add(entry)
-                entries.append(entry)
-                entry = await due()
-
-        async def due() -> Entry | None:
-            return None if suspend else await asyncio.to_thread(decide, state)  # a suggestion takes a while
-
-        async def observe(entry: Entry | None) -> None:
-            await add(None if entry is None else {**entry, "seconds": known.seconds(self._monotonic())})
-
         if known.generation != document["metadata"]["generation"]:
             known.generation, known.refused = document["metadata"]["generation"], ""
             try:
-                await add(await asyncio.to_thread(state.taking, _settings_of(document)))
+                taken = await asyncio.to_thread(state.taking, _settings_of(document))
+                for entry in (taken,) if taken is not None else ():
+                    journal.add(entry)
+                    entries.append(entry)
             except (ManifestError, Mismatch) as problem:
                 known.refused = str(problem)
         runs = Runs(self._sources, document, state, suspend, self._now(), known.unmade)
+        driver = Driver(journal, runs)
         if not suspend and state.experiment is not None:
-            await add(await due())
-            limit, seconds = state.known.spec.budget.seconds, known.seconds(self._monotonic())
-            over = limit is not None and seconds >= limit and not state.time_up and state.end is None
-            await observe({"kind": "TimeUp"} if over else None)
-            for run in state.active:
-                await observe(runs.look(run) if state.end is None else None)
-            for run in state.best():
-                await observe(runs.verdict(run))
+            # A suggestion takes a while.
+            entries += await asyncio.to_thread(driver.turn, lambda: known.seconds(self._monotonic()))
         await journal.store()
-        return journal, runs, entries
+        return driver, runs, entries
 
     async def _tell(self, document: Object, known: Known, reason: str, words: str) -> None:
         self._events.record(reference(RLEXPERIMENTS, document), "Warning", reason, words, action="Deciding")

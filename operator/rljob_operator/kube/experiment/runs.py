@@ -13,8 +13,8 @@ from rljob.api.learned import as_begun
 from rljob.api.status import RLJobStatus
 
 from rljob_operator.core.member import Phase, Role
-from rljob_operator.experiments.journal import Entry
-from rljob_operator.experiments.state import ExperimentState, Run, RunState, judging, scored, seen
+from rljob_operator.experiments.driver import Driver, Sight, judging, scored
+from rljob_operator.experiments.state import ExperimentState, Run
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.errors import (
     AlreadyExists,
@@ -64,11 +64,11 @@ class Sources:
 
 @dataclass(slots=True)
 class Runs:
-    """The runs of the experiment ``owner`` as they are now. `look` and `verdict` only read, and note which pods they need; `lead`
-    has what is wanted done.
+    """The runs of the experiment ``owner`` as they are now: the `Place` that has them in RLJobs. It only reads, and notes which
+    pods that judge are needed, until `lead` has what is wanted done.
 
     ``now``: Unix seconds. ``unmade``: runs whose RLJob was refused for good, and why, from one reconciliation to the next.
-    ``unjudged``: runs of the best trial, and why they can't be judged anew. ``held``: runs that do not come up, or whose judge
+    ``held``: runs that do not come up, or whose judge
     does not, and why, as far as conditions or the pod tell. ``refused``: what the API server refuses, in its words, and runs
     whose names others have.
     """
@@ -79,28 +79,27 @@ class Runs:
     suspended: bool
     now: float
     unmade: dict[tuple[int, int], str]
-    unjudged: dict[tuple[int, int], str] = field(default_factory=dict)
     held: dict[tuple[int, int], str] = field(default_factory=dict)
     refused: list[str] = field(default_factory=list)
     _needed: list[tuple[Run, Owned, Object]] = field(default_factory=list)
     _kept: set[str] = field(default_factory=set)
     _unknown: set[str] = field(default_factory=set)
 
-    def look(self, run: Run) -> Entry | None:
-        """What has become of a run that should play to its rung: its score or its failure; None while it plays or is judged."""
+    def sight(self, run: Run) -> Sight:
+        """See `Place`. Raises ManifestError for what is not there alone."""
         job, status = self._found(run)
         if job is None:
-            return seen(run, self._makes_none(run))
+            self._manifest(run)
+            return Sight(rests=True, why=self.unmade.get(run.key, ""))
         if status is None:
-            return None
+            return Sight(rests=False)
         failed, complete = (status.condition(each) for each in (ConditionType.FAILED, ConditionType.COMPLETE))
         if failed is not None and failed.status == "True":
-            return seen(run, {"why": f"{failed.reason}: {failed.message}"[:500]})
+            return Sight(rests=True, why=f"{failed.reason}: {failed.message}")
         self._note_what_holds(run, job, status)
-        found = self._judged(run, run.rung) if self.rests(run) and not self._plays(run, status) else None
-        if found is not None and _comparable(job) != _comparable(self._manifest(run)):
-            found = {"why": f"RLJob {job['metadata']['name']} was changed by hand, so that it is another trial"}
-        return seen(run, found, complete.reason if complete is not None else "")
+        rests = status.finished or (job["spec"]["suspend"] and status.is_true("Suspended"))
+        reached = status.finished or status.progress.raw_frames >= self.state.known.rungs[run.rung]
+        return Sight(rests, reached, complete.reason if complete is not None else "")
 
     def _note_what_holds(self, run: Run, job: Object, status: RLJobStatus) -> None:
         """What keeps a run that should play from it, as its conditions tell."""
@@ -115,28 +114,12 @@ class Runs:
         ):
             self.held[run.key] = f"RLJob {job['metadata']['name']} is {status.state}: {told.message}"
 
-    def verdict(self, run: Run) -> Entry | None:
-        """How a run of the best trial is judged anew, on games that it was not chosen by; None while it is, and where it was."""
-        if run.key in self.state.verdicts or not self.rests(run):
-            return None
-        found = self._judged(run, len(self.state.known.rungs))
-        if found is not None and "why" in found:
-            self.unjudged[run.key] = found["why"]
-            return None
-        return None if found is None else {"kind": "Verdict", "trial": run.trial, "seed": run.seed, **found}
-
-    def rests(self, run: Run) -> bool:
-        """Whether nothing of it runs: it has ended, it is suspended as it should be, or it is not there."""
-        job, status = self._found(run)
-        suspended = job is not None and job["spec"]["suspend"] and status is not None and status.is_true("Suspended")
-        return job is None or suspended or (status is not None and status.finished)
-
-    async def lead(self) -> None:
+    async def lead(self, driver: Driver) -> None:
         """Make what is missing and wanted, have runs play that should and suspend the others, and remove judges that are done. A
         refusal of one run concerns no other."""
         for run in list(self.state.runs.values()):
             with self._by_itself(run, f"RLJob {self._place(run)[1]}"):
-                await self._lead(run)
+                await self._lead(run, not self.suspended and driver.plays(run))
         if self.suspended:
             return
         about = self.owner["metadata"]
@@ -167,12 +150,12 @@ class Runs:
             if isinstance(problem, _FOR_GOOD) and not isinstance(problem, _MAY_PASS) and self._found(run)[0] is None:
                 self.unmade[run.key] = words
 
-    async def _lead(self, run: Run) -> None:
+    async def _lead(self, run: Run, plays: bool) -> None:
         place, (_, status) = self._place(run), self._found(run)
-        there, plays = self.sources.job_of(*place), not self.suspended and self._plays(run, status)
+        there = self.sources.job_of(*place)
         self._unknown |= {place[1]} if status is None else set()  # of an operator that has just begun
         if there is None and plays:
-            with suppress(AlreadyExists, ManifestError):  # the watch has not told of it yet; `look` tells of the other
+            with suppress(AlreadyExists):  # the watch has not told of it yet
                 await self.sources.client.create(RLJOBS, self._manifest(run))
         elif there is not None and plays and not is_of(there, self.owner["metadata"]["uid"]):
             raise NameConflict("that of another has its name: delete it, or rename the experiment")
@@ -180,23 +163,6 @@ class Runs:
             change = {"spec": {"suspend": not plays}, "metadata": {"uid": there["metadata"]["uid"]}}
             with suppress(NotFound):
                 await self.sources.client.patch(RLJOBS, *place, change)
-
-    def _plays(self, run: Run, status: RLJobStatus | None) -> bool:
-        """Whether it is to play on: it has not reached its rung, as far as is known."""
-        wanted = self.state.end is None and run.state is RunState.RUNNING
-        frames = self.state.known.rungs[run.rung]
-        return wanted and (status is None or (not status.finished and status.progress.raw_frames < frames))
-
-    def _makes_none(self, run: Run) -> dict[str, Any] | None:
-        """Why there is no job: it was refused, or its settings make none, as an older journal may have suggestions that are not
-        allowed together."""
-        if why := self.unmade.pop(run.key, ""):
-            return {"why": why[:500]}
-        try:
-            self._manifest(run)
-        except ManifestError as error:
-            return {"why": str(error)[:500]}
-        return None
 
     def _manifest(self, run: Run) -> Object:
         return render.run(self.owner, self.state.known, run.trial, run.seed)
@@ -212,9 +178,8 @@ class Runs:
             return None, None
         return job, self.sources.status_of(place, job["metadata"]["uid"])
 
-    def _judged(self, run: Run, rung: int) -> dict[str, Any] | None:
-        """How its newest weights (its best, with an evaluator; at the end those that were kept) are judged by the games of
-        ``rung``; None while they are. What is wrong stands in ``why``."""
+    def judged(self, run: Run, rung: int) -> dict[str, Any] | None:
+        """See `Place`. Three pods try it."""
         (job, status), why, names_of_pods = self._found(run), "", list[str]()
         if job is None or status is None:
             return {"why": "it can't be judged: its RLJob is not there any more"}
@@ -230,6 +195,8 @@ class Runs:
                 break  # of another life of the run, and about to go
             judge = shown(pod, Role.EVALUATOR, self.now)
             if judge.phase is Phase.EXITED and (figures := parsed(pod)):  # whatever is beside it may run on
+                if _comparable(job) != _comparable(self._manifest(run)):
+                    return {"why": f"RLJob {job['metadata']['name']} was changed by hand, so that it is another trial"}
                 return scored(figures, status.progress.raw_frames, "its judge left no mean")
             goes = judge.deleted and judge.disrupted != NODE_LOST  # then another one is made in its place
             if judge.phase is not Phase.EXITED or goes:

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 from rljob.api.experiment_check import parse_experiment
 from rljob_operator.experiments.decide import decide
+from rljob_operator.experiments.driver import Driver, judging, scored
 from rljob_operator.experiments.journal import JournalProblem, replayed
-from rljob_operator.experiments.state import ExperimentState, Mismatch, Run, RunState, judging, scored
+from rljob_operator.experiments.state import ExperimentState, Mismatch, RunState
 from rljob_operator.experiments.summary import best_in_words, fresh_verdict, in_words, rows, summary
+from rljob_operator.local.experiment_folder import ExperimentFolder
 from rljob_operator.local.experiment_runs import Runs
 
 from tests.support.experiment_world import CASES, HALVING, MEDIAN, World, document, learning, lived, spread
@@ -255,6 +257,9 @@ def test_a_thousand_trials_fit_into_a_status() -> None:
 def test_suggested_settings_that_make_no_job_fail_the_run_and_not_the_experiment(tmp_path: Path) -> None:
     experiment = parse_experiment(document(3, seeds=2))
     experiment.suggested[1] = {"algorithm.learningRate": 5}
-    entry = Runs(tmp_path, experiment, None).look(Run(1, 1))
-    assert (entry["kind"], entry["trial"]) == ("Fail", 1)
-    assert "spec.algorithm.learningRate: got 5" in entry["why"]
+    opened = ExperimentFolder(tmp_path)
+    opened.take(experiment.document)
+    opened.state.known.suggested.update(experiment.suggested)
+    entries = Driver(opened, Runs(tmp_path, opened.state.known, None)).turn(lambda: 1.0)
+    ((trial, why),) = [(entry["trial"], entry["why"]) for entry in entries if entry["kind"] == "Fail"]
+    assert (trial, "spec.algorithm.learningRate: got 5" in why) == (1, True)

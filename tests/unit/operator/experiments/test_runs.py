@@ -8,7 +8,8 @@ import pytest
 from rljob.api import ManifestError
 from rljob.api.experiment_check import parse_experiment
 from rljob.api.load import read_document
-from rljob_operator.experiments.state import Run
+from rljob_operator.experiments.decide import decide
+from rljob_operator.experiments.driver import Driver
 from rljob_operator.experiments.suggestions import require_sampler
 from rljob_operator.local.experiment_folder import ExperimentFolder
 from rljob_operator.local.experiment_runs import Runs
@@ -21,6 +22,8 @@ from tests.support.waiting import eventually
 
 EXPERIMENT = parse_experiment(read_document(EXAMPLES / "experiments" / "cartpole-search.yaml"))
 
+FIGURES = {"mean": 1.0, "standardError": 0.1, "episodes": 100, "rawFrames": 10_000}
+
 
 @pytest.fixture
 def ended(tmp_path: Path) -> Path:
@@ -32,39 +35,48 @@ def ended(tmp_path: Path) -> Path:
     return folder
 
 
-def looked_at(folder: Path) -> dict[str, Any] | None:
-    return Runs(folder.parent, EXPERIMENT, None).look(Run(4, 1))
+@pytest.fixture
+def driver(ended: Path) -> Driver:
+    """That of the experiment, whose trials have all been started."""
+    opened = ExperimentFolder(ended.parent)
+    opened.take({**EXPERIMENT.document, "spec": {**EXPERIMENT.document["spec"], "parallelism": 9}})
+    return Driver(opened, Runs(ended.parent, EXPERIMENT, None))
 
 
-def test_a_run_that_was_edited_by_hand_is_no_longer_that_trial(ended: Path) -> None:
+def seen(driver: Driver) -> dict[str, Any] | None:
+    """What is written of trial 4's run; None while it is judged."""
+    return next((each for each in driver.turn(lambda: 1.0) if each["trial"] == 4 and each["kind"] != "Start"), None)
+
+
+def test_a_run_that_was_edited_by_hand_is_no_longer_that_trial(ended: Path, driver: Driver) -> None:
     text = (ended / "job.yaml").read_text()
     assert "learningRate: 0.001" in text
     (ended / "job.yaml").write_text(text.replace("learningRate: 0.001", "learningRate: 0.002"))
-    entry = looked_at(ended)
+    entry = seen(driver)
     assert (entry["kind"], "was changed by hand" in entry["why"]) == ("Fail", True)
 
 
-def test_a_run_that_failed_says_why(ended: Path) -> None:
+def test_a_run_that_failed_says_why(ended: Path, driver: Driver) -> None:
     outcome = {"state": "Failed", "reason": "BackoffLimitExceeded", "message": "the learner ended"}
     write_json(ended / "outcome.json", outcome)
     why = "BackoffLimitExceeded: the learner ended"
-    assert looked_at(ended) == {"kind": "Fail", "trial": 4, "seed": 1, "why": why}
+    assert seen(driver) == {"kind": "Fail", "trial": 4, "seed": 1, "why": why, "seconds": 1.0}
 
 
 @pytest.mark.parametrize(
     ("reason", "solved"), [("TargetReturnReached", True), ("EarlyStopped", False), ("StepBudgetReached", False)]
 )
 def test_a_run_that_was_given_up_has_not_reached_its_goal(
-    ended: Path, monkeypatch: pytest.MonkeyPatch, reason: str, solved: bool
+    ended: Path, driver: Driver, monkeypatch: pytest.MonkeyPatch, reason: str, solved: bool
 ) -> None:
     write_json(ended / "outcome.json", {"state": "Complete", "reason": reason})
-    monkeypatch.setattr(Runs, "judged", lambda *_: {"mean": 1.0})
-    assert looked_at(ended) == {"kind": "Score", "trial": 4, "seed": 1, "mean": 1.0, "solved": solved}
+    monkeypatch.setattr(Runs, "judged", lambda *_: FIGURES)
+    entry = {"kind": "Score", "trial": 4, "seed": 1, **FIGURES, "solved": solved, "seconds": 1.0}
+    assert seen(driver) == entry
 
 
-def test_a_run_without_a_checkpoint_fails_with_what_rljob_eval_says(ended: Path) -> None:
-    runs = Runs(ended.parent, EXPERIMENT, None)
-    entry = eventually(lambda: runs.look(Run(4, 1)), seconds=100)
+def test_a_run_without_a_checkpoint_fails_with_what_rljob_eval_says(ended: Path, driver: Driver) -> None:
+    entry = eventually(lambda: seen(driver), seconds=100)
     assert entry["kind"] == "Fail"
     assert [words for words in ("it can't be judged: rljob: ", "checkpoint") if words not in entry["why"]] == []
 
@@ -72,14 +84,19 @@ def test_a_run_without_a_checkpoint_fails_with_what_rljob_eval_says(ended: Path)
 def test_a_journals_last_line_that_was_cut_off_is_dropped_and_the_rest_gone_on_with(tmp_path: Path) -> None:
     opened = ExperimentFolder(tmp_path)
     opened.take(EXPERIMENT.document)
-    while opened.decided() is not None:
-        pass
+    while (entry := decide(opened.state)) is not None:
+        opened.add(entry)
+    opened.store()
     opened.close()
     journal = tmp_path / "journal.jsonl"
     whole = journal.read_bytes()
     journal.write_bytes(whole + b'{"kind":"Sco')
     again = ExperimentFolder(tmp_path)
-    assert (journal.read_bytes(), [run.trial for run in again.state.active], again.decided()) == (whole, [0, 1], None)
+    assert (journal.read_bytes(), [run.trial for run in again.state.active], decide(again.state)) == (
+        whole,
+        [0, 1],
+        None,
+    )
     with pytest.raises(RunFolderProblem, match="only parallelism, maxFailedTrials"):
         again.take({**EXPERIMENT.document, "spec": {**EXPERIMENT.document["spec"], "budget": {"rawFrames": 80_000}}})
     again.close()
