@@ -26,8 +26,8 @@ import numpy as np
 import torch
 from rljob.acting.compute import acting_copy
 from rljob.acting.int8 import WITHIN, Int8Trunk
-from rljob.algorithms import algorithm
 from rljob.algorithms.compute import Compute, denormals_as_zero, native_arithmetic
+from rljob.algorithms.registry import algorithm
 from rljob.algorithms.trunk import FrameNetwork
 from rljob.api import load_manifest
 from rljob.checkpoints.location import location

@@ -25,8 +25,8 @@ from rljob.actor.loop import ActorLoop
 from rljob.actor.policy import Decision, Policy
 from rljob.actor.session import ReplaySession
 from rljob.actor.shards import MultiShard
-from rljob.algorithms import algorithm
 from rljob.algorithms.compute import native_arithmetic
+from rljob.algorithms.registry import algorithm
 from rljob.api import ApeXDQNParameters, EnvironmentParameters
 from rljob.envs import make_vector_environment
 from rljob.experience import make_builder, transition_layout

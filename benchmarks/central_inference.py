@@ -34,7 +34,7 @@ from rljob.actor.loop import ActorLoop, Loop
 from rljob.actor.policy import Policy
 from rljob.actor.session import ReplaySession
 from rljob.actor.shards import MultiShard
-from rljob.algorithms import algorithm
+from rljob.algorithms.registry import algorithm
 from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters
 from rljob.envs import describe_environment, make_vector_environment
 from rljob.envs.grouped import GroupedEnvironment

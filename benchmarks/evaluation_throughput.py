@@ -31,7 +31,7 @@ from rljob.actor.figures import ActorFigures
 from rljob.actor.loop import ActorLoop
 from rljob.actor.policy import Policy
 from rljob.actor.session import Welcome
-from rljob.algorithms import algorithm
+from rljob.algorithms.registry import algorithm
 from rljob.api import load_manifest
 from rljob.checkpoints.policy import PolicyIdentity, load_policy
 from rljob.envs import describe_environment, make_vector_environment

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import rljob
 import torch
-from rljob.algorithms.apex_dqn import ApeXDQN
+from rljob.algorithms.apex_dqn.loss import ApeXDQN
 from rljob.algorithms.batches import TransitionBatch
 from rljob.api import ApeXDQNParameters, EnvironmentParameters
 from rljob.encoders.edge import make_encoded_vector

@@ -25,8 +25,8 @@ from typing import Any
 import numpy as np
 import torch
 from rljob.actor.policy import Policy
-from rljob.algorithms import algorithm
-from rljob.algorithms.impala import IMPALA
+from rljob.algorithms.impala.loss import IMPALA
+from rljob.algorithms.registry import algorithm
 from rljob.api import load_manifest
 from rljob.envs import describe_environment, make_vector_environment
 from rljob.learner.allocator import keep_freed_memory

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 from rljob.actor.policy import Policy
-from rljob.algorithms import algorithm
+from rljob.algorithms.registry import algorithm
 from rljob.api import ImpalaParameters, load_manifest
 from rljob.envs import describe_environment, make_vector_environment
 from rljob.experience import make_builder

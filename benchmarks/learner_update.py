@@ -10,10 +10,10 @@ from __future__ import annotations
 import time
 
 import torch
-from rljob.algorithms.apex_dqn import ApeXDQN
+from rljob.algorithms.apex_dqn.loss import ApeXDQN
+from rljob.algorithms.apex_dqn.network import QNetwork, QNetworkConfig
 from rljob.algorithms.batches import TransitionBatch
 from rljob.algorithms.compute import Compute, native_arithmetic
-from rljob.algorithms.q_network import QNetwork, QNetworkConfig
 from rljob.api import ApeXDQNParameters, EnvironmentParameters
 from rljob.learner.optim.data_parallel_threads import DataParallelThreads
 from rljob.learner.optim.updater import TransitionUpdater

@@ -17,7 +17,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium import spaces
-from rljob.algorithms import algorithm
+from rljob.algorithms.registry import algorithm
 from rljob.api import ApeXDQNParameters, EnvironmentParameters
 from rljob.envs import EnvironmentSpec, describe_environment, make_vector_environment
 from rljob.experience import Decision, Segment, make_builder

@@ -22,9 +22,9 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from rljob.algorithms import algorithm
 from rljob.algorithms.batches import TransitionBatch
 from rljob.algorithms.compute import native_arithmetic
+from rljob.algorithms.registry import algorithm
 from rljob.api import EnvironmentParameters, SACParameters
 from rljob.envs import EnvironmentSpec, describe_environment
 from rljob.learner.allocator import keep_freed_memory

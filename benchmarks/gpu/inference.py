@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import torch
 from rljob.acting.compute import acting_copy, choose_compute
-from rljob.algorithms import algorithm
 from rljob.algorithms.compute import Compute, Measured, Place, native_arithmetic
+from rljob.algorithms.registry import algorithm
 from rljob.api import ApeXDQNParameters, EnvironmentParameters
 from rljob.inference.batching import Request
 from rljob.inference.model import ServedModel

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from rljob.algorithms import algorithm
 from rljob.algorithms.compute import Arithmetic, Compute, let_round_to_tf32, native_arithmetic
+from rljob.algorithms.registry import algorithm
 from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters
 from rljob.envs import EnvironmentSpec
 from rljob.learner.optim.captured_update import cuda_graph

@@ -17,7 +17,7 @@ from rljob.actor.device_environment import DeviceEnvironment
 from rljob.actor.device_loop import DeviceLoop
 from rljob.actor.device_policy import DevicePolicy
 from rljob.actor.figures import ActorFigures
-from rljob.algorithms.impala import IMPALA
+from rljob.algorithms.impala.loss import IMPALA
 from rljob.api import EnvironmentParameters, ImpalaParameters
 from rljob.envs import describe_environment, make_device_vector
 from rljob.experience import make_builder

@@ -18,7 +18,7 @@ import numpy as np
 import psutil
 import torch
 import yaml
-from rljob.algorithms.apex_dqn import ApeXDQN
+from rljob.algorithms.apex_dqn.loss import ApeXDQN
 from rljob.algorithms.compute import denormals_as_zero
 from rljob.cores import usable_cores
 

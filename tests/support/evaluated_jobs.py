@@ -3,7 +3,7 @@
 from typing import Any
 
 import torch
-from rljob.algorithms import algorithm
+from rljob.algorithms.registry import algorithm
 from rljob.algorithms.trunk import FrameNetwork
 from rljob.api import RLJob
 from rljob.checkpoints.policy import PolicyIdentity

@@ -18,9 +18,9 @@ from rljob.actor.grouped import GROUPS, GroupedLoop
 from rljob.actor.loop import ActorLoop, Loop
 from rljob.actor.policy import Policy
 from rljob.actor.session import Welcome
-from rljob.algorithms import algorithm
 from rljob.algorithms.base import AnyAlgorithm, UnrollAlgorithm
 from rljob.algorithms.compute import Compute, Measured, Place
+from rljob.algorithms.registry import algorithm
 from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters, PPOParameters
 from rljob.envs import EnvironmentSpec, describe_environment, make_vector_environment
 from rljob.envs.base import VectorEnvironment

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import torch
-from rljob.algorithms import algorithm
+from rljob.algorithms.registry import algorithm
 from rljob.api import load_manifest
 from rljob.checkpoints import store as checkpoint
 from rljob.checkpoints.policy import PolicyIdentity

@@ -31,10 +31,21 @@ def modules(house: str) -> dict[str, Path]:
 
 
 MODULES = modules("rljob") | modules("rljob_operator")
+OF_THE_MANIFEST = re.compile(r"rljob\.algorithms\.(built_in|preset_jobs|\w+\.(parameters|presets|rules|staleness))")
+"""The half of the folder ``algorithms`` that is in the room ``api``: what the manifest knows of each algorithm."""
+BY_CONVENTION = {
+    "rljob.algorithms.built_in": "",
+    "rljob.api.rules": ".rules",
+    "rljob.algorithms.registry": ".loss",
+}
+"""A module -> the module that it imports of the folder of each algorithm (`rljob.algorithms.built_in.parts`)."""
+FOLDERS = [module.removesuffix(".loss") for module in MODULES if re.fullmatch(r"rljob\.algorithms\.\w+\.loss", module)]
 
 
 def imported(module: str) -> Iterator[str]:
     """Modules of ours that a module imports, anywhere in it."""
+    if module in BY_CONVENTION:
+        yield from {f"{folder}{BY_CONVENTION[module]}" for folder in FOLDERS} & MODULES.keys()
     for node in ast.walk(ast.parse(MODULES[module].read_text())):
         names: list[str] = []
         if isinstance(node, ast.Import):
@@ -45,7 +56,7 @@ def imported(module: str) -> Iterator[str]:
         elif isinstance(node, ast.Constant) and re.fullmatch(r"(rljob[\w.]+)(:\w+)+", str(node.value)):
             names = [
                 str(node.value).partition(":")[0]
-            ]  # a command's or an algorithm's place, imported when it is asked for
+            ]  # a command's place, imported when it is asked for
         yield from (name for name in names if name in MODULES and name != module)
 
 
@@ -63,6 +74,8 @@ def place(module: str, house: str) -> Place | None:
     """None for a module of another house."""
     if module != house and not module.startswith(f"{house}."):
         return None
+    if module in FOLDERS or OF_THE_MANIFEST.fullmatch(module):
+        return Place(house, "api")
     return Place(house, module[len(house) + 1 :].split(".")[0])
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from rljob.algorithms.apex_dqn import targets
+from rljob.algorithms.apex_dqn.loss import targets
 from rljob.algorithms.batches import TransitionBatch
 from rljob.api import ApeXDQNParameters, parse_job
 from rljob.cores import usable_cores

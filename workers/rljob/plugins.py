@@ -13,18 +13,16 @@ from rljob.algorithms.decision import Game, Inference
 from rljob.algorithms.ensemble import DenseEnsemble
 from rljob.algorithms.epsilon_greedy import ActionValueAlgorithm, epsilon_ladder
 from rljob.algorithms.gaussian_acting import GaussianAlgorithm
-from rljob.algorithms.impala import IMPALA
+from rljob.algorithms.impala.loss import IMPALA
 from rljob.algorithms.minibatches import minibatches_of_steps, minibatches_of_unrolls
 from rljob.algorithms.optimizer import Optimizer
 from rljob.algorithms.policy_network import PolicyConfig, PolicyNetwork
-from rljob.algorithms.ppo import PPO
+from rljob.algorithms.ppo.loss import PPO
 from rljob.algorithms.trunk import FrameNetwork, convolution_layers, dense_layers, seen_by_convolutions
 from rljob.algorithms.vtrace import gae, vtrace
 from rljob.api import EnvironmentParameters, ImpalaParameters, PPOParameters, UnrollQueue
-from rljob.api.parameters import ParameterSet
-from rljob.api.transition_parameters import ActionValueParameterSet, TransitionParameterSet
+from rljob.api.parameters import ActionValueParameterSet, ParameterSet, TransitionParameterSet, UnrollParameterSet
 from rljob.api.types import Flag, Integer, Real, Text
-from rljob.api.unroll_parameters import UnrollParameterSet
 from rljob.choices import FORBIDDEN, Choices, RandomNumbers
 from rljob.envs import EnvironmentProblem, EnvironmentSpec, describe_environment, try_environment
 from rljob.experience import Decision

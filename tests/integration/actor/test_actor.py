@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rljob.algorithms import algorithm
+from rljob.algorithms.registry import algorithm
 from rljob.api import RLJob, dump_manifest
 from rljob.envs import EnvironmentSpec, describe_environment
 from rljob.replay.config import config_of

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
-from rljob.algorithms import algorithm
+from rljob.algorithms.registry import algorithm
 from rljob.api import EnvironmentParameters, parse_job
 from rljob.envs import EnvironmentProblem, describe_environment, make_single_environment
 from rljob.envs.seeds import seed_of

@@ -7,8 +7,8 @@ from typing import Any, NoReturn
 import numpy as np
 import pytest
 import torch
-from rljob.algorithms import algorithm
 from rljob.algorithms.compute import Compute
+from rljob.algorithms.registry import algorithm
 from rljob.api import RLJob
 from rljob.checkpoints import store as checkpoint
 from rljob.checkpoints.policy import PolicyIdentity, load_policy

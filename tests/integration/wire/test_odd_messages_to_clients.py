@@ -12,7 +12,7 @@ import pytest
 import torch
 from rljob.actor.figures import ActorFigures
 from rljob.actor.session import ChunkRefused, ReplaySession
-from rljob.algorithms.apex_dqn import ApeXDQN
+from rljob.algorithms.apex_dqn.loss import ApeXDQN
 from rljob.api.learner_status import LearnerStatus
 from rljob.inference.client import InferenceClient, InferenceLost
 from rljob.ingest.shard_status import ShardStatus

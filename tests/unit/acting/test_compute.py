@@ -7,12 +7,12 @@ import pytest
 import torch
 from rljob.acting.compute import acting_copy, choose_compute
 from rljob.acting.device_rule import EpsilonGreedy, OnHost, SampledPolicy, rule_of
-from rljob.algorithms import algorithm
-from rljob.algorithms.apex_dqn import ApeXDQN
+from rljob.algorithms.apex_dqn.loss import ApeXDQN
+from rljob.algorithms.apex_dqn.network import QNetwork, QNetworkConfig
 from rljob.algorithms.compute import Compute
-from rljob.algorithms.impala import IMPALA
-from rljob.algorithms.ppo import PPO
-from rljob.algorithms.q_network import QNetwork, QNetworkConfig
+from rljob.algorithms.impala.loss import IMPALA
+from rljob.algorithms.ppo.loss import PPO
+from rljob.algorithms.registry import algorithm
 from rljob.api import EnvironmentParameters
 from rljob.choices import Choices
 from rljob.experience import Decision

@@ -9,8 +9,8 @@ import torch
 from rljob.acting.compute import acting_copy, choose_compute
 from rljob.acting.int8 import Int8Trunk, Scale, _largest_weight, computable
 from rljob.acting.network import ActingNetwork
-from rljob.algorithms import algorithm
 from rljob.algorithms.compute import Compute, Measured, Place
+from rljob.algorithms.registry import algorithm
 from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters, PPOParameters, SACParameters
 from rljob.api.networks import NetworkProblem
 from rljob.envs.spec import ActionLeaf

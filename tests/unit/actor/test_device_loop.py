@@ -17,8 +17,8 @@ from rljob.actor.device_policy import DevicePolicy
 from rljob.actor.figures import ActorFigures
 from rljob.actor.loop import ActorLoop
 from rljob.actor.policy import Policy
-from rljob.algorithms.apex_dqn import ApeXDQN
-from rljob.algorithms.impala import IMPALA
+from rljob.algorithms.apex_dqn.loss import ApeXDQN
+from rljob.algorithms.impala.loss import IMPALA
 from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters
 from rljob.choices import Choices
 from rljob.envs import KeepsFailing, StepResult, make_device_vector

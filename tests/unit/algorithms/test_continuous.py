@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from rljob.algorithms import algorithm
 from rljob.algorithms.conformance import check
 from rljob.algorithms.distributions import LARGEST_LOG_STD
 from rljob.algorithms.policy_network import PolicyNetwork
+from rljob.algorithms.registry import algorithm
 from rljob.api import EnvironmentParameters, ImpalaParameters
 from rljob.api.networks import NetworkProblem
 from rljob.envs import EnvironmentSpec, describe_environment

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from rljob.algorithms import algorithm
-from rljob.algorithms.impala import IMPALA
+from rljob.algorithms.impala.loss import IMPALA
 from rljob.algorithms.policy_network import PolicyNetwork
+from rljob.algorithms.registry import algorithm
 from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters
 from rljob.choices import Choices
 from rljob.envs.spec import EnvironmentSpec

@@ -7,9 +7,9 @@ import pytest
 import torch
 from gymnasium import spaces
 from rljob.actor.policy import Policy
-from rljob.algorithms import algorithm
-from rljob.algorithms.apex_dqn import targets
+from rljob.algorithms.apex_dqn.loss import targets
 from rljob.algorithms.batches import TransitionBatch
+from rljob.algorithms.registry import algorithm
 from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters
 from rljob.choices import FORBIDDEN, Choices
 from rljob.envs import describe_environment, make_single_environment, make_vector_environment

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 import torch
+from rljob.algorithms.apex_dqn.network import QNetwork, QNetworkConfig
 from rljob.algorithms.compute import Arithmetic, Compute
 from rljob.algorithms.layout import channels_last, select, space_to_depth
 from rljob.algorithms.policy_network import PolicyConfig, PolicyNetwork
-from rljob.algorithms.q_network import QNetwork, QNetworkConfig
 from rljob.api import EnvironmentParameters
-from rljob.api.networks import Image, NetworkProblem, resolved_network
+from rljob.api.networks import OF_TRANSITIONS, OF_UNROLLS, Image, NetworkProblem, resolved_network
 from torch.nn import functional
 
 from tests.support.specs import spec_of
@@ -51,15 +51,15 @@ def parameters(network: QNetwork) -> int:
 )
 def test_auto_chooses_by_shape(shape: tuple[int, ...], kind: str) -> None:
     assert QNetwork(config(shape=shape)).kind == kind
-    assert resolved_network("IMPALA", "Auto", shape) == kind
+    assert resolved_network(OF_UNROLLS, "Auto", shape) == kind
 
 
 @pytest.mark.parametrize("shape", [(2, 64, 64, 3), (257, 257), (64, 257, 3), (512, 512, 3), (2, 90), (2, 2, 3)])
-@pytest.mark.parametrize("algorithm", ["ApeXDQN", "IMPALA"])
-def test_an_image_is_never_made_a_vector_unasked(algorithm: str, shape: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("networks", [OF_TRANSITIONS, OF_UNROLLS])
+def test_an_image_is_never_made_a_vector_unasked(networks: dict[str, int], shape: tuple[int, ...]) -> None:
     with pytest.raises(NetworkProblem, match=r"sides from 3 to 256 .* has shape .*network: MLP"):
-        resolved_network(algorithm, "Auto", shape)
-    assert resolved_network(algorithm, "MLP", shape) == "MLP"
+        resolved_network(networks, "Auto", shape)
+    assert resolved_network(networks, "MLP", shape) == "MLP"
 
 
 @pytest.mark.parametrize(

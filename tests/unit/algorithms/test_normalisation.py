@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 from rljob.actor.policy import Policy
-from rljob.algorithms import algorithm
-from rljob.algorithms.impala import IMPALA
+from rljob.algorithms.impala.loss import IMPALA
 from rljob.algorithms.policy_network import PolicyConfig, PolicyNetwork
+from rljob.algorithms.registry import algorithm
 from rljob.algorithms.trunk import NORMALIZED_AT_MOST, STATISTICS
 from rljob.api import EnvironmentParameters
 from rljob.envs import describe_environment

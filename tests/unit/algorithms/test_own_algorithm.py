@@ -4,8 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rljob.algorithms import algorithm
-from rljob.algorithms.registry import declared_parameters, with_own_parts
+from rljob.algorithms.registry import algorithm, declared_parameters, with_own_parts
 from rljob.api import ManifestError, memory_estimate, parse_job, read_manifest, with_files_beside
 from rljob.loading import NotHere, PluginProblem
 

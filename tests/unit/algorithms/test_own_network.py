@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 import torch
+from rljob.algorithms.apex_dqn.network import QNetwork, QNetworkConfig
 from rljob.algorithms.conformance import check_own_parts
 from rljob.algorithms.policy_network import PolicyConfig, PolicyNetwork
-from rljob.algorithms.q_network import QNetwork, QNetworkConfig
 from rljob.algorithms.registry import with_own_parts
 from rljob.api import EnvironmentParameters, ManifestError, RLJob, parse_job
 from rljob.loading import PluginProblem

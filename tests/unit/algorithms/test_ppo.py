@@ -6,7 +6,7 @@ import pytest
 import torch
 from rljob.algorithms.batches import UnrollBatch
 from rljob.algorithms.policy_network import PolicyNetwork
-from rljob.algorithms.ppo import PPO, with_advantages
+from rljob.algorithms.ppo.loss import PPO, with_advantages
 from rljob.api import EnvironmentParameters, PPOParameters
 from rljob.learner.optim.updater import make_updater
 
@@ -106,7 +106,7 @@ def test_values_are_those_of_the_learner_in_pieces_of_any_size(monkeypatch: pyte
     params = parameters()
     net, batch = network(params), iteration(params)
     whole = with_advantages(params, net, batch)
-    monkeypatch.setattr("rljob.algorithms.ppo.MOST_OBSERVATIONS", 10)
+    monkeypatch.setattr("rljob.algorithms.ppo.loss.MOST_OBSERVATIONS", 10)
     apart = with_advantages(params, net, batch)
     torch.testing.assert_close((apart.advantage, apart.value_target), (whole.advantage, whole.value_target))
 

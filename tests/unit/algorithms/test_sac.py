@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from rljob.algorithms import algorithm
 from rljob.algorithms.base import ParameterGroup
 from rljob.algorithms.batches import TransitionBatch
 from rljob.algorithms.conformance import check
-from rljob.algorithms.sac_network import SACNetwork
+from rljob.algorithms.registry import algorithm
+from rljob.algorithms.sac.network import SACNetwork
 from rljob.algorithms.shapes import shapes_of
 from rljob.algorithms.suits import check_suits
 from rljob.api import EnvironmentParameters, SACParameters, load_manifest

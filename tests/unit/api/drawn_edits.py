@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from hypothesis import strategies as st
+from rljob.algorithms.built_in import BUILT_IN
 from rljob.api.algorithm import BLOCKS, SHARED
-from rljob.api.built_in import BUILT_IN
 from rljob.api.environment import EnvironmentParameters
 
 from tests.unit.api.bad_manifests import (

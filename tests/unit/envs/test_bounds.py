@@ -9,7 +9,7 @@ import pytest
 from gymnasium import spaces
 from hypothesis import given, settings, strategies as st
 from rljob.actor.policy import Policy
-from rljob.algorithms import algorithm
+from rljob.algorithms.registry import algorithm
 from rljob.api import EnvironmentParameters, ImpalaParameters
 from rljob.envs import (
     EnvironmentProblem,

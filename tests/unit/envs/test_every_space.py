@@ -7,8 +7,8 @@ import pytest
 import torch
 from gymnasium import spaces
 from rljob.actor.policy import Policy
-from rljob.algorithms import algorithm
 from rljob.algorithms.conformance import check
+from rljob.algorithms.registry import algorithm
 from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters, PPOParameters
 from rljob.api.networks import NetworkProblem
 from rljob.envs import EnvironmentProblem, describe_environment, make_vector_environment, try_environment

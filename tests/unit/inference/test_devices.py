@@ -8,8 +8,8 @@ from contextlib import closing
 import numpy as np
 import pytest
 import torch
-from rljob.algorithms import algorithm
 from rljob.algorithms.compute import Arithmetic, Compute, Measured, Place
+from rljob.algorithms.registry import algorithm
 from rljob.inference.batching import Request
 from rljob.inference.in_learner import InferenceThread, LatestWeights
 from rljob.inference.model import ServedModel, served_model

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 import torch
-from rljob.algorithms import algorithm
+from rljob.algorithms.registry import algorithm
 from rljob.api import EnvironmentParameters, ImpalaParameters
 from rljob.inference.server import InferenceServer
 from rljob.observation import each, of_columns

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
-from rljob.algorithms import algorithm
 from rljob.algorithms.batches import TransitionBatch, UnrollBatch
 from rljob.algorithms.compute import Compute
 from rljob.algorithms.optimizer import RMSProp
+from rljob.algorithms.registry import algorithm
 from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters, PPOParameters
 from rljob.checkpoints.policy import PolicyIdentity
 from rljob.envs import EnvironmentSpec

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from rljob.algorithms import algorithm
 from rljob.algorithms.compute import Compute
+from rljob.algorithms.registry import algorithm
 from rljob.checkpoints import store as checkpoint
 from rljob.checkpoints.policy import PolicyIdentity
 from rljob.experience import transition_layout

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from rljob.algorithms import algorithm
 from rljob.algorithms.batches import TransitionBatch, UnrollBatch
 from rljob.algorithms.compute import Compute
+from rljob.algorithms.registry import algorithm
 from rljob.algorithms.trunk import STATISTICS
 from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters, SACParameters
 from rljob.api.learner_status import Verdict

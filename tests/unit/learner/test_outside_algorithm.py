@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 import torch
 from rljob.actor.policy import Policy
-from rljob.algorithms import algorithm
 from rljob.algorithms.batches import LossResult, UnrollBatch
 from rljob.algorithms.compute import Compute, Measured, Place
-from rljob.algorithms.impala import IMPALA
+from rljob.algorithms.impala.loss import IMPALA
 from rljob.algorithms.minibatches import minibatches_of_steps
 from rljob.algorithms.parameters import TransitionParameters
+from rljob.algorithms.registry import algorithm
 from rljob.api import ImpalaParameters
 from rljob.checkpoints import store as checkpoint
 from rljob.checkpoints.policy import PolicyIdentity

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from rljob.algorithms import algorithm
 from rljob.algorithms.compute import Measured, Place
+from rljob.algorithms.registry import algorithm
 from rljob.learner import state
 from rljob.learner.optim.data_parallel_threads import DataParallelThreads
 from rljob.learner.places import Ready, choose

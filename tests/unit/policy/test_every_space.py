@@ -9,7 +9,7 @@ import pytest
 import rljob
 import torch
 from gymnasium.vector.utils import batch_space, iterate
-from rljob.algorithms import algorithm
+from rljob.algorithms.registry import algorithm
 from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters
 from rljob.api.networks import NetworkProblem
 from rljob.checkpoints import store as checkpoint

@@ -9,7 +9,7 @@ import gymnasium
 import numpy as np
 import pytest
 import rljob
-from rljob.algorithms import algorithm
+from rljob.algorithms.registry import algorithm
 from rljob.checkpoints.names import CheckpointProblem
 from rljob.envs.seeds import seed_of
 from rljob.evaluation.player import judged_policy

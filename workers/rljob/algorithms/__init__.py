@@ -1,11 +1,7 @@
 """Algorithms: what a network looks like, how an actor acts, and how a batch becomes a loss. The loops know none by its name.
 
-``base`` is what the loops need of an algorithm; one file each holds a built-in one; ``registry`` names those. Importing this
-package imports no torch: the replay service has none.
+Each built-in one is a folder, which ``built_in`` names; ``base`` is what the loops need of an algorithm, and ``registry`` finds
+the code of one, built in or the user's own. Importing this package, or what the manifest knows of an algorithm, imports no torch.
 """
 
-from __future__ import annotations
-
-from rljob.algorithms.registry import algorithm
-
-__all__ = ["algorithm"]
+import rljob.api  # noqa: F401 - the types of a manifest read the declarations here, which are made of types of a manifest

@@ -29,7 +29,7 @@ from rljob.algorithms.trunk import (
     seen_by_convolutions,
 )
 from rljob.api import EnvironmentParameters
-from rljob.api.networks import resolved_networks
+from rljob.api.networks import OF_UNROLLS, resolved_network
 from rljob.envs.spec import EnvironmentSpec
 from rljob.observation import arrays_of, each
 
@@ -101,7 +101,7 @@ class PolicyNetwork(FrameNetwork):
             normalize_returns=config.normalize_returns,
         )
         self.config = config
-        self.kind = resolved_networks("IMPALA", config.kind, config.spec.seen_shapes)[0]
+        self.kind = resolved_network(OF_UNROLLS, config.kind, config.spec.seen_shapes[0])
         if ":" in self.kind:
             self.convolutions, width = own_layers(self.kind, config.own, self)
             self.named = True
@@ -181,7 +181,7 @@ class PolicyNetwork(FrameNetwork):
         return self.in_reward_units(self.value(hidden))
 
     def _layers(self, stack: int, shape: tuple[int, ...]) -> tuple[nn.Sequential, int]:
-        kind = resolved_networks("IMPALA", self.config.kind, [shape])[0]
+        kind = resolved_network(OF_UNROLLS, self.config.kind, shape)
         if kind == "Deep":
             return _deep(stack, shape, layer_norm=self.config.layer_norm)
         return convolution_layers(stack, shape, _CONVOLUTIONS[kind], layer_norm=self.config.layer_norm)

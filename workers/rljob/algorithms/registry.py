@@ -9,13 +9,13 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator
-from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
 from rljob.algorithms import parameters as seam
+from rljob.algorithms.built_in import BUILT_IN, parts
 from rljob.algorithms.parameters import check_defaults
 from rljob.api import ManifestError, Problem, RLJob
 from rljob.api.episode_metrics import NAME_PATTERN
@@ -31,12 +31,6 @@ from rljob.loading import PLUGIN_FAILURES, PluginProblem, loaded, short, shown, 
 if TYPE_CHECKING:
     from rljob.algorithms.base import AnyAlgorithm
 
-PLACES = {
-    "ApeXDQN": "rljob.algorithms.apex_dqn:ApeXDQN",
-    "IMPALA": "rljob.algorithms.impala:IMPALA",
-    "PPO": "rljob.algorithms.ppo:PPO",
-    "SAC": "rljob.algorithms.sac:SAC",
-}
 _OWN = "spec.algorithm.custom.parameters"
 
 
@@ -45,12 +39,11 @@ def algorithm(name: str) -> AnyAlgorithm:
     loaded or is none."""
     if ":" in name:
         return _own(name)
-    try:
-        module, _, factory = PLACES[name].partition(":")
-    except KeyError:
-        raise ValueError(f"there is no algorithm {name!r}; there is {', '.join(sorted(PLACES))}") from None
-    made: Any = getattr(import_module(module), factory)()
-    return made  # type: ignore[no-any-return]
+    if name not in BUILT_IN:
+        raise ValueError(f"there is no algorithm {name!r}; there is {', '.join(sorted(BUILT_IN))}")
+    (module,) = parts("loss", name)
+    made: AnyAlgorithm = getattr(module, name)()
+    return made
 
 
 def declared_parameters(factory: str) -> type[ParameterSet]:
@@ -72,7 +65,7 @@ def declared_parameters(factory: str) -> type[ParameterSet]:
 def has_own_parts(job: RLJob) -> bool:
     """Whether its algorithm, or a built-in algorithm's network, is of the user's own."""
     spec = job.spec.algorithm
-    return spec.type == "Custom" or ":" in str(spec.parameters.network)
+    return spec.type == "Custom" or ":" in str(getattr(spec.parameters, "network", ""))
 
 
 def with_own_parts(job: RLJob) -> RLJob:

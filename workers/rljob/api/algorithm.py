@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 from pydantic import Field, PrivateAttr, create_model, model_validator
 from pydantic.alias_generators import to_camel
 
-from rljob.api.built_in import BUILT_IN
+from rljob.algorithms.built_in import BUILT_IN
 from rljob.api.mutability import WHILE_SUSPENDED, never
 from rljob.api.parameters import ParameterSet
 from rljob.api.shared import block, names_in, shared_parameters

@@ -8,6 +8,8 @@ from pydantic import Field
 
 from rljob.api.types import APIModel, Integer
 
+GUARD_PERCENT = 80
+"""The guard on policy lag, in percent of the limit beyond which unrolls are discarded, for their lag is then seen no more."""
 Replicas = Annotated[int, Integer(0, 100_000)]
 
 

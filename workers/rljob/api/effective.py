@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from rljob.api.built_in import BUILT_IN
-from rljob.api.computed import COMPUTED
+from rljob.algorithms.built_in import BUILT_IN
+from rljob.api.computed import computed
 from rljob.api.job import RLJob, RLJobSpec
 from rljob.api.replay import ReplaySpec
 
@@ -23,9 +23,8 @@ M = TypeVar("M", bound=BaseModel)
 def effective(job: RLJob, written: Mapping[str, Any]) -> RLJob:
     """``job``, validated with its preset, as it is in force; ``written`` is its manifest."""
     spec = _with_sections(job.spec)
-    for (model, name), default in COMPUTED.items():
-        if default.algorithm in ("", spec.algorithm.type):
-            spec = _filled(spec, model, name, partial(default.value, spec))
+    for (model, name), value in computed(spec.algorithm.type):
+        spec = _filled(spec, model, name, partial(value, spec))
     return as_written(job.model_copy(update={"spec": spec}), written)
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from rljob.algorithms.built_in import BUILT_IN
 from rljob.api.algorithm import CUSTOM, SHARED, AlgorithmSpec
-from rljob.api.built_in import BUILT_IN
 from rljob.api.fields import OfParameters, in_words, mark_in
 from rljob.api.names_elsewhere import MOVED
 from rljob.api.problems import Location, Problem, path_of

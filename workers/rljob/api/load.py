@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from rljob.algorithms.built_in import BUILT_IN
 from rljob.api.algorithm import BLOCKS
 from rljob.api.document import parse_document
 from rljob.api.effective import effective
@@ -156,8 +157,8 @@ def _repaired(document: dict[str, Any], wrong: Sequence[Location]) -> RLJob | No
     repaired = with_preset(_without(document, set(wrong), ()))
     if {("spec", "algorithm"), ("spec", "algorithm", "type")} & set(wrong) and "replay" in repaired["spec"]:
         algorithm = repaired["spec"].setdefault("algorithm", {})  # which one was meant is seen from what is beside it
-        if not any(block in algorithm for block in BLOCKS.values()):
-            algorithm.setdefault("type", "ApeXDQN")
+        if "type" not in algorithm and not any(block in algorithm for block in BLOCKS.values()):
+            algorithm["type"] = next(name for name, each in BUILT_IN.items() if each.from_replay)
     _fill(repaired, _SKELETON)
     try:
         return RLJob.model_validate(repaired, by_alias=True, by_name=False)

@@ -9,7 +9,7 @@ from typing import Any
 from rljob.api.job import RLJob, RLJobSpec
 from rljob.api.problems import Problem
 from rljob.api.replay import ReplayParameters
-from rljob.api.staleness import credits_per_actor
+from rljob.api.roles import credits_per_actor
 
 MIB = 1 << 20
 _COLUMN_BYTES = 64

@@ -6,29 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-_OFF_POLICY_NETWORKS = {"Nature": 36, "Compact": 14, "Small": 3, "MLP": 1}
-_POLICY_NETWORKS = {"Nature": 36, "Deep": 8, "Compact": 24, "Small": 3, "MLP": 1}
-SMALLEST_SIDE_PIXELS: Mapping[str, Mapping[str, int]] = MappingProxyType(
-    {
-        "ApeXDQN": _OFF_POLICY_NETWORKS,
-        "IMPALA": _POLICY_NETWORKS,
-        "PPO": _POLICY_NETWORKS,
-        "SAC": _OFF_POLICY_NETWORKS,
-    }
-)
-"""Algorithm -> its networks, and the least height and width of which their convolutions leave something."""
-
-_POLICY_TAKES = frozenset({"choices", "controls", "masks", "critic"})
-TAKES: Mapping[str, frozenset[str]] = MappingProxyType(
-    {
-        "ApeXDQN": frozenset({"choices", "masks"}),
-        "IMPALA": _POLICY_TAKES,
-        "PPO": _POLICY_TAKES,
-        "SAC": frozenset({"controls", "controls alone", "critic"}),
-    }
-)
-"""Algorithm -> what it learns from beyond one Discrete action with all its values allowed: actions of several choices, continuous
-ones ("controls alone": without any choice beside them), masks, and leaves of the role critic."""
+OF_TRANSITIONS: Mapping[str, int] = MappingProxyType({"Nature": 36, "Compact": 14, "Small": 3, "MLP": 1})
+OF_UNROLLS: Mapping[str, int] = MappingProxyType({"Nature": 36, "Deep": 8, "Compact": 24, "Small": 3, "MLP": 1})
+"""Networks of algorithms that learn from these, and the least height and width of which their convolutions leave something."""
 
 NATURE_FROM_PIXELS = 64
 """Auto takes Nature from this side on. From 36 on its strides leave something, but of so little that Compact sees more."""
@@ -65,15 +45,16 @@ class Image:
         return cls(middle, last, first, True) if channels_first else cls(first, middle, last)
 
 
-def resolved_network(algorithm: str, network: str, frame_shape: Sequence[int]) -> str:
-    """``network`` of ``algorithm`` with Auto decided by the shape of a frame: a vector gets an MLP, an image convolutions.
+def resolved_network(smallest: Mapping[str, int], network: str, frame_shape: Sequence[int]) -> str:
+    """``network``, which is one of ``smallest`` (such as `OF_TRANSITIONS`), with Auto decided by the shape of a frame: a vector
+    gets an MLP, an image convolutions.
 
     Raises NetworkProblem for a network that is not known or cannot see such frames, and where Auto finds none: an image is
     never made a vector unless the job says so.
     """
     if ":" in network:  # one's own, which says itself what it can't see
         return network
-    smallest, image = SMALLEST_SIDE_PIXELS[algorithm], Image.of(frame_shape)
+    image = Image.of(frame_shape)
     frame = f"a frame of this environment has shape {tuple(frame_shape)}"
     if network == "Auto":
         if len(frame_shape) == 1:
@@ -98,8 +79,3 @@ def resolved_network(algorithm: str, network: str, frame_shape: Sequence[int]) -
             "network Auto finds one that sees it, or says why there is none"
         )
     return network
-
-
-def resolved_networks(algorithm: str, network: str, shapes: Sequence[Sequence[int]]) -> list[str]:
-    """``resolved_network`` of each picture's shape, or of the one of all numbers in a row where there is no picture."""
-    return [resolved_network(algorithm, network, shape) for shape in shapes]

@@ -68,6 +68,11 @@ class ActorsSpec(RoleSpec):
     """Spread the actors over hosts, so that a lost one takes few of them."""
 
 
+def credits_per_actor(envs_per_actor: int) -> int:
+    """Chunks that one actor may have on the way: one for each of its environments, and a few to hide the round trip."""
+    return max(4, envs_per_actor)
+
+
 class EvaluatorSpec(RoleSpec):
     """A process beside the training that plays whole, unclipped games with the newest weights."""
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, Field, create_model
 
-from rljob.api.built_in import BuiltIn
+from rljob.api.declaration import BuiltIn
 from rljob.api.fields import Follows, OfParameters, in_words, unwrapped
 from rljob.api.mutability import UNLEARNED, WHILE_SUSPENDED, Mutability, When, mark_of
 from rljob.api.types import APIModel, Integer, WordOrFactory

@@ -8,8 +8,8 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from rljob.algorithms.built_in import BUILT_IN
 from rljob.api.algorithm import SHARED, AlgorithmSpec
-from rljob.api.built_in import BUILT_IN
 from rljob.api.fields import first_sentence, literal_values
 from rljob.api.job import API_VERSION, KIND, RLJob
 from rljob.api.names_elsewhere import CALLED_HERE, moved_to

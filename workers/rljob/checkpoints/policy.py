@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rljob.algorithms import algorithm
+from rljob.algorithms.registry import algorithm
 from rljob.api import EnvironmentParameters
 from rljob.api.environment import EnvironmentSource
 from rljob.api.parameters import ParameterSet

@@ -85,7 +85,7 @@ def evaluate(
         require_data_plane("rljob eval")
         import torch
 
-        from rljob.algorithms import algorithm
+        from rljob.algorithms.registry import algorithm
         from rljob.api.episode_metrics import in_words
         from rljob.checkpoints.files import policies
         from rljob.checkpoints.location import location
@@ -158,7 +158,7 @@ def play(
         if not video.parent.is_dir():
             raise UsageError(f"--video {video}: there is no folder {video.parent}; create it first")
         _can_write_video()
-        from rljob.algorithms import algorithm
+        from rljob.algorithms.registry import algorithm
         from rljob.checkpoints.location import location
         from rljob.checkpoints.policy import PolicyIdentity, load_policy
         from rljob.evaluation.player import judged_policy

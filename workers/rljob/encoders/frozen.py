@@ -10,11 +10,12 @@ import torch
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from rljob.algorithms import algorithm
+from rljob.algorithms.built_in import BUILT_IN
+from rljob.algorithms.registry import algorithm
 from rljob.algorithms.shapes import first_difference, shapes_of, words_of
 from rljob.algorithms.trunk import FrameNetwork
 from rljob.api import EnvironmentParameters
-from rljob.api.networks import TAKES, NetworkProblem
+from rljob.api.networks import NetworkProblem
 from rljob.envs import EnvironmentProblem
 from rljob.envs.latents import EncoderFile
 from rljob.envs.spec import EnvironmentSpec
@@ -33,7 +34,7 @@ class FrozenEncoder:
         problem = f"environment.encoder.file: {file.path} does not fit {short(spec.id)!r}: "
         try:
             name, of = file.policy["algorithm"], file.policy["algorithmParameters"]
-            if name not in TAKES or ":" in str(of.get("network")):  # a file of weights brings no code
+            if name not in BUILT_IN or ":" in str(of.get("network")):  # a file of weights brings no code
                 raise NetworkProblem(
                     f"it is of {short(name)} with {short(str(of.get('network')))}, which is not built in"
                 )

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from rljob.algorithms import algorithm
 from rljob.algorithms.base import AnyAlgorithm
 from rljob.algorithms.decision import Game
+from rljob.algorithms.registry import algorithm
 from rljob.algorithms.shapes import shapes_of
 from rljob.checkpoints.policy import PolicyIdentity
 from rljob.encoders.edge import make_encoded_environment

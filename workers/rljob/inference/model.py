@@ -13,9 +13,9 @@ from torch import Tensor
 
 from rljob.acting.compute import choose_compute
 from rljob.acting.network import ActingNetwork
-from rljob.algorithms import algorithm
 from rljob.algorithms.base import AnyAlgorithm
 from rljob.algorithms.compute import Compute, Measured, Place, let_round_to_tf32
+from rljob.algorithms.registry import algorithm
 from rljob.algorithms.shapes import shapes_of
 from rljob.algorithms.trunk import FrameNetwork
 from rljob.api import RLJob

@@ -27,8 +27,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from rljob.algorithms import algorithm
 from rljob.algorithms.base import AnyAlgorithm
+from rljob.algorithms.registry import algorithm
 from rljob.algorithms.trunk import FrameNetwork
 from rljob.encoders.edge import make_encoded_environment
 from rljob.envs import EnvironmentProblem

@@ -10,7 +10,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from rljob.algorithms import algorithm
+from rljob.algorithms.registry import algorithm
 from rljob.checkpoints import policy as stored
 from rljob.checkpoints.location import location
 from rljob.encoders.edge import make_encoded_environment

@@ -22,9 +22,9 @@ from rljob.actor.loop import ActorLoop, Loop
 from rljob.actor.policy import Policy
 from rljob.actor.session import ReplaySession, Welcome
 from rljob.actor.shards import MultiShard
-from rljob.algorithms import algorithm
 from rljob.algorithms.base import UnrollAlgorithm
 from rljob.algorithms.compute import denormals_as_zero
+from rljob.algorithms.registry import algorithm
 from rljob.api import RLJob
 from rljob.encoders.edge import make_encoded_vector
 from rljob.envs import (

@@ -13,10 +13,10 @@ from functools import partial
 from typing import Any
 
 import torch
-from rljob.algorithms import algorithm
 from rljob.algorithms.base import AnyAlgorithm, TransitionAlgorithm, UnrollAlgorithm
 from rljob.algorithms.compute import denormals_as_zero
 from rljob.algorithms.conformance import check_own_parts
+from rljob.algorithms.registry import algorithm
 from rljob.algorithms.suits import check_suits
 from rljob.api import RLJob, credits_per_actor
 from rljob.api.learner_status import LearnerStatus

@@ -68,7 +68,7 @@ def test_an_update_imports_no_compiler() -> None:
     """It takes two seconds, which each learner of a job would begin with, and each one that follows a pod that went."""
     program = """
         import sys
-        from rljob.algorithms import algorithm
+        from rljob.algorithms.registry import algorithm
         from rljob.api import load_manifest
         from rljob.envs import describe_environment
         from rljob.learner.optim.data_parallel_threads import DataParallelThreads

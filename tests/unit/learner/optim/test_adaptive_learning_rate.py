@@ -4,8 +4,8 @@ import math
 from typing import Any
 
 import pytest
+from rljob.algorithms.apex_dqn.parameters import ApeXDQNParameters
 from rljob.api import ImpalaParameters
-from rljob.api.apex_dqn import ApeXDQNParameters
 from rljob.learner.optim.adaptive_learning_rate import LARGEST_CHANGE, LEAST_SCALE, AdaptiveLearningRate
 
 

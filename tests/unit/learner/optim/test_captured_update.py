@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 import torch
-from rljob.algorithms import algorithm
 from rljob.algorithms.batches import LossResult, TransitionBatch
 from rljob.algorithms.compute import Arithmetic, Compute
+from rljob.algorithms.registry import algorithm
 from rljob.api import EnvironmentParameters
 from rljob.checkpoints import store as checkpoint
 from rljob.envs import describe_environment

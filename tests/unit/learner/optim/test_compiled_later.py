@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from rljob.algorithms import algorithm
+from rljob.algorithms.registry import algorithm
 from rljob.errors import UsageError
 from rljob.learner.optim import compiled_later
 from rljob.learner.optim.compiled_later import AFTER_SECONDS, CompiledLater, check_compiler

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from rljob.algorithms import algorithm
+from rljob.algorithms.registry import algorithm
 from rljob.learner import state
 from rljob.learner.optim import cuda_graphs
 from rljob.learner.optim.captured_update import CapturedUpdate, Learned

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from rljob.algorithms.apex_dqn import ApeXDQN
+from rljob.algorithms.apex_dqn.loss import ApeXDQN
 from rljob.algorithms.batches import TransitionBatch
 from rljob.algorithms.compute import Compute
 from rljob.algorithms.trunk import FrameNetwork

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from rljob.algorithms.impala import IMPALA
+from rljob.algorithms.impala.loss import IMPALA
 from rljob.checkpoints import store as checkpoint
 from rljob.checkpoints.policy import PolicyIdentity, load_policy
 from rljob.experience import SegmentLayout, unroll_layout

@@ -20,8 +20,8 @@ from rljob.api.mutability import When, places
 from rljob.api.parameters import ParameterSet
 from rljob.api.paths import TypedPlace, places_below
 from rljob.api.pods import RoleSpec
+from rljob.api.preset import OF_ITS_ENVIRONMENT
 from rljob.api.presets import PRESETS
-from rljob.api.presets.preset import OF_ITS_ENVIRONMENT
 from rljob.api.presets.values import paths, values_at
 from rljob.api.rules import RULES
 from rljob.api.status import RLJobStatus

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rljob.api.algorithm import AlgorithmSpec
 from rljob.api.job import RLJobSpec
 from rljob.api.plain import plain
-from rljob.api.ppo import PPOParameters
+from rljob.api.preset import OF_ITS_ENVIRONMENT
 from rljob.api.presets import PRESETS
-from rljob.api.presets.preset import OF_ITS_ENVIRONMENT
 from rljob.api.presets.values import REMOVABLE, leaves
 from rljob.api.yaml_dialect import in_one_line
 
@@ -87,7 +87,7 @@ def _chosen(spec: RLJobSpec) -> str:
 
 
 def _for_vectors(spec: RLJobSpec) -> str:
-    plain = spec.preset is None and spec.algorithm.type == "PPO" and spec.algorithm.parameters == PPOParameters()
+    plain = spec.preset is None and spec.algorithm.type == "PPO" and spec.algorithm.filled() == AlgorithmSpec().filled()
     return ATARI_BY_PPO if plain and spec.environment.id.startswith("ALE/") else ""
 
 

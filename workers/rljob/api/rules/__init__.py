@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
 
+from rljob.algorithms.built_in import parts
 from rljob.api.job import RLJob
 from rljob.api.keyed import KEYED
 from rljob.api.parameters import ParameterSet
@@ -23,7 +24,6 @@ from rljob.api.rules import (
     parameters,
     replay,
     tracking,
-    unroll_queue,
 )
 from rljob.api.rules.transitions import TRANSITIONS
 from rljob.api.shared import names_in
@@ -36,12 +36,12 @@ RULES: tuple[Rule, ...] = tuple(
         environment,
         parameters,
         replay,
-        unroll_queue,
         actors,
         learner,
         lifecycle,
         cluster,
         tracking,
+        *parts("rules"),
     )
     for item in vars(module).values()
     for rule in (item if isinstance(item, tuple) else (item,))

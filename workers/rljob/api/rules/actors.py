@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from rljob.api.autoscaling import AutoscalingSpec
-from rljob.api.impala import ImpalaParameters
 from rljob.api.job import RLJobSpec
-from rljob.api.ppo import PPOParameters
 from rljob.api.rule import Outcome, rule
 
 
@@ -81,46 +79,3 @@ def servers_that_are_asked(spec: RLJobSpec) -> Outcome:
     if spec.actors.inference == "Central" or spec.inference.replicas == 0:
         return None
     return "allowed: 0 with actors.inference: Local; no actor would ask these servers. Set actors.inference: Central"
-
-
-_REFRESHED_ANYWAY = (
-    "allowed: 1 or nothing with actors.inference: Central; a server answers with its newest weights at every step"
-)
-
-
-@rule(
-    RLJobSpec,
-    "algorithm.impala.weightsRefreshSteps",
-    algorithm="IMPALA",
-    parameters=("weightsRefreshSteps",),
-    also=("actors.inference",),
-    message=_REFRESHED_ANYWAY,
-)
-def weights_refreshed_by_the_server(spec: RLJobSpec) -> Outcome:
-    steps = spec.algorithm.parameters_as(ImpalaParameters).weights_refresh_steps
-    return _REFRESHED_ANYWAY if spec.actors.inference == "Central" and steps != 1 else None
-
-
-_NOTHING_TO_PLAY = (
-    "allowed: at least actors.replicas * actors.envsPerActor, or at least envsPerActor with autoscaling; an iteration is "
-    "complete with batchSize unrolls, and the other environments would be played for nothing"
-)
-
-
-@rule(
-    RLJobSpec,
-    "algorithm.batchSize",
-    algorithm="PPO",
-    parameters=("batchSize",),
-    also=("actors.envsPerActor", "actors.replicas", "autoscaling.mode"),
-    message=_NOTHING_TO_PLAY,
-)
-def an_unroll_of_each_environment(spec: RLJobSpec) -> Outcome:
-    batch, each = spec.algorithm.parameters_as(PPOParameters).batch_size, spec.actors.envs_per_actor
-    actors = spec.actors.replicas if spec.autoscaling.mode == "Disabled" else 1
-    if batch >= each * actors:
-        return None
-    return (
-        f"allowed: at least {each * actors} (actors {actors} * envsPerActor {each}); an iteration is complete with batchSize "
-        "unrolls, and the other environments would be played for nothing"
-    )

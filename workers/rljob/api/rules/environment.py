@@ -61,14 +61,6 @@ def one_mean_of_an_observation(spec: RLJobSpec) -> Outcome:
     return _ONE_MEAN if asked and spec.environment.centre_input else None
 
 
-_UNBOUNDED = "allowed with SAC: Squashed, or nothing; its entropy is that of actions between their bounds"
-
-
-@rule(RLJobSpec, "environment.actions", message=_UNBOUNDED, algorithm="SAC")
-def actions_between_their_bounds(spec: RLJobSpec) -> Outcome:
-    return None if spec.environment.squashes else Broken(_UNBOUNDED, spec.environment.actions)
-
-
 _FORGETS = (
     "allowed with recurrent: LSTM: Ignore; a lost life would clear the memory in training, not where it is judged"
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from rljob.api.parameters import ParameterSet
-from rljob.api.ppo import PPOParameters
 from rljob.api.rule import Outcome, rule
 
 _NO_DECAY = "allowed: below learningRate only with learningRateDecaySteps above 0; without it nothing would decay"
@@ -77,18 +76,6 @@ def a_way_to_the_target(it: Any) -> Outcome:
     return None if it.target_update_tau > 0 or it.target_update_interval > 0 else _NEVER_UPDATED
 
 
-@rule(
-    ParameterSet,
-    "cClip",
-    parameters=("cClip", "rhoClip"),
-    message="allowed: at most rhoClip; V-trace is defined for cClip <= rhoClip only",
-)
-def c_clip_below_rho_clip(it: Any) -> Outcome:
-    if it.c_clip <= it.rho_clip:
-        return None
-    return f"allowed: at most rhoClip ({it.rho_clip:g}); V-trace is defined for cClip <= rhoClip only"
-
-
 _UNEVEN = "a smaller last minibatch would weigh its steps more than the others'"
 
 
@@ -100,7 +87,7 @@ _UNEVEN = "a smaller last minibatch would weigh its steps more than the others'"
     f"unrolls; {_UNEVEN}",
 )
 def even_minibatches(it: Any) -> Outcome:
-    by_steps = isinstance(it, PPOParameters) and it.recurrent == "None"
+    by_steps = getattr(it, "splits_steps", False)
     size = it.batch_size * (it.unroll_length if by_steps else 1)
     if size % it.minibatches == 0:
         return None
@@ -110,18 +97,6 @@ def even_minibatches(it: Any) -> Outcome:
         else "batchSize, the unrolls"
     )
     return f"allowed: a divisor of {size:,} ({terms} that are split); {_UNEVEN}"
-
-
-@rule(
-    ParameterSet,
-    "weightsRefreshSteps",
-    parameters=("weightsRefreshSteps", "unrollLength"),
-    message="allowed: at most unrollLength; 0 looks for newer weights only between unrolls",
-)
-def weights_refreshed_within_an_unroll(it: Any) -> Outcome:
-    if it.weights_refresh_steps <= it.unroll_length:
-        return None
-    return f"allowed: at most unrollLength ({it.unroll_length}); 0 looks for newer weights only between unrolls"
 
 
 @rule(
@@ -138,22 +113,6 @@ def a_batch_in_the_queue(it: Any) -> Outcome:
         f"allowed: at least batchSize ({it.batch_size:,} unrolls); a smaller queue never holds a whole batch and training never "
         "starts"
     )
-
-
-_ONE_STEP = (
-    "allowed: so few that a minibatch has two steps or more; normalised, the advantage of a single one is 0 and no policy is "
-    "learned. Fewer, or normalizeAdvantages: false"
-)
-
-
-@rule(
-    ParameterSet,
-    "minibatches",
-    parameters=("minibatches", "normalizeAdvantages", "batchSize", "unrollLength"),
-    message=_ONE_STEP,
-)
-def advantages_that_differ(it: Any) -> Outcome:
-    return _ONE_STEP if it.normalize_advantages and it.batch_size * it.unroll_length < 2 * it.minibatches else None
 
 
 _ONE_MEMORY = "allowed: false with recurrent: LSTM; policy and value share the memory"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rljob.api.built_in import BUILT_IN
+from rljob.algorithms.built_in import BUILT_IN
 from rljob.api.job import RLJobSpec
 from rljob.api.rule import Outcome, rule
 from rljob.api.rules.algorithm import TYPE

@@ -8,19 +8,18 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from rljob.algorithms.built_in import BUILT_IN
 from rljob.api.algorithm import SHARED
-from rljob.api.built_in import BUILT_IN
 from rljob.api.computed import computed_words
 from rljob.api.job import RLJobSpec
 from rljob.api.keyed import KEYED
 from rljob.api.mutability import Mutability, Place, When, places
+from rljob.api.parameters import TransitionParameterSet, UnrollParameterSet
 from rljob.api.problems import ABSENT
 from rljob.api.rule import STORED, Difference, TransitionRule
 from rljob.api.rules.algorithm import TYPE
 from rljob.api.shared import never_changing
-from rljob.api.transition_parameters import TransitionParameterSet
 from rljob.api.types import plain_number
-from rljob.api.unroll_parameters import UnrollParameterSet
 from rljob.sources import without_places
 
 _SUSPEND_FIRST = (

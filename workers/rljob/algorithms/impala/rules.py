@@ -1,15 +1,22 @@
-"""Rules of the queue of unrolls: one that never holds a batch, and limits on age below the time that unrolls merely travel."""
+"""Rules of jobs that IMPALA learns, most of them of limits on age below the time that unrolls merely travel."""
 
 from __future__ import annotations
 
-from rljob.api.impala import ImpalaParameters
+from typing import Any
+
+from rljob.algorithms.impala.staleness import InFlight, in_flight
 from rljob.api.job import RLJobSpec
+from rljob.api.parameters import ParameterSet
 from rljob.api.rule import Outcome, rule
-from rljob.api.staleness import in_flight
 
 _LAG = "algorithm.impala.unrollQueue.maxPolicyLagUpdates"
 _GUARD = "autoscaling.guards.maxPolicyLagUpdates"
 _IN_FLIGHT = ("unrollQueue.capacity", "batchSize", "prefetchBatches", "epochs", "minibatches", "publishInterval")
+
+
+def _in_flight(spec: RLJobSpec, fill_percent: int = 100) -> InFlight:
+    """With the actors that the job starts with."""
+    return in_flight(spec.algorithm.parameters, spec.actors.replicas, spec.actors.envs_per_actor, fill_percent)
 
 
 @rule(
@@ -22,11 +29,11 @@ _IN_FLIGHT = ("unrollQueue.capacity", "batchSize", "prefetchBatches", "epochs", 
     "epochs * minibatches + publishInterval; with the queue full, unrolls would be discarded for the time they merely wait",
 )
 def lag_limit_above_the_latency(spec: RLJobSpec) -> Outcome:
-    parameters = spec.algorithm.parameters_as(ImpalaParameters)
+    parameters = spec.algorithm.parameters
     queue = parameters.unroll_queue
     if queue.capacity < parameters.batch_size:
         return None
-    latency = in_flight(spec, parameters)
+    latency = _in_flight(spec)
     if queue.max_policy_lag_updates >= latency.updates:
         return None
     return f"allowed: at least {latency}; with the queue full, unrolls would be discarded for the time they merely wait"
@@ -42,7 +49,7 @@ def lag_limit_above_the_latency(spec: RLJobSpec) -> Outcome:
     "guard would never act",
 )
 def guard_below_the_lag_limit(spec: RLJobSpec) -> Outcome:
-    parameters = spec.algorithm.parameters_as(ImpalaParameters)
+    parameters = spec.algorithm.parameters
     queue, guard = parameters.unroll_queue, spec.autoscaling.guards.max_policy_lag_updates
     if spec.autoscaling.mode == "Disabled" or guard <= queue.max_policy_lag_updates:
         return None
@@ -63,14 +70,14 @@ def guard_below_the_lag_limit(spec: RLJobSpec) -> Outcome:
     "is four fifths of unrollQueue.maxPolicyLagUpdates), or lower unrollQueue.capacity",
 )
 def guard_above_the_latency_at_the_target(spec: RLJobSpec) -> Outcome:
-    parameters = spec.algorithm.parameters_as(ImpalaParameters)
+    parameters = spec.algorithm.parameters
     queue, scaling = parameters.unroll_queue, spec.autoscaling
     if scaling.mode == "Disabled" or queue.capacity < parameters.batch_size:
         return None
-    if queue.max_policy_lag_updates < in_flight(spec, parameters).updates:
+    if queue.max_policy_lag_updates < _in_flight(spec).updates:
         return None
     percent = scaling.target.queue_utilization_percent
-    latency = in_flight(spec, parameters, percent)
+    latency = _in_flight(spec, percent)
     if scaling.guards.max_policy_lag_updates >= latency.updates:
         return None
     return (
@@ -78,3 +85,45 @@ def guard_above_the_latency_at_the_target(spec: RLJobSpec) -> Outcome:
         "would take actors away that the target asks for. Raise it (unset, it is four fifths of "
         f"unrollQueue.maxPolicyLagUpdates {queue.max_policy_lag_updates}), or lower unrollQueue.capacity"
     )
+
+
+@rule(
+    ParameterSet,
+    "cClip",
+    parameters=("cClip", "rhoClip"),
+    message="allowed: at most rhoClip; V-trace is defined for cClip <= rhoClip only",
+)
+def c_clip_below_rho_clip(it: Any) -> Outcome:
+    if it.c_clip <= it.rho_clip:
+        return None
+    return f"allowed: at most rhoClip ({it.rho_clip:g}); V-trace is defined for cClip <= rhoClip only"
+
+
+@rule(
+    ParameterSet,
+    "weightsRefreshSteps",
+    parameters=("weightsRefreshSteps", "unrollLength"),
+    message="allowed: at most unrollLength; 0 looks for newer weights only between unrolls",
+)
+def weights_refreshed_within_an_unroll(it: Any) -> Outcome:
+    if it.weights_refresh_steps <= it.unroll_length:
+        return None
+    return f"allowed: at most unrollLength ({it.unroll_length}); 0 looks for newer weights only between unrolls"
+
+
+_REFRESHED_ANYWAY = (
+    "allowed: 1 or nothing with actors.inference: Central; a server answers with its newest weights at every step"
+)
+
+
+@rule(
+    RLJobSpec,
+    "algorithm.impala.weightsRefreshSteps",
+    algorithm="IMPALA",
+    parameters=("weightsRefreshSteps",),
+    also=("actors.inference",),
+    message=_REFRESHED_ANYWAY,
+)
+def weights_refreshed_by_the_server(spec: RLJobSpec) -> Outcome:
+    steps = spec.algorithm.parameters.weights_refresh_steps
+    return _REFRESHED_ANYWAY if spec.actors.inference == "Central" and steps != 1 else None

@@ -6,10 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from rljob.api.learner_parameters import Epsilon
 from rljob.api.mutability import never
-from rljob.api.parameters import OF_THIS_NETWORK
-from rljob.api.transition_parameters import STORED, ActionValueParameterSet
+from rljob.api.parameters import OF_THIS_NETWORK, STORED, ActionValueParameterSet, Epsilon
 from rljob.api.types import Flag, Integer, JSONObject, WordOrFactory
 
 

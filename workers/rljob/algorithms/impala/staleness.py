@@ -5,13 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from rljob.api.impala import ImpalaParameters
-from rljob.api.job import RLJobSpec
-
-
-def credits_per_actor(envs_per_actor: int) -> int:
-    """Chunks that one actor may have on the way: one for each of its environments, and a few to hide the round trip."""
-    return max(4, envs_per_actor)
+from rljob.algorithms.impala.parameters import ImpalaParameters
+from rljob.api.roles import credits_per_actor
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +35,12 @@ class InFlight:
         )
 
 
-def in_flight(spec: RLJobSpec, parameters: ImpalaParameters, fill_percent: int = 100) -> InFlight:
-    """What is in flight when the queue is filled to ``fill_percent``, with the actors that the job starts with."""
+def in_flight(parameters: ImpalaParameters, actors: int, envs_per_actor: int, fill_percent: int = 100) -> InFlight:
+    """What is in flight with so many actors when the queue is filled to ``fill_percent``."""
     return InFlight(
         queued_unrolls=parameters.unroll_queue.capacity * fill_percent // 100,
-        actors=spec.actors.replicas,
-        credits=credits_per_actor(spec.actors.envs_per_actor),
+        actors=actors,
+        credits=credits_per_actor(envs_per_actor),
         batch_size=parameters.batch_size,
         prefetch_batches=parameters.prefetch_batches,
         updates_per_batch=parameters.updates_per_batch,

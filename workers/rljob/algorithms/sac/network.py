@@ -21,7 +21,7 @@ from rljob.algorithms.ensemble import DenseEnsemble
 from rljob.algorithms.own_network import own_layers
 from rljob.algorithms.trunk import FrameNetwork, convolution_layers, dense_layers, row_width
 from rljob.api import EnvironmentParameters
-from rljob.api.networks import resolved_networks
+from rljob.api.networks import OF_TRANSITIONS, resolved_network
 from rljob.envs.spec import EnvironmentSpec
 
 CRITICS: Final = 2
@@ -45,7 +45,7 @@ class SACConfig:
 
     def encoded(self, network: FrameNetwork) -> int:
         """Give ``network`` its layers for pictures; how many features there are of an observation."""
-        kind = resolved_networks("SAC", self.kind, self.spec.seen_shapes)[0]
+        kind = resolved_network(OF_TRANSITIONS, self.kind, self.spec.seen_shapes[0])
         if ":" in kind:
             network.convolutions, width = own_layers(kind, self.own, network)
             network.named = True
@@ -53,7 +53,7 @@ class SACConfig:
         return network.encode(self._layers)
 
     def _layers(self, stack: int, shape: tuple[int, ...]) -> tuple[nn.Sequential, int]:
-        kind = resolved_networks("SAC", self.kind, [shape])[0]
+        kind = resolved_network(OF_TRANSITIONS, self.kind, shape)
         return convolution_layers(stack, shape, convolutions.OF_TRANSITIONS[kind], layer_norm=self.layer_norm)
 
 

@@ -1,7 +1,7 @@
 """SAC (Haarnoja et al. 2018, arXiv 1812.05905): two critics, a policy that is paid for its entropy, a learned temperature.
 
 Read from top to bottom, this is the whole algorithm but for how it acts, which is in ``gaussian_acting``, and its networks, in
-``sac_network``. An update takes one step of each: the critics towards what the target critics and the present policy expect, the
+``network``. An update takes one step of each: the critics towards what the target critics and the present policy expect, the
 policy up the smaller of two critics, the temperature towards the entropy that is asked for; all three from the same weights, as
 they were before it. Pure functions on tensors of static shape; no sockets, no files, no clock.
 
@@ -22,9 +22,9 @@ import torch
 from rljob.algorithms.base import ParameterGroup
 from rljob.algorithms.batches import LossResult, TransitionBatch
 from rljob.algorithms.gaussian_acting import GaussianAlgorithm, unjudged
-from rljob.algorithms.sac_network import SACConfig, SACNetwork, SquashedGaussianPolicy
-from rljob.api import SACParameters
-from rljob.api.networks import TAKES
+from rljob.algorithms.sac import DECLARED
+from rljob.algorithms.sac.network import SACConfig, SACNetwork, SquashedGaussianPolicy
+from rljob.algorithms.sac.parameters import SACParameters
 from rljob.choices import Choices, RandomNumbers
 from rljob.experience import Decision
 
@@ -43,7 +43,7 @@ class SAC(GaussianAlgorithm[SACParameters, Any]):
     """
 
     name = "SAC"
-    takes = TAKES["SAC"]
+    takes = DECLARED.takes
     parameters = SACParameters
     metrics = ("q_taken", "critic_loss", "policy_loss", "entropy", "temperature")
     acting = "policy"

@@ -19,7 +19,7 @@ from rljob.algorithms.batches import Observation
 from rljob.algorithms.own_network import own_layers
 from rljob.algorithms.trunk import FrameNetwork, convolution_layers, dense_layers
 from rljob.api import EnvironmentParameters
-from rljob.api.networks import resolved_networks
+from rljob.api.networks import OF_TRANSITIONS, resolved_network
 from rljob.envs.spec import EnvironmentSpec
 
 
@@ -72,7 +72,7 @@ class QNetwork(FrameNetwork):
     def __init__(self, config: QNetworkConfig) -> None:
         super().__init__(config.spec, config.env_params)
         self.config = config
-        self.kind = resolved_networks("ApeXDQN", config.kind, config.spec.seen_shapes)[0]
+        self.kind = resolved_network(OF_TRANSITIONS, config.kind, config.spec.seen_shapes[0])
         geometry = _GEOMETRY.get(self.kind, _BEHIND_OWN)
         streams = 2 if config.dueling and geometry.own_streams else 1
         hidden = config.hidden_units or geometry.hidden
@@ -97,7 +97,7 @@ class QNetwork(FrameNetwork):
         return self.masked(values, observation)
 
     def _layers(self, stack: int, shape: tuple[int, ...]) -> tuple[nn.Sequential, int]:
-        kind = resolved_networks("ApeXDQN", self.config.kind, [shape])[0]
+        kind = resolved_network(OF_TRANSITIONS, self.config.kind, shape)
         return convolution_layers(stack, shape, convolutions.OF_TRANSITIONS[kind], layer_norm=self.config.layer_norm)
 
 

@@ -17,9 +17,9 @@ from rljob.algorithms.actor_critic import ActorCritic
 from rljob.algorithms.batches import LossResult, UnrollBatch
 from rljob.algorithms.minibatches import minibatches_of_steps, minibatches_of_unrolls
 from rljob.algorithms.policy_network import PolicyNetwork
+from rljob.algorithms.ppo import DECLARED
+from rljob.algorithms.ppo.parameters import PPOParameters
 from rljob.algorithms.vtrace import bounded_log_ratio, explained_variance, gae
-from rljob.api.networks import TAKES
-from rljob.api.ppo import PPOParameters
 
 MOST_OBSERVATIONS = 4096
 """What values are computed of at once, so that the memory of an iteration does not grow with it."""
@@ -34,7 +34,7 @@ class PPO(ActorCritic[PPOParameters]):
     """
 
     name = "PPO"
-    takes = TAKES["PPO"]
+    takes = DECLARED.takes
     parameters = PPOParameters
 
     def iteration_lag(self, params: PPOParameters) -> int:
@@ -46,7 +46,7 @@ class PPO(ActorCritic[PPOParameters]):
     def minibatches(self, params: PPOParameters, online: PolicyNetwork, batch: UnrollBatch) -> Iterator[UnrollBatch]:
         """``epochs`` passes over ``minibatches`` parts of equal size: of single steps, shuffled, or, with a memory, of whole
         unrolls, so that time stays together."""
-        split = minibatches_of_steps if params.recurrent == "None" else minibatches_of_unrolls
+        split = minibatches_of_steps if params.splits_steps else minibatches_of_unrolls
         for epoch in range(params.epochs):
             if epoch == 0 or params.recompute_advantages:
                 batch = with_advantages(params, online, batch)

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from math import log
 from typing import Annotated, Any
 
 from pydantic import Field
 
 from rljob.api.fields import Follows
-from rljob.api.learner_parameters import Epsilon, LearningRate
 from rljob.api.mutability import never
-from rljob.api.parameters import OF_THIS_NETWORK, OF_THIS_SCALE
-from rljob.api.transition_parameters import STORED, TransitionParameterSet
+from rljob.api.parameters import (
+    OF_THIS_NETWORK,
+    OF_THIS_SCALE,
+    STORED,
+    Epsilon,
+    LearningRate,
+    TransitionParameterSet,
+)
 from rljob.api.types import Flag, Integer, JSONObject, Real, WordOrFactory
 
 
@@ -53,3 +59,13 @@ class SACParameters(TransitionParameterSet):
     """Divide n-step returns by their deviation so far, so that no unit of the reward matters: critics, priorities and a learned
     temperature, initialTemperature too, are in units of it. Rewards and scores keep theirs."""
     chunk_length: Annotated[int, Integer(1, 1000), never(STORED)] = 10
+
+    def unsuited(self, environment: Any) -> str:
+        """A temperature that is learned grows without end where targetEntropy is more than an action can have."""
+        most = environment.controls * log(2.0)
+        if self.target_entropy is None or self.target_entropy < most:
+            return ""
+        return (
+            f"targetEntropy is {self.target_entropy:g}, but an action of {environment.controls} numbers from -1 to 1 has at most "
+            f"{most:.3g} nats, log 2 for each, and the temperature would grow without end; unset it is {-environment.controls}"
+        )

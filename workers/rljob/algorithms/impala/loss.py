@@ -22,11 +22,11 @@ import torch
 
 from rljob.algorithms.actor_critic import ActorCritic
 from rljob.algorithms.batches import LossResult, UnrollBatch
+from rljob.algorithms.impala import DECLARED
+from rljob.algorithms.impala.parameters import ImpalaParameters
 from rljob.algorithms.minibatches import minibatches_of_unrolls
 from rljob.algorithms.policy_network import PolicyNetwork
 from rljob.algorithms.vtrace import bounded_log_ratio, explained_variance, vtrace
-from rljob.api import ImpalaParameters
-from rljob.api.networks import TAKES
 
 _KL_COST_OF_CONTROLS = 0.1
 """Where policyKlCost is not given: a ratio of densities runs away faster than one of probabilities."""
@@ -41,7 +41,7 @@ class IMPALA(ActorCritic[ImpalaParameters]):
     """
 
     name = "IMPALA"
-    takes = TAKES["IMPALA"]
+    takes = DECLARED.takes
     parameters = ImpalaParameters
 
     def target_divergence(self, params: ImpalaParameters) -> float:

@@ -1,31 +1,16 @@
-"""The parameters of IMPALA: an actor-critic on unrolls from many actors, corrected by V-trace (Espeholt et al., 2018), and the
-queue of unrolls in front of its learner."""
+"""The parameters of IMPALA: an actor-critic on unrolls from many actors, corrected by V-trace (Espeholt et al., 2018)."""
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from rljob.api.actor_critic import ActorCriticParameters
-from rljob.api.types import APIModel, Flag, Integer, Real
-
-MOST_LAG_UPDATES: Final = 10**9
+from rljob.api.parameters import ActorCriticParameterSet, UnrollQueue
+from rljob.api.types import Flag, Integer, Real
 
 
-class UnrollQueue(APIModel):
-    """The queue of unrolls in the learner; its bound is a budget for staleness."""
-
-    capacity: Annotated[int, Integer(1, 1_000_000)] = 64
-    """Unrolls that may wait; at least one batch."""
-    overflow: Literal["Block", "DropOldest"] = "Block"
-    """What happens when it is full. Block: actors wait. DropOldest: the oldest unroll is dropped, and counted."""
-    max_policy_lag_updates: Annotated[int, Integer(1, MOST_LAG_UPDATES)] = 50
-    """Unrolls with weights older than so many updates are discarded. Unset, the time that weights travel is added, to at most
-    1000."""
-
-
-class ImpalaParameters(ActorCriticParameters):
+class ImpalaParameters(ActorCriticParameterSet):
     """Hyper-parameters of IMPALA.
 
     A "step" is one action of one environment; an "unroll" is unrollLength steps of one environment; an "update" is one

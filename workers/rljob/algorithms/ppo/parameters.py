@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from rljob.api.actor_critic import ActorCriticParameters
-from rljob.api.learner_parameters import Epsilon, LearningRate, OptimizerName
 from rljob.api.mutability import never
-from rljob.api.parameters import OF_THIS_NETWORK, OF_THIS_SCALE
+from rljob.api.parameters import (
+    OF_THIS_NETWORK,
+    OF_THIS_SCALE,
+    ActorCriticParameterSet,
+    Epsilon,
+    LearningRate,
+    OptimizerName,
+)
 from rljob.api.types import Flag, Integer, Real
 
 
-class PPOParameters(ActorCriticParameters):
+class PPOParameters(ActorCriticParameterSet):
     """Hyper-parameters of PPO.
 
     A "step" is one action of one environment; an "unroll" is unrollLength steps of one environment; an "iteration" is batchSize
@@ -46,6 +51,10 @@ class PPOParameters(ActorCriticParameters):
     hidden_units: Annotated[int, Integer(1, 16_384), never(OF_THIS_NETWORK)] = 64
     orthogonal_init: Flag = True
     evaluation_temperature: Annotated[float, Real(0, 100)] = 0.0
+
+    @property
+    def splits_steps(self) -> bool:
+        return self.recurrent == "None"
 
     @property
     def publish_interval(self) -> int:

@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from rljob.algorithms.apex_dqn import DECLARED
+from rljob.algorithms.apex_dqn.network import QNetwork, QNetworkConfig
+from rljob.algorithms.apex_dqn.parameters import ApeXDQNParameters
 from rljob.algorithms.batches import LossResult, Observation, TransitionBatch
 from rljob.algorithms.epsilon_greedy import ActionValueAlgorithm
-from rljob.algorithms.q_network import QNetwork, QNetworkConfig
-from rljob.api import ApeXDQNParameters
-from rljob.api.networks import TAKES
 
 if TYPE_CHECKING:
     from rljob.api import EnvironmentParameters
@@ -30,7 +30,7 @@ class ApeXDQN(ActionValueAlgorithm[ApeXDQNParameters, QNetwork]):
     """What each method has to do is written in ``base`` and ``epsilon_greedy``."""
 
     name = "ApeXDQN"
-    takes = TAKES["ApeXDQN"]
+    takes = DECLARED.takes
     parameters = ApeXDQNParameters
     metrics = ("q_taken",)
 

@@ -1,0 +1,49 @@
+"""Rules of jobs that PPO learns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rljob.api.job import RLJobSpec
+from rljob.api.parameters import ParameterSet
+from rljob.api.rule import Outcome, rule
+
+_ONE_STEP = (
+    "allowed: so few that a minibatch has two steps or more; normalised, the advantage of a single one is 0 and no policy is "
+    "learned. Fewer, or normalizeAdvantages: false"
+)
+
+
+@rule(
+    ParameterSet,
+    "minibatches",
+    parameters=("minibatches", "normalizeAdvantages", "batchSize", "unrollLength"),
+    message=_ONE_STEP,
+)
+def advantages_that_differ(it: Any) -> Outcome:
+    return _ONE_STEP if it.normalize_advantages and it.batch_size * it.unroll_length < 2 * it.minibatches else None
+
+
+_NOTHING_TO_PLAY = (
+    "allowed: at least actors.replicas * actors.envsPerActor, or at least envsPerActor with autoscaling; an iteration is "
+    "complete with batchSize unrolls, and the other environments would be played for nothing"
+)
+
+
+@rule(
+    RLJobSpec,
+    "algorithm.batchSize",
+    algorithm="PPO",
+    parameters=("batchSize",),
+    also=("actors.envsPerActor", "actors.replicas", "autoscaling.mode"),
+    message=_NOTHING_TO_PLAY,
+)
+def an_unroll_of_each_environment(spec: RLJobSpec) -> Outcome:
+    batch, each = spec.algorithm.parameters.batch_size, spec.actors.envs_per_actor
+    actors = spec.actors.replicas if spec.autoscaling.mode == "Disabled" else 1
+    if batch >= each * actors:
+        return None
+    return (
+        f"allowed: at least {each * actors} (actors {actors} * envsPerActor {each}); an iteration is complete with batchSize "
+        "unrolls, and the other environments would be played for nothing"
+    )
