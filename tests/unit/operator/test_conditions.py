@@ -21,7 +21,7 @@ from tests.support.paths import ROOT
 from tests.unit.api.bad_manifests import in_force
 from tests.unit.operator.scenes import SCENES, Reached, diminishing, more_scaling_scenes
 
-DOCS = ROOT / "docs" / "lifecycle.md"
+DOCS = ROOT / "docs" / "api-reference.md"
 
 
 def test_every_condition_and_reason_is_reached_and_nothing_else_is_said() -> None:
