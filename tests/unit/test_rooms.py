@@ -54,9 +54,7 @@ def imported(module: str) -> Iterator[str]:
             whole = [f"{node.module}.{each.name}" for each in node.names]
             names = [name if name in MODULES else node.module for name in whole]
         elif isinstance(node, ast.Constant) and re.fullmatch(r"(rljob[\w.]+)(:\w+)+", str(node.value)):
-            names = [
-                str(node.value).partition(":")[0]
-            ]  # a command's place, imported when it is asked for
+            names = [str(node.value).partition(":")[0]]  # a command's place, imported when it is asked for
         yield from (name for name in names if name in MODULES and name != module)
 
 
