@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import psutil
-from rljob.algorithms.registry import has_own_parts, with_own_parts
+from rljob.algorithms.registry import with_own_parts
 from rljob.algorithms.suits import check_suits
 from rljob.api import RLJob, memory_estimate
 from rljob.api.memory_estimate import MemoryEstimate
@@ -33,7 +33,11 @@ def check(job: RLJob, *, new: bool = False) -> tuple[EnvironmentSpec, Mapping[st
     Raises EnvironmentProblem (from the environment room), NetworkProblem, PluginProblem, ManifestError, CheckpointProblem,
     StorageProblem or PreflightProblem.
     """
-    own = has_own_parts(job) or job.spec.environment.runs_foreign_code or job.spec.evaluator.environment is not None
+    own = (
+        job.spec.algorithm.has_own_code
+        or job.spec.environment.runs_foreign_code
+        or job.spec.evaluator.environment is not None
+    )
     spec, estimate, files = apart(job.spec.environment.id, partial(_looked_at, job, new), own=own)
     available = available_memory_bytes()
     if estimate.total_bytes > available:
@@ -47,7 +51,7 @@ def _looked_at(job: RLJob, new: bool) -> tuple[EnvironmentSpec, MemoryEstimate, 
     try_environment(job.spec.environment.id, job.spec.environment.parameters, spec)
     check_suits(job, spec)
     check_encoder(job.spec.environment.id, job.spec.environment.parameters)
-    if has_own_parts(job):
+    if job.spec.algorithm.has_own_code:
         from rljob.algorithms.conformance import check_own_parts
 
         check_own_parts(job, spec)

@@ -153,9 +153,9 @@ def test_a_field() -> None:
         "            with it",
         "",
         "Presets that set it:",
-        "  PongVTrace      0.99",
-        "  PongPPO         0.99",
         "  PongApeX        0.99",
+        "  CartPoleApeX    0.99",
+        "  ApeXAtari       0.99",
     ]
 
 

@@ -12,7 +12,7 @@ from torch.nn.modules.dropout import _DropoutNd
 from rljob.algorithms.base import AnyAlgorithm
 from rljob.algorithms.conformance_acting import check_acting
 from rljob.algorithms.conformance_learning import check_learning
-from rljob.algorithms.registry import algorithm, has_own_parts
+from rljob.algorithms.registry import algorithm
 from rljob.algorithms.shapes import first_difference, shapes_of, words_of
 from rljob.algorithms.trial import Trial
 from rljob.algorithms.trunk import FrameNetwork
@@ -25,7 +25,7 @@ _ACROSS_ROWS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
 def check_own_parts(job: RLJob, spec: EnvironmentSpec) -> None:
     """`check` of a job that has an algorithm or a network of its user's own; nothing where all is built in."""
-    if not has_own_parts(job):
+    if not job.spec.algorithm.has_own_code:
         return
     own = job.spec.algorithm
     name = own.name if own.type == "Custom" else own.parameters.network

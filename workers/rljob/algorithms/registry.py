@@ -62,12 +62,6 @@ def declared_parameters(factory: str) -> type[ParameterSet]:
     return _own(factory).parameters
 
 
-def has_own_parts(job: RLJob) -> bool:
-    """Whether its algorithm, or a built-in algorithm's network, is of the user's own."""
-    spec = job.spec.algorithm
-    return spec.type == "Custom" or ":" in str(getattr(spec.parameters, "network", ""))
-
-
 def with_own_parts(job: RLJob) -> RLJob:
     """``job`` with what its user has written loaded and checked: the parameters of a Custom algorithm are known from here on
     (``spec.algorithm.parameters``), all defaults filled in. A job without such parts comes back as it is, nothing is imported.

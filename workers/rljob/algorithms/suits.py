@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rljob.algorithms.built_in import BUILT_IN
-from rljob.algorithms.registry import algorithm, has_own_parts
+from rljob.algorithms.registry import algorithm
 from rljob.api.networks import NetworkProblem, resolved_network
 from rljob.loading import short
 
@@ -32,7 +32,9 @@ def check_suits(job: RLJob, spec: EnvironmentSpec) -> None:
         raise NetworkProblem(problem)
     for shape in spec.seen_shapes if declared is not None and declared.networks else ():
         resolved_network(declared.networks, parameters.network, shape)  # type: ignore[union-attr] # as was just asked
-    if job.spec.actors.precision == "INT8" and not has_own_parts(job):  # whose network is built where it acts alone
+    if (
+        job.spec.actors.precision == "INT8" and not job.spec.algorithm.has_own_code
+    ):  # whose network is built where it acts alone
         network = algorithm(chosen.name).build(spec, parameters, job.spec.environment.parameters)
         if not network.in_order:
             raise NetworkProblem(NOT_IN_INT8)

@@ -90,6 +90,11 @@ class _Algorithm(APIModel):
         return self.shared | {known[name].alias or name: value for name, value in section if value is not None}
 
     @property
+    def has_own_code(self) -> bool:
+        """Whether it, or its network, is of the user's own."""
+        return self.type == CUSTOM or ":" in str(getattr(self.parameters, "network", ""))
+
+    @property
     def is_loaded(self) -> bool:
         """Whether its parameters are known: always, but for a Custom algorithm."""
         return self.type != CUSTOM or self._own is not None

@@ -24,7 +24,7 @@ def with_own_parts_checked(job: RLJob, *, made: bool) -> tuple[RLJob, str, tuple
     an image both are looked for here and nowhere else. Raises PluginProblem and ManifestError.
     """
     own = job.spec.algorithm
-    of_algorithm = own.type == "Custom" or ":" in str(own.parameters.network)
+    of_algorithm = own.has_own_code
     try:
         require_data_plane("checking what is of your own")
     except UsageError:

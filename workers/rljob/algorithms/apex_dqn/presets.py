@@ -100,7 +100,8 @@ PRESETS = (
     ),
     # What differs from the paper: actors fetch weights every publishInterval updates, not every 400 frames; the ladder of
     # epsilons is over environments, of which an actor has several; the gradient of the two streams is not scaled down where they
-    # meet. Left to the hardware, as in the paper: as many samples an insert as it gave (19 batches for 12,500 transitions a second: 0.8).
+    # meet. Left to the hardware, as in the paper: as many samples an insert as it gave (19 batches for 12,500 transitions a
+    # second: 0.8).
     Preset(
         name="ApeXAtari",
         purpose="Ape-X DQN as published for Atari games, for a GPU and many actors",
