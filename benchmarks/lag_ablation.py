@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from rljob.actor.policy import Policy
 from rljob.algorithms.registry import algorithm
-from rljob.api import ImpalaParameters, load_manifest
+from rljob.api import load_manifest
 from rljob.envs import describe_environment, make_vector_environment
 from rljob.experience import make_builder
 from rljob.learner.optim.updater import make_updater
@@ -53,7 +53,7 @@ def run(lag_versions: int, corrected: bool, seed: int, steps: int, overrides: li
         f"impala.correctOffPolicy={str(corrected).lower()}",
     ]
     job = load_manifest(JOB, [f"spec.algorithm.{item}" for item in (*SETTINGS, *of_this_run)]).spec
-    params, environment_params = job.algorithm.parameters_as(ImpalaParameters), job.environment.parameters
+    params, environment_params = job.algorithm.parameters, job.environment.parameters
     spec = describe_environment("CartPole-v1", environment_params)
     torch.manual_seed(seed)
     updater = make_updater(method, params, method.build(spec, params, environment_params), CPU)

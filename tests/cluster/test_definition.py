@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from rljob.api import ImpalaParameters, parse_job
+from rljob.api import parse_job
 from rljob.api.generate.crd import definition, experiment_definition
 
 from tests.cluster import jobs
@@ -88,7 +88,7 @@ def test_one_leaf_is_changed_without_its_neighbours(cluster: ControlPlane) -> No
         swept = apply(cluster, "sweep", {"algorithm": {"learningRate": rate}}).stored()
         algorithm = swept["spec"]["algorithm"]
         assert algorithm == {"entropyCost": 0.005, "impala": {"unrollQueue": {"capacity": 32}}, "learningRate": rate}
-        in_force = parse_job(swept).spec.algorithm.parameters_as(ImpalaParameters)
+        in_force = parse_job(swept).spec.algorithm.parameters
         assert (in_force.learning_rate, in_force.entropy_cost, in_force.batch_size) == (rate, 0.005, 16)
     again = apply(cluster, "user", spec | {"algorithm": {"entropyCost": 0.01}}).stored()
     assert again["spec"]["algorithm"] == {"entropyCost": 0.01, "learningRate": 5e-4}, "each its own"

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from rljob.api import ImpalaParameters, load_manifest, parse_job
+from rljob.api import load_manifest, parse_job
 from rljob.api.generate.crd import COLUMNS
 
 from tests.cluster import jobs
@@ -120,7 +120,7 @@ spec:
 def test_numbers_arrive_as_numbers_however_people_write_them(cluster: ControlPlane) -> None:
     cluster.told("apply", "-n", "default", "-f", "-", stdin=NUMBERS)
     spec = parse_job(jobs.read(cluster, "numbers").document).spec
-    impala = spec.algorithm.parameters_as(ImpalaParameters)
+    impala = spec.algorithm.parameters
     assert (impala.gamma, impala.learning_rate, impala.learning_rate_final) == (1.0, 1e-4, 0.5e-4)
     assert (impala.learning_rate_decay_steps, impala.batch_size, spec.success_policy.raw_frames) == (
         2_000_000,

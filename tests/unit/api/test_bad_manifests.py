@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given as drawn, settings, strategies as st
-from rljob.api import ApeXDQNParameters, ManifestError, RLJob, load_manifest, parse_job
+from rljob.api import ManifestError, RLJob, load_manifest, parse_job
 from rljob.api.job import RLJobSpec
 from rljob.api.mutability import places as places_of
 from rljob.api.names_elsewhere import CALLED_HERE, MOVED
@@ -48,7 +48,7 @@ def test_moved_fields_stand_on_the_page_and_lead_to_fields_that_there_are() -> N
 
 
 def test_the_base_is_right() -> None:
-    assert load_manifest(BASE).spec.algorithm.parameters_as(ApeXDQNParameters).batch_size == 128
+    assert load_manifest(BASE).spec.algorithm.parameters.batch_size == 128
 
 
 def test_every_problem_at_once() -> None:

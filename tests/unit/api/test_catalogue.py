@@ -9,8 +9,8 @@ import pytest
 from pydantic import BaseModel, Field
 from rljob.api import PRESETS, RLJob
 from rljob.api.catalogue import Explanation, UnknownField, all_paths, explained
-from rljob.api.computed import computed_words
 from rljob.api.document import parse_document, parse_value
+from rljob.api.effective import computed_words
 from rljob.api.fields import description_of
 from rljob.api.generate.crd import definition
 from rljob.api.load import dump_manifest

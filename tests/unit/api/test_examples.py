@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from rljob.api import (
-    ImpalaParameters,
     ManifestError,
     RLJob,
     dump_manifest,
@@ -52,7 +51,7 @@ def test_what_the_variations_train() -> None:
     """What their comments promise, of the values that matter."""
     large = example("pong-impala-84x84").spec
     found = (large.environment.parameters.atari.frame_size, large.success_policy.target_return.value)
-    assert (large.algorithm.parameters_as(ImpalaParameters).updates_per_batch, *found) == (32, 84, 18)
+    assert (large.algorithm.parameters.updates_per_batch, *found) == (32, 84, 18)
     nature, breakout = example("pong-apex-nature").spec, example("breakout-apex").spec
     assert nature.algorithm.parameters == breakout.algorithm.parameters
     assert breakout.environment.parameters.atari.life_loss == "EndsEpisode"

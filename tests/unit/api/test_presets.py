@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import pytest
 from hypothesis import given, settings, strategies as st
-from rljob.api import ManifestError, PPOParameters, RLJob, load_manifest, parse_job, quantity
+from rljob.api import ManifestError, RLJob, load_manifest, parse_job, quantity
 from rljob.api.algorithm import BLOCKS
 from rljob.api.presets import PRESETS, PresetName
 from rljob.api.presets.merging import NO_ALGORITHM, note_on
@@ -221,6 +221,6 @@ def test_what_belongs_to_another_is_refused() -> None:
 @pytest.mark.parametrize("id_", ["CartPole-v1", "Taxi-v4", "Pendulum-v1", "LunarLander-v3", "ALE/Breakout-v5"])
 def test_the_defaults_fit_each_other_whatever_is_played(id_: str, replicas: int) -> None:
     found = job(environment={"id": id_}, actors={"replicas": replicas}).spec
-    assert found.algorithm.parameters_as(PPOParameters).batch_size >= replicas * found.actors.envs_per_actor
+    assert found.algorithm.parameters.batch_size >= replicas * found.actors.envs_per_actor
     assert found.replay is None
     assert parse_job(in_force(job(environment={"id": id_}))).spec.algorithm.type == "PPO"

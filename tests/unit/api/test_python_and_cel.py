@@ -17,11 +17,10 @@ from hypothesis import example, given, settings, strategies as st
 from pydantic import ValidationError
 from rljob.api import ManifestError, RLJob, dump_manifest, parse_job, transition_problems
 from rljob.api.effective import effective as with_defaults
-from rljob.api.fits import misfits
 from rljob.api.generate.cel import rule_validations
 from rljob.api.presets.merging import with_preset
 from rljob.api.rules import RULES, broken_rules
-from rljob.api.structure import without_nulls
+from rljob.api.structure import misfits, without_nulls
 
 from tests.support import api_server
 from tests.unit.api.bad_manifests import (

@@ -57,31 +57,50 @@ def _network(trial: Trial) -> FrameNetwork:
     """What ``build`` gives, of which weights are as they have to be."""
     net, expect, env_params = _built(trial), trial.expect, trial.env_params
     expect("build", isinstance(net, FrameNetwork), "a rljob.plugins.FrameNetwork", net)
-    expected = "a network that is centred (FrameNetwork(spec, env_params)), as spec.environment.centreInput says"
-    expect("build", net.centred or not env_params.centre_input, expected, "one that is not")
+    expect(
+        "build",
+        net.centred or not env_params.centre_input,
+        "a network that is centred (FrameNetwork(spec, env_params)), as spec.environment.centreInput says",
+        "one that is not",
+    )
     across = [module for module in net.modules() if isinstance(module, _ACROSS_ROWS)]
-    expected = "layers that see each row by itself (GroupNorm and LayerNorm do)"
-    expect("build", not across, expected, across[0] if across else None)
+    expect(
+        "build",
+        not across,
+        "layers that see each row by itself (GroupNorm and LayerNorm do)",
+        across[0] if across else None,
+    )
     drops = [
         module
         for module in net.modules()
         if (isinstance(module, nn.RNNBase | nn.MultiheadAttention) and module.dropout > 0)
         or (isinstance(module, _DropoutNd) and module.p > 0)
     ]
-    expected = "layers that are the same where it acts and where it learns (a dropout of 0)"
-    expect("build", not drops, expected, drops[0] if drops else None)
+    expect(
+        "build",
+        not drops,
+        "layers that are the same where it acts and where it learns (a dropout of 0)",
+        drops[0] if drops else None,
+    )
     other = {name: tensor for name, tensor in net.state_dict().items() if tensor.dtype != torch.float32}
-    came = ", ".join(f"{name} of {str(tensor.dtype).removeprefix('torch.')}" for name, tensor in other.items())
-    expect("build", not other, "weights and buffers of float32", came)
+    expect(
+        "build",
+        not other,
+        "weights and buffers of float32",
+        ", ".join(f"{name} of {str(tensor.dtype).removeprefix('torch.')}" for name, tensor in other.items()),
+    )
     expect("build", next(net.parameters(), None) is not None, "a network with weights", "one without")
     frozen = [name for name, weight in net.named_parameters() if not weight.requires_grad]
-    expected = "weights that all learn (what does not is a buffer)"
-    expect("build", not frozen, expected, f"frozen {', '.join(frozen)}")
+    expect("build", not frozen, "weights that all learn (what does not is a buffer)", f"frozen {', '.join(frozen)}")
     # Every process of a run builds the network for itself, and takes the learner's weights.
     if difference := first_difference(shapes_of(net), shapes_of(_built(trial))):
         name, first, second = difference
-        expected = "the same network from each call, of its arguments alone"
-        expect("build", False, expected, f"{name} {words_of(first)} and then {words_of(second)}")
+        expect(
+            "build",
+            False,
+            "the same network from each call, of its arguments alone",
+            f"{name} {words_of(first)} and then {words_of(second)}",
+        )
     return net
 
 
@@ -94,8 +113,12 @@ def _learner(trial: Trial) -> FrameNetwork:
     part: Any = trial.call("acting", lambda: net.get_submodule(method.acting))
     if difference := first_difference(shapes_of(part), shapes_of(_built(trial))):
         name, first, second = difference
-        expected = f"{method.acting} of the network that learns to be what build gives"
-        trial.expect("build_learner", False, expected, f"{name} {words_of(first)} there and {words_of(second)} here")
+        trial.expect(
+            "build_learner",
+            False,
+            f"{method.acting} of the network that learns to be what build gives",
+            f"{name} {words_of(first)} there and {words_of(second)} here",
+        )
     return net.train()
 
 

@@ -110,8 +110,12 @@ def check_acting(trial: Trial, acting: FrameNetwork) -> None:
     trial.tensor("preferences", preferred, (_N, spec.policy_numbers))
     if choices.allowed is not None:
         masked = bool((preferred.numpy()[:, : spec.num_actions][~choices.allowed] == FORBIDDEN).all())
-        expected = "numbers of FrameNetwork.masked, since its takes has masks"
-        trial.expect("preferences", masked, expected, "others for what is not allowed")
+        trial.expect(
+            "preferences",
+            masked,
+            "numbers of FrameNetwork.masked, since its takes has masks",
+            "others for what is not allowed",
+        )
     games: Sequence[Any] = [_Game() for _ in range(_N)]
     _judged_actions(trial, call("evaluation_action", lambda: method.evaluation_action(params, acting, seen, games)))
 
@@ -201,8 +205,12 @@ def _chance_of_its_generator(trial: Trial, numbers: NDArray[np.float32]) -> None
             for name in ("action", "taken", "value", *(["control"] if choices.controls else []))
             if not np.array_equal(getattr(first, name), getattr(second, name), equal_nan=name != "action")
         ]
-        expected = "the same decision from a generator in the same state, which all that it draws comes from"
-        trial.expect(function, not differ, expected, f"another {differ[0] if differ else ''} the second time")
+        trial.expect(
+            function,
+            not differ,
+            "the same decision from a generator in the same state, which all that it draws comes from",
+            f"another {differ[0] if differ else ''} the second time",
+        )
 
 
 def _decision(trial: Trial, function: str, rows: int, decide: Callable[[RestrictedGenerator], Decision]) -> Decision:
@@ -216,8 +224,12 @@ def _decision(trial: Trial, function: str, rows: int, decide: Callable[[Restrict
     if isinstance(trial.method, UnrollAlgorithm):
         density = trial.spec.controls > 0
         wrong = found.taken[~(np.isfinite(found.taken) & (density | (found.taken <= _ROUNDING)))]
-        expected = f"log mu(a|s) of each action, a finite number{'' if density else ' of 0 or less'}"
-        trial.expect(f"{function}: taken", not wrong.size, expected, str(wrong[0]) if wrong.size else "")
+        trial.expect(
+            f"{function}: taken",
+            not wrong.size,
+            f"log mu(a|s) of each action, a finite number{'' if density else ' of 0 or less'}",
+            str(wrong[0]) if wrong.size else "",
+        )
     return found
 
 

@@ -39,8 +39,12 @@ def check_learning(trial: Trial, net: FrameNetwork) -> None:
     kept = _kept(net)
     result = loss(batch)
     changed = sorted(name for name, value in _kept(net).items() if kept.get(name) != value)
-    expected = "a network that keeps nothing from one call to the next (actors, learner and threads have one each)"
-    expect("loss", not changed, expected, f"one that changed {', '.join(changed)}")
+    expect(
+        "loss",
+        not changed,
+        "a network that keeps nothing from one call to the next (actors, learner and threads have one each)",
+        f"one that changed {', '.join(changed)}",
+    )
     expect("loss", isinstance(result, LossResult), "a LossResult", result)
     tensor("loss: value", result.value, ())
     expect("loss: value", bool(torch.isfinite(result.value)), "a finite number", float(result.value.detach()))
@@ -53,8 +57,12 @@ def check_learning(trial: Trial, net: FrameNetwork) -> None:
         tensor("loss: td_abs", errors, (rows,), detached=True)
         expect("loss: td_abs", bool((errors >= 0).all()), "errors of 0 or more", errors.tolist())
         tensor("priorities", call("priorities", lambda: method.priorities(errors)), (rows,))
-        expected = "a network without normalize_returns: transitions do not say what returns were"
-        expect("build", net.return_scale is None, expected, "one with it")
+        expect(
+            "build",
+            net.return_scale is None,
+            "a network without normalize_returns: transitions do not say what returns were",
+            "one with it",
+        )
         units = call("memory_units", lambda: method.memory_units(params))
         expect("memory_units", units == 0, "0: transitions, which are drawn one by one, come with no memory", units)
     _halves(trial, loss, batch, result)
@@ -108,8 +116,12 @@ def _groups(trial: Trial, net: FrameNetwork) -> None:
             made: Any = make([torch.zeros(2)], 1e-3)
         except PLUGIN_FAILURES as error:
             made = told(error)
-        expected = "what makes an Optimizer of weights and a learning rate"
-        trial.expect("groups: optimizer", isinstance(made, Optimizer), expected, made)
+        trial.expect(
+            "groups: optimizer",
+            isinstance(made, Optimizer),
+            "what makes an Optimizer of weights and a learning rate",
+            made,
+        )
     times = Counter(id(weight) for group in groups for weight in group.parameters)
     odd = [f"{name} in {times[id(weight)]}" for name, weight in net.named_parameters() if times[id(weight)] != 1]
     trial.expect("groups", not odd, "every weight of the network that learns in one group", ", ".join(odd))
@@ -122,8 +134,9 @@ def _metrics(trial: Trial, net: FrameNetwork, found: Any) -> None:
     declared = trial.call("metrics_of", lambda: trial.method.metrics_of(net))
     trial.expect("loss: metrics", isinstance(found, Mapping), "a dict of metrics by name", found)
     names = f"metrics {', '.join(declared)}" if declared else "no metrics"
-    expected = f"{names}, as the attribute metrics says"
-    trial.expect("loss: metrics", set(found) == set(declared), expected, sorted(map(str, found)))
+    trial.expect(
+        "loss: metrics", set(found) == set(declared), f"{names}, as the attribute metrics says", sorted(map(str, found))
+    )
     for name in declared:
         trial.tensor(f"loss: metrics[{name!r}]", found[name], (), detached=True)
 
@@ -138,12 +151,20 @@ def _looks(trial: Trial, result: LossResult) -> None:
     expect("iteration_lag", lag is not None or queued, "0 or 1, since its parameters have no unroll_queue", lag)
     steps = call("refresh_steps", lambda: method.refresh_steps(params))
     expect("refresh_steps", isinstance(steps, int) and steps >= 0, "an integer of 0 or more", steps)
-    expected = f"0, since iteration_lag() is {lag}: the unrolls of an iteration are of one version each"
-    expect("refresh_steps", lag is None or steps == 0, expected, steps)
+    expect(
+        "refresh_steps",
+        lag is None or steps == 0,
+        f"0, since iteration_lag() is {lag}: the unrolls of an iteration are of one version each",
+        steps,
+    )
     limit = call("largest_divergence", lambda: method.largest_divergence(params))
     expect("largest_divergence", isinstance(limit, int | float) and limit >= 0, "a number of 0 or more", limit)
-    expected = f"a divergence, since largest_divergence() is {limit}"
-    expect("loss: divergence", limit == 0 or result.divergence is not None, expected, result.divergence)
+    expect(
+        "loss: divergence",
+        limit == 0 or result.divergence is not None,
+        f"a divergence, since largest_divergence() is {limit}",
+        result.divergence,
+    )
 
 
 def _minibatch(trial: Trial, net: FrameNetwork) -> UnrollBatch:
@@ -153,8 +174,12 @@ def _minibatch(trial: Trial, net: FrameNetwork) -> UnrollBatch:
     whole: UnrollBatch = method.example_batch(trial.spec, trial.params, _CPU)
     found = call("minibatches", lambda: method.minibatches(trial.params, net, whole), whole)
     fits = isinstance(found, Iterable) and not isinstance(found, tuple | Tensor)
-    came = "one that is returned" if isinstance(found, UnrollBatch) else found
-    expect("minibatches", fits, "batches that are yielded", came)
+    expect(
+        "minibatches",
+        fits,
+        "batches that are yielded",
+        "one that is returned" if isinstance(found, UnrollBatch) else found,
+    )
     passes = call("passes", lambda: method.passes(trial.params))
     expect("passes", isinstance(passes, int) and passes > 0, "an integer of 1 or more", passes)
     steps, unrolls = whole.log_prob.shape
@@ -165,20 +190,30 @@ def _minibatch(trial: Trial, net: FrameNetwork) -> UnrollBatch:
         if each is _END:
             break
         expect("minibatches", isinstance(each, UnrollBatch), "each to be an UnrollBatch", each)
-        came = f"an empty one of a batch of {unrolls} unrolls of {steps} steps"
-        expect("minibatches", each.log_prob.numel() > 0, "batches with something in them", came)
+        expect(
+            "minibatches",
+            each.log_prob.numel() > 0,
+            "batches with something in them",
+            f"an empty one of a batch of {unrolls} unrolls of {steps} steps",
+        )
         for name in ("advantage", "value_target"):
             target = getattr(each, name)
             with_one = isinstance(target, Tensor) and target.requires_grad
-            came = "one with a gradient; torch.no_grad() where online is asked leaves it out"
-            expect(f"minibatches: {name}", not with_one, "a detached tensor", came)
+            expect(
+                f"minibatches: {name}",
+                not with_one,
+                "a detached tensor",
+                "one with a gradient; torch.no_grad() where online is asked leaves it out",
+            )
         counted, first = counted + each.log_prob.numel(), each if first is None else first
     expect("minibatches", first is not None, "each to be an UnrollBatch", "none at all")
     # What does not divide evenly is left out, and that may add up to less than one pass.
-    expected = (
-        f"{passes * size} steps in all, since passes() is {passes} and a batch has {unrolls} unrolls of {steps} steps"
+    expect(
+        "minibatches",
+        (passes - 1) * size < counted <= passes * size,
+        f"{passes * size} steps in all, since passes() is {passes} and a batch has {unrolls} unrolls of {steps} steps",
+        f"{counted}",
     )
-    expect("minibatches", (passes - 1) * size < counted <= passes * size, expected, f"{counted}")
     return first  # type: ignore[return-value]
 
 

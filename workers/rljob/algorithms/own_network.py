@@ -11,7 +11,7 @@ factory without that argument takes none.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, get_type_hints
 
 import torch
@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from rljob.algorithms.parameters import check_defaults
 from rljob.algorithms.trunk import FrameNetwork, row_width, seen_by_convolutions
+from rljob.api.networks import resolved_network
 from rljob.api.parameters import ParameterSet
 from rljob.api.problems import ABSENT, ManifestError, Problem
 from rljob.api.structure import structural_problems
@@ -69,6 +70,25 @@ def parameters_type(name: str) -> type[ParameterSet]:
         )
     check_defaults(f"network {short(name)}", kind)
     return kind
+
+
+def encoded(
+    network: FrameNetwork,
+    kind: str,
+    own: Mapping[str, Any],
+    shape: Sequence[int],
+    smallest: Mapping[str, int],
+    layers: Callable[[str, int, tuple[int, ...]], tuple[nn.Sequential, int]],
+) -> tuple[str, int]:
+    """Give ``network`` its layers for pictures: those of the user's own that ``kind`` names, with the parameters ``own``, or for
+    each picture ``layers(kind, stack, shape)`` of the built-in kind that sees it (`rljob.api.networks`). Gives the kind for
+    ``shape``, which is that of the first picture, and how many features there are of an observation."""
+    found = resolved_network(smallest, kind, shape)
+    if ":" not in kind:
+        return found, network.encode(lambda stack, each: layers(resolved_network(smallest, kind, each), stack, each))
+    network.convolutions, width = own_layers(kind, own, network)
+    network.named = True
+    return found, width
 
 
 def own_layers(name: str, given: Mapping[str, Any], network: FrameNetwork) -> tuple[nn.Sequential, int]:

@@ -23,29 +23,24 @@ class LearnerParameters(Protocol):
     @property
     def batch_size(self) -> int:
         """Transitions, or unrolls, of a batch."""
-        ...
 
     @property
     def prefetch_batches(self) -> int: ...
     @property
     def publish_interval(self) -> int:
         """In updates."""
-        ...
 
     @property
     def precision(self) -> str:
         """Auto, FP32, TF32, BF16 or FP16."""
-        ...
 
     @property
     def compile(self) -> bool | None:
         """None: neither asked for nor refused."""
-        ...
 
     @property
     def optimizer(self) -> str:
         """Adam, RMSProp, CentredRMSProp or Muon."""
-        ...
 
     @property
     def optimizer_epsilon(self) -> float: ...
@@ -56,7 +51,6 @@ class LearnerParameters(Protocol):
     @property
     def gradient_clip_norm(self) -> float:
         """0 does not clip."""
-        ...
 
     @property
     def learning_rate(self) -> float: ...
@@ -65,12 +59,10 @@ class LearnerParameters(Protocol):
     @property
     def learning_rate_decay_steps(self) -> int:
         """In agent steps of all environments; 0 keeps the learning rate."""
-        ...
 
     @property
     def evaluation_weights_decay(self) -> float:
         """Decay of the moving average of the weights, per update; 0 keeps none."""
-        ...
 
 
 @runtime_checkable
@@ -82,17 +74,14 @@ class TransitionParameters(LearnerParameters, Protocol):
     @property
     def chunk_length(self) -> int:
         """Steps of one environment that are sent and stored together."""
-        ...
 
     @property
     def target_update_interval(self) -> int:
         """In updates."""
-        ...
 
     @property
     def target_update_tau(self) -> float:
         """Above 0, the target network moves by this share at each update instead."""
-        ...
 
 
 class UnrollParameters(LearnerParameters, Protocol):
@@ -101,7 +90,6 @@ class UnrollParameters(LearnerParameters, Protocol):
     @property
     def unroll_length(self) -> int:
         """Steps of one environment."""
-        ...
 
 
 def check_defaults(whose: str, kind: type[ParameterSet]) -> None:

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from rljob.algorithms import convolutions
 from rljob.algorithms.batches import Observation
 from rljob.algorithms.distributions import ActionDistribution, bounded_log_std
-from rljob.algorithms.own_network import own_layers
+from rljob.algorithms.own_network import encoded
 from rljob.algorithms.trunk import (
     FrameNetwork,
     convolution_layers,
@@ -29,7 +29,7 @@ from rljob.algorithms.trunk import (
     seen_by_convolutions,
 )
 from rljob.api import EnvironmentParameters
-from rljob.api.networks import OF_UNROLLS, resolved_network
+from rljob.api.networks import OF_UNROLLS
 from rljob.envs.spec import EnvironmentSpec
 from rljob.observation import arrays_of, each
 
@@ -101,12 +101,8 @@ class PolicyNetwork(FrameNetwork):
             normalize_returns=config.normalize_returns,
         )
         self.config = config
-        self.kind = resolved_network(OF_UNROLLS, config.kind, config.spec.seen_shapes[0])
-        if ":" in self.kind:
-            self.convolutions, width = own_layers(self.kind, config.own, self)
-            self.named = True
-        else:
-            width = self.encode(self._layers)
+        shape = config.spec.seen_shapes[0]
+        self.kind, width = encoded(self, config.kind, config.own, shape, OF_UNROLLS, self._layers)
         depth = _MLP_DEPTH if self.kind == "MLP" else 1
         dense = partial(dense_layers, width, config.hidden, depth, layer_norm=config.layer_norm, tanh=config.tanh)
         self.dense = dense()
@@ -180,8 +176,7 @@ class PolicyNetwork(FrameNetwork):
             hidden = torch.cat([hidden, self.critic(self.critic_row(observation))], dim=1)
         return self.in_reward_units(self.value(hidden))
 
-    def _layers(self, stack: int, shape: tuple[int, ...]) -> tuple[nn.Sequential, int]:
-        kind = resolved_network(OF_UNROLLS, self.config.kind, shape)
+    def _layers(self, kind: str, stack: int, shape: tuple[int, ...]) -> tuple[nn.Sequential, int]:
         if kind == "Deep":
             return _deep(stack, shape, layer_norm=self.config.layer_norm)
         return convolution_layers(stack, shape, _CONVOLUTIONS[kind], layer_norm=self.config.layer_norm)

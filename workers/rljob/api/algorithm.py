@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 
@@ -15,7 +14,6 @@ from rljob.api.parameters import ParameterSet
 from rljob.api.shared import block, names_in, shared_parameters
 from rljob.api.types import FACTORY_PATTERN, APIModel, JSONObject, Text
 
-P = TypeVar("P", bound=ParameterSet)
 S = TypeVar("S", bound="_Algorithm")
 CUSTOM: Final = "Custom"
 ANOTHER: Final = "checkpoints of one algorithm mean nothing to another"
@@ -110,13 +108,6 @@ class _Algorithm(APIModel):
         kind = BUILT_IN[self.type].parameters
         known = names_in(kind)
         return kind.model_validate({alias: value for alias, value in self.given.items() if alias in known})
-
-    def parameters_as(self, kind: builtins.type[P]) -> P:
-        """`parameters`, for code that serves one algorithm only. Raises TypeError when the job names another one."""
-        parameters = self.parameters
-        if not isinstance(parameters, kind):
-            raise TypeError(f"the algorithm is {self.type}; its parameters are no {kind.__name__}")
-        return parameters
 
     def with_own(self: S, parameters: ParameterSet) -> S:
         """A copy of a Custom algorithm whose ``parameters`` are these, of its own type."""

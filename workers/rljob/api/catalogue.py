@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from pydantic import BaseModel
-from pydantic_core import PydanticUndefined
 
-from rljob.api.computed import computed_words
+from rljob.api.effective import default_words
 from rljob.api.experiment import RLExperiment
-from rljob.api.fields import default_of, first_sentence, paragraphs
+from rljob.api.fields import first_sentence, paragraphs
 from rljob.api.job import Metadata, RLJob, RLJobSpec
 from rljob.api.mutability import Mutability, When, places
 from rljob.api.paths import TypedPlace, places_below
@@ -80,11 +79,15 @@ def explained(path: str) -> Explanation:
     if not steps:
         return Explanation("rljob", "object", "", "", paragraphs(RLJob.__doc__), {}, {}, tuple(_top_lines()))
     shown, place = _walked(steps)
+    return replace(_explanation(shown, place), changes=_changes(steps))
+
+
+def _explanation(shown: str, place: TypedPlace) -> Explanation:
     return Explanation(
         path=shown,
         type=type_in_words(place),
         default=_default(place, shown),
-        changes=_changes(steps),
+        changes="",
         description=_description(place),
         presets=values_at(shown),
         presets_below=fields_set_in(shown),
@@ -115,16 +118,7 @@ def explained_own(model: type[BaseModel], name: str, path: str) -> Explanation:
             known = place.entry.field_names
             raise UnknownField(f"{shown}: {unknown_name(step, known, 'parameter')}")
         place, shown = below, f"{shown} {step}" if shown == name else f"{shown}.{step}"
-    return Explanation(
-        path=shown,
-        type=type_in_words(place),
-        default=_default(place, shown),
-        changes="",
-        description=_description(place),
-        presets={},
-        presets_below={},
-        fields=tuple(_lines(place.entry)),
-    )
+    return _explanation(shown, place)
 
 
 def all_paths() -> Iterator[str]:
@@ -227,16 +221,11 @@ def _description(place: TypedPlace) -> tuple[str, ...]:
 def _default(place: TypedPlace, shown: str) -> str:
     if place.owner is None or place.field is None or shown.startswith("status."):
         return ""
-    if words := computed_words(place.owner, place.name):
-        return words
     if place.field.is_required():
         return "none: it must be written" + (
             ", unless a preset gives it" if place.model is not RLJobSpec and is_set(shown) else ""
         )
-    if place.model is not None:
-        return ""
-    value = default_of(place.owner, place.name)
-    return "unset" if value is PydanticUndefined else in_one_line(value)
+    return "" if place.model is not None else default_words(place.owner, place.name, in_one_line)
 
 
 def _changes(steps: tuple[str, ...]) -> str:

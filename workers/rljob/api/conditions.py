@@ -9,109 +9,114 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+ConditionType = StrEnum(
+    "ConditionType",
+    {
+        "ACCEPTED": "Accepted",
+        "ADMITTED": "Admitted",
+        "REPLAY_READY": "ReplayReady",
+        "LEARNER_READY": "LearnerReady",
+        "INFERENCE_READY": "InferenceReady",
+        "ACTORS_READY": "ActorsReady",
+        "READY": "Ready",
+        "PROGRESSING": "Progressing",
+        "SCALING_ACTIVE": "ScalingActive",
+        "SCALING_LIMITED": "ScalingLimited",
+        "CHECKPOINT_VALID": "CheckpointValid",
+        "TRACKED": "Tracked",
+        "SUSPENDED": "Suspended",
+        "FAILURE_TARGET": "FailureTarget",
+        "FAILED": "Failed",
+        "STALLED": "Stalled",
+        "COMPLETE": "Complete",
+    },
+)
+"""The types of conditions, in the order in which they are shown."""
 
-class ConditionType(StrEnum):
-    """The types of conditions, in the order in which they are shown."""
 
-    ACCEPTED = "Accepted"
-    ADMITTED = "Admitted"
-    REPLAY_READY = "ReplayReady"
-    LEARNER_READY = "LearnerReady"
-    INFERENCE_READY = "InferenceReady"
-    ACTORS_READY = "ActorsReady"
-    READY = "Ready"
-    PROGRESSING = "Progressing"
-    SCALING_ACTIVE = "ScalingActive"
-    SCALING_LIMITED = "ScalingLimited"
-    CHECKPOINT_VALID = "CheckpointValid"
-    TRACKED = "Tracked"
-    SUSPENDED = "Suspended"
-    FAILURE_TARGET = "FailureTarget"
-    FAILED = "Failed"
-    STALLED = "Stalled"
-    COMPLETE = "Complete"
-
-
-class Reason(StrEnum):
-    """Every reason of every condition; `CATALOGUE` says which belongs where and what it means."""
-
-    ACCEPTING = "Accepting"
-    ACTORS_CRASH_LOOPING = "ActorsCrashLooping"
-    BACKOFF_LIMIT_EXCEEDED = "BackoffLimitExceeded"
-    CHECKPOINTING = "Checkpointing"
-    CHECKPOINT_UNREADABLE = "CheckpointUnreadable"
-    COMPLETE = "Complete"
-    CORRUPT = "Corrupt"
-    CRASH_LOOPING = "CrashLooping"
-    DEADLINE_EXCEEDED = "DeadlineExceeded"
-    DEGRADED = "Degraded"
-    DESIRED_WITHIN_RANGE = "DesiredWithinRange"
-    DIMINISHING_RETURNS = "DiminishingReturns"
-    DRAINING = "Draining"
-    EARLY_STOPPED = "EarlyStopped"
-    EVICTED = "Evicted"
-    EXPERIENCE_BLOCKED = "ExperienceBlocked"
-    FAILED = "Failed"
-    FAILURE_POLICY_RULE = "FailurePolicyRule"
-    FINISHING = "Finishing"
-    GONE = "Gone"
-    IMAGE_PULL_FAILED = "ImagePullFailed"
-    INVALID_SPEC = "InvalidSpec"
-    KEYS_LOST = "KeysLost"
-    LEARNER_ADVANCING = "LearnerAdvancing"
-    LEARNER_STALLED = "LearnerStalled"
-    METRIC_REACHED = "MetricReached"
-    MISSING = "Missing"
-    NAME_CONFLICT = "NameConflict"
-    NAMESPACE_TERMINATING = "NamespaceTerminating"
-    NODE_LOST = "NodeLost"
-    NON_FINITE_LOSS = "NonFiniteLoss"
-    NOT_MADE = "NotMade"
-    NOT_MANAGED = "NotManaged"
-    NOT_SENT = "NotSent"
-    PAUSED = "Paused"
-    PODS_PENDING = "PodsPending"
-    PODS_READY = "PodsReady"
-    PODS_STOPPED = "PodsStopped"
-    POD_SECURITY_FORBIDDEN = "PodSecurityForbidden"
-    POD_TEMPLATE_REJECTED = "PodTemplateRejected"
-    POLICY_LAG = "PolicyLag"
-    PROGRESS_DEADLINE_EXCEEDED = "ProgressDeadlineExceeded"
-    QUOTA_EVICTED = "QuotaEvicted"
-    QUOTA_EXCEEDED = "QuotaExceeded"
-    QUOTA_LIMITED = "QuotaLimited"
-    QUOTA_RESERVED = "QuotaReserved"
-    RENDERING_UNKNOWN = "RenderingUnknown"
-    RESTARTING = "Restarting"
-    RESTORING = "Restoring"
-    RESUMED = "Resumed"
-    RUNNING = "Running"
-    SCALE_DOWN_LIMIT = "ScaleDownLimit"
-    SCALE_DOWN_STABILIZED = "ScaleDownStabilized"
-    SCALE_UP_LIMIT = "ScaleUpLimit"
-    SCALING_DISABLED = "ScalingDisabled"
-    SENDING = "Sending"
-    SESSION_ENDED = "SessionEnded"
-    STALE = "Stale"
-    STALE_METRICS = "StaleMetrics"
-    STARTING = "Starting"
-    STARTUP_DEADLINE_EXCEEDED = "StartupDeadlineExceeded"
-    STARVED = "Starved"
-    STEP_BUDGET_REACHED = "StepBudgetReached"
-    STORAGE_ERROR = "StorageError"
-    SUSPENDED = "Suspended"
-    SUSPENDING = "Suspending"
-    TARGET_RETURN_REACHED = "TargetReturnReached"
-    TOO_FEW_REPLICAS = "TooFewReplicas"
-    TOO_MANY_REPLICAS = "TooManyReplicas"
-    TURN_FAILED = "TurnFailed"
-    UNSCHEDULABLE = "Unschedulable"
-    USER_REQUESTED = "UserRequested"
-    VALID = "Valid"
-    VALID_METRIC_FOUND = "ValidMetricFound"
-    VERIFIED = "Verified"
-    WAITING_FOR_QUOTA = "WaitingForQuota"
-    WARMING_UP = "WarmingUp"
+Reason = StrEnum(
+    "Reason",
+    {
+        "ACCEPTING": "Accepting",
+        "ACTORS_CRASH_LOOPING": "ActorsCrashLooping",
+        "BACKOFF_LIMIT_EXCEEDED": "BackoffLimitExceeded",
+        "CHECKPOINTING": "Checkpointing",
+        "CHECKPOINT_UNREADABLE": "CheckpointUnreadable",
+        "COMPLETE": "Complete",
+        "CORRUPT": "Corrupt",
+        "CRASH_LOOPING": "CrashLooping",
+        "DEADLINE_EXCEEDED": "DeadlineExceeded",
+        "DEGRADED": "Degraded",
+        "DESIRED_WITHIN_RANGE": "DesiredWithinRange",
+        "DIMINISHING_RETURNS": "DiminishingReturns",
+        "DRAINING": "Draining",
+        "EARLY_STOPPED": "EarlyStopped",
+        "EVICTED": "Evicted",
+        "EXPERIENCE_BLOCKED": "ExperienceBlocked",
+        "FAILED": "Failed",
+        "FAILURE_POLICY_RULE": "FailurePolicyRule",
+        "FINISHING": "Finishing",
+        "GONE": "Gone",
+        "IMAGE_PULL_FAILED": "ImagePullFailed",
+        "INVALID_SPEC": "InvalidSpec",
+        "KEYS_LOST": "KeysLost",
+        "LEARNER_ADVANCING": "LearnerAdvancing",
+        "LEARNER_STALLED": "LearnerStalled",
+        "METRIC_REACHED": "MetricReached",
+        "MISSING": "Missing",
+        "NAME_CONFLICT": "NameConflict",
+        "NAMESPACE_TERMINATING": "NamespaceTerminating",
+        "NODE_LOST": "NodeLost",
+        "NON_FINITE_LOSS": "NonFiniteLoss",
+        "NOT_MADE": "NotMade",
+        "NOT_MANAGED": "NotManaged",
+        "NOT_SENT": "NotSent",
+        "PAUSED": "Paused",
+        "PODS_PENDING": "PodsPending",
+        "PODS_READY": "PodsReady",
+        "PODS_STOPPED": "PodsStopped",
+        "POD_SECURITY_FORBIDDEN": "PodSecurityForbidden",
+        "POD_TEMPLATE_REJECTED": "PodTemplateRejected",
+        "POLICY_LAG": "PolicyLag",
+        "PROGRESS_DEADLINE_EXCEEDED": "ProgressDeadlineExceeded",
+        "QUOTA_EVICTED": "QuotaEvicted",
+        "QUOTA_EXCEEDED": "QuotaExceeded",
+        "QUOTA_LIMITED": "QuotaLimited",
+        "QUOTA_RESERVED": "QuotaReserved",
+        "RENDERING_UNKNOWN": "RenderingUnknown",
+        "RESTARTING": "Restarting",
+        "RESTORING": "Restoring",
+        "RESUMED": "Resumed",
+        "RUNNING": "Running",
+        "SCALE_DOWN_LIMIT": "ScaleDownLimit",
+        "SCALE_DOWN_STABILIZED": "ScaleDownStabilized",
+        "SCALE_UP_LIMIT": "ScaleUpLimit",
+        "SCALING_DISABLED": "ScalingDisabled",
+        "SENDING": "Sending",
+        "SESSION_ENDED": "SessionEnded",
+        "STALE": "Stale",
+        "STALE_METRICS": "StaleMetrics",
+        "STARTING": "Starting",
+        "STARTUP_DEADLINE_EXCEEDED": "StartupDeadlineExceeded",
+        "STARVED": "Starved",
+        "STEP_BUDGET_REACHED": "StepBudgetReached",
+        "STORAGE_ERROR": "StorageError",
+        "SUSPENDED": "Suspended",
+        "SUSPENDING": "Suspending",
+        "TARGET_RETURN_REACHED": "TargetReturnReached",
+        "TOO_FEW_REPLICAS": "TooFewReplicas",
+        "TOO_MANY_REPLICAS": "TooManyReplicas",
+        "TURN_FAILED": "TurnFailed",
+        "UNSCHEDULABLE": "Unschedulable",
+        "USER_REQUESTED": "UserRequested",
+        "VALID": "Valid",
+        "VALID_METRIC_FOUND": "ValidMetricFound",
+        "VERIFIED": "Verified",
+        "WAITING_FOR_QUOTA": "WaitingForQuota",
+        "WARMING_UP": "WarmingUp",
+    },
+)
+"""Every reason of every condition; `CATALOGUE` says which belongs where and what it means."""
 
 
 @dataclass(frozen=True, slots=True)

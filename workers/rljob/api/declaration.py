@@ -37,7 +37,7 @@ class BuiltIn:
         from_replay: it learns from transitions, which spec.replay holds; else from unrolls.
         elsewhere: what others call it or something like it.
         defaults: fields beside its parameters whose default is another one with it, or that follow from others with it alone
-            (`rljob.api.computed`): a value, or what it follows from.
+            (`rljob.api.effective`): a value, or what it follows from.
         presets: jobs that it learns.
     """
 

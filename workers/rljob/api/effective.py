@@ -1,21 +1,30 @@
-"""The job in force: every default that follows from others filled in, and the memory of what its user wrote.
+"""The job in force: every default that follows from others, or from the algorithm, filled in, and the memory of what its user
+wrote.
 
 ``model_fields_set`` of a job and of each of its sections holds the fields that the manifest has, and nothing of presets and
 defaults. A mapping of the manifest's own keys that a preset also fills, such as ``resources.requests``, is merged all the same.
+
+No default follows from what may change at any time, such as the number of actors, unless it may change at any time itself:
+roles read most of these when they start, and would go on with the old value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from pydantic import BaseModel
+from pydantic_core import PydanticUndefined
 
 from rljob.algorithms.built_in import BUILT_IN
-from rljob.api.computed import computed
+from rljob.api.autoscaling import AutoscalingSpec
+from rljob.api.declaration import Computed, Field
+from rljob.api.fields import default_in_words, default_of
 from rljob.api.job import RLJob, RLJobSpec
-from rljob.api.replay import ReplaySpec
+from rljob.api.replay import RateLimiter, ReplaySpec
+from rljob.api.roles import InferenceSpec
+from rljob.api.types import plain_number
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -23,7 +32,7 @@ M = TypeVar("M", bound=BaseModel)
 def effective(job: RLJob, written: Mapping[str, Any]) -> RLJob:
     """``job``, validated with its preset, as it is in force; ``written`` is its manifest."""
     spec = _with_sections(job.spec)
-    for (model, name), value in computed(spec.algorithm.type):
+    for (model, name), value in _computed(spec.algorithm.type):
         spec = _filled(spec, model, name, partial(value, spec))
     return as_written(job.model_copy(update={"spec": spec}), written)
 
@@ -69,3 +78,97 @@ def as_written(node: M, written: Mapping[str, Any]) -> M:
     copy.model_fields_set.clear()
     copy.model_fields_set.update(given)
     return copy
+
+
+class _General(NamedTuple):
+    """A default in jobs of every algorithm."""
+
+    words: str
+    """What it is, for people; the usual value stands in the braces."""
+    value: Callable[[RLJobSpec, Any], Any]
+    """What it is in a job whose fields before it are in place, of the usual value: the algorithm's own
+    (`rljob.api.declaration.BuiltIn.defaults`), else that of the type."""
+
+
+def _drawn(spec: RLJobSpec) -> tuple[int, int]:
+    """Transitions of a batch and of a chunk; 0 where they are parameters of a Custom algorithm, which not every program can load.
+    Whether the limiter fits those is asked where it is loaded."""
+    declared = BUILT_IN.get(spec.algorithm.type)
+    if declared is None or not declared.from_replay:
+        return 0, 0
+    parameters = spec.algorithm.parameters
+    return parameters.batch_size, parameters.chunk_length
+
+
+def _min_size(spec: RLJobSpec, usual: int) -> int:
+    capacity = spec.required_replay.capacity
+    return max(min(usual, capacity), min(_drawn(spec)[0], capacity))
+
+
+def _error_buffer(spec: RLJobSpec, usual: float) -> float:
+    """A tenth of the samples that minSize stands for, but never less than four chunks of 50 steps a shard, so that neither side
+    waits for the other at every chunk; and never so narrow that the next chunk may not be inserted and the next batch not be
+    drawn (`rules.replay.no_mutual_wait`)."""
+    replay, (batch, chunk) = spec.required_replay, _drawn(spec)
+    limiter, ratio = replay.rate_limiter, max(1.0, replay.rate_limiter.samples_per_insert)
+    least = replay.shards * max(2 * ratio * chunk, float(batch))
+    return max(ratio * max(0.1 * limiter.min_size, 200.0 * replay.shards), least)
+
+
+_GENERAL: Final[Mapping[Field, _General]] = {
+    (RateLimiter, "min_size"): _General("{}, or capacity where that is less; at least batchSize", _min_size),
+    (RateLimiter, "error_buffer"): _General(
+        "a tenth of the samples of minSize, at least shards * max(200 * samplesPerInsert, 2 * samplesPerInsert * chunkLength, "
+        "batchSize)",
+        _error_buffer,
+    ),
+    (InferenceSpec, "max_batch_size"): _General(
+        "{}, or actors.envsPerActor where that is more", lambda spec, usual: max(usual, spec.actors.envs_per_actor)
+    ),
+    (AutoscalingSpec, "max_replicas"): _General(
+        "{}, or actors.replicas or minReplicas where that is more",
+        lambda spec, usual: max(1, usual, spec.actors.replicas, spec.autoscaling.min_replicas),
+    ),
+}
+
+
+def _computed(algorithm: str) -> Iterator[tuple[Field, Callable[[RLJobSpec], Any]]]:
+    """Each field that has such a default with this algorithm, and what it is in a job whose fields before it are in place."""
+    its = BUILT_IN[algorithm].defaults if algorithm in BUILT_IN else {}
+    for field in (*(each for each in its if each not in _GENERAL), *_GENERAL):
+        yield field, partial(_value, _GENERAL.get(field), its.get(field, _usual(field)))
+
+
+def _usual(field: Field) -> Any:
+    model, name = field
+    return model.model_fields[name].get_default(call_default_factory=True)
+
+
+def _value(general: _General | None, usual: Any, spec: RLJobSpec) -> Any:
+    found = usual.value(spec) if isinstance(usual, Computed) else usual
+    return found if general is None else general.value(spec, found)
+
+
+def computed_words(model: type[BaseModel], name: str) -> str:
+    """A default that no value says, in words; empty where there is none."""
+    field = (model, name)
+    its = {type: each for type, each in BUILT_IN.items() if field in each.defaults}
+    if field not in _GENERAL and not its:
+        return default_in_words(model, name)
+    said = {type: _said(each.defaults[field]) for type, each in its.items()}
+    for type, each in its.items():
+        if any(parameter.annotation is model for parameter in each.parameters.model_fields.values()):
+            return said[type]  # no other algorithm has it in a manifest
+    others = "; ".join(f"{type}: {words}" for type, words in said.items())
+    usual = f"{_said(_usual(field))} ({others})" if others else _said(_usual(field))
+    return _GENERAL[field].words.format(usual) if field in _GENERAL else usual
+
+
+def _said(usual: Any) -> str:
+    return usual.words if isinstance(usual, Computed) else str(plain_number(usual))
+
+
+def default_words(model: type[BaseModel], name: str, shown: Callable[[Any], str]) -> str:
+    """A default for people: in words, or its value as ``shown`` writes it; ``unset`` where there is none."""
+    value = default_of(model, name)
+    return computed_words(model, name) or ("unset" if value is PydanticUndefined else shown(value))

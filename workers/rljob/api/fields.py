@@ -136,7 +136,7 @@ def first_sentence(description: str | None) -> str:
 
 
 def default_of(model: type[BaseModel], name: str) -> Any:
-    """The default as JSON; `PydanticUndefined` where there is none. One that follows from other fields (`rljob.api.computed`) is
+    """The default as JSON; `PydanticUndefined` where there is none. One that follows from other fields (`rljob.api.effective`) is
     not looked at here: what stands in the type is only its value in a job of defaults."""
     field = model.model_fields[name]
     if field.default_factory is not None and field.default_factory_takes_validated_data:

@@ -16,14 +16,13 @@ from rljob.api.algorithm import BLOCKS
 from rljob.api.document import parse_document
 from rljob.api.effective import effective
 from rljob.api.experiment import model_of
-from rljob.api.fits import misfits
 from rljob.api.job import API_VERSION, KIND, Metadata, RLJob
 from rljob.api.overrides import Override, apply_overrides, read_overrides
 from rljob.api.plain import plain
 from rljob.api.presets.merging import preset_of, value_at, with_preset
-from rljob.api.problems import ABSENT, Location, ManifestError, Problem, path_of
+from rljob.api.problems import ABSENT, Location, ManifestError, Problem, path_of, without_places
 from rljob.api.rules import cross_field_problems
-from rljob.api.structure import structural_problems, without_nulls
+from rljob.api.structure import misfits, structural_problems, without_nulls
 from rljob.api.yaml_dialect import dump_document
 
 _SKELETON: dict[str, Any] = {
@@ -154,7 +153,7 @@ def dump_manifest(job: RLJob, spec: Mapping[str, Any] | None = None) -> str:
 def _repaired(document: dict[str, Any], wrong: Sequence[Location]) -> RLJob | None:
     """The job with its preset's values in the place of the wrong ones, and with something for what is required; None if that
     does not help."""
-    repaired = with_preset(_without(document, set(wrong), ()))
+    repaired = with_preset(without_places(document, set(wrong)))
     if {("spec", "algorithm"), ("spec", "algorithm", "type")} & set(wrong) and "replay" in repaired["spec"]:
         algorithm = repaired["spec"].setdefault("algorithm", {})  # which one was meant is seen from what is beside it
         if "type" not in algorithm and not any(block in algorithm for block in BLOCKS.values()):
@@ -164,18 +163,6 @@ def _repaired(document: dict[str, Any], wrong: Sequence[Location]) -> RLJob | No
         return RLJob.model_validate(repaired, by_alias=True, by_name=False)
     except ValidationError:
         return None
-
-
-def _without(node: Any, wrong: set[Location], here: Location) -> Any:
-    """A copy without what lies at ``wrong``; an entry of a list goes as a whole when anything in it is wrong."""
-    if isinstance(node, dict):
-        kept = {key: item for key, item in node.items() if (*here, key) not in wrong}
-        return {key: _without(item, wrong, (*here, key)) for key, item in kept.items()}
-    if isinstance(node, list):
-        size = len(here) + 1
-        touched = {place[:size] for place in wrong if len(place) >= size}
-        return [_without(item, wrong, (*here, i)) for i, item in enumerate(node) if (*here, i) not in touched]
-    return node
 
 
 def _fill(node: dict[str, Any], skeleton: Mapping[str, Any]) -> None:

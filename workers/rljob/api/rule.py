@@ -14,6 +14,9 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel
 
+from rljob.api.problems import ABSENT
+from rljob.api.types import plain_number
+
 Reason = Literal["FieldValueInvalid", "FieldValueForbidden", "FieldValueRequired", "FieldValueDuplicate"]
 
 
@@ -75,6 +78,52 @@ class Rule:
             frozenset(self.also)
             | {each[1].rpartition(".")[0] if each[2] else each[1] for each in found} - self.asks_for
         )
+
+
+def holds(
+    name: str, at: type[BaseModel], field: str, test: Callable[[Any], bool], *, message: str, **rest: Any
+) -> Rule:
+    """A rule whose message needs no numbers: ``test`` of what `Rule.check` is given is true where it holds. ``rest``: what else a
+    `Rule` has."""
+    return Rule(name, at, field, message, lambda it: None if test(it) else message, **rest)
+
+
+def at_most(name: str, at: type[BaseModel], field: str, other: str, why: str, **rest: Any) -> Rule:
+    """The rule that ``field`` is at most the field ``other``, both in the manifest's words below ``at``."""
+    return _compared(name, at, field, "at most", other, why, lambda mine, its: mine <= its, rest)
+
+
+def at_least(name: str, at: type[BaseModel], field: str, other: str, why: str, **rest: Any) -> Rule:
+    """The rule that ``field`` is at least the field ``other``."""
+    return _compared(name, at, field, "at least", other, why, lambda mine, its: mine >= its, rest)
+
+
+def _compared(
+    name: str,
+    at: type[BaseModel],
+    field: str,
+    words: str,
+    other: str,
+    why: str,
+    right: Callable[[Any, Any], bool],
+    rest: Mapping[str, Any],
+) -> Rule:
+    def check(it: Any) -> Outcome:
+        mine, its = value_at(it, field), value_at(it, other)
+        right_or_absent = mine is ABSENT or right(mine, its)
+        return None if right_or_absent else f"allowed: {words} {other} ({its:,}); {why}"
+
+    return Rule(name, at, field, f"allowed: {words} {other}; {why}", check, **rest)
+
+
+def value_at(node: Any, field: str) -> Any:
+    """What stands at ``field`` below ``node``: ABSENT for nothing and for whole sections."""
+    for part in filter(None, field.split(".")):
+        name = next(n for n, f in type(node).model_fields.items() if (f.alias or n) == part)
+        node = getattr(node, name)
+        if node is None:
+            return ABSENT
+    return ABSENT if isinstance(node, BaseModel | list) else plain_number(node)
 
 
 @dataclass(frozen=True, slots=True)

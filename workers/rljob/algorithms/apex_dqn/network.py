@@ -16,10 +16,10 @@ from torch import Tensor, nn
 
 from rljob.algorithms import convolutions
 from rljob.algorithms.batches import Observation
-from rljob.algorithms.own_network import own_layers
+from rljob.algorithms.own_network import encoded
 from rljob.algorithms.trunk import FrameNetwork, convolution_layers, dense_layers
 from rljob.api import EnvironmentParameters
-from rljob.api.networks import OF_TRANSITIONS, resolved_network
+from rljob.api.networks import OF_TRANSITIONS
 from rljob.envs.spec import EnvironmentSpec
 
 
@@ -72,15 +72,11 @@ class QNetwork(FrameNetwork):
     def __init__(self, config: QNetworkConfig) -> None:
         super().__init__(config.spec, config.env_params)
         self.config = config
-        self.kind = resolved_network(OF_TRANSITIONS, config.kind, config.spec.seen_shapes[0])
+        shape = config.spec.seen_shapes[0]
+        self.kind, width = encoded(self, config.kind, config.own, shape, OF_TRANSITIONS, self._layers)
         geometry = _GEOMETRY.get(self.kind, _BEHIND_OWN)
         streams = 2 if config.dueling and geometry.own_streams else 1
         hidden = config.hidden_units or geometry.hidden
-        if ":" in self.kind:
-            self.convolutions, width = own_layers(self.kind, config.own, self)
-            self.named = True
-        else:
-            width = self.encode(self._layers)
         self.dense = dense_layers(width, hidden, geometry.dense, streams=streams, layer_norm=config.layer_norm)
         self.advantage = nn.Linear(hidden, config.spec.num_actions)
         self.value = nn.Linear(hidden, 1) if config.dueling else None
@@ -96,8 +92,7 @@ class QNetwork(FrameNetwork):
             values = streams[0] if len(streams) == 1 else torch.cat(streams, dim=1)
         return self.masked(values, observation)
 
-    def _layers(self, stack: int, shape: tuple[int, ...]) -> tuple[nn.Sequential, int]:
-        kind = resolved_network(OF_TRANSITIONS, self.config.kind, shape)
+    def _layers(self, kind: str, stack: int, shape: tuple[int, ...]) -> tuple[nn.Sequential, int]:
         return convolution_layers(stack, shape, convolutions.OF_TRANSITIONS[kind], layer_norm=self.config.layer_norm)
 
 

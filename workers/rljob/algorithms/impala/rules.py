@@ -2,16 +2,44 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rljob.algorithms.impala.staleness import InFlight, in_flight
 from rljob.api.job import RLJobSpec
 from rljob.api.parameters import ParameterSet
-from rljob.api.rule import Outcome, rule
+from rljob.api.rule import Outcome, at_most, holds, rule
 
 _LAG = "algorithm.impala.unrollQueue.maxPolicyLagUpdates"
 _GUARD = "autoscaling.guards.maxPolicyLagUpdates"
 _IN_FLIGHT = ("unrollQueue.capacity", "batchSize", "prefetchBatches", "epochs", "minibatches", "publishInterval")
+
+
+_RULES = (
+    at_most(
+        "c_clip_below_rho_clip",
+        ParameterSet,
+        "cClip",
+        "rhoClip",
+        "V-trace is defined for cClip <= rhoClip only",
+        parameters=("cClip", "rhoClip"),
+    ),
+    at_most(
+        "weights_refreshed_within_an_unroll",
+        ParameterSet,
+        "weightsRefreshSteps",
+        "unrollLength",
+        "0 looks for newer weights only between unrolls",
+        parameters=("weightsRefreshSteps", "unrollLength"),
+    ),
+    holds(
+        "weights_refreshed_by_the_server",
+        RLJobSpec,
+        "algorithm.impala.weightsRefreshSteps",
+        lambda spec: spec.actors.inference != "Central" or spec.algorithm.parameters.weights_refresh_steps == 1,
+        algorithm="IMPALA",
+        parameters=("weightsRefreshSteps",),
+        also=("actors.inference",),
+        message="allowed: 1 or nothing with actors.inference: Central; a server answers with its newest weights at every step",
+    ),
+)
 
 
 def _in_flight(spec: RLJobSpec, fill_percent: int = 100) -> InFlight:
@@ -85,45 +113,3 @@ def guard_above_the_latency_at_the_target(spec: RLJobSpec) -> Outcome:
         "would take actors away that the target asks for. Raise it (unset, it is four fifths of "
         f"unrollQueue.maxPolicyLagUpdates {queue.max_policy_lag_updates}), or lower unrollQueue.capacity"
     )
-
-
-@rule(
-    ParameterSet,
-    "cClip",
-    parameters=("cClip", "rhoClip"),
-    message="allowed: at most rhoClip; V-trace is defined for cClip <= rhoClip only",
-)
-def c_clip_below_rho_clip(it: Any) -> Outcome:
-    if it.c_clip <= it.rho_clip:
-        return None
-    return f"allowed: at most rhoClip ({it.rho_clip:g}); V-trace is defined for cClip <= rhoClip only"
-
-
-@rule(
-    ParameterSet,
-    "weightsRefreshSteps",
-    parameters=("weightsRefreshSteps", "unrollLength"),
-    message="allowed: at most unrollLength; 0 looks for newer weights only between unrolls",
-)
-def weights_refreshed_within_an_unroll(it: Any) -> Outcome:
-    if it.weights_refresh_steps <= it.unroll_length:
-        return None
-    return f"allowed: at most unrollLength ({it.unroll_length}); 0 looks for newer weights only between unrolls"
-
-
-_REFRESHED_ANYWAY = (
-    "allowed: 1 or nothing with actors.inference: Central; a server answers with its newest weights at every step"
-)
-
-
-@rule(
-    RLJobSpec,
-    "algorithm.impala.weightsRefreshSteps",
-    algorithm="IMPALA",
-    parameters=("weightsRefreshSteps",),
-    also=("actors.inference",),
-    message=_REFRESHED_ANYWAY,
-)
-def weights_refreshed_by_the_server(spec: RLJobSpec) -> Outcome:
-    steps = spec.algorithm.parameters.weights_refresh_steps
-    return _REFRESHED_ANYWAY if spec.actors.inference == "Central" and steps != 1 else None

@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rljob.api.job import RLJobSpec
 from rljob.api.parameters import ParameterSet
-from rljob.api.rule import Outcome, rule
+from rljob.api.rule import Outcome, holds, rule
 
-_ONE_STEP = (
-    "allowed: so few that a minibatch has two steps or more; normalised, the advantage of a single one is 0 and no policy is "
-    "learned. Fewer, or normalizeAdvantages: false"
-)
-
-
-@rule(
+_DIFFER = holds(
+    "advantages_that_differ",
     ParameterSet,
     "minibatches",
+    lambda it: not it.normalize_advantages or it.batch_size * it.unroll_length >= 2 * it.minibatches,
     parameters=("minibatches", "normalizeAdvantages", "batchSize", "unrollLength"),
-    message=_ONE_STEP,
+    message="allowed: so few that a minibatch has two steps or more; normalised, the advantage of a single one is 0 and no "
+    "policy is learned. Fewer, or normalizeAdvantages: false",
 )
-def advantages_that_differ(it: Any) -> Outcome:
-    return _ONE_STEP if it.normalize_advantages and it.batch_size * it.unroll_length < 2 * it.minibatches else None
-
-
 _NOTHING_TO_PLAY = (
     "allowed: at least actors.replicas * actors.envsPerActor, or at least envsPerActor with autoscaling; an iteration is "
     "complete with batchSize unrolls, and the other environments would be played for nothing"

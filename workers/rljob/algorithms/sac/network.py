@@ -18,10 +18,10 @@ from rljob.algorithms.batches import Observation
 from rljob.algorithms.compute import Compute
 from rljob.algorithms.distributions import LARGEST_LOG_STD, SMALLEST_LOG_STD, tanh_gaussian_log_prob
 from rljob.algorithms.ensemble import DenseEnsemble
-from rljob.algorithms.own_network import own_layers
+from rljob.algorithms.own_network import encoded
 from rljob.algorithms.trunk import FrameNetwork, convolution_layers, dense_layers, row_width
 from rljob.api import EnvironmentParameters
-from rljob.api.networks import OF_TRANSITIONS, resolved_network
+from rljob.api.networks import OF_TRANSITIONS
 from rljob.envs.spec import EnvironmentSpec
 
 CRITICS: Final = 2
@@ -45,15 +45,9 @@ class SACConfig:
 
     def encoded(self, network: FrameNetwork) -> int:
         """Give ``network`` its layers for pictures; how many features there are of an observation."""
-        kind = resolved_network(OF_TRANSITIONS, self.kind, self.spec.seen_shapes[0])
-        if ":" in kind:
-            network.convolutions, width = own_layers(kind, self.own, network)
-            network.named = True
-            return width
-        return network.encode(self._layers)
+        return encoded(network, self.kind, self.own, self.spec.seen_shapes[0], OF_TRANSITIONS, self._layers)[1]
 
-    def _layers(self, stack: int, shape: tuple[int, ...]) -> tuple[nn.Sequential, int]:
-        kind = resolved_network(OF_TRANSITIONS, self.kind, shape)
+    def _layers(self, kind: str, stack: int, shape: tuple[int, ...]) -> tuple[nn.Sequential, int]:
         return convolution_layers(stack, shape, convolutions.OF_TRANSITIONS[kind], layer_norm=self.layer_norm)
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from rljob.api.job import RLJobSpec
-from rljob.api.rule import Broken, Outcome, rule
+from rljob.api.rule import holds
 
-_UNBOUNDED = "allowed with SAC: Squashed, or nothing; its entropy is that of actions between their bounds"
-
-
-@rule(RLJobSpec, "environment.actions", message=_UNBOUNDED, algorithm="SAC")
-def actions_between_their_bounds(spec: RLJobSpec) -> Outcome:
-    return None if spec.environment.squashes else Broken(_UNBOUNDED, spec.environment.actions)
+_BOUNDED = holds(
+    "actions_between_their_bounds",
+    RLJobSpec,
+    "environment.actions",
+    lambda spec: spec.environment.squashes,
+    algorithm="SAC",
+    message="allowed with SAC: Squashed, or nothing; its entropy is that of actions between their bounds",
+)

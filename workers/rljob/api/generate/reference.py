@@ -6,12 +6,9 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from pydantic_core import PydanticUndefined
-
-from rljob.api.computed import computed_words
 from rljob.api.conditions import CATALOGUE, MEANING_WHEN_TRUE
+from rljob.api.effective import default_words
 from rljob.api.experiment import RLExperimentSpec
-from rljob.api.fields import default_of
 from rljob.api.generate.cel import NOT_IN_CEL
 from rljob.api.generate.schema import flowed
 from rljob.api.job import API_VERSION, KIND, Metadata, RLJobSpec
@@ -90,15 +87,13 @@ def _row(path: str, place: TypedPlace) -> Iterator[Row]:
 def _default(place: TypedPlace) -> str:
     assert place.owner is not None
     assert place.field is not None
-    if words := computed_words(place.owner, place.name):
-        return words
     if place.field.is_required():
         return "**required**"
-    value = default_of(place.owner, place.name)
-    if value is PydanticUndefined:
-        return "unset"
-    if place.model is not None:
-        return ""
+    words = default_words(place.owner, place.name, _in_code)
+    return "" if place.model is not None and words != "unset" else words
+
+
+def _in_code(value: Any) -> str:
     return f"`{value}`" if isinstance(value, str) and value else f"`{json.dumps(value)}`"
 
 

@@ -10,10 +10,10 @@ from typing import Any, ClassVar, Final
 from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, JsonSchemaWarningKind
-from pydantic_core import PydanticUndefined, core_schema
+from pydantic_core import core_schema
 
-from rljob.api.computed import computed_words
-from rljob.api.fields import default_of, description_of, marker_of
+from rljob.api.effective import default_words
+from rljob.api.fields import description_of, marker_of
 from rljob.api.generate.cel import Validation, rule_validations, transition_validations
 from rljob.api.job import RLJobSpec
 from rljob.api.keyed import KEYED
@@ -64,7 +64,7 @@ def _description(model: type[BaseModel], name: str, path: str, schema: Schema) -
     words = flowed(description_of(model, name))
     if not path.startswith("spec.") or "properties" in schema:
         return words
-    parts = (words, bounds_words(model, name), default_words(model, name))
+    parts = (words, bounds_words(model, name), default_sentence(model, name))
     return " ".join(part for part in parts if part)
 
 
@@ -77,12 +77,10 @@ def bounds_words(model: type[BaseModel], name: str) -> str:
     return f"{bounds[0].upper()}{bounds[1:]}." if bounds else ""
 
 
-def default_words(model: type[BaseModel], name: str) -> str:
+def default_sentence(model: type[BaseModel], name: str) -> str:
     """The default of a field as a sentence; empty where it has none, or nothing worth saying."""
-    if words := computed_words(model, name):
-        return f"Default: {words}."
-    value = default_of(model, name)
-    return "" if value is PydanticUndefined or value in ("", [], {}) else f"Default: {json.dumps(value)}."
+    words = default_words(model, name, json.dumps)
+    return "" if words in ("unset", '""', "[]", "{}") else f"Default: {words}."
 
 
 def flowed(words: str | None) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rljob.api.algorithm import AlgorithmSpec
 from rljob.api.job import RLJobSpec
 from rljob.api.plain import plain
-from rljob.api.preset import OF_ITS_ENVIRONMENT
+from rljob.api.preset import OF_ITS_ENVIRONMENT, Preset
 from rljob.api.presets import PRESETS
 from rljob.api.presets.values import REMOVABLE, leaves
 from rljob.api.yaml_dialect import in_one_line
@@ -68,51 +68,30 @@ def note_on(spec: RLJobSpec) -> str:
     """What the author of the job in force may not know, as a sentence: which algorithm was chosen where the manifest names none,
     what it does not have of its preset because it is about another environment, that defaults are not for its environment, that
     values may have no bound, or that nothing will be learned; empty where that is nothing."""
-    return "; ".join(
-        filter(
-            None,
-            (
-                _chosen(spec),
-                _of_another_environment(spec),
-                _for_vectors(spec),
-                _without_bound(spec),
-                _not_learned(spec),
-            ),
-        )
-    )
+    return "; ".join(_notes(spec))
 
 
-def _chosen(spec: RLJobSpec) -> str:
-    return NO_ALGORITHM if spec.preset is None and not spec.algorithm.model_fields_set else ""
-
-
-def _for_vectors(spec: RLJobSpec) -> str:
-    plain = spec.preset is None and spec.algorithm.type == "PPO" and spec.algorithm.filled() == AlgorithmSpec().filled()
-    return ATARI_BY_PPO if plain and spec.environment.id.startswith("ALE/") else ""
-
-
-def _without_bound(spec: RLJobSpec) -> str:
-    return WITHOUT_BOUND if spec.algorithm.shared.get("gamma") == 1 else ""
-
-
-def _not_learned(spec: RLJobSpec) -> str:
-    budget, replay = spec.success_policy.raw_frames, spec.replay
-    if budget is None or replay is None:
-        return ""
-    steps = budget // (spec.environment.atari.frame_skip if spec.environment.id.startswith("ALE/") else 1)
-    least = replay.rate_limiter.min_size
-    if steps >= least:
-        return ""
-    return (
-        f"nothing will be learned: successPolicy.rawFrames ends the job after {steps:,} steps, and the first update is made once "
-        f"{least:,} are stored (replay.rateLimiter.minSize)"
-    )
-
-
-def _of_another_environment(spec: RLJobSpec) -> str:
+def _notes(spec: RLJobSpec) -> Iterator[str]:
+    algorithm, is_atari = spec.algorithm, spec.environment.id.startswith("ALE/")
+    if spec.preset is None and not algorithm.model_fields_set:
+        yield NO_ALGORITHM
     preset = PRESETS.get(spec.preset or "")  # a job that another release has started may have one of that
-    if preset is None or preset.is_whole_for(spec.environment.id):
-        return ""
+    if preset is not None and not preset.is_whole_for(spec.environment.id):
+        yield _of_another_environment(spec, preset)
+    if spec.preset is None and is_atari and algorithm.filled() == AlgorithmSpec().filled():
+        yield ATARI_BY_PPO
+    if algorithm.shared.get("gamma") == 1:
+        yield WITHOUT_BOUND
+    budget, least = spec.success_policy.raw_frames, 0 if spec.replay is None else spec.replay.rate_limiter.min_size
+    steps = least if budget is None else budget // (spec.environment.atari.frame_skip if is_atari else 1)
+    if steps < least:
+        yield (
+            f"nothing will be learned: successPolicy.rawFrames ends the job after {steps:,} steps, and the first update is made "
+            f"once {least:,} are stored (replay.rateLimiter.minSize)"
+        )
+
+
+def _of_another_environment(spec: RLJobSpec, preset: Preset) -> str:
     in_force = spec.model_dump(by_alias=True)
     listed = ", ".join(
         f"{path} {in_one_line(value)}"

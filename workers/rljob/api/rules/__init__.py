@@ -12,22 +12,19 @@ from rljob.algorithms.built_in import parts
 from rljob.api.job import RLJob
 from rljob.api.keyed import KEYED
 from rljob.api.parameters import ParameterSet
-from rljob.api.problems import ABSENT, Problem
-from rljob.api.rule import Broken, Rule
+from rljob.api.problems import Problem
+from rljob.api.rule import Broken, Rule, value_at
 from rljob.api.rules import (
     actors,
     algorithm,
-    cluster,
     environment,
-    learner,
     lifecycle,
     parameters,
     replay,
-    tracking,
+    sections,
 )
 from rljob.api.rules.transitions import TRANSITIONS
 from rljob.api.shared import names_in
-from rljob.api.types import plain_number
 
 RULES: tuple[Rule, ...] = tuple(
     rule
@@ -37,10 +34,8 @@ RULES: tuple[Rule, ...] = tuple(
         parameters,
         replay,
         actors,
-        learner,
         lifecycle,
-        cluster,
-        tracking,
+        sections,
         *parts("rules"),
     )
     for item in vars(module).values()
@@ -95,7 +90,7 @@ def broken_rules(job: RLJob) -> Iterator[tuple[Rule, str, Problem]]:
             if isinstance(outcome, Broken):
                 yield rule, path, Problem(place, outcome.value, outcome.message)
             else:
-                yield rule, path, Problem(place, _value(node, rule.field), outcome)
+                yield rule, path, Problem(place, value_at(node, rule.field), outcome)
 
 
 def transition_problems(old: RLJob, new: RLJob) -> list[Problem]:
@@ -138,15 +133,3 @@ def _repeated(path: str, node: BaseModel) -> Iterator[Problem]:
                 place = f"{path}.{alias}[{i}].{shown}" if key else f"{path}.{alias}"
                 yield Problem(place, identity, f"allowed: each {shown or 'entry'} once")
             seen.add(identity)
-
-
-def _value(node: Any, field: str) -> Any:
-    """What stands at ``field`` below ``node``: ABSENT for nothing and for whole sections."""
-    for part in field.split("."):
-        name = next(n for n, f in type(node).model_fields.items() if (f.alias or n) == part)
-        node = getattr(node, name)
-        if node is None:
-            return ABSENT
-    if isinstance(node, BaseModel | list):
-        return ABSENT
-    return plain_number(node)

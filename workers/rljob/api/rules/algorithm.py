@@ -6,7 +6,7 @@ from rljob.api.algorithm import BLOCKS
 from rljob.api.job import RLJobSpec
 from rljob.api.presets import PRESETS
 from rljob.api.problems import ABSENT
-from rljob.api.rule import Broken, Outcome, rule
+from rljob.api.rule import Broken, Outcome, holds, rule
 
 
 def _presets_of(algorithm: str) -> str:
@@ -33,21 +33,29 @@ _ANOTHER = "allowed: only the block of the algorithm's own type, " + ", ".join(
 )
 _PRESETS_TYPE = "allowed: the type of the preset's algorithm, or nothing, which means the same"
 _WITHOUT_ENVIRONMENT = [name for name, preset in PRESETS.items() if not preset.environment_id]
-_REQUIRED = f"required: environment.id, or a preset that names one ({', '.join(_WITHOUT_ENVIRONMENT)} do not)"
-_NO_FACTORY = "required with type Custom: its factory"
 
 
-@rule(
+an_environment_or_a_preset = holds(
+    "an_environment_or_a_preset",
     RLJobSpec,
     "",
+    lambda spec: True,  # the types require it, and `rljob.api.structure` says this message where one is missing
     reason="FieldValueRequired",
     cel="has(self.environment) && has(self.environment.id) || "
     f"has(self.preset) && !(self.preset in {_WITHOUT_ENVIRONMENT})",
-    message=_REQUIRED,
+    message=f"required: environment.id, or a preset that names one ({', '.join(_WITHOUT_ENVIRONMENT)} do not)",
 )
-def an_environment_or_a_preset(spec: RLJobSpec) -> Outcome:
-    """The types require it, and `rljob.api.structure` says this message where one is missing."""
-    return None
+a_factory_of_its_own = holds(
+    "a_factory_of_its_own",
+    RLJobSpec,
+    "algorithm.custom",
+    # Beside a preset, Custom is the wrong type anyhow.
+    lambda spec: spec.algorithm.type != "Custom" or spec.preset is not None or spec.algorithm.custom is not None,
+    reason="FieldValueRequired",
+    cel="has(self.preset) || !has(self.algorithm) || !has(self.algorithm.type) || self.algorithm.type != 'Custom' || "
+    "has(self.algorithm.custom)",
+    message="required with type Custom: its factory",
+)
 
 
 @rule(
@@ -78,17 +86,3 @@ def block_of_the_type(spec: RLJobSpec) -> Outcome:
     if not others:
         return None
     return Broken(f"allowed with type {spec.algorithm.type}: only the block {own}; remove {', '.join(others)}", ABSENT)
-
-
-@rule(
-    RLJobSpec,
-    "algorithm.custom",
-    reason="FieldValueRequired",
-    cel="has(self.preset) || !has(self.algorithm) || !has(self.algorithm.type) || self.algorithm.type != 'Custom' || "
-    "has(self.algorithm.custom)",
-    message=_NO_FACTORY,
-)
-def a_factory_of_its_own(spec: RLJobSpec) -> Outcome:
-    """Beside a preset, Custom is the wrong type anyhow."""
-    missing = spec.algorithm.type == "Custom" and spec.preset is None and spec.algorithm.custom is None
-    return Broken(_NO_FACTORY, ABSENT) if missing else None

@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rljob.algorithms.built_in import BUILT_IN
 from rljob.api.job import RLJobSpec
-from rljob.api.rule import Outcome, rule
+from rljob.api.rule import Outcome, at_most, rule
 from rljob.api.rules.algorithm import TYPE
 from rljob.api.types import plain_number
-
-
-def _parameters(spec: RLJobSpec) -> Any:
-    """Those of whichever algorithm learns from transitions."""
-    return spec.algorithm.parameters
-
 
 _STORING_NOTHING = [name for name, each in BUILT_IN.items() if not each.from_replay]
 
@@ -32,21 +24,15 @@ def no_replay(spec: RLJobSpec) -> Outcome:
     return f"not allowed with algorithm {spec.algorithm.type}: it learns from fresh unrolls and stores none; remove it"
 
 
-@rule(
+min_size_within_capacity = at_most(
+    "min_size_within_capacity",
     RLJobSpec,
     "replay.rateLimiter.minSize",
+    "replay.capacity",
+    "a full store would still be below it and training never start",
     parameters=("chunkLength",),
     also=("replay.capacity",),
-    message="allowed: at most replay.capacity; a full store would still be below it and training never start",
 )
-def min_size_within_capacity(spec: RLJobSpec) -> Outcome:
-    replay = spec.replay
-    if replay is None or replay.rate_limiter.min_size <= replay.capacity:
-        return None
-    return (
-        f"allowed: at most replay.capacity ({replay.capacity:,}); a full store would still be below it and training "
-        "never start"
-    )
 
 
 @rule(
@@ -56,7 +42,7 @@ def min_size_within_capacity(spec: RLJobSpec) -> Outcome:
     message="allowed: at least the algorithm's batchSize, or a batch would be drawn from fewer transitions than it holds",
 )
 def min_size_of_a_batch(spec: RLJobSpec) -> Outcome:
-    parameters = _parameters(spec)
+    parameters = spec.algorithm.parameters
     if spec.replay is None or spec.replay.rate_limiter.min_size >= parameters.batch_size:
         return None
     return (
@@ -74,7 +60,7 @@ def min_size_of_a_batch(spec: RLJobSpec) -> Outcome:
     "an actor's chunk would push out another's before it is ever drawn",
 )
 def room_for_every_environment(spec: RLJobSpec) -> Outcome:
-    parameters = _parameters(spec)
+    parameters = spec.algorithm.parameters
     actors = spec.actors
     environments = actors.replicas * actors.envs_per_actor
     needed = environments * parameters.chunk_length
@@ -95,7 +81,7 @@ def room_for_every_environment(spec: RLJobSpec) -> Outcome:
     message="allowed: so few that a shard's part of replay.capacity holds a chunk of chunkLength transitions",
 )
 def a_chunk_in_every_shard(spec: RLJobSpec) -> Outcome:
-    replay, chunk = spec.replay, _parameters(spec).chunk_length
+    replay, chunk = spec.replay, spec.algorithm.parameters.chunk_length
     if replay is None or replay.shards == 1 or replay.capacity // replay.shards >= chunk:
         return None
     return (
@@ -117,7 +103,7 @@ def no_mutual_wait(spec: RLJobSpec) -> Outcome:
     2 * errorBuffer is narrower than the two together. Twice the chunk's share (the bound Reverb uses) always leaves room."""
     if spec.replay is None:
         return None
-    replay, parameters = spec.replay.resolved(), _parameters(spec)
+    replay, parameters = spec.replay.resolved(), spec.algorithm.parameters
     ratio, chunk, batch = replay.samples_per_insert, parameters.chunk_length, parameters.batch_size
     needed = replay.shards * max(2 * max(1.0, ratio) * chunk, float(batch))
     if ratio == 0 or replay.error_buffer >= needed:

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from rljob.algorithms.built_in import BUILT_IN
 from rljob.api.algorithm import SHARED
-from rljob.api.computed import computed_words
+from rljob.api.effective import computed_words
 from rljob.api.job import RLJobSpec
 from rljob.api.keyed import KEYED
 from rljob.api.mutability import Mutability, Place, When, places
