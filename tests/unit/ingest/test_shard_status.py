@@ -75,21 +75,21 @@ def test_a_status_of_another_version_is_read() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"items": "many"}, "items: it is 'many', which is no number"),
-        ({"items": True}, "items: it is 'True', which is no number"),
-        ({"steps_total": 10**400}, "steps_total: it is '1000"),
-        ({"state": 7}, "state: it is '7', which is no text"),
-        ({"durable": "yes"}, "durable: it is 'yes', which is neither"),
-        ({"actors": {"name": "a"}}, "actors: it is no list of objects"),
-        ({"actors": ["a"]}, "actors: it is no JSON object"),
-        ({"actors": [{"stages": {"env": "long"}}]}, "actors: stages: it is 'long'"),
-        ({"episodes": [{"length": 3}]}, "episodes: return: it is missing"),
-        ({"limiter": "?"}, "limiter: it is no JSON object"),
-        ({"stages": []}, "stages: it is no object"),
+        ({"items": "many"}, "items: Input should be a valid integer, got 'many'"),
+        ({"items": True}, "items: Input should be a valid integer, got 'True'"),
+        ({"steps_total": 10**400}, "steps_total: .*less than or equal to .*, got '1000"),
+        ({"state": 7}, "state: Input should be a valid string, got '7'"),
+        ({"durable": "yes"}, "durable: Input should be a valid boolean, got 'yes'"),
+        ({"actors": {"name": "a"}}, "actors: Input should be a valid tuple"),
+        ({"actors": ["a"]}, r"actors\[0\]: Input should be a dictionary .*, got 'a'"),
+        ({"actors": [{"stages": {"env": "long"}}]}, r"actors\[0\].stages.env: .* valid number, got 'long'"),
+        ({"episodes": [{"length": 3}]}, r"episodes\[0\].return: Field required"),
+        ({"limiter": "?"}, "limiter: Input should be a dictionary"),
+        ({"stages": []}, "stages: Input should be a valid dictionary"),
     ],
 )
 def test_a_value_that_is_something_else_is_refused_with_its_name(changes: dict[str, Any], words: str) -> None:
-    with pytest.raises(ValueError, match=words.replace("?", r"\?")):
+    with pytest.raises(ValueError, match=words):
         ShardStatus.from_document(STATUS.to_document() | changes)
 
 

@@ -1,77 +1,77 @@
-"""Frozen dataclasses that are JSON objects on the wire: each field says how it is read and written.
+"""Frozen dataclasses that are JSON objects on the wire, by pydantic: the annotation of a field says how it is read and written.
 
-A reader raises ``ValueError`` for a value of another type, or for a number that counts nothing. A key that is unknown is ignored,
-and one that is missing or null is the field's default, so that two versions understand each other. ``from_document`` refuses a
-document with a value that can't be read, ``lenient`` takes that value for missing.
+A key that is unknown is ignored, and one that is missing or null is the field's default, so that two versions understand each
+other. ``from_document`` refuses a document with a value that is something else, or a number that counts nothing; ``lenient``
+takes that value for missing.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import MISSING, field, fields
-from operator import attrgetter
-from typing import Any, NamedTuple, Self
+from collections.abc import Mapping
+from functools import cache
+from typing import Annotated, Any, Self, TypeAlias
 
-_LARGEST = float(1 << 63)
-_LARGEST_MASS = 1e100
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    GetCoreSchemaHandler,
+    GetPydanticSchema,
+    TypeAdapter,
+    ValidationError,
+)
+from pydantic_core import CoreSchema, core_schema
+
+from rljob.api.problems import Location, path_of, without_places
+
+_LARGEST = 1 << 63
+LARGEST_MASS = 1e100
+"""The range of a sum over priorities."""
+_FIGURE = 10**15
+"""Beyond any run; a larger figure is garbage."""
+_LONGEST_TEXT = 2000
+"""Characters; a condition's message may have more, but more is not read."""
 
 
-def text(value: object) -> str:
-    """A string."""
-    if not isinstance(value, str):
-        raise ValueError(f"it is {str(value)[:40]!r}, which is no text")
-    return value
+def _within(low: float, high: float) -> Any:
+    return Field(strict=True, ge=low, le=high, allow_inf_nan=False)
 
 
-def flag(value: object) -> bool:
-    """True or false."""
-    if not isinstance(value, bool):
-        raise ValueError(f"it is {str(value)[:40]!r}, which is neither true nor false")
-    return value
+def _present(value: Any) -> Any:
+    """A JSON object without its nulls."""
+    return {key: each for key, each in value.items() if each is not None} if isinstance(value, dict) else value
+
+
+def _of(kind: Any) -> GetPydanticSchema:
+    return GetPydanticSchema(lambda _, handler: handler.generate_schema(kind))
+
+
+Plain: TypeAlias = Annotated[str, Field(strict=True)]
+Words: TypeAlias = Annotated[Plain, AfterValidator(lambda words: words[:_LONGEST_TEXT])]
+WordsByName: TypeAlias = Annotated[Mapping[str, str], _of(dict[str, Words])]
+Flag: TypeAlias = Annotated[bool, Field(strict=True)]
+Number: TypeAlias = Annotated[float, _within(-_LARGEST, _LARGEST)]
+Mass: TypeAlias = Annotated[float, _within(-LARGEST_MASS, LARGEST_MASS)]
+Whole: TypeAlias = Annotated[int, _within(-_LARGEST, _LARGEST)]
+Amount: TypeAlias = Annotated[float, _within(0.0, _FIGURE)]
+Count: TypeAlias = Annotated[int, _within(0, _FIGURE)]
+Share: TypeAlias = Annotated[float, _within(0.0, 1.0)]
+Score: TypeAlias = Annotated[float, _within(-_FIGURE, _FIGURE)]
+Numbers: TypeAlias = Annotated[Mapping[str, float], _of(Annotated[dict[str, Number], BeforeValidator(_present)])]
+Counts: TypeAlias = Annotated[Mapping[str, int], _of(dict[str, Count])]
+Object: TypeAlias = Annotated[Mapping[str, Any], _of(dict[str, Any])]
+"""Not looked into when read."""
+LEFT_OUT: Any = Field(exclude_if=lambda value: value is None)
+"""A mark of a field that the document does not have where it is None."""
 
 
 def number(value: Any, largest: float = _LARGEST) -> float:
-    """A finite number that may count something."""
+    """A finite number that may count something. Raises ValueError for anything else."""
     kind = type(value)
     if (kind is not float and kind is not int) or not -largest <= value <= largest:
         raise ValueError(f"it is {str(value)[:40]!r}, which is no number that counts anything")
     return float(value)
-
-
-def mass(value: object) -> float:
-    """A number with the range of a sum over priorities."""
-    return number(value, _LARGEST_MASS)
-
-
-def whole(value: Any) -> int:
-    """A count; the part of it that is whole."""
-    return value if type(value) is int and -_LARGEST <= value <= _LARGEST else int(number(value))
-
-
-def within(low: float, high: float, read: Callable[[Any], Any] = number) -> Callable[[Any], Any]:
-    """Reads a number that can't be less than ``low`` or more than ``high``."""
-
-    def checked(value: object) -> Any:
-        found = read(value)
-        if not low <= found <= high:
-            raise ValueError(f"it is {found:g}, outside {low:g} to {high:g}")
-        return found
-
-    return checked
-
-
-def numbers(value: object) -> dict[str, float]:
-    """Numbers by name; 0 for one that is null."""
-    return {name: 0.0 if each is None else number(each) for name, each in json_object(value).items()}
-
-
-def json_object(value: object) -> dict[str, Any]:
-    """An object, whatever is in it."""
-    if not isinstance(value, dict):
-        raise ValueError("it is no object")
-    return value
 
 
 def json_document(content: bytes | str) -> dict[str, Any]:
@@ -89,132 +89,58 @@ def _no_constant(word: str) -> Any:
     raise ValueError(f"{word} is not JSON")
 
 
-def wire(
-    read: Callable[[Any], Any], *, key: str = "", default: Any = MISSING, write: Any = None, left_out: bool = False
-) -> Any:
-    """A field of a ``Document``; without a default it is required. ``key``: its name in the document, where that is another one.
-    ``write``: makes a plain JSON value of it, where it is none. ``left_out``: the document does not have it where it is None."""
-    metadata = {"read": read, "key": key, "write": write, "left_out": left_out}
-    if callable(default):
-        return field(default_factory=default, metadata=metadata)
-    return field(default=default, metadata=metadata)
-
-
-class _Form(NamedTuple):
-    """How a type of document is written and read: (name, key, read, required) of each field that is on the wire, in order."""
-
-    keys: tuple[str, ...]
-    values: Callable[[Any], tuple[Any, ...]]
-    writes: tuple[tuple[str, Callable[[Any], Any]], ...]
-    left_out: tuple[str, ...]
-    reads: tuple[tuple[str, str, Callable[[Any], Any], bool], ...]
-
-
-_FORMS: dict[type, _Form] = {}
-
-
-def _form(cls: Any) -> _Form:
-    if cls in _FORMS:
-        return _FORMS[cls]
-    named = [(each, each.metadata["key"] or each.name) for each in fields(cls) if "read" in each.metadata]
-    form = _FORMS[cls] = _Form(
-        tuple(key for _, key in named),
-        attrgetter(*(each.name for each, _ in named)),
-        tuple((key, each.metadata["write"]) for each, key in named if each.metadata["write"]),
-        tuple(key for each, key in named if each.metadata["left_out"]),
-        tuple(
-            (
-                each.name,
-                key,
-                each.metadata["read"],
-                each.default is MISSING and each.default_factory is MISSING,
-            )
-            for each, key in named
-        ),
-    )
-    return form
-
-
 class Document:
-    """A frozen dataclass whose fields say how they are read from JSON values and written as such."""
+    """A frozen dataclass that is read from JSON values and written as such."""
 
     __slots__ = ()
 
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_before_validator_function(_present, handler(source))
+
+    @classmethod
+    @cache
+    def _codec(cls) -> TypeAdapter[Any]:
+        return TypeAdapter(cls)
+
     def to_document(self) -> dict[str, Any]:
         """As plain JSON values, in the order of the fields."""
-        form = _form(type(self))
-        document = dict(zip(form.keys, form.values(self), strict=True))
-        for key, write in form.writes:
-            document[key] = write(document[key])
-        for key in form.left_out:
-            if document[key] is None:
-                del document[key]
-        return document
+        found: dict[str, Any] = self._codec().dump_python(self, by_alias=True, mode="json", warnings=False)
+        return found
 
     @classmethod
     def from_document(cls, document: object) -> Self:
         """What ``to_document`` wrote, perhaps in another version. Raises ValueError, saying what is wrong, for anything else."""
-        return cls._read(document, strict=True)
+        try:
+            found: Self = cls._codec().validate_python(document)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            raise ValueError(
+                f"{path_of(first['loc']) or 'status'}: {first['msg']}, got {str(first['input'])[:40]!r}"
+            ) from None
+        return found
 
     @classmethod
     def lenient(cls, document: object) -> Self:
-        """What can be read of a document: a value that is not as it should be is as if it were missing. Raises ValueError where
-        it is no object, or lacks what is required."""
-        return cls._read(document, strict=False)
-
-    @classmethod
-    def _read(cls, document: object, *, strict: bool) -> Self:
-        if not isinstance(document, dict):
-            raise ValueError("it is no JSON object")
-        found: dict[str, Any] = {}
-        for name, key, read, required in _form(cls).reads:
-            value = document.get(key)
-            if value is not None:
-                try:
-                    found[name] = read(value)
-                    continue
-                except ValueError as error:
-                    if strict:
-                        raise ValueError(f"{key}: {error}") from None
-            if required:
-                raise ValueError(f"{key}: it is missing")
-        return cls(**found)
+        """What can be read of a document: a value that is not as it should be is as if it were missing, and so is a row of a list
+        with such a value: half a row may say what was never meant. Raises ValueError where it is no object, or lacks what is
+        required."""
+        try:
+            return cls.from_document(document)
+        except ValueError:
+            wrong = _wrong(cls, document)
+            less = without_places(document, wrong)
+            if () in wrong or less == document:
+                raise
+        return cls.lenient(less)
 
 
-def plain(value: Document | None) -> dict[str, Any] | None:
-    """A document in a document."""
-    return None if value is None else value.to_document()
-
-
-def lenient(kind: type[Document]) -> Callable[[object], Any]:
-    """Reads a document in a document as far as it can be read."""
-    return lambda value: kind.lenient(value)
-
-
-def rows(kind: type[Document]) -> Callable[[object], tuple[Any, ...]]:
-    """Reads a list of documents of one kind."""
-
-    def read(value: object) -> tuple[Any, ...]:
-        if not isinstance(value, list):
-            raise ValueError("it is no list of objects")
-        return tuple(map(kind.from_document, value))
-
-    return read
-
-
-def plain_rows(rows: tuple[Document, ...]) -> list[dict[str, Any]]:
-    """A list of documents as they are written."""
-    return [row.to_document() for row in rows]
-
-
-def rows_in_order(kind: type[Document]) -> Callable[[object], tuple[Any, ...]]:
-    """Reads a list of documents of one kind, without those that can't be read: half a row may say what was never meant."""
-
-    def read(value: object) -> tuple[Any, ...]:
-        found = []
-        for each in value if isinstance(value, list) else ():
-            with suppress(ValueError):
-                found.append(kind.from_document(each))
-        return tuple(found)
-
-    return read
+def _wrong(kind: type[Document], document: object) -> set[Location]:
+    """Where values of a document are that can't be read; where one is missing that is required, the object that lacks it."""
+    try:
+        kind._codec().validate_python(document)
+    except ValidationError as error:
+        return {
+            each["loc"][:-1] if each["type"] == "missing" else each["loc"] for each in error.errors(include_url=False)
+        }
+    return set()

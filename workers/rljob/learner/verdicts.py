@@ -6,8 +6,7 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from rljob.api.learner_status import Verdict
-from rljob.api.status_document import plain_rows, rows_in_order
+from rljob.api.learner_status import LearnerStatus, Verdict
 
 KEPT = 1000
 
@@ -37,13 +36,17 @@ class Verdicts:
 
     def documents(self) -> list[dict[str, Any]]:
         """The verdicts as a checkpoint keeps them."""
-        return plain_rows(self.newest)
+        return [each.to_document() for each in self.newest]
 
     def restore(self, documents: object, best: object = None) -> None:
         """Go on from those of a checkpoint, keeping any that are newer. ``best``: of the policy that is kept as the best,
         which may have been judged after that checkpoint."""
-        restored = rows_in_order(Verdict)(documents)
+        restored = _read(documents)
         known = {each.time for each in restored}
         self.newest = (*restored, *(each for each in self.newest if each.time not in known))
-        kept = rows_in_order(Verdict)([best] if best else [])
+        kept = _read([best] if best else [])
         self._best = max((each.rank for each in (*self.newest, *kept) if self._is_trained(each)), default=None)
+
+
+def _read(documents: object) -> tuple[Verdict, ...]:
+    return LearnerStatus.lenient({"evaluations": documents}).evaluations
