@@ -113,7 +113,7 @@ EVENTS = (
     Event("ended and deleted", "the program ends in the second of a delete", Outcome.EITHER, "Ended, or Disrupted"),
     Event(
         "init container fails",
-        "an init container of its template ends with 3 when the pod starts anew",
+        "an init container of its template ends with 3 when the pod starts again",
         _F,
         "Error, 3, with the container's name",
     ),
@@ -137,7 +137,7 @@ EVENTS = (
         "container restarted",
         "the kubelet starts the container again",
         _F,
-        why_not="a template with another `restartPolicy` than `Never` is refused, since the controller starts pods anew and "
+        why_not="a template with another `restartPolicy` than `Never` is refused, since the controller starts pods again and "
         "counts their ends",
     ),
 )
