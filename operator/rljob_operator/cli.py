@@ -19,6 +19,7 @@ _STEER: Commands = {
     "suspend": (TRAIN, "rljob_operator.verbs.change:suspend"),
     "resume": (TRAIN, "rljob_operator.verbs.change:resume"),
     "scale": (TRAIN, "rljob_operator.verbs.change:scale"),
+    "set": (TRAIN, "rljob_operator.verbs.change:set_fields"),
     "checkpoint": (TRAIN, "rljob_operator.verbs.change:checkpoint"),
     "stop": (TRAIN, "rljob_operator.verbs.stop:stop"),
 }

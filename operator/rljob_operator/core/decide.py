@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rljob.api.controller_memory import OutcomeMemory
+from rljob.api.live import wanted
 from rljob.api.status import RLJobStatus
 
 from rljob_operator.core.conditions import job as about_job, roles as about_roles
@@ -161,6 +162,7 @@ def decide(
             name for name in lifecycle.to_remove(context, now) if name not in start
         ),  # starting it replaces it
         checkpoint_seconds=checkpoints.wanted_seconds(context) if context.learner_ready() else None,
+        changes=wanted(context.spec) if context.learner_ready() else None,
         outcome=_outcome(context, now),
         finished=now is Mode.FINISHED or (now is Mode.SESSION_ENDING and not context.alive()),
         notes=notes.between(status, context.status),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from rljob.api.status import RLJobStatus
 
@@ -45,6 +47,7 @@ class Decision:
         replace: members that do not answer, to be ended at once; that is an end like any other, answered by a later decision.
         remove: ended members whose remains (pods) go.
         checkpoint_seconds: the learner is to write a checkpoint that answers the request of this time.
+        changes: what the learner is to follow without a restart (`rljob.api.live.wanted`); None where none can be told.
         delete_job: the job itself goes (ttlSecondsAfterFinished).
         outcome: how it ends, from the moment it is known.
         finished: the end is decided and nothing that must leave is left.
@@ -58,6 +61,7 @@ class Decision:
     replace: tuple[str, ...] = ()
     remove: tuple[str, ...] = ()
     checkpoint_seconds: float | None = None
+    changes: Mapping[str, Any] | None = None
     delete_job: bool = False
     outcome: Outcome | None = None
     finished: bool = False

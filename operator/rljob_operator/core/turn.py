@@ -18,7 +18,7 @@ from rljob_operator.core.desired import DesiredState, Session
 from rljob_operator.core.member import Phase
 from rljob_operator.core.observed import Observation
 
-_SEEN: Final = frozenset({"replay", "learner", "inference", "actors", "conditions"})
+_SEEN: Final = frozenset({"replay", "learner", "inference", "actors", "following", "fork", "conditions"})
 """Parts of a status (`_durable`) that are what the last reconciliation found, and nothing besides."""
 
 

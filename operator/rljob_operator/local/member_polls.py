@@ -9,7 +9,8 @@ import asyncio
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from rljob.threads import SupervisedThread
 
@@ -37,15 +38,21 @@ class MemberPolls:
         self._thread = SupervisedThread("member-polls", self._run, until=self._stop)
         self._thread.start()
 
-    def watch(self, alive: Iterable[Alive], learner: Learner | None, checkpoint_seconds: float | None = None) -> None:
+    def watch(
+        self,
+        alive: Iterable[Alive],
+        learner: Learner | None,
+        checkpoint_seconds: float | None = None,
+        changes: Mapping[str, Any] | None = None,
+    ) -> None:
         """These are the members that should answer now. ``checkpoint_seconds``: the request for a checkpoint that the learner has
-        to answer, or None. Raises ``ThreadEnded`` where a defect has ended the asking."""
+        to answer, or None; ``changes``: what it is to follow. Raises ``ThreadEnded`` where a defect has ended the asking."""
         self._thread.check()
         members, learners = list(alive), [learner] if learner is not None else []
 
         def follow() -> None:
             self._alive.follow("", members)
-            self._learner.follow("", learners, checkpoint_seconds)
+            self._learner.follow("", learners, checkpoint_seconds, changes=changes)
 
         self._loop.call_soon_threadsafe(follow)
 

@@ -53,7 +53,7 @@ class LocalSubstrate:
         self._token_file = job_token_file(run_dir)
         self._processes: dict[str, RoleProcess] = {}
         self._token = read_token(self._token_file)
-        self._checkpoint_seconds: float | None = None
+        self._asked: tuple[list[Alive], Learner | None] = ([], None)
         self._announced = False
         self._polls = MemberPolls(clock)
 
@@ -71,7 +71,7 @@ class LocalSubstrate:
         )
 
     def apply(self, job: RLJob, decision: Decision) -> None:
-        """Start and drain what the decision names, and pass on a request for a checkpoint; all of it is idempotent."""
+        """Start and drain what the decision names, and pass on what the learner is asked for; all of it is idempotent."""
         self._learner_epoch = decision.status.controller.learner_epoch
         if decision.start:
             self._arrange(job)
@@ -92,7 +92,7 @@ class LocalSubstrate:
             self._processes[name].end_hung()
         for name in decision.remove:
             self._processes.pop(name).forget()
-        self._checkpoint_seconds = decision.checkpoint_seconds
+        self._polls.watch(*self._asked, decision.checkpoint_seconds, decision.changes)
 
     def close(self, *, kill: bool) -> None:
         """End whatever still runs: at once with ``kill``, else in good order, which goes on when this process has ended."""
@@ -128,8 +128,7 @@ class LocalSubstrate:
             if url is not None and member.role is Role.LEARNER:
                 learner = Learner(member.incarnation, url, self._token)
             found.append(member)
-        self._polls.watch(alive, learner, self._checkpoint_seconds)
-        self._announced = learner is not None
+        self._asked, self._announced = (alive, learner), learner is not None
         return tuple(found)
 
     def _command(self, name: str) -> list[str]:

@@ -153,15 +153,19 @@ class Poll(Generic[Key]):
         members: Iterable[Alive | Learner],
         checkpoint_seconds: float | None = None,
         ending: str | None = None,
+        changes: Mapping[str, Any] | None = None,
     ) -> None:
         """Ask these from now on, and no others of the job; what its learner answered stays.
 
         ``checkpoint_seconds``: the request for a checkpoint that the learner has to answer, or None; see `Decision`. ``ending``:
-        how the job ends, if the learner is to know.
+        how the job ends, if the learner is to know. ``changes``: what it is to follow, see `Decision`. A new request is sent
+        at once.
         """
         requests: dict[str, Mapping[str, Any]] = {}
         if checkpoint_seconds is not None:
             requests["checkpoint"] = {"sinceUnix": checkpoint_seconds}
+        if changes is not None:
+            requests["changes"] = changes
         if ending is not None:
             requests["ending"] = {"state": ending}
         known, wanted = self._asked.setdefault(key, {}), {member.incarnation: member for member in members}
@@ -196,7 +200,7 @@ class Poll(Generic[Key]):
     async def _ask(self, key: Key, asked: _Asked) -> None:
         while self._is_asked(key, asked):  # a cancellation may be lost where an answer comes at the same moment
             asked.wake.clear()
-            await self._pass_on(asked)
+            passed_on = await self._pass_on(asked)
             began, steady, before, problem = self._now(), self._steady(), asked.silence, ""
             status: LearnerStatus | None = None
             try:
@@ -213,6 +217,8 @@ class Poll(Generic[Key]):
                 self._answers[key] = Answer(said, problem)
             asked.silence, news, pause = None, before is not None or status is not None, self._rhythm.after_an_answer()
             since, asked.ended = asked.ended, self._steady()
+            if passed_on:  # what becomes of it is soon known
+                pause = min(pause, self._rhythm.again_seconds)
             if problem:
                 asked.silence = _longer(before, began, problem, asked.ended - steady, asked.ended - since)
                 silent_seconds = began - asked.silence.since
@@ -233,14 +239,15 @@ class Poll(Generic[Key]):
         if error is not None:
             self._on_defect(error)
 
-    async def _pass_on(self, asked: _Asked) -> None:
-        """Leave each request with the learner, until it has taken it."""
-        member = asked.member
+    async def _pass_on(self, asked: _Asked) -> bool:
+        """Leave each request with the learner, until it has taken it; whether it took one."""
+        member, before = asked.member, dict(asked.taken)
         if not isinstance(member, Learner):
-            return
+            return False
         for page, document in asked.requests.items():
             if document != asked.taken.get(page) and await self._reach.send(member.url, page, document, member.token):
                 asked.taken[page] = document
+        return asked.taken != before
 
 
 def _longer(before: Silence | None, began: float, because: str, asked_seconds: float, since_before: float) -> Silence:

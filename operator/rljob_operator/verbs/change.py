@@ -1,5 +1,5 @@
-"""Verbs that change what is wanted of a job: `suspend`, `resume`, `scale`, `checkpoint`. They write what is stored, and the
-controller acts."""
+"""Verbs that change what is wanted of a job: `suspend`, `resume`, `scale`, `set`, `checkpoint`. They write what is stored, and
+the controller acts."""
 
 from __future__ import annotations
 
@@ -9,11 +9,16 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
+from rljob.api import ManifestError, parse_job, transition_problems
+from rljob.api.live import digest, wanted
+from rljob.api.load import given
+from rljob.api.overrides import apply_overrides, read_overrides
 from rljob.api.timestamps import rfc3339
 from rljob.command_errors import one_line_errors
 from rljob.errors import UsageError
 
 from rljob_operator.core.desired import CHECKPOINT_ANNOTATION, STOP_ANNOTATION
+from rljob_operator.kube.apiserver.resources import merge_patch
 from rljob_operator.verbs.jobs import Job, Jobs, Place
 from rljob_operator.verbs.options import (
     ContextOption,
@@ -129,6 +134,50 @@ def scale(
             typer.echo(f"{chosen.place}: {seen.status.actors.ready} actors ready")
 
 
+def set_fields(
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[RUN|JOB] PATH=VALUE...",
+            help="The job (left out: the newest under runs/, or the only one of the namespace), and fields as with --set.",
+            show_default=False,
+        ),
+    ],
+    wait: WaitOption = False,
+    timeout: TimeoutOption = 120.0,
+    namespace: NamespaceOption = None,
+    context: ContextOption = None,
+    kubeconfig: KubeconfigOption = None,
+) -> None:
+    """Change fields of a job. A running learner takes those that are live, such as learning rate, costs and clips, between two
+    updates; nothing is restarted. `rljob explain` says of each field when it may change.
+
+    Examples:
+
+      rljob set algorithm.learningRate=3e-4 --wait
+
+      rljob set runs/pong-ppo algorithm.entropyCost=0.02 algorithm.ppo.clipRange=0.1
+
+      rljob set -n team-a pong algorithm.learningRate=3e-4
+    """
+    with one_line_errors(), jobs_of(Place(namespace, context, kubeconfig)) as jobs:
+        named, texts = (words[:1], words[1:]) if "=" not in words[0] else ([], words)
+        if not texts:
+            raise UsageError(f"set {' '.join(words)}: PATH=VALUE is missing, such as algorithm.learningRate=3e-4")
+        chosen = jobs.chosen(named[0] if named else None)
+        before = given(_changeable(chosen).document)
+        after = apply_overrides(before, read_overrides(texts, before))
+        job = parse_job(after)
+        if problems := [] if job.spec.suspend else transition_problems(parse_job(before), job):
+            raise ManifestError(problems)
+        generation = chosen.change(merge_patch(before, after))
+        _tell(chosen, f"{' '.join(texts)} asked for")
+        if wait:
+            name = digest(wanted(job.spec))
+            wait_for(chosen, generation, lambda seen: _follows(seen, name), "followed", timeout)
+            typer.echo(f"{chosen.place}: the learner follows")
+
+
 def checkpoint(
     job: JobArgument = None,
     wait: WaitOption = False,
@@ -170,6 +219,11 @@ def _is_stopped(seen: JobView) -> bool:
 def _has_actors(seen: JobView, actors: int) -> bool:
     now = seen.status.actors
     return now.ready == now.replicas == actors and now.draining == 0
+
+
+def _follows(seen: JobView, wanted: str) -> bool:
+    said = seen.status.following
+    return said is not None and said.followed and said.wanted == wanted
 
 
 def _answered(seen: JobView, asked: str) -> bool:

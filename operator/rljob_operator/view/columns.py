@@ -92,6 +92,14 @@ def _restarts(run: JobView) -> str:
     return f"{run.status.restarts.counted}+{run.status.restarts.ignored}"
 
 
+def _fork(run: JobView) -> str:
+    return "-" if (found := run.status.fork) is None else f"{found.id} {found.state}"
+
+
+def _scheduled(run: JobView) -> str:
+    return "-" if (found := run.status.following) is None else number(found.scheduled, "{}")
+
+
 def _namespace(run: JobView) -> str:
     return str((run.document.get("metadata") or {}).get("namespace", "-"))
 
@@ -113,4 +121,6 @@ WIDE_COLUMNS: tuple[Column, ...] = (
     ("UPDATES", updates),
     ("CHECKPOINT (AGE)", _checkpoint),
     ("RESTARTS", _restarts),
+    ("FORK", _fork),
+    ("SCHEDULED", _scheduled),
 )

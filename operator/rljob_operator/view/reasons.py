@@ -29,7 +29,7 @@ def why(run: JobView) -> list[str]:
         lines += _scaling(run)
     if is_experiment(run.document):
         lines += _trials(run)
-    lines += _endless(run.figures)
+    lines += [*_changes(run), *_endless(run.figures)]
     odd = [condition for condition in run.status.conditions if is_odd(condition)]
     if odd:
         lines += ["", "Conditions that are not as in a healthy run:"]
@@ -92,6 +92,20 @@ def _attendance(run: JobView) -> list[str]:
     last = f"it was last {run.status.state}" if run.status.state else "there is no status to tell how far it was"
     ending = f" These are ending: {', '.join(run.running)}." if run.running else ""
     return [f"It has no controller, which did not end in order; {last}.{ending} It can be resumed."]
+
+
+def _changes(run: JobView) -> list[str]:
+    """What was changed of a job without a restart: the fork, and the entry of its schedule that holds."""
+    fork, lines, entries = run.status.fork, list[str](), (run.document.get("spec") or {}).get("schedule") or []
+    if fork is not None:
+        at = "" if fork.updates is None else f" at update {fork.updates:,}, after {fork.raw_frames or 0:,} raw frames"
+        lines.append(f"Fork {fork.id} from {fork.source}: {fork.state}{at}{_tail(fork.message)}.")
+    if entries and (done := run.status.following.scheduled if run.status.following is not None else 0):
+        latest = entries[done - 1]
+        lines.append(
+            f"Schedule: {done} of {len(entries)} entries: {latest['set']} from {latest['afterRawFrames']:,} raw frames on."
+        )
+    return ["", *lines] if lines else []
 
 
 def _endless(said: LearnerStatus) -> list[str]:

@@ -30,7 +30,8 @@ VALUES: tuple[Any, ...] = (
     [{"name": "a", "action": "Ignore", "onExitCodes": {"values": [3]}}],
     [{"name": "a", "action": "Ignore", "onExitCodes": {"values": [4]}}],
     [{"type": "Pods", "value": 7, "periodSeconds": 7}], [{"type": "Pods", "value": 8, "periodSeconds": 7}], 0, 1,
-    "b.safetensors", "c.safetensors",
+    "b.safetensors", "c.safetensors", f"sha256:{'0' * 64}", f"sha256:{'1' * 64}",
+    [{"afterRawFrames": 3, "set": {"a": 1}}], [{"afterRawFrames": 4, "set": {"a": 1}}],
 )  # fmt: skip
 """Two of them are allowed for each field that is no choice of words."""
 ABSENT: Any = object()
@@ -50,6 +51,7 @@ def complete(base: dict[str, Any]) -> dict[str, Any]:
         "successPolicy": {"targetReturn": {"value": 1}, "metric": {"name": "a", "value": 1}},
         "earlyStopping": {"plateau": {}, "trainingReturn": {}, "valueLoss": {}},
         "evaluator": {"environment": {}},
+        "fork": {"id": "a", "from": "file:///a", "digest": f"sha256:{'0' * 64}"},
     }
     given["spec"]["environment"]["encoder"] = {"file": "a.safetensors"}
     given["spec"]["checkpoint"]["storage"]["objectStore"]["secretRef"] = {"name": "a"}
@@ -147,11 +149,11 @@ def test_python_and_cel_keep_to_the_list_that_a_field_is_in(place: Place) -> Non
     when = place.mutability.when
     for kind, (old, new) in changes(place).items():
         python, cel = running = refused(old, new)
-        assert [bool(verdict) for verdict in running] == [when is not When.ANY_TIME] * 2, (kind, running)
+        assert [bool(verdict) for verdict in running] == [not when.at_any_time] * 2, (kind, running)
         for before, after in ((True, True), (True, False), (False, True)):  # suspended, and with either edge of it
             stopped = refused(suspended(old, before), suspended(new, after))
             assert [bool(verdict) for verdict in stopped] == [when is When.NEVER] * 2, (kind, stopped)
-        if when is not When.ANY_TIME:  # it names the field itself, and both say the same
+        if not when.at_any_time:  # it names the field itself, and both say the same
             says = python[0].startswith(f"spec.{place.path}"), python[0].endswith(cel[0].split(": ", 1)[1])
             assert says == (True, True), kind
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -10,8 +11,14 @@ from rljob.algorithms.compute import Compute
 from rljob.algorithms.optimizer import RMSProp
 from rljob.algorithms.registry import algorithm
 from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters, PPOParameters
+from rljob.api.algorithm import AlgorithmSpec
+from rljob.api.course import ForkSpec
+from rljob.api.job import RLJobSpec
+from rljob.checkpoints import store as checkpoint
 from rljob.checkpoints.policy import PolicyIdentity
+from rljob.checkpoints.store import CheckpointProblem
 from rljob.envs import EnvironmentSpec
+from rljob.learner.course import Course
 from rljob.learner.optim.data_parallel_threads import DataParallelThreads
 from rljob.learner.optim.updater import make_updater
 
@@ -130,6 +137,20 @@ def on(device: torch.device, batch: Any) -> Any:
 
 def identity(params: ApeXDQNParameters, spec: EnvironmentSpec = SPEC) -> PolicyIdentity:
     return PolicyIdentity("ApeXDQN", spec, params, ENV_PARAMS)
+
+
+def course(params: Any, directory: Path | None = None) -> Course:
+    """Of a job with these parameters, which forks from the newest checkpoint in ``directory``."""
+    algorithm = AlgorithmSpec.model_validate({"custom": {"factory": "own:algorithm"}}).with_own(params)
+    spec = RLJobSpec.model_validate({"environment": {"id": "Test/Vectors-v0"}, "replay": {}})
+
+    def read(fork: ForkSpec) -> checkpoint.Checkpoint:
+        found = checkpoint.latest_valid(directory) if directory is not None else None
+        if found is None:
+            raise CheckpointProblem(f"{fork.source} holds none")
+        return found
+
+    return Course(spec.model_copy(update={"algorithm": algorithm}), read)
 
 
 def batches(count: int, spec: EnvironmentSpec = SPEC, size: int = 16, seed: int = 1) -> list[TransitionBatch]:

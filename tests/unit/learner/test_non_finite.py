@@ -30,7 +30,7 @@ from rljob.weights.exchange import WeightServer
 from rljob.weights.versions import VersionLog
 
 from tests.support.devices import LateEvents
-from tests.unit.learner.learner_builders import CPU, batches, identity, parameters, updater
+from tests.unit.learner.learner_builders import CPU, batches, course, identity, parameters, updater
 
 _names = itertools.count()
 LAYOUT = transition_layout(10, frames((4,), np.float32), 3)
@@ -44,6 +44,7 @@ def learner(
     own: AnyUpdater | None = None,
     source: Any = None,
     versions: VersionLog | None = None,
+    forks_from: Path | None = None,
 ) -> Iterator[Learner]:
     """One of Ape-X, or of another algorithm; ``source`` is closed at the end."""
     who = who or identity(parameters())
@@ -55,7 +56,8 @@ def learner(
         source = ReplayClient(sampled, algorithm("ApeXDQN").importance_weights, CPU)
     steps = params.batch_size * getattr(params, "unroll_length", 1)
     config = LoopConfig(steps, params.publish_interval, 60.0, directory, on_non_finite=policy)
-    yield Learner(config, who, own or updater(params), source, server, saver, lambda status: None, {}, versions)
+    of, with_ = course(params, forks_from), own or updater(params)
+    yield Learner(config, who, of, with_, source, server, saver, lambda status: None, {}, versions)
     for each in (source, server, saver):
         each.close()
 

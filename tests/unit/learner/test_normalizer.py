@@ -36,7 +36,7 @@ from rljob.policy.trained import load
 from rljob.weights.exchange import WeightServer
 from rljob.weights.versions import VersionLog
 
-from tests.unit.learner.learner_builders import ENV_PARAMS, SPEC, parameters as of_apex, unroll_batches
+from tests.unit.learner.learner_builders import ENV_PARAMS, SPEC, course, parameters as of_apex, unroll_batches
 from tests.unit.learner.optim.test_no_waiting import Waits
 
 CPU = torch.device("cpu")
@@ -424,7 +424,8 @@ def learner(directory: Path, params: ImpalaParameters) -> Iterator[Learner]:
     saver = Saver(directory, keep=3)
     config = LoopConfig(20, params.publish_interval, 60.0, directory)
     identity = PolicyIdentity("IMPALA", SPEC, params, ENV_PARAMS)
-    yield Learner(config, identity, updater(params), queue, server, saver, lambda status: None, {}, versions)
+    own = updater(params)
+    yield Learner(config, identity, course(params), own, queue, server, saver, lambda status: None, {}, versions)
     queue.close()
     server.close()
     saver.close()

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from rljob.api.job import RLJobSpec
+from rljob.api.live import live_values
 from rljob.api.mutability import When, places
 from rljob_operator.core.member import Phase
 
@@ -31,7 +32,7 @@ Course = Callable[[Controller, Callable[[], None]], object]
 
 def said(controller: Controller) -> object:
     decision, status = controller.last, controller.status
-    decided = (decision.start, decision.drain, decision.remove, decision.delete_job, end_of(decision))
+    decided = (decision.start, decision.drain, decision.remove, decision.delete_job, decision.changes, end_of(decision))
     return *decided, status.autoscaling.desired_replicas, status.state, status.restarts.counted
 
 
@@ -88,9 +89,23 @@ RETURN = (*NO_TARGET, "spec.earlyStopping.trainingReturn={windowRawFrames: 9000}
 LOSS = (*NO_TARGET, "spec.earlyStopping.valueLoss={windowRawFrames: 9000, graceRawFrames: 0}")
 SCALED = "spec.autoscaling={mode: Internal, minReplicas: 1, maxReplicas: 8}"
 
+FORK = f"spec.fork={{id: a, from: 'file:///b', digest: 'sha256:{'0' * 64}'}}"
+
 COURSES: dict[str, tuple[tuple[str, ...], tuple[str, ...], Course]] = {
     # field: (the job, what is changed of it, the course)
     "suspend": ((), ("spec.suspend=true",), looks()),
+    "fork.id": ((FORK,), ("spec.fork.id=b",), looks()),
+    "fork.from": ((FORK,), ("spec.fork.from=file:///c",), looks()),
+    "fork.digest": ((FORK,), (f"spec.fork.digest=sha256:{'1' * 64}",), looks()),
+    "schedule": ((), ("spec.schedule=[{afterRawFrames: 1, set: {algorithm.learningRate: 0.001}}]",), looks()),
+    **{
+        path: ((), (f"spec.{path}={value}",), looks())
+        for path, value in (
+            ("algorithm.learningRate", 0.5),
+            ("algorithm.gradientClipNorm", 1),
+            ("replay.prioritization.importance", 0.5),
+        )
+    },
     "actors.replicas": ((), ("spec.actors.replicas=3",), looks()),
     "autoscaling.mode": ((SCALED,), ("spec.autoscaling.mode=Disabled", "spec.actors.replicas=5"), looks()),
     "evaluator.enabled": (NO_JUDGE, ("spec.evaluator.enabled=false",), looks()),
@@ -122,9 +137,9 @@ AUTOSCALING = "autoscaling."
 
 
 def test_every_field_that_may_change_at_any_time_has_a_course() -> None:
-    allowed = {
-        place.path for place in places(RLJobSpec, whole_sections=False) if place.mutability.when is When.ANY_TIME
-    }
+    every = places(RLJobSpec, whole_sections=False)
+    allowed = {place.path for place in every if place.mutability.when is When.ANY_TIME}
+    allowed |= set(live_values(make_job().spec)) - {"algorithm.learningRateFinal"}  # at most learningRate
     law = {path for path in allowed if path.startswith(AUTOSCALING)} - {"autoscaling.mode"}
     assert allowed - law == set(COURSES)
 

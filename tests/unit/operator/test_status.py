@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 from rljob.api.controller_memory import MAX_CURVE_POINTS
+from rljob.api.live import digest, wanted
 from rljob.api.status import Condition, RLJobStatus
 from rljob.api.timestamps import parse_rfc3339, rfc3339, stamp
 from rljob_operator.core.desired import DesiredState, Session
@@ -54,6 +55,27 @@ def test_the_document_is_camel_case_without_nulls() -> None:
     document = running().status.document()
     assert ("null" in json.dumps(document), "_" in "".join(document)) == (False, False)
     assert document["conditions"][0]["lastTransitionTime"].endswith("Z")
+
+
+def test_what_the_learner_says_of_a_fork_stands_until_another_is_asked_for() -> None:
+    def asks(id: str) -> str:
+        return f"spec.fork={{id: {id}, from: 'file:///a', digest: 'sha256:{'0' * 64}'}}"
+
+    controller, seen = running(asks("a")), []
+    done, refused = {"updates": 7, "raw_frames": 28}, {"message": "there is none"}
+    for id, said in (("a", None), ("a", {"id": "a", "state": "Done", **done}), ("a", {"id": "a", "state": "Done"}),
+                     ("b", {"id": "a", "state": "Done"}), ("b", {"id": "b", "state": "Refused", **refused})):  # fmt: skip
+        controller.job = make_job(asks(id))
+        name = digest(wanted(controller.job.spec))
+        controller.look(1.0, learner=sample(controller.now, 1000, fork=said, following=name if id == "a" else "other"))
+        fork, following = controller.status.fork, controller.status.following
+        assert fork is not None
+        assert following is not None
+        seen.append((fork.id, fork.state, fork.updates, fork.message, following.followed))
+    assert seen == [
+        ("a", "Waiting", None, "", True), ("a", "Done", 7, "", True), ("a", "Done", 7, "", True),
+        ("b", "Waiting", None, "", False), ("b", "Refused", None, "there is none", False),
+    ]  # fmt: skip
 
 
 def test_progress_is_written_rarely() -> None:

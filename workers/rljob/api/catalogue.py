@@ -28,7 +28,12 @@ _ROOTS: Final[Mapping[str, TypedPlace]] = {
     "status": TypedPlace(RLJobStatus),
 }
 _EXPERIMENT: Final = TypedPlace(RLExperiment)
-_WHEN: Final = {When.ANY_TIME: "at any time", When.WHILE_SUSPENDED: "while the job is suspended", When.NEVER: "never"}
+_WHEN: Final = {
+    When.ANY_TIME: "at any time",
+    When.LIVE: "at any time: a running learner takes it between two updates",
+    When.WHILE_SUSPENDED: "while the job is suspended",
+    When.NEVER: "never",
+}
 _INDEX = re.compile(r"\[\w*\]")
 _LINK = re.compile(r"https://\S+")
 _MOST_SUGGESTIONS = 6

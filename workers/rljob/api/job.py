@@ -9,6 +9,7 @@ from pydantic import Field
 from rljob.api.algorithm import AlgorithmSpec
 from rljob.api.autoscaling import AutoscalingSpec
 from rljob.api.cluster import MonitoringSpec, NetworkSpec, SchedulingSpec
+from rljob.api.course import ForkSpec, ScheduledChange
 from rljob.api.environment import EnvironmentSource
 from rljob.api.lifecycle import CheckpointSpec, EarlyStopping, FailurePolicy, SuccessPolicy
 from rljob.api.mutability import ANY_TIME, UNLEARNED, WHILE_SUSPENDED, never
@@ -84,6 +85,11 @@ class RLJobSpec(APIModel):
     """What is played; a preset says it, too."""
     seed: Annotated[int, Integer(0, 2**31 - 1), WHILE_SUSPENDED] = 1
     """Seed of networks, exploration, sampling and environments."""
+    fork: Annotated[ForkSpec | None, ANY_TIME] = None
+    """Another run's checkpoint, whose weights, optimiser and running statistics the learner goes on with, with counts and
+    parameters of its own."""
+    schedule: Annotated[list[ScheduledChange], ANY_TIME] = Field(default_factory=list, max_length=100)
+    """Live fields that the learner sets as the run gets on, in this order."""
     learner: LearnerSpec = Field(default_factory=LearnerSpec)
     """The process that trains."""
     replay: ReplaySpec | None = None

@@ -140,6 +140,20 @@ class CheckpointStatement(Document):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ForkStatement(Document):
+    """What became of the fork that the learner was asked for last (``spec.fork``)."""
+
+    id: Plain = ""
+    state: Plain = ""
+    """Waiting, Done or Refused."""
+    message: Words = ""
+    """Why it was refused, or what was taken."""
+    updates: Count | None = None
+    """The learner's own updates when it was done; None before, and of one that an earlier life has done."""
+    raw_frames: Count | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReplaySummary(Document):
     """What the replay shards hold, summed up."""
 
@@ -212,6 +226,12 @@ class LearnerStatus(Document):
     recompiles: Count | None = None
     resubscriptions: Count | None = None
     learning_rate: Amount | None = None
+
+    following: Annotated[Plain | None, LEFT_OUT] = None
+    """Names the live values, schedule and fork that are in effect (`rljob.api.live`)."""
+    scheduled: Annotated[Count | None, LEFT_OUT] = None
+    """Entries of the schedule that are in effect."""
+    fork: Annotated[ForkStatement | None, LEFT_OUT] = None
 
     episodes_total: Count | None = None
     mean_return: Score | None = None

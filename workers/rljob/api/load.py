@@ -17,7 +17,8 @@ from rljob.api.document import parse_document
 from rljob.api.effective import effective
 from rljob.api.experiment import model_of
 from rljob.api.job import API_VERSION, KIND, Metadata, RLJob
-from rljob.api.overrides import Override, apply_overrides, read_overrides
+from rljob.api.live import live_values, not_live
+from rljob.api.overrides import Override, apply_overrides, read_overrides, segments_of
 from rljob.api.plain import plain
 from rljob.api.presets.merging import preset_of, value_at, with_preset
 from rljob.api.problems import ABSENT, Location, ManifestError, Problem, path_of, without_places
@@ -113,7 +114,35 @@ def parse_job(document: Mapping[str, Any]) -> RLJob:
         problems += [_traced(each, written) for each in broken]
     if problems or job is None:
         raise ManifestError(problems, alone=bool(wrong))
-    return job
+    return _scheduled(job, written) if job.spec.schedule else job
+
+
+def _scheduled(job: RLJob, written: Mapping[str, Any]) -> RLJob:
+    """The job with every live value that an entry of its schedule changes filled in, as by ``--set``: a default may follow what
+    is set. Raises ManifestError."""
+    problems: list[Problem] = []
+    schedule, was, document = [], live_values(job.spec), apply_overrides(written, [("schedule", ABSENT)])
+    for at, entry in enumerate(job.spec.schedule):
+        place = f"spec.schedule[{at}].set"
+        try:
+            document = apply_overrides(document, list(entry.set.items()))
+            after = parse_job(document).spec
+        except ManifestError as error:
+            problems += [
+                Problem(f"{place}.{each.path.removeprefix('spec.')}", each.value, each.message)
+                for each in error.problems
+            ]
+            break
+        named = {".".join(segments_of(path)[1:]): value for path, value in entry.set.items()}
+        refused = {path: words for path in named if (words := not_live(after, path)) is not None}
+        problems += [Problem(f"{place}.{path}", named[path], words) for path, words in refused.items()]
+        becomes = live_values(after)
+        changes = {path: value for path, value in becomes.items() if path in named or value != was.get(path)}
+        schedule.append(entry.model_copy(update={"set": changes}))
+        was = becomes
+    if problems:
+        raise ManifestError(problems)
+    return job.model_copy(update={"spec": job.spec.model_copy(update={"schedule": schedule})})
 
 
 def _traced(problem: Problem, written: Mapping[str, Any]) -> Problem:

@@ -1,8 +1,9 @@
 """What of a stored job may change, when, and whether it then learns otherwise: marks on the fields of the types, from which the
 rules of a change are made, and of a comparison.
 
-A mark counts for its field and for all below it, save what is marked there as never changing. What has none, and lies below none,
-never changes, and changes what is learned: a new field is immutable until code makes a change of it take effect, and marks it.
+A mark counts for its field and for all below it, save what is marked there as never changing, or as live. What has none, and
+lies below none, never changes, and changes what is learned: a new field is immutable until code makes a change of it take
+effect, and marks it.
 """
 
 from __future__ import annotations
@@ -23,10 +24,17 @@ class When(StrEnum):
 
     ANY_TIME = "AnyTime"
     """The controller follows it at its next reconciliation, whatever runs."""
+    LIVE = "Live"
+    """The same, and a running learner takes it between two updates (`rljob.api.live`)."""
     WHILE_SUSPENDED = "WhileSuspended"
     """Roles read it when they start; so all of them have to start anew."""
     NEVER = "Never"
     """What was learned or stored would no longer fit."""
+
+    @property
+    def at_any_time(self) -> bool:
+        """Whether it may change while roles run, which then go on."""
+        return self in (When.ANY_TIME, When.LIVE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +46,7 @@ class Mutability:
 
 
 ANY_TIME = Mutability(When.ANY_TIME)
+LIVE = Mutability(When.LIVE)
 WHILE_SUSPENDED = Mutability(When.WHILE_SUSPENDED)
 UNLEARNED = "changes nothing of what is learned"
 """A mark beside it, of a field in which jobs may differ that learn the same and are judged alike."""
@@ -97,7 +106,7 @@ def places(model: type[BaseModel], *, whole_sections: bool = True) -> tuple[Plac
     ``whole_sections``: a section is one place where all its fields have the same mutability. So it is where all that may change
     may only while the job is suspended; what in it never changes then comes before it. Else each field is one place.
     Lists are fields: their entries come and go with them. Raises TypeError where a mark lies below another one, save one as
-    never changing.
+    never changing or as live.
     """
     return tuple(_below(model, (), None, whole_sections))
 
@@ -109,7 +118,7 @@ def _below(
         annotation, _ = unwrapped(field.annotation, [])
         here = (*steps, Step(name, field.alias or name))
         own = mark_of(field)
-        if own is not None and inherited is not None and own.when is not When.NEVER:
+        if own is not None and inherited is not None and own.when not in (When.NEVER, When.LIVE):
             raise TypeError(f"{'.'.join(step.alias for step in here)} has a mark of mutability below another one")
         mark = own or inherited
         if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
@@ -119,7 +128,7 @@ def _below(
         kinds = {place.mutability for place in found}
         if whole_sections and len(kinds) == 1:
             yield Place(here, kinds.pop())
-        elif whole_sections and not any(kind.when is When.ANY_TIME for kind in kinds):
+        elif whole_sections and not any(kind.when.at_any_time for kind in kinds):
             yield from (place for place in found if place.mutability.when is When.NEVER)
             if any(kind.when is When.WHILE_SUSPENDED for kind in kinds):
                 yield Place(here, WHILE_SUSPENDED)

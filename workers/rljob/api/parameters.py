@@ -10,12 +10,14 @@ from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 from pydantic import ConfigDict, Field
 
 from rljob.api.fields import Follows
-from rljob.api.mutability import UNLEARNED, never
+from rljob.api.mutability import LIVE, UNLEARNED, never
 from rljob.api.types import APIModel, Flag, Integer, JSONObject, Real, WordOrFactory
 
 OptimizerName: TypeAlias = Literal["Adam", "RMSProp", "CentredRMSProp", "Muon"]
-LearningRate: TypeAlias = Annotated[float, Real(0, 1, above=True)]
+LearningRate: TypeAlias = Annotated[float, Real(0, 1, above=True), LIVE]
 Epsilon: TypeAlias = Annotated[float, Real(0, 1, above=True)]
+ClipNorm: TypeAlias = Annotated[float, Real(0), LIVE]
+Cost: TypeAlias = Annotated[float, Real(0, 1000), LIVE]
 
 MOST_LAG_UPDATES: Final = 10**9
 OF_THIS_NETWORK = "checkpoints hold the tensors of this network"
@@ -50,7 +52,7 @@ class LearnerParameterSet(ParameterSet):
     """What a reward one step later is worth: the discount per step."""
     learning_rate: LearningRate = 1e-4
     """Step size of the optimiser at the start; with SAC, of the policy's."""
-    learning_rate_final: Annotated[float, Real(0, 1), Follows("learningRate, so that it does not decay")] = Field(
+    learning_rate_final: Annotated[float, Real(0, 1), LIVE, Follows("learningRate, so that it does not decay")] = Field(
         default_factory=lambda known: known.get("learning_rate", 0.0)
     )
     """Step size at the end of the linear decay."""
@@ -66,7 +68,7 @@ class LearnerParameterSet(ParameterSet):
     """Decay of RMSProp's running means; Adam does not use it."""
     rmsprop_momentum: Annotated[float, Real(0, 1, below=True)] = 0.0
     """Momentum of RMSProp; Adam does not use it."""
-    gradient_clip_norm: Annotated[float, Real(0)] = 40.0
+    gradient_clip_norm: ClipNorm = 40.0
     """Largest gradient norm; longer gradients are scaled to it. 0 does not clip. With SAC, of critics, policy and
     temperature each."""
     evaluation_weights_decay: Annotated[float, Real(0, 1, below=True)] = 0.0
@@ -156,9 +158,9 @@ class ActorCriticParameterSet(LearnerParameterSet):
     """Passes over a batch, or an iteration, before the next one."""
     minibatches: Annotated[int, Integer(1, 4096)] = 1
     """Updates that a pass is split into: by whole unrolls; with PPO by single steps, shuffled, where it is not recurrent."""
-    value_cost: Annotated[float, Real(0, 1000)] = 0.5
+    value_cost: Cost = 0.5
     """Weight of the value loss."""
-    entropy_cost: Annotated[float, Real(0, 1000)] = 0.01
+    entropy_cost: Cost = 0.01
     """Weight of the entropy bonus."""
     normalize_observations: Annotated[Flag, never(OF_THIS_SCALE)] = False
     """Give every float of the vectors that are observed mean 0 and deviation 1, by statistics of all batches so far. In place of

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from rljob.api.mutability import UNLEARNED, WHILE_SUSPENDED, never
+from rljob.api.mutability import LIVE, UNLEARNED, WHILE_SUSPENDED, never
 from rljob.api.pods import Resources, RoleSpec, SecretRef
 from rljob.api.types import APIModel, Integer, Quantity, Real, Text, quantity
 
@@ -19,7 +19,7 @@ class Prioritization(APIModel):
 
     exponent: Annotated[float, Real(0, 1)] = 0.6
     """How much the TD error matters: 0 draws uniformly, 1 in proportion to it."""
-    importance: Annotated[float, Real(0, 1)] = 0.4
+    importance: Annotated[float, Real(0, 1), LIVE] = 0.4
     """How much of the bias that this brings is corrected: 0 nothing, 1 all."""
 
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field, create_model
 
 from rljob.api.declaration import BuiltIn
 from rljob.api.fields import Follows, OfParameters, in_words, unwrapped
-from rljob.api.mutability import UNLEARNED, WHILE_SUSPENDED, Mutability, When, mark_of
+from rljob.api.mutability import LIVE, UNLEARNED, WHILE_SUSPENDED, Mutability, When, mark_of
 from rljob.api.types import APIModel, Integer, WordOrFactory
 
 Fields = dict[str, Any]
@@ -81,6 +81,8 @@ def _mark(name: str, sets: Mapping[str, type[BaseModel]]) -> Mutability:
     never = {algorithm: mark for algorithm, kind in sets.items() if (mark := never_changing(kind, name)) is not None}
     if len(never) == len(sets):
         return next(iter(never.values()))
+    if all(mark_of(kind.model_fields[name]) == LIVE for kind in sets.values()):
+        return LIVE
     because = next((mark.why for mark in never.values()), "")
     return (
         Mutability(When.WHILE_SUSPENDED, f"never with {in_words([*never])}, as {because}") if never else WHILE_SUSPENDED

@@ -194,6 +194,34 @@ class CheckpointStatus(StatusModel):
     """Digest of its tensors, such as sha256:ab12."""
 
 
+class FollowedStatus(StatusModel):
+    """Whether the running learner follows what the spec says of live fields, `schedule` and `fork`."""
+
+    wanted: ShortText = ""
+    """A digest of what the spec says of them."""
+    followed: bool = False
+    """Whether the learner has it in effect; False also while no learner runs."""
+    scheduled: Count = 0
+    """Entries of the schedule that are in effect."""
+
+
+class ForkStatus(StatusModel):
+    """What became of `spec.fork`, as the learner says."""
+
+    id: ShortText = ""
+    """The fork's id."""
+    state: Literal["Waiting", "Done", "Refused"] = "Waiting"
+    """Refused: the learner goes on with its own weights."""
+    message: Message = ""
+    """Why it was refused, or what was taken."""
+    source: Annotated[str, Text(2048, "a URI", shortest=0), Field(alias="from")] = ""
+    """The checkpoint that was asked for."""
+    updates: Count | None = None
+    """The learner's own updates when it took the weights."""
+    raw_frames: Count | None = None
+    """Raw frames of the job then."""
+
+
 class AdmissionStatus(StatusModel):
     """What the queue has admitted."""
 
@@ -254,6 +282,10 @@ class RLJobStatus(StatusModel):
     """How far the job is."""
     checkpoint: CheckpointStatus | None = None
     """The newest verified checkpoint."""
+    following: FollowedStatus | None = None
+    """Whether the learner follows live fields, schedule and fork."""
+    fork: ForkStatus | None = None
+    """What became of the fork."""
     admission: AdmissionStatus | None = None
     """What the queue has admitted."""
     failures: list[Failure] = Field(default_factory=list, max_length=MAX_FAILURES)

@@ -1,4 +1,5 @@
-"""``spec.checkpoint.restoreFrom``: which checkpoint a new run starts from. Needs no torch, so a controller can check, too."""
+"""Another run's checkpoint: ``spec.checkpoint.restoreFrom``, which a new run starts from, and ``spec.fork``, whose weights a
+running one takes. Needs no torch, so a controller can check, too."""
 
 from __future__ import annotations
 
@@ -7,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from rljob.api import RLJob
-from rljob.checkpoints.files import VerifiedFiles, directory_in, is_checkpoint, stored, verify
+from rljob.api.course import ForkSpec
+from rljob.checkpoints.files import VerifiedFiles, directory_in, is_checkpoint, read_manifest, stored, verify
 from rljob.checkpoints.location import Location, bucket_of, location
 from rljob.checkpoints.names import CheckpointProblem
 from rljob.envs.spec import EnvironmentSpec
@@ -15,8 +17,9 @@ from rljob.loading import short
 
 STARTED_FROM = "started_from"
 """In the manifest of a checkpoint: what the ``restoreFrom`` of its job named, empty for nothing."""
+FORK = "fork"
+"""The same of the fork that was done last: its id."""
 
-_FIELD = "spec.checkpoint.restoreFrom"
 _NOTHING = ("Latest", "None")
 
 
@@ -46,30 +49,44 @@ def named_checkpoint(job: RLJob, environment: EnvironmentSpec) -> VerifiedFiles 
     uri = job.spec.checkpoint.restore_from
     if uri in _NOTHING:
         return None
-    own = bucket_of(job)
     try:
-        source = location(uri, own.bucket.endpoint if own is not None else "")
+        return _at(job, environment, uri)
     except CheckpointProblem as problem:
-        raise CheckpointProblem(f"{_FIELD}: {problem}; Latest and None can, too") from None
-    found = _found(source)
+        raise CheckpointProblem(f"spec.checkpoint.restoreFrom: {problem}") from None
+
+
+def forked_checkpoint(job: RLJob, environment: EnvironmentSpec, fork: ForkSpec) -> VerifiedFiles:
+    """The checkpoint that ``spec.fork`` asks for, by its digest. Raises as `named_checkpoint`."""
+    try:
+        return _at(job, environment, fork.source, fork.digest.removeprefix("sha256:"))
+    except CheckpointProblem as problem:
+        raise CheckpointProblem(f"spec.fork.from: {problem}") from None
+
+
+def _at(job: RLJob, environment: EnvironmentSpec, uri: str, digest: str = "") -> VerifiedFiles:
+    own = bucket_of(job)
+    found = _found(location(uri, own.bucket.endpoint if own is not None else ""), digest)
     _check_fits(found, job.spec.algorithm.name, environment)
     return found
 
 
-def _found(source: Location) -> VerifiedFiles:
+def _found(source: Location, digest: str) -> VerifiedFiles:
     if isinstance(source, Path) and not source.is_dir():
         raise CheckpointProblem(
-            f"{_FIELD}: {source} is no folder here; the folder of a run or of one of its checkpoints is expected"
+            f"{source} is no folder here; the folder of a run or of one of its checkpoints is expected, on a cluster in a volume "
+            "that this learner mounts"
         )
     problems = []
     for path in [source] if is_checkpoint(source) else stored(directory_in(source)):
         try:
+            if digest and (has := read_manifest(path).get("sha256")) != digest:
+                raise CheckpointProblem(f"{path} has sha256:{has}")
             return verify(path)
         except CheckpointProblem as problem:
             problems.append(str(problem))
-    reason = f"; {problems[0]}" if problems else ""
+    wanted, reason = f" with sha256:{digest}" if digest else "", f"; {problems[0]}" if problems else ""
     raise CheckpointProblem(
-        f"{_FIELD}: {source} holds no checkpoint that verifies{reason}; a run or one of its checkpoints is expected"
+        f"{source} holds no checkpoint that verifies{wanted}{reason}; a run or one of its checkpoints is expected"
     )
 
 
@@ -77,10 +94,10 @@ def _check_fits(found: VerifiedFiles, algorithm: str, environment: EnvironmentSp
     try:
         came, trained_in = short(str(found.manifest["algorithm"])), EnvironmentSpec.of(found.manifest["environment"])
     except (KeyError, TypeError, ValueError) as error:
-        raise CheckpointProblem(f"{_FIELD}: {found.path} does not say what it was trained in: {error}") from None
+        raise CheckpointProblem(f"{found.path} does not say what it was trained in: {error}") from None
     expected = short(algorithm)
     problem = None if came == expected else f"expected is a policy of {expected}, what came is one of {came}"
     if problem is None and (differs := environment.difference(trained_in)) is not None:
         problem = f"what it was trained in has other leaves: {differs}"
     if problem is not None:
-        raise CheckpointProblem(f"{_FIELD}: {found.path} does not fit this job: {problem}")
+        raise CheckpointProblem(f"{found.path} does not fit this job: {problem}")

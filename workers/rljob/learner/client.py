@@ -20,6 +20,7 @@ import torch
 import zmq
 from numpy.typing import NDArray
 
+from rljob.api.job import RLJobSpec
 from rljob.experience import SegmentLayout
 from rljob.ingest.shard_status import ShardStatus
 from rljob.learner.assembly import Assembly, Part, ReadyBatch
@@ -78,7 +79,7 @@ class ReplayClient(BatchThread[ReadyBatch]):
         mirror: DeviceMirror | None = None,
     ) -> None:
         super().__init__("replay-client")
-        self._config, self._weights = config, weights
+        self._config, self._weights, self._importance = config, weights, config.importance
         incarnation = uuid.uuid4().hex
         self._sessions = [
             ShardSession(
@@ -128,6 +129,10 @@ class ReplayClient(BatchThread[ReadyBatch]):
         """The learner is in this epoch now. Experience of earlier weights, and of earlier epochs, stays good."""
         for session in self._sessions:
             session.epoch = epoch
+
+    def follow(self, spec: RLJobSpec) -> None:
+        """Weigh what is drawn from now on as the job says."""
+        self._importance = spec.required_replay.prioritization.importance
 
     @property
     def heard_epoch(self) -> int:
@@ -243,7 +248,7 @@ class ReplayClient(BatchThread[ReadyBatch]):
 
     def _finish(self, assembly: Assembly) -> None:
         staging = assembly.staging
-        staging.weight[:] = self._weights(assembly.probability, self._config.importance)
+        staging.weight[:] = self._weights(assembly.probability, self._importance)
         batch, ready = self._staging.upload(staging)
         self._hand_over(
             ReadyBatch(

@@ -23,9 +23,10 @@ from rljob.checkpoints import store as checkpoint
 from rljob.checkpoints.files import read_manifest
 from rljob.checkpoints.names import CheckpointProblem, StorageProblem
 from rljob.checkpoints.policy import PolicyIdentity
-from rljob.checkpoints.restore_from import STARTED_FROM
+from rljob.checkpoints.restore_from import FORK, STARTED_FROM
 from rljob.learner import state
 from rljob.learner.counters import Counters
+from rljob.learner.course import Course
 from rljob.learner.device_clock import DeviceStageClock
 from rljob.learner.figures import Figures
 from rljob.learner.gpu import Gpu
@@ -62,6 +63,7 @@ class Learner:
         self,
         config: LoopConfig,
         identity: PolicyIdentity,
+        course: Course,
         updater: AnyUpdater,
         source: BatchSource,
         server: WeightServer,
@@ -73,7 +75,7 @@ class Learner:
         clock: StageClock | None = None,
         epoch: int = 1,
     ) -> None:
-        self._config, self._identity = config, identity
+        self._config, self._identity, self._course = config, identity, course
         self._updater, self._source, self._server, self._saver = updater, source, server, saver
         self._record = record
         self._surroundings = surroundings
@@ -104,9 +106,15 @@ class Learner:
         self._saver.resumed(found, self._updater.updates)
         self._checkpoint_answered = float(found.manifest.get("requested_unix") or 0.0)
         self._checkpoint_wanted = self._checkpoint_wanted or self._checkpoint_answered
+        self._course.resumed(str(found.manifest.get(FORK) or ""))
+        log.info("resumed from %s: update %d, epoch %d", found.path.name, self._updater.updates, self.counters.epoch)
+        self._go_on_with_others()
+
+    def _go_on_with_others(self) -> None:
+        """The weights were replaced: forget what is under way of those before, and publish these to actors that wait for some."""
         self._readback.drain()
         self._versions.begin(self._updater.updates)
-        log.info("resumed from %s: update %d, epoch %d", found.path.name, self._updater.updates, self.counters.epoch)
+        self._next_evaluation_weights = 0.0
         if self.counters.version > 0:
             self._publish()
 
@@ -132,6 +140,7 @@ class Learner:
             ready = self._prepare(stop)
             if ready is not None:
                 self.state = "Training"
+                self._follow()
                 self._learn(ready)
             while not stop.is_set():
                 self._turn()
@@ -146,6 +155,7 @@ class Learner:
         self._record(self.status())
 
     def _turn(self) -> None:
+        self._follow()
         evaluating = self._server.evaluating
         if evaluating is not None and evaluating.alone:
             # The cores belong to its games. Actors stand still, too, once no more experience is taken from them.
@@ -158,6 +168,28 @@ class Learner:
         ready = self._next()
         if ready is not None:
             self._learn(ready)
+
+    def _follow(self) -> None:
+        """Change what the job's schedule, or its user, asks for by now: between two batches."""
+        change = self._course.turn(self.counters.raw_frames, may_fork=not self._saver.busy)
+        if change is None:
+            return
+        if change.found is not None:
+            try:
+                state.start_from(self._updater, change.found)
+            except CheckpointProblem as problem:
+                self._course.refuse(str(problem))
+                return
+        params = change.spec.algorithm.parameters
+        self._updater.follow(params)
+        self._identity = replace(self._identity, params=params)
+        self._source.follow(change.spec)
+        self._course.took(change, self._updater.updates, self.counters.raw_frames)
+        if change.found is not None:
+            self.counters.epoch = self._saver.claim_next()
+            self._check_epoch()
+            self._go_on_with_others()
+            self._next_checkpoint = 0.0  # until it is saved, a learner that starts again forks again
 
     def _learn(self, ready: Ready) -> None:
         self.clock.enter("h2d")
@@ -363,6 +395,9 @@ class Learner:
             left_out_batches=self.counters.left_out_batches,
             recompiles=self._updater.recompiles,
             resubscriptions=self._source.resubscriptions,
+            following=self._course.following,
+            scheduled=self._course.scheduled,
+            fork=self._course.fork,
             learning_rate=self._updater.learning_rate.at(self.counters.steps),
             **self.figures.section(
                 self._source.statuses(),
@@ -396,6 +431,7 @@ class Learner:
             "written_unix": time.time(),
             "requested_unix": self._checkpoint_wanted,  # the newest request that it answers, 0 before any
             STARTED_FROM: self._config.started_from,
+            FORK: self._course.forked,
         }
 
     def _save(self, *, wait: bool) -> None:

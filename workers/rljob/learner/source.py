@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from rljob.api.job import RLJobSpec
 from rljob.ingest.shard_status import ShardStatus
 
 
@@ -45,6 +46,9 @@ class BatchSource(Protocol):
     def learned(self, batch: Any, priority: NDArray[np.float32]) -> None: ...
     def published(self, epoch: int) -> None:
         """A version was published, in this epoch."""
+
+    def follow(self, spec: RLJobSpec) -> None:
+        """Live fields of the job have these values from now on."""
 
     @property
     def heard_epoch(self) -> int:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rljob.algorithms.batches import UnrollBatch
+from rljob.api.job import RLJobSpec
 from rljob.api.learner_status import QueueSummary
 from rljob.experience import Segment, SegmentLayout
 from rljob.ingest.leases import SlotLeases
@@ -196,6 +197,9 @@ class UnrollQueue(BatchThread[ReadyUnrolls]):
             self._iterations.begin_anew()
         self._epoch, self._published = epoch, True
         self._waker.wake()
+
+    def follow(self, spec: RLJobSpec) -> None:
+        """Nothing of the queue is live."""
 
     def statuses(self) -> list[ShardStatus]:
         """The queue's own status, at most a quarter of a second old, in the form of a replay shard's."""

@@ -19,11 +19,12 @@ from rljob.algorithms.conformance import check_own_parts
 from rljob.algorithms.registry import algorithm
 from rljob.algorithms.suits import check_suits
 from rljob.api import RLJob, credits_per_actor
+from rljob.api.course import ForkSpec
 from rljob.api.learner_status import LearnerStatus
 from rljob.checkpoints import store as checkpoint
 from rljob.checkpoints.location import Location, directory_of, location
 from rljob.checkpoints.policy import PolicyIdentity
-from rljob.checkpoints.restore_from import begins_elsewhere, named_checkpoint, started_from
+from rljob.checkpoints.restore_from import begins_elsewhere, forked_checkpoint, named_checkpoint, started_from
 from rljob.checkpoints.store import Checkpoint, CheckpointProblem
 from rljob.envs import EnvironmentSpec, describe_rewards, environment_of
 from rljob.inference.batching import MAX_WAIT_SECONDS
@@ -33,6 +34,7 @@ from rljob.inference.server import InferenceServer
 from rljob.ingest.roster import Counted
 from rljob.learner.allocator import keep_freed_memory
 from rljob.learner.client import ReplayClient, ReplayClientConfig
+from rljob.learner.course import Course
 from rljob.learner.device import DeviceMemory, devices
 from rljob.learner.device_clock import DeviceStageClock
 from rljob.learner.device_mirror import DeviceMirror
@@ -193,8 +195,9 @@ def _run(options: RoleOptions, stop: threading.Event, candidates: Sequence[torch
             started_from=started_from(options.job),
         )
         identity = PolicyIdentity(spec.algorithm.name, environment, params, env_params, spec.judged_environment)
+        course = Course(spec, partial(_fork, options.job, environment))
         learner = Learner(
-            config, identity, updater, source, server, saver, record, surroundings, versions, gpu, clock, epoch
+            config, identity, course, updater, source, server, saver, record, surroundings, versions, gpu, clock, epoch
         )
         # Before anyone is told of it: a status with no updates yet would look like a run that begins again.
         if found is not None:
@@ -212,6 +215,7 @@ def _run(options: RoleOptions, stop: threading.Event, candidates: Sequence[torch
                 requests={
                     **requests,
                     "/checkpoint": lambda note: learner.request_checkpoint(wanted_since(note)),
+                    "/changes": course.ask,
                     "/profile": trace.ask,
                 },
                 pages=trace.pages,
@@ -222,6 +226,14 @@ def _run(options: RoleOptions, stop: threading.Event, candidates: Sequence[torch
         announce(options, "learner", telemetry.url, uuid.uuid4().hex)
         learner.run(stop, slowed_down(LEARNER_DELAY_FILE, lambda: updater.updates, on_turn))
         write_last_words(options, {"role": "learner", "checkpoint": saver.status.to_document()})
+
+
+def _fork(job: RLJob, environment: EnvironmentSpec, fork: ForkSpec) -> Checkpoint:
+    """The checkpoint of a fork. Raises CheckpointProblem, and StorageProblem."""
+    found = checkpoint.read(forked_checkpoint(job, environment, fork).path)
+    if f"sha256:{found.manifest['sha256']}" != fork.digest:
+        raise CheckpointProblem(f"spec.fork.from: {found.path} was replaced by another one meanwhile")
+    return found
 
 
 def wanted_since(note: Mapping[str, Any]) -> float:

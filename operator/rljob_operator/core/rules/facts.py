@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from rljob.api.status import ActorsStatus, AdmissionStatus, InferenceStatus, LearnerStatus, ReplayStatus
+from rljob.api.learner_status import ForkStatement
+from rljob.api.live import digest, wanted
+from rljob.api.status import (
+    ActorsStatus,
+    AdmissionStatus,
+    FollowedStatus,
+    ForkStatus,
+    InferenceStatus,
+    LearnerStatus,
+    ReplayStatus,
+)
 from rljob.api.timestamps import stamp
 
 from rljob_operator.core.context import ReconcileContext, bounded
@@ -23,6 +33,8 @@ def members(context: ReconcileContext) -> ReconcileContext:
         "actors": ActorsStatus.model_construct(
             replicas=ready + starting, ready=ready, draining=draining, selector=bounded(context.observed.selector, 512)
         ),
+        "following": _following(context),
+        "fork": _fork(context),
         "admission": _admission(context),
     }
     changed = {name: value for name, value in found.items() if value != getattr(status, name)}
@@ -49,6 +61,35 @@ def _learner(context: ReconcileContext) -> LearnerStatus:
             start_time=None if since is None else stamp(max(0.0, since)),
         )
     return LearnerStatus.model_construct(ready=False, pod_name="", node_name="", start_time=None)
+
+
+def _following(context: ReconcileContext) -> FollowedStatus | None:
+    said, name = context.observed.learner, digest(wanted(context.spec))
+    if said is None:
+        return context.status.following
+    followed = context.learner_ready() and said.following == name
+    return FollowedStatus.model_construct(wanted=name, followed=followed, scheduled=said.scheduled or 0)
+
+
+def _fork(context: ReconcileContext) -> ForkStatus | None:
+    """What the learner says of the fork that is asked for; a later life of it does not know when it was done."""
+    asked, before, said = context.spec.fork, context.status.fork, context.observed.learner
+    if asked is None:
+        return None
+    known = before is not None and before.id == asked.id
+    told = said.fork if said is not None and said.fork is not None else ForkStatement()
+    if told.id != asked.id or told.state not in ("Done", "Refused"):
+        told = ForkStatement(state="Waiting")
+    if before is not None and known and told.state in (before.state, "Waiting"):
+        return before
+    return ForkStatus.model_construct(
+        id=asked.id,
+        state=told.state,
+        message=bounded(told.message),
+        source=asked.source,
+        updates=told.updates,
+        raw_frames=told.raw_frames,
+    )
 
 
 def _admission(context: ReconcileContext) -> AdmissionStatus | None:

@@ -7,18 +7,16 @@ learn with other parameters than before. Fields that may change at any time are 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-from pydantic import BaseModel
 from rljob.api import ManifestError, RLJob, parse_job
 from rljob.api.effective import as_written
 from rljob.api.job import API_VERSION, KIND, RLJobSpec
-from rljob.api.mutability import Step, When, places
+from rljob.api.live import with_value
+from rljob.api.mutability import places
 from rljob.api.status import RLJobStatus
 
-M = TypeVar("M", bound=BaseModel)
-
-_AT_ANY_TIME: Final = tuple(place for place in places(RLJobSpec) if place.mutability.when is When.ANY_TIME)
+_AT_ANY_TIME: Final = tuple(place for place in places(RLJobSpec) if place.mutability.when.at_any_time)
 
 
 def started_with(
@@ -61,7 +59,7 @@ def with_changes(runs: RLJob, newest: RLJob) -> RLJob:
     for place in _AT_ANY_TIME:
         parent = place.parent_in(newest.spec)
         if parent is not None:
-            spec = _with(spec, place.steps, getattr(parent, place.name))
+            spec = with_value(spec, place.steps, getattr(parent, place.name))
     return newest.model_copy(update={"spec": spec})
 
 
@@ -74,12 +72,3 @@ def about(document: Mapping[str, Any]) -> dict[str, Any]:
 def job_with(document: Mapping[str, Any], spec: Mapping[str, Any]) -> RLJob:
     """The stored job, with this spec. Raises `ManifestError`."""
     return parse_job({"apiVersion": API_VERSION, "kind": KIND, "metadata": about(document), "spec": dict(spec)})
-
-
-def _with(model: M, steps: tuple[Step, ...], value: Any) -> M:
-    """A copy of ``model`` with ``value`` at the end of ``steps``; itself where a section on the way is not there."""
-    name = steps[0].name
-    if len(steps) == 1:
-        return model.model_copy(update={name: value})
-    section = getattr(model, name)
-    return model if section is None else model.model_copy(update={name: _with(section, steps[1:], value)})

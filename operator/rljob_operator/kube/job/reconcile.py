@@ -298,7 +298,7 @@ class Reconciler:
                     known.children.token = await token_of(self._client, stored.owned())
                 asked.append(Learner(incarnation, url, known.children.token))
         ending = str(decision.outcome.end) if decision.outcome and stored.desired.job.spec.tracking else None
-        self._poll.follow(key, asked, decision.checkpoint_seconds, ending)
+        self._poll.follow(key, asked, decision.checkpoint_seconds, ending, decision.changes)
 
     async def _leave(self, key: JobKey, stored: StoredJob, pods: Sequence[Pod]) -> None:
         """The job is being deleted: nothing is made any more, and its pods go, unless its user wants them to stay."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pydantic import ValidationError
-from rljob.api import ManifestError, RLJob
+from rljob.api import ManifestError, RLJob, transition_problems
 from rljob.api.conditions import ConditionType, Reason
 from rljob.api.document import MAX_BYTES
 from rljob.api.status import RLJobStatus
@@ -151,7 +151,11 @@ def _read_in_force(
         words = "; ".join([_OF_ANOTHER_RELEASE, *problems])
         return job or job_with(document, _NOTHING), Refusal(Reason.RENDERING_UNKNOWN, words)
     if job is not None:
-        return (job if runs is None else with_changes(runs, job)), None
+        changed = job if runs is None else with_changes(runs, job)
+        # The API server does not know what presets say beside what is changed.
+        problems = [] if runs is None else [str(problem) for problem in transition_problems(runs, changed)]
+        if not problems:
+            return changed, None
     words, last_good = "; ".join(problems), runs or stored_spec(document, status)
     if last_good is not None:
         return last_good, Refusal(Reason.INVALID_SPEC, f"{words}; the last good spec stays in force", blocking=False)

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from rljob.api.job import RLJobSpec
 from rljob.api.keyed import KEYED
-from rljob.api.mutability import Place, When, places
+from rljob.api.mutability import Place, places
 from rljob.api.pods import RoleSpec
 from rljob.api.structure import without_nulls
 
@@ -31,7 +31,7 @@ _OF_ONE_ROLE: Final = {
 }
 """(section, field) of what no other role reads."""
 _PLACES: Final = tuple(
-    place for place in places(RLJobSpec, whole_sections=False) if place.mutability.when is not When.ANY_TIME
+    place for place in places(RLJobSpec, whole_sections=False) if not place.mutability.when.at_any_time
 )
 _KEYED: Final = {field for _, field in KEYED}
 _DIGITS: Final = 16

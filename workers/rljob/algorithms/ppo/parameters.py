@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from rljob.api.mutability import never
+from rljob.api.mutability import LIVE, never
 from rljob.api.parameters import (
     OF_THIS_NETWORK,
     OF_THIS_SCALE,
     ActorCriticParameterSet,
+    ClipNorm,
+    Cost,
     Epsilon,
     LearningRate,
     OptimizerName,
@@ -30,7 +32,7 @@ class PPOParameters(ActorCriticParameterSet):
     play the next iteration meanwhile, with the weights of before. What is older is dropped."""
     epochs: Annotated[int, Integer(1, 100)] = 4
     minibatches: Annotated[int, Integer(1, 4096)] = 4
-    clip_range: Annotated[float, Real(0, 1, above=True)] = 0.2
+    clip_range: Annotated[float, Real(0, 1, above=True), LIVE] = 0.2
     """How far the probability ratio may leave 1 before it is clipped."""
     gae_lambda: Annotated[float, Real(0, 1)] = 0.95
     """Lambda of the generalised advantages (Schulman et al., 2016)."""
@@ -41,13 +43,13 @@ class PPOParameters(ActorCriticParameterSet):
     target_kl: Annotated[float, Real(0)] = 0.0
     """Where above 0: an iteration is left early once the policy of a minibatch has diverged this far, in nats, from the one that
     acted."""
-    entropy_cost: Annotated[float, Real(0, 1000)] = 0.0
+    entropy_cost: Cost = 0.0
     normalize_observations: Annotated[Flag, never(OF_THIS_SCALE)] = True
     normalize_returns: Annotated[Flag, never(OF_THIS_SCALE)] = True
     optimizer: OptimizerName = "Adam"
     learning_rate: LearningRate = 3e-4
     optimizer_epsilon: Epsilon = 1e-5
-    gradient_clip_norm: Annotated[float, Real(0)] = 0.5
+    gradient_clip_norm: ClipNorm = 0.5
     hidden_units: Annotated[int, Integer(1, 16_384), never(OF_THIS_NETWORK)] = 64
     orthogonal_init: Flag = True
     evaluation_temperature: Annotated[float, Real(0, 100)] = 0.0

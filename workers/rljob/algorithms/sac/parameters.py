@@ -13,6 +13,7 @@ from rljob.api.parameters import (
     OF_THIS_NETWORK,
     OF_THIS_SCALE,
     STORED,
+    ClipNorm,
     Epsilon,
     LearningRate,
     TransitionParameterSet,
@@ -46,7 +47,7 @@ class SACParameters(TransitionParameterSet):
     """Entropy in nats that a learned temperature steers to, of an action whose numbers reach from -1 to 1. Unset: minus how many
     numbers an action has."""
     optimizer_epsilon: Epsilon = 1e-8
-    gradient_clip_norm: Annotated[float, Real(0)] = 0.0
+    gradient_clip_norm: ClipNorm = 0.0
     target_update_tau: Annotated[float, Real(0, 1)] = 0.005
     network: Annotated[str, WordOrFactory(("Auto", "Nature", "Compact", "Small", "MLP")), never(OF_THIS_NETWORK)] = (
         "Auto"

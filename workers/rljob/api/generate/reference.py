@@ -153,9 +153,10 @@ _EXPERIMENT = """\
 required, is the `spec` of an RLJob, `spec.template.metadata` labels and annotations of every run; `rljob explain rlexperiment`
 says what stands here.
 """
-_WHEN = {When.ANY_TIME: "at any time", When.WHILE_SUSPENDED: "while suspended", When.NEVER: "never"}
+_WHEN = {When.ANY_TIME: "at any time", When.LIVE: "live", When.WHILE_SUSPENDED: "while suspended", When.NEVER: "never"}
 _CHANGING = """\
-What may change at any time takes effect at the controller's next look. What may change while the job is suspended is read by
+What may change at any time takes effect at the controller's next look. What is live may, too, and a running learner takes it
+between two updates, without a restart (`rljob set`, or `kubectl patch`). What may change while the job is suspended is read by
 roles when they start: set `spec.suspend: true`, before the change or with it, and resume afterwards; everything starts anew
 from a checkpoint. A section stands for all of its fields, save those named below it.
 

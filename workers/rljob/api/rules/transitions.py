@@ -13,6 +13,7 @@ from rljob.api.algorithm import SHARED
 from rljob.api.effective import computed_words
 from rljob.api.job import RLJobSpec
 from rljob.api.keyed import KEYED
+from rljob.api.live import DECAYS, RATES, decays
 from rljob.api.mutability import Mutability, Place, When, places
 from rljob.api.parameters import TransitionParameterSet, UnrollParameterSet
 from rljob.api.problems import ABSENT
@@ -131,10 +132,24 @@ def _parameter_set(spec: RLJobSpec) -> type[BaseModel]:
     return UnrollParameterSet if spec.replay is None else TransitionParameterSet
 
 
-_PLACES = tuple(place for place in places(RLJobSpec) if place.mutability.when is not When.ANY_TIME)
+def _beside_a_decay(place: Place) -> TransitionRule:
+    """The rule that a step size which decays is not changed while the job runs."""
+
+    def broken(old: RLJobSpec, new: RLJobSpec) -> list[Difference]:
+        before, after = place.parent_in(old), place.parent_in(new)
+        free = old.suspend or new.suspend or not decays(new)
+        return [] if before is None or after is None or free else list(_of_field(before, after, place.name, place.path))
+
+    steps = "algorithm.learningRateDecaySteps"
+    cel = f"(!has(self.{steps}) || self.{steps} == 0 || ({_unchanged(place)}))"
+    return TransitionRule(place.path, cel, DECAYS, broken, True)
+
+
+_PLACES = tuple(place for place in places(RLJobSpec) if not place.mutability.when.at_any_time)
 TRANSITIONS: tuple[TransitionRule, ...] = (
     *(_of_place(place) for place in _PLACES if place.mutability.when is When.NEVER),
     *(rule for alias, name in SHARED.items() for rule in _never_with_some(alias, name)),
     *(_of_place(place) for place in _PLACES if place.mutability.when is When.WHILE_SUSPENDED),
+    *(_beside_a_decay(place) for place in RATES),
 )
 """Fields that never change come first: for them the advice to suspend the job would be of no use."""

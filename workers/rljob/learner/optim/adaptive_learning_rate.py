@@ -29,13 +29,13 @@ class AdaptiveLearningRate:
     """
 
     def __init__(self, params: LearnerParameters, target: float = 0.0) -> None:
-        self._params = params
+        self.params = params
         self.target = target
         self.scale = 1.0
 
     def at(self, steps: int) -> float:
         """The learning rate after ``steps`` agent steps of the run."""
-        return scheduled_learning_rate(self._params, steps) * self.scale
+        return scheduled_learning_rate(self.params, steps) * self.scale
 
     def observe(self, divergence: float) -> None:
         """A batch has ended, whose updates saw this mean divergence from the policy that acted, in nats."""

@@ -26,8 +26,9 @@ from torch import Tensor, nn
 from rljob.algorithms.base import AnyAlgorithm
 from rljob.algorithms.batches import LossResult, MicroBatch, TransitionBatch, UnrollBatch
 from rljob.algorithms.compute import let_round_to_tf32
-from rljob.algorithms.parameters import LearnerParameters
 from rljob.algorithms.trunk import FrameNetwork
+from rljob.api.live import live_names
+from rljob.api.parameters import LearnerParameterSet
 from rljob.learner.normalizer import Normalizer
 from rljob.learner.optim.adaptive_learning_rate import AdaptiveLearningRate
 from rljob.learner.optim.captured_update import CapturedUpdate, Learned
@@ -55,13 +56,15 @@ class Updater(ABC, Generic[Batch]):
     def __init__(
         self,
         algorithm: AnyAlgorithm,
-        params: LearnerParameters,
+        params: Any,
         online: FrameNetwork,
         device: torch.device,
         threads: DataParallelThreads | None = None,
     ) -> None:
-        self.params = params
-        self.device = device
+        self._algorithm, self.device = algorithm, device
+        numbers = {name: torch.as_tensor(getattr(params, name)).to(device, copy=True) for name in live_losses(params)}
+        self.params: Any = params.model_copy(update=numbers)
+        """As losses see them: live ones are numbers on the device, float32, which a graph reads anew each time."""
         self.online = online.to(device)
         self.acting: nn.Module = self.online.get_submodule(algorithm.acting)
         """What of ``online`` acts: all of it, or the part called ``acting_name``."""
@@ -99,6 +102,13 @@ class Updater(ABC, Generic[Batch]):
         """Where set: updates from minibatches that fit it are replayed. See ``cuda_graphs``."""
         self.replayed = False
         """Whether the last update was."""
+
+    def follow(self, params: Any) -> None:
+        """Learn with these parameters from now on. They differ from those of before in live fields alone."""
+        for name in live_losses(params):
+            getattr(self.params, name).fill_(getattr(params, name))
+        self.learning_rate.params = params
+        self.optimizer.follow(params, self._algorithm.groups(params, self.online))
 
     def compile(self) -> None:
         """Compile the loss and its gradient from now on. The first update then takes the time a compiler needs."""
@@ -261,6 +271,11 @@ class Updater(ABC, Generic[Batch]):
 
     def _follow_at_intervals(self) -> None:
         """Move the followers that change at some updates, by their number; there are none unless this is overridden."""
+
+
+def live_losses(params: Any) -> frozenset[str]:
+    """Names of the live parameters that losses read; the loops read the others on the host."""
+    return live_names(type(params)) - LearnerParameterSet.model_fields.keys()
 
 
 def counts(steps: int, update: int, device: torch.device) -> dict[str, Tensor]:

@@ -34,7 +34,10 @@ class ShardedOptimizer:
     ) -> None:
         self._parameters = list(parameters)
         self._threads = threads
-        self._groups = list(groups) or [ParameterGroup(self._parameters, 1.0, params.gradient_clip_norm)]
+        # Float32 on the device, beside the groups' own numbers: a graph reads them anew each time. No limit is the largest one.
+        self._limits = torch.empty(max(1, len(groups)), device=self._parameters[0].device)
+        self._rates = self._limits.clone()
+        self.follow(params, groups)
         self.shards: list[list[ParameterSlice]] = []
         """Slices of parameters of one group, which one optimiser moves."""
         self._group_of: list[int] = []
@@ -50,6 +53,12 @@ class ShardedOptimizer:
         self._weights = [optimizer.weights for optimizer in self._optimizers]
         # Reading a number on a CPU waits for nothing.
         self._skips_on_device = not self._parameters[0].is_cpu
+
+    def follow(self, params: LearnerParameters, groups: Sequence[ParameterGroup]) -> None:
+        """Take over rates and clip norms of the same groups."""
+        self._groups = list(groups) or [ParameterGroup(self._parameters, 1.0, params.gradient_clip_norm)]
+        self._limits.copy_(torch.tensor([group.clip_norm or torch.finfo().max for group in self._groups]))
+        self._rates.copy_(torch.tensor([group.rate for group in self._groups]))
 
     @property
     def learning_rate(self) -> float:
@@ -80,8 +89,8 @@ class ShardedOptimizer:
             norms = [each / scale for each in norms]
         norm = _norm(norms)
         factors = [
-            self._factor(group, [each for each, of in zip(norms, self._group_of, strict=True) if of == number], scale)
-            for number, group in enumerate(self._groups)
+            self._factor(number, [each for each, of in zip(norms, self._group_of, strict=True) if of == number], scale)
+            for number in range(len(self._groups))
         ]
         blocked = ~torch.isfinite(norm if loss is None else norm + loss)
         blocked_of = [self._blocked(group, blocked, update) for group in self._groups]
@@ -91,7 +100,8 @@ class ShardedOptimizer:
             group = self._group_of[number]
             if still[group]:
                 return
-            rate = learning_rate if self._groups[group].rate == 1.0 else learning_rate * self._groups[group].rate
+            on_device = isinstance(learning_rate, Tensor)
+            rate = learning_rate * (self._rates[group] if on_device else self._groups[group].rate)
             self._move(number, factors[group], blocked_of[group], rate)
             on_moved(self.shards[number])
 
@@ -107,12 +117,10 @@ class ShardedOptimizer:
         assert update is not None, "a group that does not move at every update needs the update's number"
         return blocked | (update % group.every != 0)
 
-    def _factor(self, group: ParameterGroup, norms: Sequence[Tensor], scale: Tensor | None) -> Tensor | None:
-        """What a group's gradients, of these norms and ``scale`` times too large, are multiplied by; None where by nothing."""
-        factor = torch.clamp(group.clip_norm / (_norm(norms) + 1e-6), max=1.0) if group.clip_norm else None
-        if scale is None:
-            return factor
-        return scale.reciprocal() if factor is None else factor / scale
+    def _factor(self, group: int, norms: Sequence[Tensor], scale: Tensor | None) -> Tensor:
+        """What a group's gradients, of these norms and ``scale`` times too large, are multiplied by."""
+        factor = torch.clamp((_norm(norms) + 1e-6).reciprocal() * self._limits[group], max=1.0)
+        return factor if scale is None else factor / scale
 
     def _in_order(self, gradients: Sequence[Tensor]) -> list[Tensor]:
         """The gradients in their parameters' order, no two in the same memory: of two biases that are added they may be."""
@@ -136,10 +144,9 @@ class ShardedOptimizer:
         return norm
 
     @torch.no_grad()
-    def _move(self, number: int, factor: Tensor | None, blocked: Tensor, learning_rate: float | Tensor) -> None:
+    def _move(self, number: int, factor: Tensor, blocked: Tensor, learning_rate: float | Tensor) -> None:
         optimizer = self._optimizers[number]
-        if factor is not None:
-            torch._foreach_mul_([weight.grad for weight in self._weights[number] if weight.grad is not None], factor)
+        torch._foreach_mul_([weight.grad for weight in self._weights[number] if weight.grad is not None], factor)
         optimizer.learning_rate = learning_rate
         if self._skips_on_device:
             optimizer.found_inf = blocked.float()

@@ -1,0 +1,81 @@
+"""Live fields: values that a running learner takes between two updates. Each has the mark `rljob.api.mutability.LIVE`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar
+
+from pydantic import BaseModel
+
+from rljob.api.algorithm import CUSTOM
+from rljob.api.job import RLJobSpec
+from rljob.api.mutability import LIVE, Step, mark_of, places
+
+M = TypeVar("M", bound=BaseModel)
+
+_PLACES: Final = {each.path: each for each in places(RLJobSpec, whole_sections=False) if each.mutability == LIVE}
+RATES: Final = tuple(place for place in _PLACES.values() if "learning_rate" in place.name)
+"""Step sizes, which stay as they are while they decay."""
+
+DECAYS: Final = (
+    "allowed: as it was while learningRateDecaySteps is above 0: the decay leads from it to learningRateFinal; set "
+    "learningRateDecaySteps: 0, or suspend the job first"
+)
+
+
+def live_values(spec: RLJobSpec) -> dict[str, Any]:
+    """Every live field that a job in force has, by its path below ``spec``, and its value."""
+    parents = {path: (place.parent_in(spec), place.name) for path, place in _PLACES.items()}
+    found = {path: getattr(parent, name, None) for path, (parent, name) in parents.items()}
+    return {path: value for path, value in found.items() if value is not None}
+
+
+def wanted(spec: RLJobSpec) -> dict[str, Any]:
+    """What a running learner is to follow, as JSON: the live values, the schedule, and the fork."""
+    return {"live": live_values(spec), **spec.model_dump(mode="json", by_alias=True, include={"fork", "schedule"})}
+
+
+def digest(wanted: Mapping[str, Any]) -> str:
+    """Names what is `wanted`."""
+    return hashlib.sha256(json.dumps(wanted, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def not_live(spec: RLJobSpec, path: str) -> str | None:
+    """Why the field at ``path`` of a running job in force can't be changed, in words; None where it can."""
+    if path not in (live := live_values(spec)):
+        return f"allowed: live fields, which a running learner takes; with {spec.algorithm.type} {', '.join(live)}"
+    return DECAYS if path in [place.path for place in RATES] and decays(spec) else None
+
+
+def decays(spec: RLJobSpec) -> bool:
+    """Whether its learning rate falls by itself."""
+    return bool(getattr(spec.algorithm, "learning_rate_decay_steps", 0))
+
+
+def with_live(spec: RLJobSpec, values: Mapping[str, Any]) -> RLJobSpec:
+    """A copy of ``spec`` with these live values, by their paths. Raises KeyError for a path of no live field."""
+    for path, value in values.items():
+        spec = with_value(spec, _PLACES[path].steps, value)
+    algorithm = spec.algorithm
+    if algorithm.type != CUSTOM or not algorithm.is_loaded:
+        return spec
+    own = algorithm.parameters
+    names = {_PLACES[path].name for path in values} & type(own).model_fields.keys()
+    changed = own.updated(**{name: getattr(algorithm, name) for name in names})
+    return spec.model_copy(update={"algorithm": algorithm.with_own(changed)})
+
+
+def with_value(model: M, steps: tuple[Step, ...], value: Any) -> M:
+    """A copy of ``model`` with ``value`` at the end of ``steps``; itself where a section on the way is not there."""
+    name = steps[0].name
+    if len(steps) == 1:
+        return model.model_copy(update={name: value})
+    section = getattr(model, name)
+    return model if section is None else model.model_copy(update={name: with_value(section, steps[1:], value)})
+
+
+def live_names(parameters: type[BaseModel]) -> frozenset[str]:
+    """The Python names of the live fields of a parameter set."""
+    return frozenset(name for name, field in parameters.model_fields.items() if mark_of(field) == LIVE)

@@ -1,0 +1,124 @@
+"""What a running learner is asked to follow without a restart: live values, their schedule, and a fork (`rljob.api.live`)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from pydantic import ValidationError
+
+from rljob.api.course import ForkSpec, ScheduledChange
+from rljob.api.job import RLJobSpec
+from rljob.api.learner_status import ForkStatement
+from rljob.api.live import digest, live_values, wanted, with_live
+from rljob.checkpoints.store import Checkpoint
+from rljob.threads import SupervisedThread
+
+log = logging.getLogger(__name__)
+
+
+class _Asked(NamedTuple):
+    digest: str
+    live: Mapping[str, Any]
+    schedule: Sequence[ScheduledChange]
+    fork: ForkSpec | None
+
+
+class Change(NamedTuple):
+    """What the loop has to do now: learn by ``spec``, with the weights of ``found`` where there is one."""
+
+    spec: RLJobSpec
+    found: Checkpoint | None
+    following: str
+    scheduled: int
+
+
+class Course:
+    """Tells the loop what changes and when. `ask` and the public attributes are for any thread, all else is for the loop's.
+
+    ``spec``: of the job as the learner was started. ``read``: reads the checkpoint of a fork, on a thread of its own; what it
+    raises is why the fork is refused. Values that are asked for together with a fork take effect with it.
+    """
+
+    def __init__(self, spec: RLJobSpec, read: Callable[[ForkSpec], Checkpoint]) -> None:
+        self._spec, self._read = spec, read
+        self.following, self.scheduled = "", 0
+        self.forked = ""
+        """The id of the newest fork that was done."""
+        self.fork: ForkStatement | None = None
+        self._reading: SupervisedThread | None = None
+        self._came: tuple[str, Checkpoint | str] = ("", "")
+        self.ask(wanted(spec))
+
+    def ask(self, document: Mapping[str, Any]) -> None:
+        """Follow what is `wanted` from now on. Raises ValueError where the job can't."""
+        try:
+            fork, schedule = document["fork"], [ScheduledChange.model_validate(each) for each in document["schedule"]]
+            taken = None if fork is None else ForkSpec.model_validate(fork)
+            for values in (document["live"], *(each.set for each in schedule)):
+                _ = with_live(self._spec, values).algorithm.parameters
+        except (KeyError, TypeError, AttributeError, ValidationError) as error:
+            raise ValueError(f"live, schedule and fork of this job are expected: {error}") from None
+        self._asked = _Asked(digest(document), dict(document["live"]), schedule, taken)
+
+    def resumed(self, forked: str) -> None:
+        """The weights are those of a checkpoint that was written after the fork of that id; empty for none."""
+        self.forked, self.following = forked, ""
+
+    def turn(self, raw_frames: int, *, may_fork: bool) -> Change | None:
+        """What is to change after so many raw frames; None where nothing is, or a checkpoint is still being read."""
+        asked, found = self._asked, None
+        due = [each.set for each in asked.schedule if each.after_raw_frames <= raw_frames]  # the later ones win
+        if (asked.digest, len(due)) == (self.following, self.scheduled):
+            return None
+        if asked.fork is None:
+            self.fork = None
+        elif asked.fork.id == self.forked:
+            if self.fork is None or self.fork.id != self.forked:
+                self.fork = ForkStatement(id=self.forked, state="Done")
+        elif self.fork is None or (self.fork.id, self.fork.state) != (asked.fork.id, "Refused"):
+            found = self._fetched(asked.fork) if may_fork else None
+            if found is None:
+                return None
+        values = {path: value for each in (asked.live, *due) for path, value in each.items()}
+        return Change(with_live(self._spec, values), found, asked.digest, len(due))
+
+    def took(self, change: Change, updates: int, raw_frames: int) -> None:
+        """The loop has done that, after so many updates of its own."""
+        self.following, self.scheduled = change.following, change.scheduled
+        if change.found is not None and self.fork is not None:
+            self.forked, at = self.fork.id, {"updates": updates, "raw_frames": raw_frames}
+            self.fork = ForkStatement(id=self.forked, state="Done", message=f"weights of {change.found.path}", **at)
+        values = ", ".join(f"{path} {value:g}" for path, value in live_values(change.spec).items())
+        log.info("from update %d on: %s; %d entries of the schedule; %s", updates, values, self.scheduled, self.fork)
+
+    def refuse(self, why: str) -> None:
+        """The fork is not done, and not tried again by this learner; it goes on with its own weights."""
+        assert self.fork is not None, "a fork is refused once it was begun"
+        self.fork = ForkStatement(id=self.fork.id, state="Refused", message=why)
+        log.warning("fork %s is refused: %s", self.fork.id, why)
+
+    def _fetched(self, fork: ForkSpec) -> Checkpoint | None:
+        """The checkpoint of a fork, once it is read; None before, and where it is refused."""
+        if self._reading is None:
+            self.fork = ForkStatement(id=fork.id, state="Waiting")
+            self._reading = SupervisedThread("fork", partial(self._fetch, fork))
+            self._reading.start()
+        if self._reading.alive:
+            return None
+        self._reading.close()
+        self._reading, (id, came) = None, self._came
+        if id != fork.id:
+            return None
+        if isinstance(came, str):
+            self.refuse(came)
+            return None
+        return came
+
+    def _fetch(self, fork: ForkSpec) -> None:
+        try:
+            self._came = fork.id, self._read(fork)
+        except Exception as error:  # noqa: BLE001  whatever is wrong with another run's checkpoint, this one goes on
+            self._came = fork.id, str(error) or type(error).__name__
