@@ -146,7 +146,7 @@ def test_entries_of_a_schedule_count_in_order_and_a_resumed_learner_has_those_th
             one.counters.played(frames, frames)
             follows(one, asked(schedule=entries))
             one._follow()
-            rates.append((one._updater.learning_rate.at(0), one.status().scheduled))
+            rates.append((one._updater.learning_rate.at(0), one.status().scheduled or 0))
         assert rates == [(1e-3, 0), (1e-3, 0), (2e-3, 1), (3e-3, 2)]
 
 

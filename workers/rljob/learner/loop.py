@@ -396,7 +396,7 @@ class Learner:
             recompiles=self._updater.recompiles,
             resubscriptions=self._source.resubscriptions,
             following=self._course.following,
-            scheduled=self._course.scheduled,
+            scheduled=self._course.scheduled or None,
             fork=self._course.fork,
             learning_rate=self._updater.learning_rate.at(self.counters.steps),
             **self.figures.section(
