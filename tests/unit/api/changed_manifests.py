@@ -31,6 +31,15 @@ CHANGES: list[tuple[Path, list[str], list[str], str | None]] = [
     (BASE, [*_UNNAMED, *_SUSPENDED], ["spec.algorithm={type: PPO}"], None),
     (BASE, [*_UNNAMED, *_SUSPENDED, "spec.algorithm={impala: {}}"], ["spec.algorithm={}"], "algorithm.type"),
     (BASE, [*_UNNAMED, *_SUSPENDED, "spec.algorithm={impala: {}}"], ["spec.algorithm.type=IMPALA"], None),
+    # live fields, and the type of the algorithm written out
+    (PRESET, [], ["spec.algorithm.type=IMPALA", "spec.algorithm.entropyCost=0.02"], None),
+    (PRESET, ["spec.algorithm.type=IMPALA"], ["spec.algorithm="], None),
+    (
+        BASE,
+        ["spec.algorithm.learningRateDecaySteps=9"],
+        ["spec.algorithm.learningRate=0.002"],
+        "algorithm.learningRate",
+    ),
     (BASE, [], ["spec.managedBy=example.com/other"], "managedBy"),
     (BASE, [], ["spec.environment.id=ALE/Breakout-v5"], "environment"),
     (BASE, [], ["spec.environment.atari.frameSize=84"], "environment"),
@@ -92,13 +101,7 @@ CHANGES: list[tuple[Path, list[str], list[str], str | None]] = [
 # What is in force stays, but is written out or no more: no change for `rljob`, which compares jobs in force, but one for a
 # cluster, which compares what is written (`NOT_IN_CEL`). (base, overrides of the stored job, overrides of the new one, the field)
 WRITTEN_OUT: list[tuple[Path, list[str], list[str], str]] = [
-    (PRESET, [], ["spec.algorithm.type=IMPALA"], "algorithm.impala"),
-    (PRESET, ["spec.algorithm.type=IMPALA"], ["spec.algorithm.type="], "algorithm.impala"),
-    (PRESET, ["spec.algorithm.type=IMPALA"], ["spec.algorithm="], "algorithm.impala"),
-    (BASE, _UNNAMED, ["spec.algorithm={type: PPO}"], "algorithm.ppo"),
-    (PRESET, [], ["spec.algorithm.learningRate=0.001"], "algorithm.learningRate"),
     (PRESET, _SUSPENDED, ["spec.algorithm.hiddenUnits=128"], "algorithm.hiddenUnits"),
-    (BASE, [], ["spec.algorithm.learningRate=1e-4"], "algorithm.learningRate"),
     (BASE, _SUSPENDED, ["spec.algorithm.nStep=3"], "algorithm.nStep"),
     (BASE, [], [f"{ENVIRONMENT}.frameStack=4"], "environment"),
 ]

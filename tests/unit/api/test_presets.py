@@ -108,6 +108,7 @@ SOME: tuple[Any, ...] = (
     "redis://a:6379", "a.safetensors",
     "", "a/b", "500m", "4Gi", [], [{"name": "a"}], ["Learner"], [0, 1], [{"type": "Pods", "value": 1, "periodSeconds": 60}],
     [{"name": "a", "action": "Ignore", "onExitCodes": {"values": [1]}}], {}, {"a": "b"}, {"cpu": "2"},
+    f"sha256:{'0' * 64}", [{"afterRawFrames": 1, "set": {"algorithm.learningRate": 1e-4}}],
     {"difficulty": {"of": [1]}}, ["successPolicy.targetReturn.value", "evaluator"],
 )  # fmt: skip
 """Something for every field that is neither a number nor a choice of words."""

@@ -38,8 +38,8 @@ def vtrace(
     value: Tensor,
     bootstrap: Tensor,
     *,
-    rho_clip: float | Tensor = 1.0,
-    c_clip: float | Tensor = 1.0,
+    rho_clip: float = 1.0,
+    c_clip: float = 1.0,
     trace_decay: float = 1.0,
 ) -> Targets:
     """V-trace (Espeholt et al. 2018, section 4.1 and remark 2), computed in float32 whatever comes in.

@@ -209,7 +209,7 @@ class ForkStatus(StatusModel):
     """What became of `spec.fork`, as the learner says."""
 
     id: ShortText = ""
-    """The fork's id."""
+    """The id in the spec that this is about."""
     state: Literal["Waiting", "Done", "Refused"] = "Waiting"
     """Refused: the learner goes on with its own weights."""
     message: Message = ""

@@ -6,7 +6,6 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from rljob.api.mutability import LIVE
 from rljob.api.parameters import ActorCriticParameterSet, UnrollQueue
 from rljob.api.types import Flag, Integer, Real
 
@@ -18,9 +17,9 @@ class ImpalaParameters(ActorCriticParameterSet):
     optimiser step, on one minibatch.
     """
 
-    rho_clip: Annotated[float, Real(0, above=True), LIVE] = 1.0
+    rho_clip: Annotated[float, Real(0, above=True)] = 1.0
     """Where V-trace truncates the importance weight of a step; it decides which policy the values belong to."""
-    c_clip: Annotated[float, Real(0, above=True), LIVE] = 1.0
+    c_clip: Annotated[float, Real(0, above=True)] = 1.0
     """Where V-trace truncates the weights that carry a later step's error back; at most rhoClip."""
     vtrace_lambda: Annotated[float, Real(0, 1)] = 1.0
     """Factor on those weights: below 1, V-trace leans on the values more and on far rewards less."""

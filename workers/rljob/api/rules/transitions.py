@@ -133,7 +133,7 @@ def _parameter_set(spec: RLJobSpec) -> type[BaseModel]:
 
 
 def _beside_a_decay(place: Place) -> TransitionRule:
-    """The rule that a step size which decays is not changed while the job runs."""
+    """The rule that a step size which decays stays as it is while the job runs; Python alone tells it of a block's."""
 
     def broken(old: RLJobSpec, new: RLJobSpec) -> list[Difference]:
         before, after = place.parent_in(old), place.parent_in(new)
@@ -142,7 +142,7 @@ def _beside_a_decay(place: Place) -> TransitionRule:
 
     steps = "algorithm.learningRateDecaySteps"
     cel = f"(!has(self.{steps}) || self.{steps} == 0 || ({_unchanged(place)}))"
-    return TransitionRule(place.path, cel, DECAYS, broken, True)
+    return TransitionRule(place.path, cel if len(place.steps) == 2 else "", DECAYS, broken, True)
 
 
 _PLACES = tuple(place for place in places(RLJobSpec) if not place.mutability.when.at_any_time)
