@@ -141,3 +141,11 @@ def test_a_package_that_another_one_has_put_back_is_named() -> None:
         r".*rljob eval needs gymnasium 1\.1\.1 or later, but 0\.29\.1 is installed.*pip install 'gymnasium>=1\.1\.1'\n"
     )
     assert (done.returncode, re.fullmatch(said, done.stderr) is not None) == (2, True), done.stderr
+
+
+@pytest.mark.parametrize(
+    "first",
+    ["rljob.algorithms.ppo.parameters", "rljob.algorithms.impala", "rljob.algorithms.built_in", "rljob.api.types"],
+)
+def test_what_a_manifest_knows_of_algorithms_may_be_imported_first_and_needs_no_data_plane(first: str) -> None:
+    assert python(ABSENT, f"import {first}").stderr == ""

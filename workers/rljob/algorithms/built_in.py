@@ -4,8 +4,6 @@ A folder has ``DECLARED`` (`rljob.api.declaration`), ``parameters``, and ``prese
 which needs torch; and its code: ``loss``, where the class has the algorithm's name, and ``network`` where that is its own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from importlib.util import find_spec

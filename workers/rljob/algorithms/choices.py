@@ -5,8 +5,6 @@ are independent: log-probabilities and entropies add up, and the value of an act
 2023, "Solving continuous control via Q-learning"), so that the best action is the best value of each.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -1,7 +1,5 @@
 """How a network is computed on one machine: precision and order in memory. No part of its weights, nor of their meaning."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass

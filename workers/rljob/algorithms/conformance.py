@@ -1,8 +1,6 @@
 """Whether an algorithm gives the loops what they expect of it, tried on random observations: which function, what was expected,
 what came. For one of the user's own, or a network of one's own, before anything is trained."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

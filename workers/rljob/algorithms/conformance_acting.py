@@ -1,8 +1,6 @@
 """What an algorithm does with observations: its outputs, decisions and judgements have the right shapes, and depend on what they
 may depend on alone."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 

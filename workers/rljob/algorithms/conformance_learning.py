@@ -1,7 +1,5 @@
 """What an algorithm makes of experience: the minibatches of a batch of unrolls, and a loss with what has to come with it."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -63,8 +61,12 @@ def check_learning(trial: Trial, net: FrameNetwork) -> None:
             "a network without normalize_returns: transitions do not say what returns were",
             "one with it",
         )
-        units = call("memory_units", lambda: method.memory_units(params))
-        expect("memory_units", units == 0, "0: transitions, which are drawn one by one, come with no memory", units)
+        call(
+            "memory_units",
+            lambda: method.memory_units(params),
+            holds=lambda units: units == 0,
+            expected="0: transitions, which are drawn one by one, come with no memory",
+        )
     _halves(trial, loss, batch, result)
     _groups(trial, net)
     names, weights = zip(*net.named_parameters(), strict=True)
@@ -106,9 +108,12 @@ def _halves(trial: Trial, loss: Callable[[Any], LossResult], batch: Any, whole: 
 
 def _groups(trial: Trial, net: FrameNetwork) -> None:
     """Every weight is in one group."""
-    groups = trial.call("groups", lambda: list(trial.method.groups(trial.params, net)))
-    fits = all(isinstance(each, ParameterGroup) for each in groups)
-    trial.expect("groups", fits, "ParameterGroups", groups)
+    groups = trial.call(
+        "groups",
+        lambda: list(trial.method.groups(trial.params, net)),
+        holds=lambda groups: all(isinstance(each, ParameterGroup) for each in groups),
+        expected="ParameterGroups",
+    )
     odd_intervals = [each.every for each in groups if not (isinstance(each.every, int) and each.every > 0)]
     trial.expect("groups: every", not odd_intervals, "an integer of 1 or more", odd_intervals)
     for make in [each.optimizer for each in groups if each.optimizer is not None]:
@@ -145,20 +150,32 @@ def _looks(trial: Trial, result: LossResult) -> None:
     """How old unrolls may be, of how many versions one is, and when a batch is left early."""
     method: Any = trial.method
     params, call, expect = trial.params, trial.call, trial.expect
-    lag = call("iteration_lag", lambda: method.iteration_lag(params))
-    expect("iteration_lag", lag is None or (isinstance(lag, int) and lag in (0, 1)), "None, 0 or 1", lag)
+    lag = call(
+        "iteration_lag",
+        lambda: method.iteration_lag(params),
+        holds=lambda lag: lag is None or (isinstance(lag, int) and lag in (0, 1)),
+        expected="None, 0 or 1",
+    )
     queued = hasattr(params, "unroll_queue")
     expect("iteration_lag", lag is not None or queued, "0 or 1, since its parameters have no unroll_queue", lag)
-    steps = call("refresh_steps", lambda: method.refresh_steps(params))
-    expect("refresh_steps", isinstance(steps, int) and steps >= 0, "an integer of 0 or more", steps)
+    steps = call(
+        "refresh_steps",
+        lambda: method.refresh_steps(params),
+        holds=lambda steps: isinstance(steps, int) and steps >= 0,
+        expected="an integer of 0 or more",
+    )
     expect(
         "refresh_steps",
         lag is None or steps == 0,
         f"0, since iteration_lag() is {lag}: the unrolls of an iteration are of one version each",
         steps,
     )
-    limit = call("largest_divergence", lambda: method.largest_divergence(params))
-    expect("largest_divergence", isinstance(limit, int | float) and limit >= 0, "a number of 0 or more", limit)
+    limit = call(
+        "largest_divergence",
+        lambda: method.largest_divergence(params),
+        holds=lambda limit: isinstance(limit, int | float) and limit >= 0,
+        expected="a number of 0 or more",
+    )
     expect(
         "loss: divergence",
         limit == 0 or result.divergence is not None,
@@ -180,8 +197,12 @@ def _minibatch(trial: Trial, net: FrameNetwork) -> UnrollBatch:
         "batches that are yielded",
         "one that is returned" if isinstance(found, UnrollBatch) else found,
     )
-    passes = call("passes", lambda: method.passes(trial.params))
-    expect("passes", isinstance(passes, int) and passes > 0, "an integer of 1 or more", passes)
+    passes = call(
+        "passes",
+        lambda: method.passes(trial.params),
+        holds=lambda passes: isinstance(passes, int) and passes > 0,
+        expected="an integer of 1 or more",
+    )
     steps, unrolls = whole.log_prob.shape
     size, counted, first = whole.log_prob.numel(), 0, None
     rest = iter(found)

@@ -1,8 +1,6 @@
 """The convolutions of the built-in networks: (out channels, kernel, stride) of each layer. Which sees frames of which shape
 is in ``rljob.api.networks``."""
 
-from __future__ import annotations
-
 Layers = tuple[tuple[int, int, int], ...]
 
 NATURE: Layers = ((32, 8, 4), (64, 4, 2), (64, 3, 1))

@@ -1,7 +1,5 @@
 """What acting is given and gives, whatever the algorithm."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np

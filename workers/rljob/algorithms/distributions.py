@@ -6,8 +6,6 @@ environment's edge clips it, or takes its tanh, changes no ratio of two policies
 ``rljob.controls``.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import log
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """Several dense networks of one shape, computed together: one product a layer for all of them."""
 
-from __future__ import annotations
-
 from math import sqrt
 
 import torch

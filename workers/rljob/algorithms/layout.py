@@ -3,8 +3,6 @@
 Byte frames on a CPU are moved as machine words: torch moves single bytes at a third of the speed or less.
 """
 
-from __future__ import annotations
-
 import sys
 from functools import lru_cache
 from typing import Any

@@ -1,7 +1,5 @@
 """How a batch of unrolls becomes the minibatches of several passes. Shuffles come from torch's global generator."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import torch

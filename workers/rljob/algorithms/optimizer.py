@@ -4,8 +4,6 @@ They are none of ``torch.optim.Optimizer``, whose construction and every step im
 and 70 MB of a process that begins anew, and of a pod that takes the place of another, for what most jobs never use.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from math import sqrt

@@ -8,8 +8,6 @@ by their paths. It is called with float32 ``[B, *inputs]``, scaled, or a dict of
 factory without that argument takes none.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, get_type_hints

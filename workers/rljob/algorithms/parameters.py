@@ -4,8 +4,6 @@ default of a plug-in is its author's mistake, and none in a manifest.
 Needs no torch. A parameter set satisfies these by having the fields; nothing has to be registered.
 """
 
-from __future__ import annotations
-
 from typing import Protocol, runtime_checkable
 
 from pydantic import ValidationError
@@ -19,13 +17,17 @@ class LearnerParameters(Protocol):
     """What actors and learner read for every algorithm. What each means stands in ``docs/api-reference.md``."""
 
     @property
-    def gamma(self) -> float: ...
+    def gamma(self) -> float:
+        """The discount per step."""
+
     @property
     def batch_size(self) -> int:
         """Transitions, or unrolls, of a batch."""
 
     @property
-    def prefetch_batches(self) -> int: ...
+    def prefetch_batches(self) -> int:
+        """Batches that the learner asks for ahead of use."""
+
     @property
     def publish_interval(self) -> int:
         """In updates."""
@@ -43,19 +45,29 @@ class LearnerParameters(Protocol):
         """Adam, RMSProp, CentredRMSProp or Muon."""
 
     @property
-    def optimizer_epsilon(self) -> float: ...
+    def optimizer_epsilon(self) -> float:
+        """What keeps the optimiser's denominator from zero."""
+
     @property
-    def rmsprop_decay(self) -> float: ...
+    def rmsprop_decay(self) -> float:
+        """Of RMSProp's running means."""
+
     @property
-    def rmsprop_momentum(self) -> float: ...
+    def rmsprop_momentum(self) -> float:
+        """Of RMSProp."""
+
     @property
     def gradient_clip_norm(self) -> float:
         """0 does not clip."""
 
     @property
-    def learning_rate(self) -> float: ...
+    def learning_rate(self) -> float:
+        """At the start."""
+
     @property
-    def learning_rate_final(self) -> float: ...
+    def learning_rate_final(self) -> float:
+        """At the end of the decay."""
+
     @property
     def learning_rate_decay_steps(self) -> int:
         """In agent steps of all environments; 0 keeps the learning rate."""
@@ -70,7 +82,9 @@ class TransitionParameters(LearnerParameters, Protocol):
     """What is read besides where an algorithm learns from transitions: by the actors, the replay service, the target network."""
 
     @property
-    def n_step(self) -> int: ...
+    def n_step(self) -> int:
+        """Steps of reward before the bootstrap value."""
+
     @property
     def chunk_length(self) -> int:
         """Steps of one environment that are sent and stored together."""

@@ -6,8 +6,6 @@ One pass gives what an actor needs (logits and the value of a state), another wh
 state is one tensor, float32 [N, 2, H] (hidden and cell), so that it travels as one column.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial

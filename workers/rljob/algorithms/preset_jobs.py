@@ -1,8 +1,6 @@
 """What presets of several algorithms have in common: CartPole and Pong as jobs, without what learns them. How the values for Pong
 were found: docs/algorithms/pong-presets.md."""
 
-from __future__ import annotations
-
 from typing import Any
 
 

@@ -1,7 +1,5 @@
 """Which network weights are of: the names and shapes of its state, and where two differ."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from torch import nn

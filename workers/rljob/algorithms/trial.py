@@ -1,8 +1,6 @@
 """One algorithm that is tried: its functions are called, and what fails, or is not as it has to be, is told in its author's
 words."""
 
-from __future__ import annotations
-
 import inspect
 import pickle
 from collections.abc import Callable
@@ -33,8 +31,16 @@ class Trial:
         self.env_params = env_params
         self._kept = _state(method)
 
-    def call(self, function: str, call: Callable[[], T], batch: Any = None) -> T:
-        """What ``call`` gives, which calls ``function`` of the author's, with ``batch`` where that is given."""
+    def call(
+        self,
+        function: str,
+        call: Callable[[], T],
+        batch: Any = None,
+        holds: Callable[[Any], bool] = lambda found: True,
+        expected: str = "",
+    ) -> T:
+        """What ``call`` gives, which calls ``function`` of the author's, with ``batch`` where that is given; what is ``expected``
+        where it does not hold."""
         try:
             found = call()
         except (PluginProblem, ManifestError):
@@ -49,6 +55,7 @@ class Trial:
         self._kept, before = _state(self.method), self._kept
         changed = [f"self.{name}" for name in sorted(before.keys() | self._kept) if _differs(name, before, self._kept)]
         self.expect(function, not changed, _NO_STATE, f"one that changed {', '.join(changed)}")
+        self.expect(function, holds(found), expected, found)
         return found
 
     def expect(self, function: str, holds: bool, expected: str, came: object) -> None:

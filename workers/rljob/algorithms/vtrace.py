@@ -4,8 +4,6 @@ Time is the first dimension everywhere: T steps of B unrolls. ``discount[t]`` mu
 episode ended inside the unroll, and nothing after such a step reaches back over it.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

@@ -1,8 +1,6 @@
 """The RLJob resource: its types, defaults and rules, and how a manifest becomes one. Light to import: no torch, no zmq,
 no numpy."""
 
-from __future__ import annotations
-
 from rljob.algorithms.apex_dqn.parameters import ApeXDQNParameters
 from rljob.algorithms.impala.parameters import ImpalaParameters
 from rljob.algorithms.ppo.parameters import PPOParameters

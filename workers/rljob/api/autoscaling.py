@@ -1,7 +1,5 @@
 """``spec.autoscaling``: how the number of actors follows the learner."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field

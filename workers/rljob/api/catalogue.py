@@ -1,7 +1,5 @@
 """Every field of an RLJob explained, from its type: what it takes, its default, when it may change, and which presets set it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Fields that only a cluster reads: scheduling, network, monitoring."""
 
-from __future__ import annotations
-
 from typing import Annotated, Final, Literal
 
 from pydantic import Field

@@ -4,8 +4,6 @@ A condition says one thing about a job. Its reason is one of a fixed set of word
 is for people. Conditions are found by their type, never by their place in the list.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 

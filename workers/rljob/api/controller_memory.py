@@ -3,8 +3,6 @@
 For the controller alone; it may change between versions.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """What the manifest knows of a built-in algorithm: all of it is declared in the algorithm's folder, ``rljob.algorithms.NAME``."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple

@@ -2,8 +2,6 @@
 
 How scalars are read, and how a document is written, is in `rljob.api.yaml_dialect`."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable
 from typing import Any
 

@@ -8,8 +8,6 @@ No default follows from what may change at any time, such as the number of actor
 roles read most of these when they start, and would go on with the old value.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar

@@ -1,7 +1,5 @@
 """``spec.environment``: which environment, and how its observations and rewards are prepared."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 

@@ -1,7 +1,5 @@
 """What environments report of episodes beside returns: numbers by name, such as ``is_success``."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from statistics import fmean

@@ -4,8 +4,6 @@ Those above 63 are of sysexits.h, which nothing else uses by chance. A role that
 order, exits with 128 + n.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 EXIT_FAILURE: Final = 1

@@ -1,7 +1,5 @@
 """What a field of a model is, seen from outside: its type without Optional, its marker, its words, its default."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import json

@@ -1,7 +1,5 @@
 """RLJob, group ``rljob.dev``, version ``v1alpha1``: one training job, on one machine or a cluster."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field

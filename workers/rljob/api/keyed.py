@@ -1,8 +1,6 @@
 """Lists whose entries have an identity: by a field, or, for sets, by themselves. Repeated ones are refused, and server-side
 apply merges the lists entry by entry."""
 
-from __future__ import annotations
-
 from pydantic import BaseModel
 
 from rljob.api.controller_memory import ControllerMemory

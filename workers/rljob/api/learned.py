@@ -1,7 +1,5 @@
 """Which settings of a job change what it learns, by the marks on its fields (`rljob.api.mutability`)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

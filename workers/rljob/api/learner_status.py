@@ -4,8 +4,6 @@ views, which read it. (``status.learner`` of an RLJob, in ``api/status.py``, is 
 A learner of another release, or one that is broken, is read, too: what is wrong in its document is missing, never zero.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace

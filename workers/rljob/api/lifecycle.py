@@ -1,7 +1,5 @@
 """When a job ends, what it keeps, and what counts as a failure."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """From a manifest file to a checked `RLJob`, or to every problem at once."""
 
-from __future__ import annotations
-
 import json
 import secrets
 import sys

@@ -1,8 +1,6 @@
 """What of a manifest means nothing on one machine, so that a local run can name it once instead of passing over it in
 silence."""
 
-from __future__ import annotations
-
 from pydantic import BaseModel
 
 from rljob.api.job import RLJob

@@ -1,7 +1,5 @@
 """Whether a job's experience fits into a machine's memory: pure arithmetic, shown to the user before training starts."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

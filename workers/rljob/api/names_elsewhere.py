@@ -1,8 +1,6 @@
 """Names that are no fields of an RLJob: what other libraries call one, and what earlier manifests did. docs/coming-from.md and
 docs/moving-a-manifest.md have the same names."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Final

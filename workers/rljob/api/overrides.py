@@ -1,7 +1,5 @@
 """Change fields of a manifest by their paths, before it is checked: ``--set spec.path=value``, and pairs of path and value."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -3,8 +3,6 @@
 A subclass adds fields of its own, or gives one of these another default by writing it again; the words of a field are inherited.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 
 from pydantic import ConfigDict, Field

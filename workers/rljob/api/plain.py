@@ -1,7 +1,5 @@
 """What a manifest can hold of the values that a program has: the one walk that everything from Python goes through."""
 
-from __future__ import annotations
-
 import math
 import os
 import re

@@ -1,7 +1,5 @@
 """What every role's pods have in common: fields of a PodSpec under their own names, and a patch for all the others."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Self
 
 from pydantic import ConfigDict, Field, model_validator

@@ -1,7 +1,5 @@
 """What a preset is: a whole job to start from, written as in a manifest."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """What can be wrong with a manifest, and how it is reported: where, what was found, what is allowed."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

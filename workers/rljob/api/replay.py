@@ -1,7 +1,5 @@
 """``spec.replay``: where experience is kept, how it is drawn, and how much faster one side may be than the other."""
 
-from __future__ import annotations
-
 import math
 from typing import Annotated, Literal
 

@@ -4,8 +4,6 @@ The two texts of a rule stand side by side, and a property test compares their v
 Python's message shows the numbers; the cluster's says the same without them.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

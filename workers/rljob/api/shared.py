@@ -1,8 +1,6 @@
 """From the parameter sets of the built-in algorithms to fields of ``spec.algorithm``: a parameter that several of them have
 stands there itself, once; a block has what one algorithm alone has. None is declared twice."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import cache
 from typing import Annotated, Any, Literal, get_args, get_origin

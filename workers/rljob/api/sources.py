@@ -1,7 +1,5 @@
 """The files that a job names, by their whole paths."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from functools import partial

@@ -5,8 +5,6 @@ Written by the controller alone. Everything that `rljob_operator.core.decide` re
 controller added are ignored when an older one reads.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 from pydantic import Field

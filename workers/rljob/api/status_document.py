@@ -5,8 +5,6 @@ other. ``from_document`` refuses a document with a value that is something else,
 takes that value for missing.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from functools import cache

@@ -1,7 +1,5 @@
 """What the types of a status have in common: their base, and the texts and counts that their fields are made of."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict

@@ -1,7 +1,5 @@
 """Times in a status: seconds since 1970 in Python, RFC 3339 in UTC with milliseconds in JSON."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from datetime import UTC, datetime

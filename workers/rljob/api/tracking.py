@@ -1,7 +1,5 @@
 """Where a run's figures go beside its own folder: W&B, MLflow."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from pydantic import Field

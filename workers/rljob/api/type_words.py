@@ -1,7 +1,5 @@
 """Types in the words of the manifest: what `rljob explain` and the reference say a field takes."""
 
-from __future__ import annotations
-
 import re
 from typing import Any, Literal, get_args, get_origin
 

@@ -1,7 +1,5 @@
 """ApeXDQN as the manifest knows it."""
 
-from __future__ import annotations
-
 from rljob.algorithms.apex_dqn.parameters import ApeXDQNParameters
 from rljob.algorithms.apex_dqn.presets import PRESETS
 from rljob.api.declaration import BuiltIn

@@ -5,8 +5,6 @@ the policy runs (actor, learner, evaluator, checkpoint): the normalisation of ra
 precision in which the trunk is computed. Parameters are always float32; bf16 is a way to compute, never a way to store.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """The parameters of ApeXDQN: distributed, prioritized, double, dueling, n-step Q-learning (Horgan et al., 2018)."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 from pydantic import Field

@@ -1,8 +1,6 @@
 """Jobs that ApeXDQN learns: CartPole to see every part work, Pong in minutes on two cores without a GPU, and the published
 hyper-parameters for Atari games."""
 
-from __future__ import annotations
-
 from rljob.algorithms.preset_jobs import CARTPOLE, ONE_CORE, cpu_request, pong
 from rljob.api.preset import Preset
 

@@ -1,7 +1,5 @@
 """IMPALA as the manifest knows it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from rljob.algorithms.impala.parameters import ImpalaParameters

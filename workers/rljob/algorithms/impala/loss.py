@@ -14,8 +14,6 @@ observation. That keeps every unroll at T steps and costs the learner no forward
 acted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import torch

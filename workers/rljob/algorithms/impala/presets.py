@@ -1,8 +1,6 @@
 """Jobs that IMPALA learns: CartPole to see every part work, Pong in minutes on two cores without a GPU, and the published
 hyper-parameters for Atari games."""
 
-from __future__ import annotations
-
 from rljob.algorithms.preset_jobs import CARTPOLE, PONG_BY_UNROLLS, TWO_THREADS, cpu_request, pong
 from rljob.api.preset import Preset
 

@@ -1,7 +1,5 @@
 """Rules of jobs that IMPALA learns, most of them of limits on age below the time that unrolls merely travel."""
 
-from __future__ import annotations
-
 from rljob.algorithms.impala.staleness import InFlight, in_flight
 from rljob.api.job import RLJobSpec
 from rljob.api.parameters import ParameterSet

@@ -1,7 +1,5 @@
 """How old experience can be when an IMPALA learner sees it: arithmetic that the rules and the documentation share."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

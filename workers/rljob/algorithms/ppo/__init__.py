@@ -1,7 +1,5 @@
 """PPO as the manifest knows it."""
 
-from __future__ import annotations
-
 from rljob.algorithms.ppo.parameters import PPOParameters
 from rljob.algorithms.ppo.presets import PRESETS
 from rljob.api.autoscaling import AutoscalingSpec, ScalingGuards

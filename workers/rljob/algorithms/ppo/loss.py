@@ -7,8 +7,6 @@ make an iteration is the queue's business (``rljob.learner.iteration``).
 Shapes: T steps of an unroll, B unrolls, M single steps.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import torch

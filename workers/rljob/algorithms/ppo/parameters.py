@@ -1,7 +1,5 @@
 """The parameters of PPO (Schulman et al., 2017): iterations of fresh unrolls, each learned from in several epochs."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from rljob.api.mutability import LIVE, never

@@ -1,8 +1,6 @@
 """Jobs that PPO learns: Pong in minutes on two cores without a GPU, and three kinds of environments, of which none is named:
 ``environment.id`` is written beside those."""
 
-from __future__ import annotations
-
 from rljob.algorithms.preset_jobs import PONG_BY_UNROLLS, TWO_THREADS, pong
 from rljob.api.preset import Preset
 

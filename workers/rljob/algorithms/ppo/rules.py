@@ -1,7 +1,5 @@
 """Rules of jobs that PPO learns."""
 
-from __future__ import annotations
-
 from rljob.api.job import RLJobSpec
 from rljob.api.parameters import ParameterSet
 from rljob.api.rule import Outcome, holds, rule

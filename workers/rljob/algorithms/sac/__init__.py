@@ -1,7 +1,5 @@
 """SAC as the manifest knows it."""
 
-from __future__ import annotations
-
 from rljob.algorithms.sac.parameters import SACParameters
 from rljob.algorithms.sac.presets import PRESETS
 from rljob.api.declaration import BuiltIn, Computed

@@ -3,8 +3,6 @@
 Shapes: B observations, C continuous numbers of an action, S frame stack, F frame shape.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import log

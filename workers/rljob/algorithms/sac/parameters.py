@@ -1,7 +1,5 @@
 """The parameters of SAC: soft actor-critic (Haarnoja et al., 2018), learned from replayed transitions."""
 
-from __future__ import annotations
-
 from math import log
 from typing import Annotated, Any
 

@@ -1,7 +1,5 @@
 """SAC for continuous actions. No preset names an environment: ``environment.id`` is written beside it."""
 
-from __future__ import annotations
-
 from rljob.api.preset import Preset
 
 PRESETS = (

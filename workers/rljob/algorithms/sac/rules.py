@@ -1,7 +1,5 @@
 """Rules of jobs that SAC learns."""
 
-from __future__ import annotations
-
 from rljob.api.job import RLJobSpec
 from rljob.api.rule import holds
 

@@ -1,7 +1,5 @@
 """Write the CRD, the chart's copy of it and docs/api-reference.md below the present folder."""
 
-from __future__ import annotations
-
 from rljob.api.generate.files import generated
 
 

@@ -5,8 +5,6 @@ it reads are written; the job in force is checked by ``rljob validate`` and by t
 Accepted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 from rljob.api.rule import STORED, Rule, TransitionRule

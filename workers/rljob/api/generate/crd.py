@@ -1,7 +1,5 @@
 """The CustomResourceDefinitions of RLJob and RLExperiment, made from the types and rules of `rljob.api`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

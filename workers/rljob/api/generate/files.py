@@ -1,7 +1,5 @@
 """Which files of the repository are made from the types."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from rljob.api.generate.crd import definition, experiment_definition, manifest

@@ -1,7 +1,5 @@
 """docs/api-reference.md: every field, type, default and meaning, from the same types as the CRD."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from typing import Any

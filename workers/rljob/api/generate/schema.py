@@ -1,8 +1,6 @@
 """From the types of `rljob.api` to a structural OpenAPI v3 schema for Kubernetes: everything inline, typed, described and
 bounded."""
 
-from __future__ import annotations
-
 import copy
 import json
 from typing import Any, ClassVar, Final

@@ -1,7 +1,5 @@
 """A manifest laid over the preset that it names."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What presets set at one place of a manifest, for documentation."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any

@@ -1,7 +1,5 @@
 """Every rule between fields of a job, and the two questions asked of them: is this job right, and may it become that one?"""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Rules of ``spec.actors``, ``spec.inference`` and ``spec.autoscaling``: how many there are, and who decides."""
 
-from __future__ import annotations
-
 from rljob.api.autoscaling import AutoscalingSpec
 from rljob.api.job import RLJobSpec
 from rljob.api.rule import Outcome, at_most, holds, rule

@@ -1,7 +1,5 @@
 """Rules of the algorithm's type, of its block, and of the preset that may name both."""
 
-from __future__ import annotations
-
 from rljob.api.algorithm import BLOCKS
 from rljob.api.job import RLJobSpec
 from rljob.api.presets import PRESETS

@@ -1,7 +1,5 @@
 """Rules of ``spec.environment``."""
 
-from __future__ import annotations
-
 from rljob.api.environment import EnvironmentSource
 from rljob.api.job import RLJobSpec
 from rljob.api.rule import Broken, Outcome, at_least, holds, rule

@@ -1,7 +1,5 @@
 """Rules of the end of a job: what could never be seen, or is missing."""
 
-from __future__ import annotations
-
 from rljob.api.job import RLJobSpec
 from rljob.api.presets import PRESETS
 from rljob.api.problems import ABSENT

@@ -1,7 +1,5 @@
 """Rules between the hyper-parameters of an algorithm: each is about every algorithm that has all that it reads."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from rljob.api.parameters import ParameterSet

@@ -1,7 +1,5 @@
 """A digest of what roles read when they start: it tells whether those that run have read what the spec says now."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Rules of ``spec.replay``: sizes that would never let training start, and a limiter that would stop both sides."""
 
-from __future__ import annotations
-
 from rljob.algorithms.built_in import BUILT_IN
 from rljob.api.job import RLJobSpec
 from rljob.api.rule import Outcome, at_most, rule

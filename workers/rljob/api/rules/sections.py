@@ -1,7 +1,5 @@
 """Rules within the sections of accelerators, checkpoints, failures, monitoring and tracking."""
 
-from __future__ import annotations
-
 from rljob.api.cluster import DATA_PORTS, MonitoringSpec
 from rljob.api.lifecycle import CheckpointSpec, CheckpointStorage, FailureRule
 from rljob.api.roles import Accelerator

@@ -1,8 +1,6 @@
 """Rules of a change: what may never change, and what may only change while the job is suspended; made from the marks on the
 fields (`rljob.api.mutability`)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 
