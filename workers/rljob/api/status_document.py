@@ -8,6 +8,7 @@ takes that value for missing.
 import json
 from collections.abc import Mapping
 from functools import cache
+from math import isfinite
 from typing import Annotated, Any, Self, TypeAlias
 
 from pydantic import (
@@ -41,6 +42,11 @@ def _present(value: Any) -> Any:
     return {key: each for key, each in value.items() if each is not None} if isinstance(value, dict) else value
 
 
+def _whole(value: Any) -> Any:
+    """The part of a number that is whole."""
+    return int(value) if type(value) is float and isfinite(value) else value
+
+
 def _of(kind: Any) -> GetPydanticSchema:
     return GetPydanticSchema(lambda _, handler: handler.generate_schema(kind))
 
@@ -51,9 +57,9 @@ WordsByName: TypeAlias = Annotated[Mapping[str, str], _of(dict[str, Words])]
 Flag: TypeAlias = Annotated[bool, Field(strict=True)]
 Number: TypeAlias = Annotated[float, _within(-_LARGEST, _LARGEST)]
 Mass: TypeAlias = Annotated[float, _within(-LARGEST_MASS, LARGEST_MASS)]
-Whole: TypeAlias = Annotated[int, _within(-_LARGEST, _LARGEST)]
+Whole: TypeAlias = Annotated[int, _within(-_LARGEST, _LARGEST), BeforeValidator(_whole)]
 Amount: TypeAlias = Annotated[float, _within(0.0, _FIGURE)]
-Count: TypeAlias = Annotated[int, _within(0, _FIGURE)]
+Count: TypeAlias = Annotated[int, _within(0, _FIGURE), BeforeValidator(_whole)]
 Share: TypeAlias = Annotated[float, _within(0.0, 1.0)]
 Score: TypeAlias = Annotated[float, _within(-_FIGURE, _FIGURE)]
 Numbers: TypeAlias = Annotated[Mapping[str, float], _of(Annotated[dict[str, Number], BeforeValidator(_present)])]
