@@ -1,8 +1,6 @@
 """Verbs that change what is wanted of a job: `suspend`, `resume`, `scale`, `set`, `checkpoint`. They write what is stored, and
 the controller acts."""
 
-from __future__ import annotations
-
 import shlex
 import time
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """``rljob events``: what happened to a job, in order."""
 
-from __future__ import annotations
-
 import typer
 from rljob.command_errors import one_line_errors
 

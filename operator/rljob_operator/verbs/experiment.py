@@ -1,7 +1,5 @@
 """`rljob run` of an experiment: its runs on this machine, a line a decision, and a table at the end."""
 
-from __future__ import annotations
-
 import math
 import shlex
 import time

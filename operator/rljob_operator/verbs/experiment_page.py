@@ -1,7 +1,5 @@
 """An experiment as one page without other files: its trials' curves, what each parameter did, the best, and all in a table."""
 
-from __future__ import annotations
-
 import math
 import textwrap
 from collections.abc import Sequence

@@ -1,8 +1,6 @@
 """The controller of one run of an experiment, as a `Child` of the experiment's own: `rljob run` that ends in good order when that
 one does."""
 
-from __future__ import annotations
-
 import shutil
 import time
 from pathlib import Path

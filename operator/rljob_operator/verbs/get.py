@@ -1,7 +1,5 @@
 """``rljob get``: jobs in columns, as `kubectl get rljob` shows them."""
 
-from __future__ import annotations
-
 import enum
 from typing import Annotated, Any
 

@@ -1,7 +1,5 @@
 """What the verbs work on: jobs, wherever they run. One half of it is runs on this machine, the other a cluster's jobs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, BinaryIO, NamedTuple, Protocol, TypeVar
 

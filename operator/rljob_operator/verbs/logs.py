@@ -1,7 +1,5 @@
 """``rljob logs``: what the roles of a job have written."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """``rljob operator``: what the operator's pod runs; from a laptop it works against a kubeconfig."""
 
-from __future__ import annotations
-
 import asyncio
 import enum
 import logging

@@ -1,7 +1,5 @@
 """``rljob policy``: what a job has learned, as a folder."""
 
-from __future__ import annotations
-
 import shutil
 import tarfile
 import tempfile

@@ -1,7 +1,5 @@
 """``rljob profile``: what the processes of a job that runs do with their time, function by function and stage by stage."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Iterator, Mapping

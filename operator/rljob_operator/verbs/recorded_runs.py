@@ -1,7 +1,5 @@
 """The records of runs that have been, as `rljob why --rules` reads them: of a run folder, or of a CSV file with its curve."""
 
-from __future__ import annotations
-
 import csv
 import json
 from collections.abc import Iterator

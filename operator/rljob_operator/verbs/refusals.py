@@ -1,7 +1,5 @@
 """What an API server refuses a verb, and what is not there, in one sentence that says what would be right."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

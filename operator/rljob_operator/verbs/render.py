@@ -1,7 +1,5 @@
 """``rljob render``: what the operator would make of a manifest, as YAML."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any

@@ -1,7 +1,5 @@
 """``rljob report``: a run, or an experiment, as one page."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

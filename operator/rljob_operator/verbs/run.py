@@ -1,7 +1,5 @@
 """`rljob run`: one job on this machine, from its manifest to its verdict."""
 
-from __future__ import annotations
-
 import contextlib
 import shlex
 import time

@@ -1,7 +1,5 @@
 """The command `rljob run`: what it takes, before anything that a run needs is imported."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 

@@ -1,7 +1,5 @@
 """``rljob size``: what a job needs, before anything runs."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """``rljob stop``: end a job in good order."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

@@ -1,7 +1,5 @@
 """``rljob top``: a job live, in numbers."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 from typing import Annotated

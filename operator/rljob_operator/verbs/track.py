@@ -1,7 +1,5 @@
 """``rljob track``: send a run's figures to W&B and MLflow."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """How a verb waits for what it has asked for."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from typing import Final

@@ -1,7 +1,5 @@
 """``rljob why``: the reasons for what a job does, or what a job's rules would have done to runs that were recorded."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """Jobs in columns: pure functions from what was seen to text."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 

@@ -1,7 +1,5 @@
 """The console of a run."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys

@@ -1,7 +1,5 @@
 """What happened to a job, a line each. Pure."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The figures that both views show, of a turn and of each actor: plain text, ready to print."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A job as its user sees it: what is stored, what the controller wrote, and what runs. Views are made of it, wherever it runs."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """What was sampled of one member of a job, added up, and its table of functions. Pure."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final

@@ -3,8 +3,6 @@
 In the colours of a run's report, and without its templates: a client of a cluster has no packages but the base install's. Pure.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Final

@@ -4,8 +4,6 @@ A process for each member, a track for each thread, a slice for each stage, and 
 from the stage in which an actor has sent it, through what took it in, to the update that used it first.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any, Final
 

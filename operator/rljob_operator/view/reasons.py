@@ -1,7 +1,5 @@
 """What `rljob why` says: the last decision about the number of actors, and why a job does not run. Pure."""
 
-from __future__ import annotations
-
 import time
 
 from rljob.api.conditions import CATALOGUE

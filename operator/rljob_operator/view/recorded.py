@@ -1,7 +1,5 @@
 """What `rljob why --rules` says of runs that were recorded. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,8 +1,6 @@
 """The screen of `rljob top`: one run as its controller and its learner see it now. Pure: from what was seen to something to
 print."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any

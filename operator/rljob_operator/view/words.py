@@ -1,7 +1,5 @@
 """Numbers and times as people read them; a dash stands for what is not known."""
 
-from __future__ import annotations
-
 from typing import Any
 
 

@@ -5,8 +5,6 @@ and by how much depends on the network and the batch. So every candidate acts a 
 and is timed.
 """
 
-from __future__ import annotations
-
 import copy
 import logging
 import time

@@ -1,7 +1,5 @@
 """One random generator for environments that act in groups, one group after the other."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

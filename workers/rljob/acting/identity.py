@@ -1,7 +1,5 @@
 """Who an actor is to those that it talks to: replay shards, the queue of the learner, inference servers."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

@@ -1,7 +1,5 @@
 """The network that a role acts with: computed where and how it was measured, from the weights last loaded."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections import deque

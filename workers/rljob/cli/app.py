@@ -1,8 +1,6 @@
 """The command line of the data plane. ``rljob run`` joins it in the operator's package, which knows how to start
 processes."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Iterator, Mapping, MutableMapping
 from functools import cache

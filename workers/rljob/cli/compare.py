@@ -1,7 +1,5 @@
 """``rljob compare``: several runs beside each other."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """``rljob export RUN``: a trained policy as a file for programs that have no rljob."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated

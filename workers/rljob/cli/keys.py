@@ -1,7 +1,5 @@
 """``rljob keys FOLDER``: the CURVE keys of a job whose roles run on several machines."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """What a manifest names of its user's own, as far as it can be checked before anything runs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import TypeVar

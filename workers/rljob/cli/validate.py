@@ -1,7 +1,5 @@
 """``rljob validate FILE...``: is this manifest right, and if not, what would be?"""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -11,8 +11,6 @@ ALE's ``episodic_life`` would reset the whole game at every life, and ``life_los
 both stay off, and lost lives are read from the life counter. Its reward clipping stays off so that scores are counted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

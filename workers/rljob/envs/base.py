@@ -5,8 +5,6 @@ observation of the next one in ``observation`` and the last one of the old in ``
 environment is therefore a real transition; there are no dummy steps that a caller must remember to mask.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial

@@ -1,7 +1,5 @@
 """A user's environment sets nothing for the role that it runs in."""
 
-from __future__ import annotations
-
 import logging
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What an environment reports of an episode that ends: the numbers in its ``info``, such as ``is_success``."""
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 import re

@@ -1,7 +1,5 @@
 """Several vector environments as one: N environments in groups that can be stepped one after the other."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -8,8 +8,6 @@ first observation of the new episode then comes one step too late to be returned
 step handed out as a transition would poison the replay. Such an environment is refused.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator
 from functools import partial

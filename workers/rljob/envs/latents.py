@@ -1,7 +1,5 @@
 """What an environment is whose picture a frozen network turns into features: read from that network's file, without torch."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

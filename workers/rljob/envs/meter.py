@@ -1,8 +1,6 @@
 """Counting games: scores, lengths and raw frames of N environments, below every change that training makes to them, and the raw
 frames and lives that ALE counts itself."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """What an environment of a user's gives, taken over where it is given: copied, checked, and nothing that is not read."""
 
-from __future__ import annotations
-
 import logging
 import math
 from collections.abc import Iterator, Mapping

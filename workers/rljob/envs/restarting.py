@@ -5,8 +5,6 @@ steps them one by one (Sync, Async): the others do not notice. ``RestartingVecto
 cannot: a worker process that died, a vector class of the user's that raised.
 """
 
-from __future__ import annotations
-
 import logging
 from collections import deque
 from collections.abc import Callable

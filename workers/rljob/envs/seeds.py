@@ -1,7 +1,5 @@
 """Seeds that are the same in the next run with the same ``seed``, and differ between its processes."""
 
-from __future__ import annotations
-
 import hashlib
 import random
 import sys

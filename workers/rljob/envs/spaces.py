@@ -1,7 +1,5 @@
 """Which spaces there are, and what their leaves are taken for: the roles that a manifest gives them, or those that fit them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import prod

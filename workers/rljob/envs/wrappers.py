@@ -1,7 +1,5 @@
 """Small Gymnasium wrappers that Gymnasium itself does not have."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """How this process's C library keeps memory: a learner frees and allocates the same hundred MiB in every update."""
 
-from __future__ import annotations
-
 import ctypes
 
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3  # of glibc's mallopt

@@ -1,8 +1,6 @@
 """The device that the learner computes on: what the job asks for, what exists, and what happens where the two differ, or where
 its memory does not suffice."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

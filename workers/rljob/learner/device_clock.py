@@ -1,7 +1,5 @@
 """Where a GPU's time goes, by the stages of the loop that feeds it."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any

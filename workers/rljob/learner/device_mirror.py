@@ -5,8 +5,6 @@ and their successors. One thread, the prefetch thread, asks for everything, and 
 gathered before a later chunk overwrites its frames, and after the chunk that brought them, as in a mirror in the host's memory.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Final
 

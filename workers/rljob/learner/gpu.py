@@ -1,7 +1,5 @@
 """What the learner's GPU is, and how busy and how full it is."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import threading

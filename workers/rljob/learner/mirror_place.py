@@ -1,7 +1,5 @@
 """Where the learner's mirror of the replay lives: in the memory of its device where it fits beside the updates, else in RAM."""
 
-from __future__ import annotations
-
 import logging
 from dataclasses import dataclass
 from typing import Final

@@ -1,7 +1,5 @@
 """What the driver says of one NVIDIA device, through NVIDIA's own library (``nvidia-ml-py``, the extra ``[gpu]``)."""
 
-from __future__ import annotations
-
 import importlib
 import logging
 from collections.abc import Callable

@@ -4,8 +4,6 @@ A network's arithmetic alone would tell too little: on a GPU a small update is m
 takes away, and on a CPU the optimiser and the job's cores count.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable, Sequence

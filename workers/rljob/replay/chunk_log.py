@@ -22,8 +22,6 @@ A chunk, its index entry, the counters that include it and the evictions it caus
 at any moment the log says about every chunk either that it was accepted and counted, or neither.
 """
 
-from __future__ import annotations
-
 import json
 import struct
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """What a replay service is built from."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from rljob.algorithms.parameters import TransitionParameters

@@ -1,8 +1,6 @@
 """Keeps the log in step with the table: what was handed to the writer, what is safe, and what is missing in a Redis that is
 back."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """How far sampling may run ahead of inserting, and the reverse: the samples-per-insert limiter."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

@@ -1,7 +1,5 @@
 """The thread that writes the log: it takes commits in order, and says when they are done or Redis is gone."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os

@@ -1,7 +1,5 @@
 """A server program that ends when the process that started it does, however that ends."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """How a Redis (or Valkey) server of a replay shard is started: the same beside a process and in a pod."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 Persistence = Literal["None", "Snapshot", "AppendOnly"]

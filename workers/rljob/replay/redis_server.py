@@ -6,8 +6,6 @@
 The operator starts it (`rljob_operator.kube.render.redis`); `rljob.replay.embedded_redis` is its like for a single machine.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 import sys

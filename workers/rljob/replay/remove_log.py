@@ -6,8 +6,6 @@ User, password and authority are the variables that the shard had them in. Exit 
 is left there expires by itself.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Sequence

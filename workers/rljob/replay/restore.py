@@ -1,7 +1,5 @@
 """Warm restart: the table, the counters and the priorities as the log has them."""
 
-from __future__ import annotations
-
 import logging
 import struct
 import time

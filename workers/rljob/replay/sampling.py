@@ -1,7 +1,5 @@
 """The learner's side of the service: subscriptions, the mirror, deferred requests, priorities."""
 
-from __future__ import annotations
-
 import logging
 from collections import Counter, deque
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Which transitions a sample takes: in proportion to priority, or uniformly when the exponent is 0."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from rljob.observation import Array

@@ -1,7 +1,5 @@
 """The replay service: one thread that owns the sockets and the table, beside one that writes the log."""
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

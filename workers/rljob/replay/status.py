@@ -1,7 +1,5 @@
 """The status of a shard, composed of its parts."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from dataclasses import dataclass, field

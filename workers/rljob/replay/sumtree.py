@@ -1,7 +1,5 @@
 """A sum-tree over leaf weights: proportional sampling and updates, vectorised, in float64."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from rljob.observation import Array

@@ -1,7 +1,5 @@
 """A replay table: stored chunks in order of arrival, where they lie, what may be sampled and how often."""
 
-from __future__ import annotations
-
 import logging
 from collections import deque
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """``python -m rljob.roles ROLE``: one role of a job, as a pod and the local supervisor start it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from rljob.roles.command import app

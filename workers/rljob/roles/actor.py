@@ -1,7 +1,5 @@
 """The actor role: joins the job, plays until told to stop, leaves in order."""
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

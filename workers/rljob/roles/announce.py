@@ -1,7 +1,5 @@
 """What a role leaves in the run folder for others: where it can be watched, and what it was at its end."""
 
-from __future__ import annotations
-
 import logging
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a role refuses to start with: options that it could not work with, and a job of another protocol."""
 
-from __future__ import annotations
-
 from importlib.metadata import version
 from pathlib import Path
 

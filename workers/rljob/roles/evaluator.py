@@ -4,8 +4,6 @@ It is the judge of ``targetReturn``, so it shares with training only the network
 and the weights are what the learner hands out for evaluation.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import logging

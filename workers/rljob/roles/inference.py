@@ -1,7 +1,5 @@
 """The inference role: a server in a process of its own, which fetches the learner's weights like an actor would."""
 
-from __future__ import annotations
-
 import threading
 import uuid
 from typing import Any

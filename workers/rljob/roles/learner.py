@@ -1,7 +1,5 @@
 """The learner role: from a job to a running loop, and out again."""
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

@@ -1,7 +1,5 @@
 """What every role of a job is started with, as one value, so that a role runs the same from a pod, a process or a test."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final

@@ -1,7 +1,5 @@
 """The replay role: an embedded Redis (unless one is given), the service, and its telemetry, for one shard."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os

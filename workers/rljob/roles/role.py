@@ -1,7 +1,5 @@
 """The roles of a job, and the function that runs each."""
 
-from __future__ import annotations
-
 import enum
 import threading
 from collections.abc import Callable

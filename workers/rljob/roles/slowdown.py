@@ -6,8 +6,6 @@ change it while training goes on. Without the variable nothing is added to the l
 delays nothing. Not for use outside tests.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable

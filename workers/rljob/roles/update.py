@@ -1,7 +1,5 @@
 """The update that a learner makes, where and as it is fastest: the device, the arithmetic, the threads, a graph or a compiler."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from typing import Any

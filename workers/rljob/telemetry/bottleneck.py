@@ -8,8 +8,6 @@ long the actors were held back without a credit. The rate limiter's state then t
 A job without replay has a queue of unrolls in the learner instead (``queue/...``), of which the same two shares tell all.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """An HTTP server on a bounded number of threads: a slow client is cut off, and one too many is told to come back."""
 
-from __future__ import annotations
-
 import logging
 import socket
 import threading

@@ -4,8 +4,6 @@ A declaration holds a path into the role's status document, so a hot path only e
 ``/metrics`` and ``/status`` cannot disagree. ``docs/metrics.md`` is written from these tables (:mod:`.metrics_page`).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Final, Literal
 

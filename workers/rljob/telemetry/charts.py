@@ -4,8 +4,6 @@ Text and colour come from CSS classes, so one drawing serves a light and a dark 
 put into a chart (names, units) is escaped here.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

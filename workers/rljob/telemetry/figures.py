@@ -8,8 +8,6 @@ the environment reports of its episodes ``episode/<name>``, what the processes o
 share of a stage ``stage/<role>/<stage>``, where that GPU stands as a role of its own.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final

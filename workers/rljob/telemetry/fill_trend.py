@@ -4,8 +4,6 @@ Before the ring is full every stored transition adds memory; a step rate that fa
 that the machine swaps, or that something does more work the more is stored. Once the ring is full nothing can be told.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations

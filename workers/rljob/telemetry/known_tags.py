@@ -1,7 +1,5 @@
 """Tags by which users of Stable-Baselines3 and CleanRL know figures of ours: TensorBoard has them beside our own names."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final

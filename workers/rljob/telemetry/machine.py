@@ -2,8 +2,6 @@
 itself takes from it.
 """
 
-from __future__ import annotations
-
 import platform
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path

@@ -4,8 +4,6 @@ Nothing is counted here. A scrape asks the role for its status once and translat
 the answer rather than sent as a made-up zero.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """``docs/metrics.md``, written from the declarations: ``python -m rljob.telemetry.metrics_page > docs/metrics.md``."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from typing import Final

@@ -1,7 +1,5 @@
 """What the next unit buys: what one more of each thing would add to a run, in steps a second, in time and in money. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final

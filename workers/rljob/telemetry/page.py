@@ -1,7 +1,5 @@
 """What every page has in common: templates that escape all texts."""
 
-from __future__ import annotations
-
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 

@@ -10,8 +10,6 @@ Seconds in which a role was ready to run and had no core are not its work; the k
 by the cores that they share, is the other bound, where they share a machine.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final

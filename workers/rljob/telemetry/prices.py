@@ -4,8 +4,6 @@ onDemand: {core: 0.034, accelerator: 2.10}   # an hour, in whatever currency; co
 spot: {core: 0.011, accelerator: 0.75}
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path

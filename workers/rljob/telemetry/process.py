@@ -1,7 +1,5 @@
 """What this process takes from its machine now: CPU, memory, open files, and what waits in its sockets."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import stat

@@ -8,8 +8,6 @@ that computes in Python gives up only after Python's switch interval: with the u
 is given up anyway, in ``poll`` and the like. So that interval is shortened while a profile is under way.
 """
 
-from __future__ import annotations
-
 import faulthandler
 import functools
 import os

@@ -5,8 +5,6 @@ progress is the way covered from where the curve began, and when it will be reac
 nothing of plateaus and jumps, and was wrong by a factor of forty in the last minute of a run. So there is no estimate.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median

@@ -1,7 +1,5 @@
 """``report.html``: a run folder as one page without other files, with the bottleneck named first."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path

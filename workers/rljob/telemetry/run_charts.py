@@ -1,7 +1,5 @@
 """The charts of a run: its learning curve, and throughput, queue, waiting and lag over wall time."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final

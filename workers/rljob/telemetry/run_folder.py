@@ -1,7 +1,5 @@
 """Reads a run folder, whole or in part, into one value. Files that are missing or damaged are named, never fatal."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 Every number that comes out was measured, stands in the manifest, or is computed from the two.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Final

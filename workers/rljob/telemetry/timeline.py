@@ -5,8 +5,6 @@ second, and a stage that begins in one second and ends in the next is in the lat
 all processes of one Linux kernel share.
 """
 
-from __future__ import annotations
-
 import sys
 import threading
 from time import perf_counter_ns

@@ -4,8 +4,6 @@ Driven from the loop's own thread by the sign of life that it gives every turn, 
 profiler must be stopped on the thread that has started it. While it runs the loop is slower; otherwise a turn costs a comparison.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping
 from functools import partial

@@ -1,7 +1,5 @@
 """The learning rate: that of the job's schedule, and a share of it while the policy moves too far in a batch."""
 
-from __future__ import annotations
-
 import math
 
 from rljob.algorithms.parameters import LearnerParameters

@@ -4,8 +4,6 @@ A graph reads and writes the same memory each time. So a minibatch and the learn
 them, everything else that an update changes keeps its place, and the next replay overwrites the results.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar

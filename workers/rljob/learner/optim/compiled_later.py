@@ -6,8 +6,6 @@ ten seconds and more, in which training stands still: while it traces, it change
 is logged, and the learner goes on as it was.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import shutil

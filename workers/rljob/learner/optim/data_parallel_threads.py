@@ -6,8 +6,6 @@ last arrives. Beside actors and a replay service on the same cores, one that is 
 others each time. Threads with a share each meet three times an update, and sleep until then.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass

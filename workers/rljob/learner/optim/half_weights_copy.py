@@ -1,7 +1,5 @@
 """What a network is computed with: itself, or a copy whose weights are stored in 16 bits."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -5,8 +5,6 @@ overflows and that update is skipped. torch's own ``GradScaler`` is made for opt
 of several threads are added up in float32 first.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Final
 

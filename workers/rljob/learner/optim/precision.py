@@ -9,8 +9,6 @@ On a GPU whose kernels a CUDA graph will start, the updates are timed as graphs:
 take as long in any arithmetic as the host takes to start them.
 """
 
-from __future__ import annotations
-
 import copy
 import logging
 import time

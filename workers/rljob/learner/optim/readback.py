@@ -1,7 +1,5 @@
 """The way of an update's numbers from the device to the host, without making the host wait."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeAlias

@@ -1,7 +1,5 @@
 """A step of the optimiser: add up the gradients of an update's micro-batches, clip, move the weights; each thread its shard."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Updates that are made only to see what they do: from one state, on minibatches that differ, and with that state put back."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Final
 

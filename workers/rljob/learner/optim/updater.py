@@ -1,7 +1,5 @@
 """The two kinds of updater: from sampled transitions, and from unrolls. What they share is in ``base_updater``."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator
 from typing import Any, TypeAlias
