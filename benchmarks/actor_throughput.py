@@ -18,8 +18,8 @@ import numpy as np
 import torch
 from ale_py import AtariVectorEnv
 from gymnasium.vector import AutoresetMode
-from rljob.acting.compute import acting_copy
 from rljob.acting.identity import ActorIdentity
+from rljob.acting.network import acting_copy
 from rljob.actor.figures import ActorFigures
 from rljob.actor.loop import ActorLoop
 from rljob.actor.policy import Decision, Policy

@@ -26,8 +26,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from rljob.acting.compute import choose_compute
 from rljob.acting.identity import ActorIdentity
+from rljob.acting.network import choose_compute
 from rljob.actor.figures import ActorFigures
 from rljob.actor.grouped import GROUPS, GroupedLoop
 from rljob.actor.loop import ActorLoop, Loop

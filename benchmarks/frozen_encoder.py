@@ -25,7 +25,7 @@ from rljob.algorithms.batches import TransitionBatch
 from rljob.api import ApeXDQNParameters, EnvironmentParameters
 from rljob.encoders.edge import make_encoded_vector
 from rljob.envs import EnvironmentSpec, RestartLimit, describe_environment
-from rljob.learner.optim.data_parallel_threads import DataParallelThreads
+from rljob.learner.optim.sharded_optimizer import DataParallelThreads
 from rljob.learner.optim.updater import TransitionUpdater
 from rljob.policy.export import export
 from rljob.wire.column import pack_column

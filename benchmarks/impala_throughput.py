@@ -29,9 +29,9 @@ from rljob.algorithms.impala.loss import IMPALA
 from rljob.algorithms.registry import algorithm
 from rljob.api import load_manifest
 from rljob.envs import describe_environment, make_vector_environment
-from rljob.learner.allocator import keep_freed_memory
-from rljob.learner.optim import precision
+from rljob.learner.device import keep_freed_memory
 from rljob.learner.optim.updater import make_updater, trial_update
+from rljob.learner.plan import fastest_arithmetic
 from rljob.telemetry.recorder import read_records
 from rljob.weights.flat import snapshot
 
@@ -80,7 +80,7 @@ def learning_alone(seconds: float) -> float:
     device = torch.device("cpu")
     network = method.build(spec, params, environment_params)
     batch, example = method.example_batch(spec, params, device), method.example(spec, params, network, device)
-    plan = precision.choose(params.precision, network, partial(trial_update, method, params), example).place.compute
+    plan = fastest_arithmetic(params.precision, network, partial(trial_update, method, params), example).place.compute
     updater = make_updater(method, params, network.compute(plan), device)
     for _ in updater.updates_from(batch, 0):
         pass

@@ -26,21 +26,27 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from rljob.roles.slowdown import LEARNER_DELAY_FILE
-
 from benchmarks.cluster_start import api
 from tests.e2e.cluster import LONG_SECONDS, KubectlFailed, Namespace, endless, made_namespace, requests
 from tests.e2e.operator_process import OperatorProcess
+from tests.support.slowed import sitecustomize
+from tests.support.slowed.sitecustomize import LEARNER_DELAY_FILE
 from tests.support.waiting import eventually
 
 LOOK_SECONDS = 0.1
 WATCH_SECONDS = 0.5
 Read = Callable[[str], Any]
 
-PACE = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "pace"}, "data": {"seconds": "0.2"}}
+SLOWER = Path(sitecustomize.__file__).read_text()
+PACE = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {"name": "pace"},
+    "data": {"seconds": "0.2", "sitecustomize.py": SLOWER},
+}
 PACED_LEARNER = {
     **requests(),
-    "env": [{"name": LEARNER_DELAY_FILE, "value": "/pace/seconds"}],
+    "env": [{"name": LEARNER_DELAY_FILE, "value": "/pace/seconds"}, {"name": "PYTHONPATH", "value": "/pace"}],
     "podTemplate": {
         "spec": {
             "volumes": [{"name": "pace", "configMap": {"name": "pace"}}],

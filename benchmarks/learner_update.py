@@ -15,7 +15,7 @@ from rljob.algorithms.apex_dqn.network import QNetwork, QNetworkConfig
 from rljob.algorithms.batches import TransitionBatch
 from rljob.algorithms.compute import Compute, native_arithmetic
 from rljob.api import ApeXDQNParameters, EnvironmentParameters
-from rljob.learner.optim.data_parallel_threads import DataParallelThreads
+from rljob.learner.optim.sharded_optimizer import DataParallelThreads
 from rljob.learner.optim.updater import TransitionUpdater
 
 from benchmarks.common import machine, report

@@ -26,15 +26,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rljob.roles.slowdown import LEARNER_DELAY_FILE, REPLAY_DELAY_FILE
-from rljob.telemetry.next_unit import NextUnits
 from rljob.telemetry.report import what_buys
 from rljob.telemetry.run_folder import read_run_folder
+from rljob.telemetry.sizing import NextUnits
 
 from benchmarks.common import machine, report
 from tests.support import slow_game
 from tests.support.local_run import ENDLESS, LocalRun
-from tests.support.paths import EXAMPLES, IMPORTABLE
+from tests.support.paths import EXAMPLES, SLOWED
+from tests.support.slowed.sitecustomize import LEARNER_DELAY_FILE, REPLAY_DELAY_FILE
 
 SETTLING_SECONDS = 10.0
 _TCP = """
@@ -76,7 +76,7 @@ def run(setting: Setting, seconds: float) -> tuple[float, NextUnits]:
                 Path(folder) / "run",
                 *ENDLESS,
                 *words,
-                environment=IMPORTABLE | files,
+                environment=SLOWED | files,
                 prelude=setting.prelude,
             )
         finally:

@@ -26,7 +26,7 @@ from rljob_operator.kube.apiserver.transport import Call
 from rljob_operator.kube.job.status_writer import SEEN_SECONDS
 from rljob_operator.kube.render import names
 from rljob_operator.kube.watch.kopf_watch import kept
-from rljob_operator.kube.watch.trim import trim
+from rljob_operator.kube.watch.pods import trim
 
 from benchmarks.common import machine, report
 from benchmarks.operator_at_scale.jobs import job

@@ -23,13 +23,13 @@ import numpy as np
 import psutil
 from rljob.api import EnvironmentParameters
 from rljob.envs import EnvironmentProblem, make_vector_environment
-from rljob.roles.slowdown import LEARNER_DELAY_FILE
 from rljob_operator.local.job_view import running_members
 
 from benchmarks.common import machine, report
 from tests.support import slow_game
 from tests.support.local_run import ENDLESS, LocalRun
-from tests.support.paths import EXAMPLES, IMPORTABLE
+from tests.support.paths import EXAMPLES, SLOWED
+from tests.support.slowed.sitecustomize import LEARNER_DELAY_FILE
 
 PATIENCE_SECONDS = 120
 FAST, SLOW = "0.06", "0.15"
@@ -136,7 +136,7 @@ def throttled_and_released(folder: Path) -> None:
     """From a change of the learner's speed until the number of actors is within one of where it ends."""
     delay = folder / "delay"
     delay.write_text(FAST)
-    environment = IMPORTABLE | {LEARNER_DELAY_FILE: str(delay)}
+    environment = SLOWED | {LEARNER_DELAY_FILE: str(delay)}
     run = LocalRun(slow_game.JOB, folder / "scaled", "--max-actors", "6", environment=environment)
     try:
         run.until(lambda: run.reason("ScalingActive") == "ValidMetricFound", PATIENCE_SECONDS, "a first decision")

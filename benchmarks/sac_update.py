@@ -27,8 +27,8 @@ from rljob.algorithms.compute import native_arithmetic
 from rljob.algorithms.registry import algorithm
 from rljob.api import EnvironmentParameters, SACParameters
 from rljob.envs import EnvironmentSpec, describe_environment
-from rljob.learner.allocator import keep_freed_memory
-from rljob.learner.optim.data_parallel_threads import DataParallelThreads
+from rljob.learner.device import keep_freed_memory
+from rljob.learner.optim.sharded_optimizer import DataParallelThreads
 from rljob.learner.optim.updater import TransitionUpdater
 
 from benchmarks.common import machine, report

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from rljob.acting.compute import acting_copy, choose_compute
+from rljob.acting.network import acting_copy, choose_compute
 from rljob.algorithms.compute import Compute, Measured, Place, native_arithmetic
 from rljob.algorithms.registry import algorithm
 from rljob.api import ApeXDQNParameters, EnvironmentParameters

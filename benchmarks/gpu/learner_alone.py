@@ -20,7 +20,7 @@ from rljob.algorithms.registry import algorithm
 from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters
 from rljob.envs import EnvironmentSpec
 from rljob.learner.optim.captured_update import cuda_graph
-from rljob.learner.optim.cuda_graphs import captured_and_checked
+from rljob.learner.optim.update_trial import captured_and_checked
 from rljob.learner.optim.updater import AnyUpdater, make_updater
 from torch.utils.flop_counter import FlopCounterMode
 

@@ -1,7 +1,5 @@
 """The `rljob` command, which is also what the container of every pod runs."""
 
-from __future__ import annotations
-
 from rljob_operator.cli import main
 
 if __name__ == "__main__":

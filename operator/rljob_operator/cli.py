@@ -1,44 +1,41 @@
 """The `rljob` command: the workers' commands, `run`, which needs the controller, and the verbs; `kubectl rljob` has these."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Sequence
 
 import typer
-from rljob.cli.app import COMMANDS, LEARNED, MANIFEST, PARTS, TRAIN, Commands, app, common, group_of
+from rljob.cli.app import COMMANDS, HIDDEN, LEARNED, MANIFEST, TRAIN, Commands, app, common, group_of
 
 _STEER: Commands = {
     "get": (TRAIN, "rljob_operator.verbs.get:get"),
     "top": (TRAIN, "rljob_operator.verbs.top:top"),
     "why": (TRAIN, "rljob_operator.verbs.why:why"),
     "profile": (TRAIN, "rljob_operator.verbs.profile:profile"),
-    "logs": (TRAIN, "rljob_operator.verbs.logs:logs"),
-    "events": (TRAIN, "rljob_operator.verbs.events:events"),
+    "logs": (TRAIN, "rljob_operator.verbs.get:logs"),
     "suspend": (TRAIN, "rljob_operator.verbs.change:suspend"),
     "resume": (TRAIN, "rljob_operator.verbs.change:resume"),
     "scale": (TRAIN, "rljob_operator.verbs.change:scale"),
     "set": (TRAIN, "rljob_operator.verbs.change:set_fields"),
     "checkpoint": (TRAIN, "rljob_operator.verbs.change:checkpoint"),
-    "stop": (TRAIN, "rljob_operator.verbs.stop:stop"),
+    "stop": (TRAIN, "rljob_operator.verbs.change:stop"),
 }
-_POLICY: Commands = {"policy": (LEARNED, "rljob_operator.verbs.policy:policy")}
+_LEARNED: Commands = {"export": (LEARNED, "rljob_operator.verbs.export:export")}
 COMMANDS |= {
     "render": (MANIFEST, "rljob_operator.verbs.render:render"),
     "size": (MANIFEST, "rljob_operator.verbs.size:size"),
     "run": (TRAIN, "rljob_operator.verbs.run_command:run"),
     **_STEER,
-    "track": (TRAIN, "rljob_operator.verbs.track:track"),
-    **_POLICY,
+    "track": (HIDDEN, "rljob_operator.verbs.track:track"),
+    **_LEARNED,
     "report": (LEARNED, "rljob_operator.verbs.report:report"),
-    "operator": (PARTS, "rljob_operator.verbs.operator:operator"),
+    "operator": (HIDDEN, "rljob_operator.verbs.operator:operator"),
 }
 
 
 plugin = typer.Typer(
     name="kubectl rljob",
-    cls=group_of({**_STEER, **_POLICY}),
+    cls=group_of({**_STEER, **_LEARNED}),
     help="Watch and steer RLJobs: the verbs of `rljob`, of the namespace that the kubeconfig's context names unless -n does.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,

@@ -1,7 +1,5 @@
 """What a role is given at its start, be it as a process or as a pod: variables of its environment, and time to leave."""
 
-from __future__ import annotations
-
 import re
 from typing import Final
 

@@ -10,13 +10,10 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
-from rljob_operator import cli
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.verbs.options import Meaning
-from typer.testing import CliRunner
 
 from tests.cluster.reconciling import Kubelet, Run, bring_up, started, written
 from tests.cluster.terminal import User, changed_kubeconfig, five_minutes_ago, said, status
@@ -114,11 +111,12 @@ def test_a_wait_ends_with_what_was_waited_for(user: User) -> None:
     assert told.splitlines()[-1] == f"{user.namespace}/pong: suspended at update 1,234"
 
 
-def test_no_pods_and_no_such_member(user: User) -> None:
+def test_logs_are_kubectls_and_the_command_is_told(user: User) -> None:
     user.has("pong")
-    assert "has no pods now" in user.refused(2, "logs", "pong")
-    assert "has no pods now" in user.refused(2, "logs", "learner"), "a role's name, and the only job"
-    assert "leave out --follow" in user.refused(2, "logs", "pong", "--previous", "-f")
+    said = user.refused(2, "logs", "learner", "-f")  # a role's name, and the only job
+    command = f"kubectl logs -n {user.namespace} --kubeconfig {user.kubeconfig} -l rljob.dev/job=pong"
+    assert (command in said, ",rljob.dev/role=learner -c worker --prefix --tail=20 -f " in said) == (True, True), said
+    assert ",rljob.dev/member=actor-1 " in user.refused(2, "logs", "pong", "actor-1")
 
 
 @pytest.fixture
@@ -128,11 +126,7 @@ def brought_up(user: User, runner: asyncio.Runner, viewer: Client, kubelet: Kube
 
 
 @pytest.mark.usefixtures("brought_up")
-def test_logs_name_the_members_that_there_are(user: User) -> None:
-    refused = user.refused(2, "logs", "pong", "lerner")
-    assert "lerner: no such role or member" in refused
-    assert "there are: actor-0, learner, replay-0" in refused
-    assert "of an earlier life" in user.refused(2, "logs", "pong", "learner", "--previous")
+def test_top_shows_the_status_where_the_learner_does_not_answer(user: User) -> None:
     shown = user.sees("top", "pong", "--once")  # the learner's pod is none: its status is shown, and said to be
     assert "! learner: " in shown
     assert "is shown" in " ".join(shown.split())
@@ -166,48 +160,6 @@ async def test_a_stopped_job_leaves_in_order_stays_so_and_comes_back(
     found = user.stored("pong")
     assert "annotations" not in found["metadata"]
     assert found["status"]["restarts"] == {"counted": 0, "ignored": 0}
-
-
-def test_events_are_those_of_the_job_in_order(user: User) -> None:
-    user.has("pong")
-
-    def event(number: int, kind: str, name: str, **more: Any) -> None:
-        document = {
-            "apiVersion": "events.k8s.io/v1", "kind": "Event", "type": "Normal", "action": "Doing",
-            "metadata": {"name": f"e{number}", "namespace": user.namespace},
-            "regarding": {"kind": kind, "name": name, "namespace": user.namespace},
-            "reason": f"Reason{number}", "note": f"note {number}\nand more", "reportingController": "tests",
-            "reportingInstance": "tests", "eventTime": f"2026-11-23T10:00:{number:02d}.000000Z", **more,
-        }  # fmt: skip
-        user.cluster.create(f"/apis/events.k8s.io/v1/namespaces/{user.namespace}/events", document)
-
-    event(5, "RLJob", "pong", type="Warning")
-    event(3, "Pod", "pong-actor-0-x7k2p")
-    event(1, "Pod", "pong-learner-bcdfg", series={"count": 7, "lastObservedTime": "2026-11-23T10:00:09.000000Z"})
-    event(2, "PersistentVolumeClaim", "pong-replay-0")
-    event(4, "Pod", "pong-2-actor-0-x7k2p")
-    event(6, "RLJob", "pong-2")
-    heading, *lines = user.sees("events", "pong").splitlines()
-    assert heading.split() == ["LAST", "SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"]
-    assert [next(word for word in line.split() if word.startswith("Reason")) for line in lines] == [
-        "Reason2", "Reason3", "Reason5", "Reason1",
-    ]  # fmt: skip
-    assert "(x7)" in lines[-1]
-    assert lines[0].endswith("note 2 and more")
-    user.has("quiet")
-    result = user.types("events", "quiet")
-    assert (result.exit_code, result.stdout) == (0, "")
-    assert "no events" in result.stderr
-
-
-def test_on_this_machine_there_are_no_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "runs" / "a").mkdir(parents=True)
-    (tmp_path / "runs" / "a" / "job.yaml").write_text("{}")
-    result = CliRunner().invoke(cli.app, ["events"])
-    assert result.exit_code == 2
-    assert "on a cluster alone (-n NAMESPACE)" in result.stderr
-    assert "rljob why runs/a" in result.stderr
 
 
 def test_kubectl_finds_the_plugin(user: User, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.errors import Unavailable
 from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, Object
-from rljob_operator.kube.watch.trim import trim
+from rljob_operator.kube.watch.pods import trim
 
 from tests.cluster.reconciling import TWO_ACTORS, BreakingClient, Kubelet, Run, started, status_of, written
 

@@ -1,4 +1,4 @@
-"""`rljob policy` of a cluster's job, as far as an API server without nodes goes: what can't be had is said in a sentence, and
+"""`rljob export` of a cluster's job, as far as an API server without nodes goes: what can't be had is said in a sentence, and
 the pod that reads a claim passes Pod Security and is gone afterwards, whatever came of it."""
 
 from pathlib import Path
@@ -19,18 +19,18 @@ def ended(**settings: Any) -> dict[str, Any]:
 
 
 def test_what_can_not_be_had_is_said_in_a_sentence(user: User, tmp_path: Path) -> None:
-    out = ("-o", str(tmp_path / "policy"))
-    assert "there is no job none in namespace" in user.refused(2, "policy", "none", *out)
+    out = ("--format", "policy", "-o", str(tmp_path / "policy"))
+    assert "there is no job none in namespace" in user.refused(2, "export", "none", *out)
     user.has("new", known={})
-    assert "it has not been started yet" in user.refused(2, "policy", "new", *out)
+    assert "it has not been started yet" in user.refused(2, "export", "new", *out)
     user.has("lost", known=ended(checkpoint_size=""))
-    assert "went with it" in user.refused(2, "policy", "lost", *out)
+    assert "went with it" in user.refused(2, "export", "lost", *out)
     user.has("gone", known=ended())
-    assert "claim gone-learner does not exist any more" in user.refused(2, "policy", "gone", *out)
+    assert "claim gone-learner does not exist any more" in user.refused(2, "export", "gone", *out)
     bucket = {"storage": {"objectStore": {"url": "s3://mine/pong", "endpoint": "https://minio:9000"}}}
     user.has("bucket", known=ended(), checkpoint=bucket)
     assert "`rljob eval s3://mine/pong` read them there with AWS_ENDPOINT_URL=https://minio:9000" in user.refused(
-        2, "policy", "bucket", *out
+        2, "export", "bucket", *out
     )
     assert not list(tmp_path.iterdir())
 
@@ -47,7 +47,7 @@ def test_the_pod_that_reads_is_let_in_and_gone_afterwards(user: User, tmp_path: 
     claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "pong-learner"}, "spec": spec}
     user.cluster.create(VOLUME_CLAIMS.path(user.namespace), claim)
     user.has("pong", known=ended())
-    result = user.types("policy", "pong", "-o", str(tmp_path / "policy"), "--timeout", "1")
+    result = user.types("export", "pong", "--format", "policy", "-o", str(tmp_path / "policy"), "--timeout", "1")
     assert result.exit_code == 2, result.output
     assert "reads the checkpoints on claim pong-learner" in result.stderr
     assert "did not come up within 1 s" in result.stderr

@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 import yaml
-from rljob.roles.slowdown import LEARNER_DELAY_FILE
 
 from tests.e2e import external_metrics
 from tests.e2e.cluster import LONG_SECONDS, Namespace, job, pause, requests, shared_claim
 from tests.e2e.operator_process import OperatorProcess, operator_of
 from tests.support import slow_game
 from tests.support.paths import EXAMPLES
+from tests.support.slowed import sitecustomize
+from tests.support.slowed.sitecustomize import LEARNER_DELAY_FILE
 from tests.support.waiting import eventually
 
 JOB = "slow-game"
@@ -44,7 +45,8 @@ def operator(bare_namespace: Namespace, tmp_path_factory: pytest.TempPathFactory
 @pytest.fixture(scope="module")
 def trains(bare_namespace: Namespace, operator: OperatorProcess) -> Namespace:
     """The namespace in which the job runs, fast, under the controller's own law."""
-    source = {"slow_game.py": Path(slow_game.__file__).read_text()}
+    files = (slow_game.__file__, sitecustomize.__file__)
+    source = {Path(each).name: Path(each).read_text() for each in files}
     games = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": GAMES}, "data": source}
     bare_namespace.apply(games, shared_claim(LEFT), manifest())
     bare_namespace.wait_for(JOB, "Ready", "True")

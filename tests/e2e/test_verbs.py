@@ -9,7 +9,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -70,24 +69,8 @@ def test_looking(trains: Namespace, terminal: Terminal) -> None:
     assert f"{JOB} is Running" in terminal.sees("why", JOB)
 
 
-def test_logs_last_lines_and_following(trains: Namespace, terminal: Terminal) -> None:
-    last = terminal.sees("logs", JOB, "--tail", "2")
-    assert {line.split()[0] for line in last.splitlines()} == {"actor-0", "learner"}
-    assert len(terminal.sees("logs", JOB, "learner", "--tail", "1").splitlines()) == 1
-    assert "there are: actor-0, learner" in terminal.types("logs", JOB, "lerner").stderr
-
-    following = subprocess.Popen(terminal.command("logs", JOB, "actor", "-f"), stdout=subprocess.PIPE, text=True)
-    try:
-        terminal.sees("scale", JOB, "2", "--wait", "--timeout", str(LONG_SECONDS))
-        assert following.stdout is not None
-        deadline = time.monotonic() + LONG_SECONDS
-        for line in following.stdout:
-            if line.startswith("actor-1"):  # a pod that came after the verb had begun
-                break
-            assert time.monotonic() < deadline
-    finally:
-        following.kill()
-        following.wait()
+def test_scale(trains: Namespace, terminal: Terminal) -> None:
+    terminal.sees("scale", JOB, "2", "--wait", "--timeout", str(LONG_SECONDS))
     assert set(trains.pods(JOB)) == {"learner", "actor-0", "actor-1"}
     assert "1 actors ready" in terminal.sees("scale", JOB, "1", "--wait", "--timeout", str(LONG_SECONDS))
 
@@ -115,7 +98,6 @@ def test_stop_and_resume(trains: Namespace, terminal: Terminal) -> None:
     assert f"goes on, at update {step:,} or later" in said
     eventually(lambda: not trains.all_pods(JOB), lambda: str(trains.pods(JOB)), LONG_SECONDS, pause)
     assert terminal.sees("get", JOB).splitlines()[1].split()[1] == "SessionEnded"
-    assert "has no pods now" in terminal.types("logs", JOB).stderr
     terminal.sees("resume", JOB, "--wait", "--timeout", str(LONG_SECONDS))
     trains.wait_updates(JOB, more_than=step)
     resumed = re.search(r"resumed from .*: update (\d+), epoch", trains.log(JOB, "learner"))

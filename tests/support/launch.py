@@ -4,7 +4,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 
 from rljob_operator.local.launch import Launched
-from rljob_operator.local.priority import set_niceness
+from rljob_operator.local.process import set_niceness
 
 
 def execute(

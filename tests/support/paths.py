@@ -14,3 +14,5 @@ MANIFESTS = sorted([*EXAMPLES.glob("*.yaml"), *PLUGINS.glob("*.yaml"), *ENVIRONM
 SUPPORT = ROOT / "tests" / "support"
 IMPORTABLE = {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
 """For the environment of a process that imports games from ``tests.support`` or ``benchmarks``."""
+SLOWED = {"PYTHONPATH": os.pathsep.join([str(SUPPORT / "slowed"), IMPORTABLE["PYTHONPATH"]])}
+"""The same, of a run whose learner or replay service is made slow (``tests.support.slowed``)."""

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any
 
 import yaml
-from rljob.replay.parent_death import with_parent_death_signal
+from rljob.replay.embedded_redis import with_parent_death_signal
 
 from tests.support.waiting import eventually
 

@@ -3,12 +3,12 @@
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import gymnasium
 import numpy as np
-from rljob.roles.slowdown import delay_seconds
 
 JOB = Path(__file__).with_name("slow_game.yaml")
 DELAY_FILE = "RLJOB_TEST_GAME_DELAY_FILE"
@@ -68,13 +68,16 @@ class ThrottledGame(SlowGame):
 
     def __init__(self) -> None:
         super().__init__(0.0)
+        from sitecustomize import delay_seconds  # of tests/support/slowed
+
+        self._read: Callable[[Path], float] = delay_seconds
         self._path = Path(os.environ[DELAY_FILE])
         self._next_read = 0.0
 
     def _seconds(self) -> float:
         if time.monotonic() >= self._next_read:
             self._next_read = time.monotonic() + 0.5
-            self._step_seconds = delay_seconds(self._path)
+            self._step_seconds = self._read(self._path)
         return self._step_seconds
 
 

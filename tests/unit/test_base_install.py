@@ -72,7 +72,7 @@ def test_types_command_line_and_controller_load_without_the_data_plane() -> None
         (("worker", "--help"), "--on-cluster"),
         (("validate", EXAMPLE), "ok, IMPALA"),
         (("explain", "algorithm.learningRate"), "learningRate"),
-        (("presets", "PongVTrace"), "kind: RLJob"),
+        (("render", "PongVTrace"), "kind: RLJob"),
         (("keys", "made"), "learner.json"),
     ],
 )
@@ -88,7 +88,7 @@ def test_commands_without_the_data_plane(
     ("arguments", "loaded"),
     [
         (("explain", "algorithm.learningRate"), []),
-        (("presets", "PongVTrace"), []),
+        (("render", "PongVTrace"), []),
         (("validate", EXAMPLE), ["ale_py", "cv2", "gymnasium", "numpy"]),  # to make the environment
     ],
 )

@@ -4,8 +4,6 @@
 Importing this package imports nothing else: torch and the environments are loaded when a policy is.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 

@@ -6,8 +6,6 @@ since the network sees the mask. Continuous numbers may stand beside the choices
 behind the others and is told in ``rljob.controls``. The same for learners, in torch, is ``rljob.algorithms.choices``.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 

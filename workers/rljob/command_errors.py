@@ -1,8 +1,6 @@
 """How a command fails: one line on stderr that says what to change, a traceback only for those who ask, and a
 meaningful exit code."""
 
-from __future__ import annotations
-
 import select
 import sys
 import traceback

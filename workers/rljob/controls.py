@@ -5,11 +5,9 @@ travels and is learned from has no bounds; the environment's edge (``rljob.envs.
 same for learners, in torch, is ``rljob.algorithms.distributions``.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import log, pi
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,13 +32,13 @@ class Gaussians:
     log_std: Array
 
     @classmethod
-    def of(cls, numbers: Array) -> Gaussians:
+    def of(cls, numbers: Array) -> Self:
         """From a network's numbers [N, 2 * C]."""
         mean, log_std = np.split(numbers.astype(np.float64), 2, axis=1)
         return cls(mean, log_std)
 
     @classmethod
-    def standard(cls, count: int, controls: int) -> Gaussians:
+    def standard(cls, count: int, controls: int) -> Self:
         """What an actor without weights draws from, and where a network's policy begins."""
         nothing = np.zeros((count, controls))
         return cls(nothing, nothing)

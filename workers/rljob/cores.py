@@ -1,7 +1,5 @@
 """How many cores this process may use."""
 
-from __future__ import annotations
-
 import math
 import os
 from contextlib import suppress

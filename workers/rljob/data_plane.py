@@ -1,7 +1,5 @@
 """What the roles compute, store and send with: the extra ``[worker]``. Commands that need it say so where it is missing."""
 
-from __future__ import annotations
-
 import re
 from importlib.metadata import version
 from importlib.util import find_spec

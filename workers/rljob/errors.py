@@ -1,7 +1,5 @@
 """The errors that every part of rljob shares; importing them imports nothing else."""
 
-from __future__ import annotations
-
 
 class UsageError(Exception):
     """A request can't be done as asked. ``str()`` says why, and what would be right."""

@@ -1,7 +1,5 @@
 """The one way to replace a file or a folder: a reader, and the next start after a crash, finds the old one or the new one."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os

@@ -1,9 +1,9 @@
-"""A user's code outside this package: found by ``module:factory`` or ``file.py:factory``, and named when it fails."""
-
-from __future__ import annotations
+"""A user's code outside this package: found by ``module:factory`` or ``file.py:factory``, named when it fails, and kept from
+changing the role that it runs in."""
 
 import difflib
 import importlib
+import logging
 import os
 import sys
 import traceback
@@ -253,3 +253,17 @@ def _spec(name: str) -> Any:
         return find_spec(name)
     except (ImportError, ValueError):  # of a module that has none, such as __main__
         return None
+
+
+@contextmanager
+def contained() -> Iterator[None]:
+    """Code of a user's within: how many threads torch has, and which messages are logged, is the same after it as before."""
+    torch, disabled = sys.modules.get("torch"), logging.root.manager.disable
+    threads = torch.get_num_threads() if torch is not None else 0
+    try:
+        yield
+    finally:
+        if torch is not None and torch.get_num_threads() != threads:
+            torch.set_num_threads(threads)
+        if logging.root.manager.disable != disabled:
+            logging.disable(disabled)

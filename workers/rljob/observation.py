@@ -5,8 +5,6 @@ one of its own; ``rljob.envs.spec`` says which leaf of the environment's space l
 array, and no dict, whether it is numpy's or torch's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod

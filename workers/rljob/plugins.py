@@ -4,8 +4,6 @@ What is named here stays as it is documented; everything else in ``rljob`` may c
 own is a plain ``gymnasium.Env`` and needs nothing of this.
 """
 
-from __future__ import annotations
-
 from rljob.algorithms.base import ParameterGroup, TransitionAlgorithm, UnrollAlgorithm
 from rljob.algorithms.batches import LossResult, Observation, TransitionBatch, UnrollBatch
 from rljob.algorithms.conformance import check

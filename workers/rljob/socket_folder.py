@@ -1,7 +1,5 @@
 """A folder for unix sockets, whose paths the kernel bounds to about a hundred bytes."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from pathlib import Path

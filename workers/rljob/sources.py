@@ -1,7 +1,5 @@
 """A user's files: the paths that people write, and the copies that a run keeps of those that it was started with."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

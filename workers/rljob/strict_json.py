@@ -1,7 +1,5 @@
 """JSON without NaN and infinities, which it lacks: what is sent to others or stored for them can be read by every parser."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping

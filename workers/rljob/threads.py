@@ -12,8 +12,6 @@ A thread that dies silently leaves a role that looks alive and does half of its 
 Threads that libraries start (torch's, libzmq's, the emulators') are theirs.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Write what is made from the controller's code and of the chart below the present folder."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from rljob_operator.generate.files import CHART, OF_THE_CHART, MissingProgram, generated

@@ -1,16 +1,155 @@
 """Which files of the repository are made from the controller's code, and which from the chart by other programs: Helm makes the
-manifest for those without Helm, helm-docs the table of values."""
+manifest for those without Helm, helm-docs the table of values.
 
-from __future__ import annotations
+The operator's configuration, from its types: docs/operator-configuration.md, and the part of the chart's schema that describes
+``config`` (JSON Schema, draft 7).
 
+The rules of the chart's Roles, as templates, and docs/operator-rights.md: both are the rows of
+`rljob_operator.kube.process.rbac`, each with its reason.
+"""
+
+import json
 import re
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, Final
 
-from rljob_operator.generate.configuration_page import configuration_page, with_configuration
-from rljob_operator.generate.rules import rights_page, rules_template
+from rljob.api.generate.reference import field_table
+from rljob.api.generate.schema import schema_of
+from rljob.api.paths import TypedPlace
+
+from rljob_operator.kube.process.configuration import AT_ONCE, OperatorConfiguration
+from rljob_operator.kube.process.rbac import TABLE, Grant, Where
+
+HEAD = "{{/* Made from operator/rljob_operator/kube/process/rbac.py by `make generate`. */}}\n"
+BLOCKS: dict[str, tuple[Where, ...]] = {
+    "rljob-operator.rulesOfJobs": ("Jobs", "Queue"),
+    "rljob-operator.rulesOfAllJobs": ("Jobs", "Cluster", "Queue", "QueueCluster"),
+    "rljob-operator.rulesOfCluster": ("Cluster", "QueueCluster"),
+    "rljob-operator.rulesOfOperator": ("Operator",),
+}
+"""Names of the templates; what stands for `Outside` is granted to no pod."""
+
+
+def rules_template() -> str:
+    """The file's text."""
+    return HEAD + "".join(
+        f'\n{{{{- define "{name}" -}}}}\n{_rules(where)}{{{{- end -}}}}\n' for name, where in BLOCKS.items()
+    )
+
+
+ONLY_WHERE: dict[Where, str] = dict.fromkeys(("Queue", "QueueCluster"), "(.Values.config.kueue).enabled")
+"""The value of the chart without which such rows are not granted."""
+
+
+def _rules(where: tuple[Where, ...]) -> str:
+    blocks = ("".join("".join(_lines(each.rule, each.why)) for each in TABLE if each.where == one) for one in where)
+    return "".join(_if(ONLY_WHERE.get(one), text) for one, text in zip(where, blocks, strict=True))
+
+
+def _if(value: str | None, text: str) -> str:
+    return text if value is None else f"{{{{- if {value} }}}}\n{text}{{{{- end }}}}\n"
+
+
+def _lines(rule: dict[str, list[str]], why: str) -> Iterator[str]:
+    yield f"# {why}\n"
+    for index, (name, values) in enumerate(rule.items()):
+        yield f"{'  ' if index else '- '}{name}: {json.dumps(values)}\n"
+
+
+_RULES_INTRODUCTION: Final = """\
+# What the operator may do
+
+Made from `operator/rljob_operator/kube/process/rbac.py` by `make generate`, as are the chart's Roles. Nothing else is granted,
+and a test on a real API server compares the table with what the audit log says the operator has asked for: nothing more, nothing
+less.
+
+An operator of all namespaces has the rows of its jobs' namespaces in a ClusterRole; one of single namespaces has a Role in each
+and no ClusterRole. It does without the rows of the cluster, unless the chart's value `rbac.clusterReads` grants them.
+"""
+
+_HEADINGS: Final[dict[Where, str]] = {
+    "Jobs": "In the namespaces of jobs",
+    "Operator": "In its own namespace",
+    "Cluster": "In the cluster, with all namespaces or `rbac.clusterReads` only",
+    "Outside": "In the namespaces of jobs, with `--reach pods-proxy` only",
+    "Queue": "In the namespaces of jobs, with `kueue.enabled` only",
+    "QueueCluster": "In the cluster, with `kueue.enabled` as well",
+}
+
+
+def rights_page() -> str:
+    """The page as Markdown."""
+    return "\n".join([_RULES_INTRODUCTION, *(_section(where, heading) for where, heading in _HEADINGS.items())])
+
+
+def _section(where: Where, heading: str) -> str:
+    return "\n".join(
+        [
+            f"## {heading}",
+            "",
+            "| group | resources | verbs | for |",
+            "|---|---|---|---|",
+            *(_row(grant) for grant in TABLE if grant.where == where),
+            "",
+        ]
+    )
+
+
+def _row(grant: Grant) -> str:
+    resources = ", ".join(f"`{each}`" for each in grant.resources)
+    return f"| {grant.group or 'core'} | {resources} | {', '.join(grant.verbs)} | {grant.why} |"
+
+
+_AT_ONCE = " and ".join(f"`{name}`" for name in AT_ONCE)
+
+_INTRODUCTION = f"""\
+# The operator's configuration
+
+Made from `operator/rljob_operator/kube/process/configuration.py` by `make generate`. It is the YAML that
+`rljob operator --config FILE` reads, and the value `config` of the chart: what an administrator decides for jobs that say
+nothing. Every field may be left out; unknown fields and wrong values are refused, all at once and with their places. An
+option on the command line wins over the file.
+
+**No pod of a running job is started anew because of a change here.** A job keeps what it was started with, also for pods that are
+replaced or added, until it comes up from nothing: when it is suspended and resumed, or its user changes what its roles start with
+(`status.controller.rendering` has what it keeps). A claim that it got for its checkpoints stays its own for as long as it lives.
+At once, and without touching a pod, count {_AT_ONCE}, and the namespace that the operator itself is in.
+
+"""
+
+
+def configuration_page() -> str:
+    """The page as Markdown."""
+    return _INTRODUCTION + field_table(TypedPlace(OperatorConfiguration))
+
+
+VALUE = "config"
+_KUBERNETES = "x-kubernetes-"
+
+
+def with_configuration(values_schema: str) -> str:
+    """The chart's schema, written by hand, with its part about ``config`` made anew."""
+    schema = json.loads(values_schema)
+    schema["properties"][VALUE] = strict(schema_of(OperatorConfiguration, VALUE))
+    return json.dumps(schema, indent=2) + "\n"
+
+
+def strict(schema: dict[str, Any]) -> dict[str, Any]:
+    """A structural schema of Kubernetes as JSON Schema: what it does not name is refused, and a quantity may be a number."""
+    found = {key: value for key, value in schema.items() if not key.startswith(_KUBERNETES)}
+    if schema.get("x-kubernetes-int-or-string"):
+        found["type"] = ["number", "string"]
+    if "properties" in schema:
+        found["properties"] = {name: strict(below) for name, below in schema["properties"].items()}
+        found["additionalProperties"] = False
+    for key in ("items", "additionalProperties"):
+        if isinstance(schema.get(key), dict):
+            found[key] = strict(schema[key])
+    return found
+
 
 RELEASE, NAMESPACE = "rljob-operator", "rljob-system"
 _HEAD = f"""\

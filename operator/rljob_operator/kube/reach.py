@@ -1,14 +1,12 @@
 """How a member's metrics port is reached: at its pod's address, or through the API server (pods/proxy) by a process that has
 no way into the pods' network."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Final
 
 import aiohttp
-from rljob.telemetry.bounded_http import TOKEN_HEADER
+from rljob.telemetry.server import TOKEN_HEADER
 
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.errors import ApiError, Forbidden

@@ -2,8 +2,6 @@
 with which the learner may be asked for a checkpoint, wherever it listens.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import secrets
@@ -11,6 +9,7 @@ import shutil
 import stat
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from rljob.socket_folder import socket_folder
 
@@ -33,7 +32,7 @@ class Addresses:
     inference: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, run_dir: Path, shards: int, inference_servers: int = 0) -> Addresses:
+    def of(cls, run_dir: Path, shards: int, inference_servers: int = 0) -> Self:
         """Endpoints in a private folder, the same one for every controller of this run as long as it is there.
 
         A run folder's own path may be too long for a unix socket (107 characters), so the folder is a temporary one and

@@ -1,7 +1,5 @@
 """The controller of a run in a session of its own: the program that starts it may end, and the run goes on."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 from collections.abc import Sequence

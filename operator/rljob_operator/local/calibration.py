@@ -3,8 +3,6 @@ inference server where it has any, a replay that learning begins from soon, and 
 holds nothing up. Everything else is as in a run, processes and sockets among it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import subprocess
@@ -29,10 +27,9 @@ from rljob.experience import transition_layout
 from rljob.experience.columns import Rows
 from rljob.telemetry.bottleneck import busy_share
 from rljob.telemetry.figures import mean_figures, stage_fractions
-from rljob.telemetry.pipeline import computed, pipeline, with_a_core
 from rljob.telemetry.process import Threads, core_wait_seconds, cpu_seconds, thread_times
 from rljob.telemetry.recorder import METRICS_FILE, read_records
-from rljob.telemetry.sizing import inference_servers
+from rljob.telemetry.sizing import computed, inference_servers, pipeline, with_a_core
 
 from rljob_operator.local.experiment_runs import CONTROLLER
 from rljob_operator.local.job_view import member_status, running_members

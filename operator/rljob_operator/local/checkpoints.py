@@ -1,7 +1,5 @@
 """Whether the newest checkpoint is valid: in a run folder it is verified here, in a bucket the learner does so and reports it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from rljob.api import RLJob
@@ -17,7 +15,7 @@ from rljob_operator.local.run_folder import read_json
 Fingerprint = tuple[tuple[str, int, int], ...]
 
 
-def checkpoints(job: RLJob, run_dir: Path) -> CheckpointWatch | CheckpointWords:
+def checkpoints(job: RLJob, run_dir: Path) -> "CheckpointWatch | CheckpointWords":
     """How the newest checkpoint of a job is known."""
     if bucket_of(job) is not None:
         return CheckpointWords(last_words_path(run_dir))

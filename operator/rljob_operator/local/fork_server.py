@@ -27,7 +27,7 @@ from typing import Any, Final
 from rljob.child import become
 from setproctitle import setproctitle
 
-from rljob_operator.local.priority import set_niceness
+from rljob_operator.local.process import set_niceness
 
 LEAVE_SECONDS: Final = 120.0
 """How long roles may take to leave once the controller is gone: a replay saves gigabytes."""

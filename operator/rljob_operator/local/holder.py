@@ -1,7 +1,5 @@
 """Which controller has a run: one of this machine and namespace, one elsewhere that shares the disk, or none."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import json

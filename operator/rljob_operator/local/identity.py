@@ -1,7 +1,5 @@
 """Which process is meant, wherever it runs: a bare process id is used again, and means another process elsewhere."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
@@ -28,7 +26,7 @@ class ProcessIdentity:
     host: str = field(default=os.uname().nodename, compare=False)
 
     @classmethod
-    def of(cls, pid: int) -> ProcessIdentity | None:
+    def of(cls, pid: int) -> "ProcessIdentity | None":
         """The process that has this id here now; None where none runs (one that has ended and waits to be reaped counts as
         gone)."""
         stat = _stat(pid)

@@ -1,16 +1,19 @@
 """A run seen from outside, by a verb in another terminal: its stored object, what the controller wrote, and its running
-processes."""
+processes.
 
-from __future__ import annotations
+``status.json``: the job's status for its readers, and the controller's own memory, which outlives its process.
+"""
 
 import asyncio
 import contextlib
+import json
 import os
 import time
 from pathlib import Path
 from typing import Any
 
 import yaml
+from pydantic import ValidationError
 from rljob.api import ManifestError
 from rljob.api.document import parse_document
 from rljob.api.learner_status import LearnerStatus
@@ -21,10 +24,50 @@ from rljob_operator.local.holder import Holder, holder
 from rljob_operator.local.identity import ProcessIdentity
 from rljob_operator.local.log_files import tail
 from rljob_operator.local.reach import Loopback
-from rljob_operator.local.run_folder import CONTROLLER_LOG, JOB_FILE, read_json, resume_command
-from rljob_operator.local.status_file import StatusFile
+from rljob_operator.local.run_folder import CONTROLLER_LOG, JOB_FILE, STATUS_FILE, read_json, resume_command, write_json
 from rljob_operator.polls.reach import NoAnswer
 from rljob_operator.view.job_view import JobView, stale_seconds
+
+WRITE_SECONDS = 1.0
+"""Changes that no reader has to act on are written at most this often."""
+
+
+class StatusFile:
+    """Holds exactly the CRD's ``status``, replaced in one step. ``problem`` says why the newest one is not on the disk."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self._path = run_dir / STATUS_FILE
+        self._written: RLJobStatus | None = None
+        self._next = 0.0
+        self.problem = ""
+
+    def load(self) -> RLJobStatus | None:
+        """What the controller before wrote; None where there is no file, or one that can't be read."""
+        self.problem = ""
+        try:
+            return RLJobStatus.model_validate(json.loads(self._path.read_bytes()), by_alias=True, by_name=False)
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, ValidationError) as error:
+            self.problem = f"{self._path} can't be read ({type(error).__name__})"
+            return None
+
+    def write(self, status: RLJobStatus, *, at_once: bool) -> None:
+        """Write a status that has changed: ``at_once``, or with the next one that is due.
+
+        A disk that doesn't take it is told in ``problem`` and tried again; training does not depend on it.
+        """
+        now = time.monotonic()
+        if status == self._written or not (at_once or now >= self._next):
+            return
+        self._next = now + WRITE_SECONDS
+        try:
+            write_json(self._path, status.document())
+        except OSError as error:
+            self.problem = f"{self._path} can't be written: {error.strerror}"
+            return
+        self._written, self.problem = status, ""
+
 
 _LEAST_BYTES = 1 << 16
 _LAST_LINES = 3

@@ -1,7 +1,5 @@
 """How the processes of a run are started: forked by a process that has loaded everything already."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os
@@ -40,7 +38,7 @@ asked again. Raises OSError, with the reason in the log, too."""
 
 @dataclass(frozen=True, slots=True)
 class _Forked:
-    server: ForkServer
+    server: "ForkServer"
     pid: int
 
     def wait(self) -> int | None:

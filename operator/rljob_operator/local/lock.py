@@ -1,7 +1,5 @@
 """One controller a run folder: a lock that ends with the process that holds it, however that ends."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import json
@@ -10,6 +8,7 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 from rljob_operator.local.holder import LOCK_FILE, holder
 from rljob_operator.local.identity import ProcessIdentity
@@ -31,7 +30,7 @@ class ControllerLock:
         self._run_dir = run_dir
         self._for_another = for_another
 
-    def __enter__(self) -> ControllerLock:
+    def __enter__(self) -> Self:
         try:
             file = os.open(self._run_dir / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:

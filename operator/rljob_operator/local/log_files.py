@@ -1,7 +1,5 @@
 """The logs of a run's roles, ``logs/<name>.log``: their last lines, and what is appended to them."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

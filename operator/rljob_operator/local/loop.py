@@ -2,8 +2,6 @@
 a signal ends the session.
 """
 
-from __future__ import annotations
-
 import signal
 import threading
 import time

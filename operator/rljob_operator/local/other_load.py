@@ -1,7 +1,5 @@
 """Whether other programs take this machine's cores from a run, which is then slower than it was measured elsewhere."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Iterable

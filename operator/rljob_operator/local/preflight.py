@@ -1,7 +1,5 @@
 """Checks before the first process starts, so that a job that can't run here is refused at once."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path

@@ -1,8 +1,6 @@
 """The way to the members of a local run: HTTP on this machine, without a library, which would take longer to load than the
 request takes."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """The folder of one run: its name, and how files in it are written."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

@@ -5,8 +5,6 @@ a lock and in one step; the controller reads it and never writes what the user w
 stored; an edit made with a text editor is counted when the controller next reads it.
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

@@ -1,7 +1,5 @@
 """The stored object of a local run for its controller: ``job.yaml`` to read, ``status.json`` to write."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,9 +7,9 @@ from rljob.api.conditions import Reason
 from rljob.api.status import RLJobStatus
 
 from rljob_operator.core.desired import CHECKPOINT_ANNOTATION, DesiredState, Refusal
+from rljob_operator.local.job_view import StatusFile
 from rljob_operator.local.run_folder import RunFolderProblem
 from rljob_operator.local.spec_store import SpecStore, as_written
-from rljob_operator.local.status_file import StatusFile
 
 
 class StoredRun:

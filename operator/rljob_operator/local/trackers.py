@@ -3,8 +3,6 @@
 One that ends is started again after a growing wait, one that is silent is killed first; what that means for the run is a line.
 """
 
-from __future__ import annotations
-
 import contextlib
 import shlex
 import subprocess

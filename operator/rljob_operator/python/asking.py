@@ -1,7 +1,5 @@
 """How the verbs are asked from a program that may run an event loop, as a notebook's kernel does: on a thread of their own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager

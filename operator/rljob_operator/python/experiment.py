@@ -1,7 +1,5 @@
 """``rljob.Experiment``: the handle of an experiment, wherever it runs. It holds no state: each look reads its journal anew."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Sequence

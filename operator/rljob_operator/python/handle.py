@@ -1,11 +1,14 @@
-"""``rljob.Run``: the handle of a run on this machine or a cluster. It holds no state: each look asks anew."""
+"""``rljob.Run``: the handle of a run on this machine or a cluster. It holds no state: each look asks anew.
+
+A run's figures as plain columns.
+"""
 
 from __future__ import annotations
 
 import math
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -15,10 +18,30 @@ from rljob.api.learner_status import LearnerStatus, Verdict
 from rljob.errors import CommandRefused, UsageError
 
 from rljob_operator.python.asking import asking_jobs
-from rljob_operator.python.metrics import Metrics
 from rljob_operator.verbs.jobs import Job, Place
 from rljob_operator.view.job_view import JobView
 from rljob_operator.view.reasons import told, why
+
+
+class Metrics(dict[str, list[Any]]):
+    """Column -> its values, one for each record, oldest first; None where a record lacks it."""
+
+    @classmethod
+    def of(cls, records: Sequence[Mapping[str, Any]]) -> Metrics:
+        """The columns of ``records``, in the order in which they first come."""
+        names = dict.fromkeys(name for record in records for name in record)
+        return cls({name: [record.get(name) for record in records] for name in names})
+
+    def to_pandas(self) -> Any:
+        """The same as a pandas DataFrame. Raises UsageError where pandas is not installed."""
+        try:
+            from pandas import DataFrame  # type: ignore[import-untyped]
+        except ImportError:
+            raise UsageError(
+                "metrics().to_pandas() needs pandas: pip install pandas; the columns are there without"
+            ) from None
+        return DataFrame(self)
+
 
 if TYPE_CHECKING:
     from rljob.policy.trained import Policy
@@ -126,7 +149,7 @@ class Run:
         return "\n".join(why(self.look()))
 
     def logs(self, who: str | None = None, tail: int = 20) -> str:
-        """The last lines of each log, or of that of one role or member, such as "learner" or "actor-1"; on this machine also
+        """The last lines of each log of a run on this machine, or of one role's or member's, such as "learner", "actor-1" or
         "controller"."""
         found: list[str] = []
         with self._asking() as ask:
@@ -135,7 +158,6 @@ class Run:
                     who,
                     tail=tail,
                     follow=False,
-                    previous=False,
                     show=lambda _, lines: found.extend(f"{name}  {line}" for name, line in lines),
                 )
             )
@@ -147,7 +169,7 @@ class Run:
 
         if self.folder is not None:
             return load_policy(self.folder)
-        from rljob_operator.verbs.policy import into
+        from rljob_operator.verbs.export import into
 
         with tempfile.TemporaryDirectory(prefix="rljob-") as beside, self._asking() as ask:
             fetched = Path(beside) / "policy"

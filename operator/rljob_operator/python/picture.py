@@ -1,7 +1,5 @@
 """A run drawn: for a notebook as HTML with its curve, elsewhere as a line of figures."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from html import escape
@@ -12,9 +10,8 @@ from typing import Any, Final
 from rljob.api.learner_status import Verdict
 from rljob.errors import UsageError
 
-from rljob_operator.view import figures
-from rljob_operator.view.columns import table
-from rljob_operator.view.job_view import JobView
+from rljob_operator.view import run_figures
+from rljob_operator.view.job_view import JobView, table
 
 _STYLE: Final = """<style>
 .rljob-run { max-width: 560px; --c0: #3b82bd; --c1: #d1661b; --c7: #7d858c; }
@@ -32,7 +29,7 @@ def html(name: str, look: Callable[[], tuple[str, str, Verdict | None]], folder:
     ``folder``. Never raises for a run that is gone or a cluster that does not answer: that is said in their place."""
     try:
         state, message, verdict = look()
-        said = [message, "" if verdict is None else f"verdict: {figures.verdict(verdict)}"]
+        said = [message, "" if verdict is None else f"verdict: {run_figures.verdict(verdict)}"]
         parts = [f"<b>{escape(state)}</b>", *(f"<div>{escape(each)}</div>" for each in said if each)]
         parts += [] if folder is None else _curve(folder)
     except (UsageError, OSError) as problem:

@@ -1,7 +1,5 @@
 """``rljob.run`` and ``rljob.attach``: a job started from Python, and found again."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from pathlib import Path

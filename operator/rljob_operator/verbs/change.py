@@ -1,5 +1,5 @@
-"""Verbs that change what is wanted of a job: `suspend`, `resume`, `scale`, `set`, `checkpoint`. They write what is stored, and
-the controller acts."""
+"""Verbs that change a job: `suspend`, `resume`, `scale`, `set`, `checkpoint`, `stop`. They write what is stored, and the
+controller acts."""
 
 import shlex
 import time
@@ -17,7 +17,7 @@ from rljob.errors import UsageError
 
 from rljob_operator.core.desired import CHECKPOINT_ANNOTATION, STOP_ANNOTATION
 from rljob_operator.kube.apiserver.resources import merge_patch
-from rljob_operator.verbs.jobs import Job, Jobs, Place
+from rljob_operator.verbs.jobs import Job, Jobs, NotReached, Place, wait_for, without_controller
 from rljob_operator.verbs.options import (
     ContextOption,
     JobArgument,
@@ -27,7 +27,6 @@ from rljob_operator.verbs.options import (
     WaitOption,
     jobs_of,
 )
-from rljob_operator.verbs.waiting import NotReached, wait_for, without_controller
 from rljob_operator.view.job_view import JobView
 from rljob_operator.view.reasons import ending
 
@@ -263,3 +262,30 @@ def _job_and_number(jobs: Jobs, words: Sequence[str]) -> tuple[Job, int]:
         example = shlex.join(["rljob", "scale", *(named or [number]), "2"])
         raise UsageError(f"scale {' '.join(words)}: the number of actors is missing at the end; such as `{example}`")
     return jobs.chosen(named[0] if named else None), int(number)
+
+
+def stop(
+    job: Annotated[
+        str,
+        typer.Argument(metavar="RUN|JOB", help="The run's folder; on a cluster the job's name.", show_default=False),
+    ],
+    timeout: TimeoutOption = 180.0,
+    namespace: NamespaceOption = None,
+    context: ContextOption = None,
+    kubeconfig: KubeconfigOption = None,
+) -> None:
+    """End a run as Ctrl-C in its terminal would: drain, checkpoint, stop. It can be resumed.
+
+    The folder of an experiment ends all its runs.
+
+    A job on a cluster is ended in the same order, and stays stopped until `rljob resume`; `kubectl delete rljob` is the end for
+    good.
+
+    Examples:
+
+      rljob stop runs/pong-apex-20260101-120000
+
+      rljob stop -n team-a pong
+    """
+    with one_line_errors(), jobs_of(Place(namespace, context, kubeconfig)) as jobs:
+        jobs.chosen(job, or_experiment=True).stop(typer.echo, timeout)

@@ -1,16 +1,14 @@
 """A cluster's jobs as the verbs' jobs: read from the API server, changed by what is written there."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import shlex
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from types import TracebackType
-from typing import Any, BinaryIO, Final, TypeVar
+from typing import Any, BinaryIO, Final, Self, TypeVar
 
 from rljob.api.experiment import is_experiment
 from rljob.api.status_document import json_document
@@ -23,10 +21,9 @@ from rljob_operator.experiments.journal import JournalProblem
 from rljob_operator.experiments.state import ExperimentState
 from rljob_operator.kube.apiserver.access import NoAccess, load_access
 from rljob_operator.kube.apiserver.client import Client
-from rljob_operator.kube.apiserver.errors import AlreadyExists, ApiError, NotFound, Unavailable
+from rljob_operator.kube.apiserver.errors import AlreadyExists, ApiError, NotFound
 from rljob_operator.kube.apiserver.resources import (
     CONFIG_MAPS,
-    EVENTS,
     PODS,
     RLEXPERIMENTS,
     RLJOBS,
@@ -39,13 +36,9 @@ from rljob_operator.kube.job.members import Pod
 from rljob_operator.kube.job.stored import read
 from rljob_operator.kube.reach import PodsProxy
 from rljob_operator.kube.render import names
-from rljob_operator.kube.view import job_view, pod_logs, policy
-from rljob_operator.kube.view.job_view import events_of
+from rljob_operator.kube.view import job_view, policy_pod
 from rljob_operator.polls.reach import NoAnswer, Reach
-from rljob_operator.verbs.jobs import Listing, Place, ShowLines
-from rljob_operator.verbs.refusals import in_words, listed, no_log, not_there
-from rljob_operator.verbs.waiting import wait_for
-from rljob_operator.view.events import EventView
+from rljob_operator.verbs.jobs import Listing, Place, ShowLines, in_words, listed, not_there, wait_for
 from rljob_operator.view.job_view import JobView
 
 FIELD_MANAGER: Final = "rljob"
@@ -68,7 +61,7 @@ class ClusterJobs:
         self._place, self._plugin = place, plugin
         self._runner = asyncio.Runner()
 
-    def __enter__(self) -> ClusterJobs:
+    def __enter__(self) -> Self:
         try:
             self.run(self._open())
         except NoAccess as problem:
@@ -94,12 +87,16 @@ class ClusterJobs:
 
     def command(self, verb: str, name: str) -> str:
         """What to type to use a verb on a job from here."""
-        options = {"--context": self._place.context, "--kubeconfig": self._place.kubeconfig}
         words = [*(("kubectl", "rljob") if self._plugin else ("rljob",)), verb, "-n", self.namespace]
-        words += [word for option, value in options.items() if value is not None for word in (option, value)]
-        return shlex.join([*words, name])
+        return shlex.join([*words, *self.way, name])
 
-    def chosen(self, name: str | None, *, or_experiment: bool = False) -> ClusterJob:
+    @property
+    def way(self) -> list[str]:
+        """The options that name the cluster."""
+        options = {"--context": self._place.context, "--kubeconfig": self._place.kubeconfig}
+        return [word for option, value in options.items() if value is not None for word in (option, value)]
+
+    def chosen(self, name: str | None, *, or_experiment: bool = False) -> "ClusterJob":
         """See `Jobs`: without a name the only one of the namespace."""
         if name is None:
             here = self._names()
@@ -111,7 +108,7 @@ class ClusterJobs:
         job.look(figures=False)
         return job
 
-    def named(self, name: str) -> ClusterJob:
+    def named(self, name: str) -> "ClusterJob":
         """The job of that name, or else the experiment, as far as one may look."""
         for resource in (RLJOBS, RLEXPERIMENTS):
             with suppress(ApiError):
@@ -234,31 +231,26 @@ class ClusterJob:
         lost = seen.status.checkpoint is not None and saved is None
         say(f"{self.place}: stopped; `{self.command('resume')}`{' begins anew' if lost else known}")
 
-    def logs(self, who: str | None, *, tail: int, follow: bool, previous: bool, show: ShowLines) -> None:
-        """See `Job`."""
-        if previous and follow:
-            raise UsageError("--previous shows lives that are over: nothing follows, leave out --follow")
-        with self._jobs.refusing("list", PODS):
-            pods = self._jobs.run(pod_logs.find(self._client, self._jobs.namespace, self._name))
-        found = pod_logs.chosen(pods, who, previous=previous)
-        if not found:
-            raise self._no_logs(who, pods, previous)
-        try:
-            with self._jobs.refusing("get", "pods/log"):
-                if follow:
-                    self._jobs.run(pod_logs.follow(lambda: self._pods(who), self._client, tail, show))
-                else:
-                    self._jobs.run(pod_logs.show_last(self._client, found, tail, show))
-        except pod_logs.TooMany as problem:
-            raise UsageError(str(problem)) from None
+    def logs(self, who: str | None, *, tail: int, follow: bool, show: ShowLines) -> None:
+        """See `Job`: kubectl has those of a cluster; what to type for it is told."""
+        selector = f"{names.JOB_LABEL}={self._name}"
+        if who is not None:
+            try:
+                Role(who)
+                selector += f",{names.ROLE_LABEL}={who}"
+            except ValueError:
+                selector += f",{names.MEMBER_LABEL}={who}"
+        words = ["kubectl", "logs", "-n", self._jobs.namespace, *self._jobs.way, "-l", selector, "-c", names.WORKER]
+        words += ["--prefix", f"--tail={tail}", *(["-f", "--max-log-requests=100"] if follow else [])]
+        raise UsageError(f"{self.place}: `{shlex.join(words)}` shows them")
 
     def policy(self, out: BinaryIO, say: Callable[[str], None], timeout_seconds: float) -> None:
         """See `Job`."""
         stored = read(self._document())
         try:
             with self._jobs.refusing("create", "pods, and get and create pods/exec,"):
-                self._jobs.run(policy.fetch(self._client, stored, out, say, timeout_seconds))
-        except policy.NoPolicy as problem:
+                self._jobs.run(policy_pod.fetch(self._client, stored, out, say, timeout_seconds))
+        except policy_pod.NoPolicy as problem:
             raise UsageError(f"{self.place}: {problem}") from None
 
     def experiment(self) -> ExperimentState:
@@ -271,16 +263,10 @@ class ClusterJob:
             raise UsageError(f"{self.place}: {problem}") from None
         return journal.state
 
-    def events(self) -> Sequence[EventView]:
-        """See `Job`."""
-        with self._jobs.refusing("list", "events.events.k8s.io"):
-            found = self._jobs.run(self._client.list(EVENTS, self._jobs.namespace)).items
-        return events_of(self._name, found, self.resource.kind)
-
     def ask(self, work: Callable[[Reach, Mapping[str, str]], Coroutine[Any, Any, T]]) -> T:
         """See `Job`: through the API server."""
         with self._jobs.refusing("list", PODS):
-            pods = job_view.live(self._jobs.run(pod_logs.find(self._client, self._jobs.namespace, self._name)))
+            pods = job_view.live(self._jobs.run(job_view.find_pods(self._client, self._jobs.namespace, self._name)))
         reach = PodsProxy(self._client, TIMEOUT_SECONDS)
         ports = {name: job_view.metrics_port(pod) for name, pod in pods.items()}
         urls = {name: reach.url(pod, port) for name, pod in pods.items() if (port := ports[name]) is not None}
@@ -329,26 +315,6 @@ class ClusterJob:
             else:
                 answers[name] = result
         return answers, problem
-
-    async def _pods(self, who: str | None) -> AsyncIterator[Mapping[str, Pod]]:
-        """The pods whose logs are meant, again and again. A server that is away for a moment is waited for."""
-        while True:
-            with suppress(Unavailable):
-                yield pod_logs.chosen(await pod_logs.find(self._client, self._jobs.namespace, self._name), who)
-            await asyncio.sleep(pod_logs.LOOK_SECONDS)
-
-    def _no_logs(self, who: str | None, pods: Sequence[Pod], previous: bool) -> UsageError:
-        here = pod_logs.chosen(pods, None)
-        if not here:
-            return UsageError(f"{self.place} has no pods now, and logs go with them; see `{self.command('why')}`")
-        if who is not None and not pod_logs.chosen(pods, who):
-            known = [name if job_view.runs(pod) else f"{name} (not running)" for name, pod in here.items()]
-            return no_log(who, self.place, known)
-        assert previous
-        return UsageError(
-            f"no pod of an earlier life of {who or 'any member'} is kept: logs go with their pods; the last words of "
-            f"unexpected ends are in `{self.command('why')}`"
-        )
 
 
 def _has_stopped(seen: JobView) -> bool:

@@ -24,8 +24,8 @@ from rljob_operator.local.experiment_trials import best_of, doing
 from rljob_operator.local.lock import ControllerLock
 from rljob_operator.local.loop import Interrupt, raise_when_asked_to_end
 from rljob_operator.local.run_folder import EXPERIMENT_FILE, OUTCOME_FILE, RunFolderProblem
-from rljob_operator.view.columns import aligned
-from rljob_operator.view.console import say
+from rljob_operator.view.job_view import aligned
+from rljob_operator.view.live import say
 
 _TURN_SECONDS = 0.25
 _WORDS_SECONDS = 60.0
@@ -161,7 +161,11 @@ class _Session:
             if run.why:
                 say(self._console, f"failed: {self._runs.folder(run)}: {run.why}")
         if best is not None:
-            policy = f"; take it: rljob policy {shlex.quote(best['runs'][0])} -o FOLDER" if best["runs"] else ""
+            policy = (
+                f"; take it: rljob export {shlex.quote(best['runs'][0])} --format policy -o FOLDER"
+                if best["runs"]
+                else ""
+            )
             say(self._console, f"best: {best['words']}{policy}")
         from rljob_operator.verbs.experiment_page import write_experiment_report  # of use at the end alone
 

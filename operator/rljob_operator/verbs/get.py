@@ -1,6 +1,7 @@
 """``rljob get``: jobs in columns, as `kubectl get rljob` shows them."""
 
 import enum
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -9,9 +10,15 @@ from rljob.command_errors import one_line_errors
 from rljob.strict_json import dumps
 
 from rljob_operator.verbs.jobs import Place
-from rljob_operator.verbs.options import ContextOption, KubeconfigOption, NamespaceOption, jobs_of
-from rljob_operator.view.columns import table
-from rljob_operator.view.job_view import JobView
+from rljob_operator.verbs.options import (
+    ContextOption,
+    JobArgument,
+    KubeconfigOption,
+    MembersArgument,
+    NamespaceOption,
+    jobs_of,
+)
+from rljob_operator.view.job_view import JobView, table
 
 
 class Form(enum.StrEnum):
@@ -79,3 +86,39 @@ def get(
 def as_object(seen: JobView) -> dict[str, Any]:
     """The job as the cluster answers or would answer it: what is stored, with its status."""
     return {**seen.document, "status": seen.document.get("status") or seen.status.document()}
+
+
+def logs(
+    job: JobArgument = None,
+    who: MembersArgument = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as lines are written, until Ctrl-C.")] = False,
+    tail: Annotated[int, typer.Option("--tail", min=0, help="Last lines of each log.")] = 20,
+    namespace: NamespaceOption = None,
+    context: ContextOption = None,
+    kubeconfig: KubeconfigOption = None,
+) -> None:
+    """Show the logs of a run's roles, which stay in RUN/logs. Of a cluster's job it says what to type for `kubectl logs`.
+
+    Examples:
+
+      rljob logs
+
+      rljob logs learner -f
+
+      rljob logs runs/pong-apex-20260101-120000 actor-1 --tail 100
+
+      rljob logs -n team-a pong learner -f
+    """
+    with one_line_errors(), jobs_of(Place(namespace, context, kubeconfig)) as jobs:
+        if job is not None and who is None and jobs.splits(job):
+            job, who = None, job
+        try:
+            jobs.chosen(job).logs(who, tail=tail, follow=follow, show=_show)
+        except KeyboardInterrupt:
+            raise typer.Exit(0) from None
+
+
+def _show(names: Sequence[str], lines: Iterable[tuple[str, str]]) -> None:
+    width = max(map(len, names), default=0)
+    for name, line in lines:
+        typer.echo(f"{name:<{width}}  {line}" if len(names) > 1 else line)

@@ -1,12 +1,10 @@
 """Runs on this machine as the verbs' jobs: each is a folder."""
 
-from __future__ import annotations
-
 import asyncio
 import shlex
 import signal
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
@@ -25,10 +23,7 @@ from rljob_operator.local.reach import Loopback
 from rljob_operator.local.run_folder import EXPERIMENT_FILE, RUNS, chosen_run, newest, read_json, stored_runs
 from rljob_operator.local.spec_store import SpecStore
 from rljob_operator.polls.reach import Reach
-from rljob_operator.verbs.jobs import Listing, ShowLines
-from rljob_operator.verbs.refusals import no_log
-from rljob_operator.verbs.waiting import POLL_SECONDS, NotReached
-from rljob_operator.view.events import EventView
+from rljob_operator.verbs.jobs import POLL_SECONDS, Listing, NotReached, ShowLines, no_log
 from rljob_operator.view.job_view import JobView
 
 T = TypeVar("T")
@@ -38,7 +33,7 @@ _ASKED_SECONDS = 5.0
 class LocalJobs:
     """The runs that are named by their folders; without a name the newest under ``runs/``. `get` also shows an experiment's."""
 
-    def chosen(self, name: str | None, *, or_experiment: bool = False) -> LocalJob:
+    def chosen(self, name: str | None, *, or_experiment: bool = False) -> "LocalJob":
         """See `Jobs`."""
         folder = Path(name) if name is not None else newest()
         is_experiment = (folder / EXPERIMENT_FILE).is_file()
@@ -111,10 +106,8 @@ class LocalJob:
             time.sleep(POLL_SECONDS)
         say(f"{self.place}: stopped")
 
-    def logs(self, who: str | None, *, tail: int, follow: bool, previous: bool, show: ShowLines) -> None:
+    def logs(self, who: str | None, *, tail: int, follow: bool, show: ShowLines) -> None:
         """See `Job`. A member's file holds all its lives."""
-        if previous:
-            raise UsageError(f"--previous: each file in {self.place}/logs holds all lives of its member; leave it out")
         followers: dict[str, LogFollower] = {}
         while True:
             for name in self._names(who):  # actors may come later
@@ -147,13 +140,6 @@ class LocalJob:
             running = running_members(self._folder)
             raise no_log(str(who), self.place, [f"{name}{'' if name in running else ' (ended)'}" for name in known])
         return chosen
-
-    def events(self) -> Sequence[EventView]:
-        """See `Job`: none are recorded here."""
-        raise UsageError(
-            f"events are recorded on a cluster alone (-n NAMESPACE); of a run on this machine `{self.command('why')}` has the "
-            f"conditions and the last failures, and `{self.command('logs')}` what its roles wrote"
-        )
 
     def ask(self, work: Callable[[Reach, Mapping[str, str]], Coroutine[Any, Any, T]]) -> T:
         """See `Job`: at the addresses that they have announced."""

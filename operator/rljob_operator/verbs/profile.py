@@ -15,7 +15,7 @@ from rljob.errors import CommandRefused, UsageError
 from rljob.strict_json import dumps
 
 from rljob_operator.polls.reach import NoAnswer, Reach
-from rljob_operator.verbs.jobs import Place
+from rljob_operator.verbs.jobs import Place, listed
 from rljob_operator.verbs.options import (
     ContextOption,
     JobArgument,
@@ -24,10 +24,7 @@ from rljob_operator.verbs.options import (
     NamespaceOption,
     jobs_of,
 )
-from rljob_operator.verbs.refusals import listed
-from rljob_operator.view.profile import MemberProfile
-from rljob_operator.view.profile_page import page
-from rljob_operator.view.profile_timeline import chrome_trace
+from rljob_operator.view.profile import MemberProfile, chrome_trace
 
 _AGAIN_SECONDS: Final = 0.5
 _PATIENCE_SECONDS: Final = 5.0
@@ -55,8 +52,8 @@ def profile(
 ) -> None:
     """Profile the processes of a job while it runs: which functions take their time, and who waits for whom.
 
-    A page with a flame picture of each thread (profile.html), one time line of all roles for ui.perfetto.dev (timeline.json),
-    and collapsed stacks for other tools (NAME.folded). Ctrl-C ends it early; what was sampled is kept.
+    Prints the functions that take most, and leaves one time line of all roles for ui.perfetto.dev (timeline.json): their stages,
+    the way of experience from role to role, and the functions of each thread. Ctrl-C ends it early; what was sampled is kept.
 
     On a cluster members are asked through the API server, which takes the right to get pods/proxy; --torch takes also those to
     create pods/proxy and to get the Secret with the job's token.
@@ -103,16 +100,14 @@ def profile(
             folder.rmdir()
             reasons = "; ".join(f"{each.name}: {each.problem or 'ended early'}" for each in found.values())
             raise CommandRefused(f"{chosen.place}: nothing was sampled: {reasons}", EXIT_FAILURE)
-        files |= {f"{each.name}.folded": each.folded().encode() for each in sampled}
-        others = ", ".join(sorted(files))
+        others = "".join(f"; {name}" for name in sorted(files))
         files["timeline.json"] = dumps(chrome_trace(sampled)).encode()
-        files["profile.html"] = page(f"{chosen.place}, {folder.name}", found.values()).encode()
         with _writing(folder):
             for name, content in files.items():
                 (folder / name).write_bytes(content)
         for each in found.values():
             typer.echo("\n".join([*each.table(), ""]))
-        typer.echo(f"{folder}: profile.html; timeline.json, which ui.perfetto.dev opens; {others}")
+        typer.echo(f"{folder}: timeline.json, which ui.perfetto.dev opens{others}")
 
 
 @contextmanager

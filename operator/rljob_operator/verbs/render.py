@@ -1,4 +1,4 @@
-"""``rljob render``: what the operator would make of a manifest, as YAML."""
+"""``rljob render``: a manifest written out: what the operator would make of it, the job in force, or a preset."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,7 +7,8 @@ from typing import Annotated, Any
 import typer
 from rljob.api import parse_job, read_manifest
 from rljob.api.yaml_dialect import dump_document
-from rljob.cli.validate import SetOption
+from rljob.cli.explain import preset_written_out
+from rljob.cli.validate import SetOption, checked
 from rljob.command_errors import one_line_errors
 from rljob.errors import UsageError
 
@@ -26,8 +27,16 @@ _SECRET = "<made by the operator>"
 
 
 def render(
-    file: Annotated[Path, typer.Argument(help="The RLJob manifest (YAML).", show_default=False)],
+    source: Annotated[
+        str, typer.Argument(metavar="FILE|PRESET", help="The manifest (YAML), or a preset's name.", show_default=False)
+    ],
     overrides: SetOption = None,
+    effective: Annotated[
+        bool,
+        typer.Option(
+            "--effective", help="The job in force instead: every value of its preset and every default filled in."
+        ),
+    ] = False,
     namespace: Annotated[
         str | None, typer.Option("--namespace", "-n", help="Namespace of the job.", show_default="the manifest's")
     ] = None,
@@ -35,17 +44,33 @@ def render(
         str | None, typer.Option(help="Image of a job that names none.", show_default="that of this release")
     ] = None,
 ) -> None:
-    """Print every object that the operator would make of a manifest, without a cluster.
+    """Write a manifest out, without a cluster: as every object that the operator would make of it, or as the job in force.
 
-    First what the job has besides its pods, then a pod of each member that it starts with. The ends of the pods' names, the
+    First comes what the job has besides its pods, then a pod of each member that it starts with. The ends of the pods' names, the
     owner's uid, keys and token stand for what is only known, or only made, on the cluster.
 
-    Example:
+    The name of a preset is written out as a manifest of its own, to see its values or to begin from them.
+
+    Examples:
 
       rljob render manifests/examples/pong-apex-cluster.yaml -n team-a |
         kubectl apply --dry-run=server -f -
+
+      rljob render my.yaml --effective > effective.yaml
+
+      rljob render PongVTrace > my-pong.yaml
     """
     with one_line_errors():
+        file = Path(source)
+        if source.isidentifier() and not file.exists():
+            typer.echo("\n".join(preset_written_out(source)))
+            return
+        if effective:
+            found = checked(file, overrides or (), made=False)
+            typer.echo(found.document, nl=False)
+            for note in found.notes:
+                typer.echo(f"  {note}", err=True)
+            return
         written = read_manifest(file, overrides or ())
         if namespace is not None:
             written = {**written, "metadata": {**(written.get("metadata") or {}), "namespace": namespace}}

@@ -30,7 +30,7 @@ from rljob_operator.core.rules.actors import oversubscribed
 from rljob_operator.core.turn import Turn
 from rljob_operator.local import preflight, run_folder
 from rljob_operator.local.fork_server import LEAVE_SECONDS
-from rljob_operator.local.job_view import running_members
+from rljob_operator.local.job_view import StatusFile, running_members
 from rljob_operator.local.launch import Launcher
 from rljob_operator.local.lock import ControllerLock
 from rljob_operator.local.log_files import tail
@@ -38,14 +38,11 @@ from rljob_operator.local.loop import Interrupt, raise_when_asked_to_end, run_jo
 from rljob_operator.local.other_load import OtherLoad
 from rljob_operator.local.run_folder import OUTCOME_FILE
 from rljob_operator.local.spec_store import SpecStore, replace_spec
-from rljob_operator.local.status_file import StatusFile
 from rljob_operator.local.stored_run import StoredRun
 from rljob_operator.local.substrate import LocalSubstrate
 from rljob_operator.local.trackers import Trackers
-from rljob_operator.view.console import say
-from rljob_operator.view.figures import likely_need
-from rljob_operator.view.lines import LineView
-from rljob_operator.view.live import LiveView
+from rljob_operator.view.live import LineView, LiveView, say
+from rljob_operator.view.run_figures import likely_need
 
 EXIT_CODES = {End.COMPLETE: 0, End.STOPPED: 0, End.FAILED: 1, End.INTERRUPTED: 130}
 _LOG_LINES_SHOWN = 6

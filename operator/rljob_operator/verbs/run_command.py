@@ -11,7 +11,7 @@ from rljob.command_errors import one_line_errors
 from rljob.data_plane import require_data_plane
 from rljob.errors import UsageError
 
-from rljob_operator.view.console import RunConsole
+from rljob_operator.view.live import RunConsole
 
 
 def run(

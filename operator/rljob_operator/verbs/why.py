@@ -1,8 +1,10 @@
-"""``rljob why``: the reasons for what a job does, or what a job's rules would have done to runs that were recorded."""
+"""``rljob why``: the reasons for the state of a job, or what a job's rules would have done to runs that were recorded."""
 
-from collections.abc import Iterator
+import csv
+import json
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Final
 
 import typer
 from rljob.api import ManifestError, load_manifest, parse_job
@@ -14,16 +16,132 @@ from rljob.cores import usable_cores
 from rljob.errors import UsageError
 from rljob.strict_json import dumps
 from rljob.telemetry.figures import flatten_status
-from rljob.telemetry.next_unit import crowded, lines, next_units
-from rljob.telemetry.prices import read_prices
+from rljob.telemetry.sizing import crowded, lines, next_units, read_prices
 
-from rljob_operator.core.recorded import judged
+from rljob_operator.core.recorded import EVALUATION, Judged, Moment, judged
 from rljob_operator.verbs.jobs import Place
 from rljob_operator.verbs.options import ContextOption, KubeconfigOption, Meaning, NamespaceOption, jobs_of
-from rljob_operator.verbs.recorded_runs import records_of
 from rljob_operator.view.job_view import JobView
 from rljob_operator.view.reasons import why as reasons
-from rljob_operator.view.recorded import recorded_document, recorded_lines
+
+
+def recorded_lines(runs: Mapping[str, Judged]) -> list[str]:
+    """For people: each run with what would have ended it, then all together."""
+    lines = []
+    for name, run in runs.items():
+        solved = f"solved at {_at(run.solved)}" if run.solved is not None else "not solved"
+        lines.append(f"{name}: {solved}; the record ends at {_at(run.last)}")
+        for rule, end in sorted(run.ends.items(), key=lambda item: item[1].seconds):
+            lines.append(f"  {rule} at {_at(end)}{'  <- ends it' if rule == run.given_up else ''}: {end.message}")
+    whole = summary(runs)
+    lines += [
+        "",
+        f"{whole['runs']} runs, {whole['solved']} solved. Given up before: {len(whole['solvedGivenUp'])} of those solved, "
+        f"{whole['unsolvedGivenUp']} of the others.",
+        f"Saved: {whole['savedRawFrames']:,} of {whole['rawFrames']:,} raw frames, {whole['savedSeconds']:,.0f} of "
+        f"{whole['seconds']:,.0f} s" + ("." if not whole["solvedGivenUp"] else ", at the cost of what was solved:"),
+    ]
+    return lines + [f"  {name}" for name in whole["solvedGivenUp"]]
+
+
+def summary(runs: Mapping[str, Judged]) -> dict[str, Any]:
+    """All runs together. What is saved of a run lies between where it would have been given up and where it ended."""
+    ended = {name: (run, run.ends[run.given_up]) for name, run in runs.items() if run.given_up is not None}
+    return {
+        "runs": len(runs),
+        "solved": sum(run.solved is not None for run in runs.values()),
+        "solvedGivenUp": [name for name, (run, _) in ended.items() if run.solved is not None],
+        "unsolvedGivenUp": sum(run.solved is None for run, _ in ended.values()),
+        "rawFrames": sum(_end(run).raw_frames for run in runs.values()),
+        "savedRawFrames": sum(_end(run).raw_frames - at.raw_frames for run, at in ended.values()),
+        "seconds": sum(_end(run).seconds for run in runs.values()),
+        "savedSeconds": sum(_end(run).seconds - at.seconds for run, at in ended.values()),
+    }
+
+
+def recorded_document(runs: Mapping[str, Judged]) -> dict[str, Any]:
+    """The same as JSON."""
+
+    def moment(at: Moment) -> dict[str, Any]:
+        return {"seconds": at.seconds, "rawFrames": at.raw_frames, "meanReturn": at.mean_return, "message": at.message}
+
+    return {
+        "runs": {
+            name: {
+                "solved": run.solved is not None,
+                "givenUpBy": run.given_up,
+                "end": moment(_end(run)),
+                "rules": {rule: moment(at) for rule, at in run.ends.items()},
+            }
+            for name, run in runs.items()
+        },
+        "together": summary(runs),
+    }
+
+
+def _end(run: Judged) -> Moment:
+    """Where the run ended, or would have once it was solved."""
+    return run.solved or run.last
+
+
+def _at(where: Moment) -> str:
+    score = "" if where.mean_return is None else f", training return {where.mean_return:.2f}"
+    return f"{where.raw_frames:,} raw frames, {where.seconds:,.0f} s{score}"
+
+
+_METRICS_FILE: Final = "metrics.jsonl"
+_NEEDED: Final = ("elapsed_seconds", "raw_frames", "mean_return")
+
+
+def records_of(run: Path) -> list[dict[str, Any]]:
+    """The records of ``run``, oldest first; lines that are none are passed over, as one cut short by a kill. Raises UsageError
+    where there is none to read."""
+    file = run / _METRICS_FILE if run.is_dir() else run
+    try:
+        with file.open(encoding="utf-8", errors="replace", newline="") as text:
+            records = list(_of_csv(file, text) if file.suffix == ".csv" else _of_lines(text))
+    except OSError as error:
+        raise UsageError(f"{file}: {error.strerror}; give folders of runs, or CSV files of their curves") from None
+    if not any("raw_frames" in record for record in records):
+        raise UsageError(f"{file}: it holds no record of a run; give folders of runs, or CSV files of their curves")
+    return records
+
+
+def _of_lines(lines: Iterator[str]) -> Iterator[dict[str, Any]]:
+    for line in lines:
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(record, dict):
+            yield record
+
+
+def _of_csv(file: Path, text: Iterator[str]) -> Iterator[dict[str, Any]]:
+    """As ``benchmarks.time_to_solve`` writes them: a row has figures, or ``evaluation_mean`` and ``evaluation_games``. An
+    evaluation with fewer games than the largest one of its file was given up."""
+    rows = csv.DictReader(text)
+    if missing := [name for name in _NEEDED if name not in (rows.fieldnames or ())]:
+        raise UsageError(f"{file}: it has no column {', '.join(missing)}; the first line names the columns")
+    try:
+        found = [{name: float(value) for name, value in row.items() if name and value} for row in rows]
+    except (ValueError, TypeError) as error:
+        raise UsageError(f"{file}: line {rows.line_num}: {error}") from None
+    most = max((row.get("evaluation_games", 0.0) for row in found), default=0.0)
+    for version, row in enumerate(found, 1):
+        if (mean := row.get("evaluation_mean")) is not None:
+            games = row.get("evaluation_games", most)
+            yield {
+                **row,
+                "kind": EVALUATION,
+                "mean": mean,
+                "episodes": games,
+                "finished": games >= most,
+                "version": version,
+            }
+        else:
+            yield row
+
 
 RunsArgument = Annotated[
     list[str] | None,

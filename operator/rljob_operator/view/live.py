@@ -1,6 +1,9 @@
-"""The live view: one screen that is drawn again and again while the job runs in a terminal."""
+"""What `rljob run` shows: one screen that is drawn again and again in a terminal, else a line now and then."""
 
-from __future__ import annotations
+import contextlib
+import os
+import sys
+from typing import Self
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -12,7 +15,7 @@ from rljob.api import RLJob
 
 from rljob_operator.core.member import Phase
 from rljob_operator.core.turn import Turn
-from rljob_operator.view.figures import blocked_fraction, figures, stop_rule, warnings, way_covered
+from rljob_operator.view.run_figures import blocked_fraction, figures, states_line, stop_rule, warnings, way_covered
 from rljob_operator.view.words import duration, number, percent
 
 _COLOURS = {
@@ -32,7 +35,7 @@ class LiveView:
         self._rule = stop_rule(job)
         self._live = Live(console=console, refresh_per_second=4, transient=False)
 
-    def __enter__(self) -> LiveView:
+    def __enter__(self) -> Self:
         self._live.__enter__()
         return self
 
@@ -94,3 +97,68 @@ class LiveView:
                 Text(member.last_words if member.failed else "", style="red", overflow="ellipsis", no_wrap=True),
             )
         return table
+
+
+class RunConsole(Console):
+    """Shows a run, which goes on when the program that reads this has ended, as in `rljob run job.yaml | head`."""
+
+    def on_broken_pipe(self) -> None:
+        """Show nothing more; say so on standard error, which may lead to the same place."""
+        self.quiet = True
+        with open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
+        with contextlib.suppress(OSError):
+            sys.stderr.write("rljob: the output has no reader any more; the run goes on (rljob get shows it)\n")
+
+
+def say(console: Console, text: str) -> None:
+    """Print a line as it is; nothing where the terminal is gone, and with it the reader."""
+    with contextlib.suppress(OSError):
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+INTERVAL_SECONDS = 5.0
+
+
+class LineView:
+    """Prints a line of figures every ``INTERVAL_SECONDS`` and one for each change of state or new warning."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._next = 0.0
+        self._shown = 0.0
+        self._state = ""
+        self._warned: tuple[str, ...] = ()
+        self._members = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        return None
+
+    def show(self, turn: Turn) -> None:
+        """Print what this reconciliation has brought, if anything."""
+        state, members = str(turn.decision.state), states_line(turn)
+        if state != self._state or members != self._members:
+            self._print(turn, f"{state}" + (f": {members}" if members else ""))
+            self._state, self._members = state, members
+        current = warnings(turn)
+        for text in current:
+            if text not in self._warned:
+                self._print(turn, f"warning: {text}")
+        self._warned = current
+        sample = turn.observed.learner
+        if sample is not None and sample.taken_seconds != self._shown and turn.elapsed_seconds >= self._next:
+            self._shown = sample.taken_seconds
+            self._next = turn.elapsed_seconds + INTERVAL_SECONDS
+            words = [
+                way_covered(turn),
+                *(f"{label} {value}" for label, value in figures(turn).items()),
+            ]
+            self._print(turn, "  ".join(word for word in words if word))
+
+    def _print(self, turn: Turn, text: str) -> None:
+        self._console.print(
+            f"{duration(turn.elapsed_seconds):>7}  {text}", highlight=False, markup=False, soft_wrap=True
+        )

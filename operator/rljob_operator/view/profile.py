@@ -1,7 +1,8 @@
 """What was sampled of one member of a job, added up, and its table of functions. Pure."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import takewhile
 from typing import Any, Final
 
 Stack = tuple[str, ...]
@@ -56,14 +57,6 @@ class MemberProfile:
         """Seconds on a core and seconds that it was ready for one."""
         return self.cores[thread] + self.waiting[thread]
 
-    def folded(self) -> str:
-        """Collapsed stacks, as flamegraph.pl, inferno and speedscope read them: a line a stack, the thread as outermost frame."""
-        return "".join(
-            f"{';'.join((thread, *stack))} {count}\n"
-            for thread, stacks in sorted(self.stacks.items())
-            for stack, count in sorted(stacks.items())
-        )
-
     def functions(self) -> list[tuple[str, str, float, float]]:
         """Those with most time of their own in busy threads: (function, thread, its own share of the thread's time, its share
         with what it has called)."""
@@ -103,3 +96,96 @@ class MemberProfile:
                 for function, thread, own, whole in self.functions()
             ),
         ]
+
+
+CLOCKS: Final = (
+    "members on one machine share a clock; machines are aligned by their wall clocks, as well as those agree"
+)
+
+_MOST_THREADS: Final = 1000
+_ROUNDING_NS: Final = 2
+"""What a reader of decimal microseconds may be wrong by. Perfetto drops a slice that reaches into the next one of its track."""
+
+
+def chrome_trace(profiles: Iterable[MemberProfile]) -> dict[str, Any]:
+    """The document. Times are microseconds since the first part of any member. Each thread that computes has a second track, of
+    the functions that its samples saw.
+
+    The kernel's clock that members tell by is the same wherever the boot is the same; what makes Unix time of it is taken
+    from one member of each boot, so that clocks which are set meanwhile do not move members of one machine apart.
+    """
+    offsets: dict[str, int] = {}
+    found = [
+        (each, offsets.setdefault(each.boot or each.name, each.parts[0]["offset_ns"]))
+        for each in profiles
+        if each.parts
+    ]
+    zero = min((int(each.parts[0]["began_ns"]) + offset for each, offset in found), default=0)
+    events: list[dict[str, Any]] = []
+    ways: dict[str, list[dict[str, Any]]] = {}
+    for number, (profile, offset) in enumerate(found, start=1):
+        process, shift, first, last = number * _MOST_THREADS, offset - zero, profile.parts[0], profile.parts[-1]
+        names = {int(thread): about[0] for part in profile.parts for thread, about in part["threads"].items()}
+        main = next((thread for thread, name in names.items() if name == "MainThread"), 0)
+        tracks = {main: process}  # no two threads of all members have the same number
+        spans = [tuple(span) for part in profile.parts for span in part["spans"]]
+        # A stage that has not ended is in no span; only a loop of the main thread has stages that last so long.
+        spans += [(main, stage, since, last["ended_ns"]) for stage, since in last["running"]]
+        busy = {thread: name for thread, name in names.items() if name in profile.busy}
+        for part in profile.parts:
+            spans += [(-thread, *each) for thread in busy for each in _sampled(part, thread)]
+        names |= {-thread: f"{name}, functions as sampled" for thread, name in busy.items()}
+        for thread, name, began, ended in sorted(spans, key=lambda span: (span[2], -span[3])):
+            at = {"pid": process, "tid": tracks.setdefault(thread, process + len(tracks))}
+            began, ended = max(began, first["began_ns"]), ended - _ROUNDING_NS
+            if ended > began:
+                events.append(
+                    {
+                        "ph": "X",
+                        "name": name,
+                        "cat": "stage",
+                        **at,
+                        "ts": (began + shift) / 1000,
+                        "dur": (ended - began) / 1000,
+                    }
+                )
+        for thread, step, origin, time_ns in (flow for part in profile.parts for flow in part["flows"]):
+            at = {"pid": process, "tid": tracks.setdefault(thread, process + len(tracks))}
+            arrow = {
+                "ph": step,
+                "name": "segment",
+                "cat": "experience",
+                **at,
+                "ts": (time_ns + shift) / 1000,
+                "bp": "e",
+            }
+            ways.setdefault(origin, []).append(arrow)
+        events.append(_named("process_name", process, process, profile.name))
+        events += [_named("thread_name", process, track, names.get(thread, ENDED)) for thread, track in tracks.items()]
+    in_order = [sorted(way, key=lambda event: float(event["ts"])) for way in ways.values()]
+    for identifier, way in enumerate([way for way in in_order if way[0]["ph"] == "s" and len(way) > 1], start=1):
+        events += [{**event, "id": identifier} for event in way]
+    return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": {"clocks": CLOCKS}}
+
+
+def _sampled(part: Mapping[str, Any], thread: int) -> list[tuple[str, int, int]]:
+    """The functions in a thread's samples of one part, as (function, begin, end), callers before what they call. Each stands for
+    its share of the part: side by side, in no order in time, as wide as it was seen often."""
+    began, each = part["began_ns"], (part["ended_ns"] - part["began_ns"]) / max(1, part["samples"])
+    stacks = sorted((positions, count) for of, positions, count in part["stacks"] if int(of) == thread)
+    slices: list[tuple[str, int, int]] = []
+    under_way: list[tuple[int, int]] = []
+    at = 0
+    for positions, count in [*stacks, ([], 0)]:
+        known = [function for function, _ in under_way]
+        common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(known, positions, strict=False)))
+        while len(under_way) > common:
+            function, first = under_way.pop()
+            slices.append((part["frames"][function], int(began + first * each), int(began + at * each)))
+        under_way += [(function, at) for function in positions[common:]]
+        at += count
+    return slices[::-1]
+
+
+def _named(kind: str, process: int, track: int, name: str) -> dict[str, Any]:
+    return {"ph": "M", "name": kind, "pid": process, "tid": track, "args": {"name": name}}

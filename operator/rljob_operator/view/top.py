@@ -11,10 +11,9 @@ from rich.table import Table
 from rich.text import Text
 from rljob.api.learner_status import ActorStatus
 
-from rljob_operator.view.columns import lag, updates
-from rljob_operator.view.figures import blocked_fraction, evaluation, gpu, reported, stage_seconds
-from rljob_operator.view.job_view import JobView
+from rljob_operator.view.job_view import JobView, lag, updates
 from rljob_operator.view.reasons import is_odd
+from rljob_operator.view.run_figures import blocked_fraction, evaluation, gpu, reported, stage_seconds
 from rljob_operator.view.words import age, bytes_of, duration, milliseconds, number, percent
 
 _UNWELL = "bold red"

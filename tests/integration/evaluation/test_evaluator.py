@@ -17,7 +17,7 @@ from rljob.api import RLJob, parse_job
 from rljob.api.learner_status import EvaluationUnderWay, Verdict
 from rljob.checkpoints import store as checkpoint
 from rljob.cli.app import app
-from rljob.envs.seeds import seed_of
+from rljob.envs.base import seed_of
 from rljob.roles.evaluator import run_evaluator
 from rljob.roles.options import RoleOptions
 from rljob.weights.evaluations import Evaluation

@@ -14,7 +14,7 @@ from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 from rljob.algorithms.registry import algorithm
 from rljob.api import EnvironmentParameters, parse_job
 from rljob.envs import EnvironmentProblem, describe_environment, make_single_environment
-from rljob.envs.seeds import seed_of
+from rljob.envs.base import seed_of
 from rljob.evaluation.player import judged_policy
 from rljob.evaluation.players import Players
 from rljob.evaluation.score import Played, play

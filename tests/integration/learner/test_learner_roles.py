@@ -16,8 +16,7 @@ from rljob.envs import EnvironmentProblem, describe_environment
 from rljob.learner import state
 from rljob.learner.counters import Counters
 from rljob.learner.device import DeviceMemoryProblem, DeviceProblem
-from rljob.learner.device_mirror import DeviceMirror
-from rljob.learner.mirror_place import MirrorPlace, MirrorSize
+from rljob.learner.device_mirror import DeviceMirror, MirrorPlace, MirrorSize
 from rljob.learner.optim.updater import make_updater
 from rljob.roles import learner, learner as learner_role
 from rljob.roles.actor import run_actor
@@ -193,5 +192,5 @@ def test_memory_that_has_sufficed_may_suffice_again(
     job = role_threads.cartpole()
     if updates:
         saved(job, tmp_path, updates)
-    monkeypatch.setattr(learner, "fastest_update", full)
+    monkeypatch.setattr(learner, "make_plan", full)
     assert type(failure(job, tmp_path)) is kind

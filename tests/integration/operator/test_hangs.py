@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from rljob.telemetry.server import TelemetryServer
 from rljob_operator.local.job_view import running_members
-from rljob_operator.local.member_polls import MemberPolls
+from rljob_operator.local.substrate import MemberPolls
 from rljob_operator.polls.poll import Alive
 
 from tests.support import slow_game

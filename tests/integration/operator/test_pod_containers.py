@@ -15,9 +15,9 @@ from rljob.wire.keyfile import write_keys, write_role_keys
 from rljob.wire.version import WIRE_VERSION
 from rljob_operator.core.member import Role
 from rljob_operator.kube.render.children import Secrets
+from rljob_operator.kube.render.containers import environment
 from rljob_operator.kube.render.metadata import Owned
 from rljob_operator.kube.render.settings import Settings
-from rljob_operator.kube.render.variables import environment
 
 from tests.integration.operator.pod_containers import PodContainers
 from tests.support.paths import EXAMPLES

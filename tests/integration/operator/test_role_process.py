@@ -12,8 +12,7 @@ import psutil
 import pytest
 from rljob_operator.core.member import Member, Phase, Role
 from rljob_operator.local.identity import ProcessIdentity
-from rljob_operator.local.priority import niceness, set_niceness
-from rljob_operator.local.process import RoleProcess, announce_path
+from rljob_operator.local.process import RoleProcess, announce_path, niceness, set_niceness
 
 from tests.support.launch import execute
 from tests.support.waiting import eventually, known

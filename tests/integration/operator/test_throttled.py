@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rljob.roles.slowdown import LEARNER_DELAY_FILE, REPLAY_DELAY_FILE
 from rljob.telemetry.bottleneck import Kind
 from rljob.telemetry.recorder import read_records
 from rljob.telemetry.report import judge, write_report
@@ -15,7 +14,8 @@ from rljob_operator.core.autoscaling.model import DECISION_SECONDS
 
 from tests.support import slow_game
 from tests.support.local_run import ENDLESS, LocalRun, assert_nothing_was_lost
-from tests.support.paths import IMPORTABLE
+from tests.support.paths import SLOWED
+from tests.support.slowed.sitecustomize import LEARNER_DELAY_FILE, REPLAY_DELAY_FILE
 
 THROTTLES = {"learner": LEARNER_DELAY_FILE, "actors": slow_game.DELAY_FILE, "replay": REPLAY_DELAY_FILE}
 SAMPLES_PER_INSERT, BATCH_SIZE = 4, 32
@@ -51,7 +51,7 @@ def test_it_names_the_role_that_is_slow(local_run: Callable[..., LocalRun], tmp_
         *("--set", "spec.autoscaling.mode=Disabled", "--set", "spec.environment.id=tests.support.slow_game:throttled"),
         *("--set", "spec.actors.replicas=1", "--set", "spec.actors.envsPerActor=4"),
         job=slow_game.JOB,
-        environment=IMPORTABLE | {THROTTLES[role]: str(file) for role, file in files.items()},
+        environment=SLOWED | {THROTTLES[role]: str(file) for role, file in files.items()},
     )
     run.until_learning(200)
     slow_update_seconds = SLOWER / reached_updates_per_second(run)
@@ -110,7 +110,7 @@ def test_actors_follow_the_learner_both_ways(local_run: Callable[..., LocalRun],
     run = local_run(
         *("--max-actors", "6"),
         job=slow_game.JOB,
-        environment=IMPORTABLE | {LEARNER_DELAY_FILE: str(delay)},
+        environment=SLOWED | {LEARNER_DELAY_FILE: str(delay)},
         prelude=f"import rljob_operator.core.autoscaling.pace as pace; pace.STABILIZATION_SECONDS = {WINDOW_SECONDS}",
     )
     run.until(lambda: run.reason("ScalingActive") == "ValidMetricFound", 120, "a first decision")

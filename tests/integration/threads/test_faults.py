@@ -21,7 +21,7 @@ import zmq
 from rljob.api import RLJob, dump_manifest, load_manifest
 from rljob.checkpoints import store as checkpoint
 from rljob.learner import saver
-from rljob.learner.optim.data_parallel_threads import DataParallelThreads
+from rljob.learner.optim.sharded_optimizer import DataParallelThreads
 from rljob.roles.actor import run_actor
 from rljob.roles.evaluator import run_evaluator
 from rljob.roles.inference import run_inference
@@ -33,8 +33,8 @@ from rljob.wire import keyfile, load_keys
 from rljob_operator.kube.apiserver.client import Page
 from rljob_operator.kube.watch.intake import Intake
 from rljob_operator.kube.watch.kopf_watch import KopfWatch
-from rljob_operator.local.member_polls import MemberPolls
 from rljob_operator.local.reach import Loopback
+from rljob_operator.local.substrate import MemberPolls
 from rljob_operator.polls.poll import Alive
 
 from tests.support.paths import EXAMPLES, ROOT

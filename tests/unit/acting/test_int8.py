@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from rljob.acting.compute import acting_copy, choose_compute
 from rljob.acting.int8 import Int8Trunk, Scale, _largest_weight, computable
-from rljob.acting.network import ActingNetwork
+from rljob.acting.network import ActingNetwork, acting_copy, choose_compute
 from rljob.algorithms.compute import Compute, Measured, Place
 from rljob.algorithms.registry import algorithm
 from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters, PPOParameters, SACParameters

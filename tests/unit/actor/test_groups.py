@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from rljob.acting.draws import GroupedDraws
 from rljob.api import EnvironmentParameters
 from rljob.envs import make_vector_environment
 from rljob.envs.grouped import GroupedEnvironment
+from rljob.inference.policy import GroupedDraws
 from rljob.roles.actor import server_of
 
 

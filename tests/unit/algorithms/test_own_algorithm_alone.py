@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rljob.acting.draws import GroupedDraws
 from rljob.algorithms.conformance import check
 from rljob.algorithms.conformance_acting import RestrictedGenerator
 from rljob.algorithms.registry import algorithm
 from rljob.api import EnvironmentParameters
 from rljob.envs import EnvironmentSpec
+from rljob.inference.policy import GroupedDraws
 from rljob.loading import PluginProblem
 
 from tests.support.own_algorithm import job, tried, unrolls

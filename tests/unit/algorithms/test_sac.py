@@ -23,8 +23,7 @@ from rljob.checkpoints import store
 from rljob.checkpoints.policy import acting_state
 from rljob.choices import Choices
 from rljob.envs import EnvironmentSpec, describe_environment
-from rljob.learner.optim.data_parallel_threads import DataParallelThreads
-from rljob.learner.optim.sharded_optimizer import ShardedOptimizer
+from rljob.learner.optim.sharded_optimizer import DataParallelThreads, ShardedOptimizer
 from rljob.learner.optim.updater import AnyUpdater, make_updater
 from rljob.learner.state import capture, restore, start_from
 from rljob.loading import PluginProblem

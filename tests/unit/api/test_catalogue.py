@@ -174,7 +174,7 @@ def test_ways_to_name_a_field(given: str, path: str) -> None:
         ("queue.capacity", "spec has no field 'queue'; did you mean spec.algorithm.impala.unrollQueue?"),
         ("imapla", "spec has no field 'imapla'; did you mean spec.algorithm.impala?"),
         ("learnigRate", "did you mean spec.algorithm.learningRate?"),
-        ("PongVTrace", "it is a preset, which rljob presets PongVTrace shows"),
+        ("PongVTrace", "it is a preset, which rljob render PongVTrace shows"),
         ("nothing", "known here: activeDeadlineSeconds, actors"),
         ("environment.id.x", "spec.environment.id (text: a Gymnasium id"),
         ("environment.kwargs.difficulty", "has no fields that are described here"),

@@ -100,7 +100,7 @@ def test_play_checks_the_video_first(tmp_path: Path) -> None:
     assert "there is no folder" in invoke("play", tmp_path, "--video", tmp_path / "b" / "a.mp4").stderr
 
 
-@pytest.mark.parametrize("command", ["validate", "eval", "play", "report", "compare", "worker", "explain", "presets"])
+@pytest.mark.parametrize("command", ["validate", "eval", "play", "report", "compare", "worker", "explain"])
 def test_help_teaches_by_example(command: str) -> None:
     assert re.search(rf"(?s)Example.*rljob {command} ", help_of(command))
 
@@ -120,8 +120,28 @@ def test_help_groups_the_commands_below_what_to_type() -> None:
     panels = [re.sub("[─╭╮ ]+", " ", line).strip() for line in shown.splitlines() if line.startswith("╭")]
     assert panels == ["Options", *PANELS]
     firsts = [re.search(rf"─ {panel} ─.*\n│ (\w+) ", shown) for panel in PANELS]
-    assert [found and found[1] for found in firsts] == ["validate", "run", "eval", "keys"]
+    assert [found and found[1] for found in firsts] == ["validate", "run", "eval"]
     assert "rljob run manifests/examples/pong-vtrace.yaml" in help_of()
+
+
+@pytest.mark.parametrize(
+    ("words", "instead"),
+    [
+        (["presets", "PongVTrace"], "`rljob render NAME` writes one out"),
+        (["policy", "-n", "team-a", "pong"], "`rljob export --format policy`"),
+        (["events"], "`kubectl events -n NAMESPACE`"),
+        (["validate", GOOD, "--effective"], "`rljob render FILE --effective`"),
+    ],
+)
+def test_a_command_that_was_merged_says_what_to_type(words: list[str], instead: str) -> None:
+    assert instead in " ".join(refused(*words).replace("│", " ").split())
+
+
+def test_help_leaves_out_what_programs_type() -> None:
+    shown, hidden = help_of(columns="80"), ("keys", "worker", "operator", "track")
+    assert [name for name in hidden if re.search(rf"│ {name} ", shown)] == []
+    assert all("Usage" in help_of(name) for name in hidden)
+    assert len([each for each in COMMANDS if not each.hidden]) <= 21
 
 
 def test_help_shows_what_is_taken_where_nothing_is_given() -> None:

@@ -1,4 +1,4 @@
-"""``rljob validate --effective``, ``rljob explain`` and ``rljob presets``: what they print, and that it can be used."""
+"""``rljob render --effective``, ``rljob render PRESET`` and ``rljob explain``: what they print, and that it can be used."""
 
 import subprocess
 import sys
@@ -34,14 +34,14 @@ def test_what_a_users_file_prints_is_not_the_job(file: Path, tmp_path: Path) -> 
         "def make(): return gymnasium.make('CartPole-v1')\n"
     )
     overrides = ["--set", "spec.environment.id=prints.py:make", "--set", "successPolicy={rawFrames: 9}"]
-    words = [sys.executable, "-m", "rljob.cli", "validate", str(file), "--effective", *overrides]
+    words = [sys.executable, "-m", "rljob_operator", "render", str(file), "--effective", *overrides]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     assert done.stdout.startswith("apiVersion: ")
     assert [word for word in ("imported\n", "by a program\n") if word not in done.stderr] == []
 
 
 def test_it_prints_yaml_alone_with_presets_and_defaults_filled_in(file: Path) -> None:
-    result = invoke("validate", file, "--effective", "--set", "spec.algorithm.learningRate=3e-4")
+    result = invoke("render", file, "--effective", "--set", "spec.algorithm.learningRate=3e-4")
     assert (result.exit_code, result.stderr) == (0, "")
     parameters = parse_document(result.stdout.encode(), "stdout")["spec"]["algorithm"]
     own = parameters["impala"]
@@ -51,19 +51,11 @@ def test_it_prints_yaml_alone_with_presets_and_defaults_filled_in(file: Path) ->
 
 
 def test_what_it_prints_is_the_same_job(file: Path) -> None:
-    assert parse_job(parse_document(printed("validate", file, "--effective").encode(), "stdout")) == load_manifest(file)
-
-
-def test_several_files_are_several_documents(file: Path, tmp_path: Path) -> None:
-    other = tmp_path / "n.yaml"
-    other.write_text(PRESET_ONLY.replace("PongVTrace", "CartPoleApeX"))
-    documents = printed("validate", file, other, "--effective").split("---\n")
-    presets = [parse_document(text.encode(), "stdout")["spec"]["preset"] for text in documents]
-    assert presets == ["PongVTrace", "CartPoleApeX"]
+    assert parse_job(parse_document(printed("render", file, "--effective").encode(), "stdout")) == load_manifest(file)
 
 
 def test_a_bad_manifest_prints_no_job(file: Path) -> None:
-    result = invoke("validate", file, "--effective", "--set", "spec.actors.replicas=-1")
+    result = invoke("render", file, "--effective", "--set", "spec.actors.replicas=-1")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "spec.actors.replicas" in result.stderr
 
@@ -96,7 +88,7 @@ def test_what_of_a_preset_is_about_another_environment_is_named(file: Path) -> N
     for left_out in ("environment.actions [0, 2, 3]", "algorithm.network Compact", "targetReturn.value 18"):
         assert left_out in said
     assert "frameSize" not in said, "it was written again"
-    effective = invoke("validate", file, *ends, "--effective")
+    effective = invoke("render", file, *ends, "--effective")
     assert effective.stderr.strip() == said.strip()
     assert parse_document(effective.stdout.encode(), "stdout")["spec"]["environment"]["actions"] == "Clipped"
 
@@ -106,7 +98,7 @@ def test_that_ppo_was_chosen_is_said_in_one_sentence(file: Path) -> None:
     file.write_text(PRESET_ONLY.replace("preset: PongVTrace", "environment: {id: Pendulum-v1}"))
     quick = ("validate", file, "--no-environment")
     assert printed(*quick).splitlines() == [f"{file}: ok, PPO on Pendulum-v1", f"  {NO_ALGORITHM}"]
-    effective = invoke(*quick, "--effective")
+    effective = invoke("render", file, "--effective")
     assert effective.stderr == f"  {NO_ALGORITHM}\n"
     assert parse_document(effective.stdout.encode(), "stdout")["spec"]["algorithm"]["type"] == "PPO"
     for type_ in ("PPO", "IMPALA", "ApeXDQN"):
@@ -122,7 +114,7 @@ def test_a_null_in_the_place_of_what_a_preset_says_is_named(file: Path) -> None:
     path = "successPolicy.targetReturn.value"
     assert said == f"  spec.{path}: null takes nothing away; presetWithout: [{path}] does"
     taken = invoke(
-        "validate",
+        "render",
         file,
         "--set",
         "presetWithout=[successPolicy.targetReturn.value]",
@@ -197,13 +189,13 @@ def test_an_unknown_field_or_preset_names_the_nearest_in_a_line() -> None:
     assert refused("explain", "learningRat").count("\n") == 1
     for words, said in (
         (("explain", "actors.replica"), "spec.actors has no field 'replica'; did you mean spec.actors.replicas?"),
-        (("presets", "PongVtrac"), "PongVtrac: unknown preset; did you mean 'PongVTrace'?"),
+        (("render", "PongVtrac"), "PongVtrac: unknown preset; did you mean 'PongVTrace'?"),
     ):
         assert refused(*words) == f"rljob: {said}\n"
 
 
 def test_the_list_of_presets_says_all_there_is_to_say() -> None:
-    words = " ".join(printed("presets").split())
+    words = " ".join(printed("explain", "preset").split())
     for name, preset in PRESETS.items():
         assert name in words
         for fact in (preset.purpose, preset.expected, preset.time, preset.frames, preset.source):
@@ -213,7 +205,7 @@ def test_the_list_of_presets_says_all_there_is_to_say() -> None:
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_preset_written_out_is_the_same_job(name: str, tmp_path: Path) -> None:
     file = tmp_path / "m.yaml"
-    file.write_text(printed("presets", name))
+    file.write_text(printed("render", name))
     written_out = load_manifest(file)
     head: dict[str, Any] = {"apiVersion": "rljob.dev/v1alpha1", "kind": "RLJob", "metadata": {"name": name.lower()}}
     example = PRESETS[name].example

@@ -13,10 +13,10 @@ from tests.support.paths import EXAMPLES
 EXAMPLE = EXAMPLES / "experiments" / "cartpole-search.yaml"
 
 
-def test_validate_says_how_large_it_is_and_prints_it_in_force() -> None:
-    quick = ("validate", EXAMPLE, "--no-environment")
-    assert "9 trials, judged at 10,000, 30,000 and 90,000 raw frames, 2 at a time" in printed(*quick)
-    effective = printed(*quick, "--effective", "--set", "parallelism=1")
+def test_validate_says_how_large_it_is_and_render_prints_it_in_force() -> None:
+    said = printed("validate", EXAMPLE, "--no-environment")
+    assert "9 trials, judged at 10,000, 30,000 and 90,000 raw frames, 2 at a time" in said
+    effective = printed("render", EXAMPLE, "--effective", "--set", "parallelism=1")
     in_force = parse_experiment(parse_document(effective.encode(), "printed")).spec
     assert (in_force.parallelism, in_force.max_failed_trials) == (1, 3)
 

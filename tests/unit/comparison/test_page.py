@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 from rljob.comparison.comparison import Comparison, compare
-from rljob.comparison.curves import MOST_DRAWN, comparison_charts
-from rljob.comparison.page import render_comparison
+from rljob.comparison.page import MOST_DRAWN, comparison_charts, render_comparison
 from rljob.comparison.words import document, lines
 from rljob.telemetry.charts import Series, line_chart
 

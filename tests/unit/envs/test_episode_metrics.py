@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from rljob.api import EnvironmentParameters
 from rljob.api.lifecycle import TargetMetric
-from rljob.envs import EpisodeRecord, episode_metrics, make_vector_environment
-from rljob.envs.episode_metrics import kept, reported, with_metrics
+from rljob.envs import EpisodeRecord, make_vector_environment, meter
+from rljob.envs.meter import kept, reported, with_metrics
 
 from tests.support.reporting import Many, Odd
 
@@ -47,7 +47,7 @@ def test_a_name_counts_for_the_episode_that_has_it() -> None:
 def test_what_has_no_name_to_show_is_left_out_and_told_once(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(episode_metrics, "_left_out", [])
+    monkeypatch.setattr(meter, "_left_out", [])
     for _ in range(2):
         assert reported(Odd().info()) == {
             "true": 1.0,
@@ -65,7 +65,7 @@ def test_what_has_no_name_to_show_is_left_out_and_told_once(
 def test_of_many_numbers_that_which_is_waited_for_is_kept_and_what_is_not_is_told_once(
     waited_for: str | None, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(episode_metrics, "_too_many", [])
+    monkeypatch.setattr(meter, "_too_many", [])
     metric = None if waited_for is None else TargetMetric(name=waited_for, value=1.0)
     expected = ["n5000"] * (waited_for == "n5000") + [f"n{index}" for index in range(16 - (waited_for is not None))]
     for _ in range(2):

@@ -15,8 +15,8 @@ from rljob.envs import (
     make_restarting_environment,
     make_single_environment,
 )
+from rljob.envs.base import seed_of
 from rljob.envs.restarting import FAILURE, RestartingEnv
-from rljob.envs.seeds import seed_of
 from rljob.evaluation.score import score
 
 

@@ -12,7 +12,7 @@ import torch
 from rljob.algorithms.policy_network import PolicyConfig, PolicyNetwork
 from rljob.api import EnvironmentParameters
 from rljob.envs import describe_environment, make_single_environment
-from rljob.envs.seeds import seed_of
+from rljob.envs.base import seed_of
 from rljob.evaluation.player import ROWS, best_possible_return, judged_policy
 from rljob.evaluation.score import Played, Sitting, play, score, tally
 

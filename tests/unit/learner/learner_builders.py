@@ -19,7 +19,7 @@ from rljob.checkpoints.policy import PolicyIdentity
 from rljob.checkpoints.store import CheckpointProblem
 from rljob.envs import EnvironmentSpec
 from rljob.learner.course import Course
-from rljob.learner.optim.data_parallel_threads import DataParallelThreads
+from rljob.learner.optim.sharded_optimizer import DataParallelThreads
 from rljob.learner.optim.updater import make_updater
 
 from tests.support.specs import spec_of

@@ -1,4 +1,4 @@
-"""Interruptions of training: a checkpoint on request, the test hook that slows a learner, and games that need its cores."""
+"""Interruptions of training: a checkpoint on request, and games that need its cores."""
 
 import threading
 import time
@@ -13,7 +13,6 @@ from rljob.checkpoints.files import stored, verify
 from rljob.checkpoints.names import CheckpointProblem
 from rljob.learner.loop import Learner
 from rljob.roles.learner import wanted_since
-from rljob.roles.slowdown import LEARNER_DELAY_FILE, slowed_down
 from rljob.weights.evaluations import Evaluation
 from rljob.weights.exchange import WeightClient, WeightServer
 
@@ -65,24 +64,6 @@ def test_a_damaged_checkpoint_does_not_verify(tmp_path: Path) -> None:
 def test_a_request_needs_a_time(note: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="sinceUnix"):
         wanted_since(note)
-
-
-def test_the_slowdown_is_inert_unless_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def turn() -> None:
-        """A turn of the loop."""
-
-    monkeypatch.delenv(LEARNER_DELAY_FILE, raising=False)
-    assert slowed_down(LEARNER_DELAY_FILE, lambda: 1, turn) is turn
-    delay = tmp_path / "delay"
-    monkeypatch.setenv(LEARNER_DELAY_FILE, str(delay))
-    updates, delays = 1, list[float]()
-    monkeypatch.setattr("rljob.roles.slowdown.time.sleep", delays.append)
-    slowed_down(LEARNER_DELAY_FILE, lambda: updates, turn)()
-    assert delays == [], "no file, no delay"
-    delay.write_text("1.0")
-    slow = slowed_down(LEARNER_DELAY_FILE, lambda: updates, turn)
-    slow(), slow()
-    assert delays == [1.0], "a turn without an update is not delayed"
 
 
 @contextmanager

@@ -22,7 +22,7 @@ CUDA = torch.device("cuda")
 _FAULTS = """
 import resource, sys
 import numpy as np
-from rljob.learner.allocator import keep_freed_memory
+from rljob.learner.device import keep_freed_memory
 if sys.argv[1] == "kept":
     keep_freed_memory()
 for turn in range(6):

@@ -6,7 +6,7 @@ import time
 
 import pytest
 import torch
-from rljob.learner.device_clock import DeviceStageClock
+from rljob.learner.gpu import DeviceStageClock
 
 from tests.support.devices import needs_cuda
 

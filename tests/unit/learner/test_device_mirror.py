@@ -15,9 +15,16 @@ import torch
 from rljob.algorithms.batches import TransitionBatch
 from rljob.experience import Segment, SegmentLayout, transition_layout
 from rljob.experience.ring import SegmentRing
-from rljob.learner import device_mirror, mirror_place
-from rljob.learner.device_mirror import CHUNKS_UNDER_WAY, DeviceMirror, MirrorStagingRing
-from rljob.learner.mirror_place import MirrorSize, margin_bytes, mirror_for, place
+from rljob.learner import device_mirror
+from rljob.learner.device_mirror import (
+    CHUNKS_UNDER_WAY,
+    DeviceMirror,
+    MirrorSize,
+    MirrorStagingRing,
+    margin_bytes,
+    mirror_for,
+    place,
+)
 from rljob.learner.staging import AtOnce, on_current_stream, transition_buffers
 from rljob.observation import frames
 from rljob.replay.table import Capacity
@@ -300,7 +307,7 @@ def card(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_memory_that_is_gone_when_it_is_taken_leaves_the_mirror_in_ram(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(mirror_place, "DeviceMirror", Refuses)
+    monkeypatch.setattr(device_mirror, "DeviceMirror", Refuses)
     with caplog.at_level(logging.INFO):
         mirror, chosen = mirror_for(TWO_MILLION, 512, 2, torch.device("cuda"))
     assert (mirror, chosen.on_device) == (None, False)
@@ -310,7 +317,7 @@ def test_memory_that_is_gone_when_it_is_taken_leaves_the_mirror_in_ram(
 
 @pytest.mark.usefixtures("card")
 def test_what_does_not_fit_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mirror_place, "DeviceMirror", lambda *sizes: pytest.fail("it was tried"))
+    monkeypatch.setattr(device_mirror, "DeviceMirror", lambda *sizes: pytest.fail("it was tried"))
     mirror, chosen = mirror_for(MirrorSize(ATARI, 450_000, 1, 20_000_000), 512, 2, torch.device("cuda"))
     assert mirror is None
     assert chosen.told.startswith("in RAM: it would take 189.3 GiB")

@@ -20,7 +20,7 @@ from rljob.learner.assembly import ReadyBatch
 from rljob.learner.client import ReplayClient, ReplayClientConfig
 from rljob.learner.loop import Learner
 from rljob.learner.loop_config import LoopConfig, NonFiniteLoss
-from rljob.learner.optim.loss_scale import LossScale
+from rljob.learner.optim.half_precision import LossScale
 from rljob.learner.optim.readback import Readback
 from rljob.learner.optim.updater import AnyUpdater
 from rljob.learner.saver import Saver

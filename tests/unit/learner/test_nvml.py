@@ -11,8 +11,7 @@ import pynvml
 import pytest
 import torch
 from rljob.learner import gpu as gpu_module
-from rljob.learner.gpu import FRESH_SECONDS, Gpu, _driver_figures, kernel_module_version
-from rljob.learner.nvml import DriverFigures, nvml
+from rljob.learner.gpu import FRESH_SECONDS, DriverFigures, Gpu, _driver_figures, kernel_module_version, nvml
 
 from tests.support.clock import Clock
 from tests.support.devices import needs_cuda

@@ -24,7 +24,7 @@ from rljob.checkpoints.policy import PolicyIdentity
 from rljob.evaluation.player import judged_policy
 from rljob.inference.batching import Request
 from rljob.inference.model import ServedModel
-from rljob.learner.optim.data_parallel_threads import DataParallelThreads
+from rljob.learner.optim.sharded_optimizer import DataParallelThreads
 from rljob.learner.optim.updater import make_updater, trial_update
 from rljob.weights.flat import snapshot
 

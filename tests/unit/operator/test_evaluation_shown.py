@@ -7,7 +7,7 @@ from rljob.api.status import RLJobStatus
 from rljob_operator.core.desired import DesiredState
 from rljob_operator.core.observed import Observation
 from rljob_operator.core.turn import turn
-from rljob_operator.view.figures import evaluation as shown, figures, likely_need, stop_rule
+from rljob_operator.view.run_figures import evaluation as shown, figures, likely_need, stop_rule
 
 from tests.support.controller import START, evaluation, running, sample
 from tests.support.jobs import job_of

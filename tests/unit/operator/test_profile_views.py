@@ -1,18 +1,14 @@
-"""Profiles: the table, the collapsed stacks, the flame picture and the time line; and ``rljob profile`` before it has begun. What
+"""Profiles: the table and the time line; and ``rljob profile`` before it has begun. What
 it does beside a run is in ``tests/integration/operator/test_profile.py``.
 """
 
-import re
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 from rljob_operator.verbs.local_jobs import LocalJob
 from rljob_operator.verbs.profile import profile
-from rljob_operator.view.profile import ENDED, MemberProfile
-from rljob_operator.view.profile_page import flame, page
-from rljob_operator.view.profile_timeline import chrome_trace
+from rljob_operator.view.profile import ENDED, MemberProfile, chrome_trace
 
 MAIN, OTHER, GONE = 140_000_000_000_001, 140_000_000_000_002, 3
 SECOND = 1_000_000_000
@@ -69,41 +65,24 @@ def test_where_the_system_does_not_say_who_computes_all_threads_are_shown() -> N
     assert "next to nothing" in found.summary()[0]
 
 
-def test_collapsed_stacks_are_a_line_each() -> None:
-    assert member(part(), part()).folded().splitlines() == [
-        "MainThread;main (a.py) 2",
-        "MainThread;main (a.py);step (b.py) 12",
-        "MainThread;main (a.py);step (b.py);<lambda> (b.py) 6",
-        "signals;poll (c.py) 20",
-        f"{ENDED};poll (c.py) 2",
-    ]
+def test_functions_are_slices_as_wide_as_they_were_seen_often_below_those_that_called_them() -> None:
+    trace = chrome_trace([member(part())])
+    names = {event["tid"]: event["args"]["name"] for event in trace["traceEvents"] if event["name"] == "thread_name"}
+    found = [(names[event["tid"]], event["name"], event["ts"], event["dur"]) for event in every_slice(trace)]
+    assert found == [
+        ("MainThread, functions as sampled", "main (a.py)", 0.0, 999_999.998),
+        ("MainThread, functions as sampled", "step (b.py)", 100_000.0, 899_999.998),
+        ("MainThread, functions as sampled", "<lambda> (b.py)", 700_000.0, 299_999.998),
+    ], "of the thread that computes"
 
 
-def test_widths_of_a_flame_are_shares_and_what_all_have_in_common_is_left_out() -> None:
-    stacks = {("run", "loop", "a"): 3, ("run", "loop", "b", "<c>"): 6, ("run", "loop"): 1, ("run", "loop", "z"): 0}
-    svg = ElementTree.fromstring(flame(stacks))
-    assert {box[0].text: float(box.attrib["width"]) + 0.6 for box in svg.iter("{http://www.w3.org/2000/svg}rect")} == {
-        "loop: 100.0%": pytest.approx(1060),
-        "a: 30.0%": pytest.approx(318),
-        "b: 60.0%": pytest.approx(636),
-        "<c>: 60.0%": pytest.approx(636),
-    }
-    assert flame({("only",): 2}).count("<rect") == 1
-
-
-def test_the_page_stands_alone_and_escapes_what_it_shows() -> None:
-    found = member(part(frames=["<script>", "b", "c", "d"]))
-    found.problem = "it has ended"
-    text = page("runs/<x>", [found, MemberProfile("actor-0")])
-    assert "<script" not in text
-    assert "http" not in re.sub(r'xmlns="[^"]*"|http-equiv', "", text)
-    assert "runs/&lt;x&gt;" in text
-    assert "it has ended" in text
-    assert text.count("<figure>") == 1, "a picture for the thread that computes"
+def every_slice(trace: dict[str, Any]) -> list[dict[str, Any]]:
+    return [event for event in trace["traceEvents"] if event["ph"] == "X"]
 
 
 def slices(trace: dict[str, Any]) -> list[dict[str, Any]]:
-    return [event for event in trace["traceEvents"] if event["ph"] == "X"]
+    """Those of stages."""
+    return [event for event in every_slice(trace) if not event["name"].endswith(".py)")]
 
 
 def test_members_of_one_machine_share_a_clock_and_others_are_aligned_by_the_wall() -> None:

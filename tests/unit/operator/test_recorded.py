@@ -8,8 +8,7 @@ import pytest
 from rljob.api import RLJob, load_manifest
 from rljob_operator.cli import app
 from rljob_operator.core.recorded import Judged, judged
-from rljob_operator.verbs.recorded_runs import records_of
-from rljob_operator.view.recorded import summary
+from rljob_operator.verbs.why import records_of, summary
 from typer.testing import CliRunner
 
 from tests.support.controller import make_job, running, sample

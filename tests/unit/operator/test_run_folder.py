@@ -24,8 +24,8 @@ from rljob_operator.local.run_folder import (
     stored_runs,
     write_json,
 )
+from rljob_operator.verbs.jobs import NotReached
 from rljob_operator.verbs.local_jobs import LocalJob
-from rljob_operator.verbs.waiting import NotReached
 
 from tests.support.controllers import controller_pid
 

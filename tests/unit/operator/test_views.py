@@ -9,10 +9,9 @@ from rich.console import Console
 from rljob.api.controller_memory import ControllerMemory
 from rljob.api.learner_status import ActorStatus, LearnerStatus
 from rljob.api.status import AutoscalingStatus, Condition, Failure, InferenceStatus, RLJobStatus
-from rljob_operator.view.columns import table
-from rljob_operator.view.figures import blocked_fraction, stored
-from rljob_operator.view.job_view import LOST, JobView
+from rljob_operator.view.job_view import LOST, JobView, table
 from rljob_operator.view.reasons import why
+from rljob_operator.view.run_figures import blocked_fraction, stored
 from rljob_operator.view.top import screen
 from rljob_operator.view.words import age, duration, number, percent
 

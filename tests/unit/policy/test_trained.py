@@ -11,7 +11,7 @@ import pytest
 import rljob
 from rljob.algorithms.registry import algorithm
 from rljob.checkpoints.names import CheckpointProblem
-from rljob.envs.seeds import seed_of
+from rljob.envs.base import seed_of
 from rljob.evaluation.player import judged_policy
 from rljob.evaluation.score import score
 from rljob.loading import files_loaded, forget_files

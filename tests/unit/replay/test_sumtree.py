@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
-from rljob.replay.selectors import Prioritized
-from rljob.replay.sumtree import SumTree
+from rljob.replay.selectors import Prioritized, SumTree
 
 
 @pytest.mark.parametrize("capacity", [1, 2, 3, 63, 64, 65, 1000])

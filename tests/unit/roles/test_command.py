@@ -19,11 +19,9 @@ from rljob.api.exit_codes import EXIT_CONFIGURATION, EXIT_PROTOCOL
 from rljob.cli.app import app
 from rljob.command_errors import one_line_errors
 from rljob.errors import UsageError
-from rljob.roles.announce import write_last_words
-from rljob.roles.checks import check_options
 from rljob.roles.command import stopping_on_signals
-from rljob.roles.options import RoleOptions
-from rljob.roles.role import Role, role_function
+from rljob.roles.options import RoleOptions, write_last_words
+from rljob.roles.role import Role, check_options, role_function
 from rljob.wire import security
 from rljob.wire.security import SecurityProblem, require_security
 from rljob.wire.version import WIRE_VERSION

@@ -6,36 +6,22 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from rljob.telemetry import process
 from rljob.telemetry.catalogue import PROCESS, ROLES, Metric
-from rljob.telemetry.metrics import (
-    actor_registry,
-    evaluator_registry,
-    inference_registry,
-    learner_registry,
-    replay_registry,
-)
+from rljob.telemetry.metrics import role_registry
 from rljob.telemetry.metrics_page import markdown
 from rljob.telemetry.process import ProcessUse, core_wait_seconds, cpu_seconds, thread_times
 
 from tests.support.paths import ROOT
 from tests.support.waiting import repeating
 
-REGISTRIES: dict[str, Callable[[Callable[[], dict[str, Any]]], CollectorRegistry]] = {
-    "actor": actor_registry,
-    "replay": replay_registry,
-    "learner": learner_registry,
-    "evaluator": evaluator_registry,
-    "inference": inference_registry,
-}
 TEXTS = ("state", "limiter/blocked", "checkpoint/state", "durability")
 """Paths at which a word stands."""
 PROCESS_NAMES = {
@@ -65,7 +51,7 @@ def full_status(role: str) -> dict[str, Any]:
 
 
 def scrape(role: str, status: dict[str, Any]) -> dict[str, Any]:
-    text = generate_latest(REGISTRIES[role](lambda: status)).decode()
+    text = generate_latest(role_registry(role, lambda: status)).decode()
     return {family.name: family for family in text_string_to_metric_families(text)}
 
 

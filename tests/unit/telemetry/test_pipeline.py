@@ -7,7 +7,7 @@ from collections import deque
 
 import pytest
 from hypothesis import given, strategies as st
-from rljob.telemetry.pipeline import SLOWEST_ALONE, Pipeline, pipeline
+from rljob.telemetry.sizing import SLOWEST_ALONE, Pipeline, pipeline
 
 Figures = dict[str, float]
 STEPS = 20

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 from hypothesis import given, strategies as st
-from rljob.telemetry.fill_trend import fill_trend
 from rljob.telemetry.progress import Point, Progress, Target, progress
+from rljob.telemetry.report import fill_trend
 
 
 def steady(seconds: int, frames_per_second: int, curve: object = None) -> list[Point]:

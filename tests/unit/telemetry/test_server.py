@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from rljob.telemetry.metrics import learner_registry
+from rljob.telemetry.metrics import role_registry
 from rljob.telemetry.server import TelemetryServer, is_loopback
 
 from tests.support.waiting import eventually
@@ -42,7 +42,7 @@ def role() -> Role:
 
 @pytest.fixture
 def server(role: Role) -> Iterator[TelemetryServer]:
-    with TelemetryServer("learner", 0, role.read, lambda: role.ready, learner_registry(role.read)) as server:
+    with TelemetryServer("learner", 0, role.read, lambda: role.ready, role_registry("learner", role.read)) as server:
         yield server
 
 

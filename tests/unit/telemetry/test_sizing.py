@@ -7,9 +7,17 @@ import pytest
 from rljob.api import ManifestError, load_manifest, parse_job
 from rljob.api.load import read_manifest
 from rljob.api.types import quantity
-from rljob.telemetry.next_unit import crowded, lines, next_units, sentence
-from rljob.telemetry.prices import price_of_an_hour, read_prices
-from rljob.telemetry.sizing import NUMBERS, sizing, with_requests
+from rljob.telemetry.sizing import (
+    NUMBERS,
+    crowded,
+    lines,
+    next_units,
+    price_of_an_hour,
+    read_prices,
+    sentence,
+    sizing,
+    with_requests,
+)
 
 from tests.support.paths import EXAMPLES
 

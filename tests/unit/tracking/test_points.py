@@ -7,7 +7,7 @@ import pytest
 from rljob.telemetry import recorder as recorder_module
 from rljob.telemetry.recorder import METRICS_FILE, Recorder
 from rljob.tracking.points import Follower, point_of
-from rljob.tracking.sent import Sent
+from rljob.tracking.tracker import Sent
 
 
 def frames(follower: Follower) -> list[int]:

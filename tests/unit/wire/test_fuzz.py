@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from rljob.wire.errors import REASONS, MalformedMessage
 from rljob.wire.message import decode, encode
-from rljob.wire.refusals import RefusalLimiter
 from rljob.wire.schema import KINDS
+from rljob.wire.sockets import RefusalLimiter
 
 from tests.support.messages import MUTATIONS, seeds, well_formed
 

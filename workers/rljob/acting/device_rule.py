@@ -4,10 +4,8 @@
 its own; an algorithm that decides in a way of its own is asked on the host, which waits for the device at every step.
 """
 
-from __future__ import annotations
-
 import logging
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, Self
 
 import numpy as np
 import torch
@@ -30,7 +28,7 @@ class DeviceDecision(NamedTuple):
     value: Tensor
 
     @classmethod
-    def of(cls, decision: Decision, device: torch.device) -> DeviceDecision:
+    def of(cls, decision: Decision, device: torch.device) -> Self:
         """What was decided on the host, copied to ``device``."""
         return cls(*(torch.as_tensor(each).to(device) for each in (decision.action, decision.taken, decision.value)))
 

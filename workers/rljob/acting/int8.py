@@ -5,13 +5,11 @@ observations. Bytes of frames are the first convolution's input as they are: whe
 convolution makes of it is, behind. Heads stay float32. What a layer is followed by other than a ReLU is computed in float32.
 """
 
-from __future__ import annotations
-
 import copy
 import platform
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -38,7 +36,7 @@ class Scale:
     zero: int = 0
 
     @classmethod
-    def of(cls, seen: Tensor, within: float) -> Scale:
+    def of(cls, seen: Tensor, within: float) -> Self:
         """For the share ``within`` of ``seen``, by size."""
         sizes = seen.abs().flatten()
         largest = max(float(sizes.kthvalue(max(1, int(within * len(sizes)))).values), 1e-6)

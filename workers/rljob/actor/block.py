@@ -1,7 +1,5 @@
 """Steps of a simulator on a device, gathered there and copied to the host a chunk at a time."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 

@@ -4,8 +4,6 @@ Differences are smaller where most of a picture stays as it is and what stands s
 everything moves or the picture is plain. Which it is is seen in the first segments.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """A simulator on a device, as the actor's loop steps it: arrays of any framework come in as torch's, without a copy."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -11,8 +9,8 @@ from torch import Tensor
 from torch.utils.dlpack import from_dlpack
 
 from rljob.envs.base import EnvironmentProblem
+from rljob.envs.gymnasium_vector import DeviceVector
 from rljob.envs.received import close
-from rljob.envs.user_vector import DeviceVector
 from rljob.loading import PLUGIN_FAILURES, short, shown, told
 
 _NO_DLPACK = (AttributeError, TypeError, ValueError, RuntimeError, BufferError)

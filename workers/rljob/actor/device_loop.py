@@ -1,7 +1,5 @@
 """The actor's loop where the simulator runs on a device: a turn is a whole chunk, which the host sees only at its end."""
 
-from __future__ import annotations
-
 import threading
 
 from rljob.actor.block import Block

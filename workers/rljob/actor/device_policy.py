@@ -1,7 +1,5 @@
 """What an actor acts with where observations and actions stay on a device."""
 
-from __future__ import annotations
-
 import logging
 from typing import Any
 
@@ -10,9 +8,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rljob.acting.compute import choose_compute
 from rljob.acting.device_rule import DeviceDecision, rule_of
-from rljob.acting.network import ActingNetwork
+from rljob.acting.network import ActingNetwork, choose_compute
 from rljob.algorithms.base import AnyAlgorithm
 from rljob.algorithms.decision import Inference
 from rljob.algorithms.shapes import shapes_of

@@ -1,7 +1,5 @@
 """The actor's loop with central inference: while one group of environments waits for its actions, the others step."""
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

@@ -5,8 +5,6 @@ and ``DeviceLoop`` (``device_loop.py``), whose simulator runs on a device. ``Gro
 server.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 import time
@@ -20,7 +18,7 @@ from numpy.typing import NDArray
 from rljob.actor.figures import ActorFigures
 from rljob.actor.shards import MultiShard
 from rljob.envs.base import EpisodeRecord, Observation, StepResult, VectorEnvironment
-from rljob.envs.episode_metrics import kept
+from rljob.envs.meter import kept
 from rljob.experience import Decision, SegmentBuilder
 from rljob.observation import Array
 from rljob.weights.flat import Weights, WeightSource

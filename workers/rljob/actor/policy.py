@@ -1,7 +1,5 @@
 """What an actor acts with: the latest weights, an exploration of its own, and the recurrent memory."""
 
-from __future__ import annotations
-
 import logging
 from dataclasses import replace
 from typing import Any
@@ -9,8 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from rljob.acting.compute import choose_compute
-from rljob.acting.network import ActingNetwork
+from rljob.acting.network import ActingNetwork, choose_compute
 from rljob.algorithms.base import AnyAlgorithm
 from rljob.algorithms.shapes import shapes_of
 from rljob.api import EnvironmentParameters

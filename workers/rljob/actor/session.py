@@ -5,8 +5,6 @@ connection drops, an answer is lost), the session says hello again, learns which
 last, and sends the rest once more; the shard drops what it already has. So every chunk arrives exactly once.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections import Counter, deque

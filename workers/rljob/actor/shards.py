@@ -1,7 +1,5 @@
 """Several replay shards as one sink."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter, deque
 

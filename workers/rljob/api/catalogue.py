@@ -171,7 +171,7 @@ def _unknown(shown: str, owner: TypedPlace, step: str) -> str:
     if not known:
         return f"{shown} ({type_in_words(owner)}) has no fields that are described here"
     if step in PRESETS:
-        return f"{shown} has no field {step!r}; it is a preset, which rljob presets {step} shows"
+        return f"{shown} has no field {step!r}; it is a preset, which rljob render {step} shows"
     found = _meant(shown, known, step)[:_MOST_SUGGESTIONS]
     if not found:
         return f"{shown} has no field {step!r}; known here: {', '.join(sorted(known))}"

@@ -70,7 +70,7 @@ class RLJobSpec(APIModel):
     """Secrets for the image's registry."""
     preset: Annotated[PresetName | None, never("the job was started from it; write what differs beside it")] = None
     """A whole job to start from: algorithm, environment, replay, evaluator and success. What is written beside it wins, field by
-    field. With another environment.id, its fields of its own environment do not count. ``rljob presets`` lists them."""
+    field. With another environment.id, its fields of its own environment do not count. ``rljob explain preset`` lists them."""
     preset_without: Annotated[
         list[Annotated[str, Text(253, "what a preset says, such as successPolicy.targetReturn", _REMOVABLE)]],
         never("the job was started from the preset without it"),

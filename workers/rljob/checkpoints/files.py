@@ -1,7 +1,5 @@
 """Which checkpoints are at a place, and whether they are whole. Needs no torch, so a controller can check, too."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -4,8 +4,6 @@ The file of tensors is called by its digest, so that a checkpoint that is writte
 under the manifest that is there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 

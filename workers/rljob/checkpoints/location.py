@@ -1,8 +1,6 @@
 """Where checkpoints are: a path of this machine, or one in a bucket, which is written and joined like a path; and the methods of
 a place of either kind."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,11 +67,11 @@ class ObjectPath:
         return self.key.rpartition("/")[2]
 
     @property
-    def parent(self) -> ObjectPath:
+    def parent(self) -> "ObjectPath":
         """Without the last part of the key."""
         return ObjectPath(self.bucket, self.key.rpartition("/")[0])
 
-    def __truediv__(self, name: str) -> ObjectPath:
+    def __truediv__(self, name: str) -> "ObjectPath":
         return ObjectPath(self.bucket, f"{self.key}/{name}" if self.key else name)
 
     def as_uri(self) -> str:

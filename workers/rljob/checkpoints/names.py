@@ -1,7 +1,5 @@
 """The names of checkpoints, their order, and the errors of a checkpoint or of the place that they are in."""
 
-from __future__ import annotations
-
 import re
 from typing import Final, NamedTuple
 

@@ -1,7 +1,5 @@
 """Checkpoints in a folder of a disk, each replaced as a whole."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Callable, Iterator

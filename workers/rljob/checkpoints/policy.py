@@ -1,13 +1,11 @@
 """A trained policy as a checkpoint holds it: saved by the learner, loaded by the commands that score or show it."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from rljob.algorithms.registry import algorithm
 from rljob.api import EnvironmentParameters
@@ -47,7 +45,7 @@ class PolicyIdentity:
     judged_in: EnvironmentSource | None = None
 
     @property
-    def judged(self) -> PolicyIdentity:
+    def judged(self) -> Self:
         """The same policy, in the environment that it is judged in."""
         if (place := self.judged_in) is None:
             return self
@@ -63,7 +61,7 @@ class PolicyIdentity:
         }
 
     @classmethod
-    def of(cls, manifest: Mapping[str, Any]) -> PolicyIdentity:
+    def of(cls, manifest: Mapping[str, Any]) -> Self:
         """Read back ``document()``. Raises CheckpointProblem when the manifest lacks it or was written for other types."""
         try:
             name = str(manifest["algorithm"])

@@ -1,8 +1,6 @@
 """Another run's checkpoint: ``spec.checkpoint.restoreFrom``, which a new run starts from, and ``spec.fork``, whose weights a
 running one takes. Needs no torch, so a controller can check, too."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

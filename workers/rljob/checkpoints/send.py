@@ -5,8 +5,6 @@ First a line with the number of bytes, then that many bytes of a tar archive. Th
 line: where a command in a pod ends before all of its output was read, the rest is lost, and the command counts as successful.
 """
 
-from __future__ import annotations
-
 import sys
 import tarfile
 from collections.abc import Sequence

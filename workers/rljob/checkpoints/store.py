@@ -5,8 +5,6 @@ folder's ``checkpoints/`` or in a bucket. The newest is that of the latest epoch
 that was given up and still writes takes the place of no other. Nothing in a checkpoint is executable: no pickle.
 """
 
-from __future__ import annotations
-
 import hashlib
 import logging
 from collections.abc import Callable, Mapping

@@ -15,27 +15,28 @@ from rljob.errors import UsageError
 from rljob.sources import user_path
 from rljob.wire.version import WIRE_VERSION
 
-PANELS = MANIFEST, TRAIN, LEARNED, PARTS = (
-    "Write a manifest",
-    "Train, watch and steer",
-    "Use what was learned",
-    "A cluster, and parts by hand",
-)
+PANELS = MANIFEST, TRAIN, LEARNED = ("Write a manifest", "Train, watch and steer", "Use what was learned")
 """The groups of commands, in the order in which the help shows them."""
+HIDDEN = ""
+"""In place of a group: programs type it, and people seldom. The help of all commands leaves it out."""
 
 Commands = dict[str, tuple[str, str]]
 """Name -> panel of the help, and the command's place: ``module:function``, and ``:class`` where it is no plain `TyperCommand`."""
 COMMANDS: Commands = {
     "validate": (MANIFEST, "rljob.cli.validate:validate"),
     "explain": (MANIFEST, "rljob.cli.explain:explain"),
-    "presets": (MANIFEST, "rljob.cli.presets:presets"),
     "eval": (LEARNED, "rljob.cli.policies:evaluate"),
     "play": (LEARNED, "rljob.cli.policies:play"),
-    "compare": (LEARNED, "rljob.cli.compare:compare"),
-    "export": (LEARNED, "rljob.cli.export:export"),
-    "keys": (PARTS, "rljob.cli.keys:keys"),
-    "worker": (PARTS, "rljob.roles.command:worker:RoleCommand"),
+    "compare": (LEARNED, "rljob.cli.policies:compare"),
+    "keys": (HIDDEN, "rljob.cli.keys:keys"),
+    "worker": (HIDDEN, "rljob.roles.command:worker:RoleCommand"),
 }
+MOVED = {
+    "presets": "`rljob explain preset` lists the presets, and `rljob render NAME` writes one out",
+    "policy": "`rljob export --format policy` fetches what a job has learned",
+    "events": "`kubectl events -n NAMESPACE` shows those of a cluster, and `rljob why` the reasons for the state of a job",
+}
+"""Commands that there were, and what to type instead."""
 
 
 class _Imported(Mapping[str, TyperCommand]):
@@ -49,7 +50,7 @@ class _Imported(Mapping[str, TyperCommand]):
         return _imported(name, *self._commands[name])
 
     def __iter__(self) -> Iterator[str]:
-        return iter(sorted(self._commands, key=lambda name: PANELS.index(self._commands[name][0])))
+        return iter(sorted(self._commands, key=lambda name: (*PANELS, HIDDEN).index(self._commands[name][0])))
 
     def __len__(self) -> int:
         return len(self._commands)
@@ -66,7 +67,7 @@ def _imported(name: str, panel: str, place: str) -> TyperCommand:
     text = "\n\n".join(part if part.startswith(" ") else part.replace("\n", " ") for part in parts)
     cls = getattr(found, of_class[0]) if of_class else TyperCommand
     alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    alone.command(name, cls=cls, help=text, rich_help_panel=panel)(command)
+    alone.command(name, cls=cls, help=text, rich_help_panel=panel, hidden=panel == HIDDEN)(command)
     return cast(TyperCommand, typer.main.get_command(alone))
 
 
@@ -89,6 +90,11 @@ def group_of(commands: Commands) -> type[TyperGroup]:
                 return super().parse_args(ctx, [_expanded(each) for each in args])
             except UsageError as problem:
                 raise typer.BadParameter(str(problem)) from None
+
+        def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+            if args and args[0] in MOVED:
+                ctx.fail(f"there is no command {args[0]} any more: {MOVED[args[0]]}")
+            return super().resolve_command(ctx, args)
 
     return Group
 

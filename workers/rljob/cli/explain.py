@@ -8,12 +8,16 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
 
 from rljob.command_errors import one_line_errors
 from rljob.data_plane import require_data_plane
 from rljob.errors import UsageError
 
 if TYPE_CHECKING:
+    from rljob.api import Preset
     from rljob.api.catalogue import Explanation
 
 _WIDEST = 110
@@ -39,6 +43,7 @@ def explain(
     A section is explained with its fields. spec. may be left out, and so may sections: learningRate is found wherever it is.
     status. and metadata. are explained too, and the parameters of an algorithm or a network of your own, by its factory. With
     environment.id=ID the environment is made and looked at: what it shows, what it takes, and what each part is taken for.
+    `preset` lists the presets, whole jobs that a manifest can start from: what each is for and what it reaches.
 
     Examples:
 
@@ -49,6 +54,8 @@ def explain(
         rljob explain algorithm.learningRate
 
         rljob explain learningRate
+
+        rljob explain preset
 
         rljob explain examples/plugins/qr_dqn.py:QRDQN kappa
 
@@ -68,6 +75,8 @@ def explain(
         except UnknownField as error:
             raise UsageError(str(error)) from None
         typer.echo("\n\n\n".join("\n".join(_page(each)) for each in found))
+        if name.removeprefix("spec.") == "preset":
+            _list_presets()
 
 
 def _page(found: Explanation) -> Iterator[str]:
@@ -127,3 +136,36 @@ def _presets(presets: Mapping[str, str], width: int) -> Iterator[str]:
 
 def _cut(text: str, width: int) -> str:
     return text if len(text) <= width else f"{text[: width - 3]}..."
+
+
+def _list_presets() -> None:
+    from rljob.api.presets import PRESETS
+
+    table = Table("Preset", "What it is", box=box.SIMPLE_HEAD, pad_edge=False)
+    for preset in PRESETS.values():
+        table.add_row(preset.name, "\n".join([preset.purpose, *map(": ".join, _facts_of(preset).items()), ""]))
+    Console().print(table, markup=False, highlight=False)
+
+
+def _facts_of(preset: Preset) -> dict[str, str]:
+    return {"score": preset.expected, "time": preset.time, "raw frames": preset.frames, "source": preset.source}
+
+
+def preset_written_out(name: str) -> Iterator[str]:
+    """A preset as a manifest of its own, line by line, with what it is for above it. Raises UsageError."""
+    from rljob.api import API_VERSION, KIND
+    from rljob.api.presets import PRESETS
+    from rljob.api.problems import unknown_name
+    from rljob.api.yaml_dialect import dump_document
+
+    if name not in PRESETS:
+        raise UsageError(f"{name}: {unknown_name(name, list(PRESETS), 'preset')}")
+    preset = PRESETS[name]
+    for text in (f"preset {name}", preset.purpose, *map(": ".join, _facts_of(preset).items())):
+        yield from textwrap.wrap(text, 110, initial_indent="# ", subsequent_indent="#   ")
+    metadata = {"name": name.lower()}
+    spec = dict(preset.spec)
+    if preset.example:
+        spec["environment"] = {"id": preset.example, **spec.get("environment", {})}
+    document = {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec}
+    yield dump_document(document).rstrip()

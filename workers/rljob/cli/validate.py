@@ -1,19 +1,113 @@
-"""``rljob validate FILE...``: is this manifest right, and if not, what would be?"""
+"""``rljob validate FILE...``: is this manifest right, and the code that it names; and if not, what would be?"""
 
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple, TypeVar
 
 import typer
 
-from rljob.api import ManifestError, dump_manifest, parse_job, read_with_files
+from rljob.api import ManifestError, RLJob, dump_manifest, parse_job, read_with_files
 from rljob.api.exit_codes import EXIT_INVALID
 from rljob.api.experiment import is_experiment
 from rljob.api.experiment_check import parse_experiment
 from rljob.api.experiment_trials import dump_experiment
 from rljob.api.presets.merging import note_on, preset_of, value_at
 from rljob.api.presets.values import leaves
-from rljob.cli.own_parts import with_own_parts_checked
-from rljob.loading import PluginProblem, forget_files, printing_aside, short
+from rljob.data_plane import require_data_plane
+from rljob.errors import UsageError
+from rljob.loading import NotBesideManifest, NotHere, PluginProblem, forget_files, printing_aside, short
+
+T = TypeVar("T")
+
+
+def with_own_parts_checked(job: RLJob, *, made: bool) -> tuple[RLJob, str, tuple[str, ...]]:
+    """The job with its algorithm's own parameters checked and filled in, and its environment found and the kwargs of a factory
+    compared with what it takes; a note on what could not be checked here; and what the environment shows and takes, line by line.
+    ``made``: the environment is made as well and played for a few steps, in a process of its own where that is its user's code,
+    and the algorithm asked whether it can be trained in it.
+
+    A module may be installed where the job runs, and a file, or what registers an id, be in the image that the job names; without
+    an image both are looked for here and nowhere else. Raises PluginProblem and ManifestError.
+    """
+    own = job.spec.algorithm
+    of_algorithm = own.has_own_code
+    try:
+        require_data_plane("checking what is of your own")
+    except UsageError:
+        what = "its own parameters were" if of_algorithm else "its environment was"
+        is_own = of_algorithm or ":" in job.spec.environment.id or job.spec.environment.runs_foreign_code
+        return job, f"; {what} not checked: this install has no data plane" if is_own else "", ()
+    bound, of_parameters = job, ""
+    if of_algorithm:
+        from rljob.algorithms.registry import with_own_parts
+
+        bound, of_parameters = _where_it_is(job, job, lambda: with_own_parts(job), "its own parameters were")
+    nothing: tuple[str, ...] = ()
+    lines, of_environment = _where_it_is(job, nothing, lambda: _found_environment(bound, made), "its environment was")
+    return bound, of_parameters + of_environment, lines
+
+
+def _where_it_is(job: RLJob, otherwise: T, check: Callable[[], T], what: str) -> tuple[T, str]:
+    try:
+        return check(), ""
+    except NotHere as problem:
+        if isinstance(problem, NotBesideManifest) and job.spec.image is None:
+            raise
+        return otherwise, f"; {what} not checked: {problem}"
+
+
+def _found_environment(job: RLJob, made: bool) -> tuple[str, ...]:
+    from rljob.envs.base import EnvironmentProblem
+    from rljob.envs.trial import apart
+
+    training, judged = job.spec.environment, job.spec.judged_environment
+    look = partial(_look, job, made)
+    if not made:
+        return look()
+    try:
+        return apart(training.id, look, own=training.runs_foreign_code or judged != training)
+    except EnvironmentProblem as problem:  # of the process itself; what it has found is no longer one
+        raise PluginProblem(str(problem)) from problem
+
+
+def _look(job: RLJob, made: bool) -> tuple[str, ...]:
+    from gymnasium.error import DependencyNotInstalled
+
+    from rljob.api.networks import NetworkProblem
+    from rljob.envs.base import EnvironmentProblem, UnknownEnvironment
+    from rljob.envs.target import resolve
+
+    training, judged = job.spec.environment, job.spec.judged_environment
+    try:
+        if not made:
+            for source in (training, judged):
+                resolve(source.id, source.parameters)
+            return ()
+        from rljob.algorithms.suits import check_suits
+        from rljob.envs.factory import describe_both
+        from rljob.envs.spaces import bounds_in_words
+        from rljob.envs.trial import try_environment
+
+        spec = describe_both(training, judged)
+        try_environment(training.id, training.parameters, spec)
+        check_suits(job, spec)
+        if training.encoder is not None:
+            from rljob.encoders.edge import check_encoder  # it loads torch
+
+            for source in (training, judged):
+                check_encoder(source.id, source.parameters)
+        return (*spec.lines, *bounds_in_words(spec.action, squashed=training.squashes))
+    except NetworkProblem as problem:
+        raise PluginProblem(str(problem)) from problem
+    except UnknownEnvironment as problem:
+        raise NotBesideManifest(str(problem)) from problem
+    except EnvironmentProblem as problem:
+        cause = problem.__cause__
+        kind = type(cause) if isinstance(cause, PluginProblem) else PluginProblem
+        in_the_image = isinstance(cause, DependencyNotInstalled | ImportError)  # perhaps
+        raise (NotBesideManifest if in_the_image else kind)(str(problem)) from problem
+
 
 SetOption = Annotated[
     list[str] | None,
@@ -21,21 +115,50 @@ SetOption = Annotated[
 ]
 
 
+class Checked(NamedTuple):
+    """A manifest that is right. ``document``: the job in force as YAML; ``lines``: the verdict and what the environment shows and
+    takes; ``notes``: what its author may not expect."""
+
+    document: str
+    lines: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def checked(file: Path, overrides: Sequence[str], *, made: bool) -> Checked:
+    """The manifest in ``file``, with what it names of its user's own; ``made`` as in `with_own_parts_checked`.
+
+    Raises PluginProblem and ManifestError, with every problem.
+    """
+    forget_files()  # those of the manifest before it, in another folder
+    written = read_with_files(file, overrides)
+    experiment = parse_experiment(written) if is_experiment(written) else None
+    if experiment is not None:
+        written = experiment.manifest(0, 1, experiment.raw_frames)
+    with printing_aside():
+        job, note, shown = with_own_parts_checked(parse_job(written), made=made)
+    nulls = (
+        f"spec.{path}: null takes nothing away; presetWithout: [{path}] does"
+        for path, value in leaves(written["spec"])
+        if value is None and value_at(preset_of(written), path) is not None
+    )
+    verdict = f"{file}: ok, {short(job.spec.algorithm.name)} on {short(job.spec.environment.id)}{note}"
+    return Checked(
+        dump_manifest(job) if experiment is None else dump_experiment(experiment),
+        (verdict, *([experiment.in_words] if experiment is not None else ()), *shown),
+        tuple(filter(None, (note_on(job.spec), *nulls))),
+    )
+
+
 def validate(
     files: Annotated[list[Path], typer.Argument(help="Manifests to check.", metavar="FILE...", show_default=False)],
     overrides: SetOption = None,
-    effective: Annotated[
-        bool,
-        typer.Option(
-            "--effective", help="Print the job in force: every value of its preset and every default filled in."
-        ),
-    ] = False,
     no_environment: Annotated[
         bool,
         typer.Option(
             "--no-environment", help="Only look the environment up, and don't make it to see what it shows and needs."
         ),
     ] = False,
+    effective: Annotated[bool, typer.Option("--effective", hidden=True)] = False,
 ) -> None:
     """Check manifests without running them: every problem at once, each with its place, its value and what is allowed. The file -
     is standard input.
@@ -46,47 +169,29 @@ def validate(
 
     Each trial of an RLExperiment is checked with its settings, and the environment of the first is made.
 
-    Exit code 0 if all are right, 2 if not. With --effective, stdout holds YAML and nothing else.
+    Exit code 0 if all are right, 2 if not. `rljob render FILE --effective` prints the job in force.
 
     Examples:
 
         rljob validate manifests/examples/pong-vtrace.yaml
 
         rljob validate my.yaml --set actors.replicas=4 --set suspend=true
-
-        rljob validate my.yaml --effective > effective.yaml
     """
-    valid: list[str] = []
+    if effective:
+        raise typer.BadParameter("`rljob render FILE --effective` prints the job in force", param_hint="--effective")
+    wrong = False
     for file in files:
-        forget_files()  # those of the manifest before it, in another folder
         try:
-            written = read_with_files(file, overrides or ())
-            experiment = parse_experiment(written) if is_experiment(written) else None
-            if experiment is not None:
-                written = experiment.manifest(0, 1, experiment.raw_frames)
-            with printing_aside():
-                job, note, lines = with_own_parts_checked(parse_job(written), made=not no_environment)
+            found = checked(file, overrides or (), made=not no_environment)
         except PluginProblem as error:
+            wrong = True
             typer.echo(f"{file}: {error}", err=True)
         except ManifestError as error:
-            count = len(error.problems)
+            wrong, count = True, len(error.problems)
             typer.echo(f"{file}: {count} problem{'s' if count > 1 else ''}", err=True)
             for problem in error.problems:
                 typer.echo(f"  {problem}", err=True)
         else:
-            valid.append(dump_manifest(job) if experiment is None else dump_experiment(experiment))
-            if not effective:
-                typer.echo(f"{file}: ok, {short(job.spec.algorithm.name)} on {short(job.spec.environment.id)}{note}")
-                for line in (*([experiment.in_words] if experiment is not None else ()), *lines):
-                    typer.echo(f"  {line}")
-            nulls = (
-                f"spec.{path}: null takes nothing away; presetWithout: [{path}] does"
-                for path, value in leaves(written["spec"])
-                if value is None and value_at(preset_of(written), path) is not None
-            )
-            for note in filter(None, (note_on(job.spec), *nulls)):
-                typer.echo(f"  {note}", err=effective)
-    if effective:
-        typer.echo("---\n".join(valid), nl=False)
-    if len(valid) < len(files):
+            typer.echo("\n  ".join((*found.lines, *found.notes)))
+    if wrong:
         raise typer.Exit(EXIT_INVALID)

@@ -6,8 +6,6 @@ again from that group alone. Random numbers come from a generator of our own wit
 whatever order they are given, always have the same intervals.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final

@@ -5,8 +5,6 @@ experiment's own, and runs are compared where most is known of more than one: af
 were judged.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A group of runs that repeat one another: how many reached the target and when, and what their verdicts are worth."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

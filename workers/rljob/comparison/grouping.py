@@ -1,7 +1,5 @@
 """Which runs are repetitions of one another: groups by the settings that differ, and what must not differ."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from typing import Final

@@ -1,7 +1,5 @@
 """A run as a comparison sees it: its settings, its evaluations, its curve, how it ended, and when it reached a target."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

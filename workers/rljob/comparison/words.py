@@ -1,7 +1,5 @@
 """A comparison in words for a terminal, and as a document for other programs."""
 
-from __future__ import annotations
-
 import math
 import textwrap
 from collections.abc import Callable, Iterator, Sequence

@@ -1,6 +1,5 @@
 """Environments: Gymnasium and Atari behind one vector interface with exact episode ends."""
 
-from rljob.envs.apart import apart, describe_environment_apart, environment_of
 from rljob.envs.base import EnvironmentProblem, EpisodeRecord, StepResult, VectorEnvironment
 from rljob.envs.factory import (
     describe_both,
@@ -10,10 +9,10 @@ from rljob.envs.factory import (
     make_single_environment,
     make_vector_environment,
 )
+from rljob.envs.gymnasium_vector import make_device_vector
 from rljob.envs.restarting import KeepsFailing, RestartLimit
 from rljob.envs.spec import EnvironmentSpec, hand_over
-from rljob.envs.trial import try_environment
-from rljob.envs.user_vector import make_device_vector
+from rljob.envs.trial import apart, describe_environment_apart, environment_of, try_environment
 
 __all__ = [
     "EnvironmentProblem",

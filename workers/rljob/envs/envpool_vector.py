@@ -5,8 +5,6 @@ their first observations alone, so what has ended begins anew within the same st
 ``reset_mask``, which ``GymnasiumVector`` makes SAME_STEP of. Observations are EnvPool's, with its own stack of frames.
 """
 
-from __future__ import annotations
-
 import difflib
 import functools
 import warnings
@@ -23,7 +21,7 @@ from rljob.envs.base import EnvironmentProblem, UnknownEnvironment
 _DECIDED_ELSEWHERE: Final = ("num_envs", "batch_size", "env_type", "seed", "env_seed", "gym_reset_return_info")
 
 
-def pool_factory(environment_id: str, kwargs: Mapping[str, Any]) -> Callable[..., PoolVector | PoolEnv]:
+def pool_factory(environment_id: str, kwargs: Mapping[str, Any]) -> "Callable[..., PoolVector | PoolEnv]":
     """What makes ``environment_id``: a vector where it is given ``num_envs``, else a plain environment. Raises EnvironmentProblem
     where EnvPool is not installed, has no such id, or ``kwargs`` has what is decided here."""
     problem = f"environment {environment_id!r} of backend EnvPool"
@@ -54,7 +52,7 @@ def is_game_of_atari(environment_id: str) -> bool:
 
 def _made(
     environment_id: str, num_envs: int | None = None, render_mode: str | None = None, **kwargs: Any
-) -> PoolVector | PoolEnv:
+) -> "PoolVector | PoolEnv":
     if num_envs is not None:
         return PoolVector(environment_id, num_envs, kwargs)
     draws = {} if render_mode is None else {"render_mode": render_mode}

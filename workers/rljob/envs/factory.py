@@ -21,12 +21,11 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 from rljob.cores import usable_cores
-from rljob.envs import single, wrappers
+from rljob.envs import single
 from rljob.envs.atari import NativeAtari
 from rljob.envs.base import EnvironmentProblem, VectorEnvironment
-from rljob.envs.contained import contained
 from rljob.envs.encoding import Encoding, any_action
-from rljob.envs.gymnasium_vector import GymnasiumVector
+from rljob.envs.gymnasium_vector import GymnasiumVector, user_vector
 from rljob.envs.processes import ProcessVector
 from rljob.envs.received import close
 from rljob.envs.restarting import RestartingEnv, RestartingVector, RestartLimit
@@ -40,8 +39,7 @@ from rljob.envs.target import (
     named_authors,
     resolve,
 )
-from rljob.envs.user_vector import user_vector
-from rljob.loading import PLUGIN_FAILURES, short, told
+from rljob.loading import PLUGIN_FAILURES, contained, short, told
 
 if TYPE_CHECKING:
     from rljob.api import EnvironmentParameters
@@ -104,7 +102,7 @@ def make_single_environment(
     target = resolve(environment_id, parameters)
     make = functools.partial(single.build, target, parameters, 0, spec, render_mode=render_mode, **rest)
     env = RestartingEnv(make) if restarting else make()
-    return env if for_scoring or not clips_rewards(target.id, parameters) else wrappers.ClippedReward(env)
+    return env if for_scoring or not clips_rewards(target.id, parameters) else single.ClippedReward(env)
 
 
 def make_restarting_environment(

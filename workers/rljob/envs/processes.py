@@ -21,8 +21,7 @@ import gymnasium
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode
 from gymnasium.vector.async_vector_env import _async_worker
 
-from rljob.envs.base import EnvironmentProblem
-from rljob.envs.seeds import seed_generators
+from rljob.envs.base import EnvironmentProblem, seed_generators
 from rljob.loading import short
 
 log = logging.getLogger(__name__)

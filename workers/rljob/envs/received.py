@@ -1,4 +1,4 @@
-"""What an environment of a user's gives, taken over where it is given: copied, checked, and nothing that is not read."""
+"""The one guard around a user's environment: what it gives is taken over where it is given, checked and copied."""
 
 import logging
 import math
@@ -10,13 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rljob.api.episode_metrics import LARGEST
-from rljob.envs.base import EnvironmentProblem
-from rljob.envs.contained import contained
+from rljob.envs.base import EnvironmentProblem, seed_generators
 from rljob.envs.encoding import Encoding, first_odd
-from rljob.envs.episode_metrics import EPISODE_METRICS, reported
-from rljob.envs.seeds import seed_generators
+from rljob.envs.meter import EPISODE_METRICS, reported
 from rljob.envs.target import what_it_lacks
-from rljob.loading import PLUGIN_FAILURES, short, shown, told
+from rljob.loading import PLUGIN_FAILURES, contained, short, shown, told
 
 log = logging.getLogger(__name__)
 
@@ -25,6 +23,10 @@ _MUJOCO: Final = (
     "; MuJoCo draws with OpenGL: where there is no display it needs MUJOCO_GL=egl or MUJOCO_GL=osmesa, and that library of the "
     "system's (libegl1 or libosmesa6)"
 )
+
+
+NOTHING: Final = object()
+"""In place of what an environment gave, where it raised an exception."""
 
 
 class Received(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -59,34 +61,52 @@ class Received(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._steps = self._encoding.empty_masks = 0
         if seed is not None:
             seed_generators(seed)
+        given: Any = NOTHING
         try:
-            observation, info = self.env.reset(seed=seed, options=options)
+            given = self.env.reset(seed=seed, options=options)
+            observation, info = given
+            _expect_dict(info)
             return self._encoding.observation(observation, info), {**info} if self._keeps_infos else {}
         except PLUGIN_FAILURES as error:
-            raise self._problem("reset", error) from error
+            raise self._problem("reset", error, given) from error
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         self._steps += 1
+        given: Any = NOTHING
         try:
-            taken = action if self._own_actions else self._encoding.action(action)
-            observation, reward, terminated, truncated, info = self.env.step(taken)
+            given = self.env.step(action if self._own_actions else self._encoding.action(action))
+            observation, reward, terminated, truncated, info = given
+            _expect_dict(info)
             seen = self._encoding.observation(observation, info)
+            number, ended, cut = rewarded(reward), _flag("terminated", terminated), _flag("truncated", truncated)
             masks = {"empty_action_masks": float(count)} if (count := self._encoding.empty_masks) else {}
-            told = {EPISODE_METRICS: reported(info) | masks} if terminated or truncated else {}
-            told = {**info, **told} if self._keeps_infos else told
-            return seen, rewarded(reward), bool(terminated), bool(truncated), told
+            told = {EPISODE_METRICS: reported(info) | masks} if ended or cut else {}
+            return seen, number, ended, cut, {**info, **told} if self._keeps_infos else told
         except PLUGIN_FAILURES as error:
-            raise self._problem("step", error) from error
+            raise self._problem("step", error, given) from error
 
     def close(self) -> None:
         close(self.env, self._id)
 
-    def _problem(self, where: str, error: BaseException) -> EnvironmentProblem:
+    def _problem(self, where: str, error: BaseException, given: Any) -> EnvironmentProblem:
+        """What to raise for ``error``, in ``where``; ``given``: what the environment gave, NOTHING where it raised it itself."""
         when = f", in step {self._steps} of the episode" if self._steps else ""
         return EnvironmentProblem(
             f"environment {self._index} of {short(self._id)!r} failed in {where}(): {told(error)}{when}",
             environment=self._index,
         )
+
+
+def _expect_dict(info: Any) -> None:
+    if not isinstance(info, dict):
+        raise ValueError(f"info: expected a dict, got {shown(info)}")
+
+
+def _flag(name: str, given: Any) -> bool:
+    """``given`` as one truth; an array of none or several is none."""
+    if not isinstance(given, bool | np.bool_) and (np.shape(given) != () or np.asarray(given).dtype.kind not in "biu"):
+        raise ValueError(f"{name}: expected True or False, got {shown(given)}")
+    return bool(given)
 
 
 def rewarded(given: Any) -> float:

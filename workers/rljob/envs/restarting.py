@@ -14,8 +14,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from rljob.envs.base import EnvironmentProblem, Observation, StepResult, VectorEnvironment
-from rljob.envs.seeds import seed_of
+from rljob.envs.base import EnvironmentProblem, Observation, StepResult, VectorEnvironment, seed_of
 
 log = logging.getLogger(__name__)
 

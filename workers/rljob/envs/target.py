@@ -16,9 +16,8 @@ import gymnasium
 from ale_py import roms
 
 from rljob.envs.base import EnvironmentProblem, UnknownEnvironment
-from rljob.envs.contained import contained
 from rljob.envs.envpool_vector import is_game_of_atari, pool_factory
-from rljob.loading import PLUGIN_FAILURES, PluginProblem, by_a_user, imported, loaded, short, told
+from rljob.loading import PLUGIN_FAILURES, PluginProblem, by_a_user, contained, imported, loaded, short, told
 
 if TYPE_CHECKING:
     from rljob.api import EnvironmentParameters

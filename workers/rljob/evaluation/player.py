@@ -1,7 +1,5 @@
 """One process's part of an evaluation: a network as the policy that a scorer wants, and the environments that it plays in."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Sequence
 from multiprocessing import current_process
@@ -19,10 +17,9 @@ from rljob.algorithms.shapes import shapes_of
 from rljob.checkpoints.policy import PolicyIdentity
 from rljob.encoders.edge import make_encoded_environment
 from rljob.envs import EnvironmentProblem, RestartLimit
-from rljob.envs.base import Observation
-from rljob.envs.contained import contained
-from rljob.envs.seeds import seed_generators, seed_of
+from rljob.envs.base import Observation, seed_generators, seed_of
 from rljob.evaluation.score import JudgedPolicy, Played, Sitting
+from rljob.loading import contained
 from rljob.observation import each
 from rljob.weights.flat import Weights
 

@@ -26,8 +26,8 @@ import torch
 
 from rljob import child
 from rljob.checkpoints.policy import PolicyIdentity
-from rljob.envs.apart import that_travels
 from rljob.envs.base import EnvironmentProblem
+from rljob.envs.trial import that_travels
 from rljob.evaluation.player import SIDE_BY_SIDE, Player
 from rljob.evaluation.score import Played
 from rljob.weights.flat import Weights

@@ -6,8 +6,6 @@ games are played side by side, and a score can be repeated. Which games count is
 them do: a mean over those that happened to end first would be one of short games.
 """
 
-from __future__ import annotations
-
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,10 +18,9 @@ import numpy as np
 from rljob.algorithms.decision import Game
 from rljob.api.episode_metrics import means
 from rljob.choices import Choices
-from rljob.envs.base import Observation
-from rljob.envs.episode_metrics import EPISODE_METRICS
+from rljob.envs.base import Observation, seed_of
+from rljob.envs.meter import EPISODE_METRICS
 from rljob.envs.restarting import FAILURE, RestartLimit
-from rljob.envs.seeds import seed_of
 from rljob.envs.spec import EnvironmentSpec
 from rljob.observation import each
 

@@ -17,8 +17,6 @@ round the rule is less sure: of exponentially distributed returns up to one eval
 that lives from rewards so rare that none of twenty games brought one always is.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Final

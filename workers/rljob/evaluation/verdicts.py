@@ -1,7 +1,5 @@
 """Verdicts and their way to the learner: each is kept until the learner has noted it."""
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 from collections import deque

@@ -1,8 +1,6 @@
 """The arrays of a batch, as a layout has them: what is filled from segments and looked at through ``TransitionBatch`` or
 ``UnrollBatch``."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -1,9 +1,8 @@
 """What an acting policy says of the observations it was shown, whatever the algorithm."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +26,7 @@ class Decision:
     control: NDArray[np.float32] | None = None
 
     @classmethod
-    def joined(cls, parts: Sequence[Decision]) -> Decision:
+    def joined(cls, parts: "Sequence[Decision]") -> Self:
         """The decisions for groups of environments as one for all of them, in this order."""
         states = [part.state for part in parts if part.state is not None]
         controls = [part.control for part in parts if part.control is not None]

@@ -1,7 +1,5 @@
 """The shape of every segment of a run: what an actor fills, a table reserves and a learner gathers from."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import zip_longest

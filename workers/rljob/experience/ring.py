@@ -1,7 +1,5 @@
 """Slots of a table, the decoded segments in them, and the gather that turns slot ids into batches."""
 
-from __future__ import annotations
-
 from math import prod
 from typing import Protocol
 

@@ -1,10 +1,8 @@
 """A segment: consecutive steps of one environment stream, self-contained, every frame stored once."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -71,7 +69,7 @@ class Segment:
         return wire.Message(kind=self.layout.kind, fields=fields, columns=observed | columns)
 
     @classmethod
-    def from_message(cls, message: wire.Message, layout: SegmentLayout) -> Segment:
+    def from_message(cls, message: wire.Message, layout: SegmentLayout) -> Self:
         """Read a segment from any message that carries its fields and columns (``chunk``, ``unroll``, ``mirror``).
 
         Raises ``InvalidSegment`` when a field or column is missing, or when the segment does not satisfy the layout.
@@ -80,7 +78,7 @@ class Segment:
         return cls.from_parts(message.fields, message.columns, layout)
 
     @classmethod
-    def from_parts(cls, fields: Mapping[str, Any], columns: Mapping[str, Array], layout: SegmentLayout) -> Segment:
+    def from_parts(cls, fields: Mapping[str, Any], columns: Mapping[str, Array], layout: SegmentLayout) -> Self:
         """A segment of what a message has; raises as ``from_message`` does."""
         try:
             found = {column.name: columns[column.name] for column in layout.observation}

@@ -1,7 +1,5 @@
 """Chunks of n-step transitions: what a prioritized replay stores."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

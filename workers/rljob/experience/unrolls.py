@@ -1,7 +1,5 @@
 """Unrolls: exactly T consecutive steps of a stream, which a learner learns from once."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """When the server evaluates, and how many observations together: pure bookkeeping, no sockets and no clock of its own."""
 
-from __future__ import annotations
-
 from collections import deque
 from dataclasses import dataclass
 from typing import Any, Final

@@ -1,8 +1,6 @@
 """An actor's conversation with an inference server: one request in flight for each group of environments, sent again with
 the same number until it is answered."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable, Sequence

@@ -1,10 +1,8 @@
 """An inference server inside the learner's process: a thread, and the learner's latest weights by reference."""
 
-from __future__ import annotations
-
 import threading
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import torch
 
@@ -48,7 +46,7 @@ class InferenceThread:
         """The server's part of the status document."""
         return self._server.status()
 
-    def __enter__(self) -> InferenceThread:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 

@@ -1,7 +1,5 @@
 """The network of an inference server: the weights in use, and one evaluation of a padded batch."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -11,8 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rljob.acting.compute import choose_compute
-from rljob.acting.network import ActingNetwork
+from rljob.acting.network import ActingNetwork, choose_compute
 from rljob.algorithms.base import AnyAlgorithm
 from rljob.algorithms.compute import Compute, Measured, Place, let_round_to_tf32
 from rljob.algorithms.registry import algorithm

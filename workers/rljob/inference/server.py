@@ -4,8 +4,6 @@ Stateless but for the last answer of each group of environments: a request that 
 connection broke) is answered with that, so what an actor sees never depends on how often it had to ask.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

@@ -1,7 +1,5 @@
 """What was accepted of each actor: the other half of exactly-once."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """How many credits each actor may be given now, so that what is on the way never takes inserting past the limiter's bound."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Protocol

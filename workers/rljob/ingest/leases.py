@@ -1,7 +1,5 @@
 """Epsilon slots: the place of an actor on the exploration ladder, which outlives its process."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 

@@ -1,11 +1,9 @@
 """The actors of this shard, what they last reported about themselves, and the games they finished."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,7 +78,7 @@ class Counted:
         return {"steps": self.steps, "raw_frames": self.raw_frames, "lives": [[*k, *v] for k, v in self.lives.items()]}
 
     @classmethod
-    def read(cls, document: Mapping[str, Any]) -> Counted:
+    def read(cls, document: Mapping[str, Any]) -> Self:
         """What ``document`` wrote."""
         lives = {(str(name), str(inc)): (int(steps), int(raw)) for name, inc, steps, raw in document["lives"]}
         return cls(int(document["steps"]), int(document["raw_frames"]), lives)

@@ -1,11 +1,10 @@
 """The actors' side of the service: sessions, credits, exactly-once acceptance, acknowledgements, heartbeats."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from rljob.experience import InvalidSegment, Segment
@@ -13,13 +12,34 @@ from rljob.ingest.accepted import Accepted, AcceptedOfActors
 from rljob.ingest.grants import ByRoom, Grants
 from rljob.ingest.leases import LEASE_SECONDS, Lease, SlotLeases
 from rljob.ingest.roster import Roster, episode_fields
-from rljob.ingest.session import Session
 from rljob.ingest.table import ExperienceLog, IngestTable
 from rljob.telemetry import timeline
 from rljob.wire import CreditLedger, MalformedMessage, Message, RawMessage, Server, Verdict
 from rljob.wire.schema import Scalar
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Session:
+    """One connection of one incarnation of an actor.
+
+    Attributes:
+        heard_at: monotonic time of its last message.
+        acknowledge: the sequence number up to which chunks are safe and their actor was not yet told so.
+        waiting: accepted chunks whose acknowledgement waits for the log.
+        accepted_any: whether a chunk was accepted in this session.
+        lease_written_at: monotonic time at which its lease was last written to the log; 0 is never.
+    """
+
+    actor: str
+    incarnation: str
+    heard_at: float
+    acknowledge: int | None = None
+    waiting: int = 0
+    accepted_any: bool = False
+    lease_written_at: float = 0.0
+
 
 CHUNKS_A_TURN = 64
 _LEASE_RENEWAL_SECONDS = 3.0

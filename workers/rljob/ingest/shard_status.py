@@ -3,8 +3,6 @@
 ``to_document`` gives the JSON object that ``stats`` and ``/status`` answer, ``from_json`` reads it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Self
 

@@ -1,7 +1,5 @@
 """What the ingest needs of the table that it fills, and of the log; and what a table has of each chunk."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol

@@ -6,8 +6,6 @@ divided by another rule, which keeps the shards level: were each to pay for what
 be given the most inserts, and by them still more mass.
 """
 
-from __future__ import annotations
-
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -5,8 +5,6 @@ buffers back and hands over priorities; none of that blocks. At most ``prefetch`
 prioritized batches age, so more of them would be worse, not better.
 """
 
-from __future__ import annotations
-
 import time
 import uuid
 from collections import deque

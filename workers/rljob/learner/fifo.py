@@ -4,8 +4,6 @@ It takes the place of ``ReplayTable`` behind the same ingest, so that actors spe
 hello, credits, acknowledgements, each unroll accepted exactly once a session.
 """
 
-from __future__ import annotations
-
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 

@@ -6,8 +6,6 @@ for it. So no actor plays what will be too old; an actor that is slow, or gone, 
 failed, is not waited for: when an unroll of its takes longer than they usually do, all are asked in its place, itself too.
 """
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections import deque

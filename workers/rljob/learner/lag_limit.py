@@ -1,7 +1,5 @@
 """How old the weights behind an unroll may be, and whether too many unrolls are older."""
 
-from __future__ import annotations
-
 from collections import deque
 
 MOST_UPDATES = 1000

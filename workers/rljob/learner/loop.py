@@ -27,9 +27,8 @@ from rljob.checkpoints.restore_from import FORK, STARTED_FROM
 from rljob.learner import state
 from rljob.learner.counters import Counters
 from rljob.learner.course import Course
-from rljob.learner.device_clock import DeviceStageClock
 from rljob.learner.figures import Figures
-from rljob.learner.gpu import Gpu
+from rljob.learner.gpu import DeviceStageClock, Gpu
 from rljob.learner.loop_config import LoopConfig, NonFiniteLoss, Superseded
 from rljob.learner.optim.readback import Arrived, Readback
 from rljob.learner.optim.updater import AnyUpdater

@@ -1,7 +1,5 @@
 """What the learner's loop is told by the job, and how it ends where the job says so."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from rljob.api.exit_codes import EXIT_NON_FINITE_LOSS, EXIT_SUPERSEDED

@@ -5,8 +5,6 @@ The buffers follow between two batches and only together with a published versio
 who act with a version, see the same numbers. Nothing here waits for the device.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 import torch
@@ -71,7 +69,7 @@ class Normalizer:
         """Batches with a number that is not finite, on the device."""
 
     @classmethod
-    def of(cls, network: FrameNetwork) -> Normalizer | None:
+    def of(cls, network: FrameNetwork) -> "Normalizer | None":
         """None for a network that normalises nothing."""
         return cls(network) if network.normalized or network.return_scale is not None else None
 

@@ -5,8 +5,6 @@ when a batch arrives, every chunk that it refers to is in the mirror, and no chu
 A restarted service, a silent one, or a batch that does not fit the mirror starts the conversation anew from nothing.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable, Iterator

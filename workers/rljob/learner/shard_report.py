@@ -1,7 +1,5 @@
 """What one replay shard has reported, as it is added up: totals that never fall, and no figures of a shard that is gone."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 from rljob.ingest.shard_status import ShardStatus
@@ -18,7 +16,7 @@ class _Totals:
     raw_frames: int = 0
 
     @classmethod
-    def of(cls, status: ShardStatus) -> _Totals:
+    def of(cls, status: ShardStatus) -> "_Totals":
         return cls(
             status.inserted_total,
             status.sampled_total,
@@ -27,7 +25,7 @@ class _Totals:
             status.raw_frames_total,
         )
 
-    def after(self, last: _Totals, new: _Totals) -> _Totals:
+    def after(self, last: "_Totals", new: "_Totals") -> "_Totals":
         """These totals, of which ``last`` was the newest part, once ``new`` was reported.
 
         A shard counts transitions and games of its own part: one that begins from nothing adds to what was counted before. Every

@@ -1,7 +1,5 @@
 """Where the training loop gets its batches: a replay service, or the learner's own queue of unrolls."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Protocol
 

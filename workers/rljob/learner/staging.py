@@ -5,8 +5,6 @@ stream copies it to the device while the previous update still runs, and an even
 A buffer is never handed out while a copy from it, or a computation on it, may be under way.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A stand-still of both sides: the learner waits for batches while the actors wait to insert. Reported with its cause."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

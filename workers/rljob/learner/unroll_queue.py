@@ -4,8 +4,6 @@ Actors speak to it as to a replay shard. Its bound is a budget for staleness: wh
 whose weights are too old (`lag_limit`) and those acted with weights of an earlier life of the learner are dropped and counted.
 """
 
-from __future__ import annotations
-
 import time
 import uuid
 from collections.abc import Sequence

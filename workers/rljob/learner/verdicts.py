@@ -1,7 +1,5 @@
 """The evaluator's verdicts over a run: a bounded list for the status, and which one is the best."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """From a policy's numbers to actions as an environment's own space has them, in torch, for exported policies."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

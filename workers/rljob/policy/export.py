@@ -7,8 +7,6 @@ own space has them, one output for each of its leaves. safetensors holds the wei
 ``rljob`` gives them.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import logging

@@ -1,7 +1,5 @@
 """A trained policy to act with: batches of observations in, actions out, and the environment that makes such observations."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from typing import Any

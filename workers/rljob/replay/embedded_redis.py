@@ -1,7 +1,5 @@
 """A private Redis (or Valkey) server that belongs to one process: unix socket only, gone when its owner is gone."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import logging
@@ -10,19 +8,39 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import time
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, distribution
+from os import PathLike
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 import redis
 
-from rljob.replay.parent_death import with_parent_death_signal
 from rljob.replay.redis_client import connect
 from rljob.replay.redis_options import Persistence, server_options
 from rljob.socket_folder import LONGEST_PATH_BYTES, socket_folder
 
 log = logging.getLogger(__name__)
+
+# Runs between fork and the program. A child of its own does this because Python code between fork and exec is unsafe beside
+# threads.
+_EXEC_TIED_TO_PARENT = """
+import ctypes, os, signal, sys
+parent = int(sys.argv[1])
+ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGTERM, 0, 0, 0)
+if os.getppid() != parent:
+    sys.exit(1)
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+def with_parent_death_signal(command: Sequence[str | PathLike[str]]) -> list[str | PathLike[str]]:
+    """``command``, to be started by this process: it gets SIGTERM when the thread that started it ends, even by SIGKILL."""
+    return [sys.executable, "-I", "-S", "-c", _EXEC_TIED_TO_PARENT, str(os.getpid()), *command]
+
 
 _START_SECONDS = 20.0
 _REVIVAL_SECONDS = 1.0
@@ -110,7 +128,7 @@ class EmbeddedRedis:
         self._next_revival = 0.0
         self.socket = self.directory / "redis.sock"
 
-    def start(self) -> EmbeddedRedis:
+    def start(self) -> Self:
         """Start the server and wait until it has loaded its data. Raises ``RedisUnavailable``."""
         program = find_server()
         self._spawn(program, SAVE_SECONDS)
@@ -219,7 +237,7 @@ class EmbeddedRedis:
             return "the next start begins with an empty replay"
         return f"the next start goes on from what was saved at {time.strftime('%H:%M:%S', time.localtime(saved))}"
 
-    def __enter__(self) -> EmbeddedRedis:
+    def __enter__(self) -> Self:
         return self.start()
 
     def __exit__(

@@ -1,12 +1,10 @@
 """The one way this room connects to Redis, and what its errors mean."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import redis
 from redis import Redis
@@ -30,7 +28,7 @@ class Login:
     authority: str = field(default="", repr=False)
 
     @classmethod
-    def of(cls, variables: Mapping[str, str]) -> Login:
+    def of(cls, variables: Mapping[str, str]) -> Self:
         """From variables: on a command line every user of the machine could read it."""
         return cls(*(variables.get(f"RLJOB_REDIS_{name}", "") for name in ("USERNAME", "PASSWORD", "CA")))
 

@@ -3,7 +3,7 @@
     python -m rljob.replay.redis_server serve DIRECTORY SOCKET (Snapshot | AppendOnly) LARGEST_BYTES
     python -m rljob.replay.redis_server ping SOCKET
 
-The operator starts it (`rljob_operator.kube.render.redis`); `rljob.replay.embedded_redis` is its like for a single machine.
+The operator starts it (`rljob_operator.kube.render.pod`); `rljob.replay.embedded_redis` is its like for a single machine.
 """
 
 import os

@@ -3,7 +3,133 @@
 import numpy as np
 
 from rljob.observation import Array
-from rljob.replay.sumtree import SumTree
+
+
+class SumTree:
+    """``capacity`` non-negative weights and their sums, as one array a level.
+
+    The number of leaves is padded with zeros to a power of two, so that every level halves exactly and prefix order is
+    the order of the leaves. Sums are always recomputed from both children, never adjusted by differences: duplicates
+    in one update are harmless and rounding errors do not accumulate.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        if capacity < 1:
+            raise ValueError(f"sum-tree of {capacity} leaves, it needs at least 1")
+        self.capacity = capacity
+        leaves = 1 << max(0, capacity - 1).bit_length()
+        # levels[0] are the leaves, levels[-1] is the root alone.
+        self._levels: list[Array] = [np.zeros(leaves >> height) for height in range(leaves.bit_length())]
+
+    @property
+    def total(self) -> float:
+        """The sum of all weights."""
+        return float(self._levels[-1][0])
+
+    @property
+    def leaves(self) -> Array:
+        """The weights f8[capacity], a read-only view."""
+        view = self._levels[0][: self.capacity]
+        view.flags.writeable = False
+        return view
+
+    def drift(self) -> float:
+        """Relative difference between the root and a fresh sum of the leaves: what rounding has done, about 1e-16."""
+        fresh = float(self._levels[0].sum())
+        return abs(self.total - fresh) / max(fresh, np.finfo(np.float64).tiny)
+
+    def update(self, indices: Array, weights: Array) -> None:
+        """Set ``weights`` (f8[n]) at ``indices`` (integers [n]); of duplicates, the last one holds.
+
+        Raises ``IndexError`` or ``ValueError`` before anything is changed.
+        """
+        if len(indices) == 0:
+            return
+        if int(indices.min()) < 0 or int(indices.max()) >= self.capacity:
+            raise IndexError(f"sum-tree index outside 0..{self.capacity - 1}")
+        self._check(weights)
+        self._levels[0][indices] = weights
+        # Sorted, a repeated parent is one comparison away; numpy's unique() would sort again at every level.
+        nodes = np.sort(indices.astype(np.intp) >> 1)
+        for below, level in zip(self._levels, self._levels[1:], strict=False):
+            if len(level) <= 2 * len(nodes):
+                np.add(below[0::2], below[1::2], out=level)
+            else:
+                first = np.empty(len(nodes), bool)
+                first[0] = True
+                np.not_equal(nodes[1:], nodes[:-1], out=first[1:])
+                nodes = nodes[first]
+                pairs = below.reshape(-1, 2)[nodes]
+                level[nodes] = pairs[:, 0] + pairs[:, 1]
+            nodes = nodes >> 1
+
+    def update_range(self, start: int, weights: Array) -> None:
+        """Set the weights of ``len(weights)`` consecutive leaves from ``start`` on; no index arrays needed.
+
+        Raises ``IndexError`` or ``ValueError`` before anything is changed.
+        """
+        stop = start + len(weights)
+        if start == stop:
+            return
+        if start < 0 or stop > self.capacity:
+            raise IndexError(f"sum-tree leaves {start}..{stop - 1} outside 0..{self.capacity - 1}")
+        self._check(weights)
+        self._levels[0][start:stop] = weights
+        for below, level in zip(self._levels, self._levels[1:], strict=False):
+            start, stop = start >> 1, (stop + 1) >> 1
+            np.add(below[2 * start : 2 * stop : 2], below[2 * start + 1 : 2 * stop : 2], out=level[start:stop])
+
+    def sample(self, count: int, generator: np.random.Generator) -> tuple[Array, Array]:
+        """Draw ``count`` leaves in proportion to their weights, one from each of ``count`` equal strata of the total.
+
+        Returns (indices intp[count], weights f8[count]); every weight is positive. Raises ``ValueError`` when the tree
+        is empty.
+        """
+        if self.total <= 0.0:
+            raise ValueError("sampling from a sum-tree without weight")
+        strata = np.arange(count, dtype=np.float64)
+        return self.find((strata + generator.random(count)) * (self.total / max(count, 1)))
+
+    def find(self, prefix: Array) -> tuple[Array, Array]:
+        """The leaves in which cumulative sums ``prefix`` (f8[n]) fall, with their weights, all positive.
+
+        Prefixes outside [0, total) are clamped to the first or last positive leaf.
+        """
+        value = np.clip(prefix, 0.0, np.nextafter(self.total, 0.0))
+        node = np.zeros(len(value), np.intp)
+        for level in reversed(self._levels[:-1]):
+            node <<= 1
+            left = level[node]
+            right = value >= left
+            value -= np.where(right, left, 0.0)
+            node += right
+        weight = self._levels[0][node]
+        # Subtraction rounds: now and then a value comes out a hair beyond its subtree and walks into an empty one.
+        astray = np.flatnonzero(weight <= 0.0)
+        if len(astray):
+            node[astray] = self._find_positive(prefix[astray])
+            weight = self._levels[0][node]
+        return node, weight
+
+    def _find_positive(self, prefix: Array) -> Array:
+        # A sum of non-negative numbers is positive only if one of them is, so that descending into positive children
+        # alone always ends at a positive leaf, and the zero padding beyond capacity is never entered.
+        value = np.clip(prefix, 0.0, self.total)
+        node = np.zeros(len(value), np.intp)
+        for level in reversed(self._levels[:-1]):
+            node <<= 1
+            left, right_sum = level[node], level[node + 1]
+            right = ((value >= left) & (right_sum > 0.0)) | (left <= 0.0)
+            value -= np.where(right, left, 0.0)
+            node += right
+        return node
+
+    @staticmethod
+    def _check(weights: Array) -> None:
+        # One comparison catches NaN as well: it is neither >= 0 nor finite.
+        if not (float(weights.min()) >= 0.0 and float(weights.max()) < np.inf):
+            raise ValueError("sum-tree weights must be finite and not negative")
+
 
 LOWEST_PRIORITY = 1e-6
 """Priorities below this are raised to it, so that no stored transition becomes impossible to sample."""

@@ -25,7 +25,7 @@ from rljob.replay.redis_client import connect, in_words
 from rljob.replay.restore import GENERATION_JUMP, pack_weights, patiently, restore_chunks
 from rljob.replay.sampling import Sampling
 from rljob.replay.selectors import Prioritized
-from rljob.replay.status import ShardParts, describe
+from rljob.replay.service_status import ShardParts, describe
 from rljob.replay.table import ReplayTable
 from rljob.strict_json import dumps
 from rljob.telemetry.clock import StageClock

@@ -32,15 +32,13 @@ from rljob.envs import (
     environment_of,
     make_device_vector,
 )
-from rljob.envs.base import VectorEnvironment
+from rljob.envs.base import VectorEnvironment, seed_generators, seed_of
 from rljob.envs.grouped import GroupedEnvironment
-from rljob.envs.seeds import seed_generators, seed_of
 from rljob.experience import SegmentLayout, make_builder
 from rljob.inference.client import InferenceClient, InferenceLost
 from rljob.inference.policy import RemotePolicy
-from rljob.roles.announce import announce, write_final
-from rljob.roles.options import RoleOptions
-from rljob.telemetry.metrics import actor_registry
+from rljob.roles.options import RoleOptions, announce, write_final
+from rljob.telemetry.metrics import role_registry
 from rljob.telemetry.server import TelemetryServer
 from rljob.telemetry.torch_trace import TorchTrace
 from rljob.weights.exchange import WeightClient
@@ -89,7 +87,7 @@ def run_actor(options: RoleOptions, stop: threading.Event) -> None:
         figures.status,
         # One that waits for credit does its work too: the learner sets the pace, and a new actor would wait as well.
         lambda: figures.state in ("Running", "Blocked"),
-        actor_registry(figures.status),
+        role_registry("actor", figures.status),
         requests={"/profile": trace.ask},
         pages=trace.pages,
         host=options.metrics_host,

@@ -19,16 +19,15 @@ from rljob.api.episode_metrics import in_words
 from rljob.api.learner_status import EvaluationUnderWay, Verdict
 from rljob.checkpoints.policy import PolicyIdentity
 from rljob.envs import describe_both, environment_of
-from rljob.envs.episode_metrics import kept
-from rljob.envs.seeds import seed_of
+from rljob.envs.base import seed_of
+from rljob.envs.meter import kept
 from rljob.evaluation.players import NoGameEnds, Players
 from rljob.evaluation.score import Played, tally
 from rljob.evaluation.screen import SCREEN_GAMES, hopeless
 from rljob.evaluation.verdicts import Verdicts
-from rljob.roles.announce import announce
-from rljob.roles.options import RoleOptions
+from rljob.roles.options import RoleOptions, announce
 from rljob.telemetry.clock import StageClock
-from rljob.telemetry.metrics import evaluator_registry
+from rljob.telemetry.metrics import role_registry
 from rljob.telemetry.process import PROCESS
 from rljob.telemetry.server import TelemetryServer
 from rljob.weights.evaluations import Evaluation
@@ -96,7 +95,7 @@ class Evaluator:
             options.metrics_port,
             self.status,
             self.ready,
-            evaluator_registry(self.status),
+            role_registry("evaluator", self.status),
             host=options.metrics_host,
         )
         announce(options, "evaluator", self._server.url, uuid.uuid4().hex)

@@ -12,9 +12,8 @@ from rljob.inference.batching import MAX_WAIT_SECONDS
 from rljob.inference.model import served_model
 from rljob.inference.server import InferenceServer
 from rljob.learner.device import devices
-from rljob.roles.announce import announce, write_final
-from rljob.roles.options import RoleOptions
-from rljob.telemetry.metrics import inference_registry
+from rljob.roles.options import RoleOptions, announce, write_final
+from rljob.telemetry.metrics import role_registry
 from rljob.telemetry.process import PROCESS
 from rljob.telemetry.server import TelemetryServer
 from rljob.weights.exchange import WeightClient
@@ -54,7 +53,7 @@ def run_inference(options: RoleOptions, stop: threading.Event) -> None:
             options.metrics_port,
             status,
             lambda: server.state == "Serving",
-            inference_registry(status),
+            role_registry("inference", status),
             host=options.metrics_host,
         )
         announce(options, "inference", telemetry.url, uuid.uuid4().hex)

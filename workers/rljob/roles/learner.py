@@ -30,31 +30,25 @@ from rljob.inference.in_learner import InferenceThread, LatestWeights
 from rljob.inference.model import served_model
 from rljob.inference.server import InferenceServer
 from rljob.ingest.roster import Counted
-from rljob.learner.allocator import keep_freed_memory
 from rljob.learner.client import ReplayClient, ReplayClientConfig
 from rljob.learner.course import Course
-from rljob.learner.device import DeviceMemory, devices
-from rljob.learner.device_clock import DeviceStageClock
-from rljob.learner.device_mirror import DeviceMirror
-from rljob.learner.gpu import Gpu
+from rljob.learner.device import DeviceMemory, devices, keep_freed_memory
+from rljob.learner.device_mirror import DeviceMirror, MirrorPlace, MirrorSize, mirror_for
+from rljob.learner.gpu import DeviceStageClock, Gpu
 from rljob.learner.loop import STAGES, Learner
 from rljob.learner.loop_config import LoopConfig
-from rljob.learner.mirror_place import MirrorPlace, MirrorSize, mirror_for
 from rljob.learner.optim.compiled_later import CompiledLater, has_compiler
-from rljob.learner.optim.data_parallel_threads import DataParallelThreads
+from rljob.learner.optim.sharded_optimizer import DataParallelThreads
+from rljob.learner.plan import make_plan
 from rljob.learner.saver import Saver
 from rljob.learner.unroll_queue import UnrollQueue, UnrollQueueConfig
 from rljob.replay.config import capacity_of
-from rljob.roles.announce import announce, write_last_words
-from rljob.roles.options import RoleOptions
-from rljob.roles.slowdown import LEARNER_DELAY_FILE, slowed_down
-from rljob.roles.update import fastest_update
-from rljob.telemetry.metrics import learner_registry
+from rljob.roles.options import RoleOptions, announce, write_last_words
+from rljob.telemetry.metrics import role_registry
 from rljob.telemetry.recorder import Recorder
 from rljob.telemetry.server import TelemetryServer
 from rljob.telemetry.torch_trace import TorchTrace
-from rljob.tracking.ending import forget_ending, note_ending
-from rljob.tracking.tracker import FOLDER, trackers_of, untracked
+from rljob.tracking.tracker import FOLDER, forget_ending, note_ending, trackers_of, untracked
 from rljob.weights.exchange import WeightServer
 from rljob.weights.versions import VersionLog
 from rljob.wire import load_keys
@@ -104,7 +98,7 @@ def _run(options: RoleOptions, stop: threading.Event, candidates: Sequence[torch
     check_own_parts(options.job, environment)
     if candidates[-1].type == "cpu":
         keep_freed_memory()
-    updater, measured, threads, example = fastest_update(options.job, method, environment, candidates)
+    updater, measured, threads, example = make_plan(options.job, method, environment, candidates)
     device, plan = updater.device, measured.place.compute
     keys = load_keys(options.keys, "learner") if options.keys is not None else None
     with ExitStack() as closing:
@@ -209,7 +203,7 @@ def _run(options: RoleOptions, stop: threading.Event, candidates: Sequence[torch
                 options.metrics_port,
                 lambda: document(learner.status()),
                 lambda: learner.state in ("WarmingUp", "Training", "Evaluating"),
-                learner_registry(lambda: document(learner.status())),
+                role_registry("learner", lambda: document(learner.status())),
                 requests={
                     **requests,
                     "/checkpoint": lambda note: learner.request_checkpoint(wanted_since(note)),
@@ -222,7 +216,7 @@ def _run(options: RoleOptions, stop: threading.Event, candidates: Sequence[torch
             )
         )
         announce(options, "learner", telemetry.url, uuid.uuid4().hex)
-        learner.run(stop, slowed_down(LEARNER_DELAY_FILE, lambda: updater.updates, on_turn))
+        learner.run(stop, on_turn)
         write_last_words(options, {"role": "learner", "checkpoint": saver.status.to_document()})
 
 

@@ -15,10 +15,8 @@ from rljob.replay.config import config_of
 from rljob.replay.embedded_redis import EmbeddedRedis
 from rljob.replay.redis_client import Login
 from rljob.replay.service import ReplayService
-from rljob.roles.announce import announce, write_final
-from rljob.roles.options import RoleOptions
-from rljob.roles.slowdown import REPLAY_DELAY_FILE, slowed_down
-from rljob.telemetry.metrics import replay_registry
+from rljob.roles.options import RoleOptions, announce, write_final
+from rljob.telemetry.metrics import role_registry
 from rljob.telemetry.server import TelemetryServer
 from rljob.wire import load_keys
 
@@ -66,7 +64,7 @@ def run_replay(options: RoleOptions, stop: threading.Event) -> None:
                 options.metrics_port,
                 status,
                 lambda: service.state != "warming",
-                replay_registry(status),
+                role_registry("replay", status),
                 host=options.metrics_host,
             )
         )
@@ -78,7 +76,7 @@ def run_replay(options: RoleOptions, stop: threading.Event) -> None:
             if server is not None:
                 server.revive()
 
-        service.on_turn = slowed_down(REPLAY_DELAY_FILE, lambda: service.sampling.batches_total, on_turn)
+        service.on_turn = on_turn
         service.run(stop)
         unsaved = service.unsaved
         if server is not None:

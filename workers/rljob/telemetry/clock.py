@@ -6,8 +6,6 @@ because the end of one stage is the beginning of the next. While the process is 
 and, in a process that computes on a CUDA device, a range of NVIDIA's profilers.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Sequence
 from time import perf_counter_ns
@@ -22,7 +20,7 @@ _NONE = -1
 _READ_ATTEMPTS = 16
 """How often a reader tries to catch the clock between two changes of stage; at 10 kHz the first attempt succeeds."""
 
-_clocks: WeakSet[StageClock] = WeakSet()
+_clocks: "WeakSet[StageClock]" = WeakSet()
 """Those of this process."""
 
 
@@ -114,7 +112,7 @@ class StageClock:
         index, since, _ = self._running
         return self.stages[index] if index >= 0 else None, since
 
-    def stage(self, name: str) -> _Within:
+    def stage(self, name: str) -> "_Within":
         """A context manager that enters ``name`` and, on the way out, goes back to whatever ran before."""
         return _Within(self, name)
 

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from rljob.telemetry.catalogue import PREFIX, PROCESS, ROLES, Metric as Declared
+from rljob.telemetry.catalogue import PROCESS, ROLES, Metric as Declared
 from rljob.telemetry.figures import number, numbers_in
 from rljob.telemetry.process import PROCESS as THIS_PROCESS
 
@@ -28,32 +28,8 @@ _IDENTITY: Final = {
 """The label that carries a role's name, so that queries read well, such as ``sum by (actor)``."""
 
 
-def actor_registry(snapshot: Snapshot) -> CollectorRegistry:
-    """The metrics of one actor; ``snapshot`` returns its status document and is called at each scrape."""
-    return _registry("actor", snapshot)
-
-
-def replay_registry(snapshot: Snapshot) -> CollectorRegistry:
-    """The metrics of one replay service; ``snapshot`` returns its status document and is called at each scrape."""
-    return _registry("replay", snapshot)
-
-
-def learner_registry(snapshot: Snapshot) -> CollectorRegistry:
-    """The metrics of the learner; ``snapshot`` returns its status document and is called at each scrape."""
-    return _registry("learner", snapshot)
-
-
-def evaluator_registry(snapshot: Snapshot) -> CollectorRegistry:
-    """The metrics of the evaluator; ``snapshot`` returns its status document and is called at each scrape."""
-    return _registry("evaluator", snapshot)
-
-
-def inference_registry(snapshot: Snapshot) -> CollectorRegistry:
-    """The metrics of an inference server; ``snapshot`` returns its status document and is called at each scrape."""
-    return _registry("inference", snapshot)
-
-
-def _registry(role: str, snapshot: Snapshot) -> CollectorRegistry:
+def role_registry(role: str, snapshot: Snapshot) -> CollectorRegistry:
+    """The metrics of one ``role`` such as "learner"; ``snapshot`` returns its status document and is called at each scrape."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(RoleCollector(role, snapshot))
     return registry
@@ -129,15 +105,3 @@ def _cumulative(value: Mapping[str, Any]) -> list[tuple[str, float]]:
         total += float(count)
         buckets.append((str(bound), total))
     return buckets
-
-
-__all__ = [
-    "PREFIX",
-    "RoleCollector",
-    "Snapshot",
-    "actor_registry",
-    "evaluator_registry",
-    "inference_registry",
-    "learner_registry",
-    "replay_registry",
-]

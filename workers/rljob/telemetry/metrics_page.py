@@ -4,8 +4,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from rljob.telemetry.catalogue import PROCESS, ROLES, Metric
-from rljob.telemetry.known_tags import CLEANRL, STABLE_BASELINES3, KnownTag
+from rljob.telemetry.catalogue import CLEANRL, PROCESS, ROLES, STABLE_BASELINES3, KnownTag, Metric
 
 _HEAD: Final = """# Metrics
 

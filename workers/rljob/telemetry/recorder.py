@@ -5,8 +5,6 @@ Every record is written and handed to the operating system at once, so a run tha
 under way; nothing waits for the disk. A disk that is full costs records, counted and told once, never the training.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import logging
@@ -16,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 from tensorboard.compat.proto.summary_pb2 import Summary
@@ -24,9 +22,9 @@ from tensorboard.summary.writer.record_writer import RecordWriter
 
 from rljob.files import replacing
 from rljob.strict_json import dumps
+from rljob.telemetry.catalogue import known_tags
 from rljob.telemetry.figures import Stages, flatten_status, number
-from rljob.telemetry.known_tags import known_tags
-from rljob.telemetry.machine import describe_machine
+from rljob.telemetry.process import describe_machine
 
 log = logging.getLogger(__name__)
 
@@ -165,7 +163,7 @@ class Recorder:
             self._lines.close()
             self._events.close()
 
-    def __enter__(self) -> Recorder:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -202,7 +200,7 @@ class Recorder:
             event = Event(wall_time=now, step=raw_frames, summary=Summary(value=values))
             self._write(self._events, _framed(event))
 
-    def _write(self, target: _Appender, data: bytes) -> None:
+    def _write(self, target: "_Appender", data: bytes) -> None:
         try:
             target.append(data)
         except OSError as error:

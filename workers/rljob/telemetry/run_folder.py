@@ -39,7 +39,7 @@ class RunFolder:
         points: records of figures, oldest first. evaluations, checkpoints: the records of those kinds.
         facts: the last ``machine`` and ``learner`` records, merged.
         stored: checkpoints on the disk, oldest first.
-        profiles: the pages that `rljob profile` left, as paths in the run folder.
+        profiles: the time lines that `rljob profile` left, as paths in the run folder.
         problems: what is missing or cannot be read, a sentence each.
     """
 
@@ -105,7 +105,7 @@ def read_run_folder(path: Path) -> RunFolder:
         stored=_stored(path / "checkpoints"),
         roles=_roles(path / "roles"),
         log_tails=_log_tails(path / "logs"),
-        profiles=tuple(str(file.relative_to(path)) for file in sorted(path.glob("profiles/*/profile.html"))),
+        profiles=tuple(str(file.relative_to(path)) for file in sorted(path.glob("profiles/*/timeline.json"))),
         problems=tuple(problems),
     )
 

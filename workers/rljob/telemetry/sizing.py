@@ -1,16 +1,165 @@
-"""What a job needs, from what its parts were measured to take: cores, memory, network, replay, and how many actors. Pure.
+"""How a job's parts keep each other waiting, what that makes a job need, and what one more unit of each would buy. Pure, but for
+reading a table of prices.
 
-Every number that comes out was measured, stands in the manifest, or is computed from the two.
+Every number that comes out was measured, stands in the manifest or in the user's prices, or is computed from these. A table of
+prices, an hour each, in whatever currency; the price of a core includes its memory::
+
+    onDemand: {core: 0.034, accelerator: 2.10}
+    spot: {core: 0.011, accelerator: 0.75}
 """
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+from pydantic import ValidationError
 
 from rljob.api import RLJob
+from rljob.api.document import parse_document
+from rljob.api.job import RLJobSpec
 from rljob.api.plain import plain
-from rljob.api.types import quantity
-from rljob.telemetry.pipeline import Pipeline
+from rljob.api.problems import ABSENT, ManifestError, Problem
+from rljob.api.structure import structural_problems
+from rljob.api.types import APIModel, Real, quantity
+from rljob.telemetry.bottleneck import busy_share, known_share
+from rljob.telemetry.figures import numbers_in
+
+SLOWEST_ALONE: Final = 64.0
+"""The exponent from which on the slowest part alone counts: two equal parts then make 1 % less than one of them."""
+_HALVINGS: Final = 40
+_LEAST_RATE: Final = 1e-9
+"""Steps a second below which nothing happens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """Seconds of work that an agent step costs each part while it has a core: an actor, the learner, a replay shard if there were
+    only one, an inference server, and the way between them. ``drawing_seconds`` are a shard's for batches, and not among its
+    others: each batch is asked of every shard, so that a further one is taken to save none of them.
+
+    A part that waits half of its time could make twice as much: the seconds of its work that a step costs are the share of time
+    in which it did not wait, divided by the steps a second. Parts that never wait for each other would make as much as the
+    slowest of them; parts that take turns need the sum of their seconds. What a run does lies between the two, and its own
+    shares of time tell where: with the share u of time that each part was at work, it is the exponent p for which the sum of all
+    u**p is 1. p = 1 is taking turns, a large p a queue that keeps all of them at work. A step then takes
+    (sum of seconds**p) ** (1/p). Seconds in which a role was ready to run and had no core are not its work; the kernel counts
+    them. What all roles compute, divided by the cores that they share, is the other bound, where they share a machine.
+
+    ``overlap``: the exponent p. ``cpu_seconds``: of all cores together, of which ``cpu_actor_seconds`` are the actors'.
+    ``cores``: that the roles share and can have now; None where each has its own.
+    """
+
+    actor_seconds: float
+    learner_seconds: float
+    replay_seconds: float = 0.0
+    drawing_seconds: float = 0.0
+    serving_seconds: float = 0.0
+    way_seconds: float = 0.0
+    overlap: float = SLOWEST_ALONE
+    cpu_seconds: float = 0.0
+    cores: float | None = None
+
+    def steps_per_second(
+        self,
+        actors: float,
+        shards: float = 1.0,
+        *,
+        ways: float = 1.0,
+        learners: float = 1.0,
+        further_cores: float = 0.0,
+    ) -> float:
+        """Agent steps a second of so many actors and shards, on a way and a learner so many times as fast."""
+        parts = (
+            self.actor_seconds / actors,
+            self.learner_seconds / learners,
+            self.shard_seconds(shards),
+            self.serving_seconds,
+            self.way_seconds / ways,
+        )
+        longest = max(parts)
+        together: float = longest * sum((part / longest) ** self.overlap for part in parts) ** (1 / self.overlap)
+        computing = 0.0 if self.cores is None else self.cpu_seconds / (self.cores + further_cores)
+        return 1 / max(together, computing)
+
+    def shard_seconds(self, shards: float) -> float:
+        """What a step costs each of so many shards."""
+        return self.drawing_seconds + self.replay_seconds / shards
+
+    def knee(self, shards: float = 1.0) -> float:
+        """Actors with which they make as much as the slowest of the other parts. Up to there one more brings about its own rate,
+        from there on hardly anything."""
+        others = self.learner_seconds, self.shard_seconds(shards), self.serving_seconds, self.way_seconds
+        return self.actor_seconds / max(others)
+
+
+def pipeline(figures: Mapping[str, float], *, shards: int = 1, cores: float | None = None) -> Pipeline | None:
+    """The parts of a run from its flat figures (`rljob.telemetry.figures`), one record's or their means; None where they do not
+    tell the shares of time, or nothing was learned. ``cores``: of the one machine that the roles share."""
+    known = numbers_in(figures)
+    rate, actors = known.get("steps_per_second", 0.0), known.get("actors_running", 0.0)
+    wait = known_share(known, "learner_wait_fraction", "stage/learner/wait")
+    held = known_share(known, "actors_blocked_fraction", "stage/actor/blocked")
+    if rate < _LEAST_RATE or actors < 1 or wait is None or held is None or wait >= 1 or held >= 1:
+        return None
+    at_work = {
+        "actor": 1 - held,
+        "learner": 1 - wait,
+        **{role: busy_share(known, role) for role in ("replay", "inference")},
+    }
+    way = _on_the_way(known) if cores is None else 0.0
+    overlap, rest = _overlap((*at_work.values(), way))
+    taken, wanted = (sum(of(known, role) for role in at_work) for of in (computed, _waited))
+    shard = with_a_core(known, "replay", shards * at_work["replay"]) / shards / rate
+    drawing = min(1.0, known.get("stage/replay/sample", 0.0) / max(at_work["replay"], _LEAST_RATE))
+    return Pipeline(
+        actor_seconds=with_a_core(known, "actor", actors * at_work["actor"]) / rate,
+        learner_seconds=with_a_core(known, "learner", at_work["learner"]) / rate,
+        replay_seconds=shards * shard * (1 - drawing),
+        drawing_seconds=shard * drawing,
+        serving_seconds=with_a_core(known, "inference", at_work["inference"]) / rate,
+        way_seconds=(way + rest) / rate,
+        overlap=overlap,
+        cpu_seconds=taken / rate,
+        cores=None if cores is None or not taken else taken + max(0.0, cores - taken - wanted),
+    )
+
+
+def _overlap(at_work: tuple[float, ...]) -> tuple[float, float]:
+    """The exponent p, and the share of time in which none of them was at work while they took turns."""
+    if sum(at_work) <= 1:
+        return 1.0, 1 - sum(at_work)
+    low, high = 1.0, SLOWEST_ALONE
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if sum(u**middle for u in at_work) > 1 else (low, middle)
+    return high, 0.0
+
+
+def _on_the_way(known: Mapping[str, float]) -> float:
+    """Share of time in which the actors' messages were under way: as many as are in a link on average, by what their sockets hold
+    that did not arrive; with one or more it is never free. Between roles of one machine there is no link to be faster."""
+    size = known.get("processes/actor/message_bytes", 0.0) / max(1.0, known.get("actors_running", 1.0))
+    return min(1.0, max(0.0, known.get("processes/actor/send_queue_bytes", 0.0)) / size) if size > 0 else 0.0
+
+
+def computed(known: Mapping[str, float], role: str) -> float:
+    """Cores that a role took."""
+    return max(0.0, known.get(f"processes/{role}/cpu_cores", 0.0))
+
+
+def _waited(known: Mapping[str, float], role: str) -> float:
+    """Cores that it would have taken more."""
+    return max(0.0, known.get(f"processes/{role}/core_wait_cores", 0.0))
+
+
+def with_a_core(known: Mapping[str, float], role: str, at_work: float) -> float:
+    """Seconds of work a second, of all members of a role, without those in which they had no core. Several threads may have
+    waited at once: never a larger share is taken away than that of waiting in all the time in which they wanted a core."""
+    taken, waited = computed(known, role), _waited(known, role)
+    return at_work - min(waited, at_work * waited / (taken + waited)) if taken else at_work
+
 
 Measured = Mapping[str, float]
 """The numbers of a calibration, by the names of `NUMBERS`."""
@@ -150,3 +299,203 @@ def with_requests(written: Mapping[str, Any], roles: Mapping[str, Mapping[str, f
             node = node[name]
         node.update(requests(needs))
     return sized
+
+
+Price = Annotated[float, Real(0, 1e9)]
+KINDS: Final = ("on_demand", "spot")
+_MILLION_OVER_SECONDS_AN_HOUR: Final = 1e6 / 3600
+
+
+class HourlyPrices(APIModel):
+    """What an hour costs."""
+
+    core: Price
+    """The price of a core for an hour, with the memory that comes with it."""
+    accelerator: Price | None = None
+    """The price of an accelerator for an hour; needed where the learner or an inference server asks for one."""
+
+
+class Prices(APIModel):
+    """A table of prices: of machines that stay, and of those that may be taken away."""
+
+    on_demand: HourlyPrices
+    """Prices of machines that stay: {core: PRICE}."""
+    spot: HourlyPrices
+    """Prices of machines that may be taken away: {core: PRICE}."""
+
+
+def read_prices(path: Path, spec: RLJobSpec) -> Prices:
+    """The table in ``path``. Raises ManifestError, with every problem: a kind that is missing, or what ``spec`` needs of one;
+    what has no name here; what is no price."""
+    try:
+        prices = Prices.model_validate(parse_document(path.read_bytes(), str(path)))
+    except OSError as error:
+        raise ManifestError([Problem(str(path), ABSENT, f"cannot be read: {error.strerror}")]) from None
+    except ValidationError as error:
+        found = structural_problems(error, Prices)[0]
+        raise ManifestError(replace(each, path=f"{path}: {each.path}") for each in found) from None
+    if _accelerators(spec) and None in (prices.on_demand.accelerator, prices.spot.accelerator):
+        missing = "required: the price of an accelerator for an hour, on demand and spot, as the job asks for one"
+        raise ManifestError([Problem(f"{path}: accelerator", ABSENT, missing)])
+    return prices
+
+
+def _accelerators(spec: RLJobSpec) -> int:
+    """The accelerators of the learner, and of inference servers of their own."""
+    return (spec.learner.accelerator.count or 0) + spec.inference.replicas * (spec.inference.accelerator.count or 0)
+
+
+def cores_of(spec: RLJobSpec, figures: Mapping[str, float], role: str, members: float) -> float:
+    """Cores of one member: what the manifest asks for, else what it was measured to take. ``role``: as figures name it."""
+    section = getattr(spec, "actors" if role == "actor" else role, None)
+    asked = section.resources.requests.get("cpu") if section is not None else None
+    return quantity(asked) if asked else figures.get(f"processes/{role}/cpu_cores", 0.0) / max(1.0, members)
+
+
+def price_of_an_hour(spec: RLJobSpec, figures: Mapping[str, float], prices: Prices) -> float:
+    """What an hour of a run costs, with actors on spot where the manifest says so, and all else on demand."""
+    actors = figures.get("actors_running", 0.0)
+    shards = spec.replay.shards if spec.replay is not None else 0
+    reserved = sum(
+        members * cores_of(spec, figures, role, members)
+        for role, members in (
+            *(("learner", 1), ("replay", shards), ("inference", spec.inference.replicas)),
+            ("evaluator", int(spec.evaluator.enabled)),
+        )
+    )
+    playing = (
+        actors * cores_of(spec, figures, "actor", actors) * (prices.spot if spec.actors.spot else prices.on_demand).core
+    )
+    computing = _accelerators(spec) * (prices.on_demand.accelerator or 0.0)
+    return reserved * prices.on_demand.core + playing + computing
+
+
+def per_million_steps(price_of_hour: float, steps_per_second: float) -> float:
+    """What a million agent steps cost."""
+    return price_of_hour / steps_per_second * _MILLION_OVER_SECONDS_AN_HOUR
+
+
+_LEAST_SHARE: Final = 0.5
+"""A share of a machine's cores. With less than that, a core more is several times what the run has, and nothing says that it
+would get it rather than the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class NextUnit:
+    """One thing more.
+
+    ``share``: what it adds to the steps a second, of what there is now. ``seconds_saved``: of those that are left, where that is
+    known. ``costs``: of a million steps with it, by kind of price; None where there is no table, or no price of the unit in it.
+    """
+
+    name: str
+    steps_per_second: float
+    share: float
+    seconds_saved: float | None = None
+    costs: Mapping[str, float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NextUnits:
+    """All of them; ``steps_per_second`` and ``cost`` of a million steps as it is. ``curve``: (actors, steps a second)."""
+
+    steps_per_second: float
+    cost: float | None
+    actors: int
+    knee: float
+    curve: tuple[tuple[int, float], ...]
+    units: tuple[NextUnit, ...]
+
+
+def next_units(
+    figures: Mapping[str, float],
+    spec: RLJobSpec | None,
+    *,
+    cores: float | None = None,
+    seconds_left: float | None = None,
+    prices: Prices | None = None,
+) -> NextUnits | None:
+    """What one more of each would bring to a run with these flat figures; None before they tell, and where the run is `crowded`.
+    ``cores``: of the one machine that all roles share, None where each has its own. Rates are in proportion to what was
+    measured."""
+    shards = spec.replay.shards if spec is not None and spec.replay is not None else 1
+    parts = pipeline(figures, shards=shards, cores=cores)
+    if parts is None or crowded(figures, cores):
+        return None
+    actors, rate = max(1, round(figures["actors_running"])), figures["steps_per_second"]
+    scale = rate / parts.steps_per_second(actors, shards)
+    hour = price_of_an_hour(spec, figures, prices) if prices is not None and spec is not None else None
+    found = []
+    for name, further, cores_added in _units(parts, actors, shards, spec, figures):
+        costs = None
+        if prices is not None and hour is not None and cores_added is not None:
+            costs = {
+                kind: per_million_steps(hour + cores_added * getattr(prices, kind).core, scale * further)
+                for kind in KINDS
+            }
+        share = scale * further / rate - 1
+        saved = None if seconds_left is None else seconds_left * (1 - 1 / (1 + share))
+        found.append(NextUnit(name, scale * further, share, saved, costs))
+    most = max(2 * actors, round(2 * parts.knee(shards)), 4)
+    counts = sorted({*(1 + round(step * (most - 1) / 40) for step in range(41)), actors})
+    return NextUnits(
+        rate,
+        None if hour is None else per_million_steps(hour, rate),
+        actors,
+        parts.knee(shards),
+        tuple((count, scale * _with_cores(parts, count, actors, shards)) for count in counts),
+        tuple(found),
+    )
+
+
+def crowded(figures: Mapping[str, float], cores: float | None) -> str:
+    """That other processes have most of the cores which the roles would share, in words; empty where they do not."""
+    parts = pipeline(figures, cores=cores)
+    if cores is None or parts is None or parts.cores is None or parts.cores >= _LEAST_SHARE * cores:
+        return ""
+    return (
+        f"the run waits for cores: other processes than its actors, learner and replay take {cores - parts.cores:.1f} of this "
+        f"machine's {cores:g}, and until they do not it can't be told what one more of anything would add"
+    )
+
+
+def _with_cores(parts: Pipeline, count: int, actors: int, shards: int) -> float:
+    """With so many actors, each further one on a core of its own."""
+    return parts.steps_per_second(count, shards, further_cores=max(0, count - actors))
+
+
+def _units(
+    parts: Pipeline, actors: int, shards: int, spec: RLJobSpec | None, figures: Mapping[str, float]
+) -> Iterator[tuple[str, float, float | None]]:
+    """(name, steps a second with it, cores that it costs; None where it has no price)."""
+    own = cores_of(spec, figures, "actor", actors) if spec is not None else 0.0
+    yield "an actor on a core of its own", _with_cores(parts, actors + 1, actors, shards), own
+    if parts.cores is not None:
+        yield "an actor on the cores there are", parts.steps_per_second(actors + 1, shards), 0.0
+        yield "a core more for what runs", parts.steps_per_second(actors, shards, further_cores=1), 1.0
+    if parts.shard_seconds(1) and spec is not None:
+        shard = cores_of(spec, figures, "replay", shards)
+        yield "a replay shard", parts.steps_per_second(actors, shards + 1, further_cores=shard), shard
+    if parts.cores is None:
+        yield "a network twice as fast", parts.steps_per_second(actors, shards, ways=2), None
+    yield "a learner twice as fast", parts.steps_per_second(actors, shards, learners=2), None
+
+
+def sentence(found: NextUnits) -> str:
+    """The best of them in a sentence, for a status."""
+    best = max(found.units, key=lambda unit: unit.share)
+    return (
+        f"{best.name} would add {100 * best.share:.0f} % to {found.steps_per_second:,.0f} steps/s; "
+        f"the knee of one more actor is at {found.knee:.1f} of them, {found.actors} play"
+    )
+
+
+def lines(found: NextUnits) -> Iterator[str]:
+    """All of them as a table in plain text."""
+    now = "" if found.cost is None else f", {found.cost:.3g} a million steps; behind each, what those would cost"
+    yield f"What the next unit would bring to {found.steps_per_second:,.0f} steps/s{now}:"
+    for unit in found.units:
+        saved = "" if unit.seconds_saved is None else f"  {unit.seconds_saved:,.0f} s sooner"
+        costs = "".join(f"  {cost:.3g} {kind.replace('_', ' ')}" for kind, cost in (unit.costs or {}).items())
+        yield f"  {unit.name:<32} {unit.steps_per_second:>9,.0f} steps/s  {100 * unit.share:>+6.1f} %{saved}{costs}"
+    yield f"The knee of one more actor is at {found.knee:.1f} actors; {found.actors} play now."

@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from rljob.telemetry.bounded_http import Reply
+from rljob.telemetry.server import Reply
 from rljob.threads import start_contained
 
 SECONDS: Final = 3.0

@@ -3,8 +3,6 @@
 A point that is sent a second time after a kill, with the same name, step, time and value, is the same row to MLflow's server.
 """
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import os

@@ -4,8 +4,6 @@ W&B numbers the rows of a run, and says at the start how many it has. The n-th r
 rest is sent from there, and what a killed process had under way falls on its own row.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Sequence

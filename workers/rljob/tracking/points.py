@@ -1,7 +1,5 @@
 """The points of a run: read from its ``metrics.jsonl`` as it grows, each once."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator, Mapping

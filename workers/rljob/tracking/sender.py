@@ -4,8 +4,6 @@
 first, for a minute at most. With ``--once`` it ends when all is sent.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import fcntl
@@ -31,10 +29,8 @@ from rljob.files import replace
 from rljob.strict_json import dumps
 from rljob.telemetry.recorder import METRICS_FILE
 from rljob.telemetry.run_folder import EFFECTIVE_FILE
-from rljob.tracking.ending import noted_ending
 from rljob.tracking.points import Follower
-from rljob.tracking.sent import Sent
-from rljob.tracking.tracker import FOLDER, IDENTITY_VARIABLE, TRACKERS, TrackedRun, Tracker, wanted
+from rljob.tracking.tracker import FOLDER, IDENTITY_VARIABLE, TRACKERS, Sent, TrackedRun, Tracker, noted_ending, wanted
 
 IDENTITY_FILE: Final = "run-id"
 LOOK_SECONDS: Final = 2.0

@@ -1,8 +1,14 @@
-"""What every tracker is to the process that feeds it, and what it is told of the job."""
+"""What every tracker is to the process that feeds it, and what it is told of the job.
+
+Which points have been handed over, in a file of eight bytes a point that a killed process leaves whole.
+
+How a job ends, from the controller to its trackers, which end last: it stands in the run's ``outcome.json``.
+"""
 
 from __future__ import annotations
 
 import json
+import struct
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -14,7 +20,46 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from rljob.api import RLJob
 from rljob.api.tracking import TrackingSpec
 from rljob.errors import UsageError
-from rljob.tracking.sent import Sent
+from rljob.telemetry.run_folder import OUTCOME_FILE
+
+_TIME = struct.Struct("<d")
+
+
+class Sent:
+    """The ``time_unix`` of every point that was handed over, in their order: the n-th one is the n-th point at the server."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        path.touch()
+        self._cut(len(self))  # a kill in the middle of a write leaves a part of an entry
+
+    def __len__(self) -> int:
+        return self._path.stat().st_size // _TIME.size
+
+    @property
+    def last(self) -> float:
+        """That of the last point; 0 where there is none."""
+        with self._path.open("rb") as file:
+            file.seek(max(0, len(self) - 1) * _TIME.size)
+            data = file.read(_TIME.size)
+        return float(_TIME.unpack(data)[0]) if data else 0.0
+
+    def add(self, *times_unix: float) -> None:
+        """Points that follow."""
+        with self._path.open("ab") as file:
+            file.write(b"".join(map(_TIME.pack, times_unix)))
+
+    def adjust(self, count: int, last: float) -> None:
+        """The server has ``count`` points: what was handed over beyond them is forgotten. Where it has more than are known here,
+        because this folder is a new one, the last of them is that of ``last``."""
+        if count > len(self):
+            self.add(*[max(self.last, last)] * (count - len(self)))
+        self._cut(count)
+
+    def _cut(self, count: int) -> None:
+        with self._path.open("r+b") as file:
+            file.truncate(count * _TIME.size)
+
 
 if TYPE_CHECKING:  # a process that only starts trackers does without what reads a record
     from rljob.tracking.points import Point
@@ -125,3 +170,25 @@ def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     for name, value in config.items():
         found |= flat(value, f"{prefix}{name}.") if isinstance(value, dict) and value else {f"{prefix}{name}": value}
     return found
+
+
+STATES: Final = ("Complete", "Failed", "Stopped", "Interrupted")
+
+
+def note_ending(run_dir: Path, note: Mapping[str, Any]) -> None:
+    """Write down how the job is about to end, ``{"state": "Complete"}``. Raises ValueError for any other note."""
+    if note.get("state") not in STATES:
+        raise ValueError(f'"state" is needed: one of {", ".join(STATES)}')
+    (run_dir / OUTCOME_FILE).write_text(json.dumps({"state": note["state"]}))
+
+
+def forget_ending(run_dir: Path) -> None:
+    """It is not known any more: the job goes on."""
+    (run_dir / OUTCOME_FILE).unlink(missing_ok=True)
+
+
+def noted_ending(run_dir: Path) -> str:
+    """One of ``STATES``; "Killed" where the run has ended, and how the job did is not known."""
+    with suppress(OSError, ValueError):
+        return str(json.loads((run_dir / OUTCOME_FILE).read_bytes()).get("state", ""))
+    return "Killed"

@@ -1,11 +1,9 @@
 """What an evaluator tells the learner: its verdicts, and how far the games of the next one have come, each as the document of
 the learner's status."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +38,7 @@ class Evaluation:
         )
 
     @classmethod
-    def from_message(cls, message: Message, shapes: Mapping[str, tuple[int, ...]] | None = None) -> Evaluation:
+    def from_message(cls, message: Message, shapes: Mapping[str, tuple[int, ...]] | None = None) -> Self:
         """Read a verdict. ``shapes`` are those of the network being trained, where they are known.
 
         Raises MalformedMessage for what the schema allows and is nevertheless no verdict: figures that count nothing, and weights

@@ -5,8 +5,6 @@ that missed every notice still asks once every few seconds. An evaluator asks fo
 the online ones where the job keeps one) and reports its verdict, with the weights it judged, over the same socket.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

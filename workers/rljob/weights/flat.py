@@ -4,15 +4,13 @@ The buffer is the float32 tensors of ``state_dict()`` one after the other, in it
 ``{"tensors": [{"name", "shape", "dtype", "offset"}, ...], "meta": {...}}``, offsets in bytes.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 import torch
@@ -77,7 +75,7 @@ class Weights:
         """What the learner told about these weights: counters at the time they were published."""
         return self.document["meta"]  # type: ignore[no-any-return]
 
-    def verify(self) -> Weights:
+    def verify(self) -> Self:
         """Returns self when the digest is the one announced; raises WeightsProblem otherwise."""
         if self.digest != self.expected_digest:
             raise WeightsProblem(

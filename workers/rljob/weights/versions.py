@@ -1,7 +1,5 @@
 """Which update each published version of the weights came after, so that the age of experience can be told in updates."""
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 import numpy as np

@@ -4,8 +4,6 @@ Each name's module is imported when the name is first asked for: a controller th
 then needs neither numpy nor LZ4, which a base install of rljob does not bring.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 

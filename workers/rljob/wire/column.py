@@ -1,7 +1,5 @@
 """One column: an array as a flat little-endian buffer, plain or as an LZ4 block, of its rows or of their differences."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import dataclass
 from typing import Final

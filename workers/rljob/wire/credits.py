@@ -5,8 +5,6 @@ acknowledged and says hello again after a break; the server accepts each sequenc
 order. Per session: credits granted = chunks received + chunks on the way + credits on the way + credits held.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from dataclasses import dataclass
 from enum import Enum

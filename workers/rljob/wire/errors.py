@@ -1,7 +1,5 @@
 """What can be wrong with a message, as a finite set of reasons."""
 
-from __future__ import annotations
-
 from typing import Final
 
 REASONS: Final = frozenset(

@@ -4,8 +4,6 @@
 the public keys of the roles in its file. A file for one role alone (`write_role_keys`) leaves out the others' secrets.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping

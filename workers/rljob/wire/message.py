@@ -6,8 +6,6 @@ agree with one another, with the schema and with the limits. The CRC-32 covers t
 buffer can be stored and forwarded as it came.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final

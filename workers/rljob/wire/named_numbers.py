@@ -1,7 +1,5 @@
 """Numbers by name, of several rows, as a message carries them: the names in a field, the numbers in a table."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ PUB drops what a slow subscriber does not read, so a notice carries nothing that
 there is something new to fetch.
 """
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 import zmq

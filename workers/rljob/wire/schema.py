@@ -4,8 +4,6 @@ A message that is not described here does not exist: it is refused before anythi
 elements unless the name says `_bytes`; counts and sequence numbers are signed 64-bit integers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType

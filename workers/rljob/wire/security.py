@@ -1,7 +1,5 @@
 """CURVE: who a socket is, whom it lets in, and where it must be used."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass, field
 from functools import cache

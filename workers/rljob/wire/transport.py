@@ -1,7 +1,5 @@
 """The socket options that every socket of a job gets, and why."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 from abc import ABC, abstractmethod

@@ -1,7 +1,5 @@
 """Which protocol this release speaks."""
 
-from __future__ import annotations
-
 from typing import Final
 
 WIRE_VERSION: Final = 3

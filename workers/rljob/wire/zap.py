@@ -5,8 +5,6 @@ can be one answerer per context, and several servers share a context, so each se
 the keys that it allows; a domain that is not registered lets no client in.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import threading

@@ -7,8 +7,8 @@ from rljob.api.learner_status import LearnerStatus
 from rljob.api.status import ProgressStatus
 from rljob.api.timestamps import stamp
 from rljob.telemetry.figures import flatten_status
-from rljob.telemetry.next_unit import crowded, next_units, sentence
 from rljob.telemetry.progress import Point, Target, progress
+from rljob.telemetry.sizing import crowded, next_units, sentence
 
 from rljob_operator.core.context import ReconcileContext
 from rljob_operator.core.member import Phase, Role

@@ -1,7 +1,5 @@
 """Where the API server is and how to log in there: from a kubeconfig, or as the pod that this process runs in."""
 
-from __future__ import annotations
-
 import logging
 import os
 import time

@@ -1,7 +1,5 @@
 """Several calls at the same time, each of which is waited for."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable
 

@@ -1,7 +1,5 @@
 """What an API server can refuse, as types: what to do next depends on the type, what to tell the user is in the message."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -4,8 +4,6 @@ After a watch that ended as it should, the next goes on from the last version se
 the server no longer knows, begins anew with a list, later each time; a list finds out what was missed, too.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import random

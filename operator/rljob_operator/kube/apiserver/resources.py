@@ -1,7 +1,5 @@
 """The kinds of objects that the operator handles, where an API server has them, and the patches that change them (RFC 7386)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -5,8 +5,6 @@ It stands on the library's `ApiClient` for the connection, TLS and login, and le
 again here, apart from a call whose token the server refused: the caller knows what a repetition would mean.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time

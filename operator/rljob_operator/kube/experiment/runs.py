@@ -29,8 +29,7 @@ from rljob_operator.kube.apiserver.errors import (
 )
 from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, Object
 from rljob_operator.kube.job.keys import NameConflict, create
-from rljob_operator.kube.job.last_words import parsed
-from rljob_operator.kube.job.members import NODE_LOST, shown
+from rljob_operator.kube.job.members import NODE_LOST, parsed, shown
 from rljob_operator.kube.job.stored import read
 from rljob_operator.kube.render import experiment as render, names
 from rljob_operator.kube.render.metadata import Owned, is_of

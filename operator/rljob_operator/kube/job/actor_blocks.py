@@ -1,7 +1,5 @@
 """How many actors a job asks a queue for, and in which blocks. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final

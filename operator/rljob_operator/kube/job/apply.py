@@ -1,7 +1,5 @@
 """Carries a decision out on a cluster: pods are created, asked to leave and let go. All of it is idempotent."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import time

@@ -7,8 +7,6 @@ over, by a Job that is left behind: it is never waited for, and what it can't re
 keep-seconds``).
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging

@@ -4,8 +4,6 @@ The spec of a job takes 40 KB as typed sections, and 20 KB more as it stands in 
 share them. A section that no job has any more is let go.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from typing import Any

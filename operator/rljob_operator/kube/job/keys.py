@@ -6,8 +6,6 @@ old ones would be of no use: roles with one kind could not talk to roles with th
 one of the job's is left alone.
 """
 
-from __future__ import annotations
-
 import base64
 import secrets as randomness
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ Kueue knows Workloads, not RLJobs: for each job they are made, watched and ended
 `Admission`; the core suspends a job without quota after a checkpoint. A user's ``spec.suspend`` is never written.
 """
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence

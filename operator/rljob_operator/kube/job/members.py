@@ -1,10 +1,11 @@
 """From the pods of a job to its members: which pod is a member now, where it is in its life, and why it ended. Pure.
 
 A pod is a mapping in the API server's own form, trimmed or not. What is not in it is unknown, and never guessed.
+
+The last words of a pod's worker, as its container's termination message has them.
 """
 
-from __future__ import annotations
-
+import json
 from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any, Final
 
@@ -12,9 +13,22 @@ from rljob.api.conditions import Reason
 from rljob.api.timestamps import parse_rfc3339
 
 from rljob_operator.core.member import Member, Phase, Role, last_line, number
-from rljob_operator.kube.job.last_words import parsed
 from rljob_operator.kube.render import names
 from rljob_operator.kube.watch.pods import is_gone
+
+
+def parsed(pod: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The document that the pod's worker left at an orderly end; empty where it left none, or something else."""
+    for container in (pod.get("status") or {}).get("containerStatuses") or ():
+        if container.get("name") == names.WORKER:
+            words = ((container.get("state") or {}).get("terminated") or {}).get("message") or ""
+            try:
+                found = json.loads(words)
+            except (ValueError, RecursionError):
+                return {}
+            return found if isinstance(found, dict) else {}
+    return {}
+
 
 Pod = Mapping[str, Any]
 

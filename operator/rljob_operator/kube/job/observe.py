@@ -1,7 +1,5 @@
 """What is known of a job beside its pods, gathered for one reconciliation: nodes, answers, checkpoints. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -13,11 +11,10 @@ from rljob.api.timestamps import parse_rfc3339
 from rljob_operator.core.checkpoint_words import checkpoint_facts
 from rljob_operator.core.member import Member, Phase, Role
 from rljob_operator.core.observed import CheckpointFacts, CheckpointState
-from rljob_operator.kube.job.last_words import parsed
-from rljob_operator.kube.job.members import Pod, current
+from rljob_operator.kube.job.members import Pod, current, parsed
 from rljob_operator.polls.poll import Silence
 
-_GOES = "which is being deleted, and goes with the learner's pod: rljob policy saves what was learned before"
+_GOES = "which is being deleted, and goes with the learner's pod: rljob export saves what was learned before"
 
 
 def seen(member: Member, now_seconds: float, node_lost: bool, silence: Silence | None) -> Member:

@@ -4,8 +4,6 @@ a ResourceFlavor says of nodes.
 The objects that this goes by have no namespace; the operator reads them and does not watch them.
 """
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Reconcile one job: gather what is stored and found, decide (`core.turn`), store the status, carry the decision out."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress

@@ -4,8 +4,6 @@ A refusal concerns single members. It changes nothing for others: what runs goes
 made.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """Jobs that wait for each other: each holds nodes' room that the rest of the other needs. It only makes messages."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 

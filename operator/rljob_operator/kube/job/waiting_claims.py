@@ -7,8 +7,6 @@ every node has a taint, as a lost one has; while it waits for a volume that is t
 more, and its StorageClass and its volume the rest.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Sequence

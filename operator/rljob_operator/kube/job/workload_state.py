@@ -1,7 +1,5 @@
 """What a Workload of Kueue says, what it means for the core, and what is written back into its status. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 

@@ -3,8 +3,6 @@
 It is the written form of `rljob_operator.kube.render.settings.Settings`. A chart mounts it from a ConfigMap.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal

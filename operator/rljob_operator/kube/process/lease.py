@@ -9,8 +9,6 @@ The library has an election of this kind (`kubernetes.aio.leaderelection`). It i
 leaps, does not bound its calls, and never releases, so that every upgrade would wait for the Lease to run out.
 """
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import logging

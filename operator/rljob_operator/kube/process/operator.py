@@ -1,7 +1,5 @@
 """The operator's process: the edges wired around the reconciler, and as many workers as reconcile at once."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

@@ -1,7 +1,5 @@
 """What the operator may ask of the API server, as a table: Roles are made from it, and nothing else is granted."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 

@@ -1,7 +1,5 @@
 """From a configuration to an operator that stands for election, works and ends: its logins, its rights, its signals."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import signal

@@ -2,8 +2,6 @@
 the token, an identity without rights), and how they find each other and who else may reach them.
 """
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What the objects of an experiment look like: the RLJob of a run, a part of the journal, the pod that judges a run."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 

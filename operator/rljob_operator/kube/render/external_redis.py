@@ -1,7 +1,5 @@
 """A Redis of the user's own: how a replay shard is told of it, and what removes the shard's log there in the end."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Final
 

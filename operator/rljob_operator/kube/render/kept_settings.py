@@ -1,7 +1,5 @@
 """Which of the operator's settings a job keeps while it runs, and how its status remembers them. Pure."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import fields, replace

@@ -1,7 +1,5 @@
 """What the metadata of every object of a job has: its name, its labels, and whose it is."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -55,7 +53,7 @@ class Owned:
         """The name of the member's volume claim."""
         return names.claim(self.name, member)
 
-    def same_children(self, other: Owned) -> bool:
+    def same_children(self, other: "Owned") -> bool:
         """Whether ``other`` has the same children: to compare two jobs takes a hundredth of what rendering them does."""
         return (self.job is other.job or self.job == other.job) and self.uid == other.uid
 

@@ -1,8 +1,6 @@
 """The names of all that a job has on a cluster: objects, labels, annotations, ports and places in a container; and how to write
 into a mapping that a user may have filled."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any, Final
 

@@ -6,8 +6,6 @@ other. So a job that runs goes on with what it was started with under an operato
 do not work beside its own it is left alone until it is suspended and resumed.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from dataclasses import replace

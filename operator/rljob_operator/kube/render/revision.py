@@ -4,8 +4,6 @@ It is a digest of what the user wrote, never of a rendered pod or of defaults: t
 the next, and an upgrade must restart nothing.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable, Mapping

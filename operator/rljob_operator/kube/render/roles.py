@@ -1,7 +1,5 @@
 """What the manifest says of a role's pods: its section, its image, its device, and what must outlive it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from rljob.api import RLJob

@@ -1,7 +1,5 @@
 """What the operator decides where a job leaves it open: its configuration, as far as objects are made from it."""
 
-from __future__ import annotations
-
 import os
 import platform
 from collections.abc import Mapping

@@ -6,8 +6,6 @@ A preference is no demand: where there is no spot node with room, the pod goes e
 writes their label into ``actors.nodeSelector``.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 They start before the learner and end after it, may fail as they like, and alone have the credentials.
 """
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 from rljob.tracking.tracker import IDENTITY_VARIABLE, trackers_of

@@ -1,7 +1,5 @@
 """The files that a role's container sees: its run folder, the job, its keys, shared memory, and what its user mounts."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from posixpath import normpath
 from typing import Any, Final

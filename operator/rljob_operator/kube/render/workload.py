@@ -5,8 +5,6 @@ start all or none. Every other actor is in a block, a Workload of its own, becau
 more actors are another block, fewer give a block back.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ What happens again is no new event but makes a series of the first (events.k8s.i
 An object that would say too much has its further events dropped and counted.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import secrets

@@ -5,8 +5,6 @@ silent about it. Alive is judged by the loop alone: an API server that does not 
 and a process that begins again would find it no sooner.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable

@@ -5,8 +5,6 @@ status until it is deleted, and only the operator that leads has any. A document
 read it.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final

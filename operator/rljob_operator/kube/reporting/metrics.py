@@ -4,8 +4,6 @@ Events are counted when they happen; states are read once a second (`Health`), s
 another thread, reads nothing but numbers, and for the jobs (`job_figures`) documents that never change.
 """
 
-from __future__ import annotations
-
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.process_collector import ProcessCollector
 

@@ -1,10 +1,5 @@
-"""A cluster's job seen from outside, by a verb: what the API server stores of it, what its learner says, and its events among
-those of its namespace. Pure.
-"""
+"""A cluster's job seen from outside, by a verb: what the API server stores of it, and what its learner says."""
 
-from __future__ import annotations
-
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -13,12 +8,11 @@ from rljob.api.learner_status import LearnerStatus
 from rljob.api.status import RLJobStatus
 from rljob.api.timestamps import parse_rfc3339
 
-from rljob_operator.core.member import Role
-from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, VOLUME_CLAIMS, without_managed_fields
+from rljob_operator.kube.apiserver.client import Client
+from rljob_operator.kube.apiserver.resources import PODS, without_managed_fields
 from rljob_operator.kube.job.members import Pod, current
 from rljob_operator.kube.job.stored import is_ours, status_of
 from rljob_operator.kube.render import names
-from rljob_operator.view.events import EventView
 from rljob_operator.view.job_view import JobView, stale_seconds
 from rljob_operator.view.words import age
 
@@ -115,34 +109,6 @@ def _changed(about: Mapping[str, Any]) -> float:
     return parse_rfc3339(max([*times, about["creationTimestamp"]]))
 
 
-_MEMBER = rf"(?:{'|'.join(Role)})(?:-[0-9]+)?"
-
-
-def events_of(job: str, events: Iterable[Mapping[str, Any]], own: str = RLJOBS.kind) -> list[EventView]:
-    """Those of the job, the oldest first. Objects that are gone are known by their names. ``own``: the kind of the job itself."""
-    pod, claim = re.compile(rf"{re.escape(job)}-{_MEMBER}-[a-z0-9]{{5}}"), re.compile(rf"{re.escape(job)}-{_MEMBER}")
-
-    def concerns(about: Mapping[str, Any]) -> bool:
-        kind, name = about.get("kind"), str(about.get("name", ""))
-        return (
-            (kind == own and name == job)
-            or (kind == PODS.kind and pod.fullmatch(name) is not None)
-            or (kind == VOLUME_CLAIMS.kind and claim.fullmatch(name) is not None)
-        )
-
-    found = [_view(event) for event in events if concerns(event.get("regarding") or {})]
-    return sorted(found, key=lambda event: event.time_seconds)
-
-
-def _view(event: Mapping[str, Any]) -> EventView:
-    about, series = event["regarding"], event.get("series") or {}
-    times = (series.get("lastObservedTime"), event.get("deprecatedLastTimestamp"), event.get("eventTime"))
-    seen = next((time for time in times if time), event["metadata"]["creationTimestamp"])
-    return EventView(
-        time_seconds=parse_rfc3339(seen),
-        kind=str(event.get("type", "")),
-        reason=str(event.get("reason", "")),
-        about=f"{about['kind']}/{about['name']}",
-        note=str(event.get("note", "")),
-        count=int(series.get("count") or event.get("deprecatedCount") or 1),
-    )
+async def find_pods(client: Client, namespace: str, job: str) -> list[Pod]:
+    """All pods of a job."""
+    return list((await client.list(PODS, namespace, label_selector=names.selector(names.labels(job)))).items)

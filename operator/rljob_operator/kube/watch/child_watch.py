@@ -4,8 +4,6 @@ Only the owner of each child is kept, and the names of claims that are going: su
 Secrets are not among them: only the jobs' own pods need to know of them.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final

@@ -4,8 +4,6 @@ The cache of pods lags behind: a reconciliation right after a pod was created do
 whose own changes have not all been seen is not acted on.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping
 from enum import StrEnum

@@ -3,8 +3,6 @@
 What kopf does not tell is found by a list now and then: jobs that went while its watch was cut, and that it has gone blind.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import random

@@ -1,7 +1,5 @@
 """All objects of a kind as the API server last told them, found by their names."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from rljob_operator.kube.apiserver.resources import Object, without_managed_fields

@@ -4,8 +4,6 @@ It has one handler, for raw events; there is no peering, nothing is posted, no f
 a thread and a loop of its own because it cancels every task of its loop when it ends.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

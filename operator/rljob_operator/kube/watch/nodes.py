@@ -1,7 +1,5 @@
 """What the controller knows of nodes: which ones are lost."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

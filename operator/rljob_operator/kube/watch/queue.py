@@ -4,8 +4,6 @@ As client-go's: a key that is added while a worker has it is not given to a seco
 the first is done. So a key that is always busy waits as long as any other.
 """
 
-from __future__ import annotations
-
 import asyncio
 import heapq
 import random

@@ -1,7 +1,5 @@
 """The Workloads by which jobs ask Kueue for quota, as the API server last told them, found by their job."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable, Sequence

@@ -19,7 +19,7 @@ _REMEMBERED = """
 import contextlib, sys
 import torch
 from rljob.algorithms.compute import denormals_as_zero
-from rljob.learner.optim.data_parallel_threads import DataParallelThreads
+from rljob.learner.optim.sharded_optimizer import DataParallelThreads
 def tenth():
     return float((torch.full((64,), 2e-38) * 0.1).max())
 with denormals_as_zero() if sys.argv[1] == "flushed" else contextlib.nullcontext():
@@ -71,7 +71,7 @@ def test_an_update_imports_no_compiler() -> None:
         from rljob.algorithms.registry import algorithm
         from rljob.api import load_manifest
         from rljob.envs import describe_environment
-        from rljob.learner.optim.data_parallel_threads import DataParallelThreads
+        from rljob.learner.optim.sharded_optimizer import DataParallelThreads
         from rljob.learner.optim.updater import make_updater
         import torch
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from rljob.algorithms.apex_dqn.parameters import ApeXDQNParameters
 from rljob.api import ImpalaParameters
-from rljob.learner.optim.adaptive_learning_rate import LARGEST_CHANGE, LEAST_SCALE, AdaptiveLearningRate
+from rljob.learner.optim.base_updater import LARGEST_CHANGE, LEAST_SCALE, AdaptiveLearningRate
 
 
 def learning_rate(target: float = 0.0, **changes: Any) -> AdaptiveLearningRate:

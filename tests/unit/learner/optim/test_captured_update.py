@@ -18,10 +18,9 @@ from rljob.envs import describe_environment
 from rljob.learner import state
 from rljob.learner.optim import readback
 from rljob.learner.optim.captured_update import Capturer, cuda_graph
-from rljob.learner.optim.cuda_graphs import captured_and_checked
-from rljob.learner.optim.update_trial import tensors_of
+from rljob.learner.optim.update_trial import captured_and_checked, tensors_of
 from rljob.learner.optim.updater import AnyUpdater, make_updater
-from rljob.roles.update import example_batch
+from rljob.learner.plan import example_batch
 from torch.utils._pytree import tree_map_only
 
 from tests.support.devices import DEVICES, ByCalling, needs_cuda

@@ -9,8 +9,8 @@ from rljob.algorithms.compute import Compute
 from rljob.checkpoints import store as checkpoint
 from rljob.learner import state
 from rljob.learner.optim import sharded_optimizer
-from rljob.learner.optim.data_parallel_threads import DataParallelThreads
-from rljob.learner.optim.loss_scale import LossScale
+from rljob.learner.optim.half_precision import LossScale
+from rljob.learner.optim.sharded_optimizer import DataParallelThreads
 from rljob.learner.optim.updater import AnyUpdater
 
 from tests.unit.learner.learner_builders import (

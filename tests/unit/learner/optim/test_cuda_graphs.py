@@ -11,12 +11,19 @@ import pytest
 import torch
 from rljob.algorithms.registry import algorithm
 from rljob.learner import state
-from rljob.learner.optim import cuda_graphs
+from rljob.learner.optim import update_trial
 from rljob.learner.optim.captured_update import CapturedUpdate, Learned
-from rljob.learner.optim.cuda_graphs import CaptureProblem, captured_and_checked, choose, wanted
-from rljob.learner.optim.update_trial import differences, first_minibatch, unlike
+from rljob.learner.optim.update_trial import (
+    CaptureProblem,
+    captured_and_checked,
+    choose_graph,
+    differences,
+    first_minibatch,
+    graph_wanted,
+    unlike,
+)
 from rljob.learner.optim.updater import AnyUpdater
-from rljob.roles.update import example_batch
+from rljob.learner.plan import example_batch
 
 from tests.support.devices import DEVICES, ByCalling, needs_cuda
 from tests.unit.learner.learner_builders import CPU, IMAGES, OPTIMIZERS, assert_equal
@@ -49,7 +56,7 @@ def test_trying_leaves_no_trace(make: Callable[..., Data], device: torch.device)
 
 
 def told(caplog: pytest.LogCaptureFixture) -> str:
-    (line,) = [record.getMessage() for record in caplog.records if record.name == cuda_graphs.__name__]
+    (line,) = [record.getMessage() for record in caplog.records if record.name == update_trial.__name__]
     return line
 
 
@@ -111,8 +118,8 @@ def test_a_graph_that_learns_something_else_is_not_used(
 ) -> None:
     learner, batch = of_a_start(make, changes)
     before = {name: tensor.clone() for name, tensor in state.capture(learner).items()}
-    monkeypatch.setattr(cuda_graphs, "CapturedUpdate", wrong)
-    choose(learner, batch, ByCalling())
+    monkeypatch.setattr(update_trial, "CapturedUpdate", wrong)
+    choose_graph(learner, batch, ByCalling())
     assert learner.captured is None
     assert "started one by one, without a CUDA graph: replayed, updates differ in what became of: " in told(caplog)
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
@@ -156,7 +163,7 @@ def test_what_can_not_be_captured_is_said_in_a_sentence(caplog: pytest.LogCaptur
                 "operation failed due to a previous error during capture"
             )  # as the end of a capture does
 
-    choose(learner, data[0], refuses)
+    choose_graph(learner, data[0], refuses)
     assert told(caplog) == (
         "the kernels of an update are started one by one, without a CUDA graph: it can't be captured (operation not permitted "
         "when stream is capturing)"
@@ -200,7 +207,7 @@ class Pace:
 def test_the_faster_is_chosen(seconds: float, chosen: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     (learner, data), (plain, _) = unrolls(CPU), unrolls(CPU)
-    choose(learner, data[0], ByCalling(), Pace(learner, seconds))
+    choose_graph(learner, data[0], ByCalling(), Pace(learner, seconds))
     assert (learner.captured is not None) == (chosen == "as a CUDA graph")
     assert told(caplog).startswith(
         f"the kernels of an update are started {chosen}; 4 updates took one by one 4000.00 ms, as a CUDA "
@@ -214,8 +221,8 @@ def test_memory_for_one_of_both_suffices(monkeypatch: pytest.MonkeyPatch, caplog
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     learner, data = transitions(CPU)
-    monkeypatch.setattr(cuda_graphs, "fastest", too_much)
-    choose(learner, data[0], ByCalling())
+    monkeypatch.setattr(update_trial, "fastest", too_much)
+    choose_graph(learner, data[0], ByCalling())
     assert (learner.captured, learner.updates) == (None, 0)
     assert "does not hold an update and its graph at once" in caplog.text
 
@@ -225,7 +232,7 @@ def test_memory_for_one_of_both_suffices(monkeypatch: pytest.MonkeyPatch, caplog
     [(CUDA, None, True), (CUDA, True, True), (CUDA, False, False), (CPU, None, False), (CPU, True, False)],
 )
 def test_who_tries_a_graph(device: torch.device, compiled: bool | None, expected: bool) -> None:
-    assert wanted(device, compiled) is expected
+    assert graph_wanted(device, compiled) is expected
 
 
 def test_minibatches_on_trial_differ_in_every_number_but_the_actions() -> None:
@@ -253,7 +260,7 @@ def test_on_a_gpu_a_loss_that_waits_is_not_captured_and_goes_on() -> None:
     for each in (learner, plain):
         with_loss(each, lambda result: result.value * (1.0 if result.value.item() > -1.0 else 2.0))
     stream = torch.cuda.current_stream()
-    choose(learner, data[0])
+    choose_graph(learner, data[0])
     assert learner.captured is None
     assert torch.cuda.current_stream() == stream
     learn(learner, data), learn(plain, data)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from rljob.algorithms.compute import Arithmetic, Compute
-from rljob.learner.optim.loss_scale import LossScale
+from rljob.learner.optim.half_precision import LossScale
 from rljob.learner.optim.updater import AnyUpdater
 
 from tests.support.devices import DEVICES, needs_cuda

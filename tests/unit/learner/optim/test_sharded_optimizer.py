@@ -11,8 +11,7 @@ from rljob.algorithms.base import ParameterGroup
 from rljob.algorithms.optimizer import Adam, Kept, Muon, Optimizer, is_matrix
 from rljob.api import ImpalaParameters
 from rljob.learner.optim import sharded_optimizer
-from rljob.learner.optim.data_parallel_threads import DataParallelThreads, ParameterSlice, shard_evenly
-from rljob.learner.optim.sharded_optimizer import ShardedOptimizer
+from rljob.learner.optim.sharded_optimizer import DataParallelThreads, ParameterSlice, ShardedOptimizer, shard_evenly
 from torch import Tensor
 
 from tests.unit.learner.learner_builders import OPTIMIZERS, parameters, plain_optimizer

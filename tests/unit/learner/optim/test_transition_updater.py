@@ -10,11 +10,10 @@ from rljob.algorithms.apex_dqn.loss import ApeXDQN
 from rljob.algorithms.batches import TransitionBatch
 from rljob.algorithms.compute import Compute
 from rljob.algorithms.trunk import FrameNetwork
-from rljob.learner import state
-from rljob.learner.optim import precision
+from rljob.learner import plan, state
 from rljob.learner.optim.captured_update import WARM_UPS
-from rljob.learner.optim.data_parallel_threads import DataParallelThreads
-from rljob.learner.optim.precision import choose
+from rljob.learner.optim.sharded_optimizer import DataParallelThreads
+from rljob.learner.plan import fastest_arithmetic
 
 from tests.support.devices import needs_cuda
 from tests.unit.learner.learner_builders import (
@@ -108,8 +107,10 @@ def test_the_choice_obeys_the_processor(monkeypatch: pytest.MonkeyPatch) -> None
             torch.randn(200, 200) @ torch.randn(200, 200) @ torch.randn(200, 2000)
 
     def chosen(*native: str) -> Compute:
-        monkeypatch.setattr(precision, "native_arithmetic", lambda device: native)
-        return choose("Auto", learner.online, fast_in_bf16, batches(1, IMAGES)[0], budget_seconds=0.2).place.compute
+        monkeypatch.setattr(plan, "native_arithmetic", lambda device: native)
+        return fastest_arithmetic(
+            "Auto", learner.online, fast_in_bf16, batches(1, IMAGES)[0], budget_seconds=0.2
+        ).place.compute
 
     assert chosen("fp32").arithmetic == "fp32"
     assert set(seen) == {"fp32"}, "bf16 was tried where it is emulated"
@@ -121,7 +122,9 @@ def test_the_choice_obeys_the_processor(monkeypatch: pytest.MonkeyPatch) -> None
 @needs_cuda
 def test_a_lone_way_is_tried_on_a_gpu_so_that_its_memory_is_taken() -> None:
     tried: list[Any] = []
-    choose("FP32", updater(parameters()).online.to("cuda"), lambda *given: tried.append(given), batches(1)[0])
+    fastest_arithmetic(
+        "FP32", updater(parameters()).online.to("cuda"), lambda *given: tried.append(given), batches(1)[0]
+    )
     assert len(tried) == 1
 
 
@@ -138,7 +141,9 @@ def test_updates_that_a_graph_will_start_are_timed_as_graphs_where_they_can_be(c
         loss.backward()
         network.zero_grad()
 
-    ways = len(choose("Auto", online, update, batches(1, IMAGES)[0], budget_seconds=0.2, as_graphs=True).seconds)
+    ways = len(
+        fastest_arithmetic("Auto", online, update, batches(1, IMAGES)[0], budget_seconds=0.2, as_graphs=True).seconds
+    )
     assert ways > 1
     assert called == ways * (WARM_UPS + 1) if captured else called > ways * (WARM_UPS + 1)
 

@@ -17,8 +17,8 @@ from rljob.experience import SegmentLayout, unroll_layout
 from rljob.learner import state
 from rljob.learner.loop import Learner
 from rljob.learner.loop_config import NonFiniteLoss
-from rljob.learner.optim.data_parallel_threads import DataParallelThreads
 from rljob.learner.optim.readback import LateNumber
+from rljob.learner.optim.sharded_optimizer import DataParallelThreads
 from rljob.learner.staging import unroll_buffers
 from rljob.learner.unroll_queue import ReadyUnrolls, UnrollQueue, UnrollQueueConfig
 from rljob.observation import frames

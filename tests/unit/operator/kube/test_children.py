@@ -11,7 +11,7 @@ from rljob_operator.core.member import Role
 from rljob_operator.kube.process.rbac import TABLE
 from rljob_operator.kube.render import names
 from rljob_operator.kube.render.children import children, unwanted
-from rljob_operator.kube.render.redis import SAVE_SECONDS
+from rljob_operator.kube.render.pod import SAVE_SECONDS
 from rljob_operator.kube.render.settings import Settings
 
 from .rendered import (

@@ -13,7 +13,7 @@ from rljob_operator.kube.job.members import (
     former,
     members,
 )
-from rljob_operator.kube.watch.trim import trim
+from rljob_operator.kube.watch.pods import trim
 
 from .member_pods import CREATED, condition, container, disruption, ended, member, named, pod, running, waiting
 

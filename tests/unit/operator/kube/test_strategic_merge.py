@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 from rljob_operator.kube.apiserver.resources import merge_patch
-from rljob_operator.kube.render.strategic_merge import PodTemplateProblem, merged
+from rljob_operator.kube.render.template import PodTemplateProblem, merged
 
 POD: dict[str, Any] = {
     "metadata": {"labels": {"app": "rljob"}, "finalizers": ["a", "b"]},

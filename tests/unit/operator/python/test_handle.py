@@ -10,10 +10,10 @@ import pytest
 import rljob
 from rljob.api.conditions import Reason
 from rljob.api.status import Condition, RLJobStatus
+from rljob_operator.local.job_view import StatusFile
 from rljob_operator.local.lock import ControllerLock
 from rljob_operator.local.run_folder import CONTROLLER_LOG, JOB_FILE, prepare
-from rljob_operator.local.status_file import StatusFile
-from rljob_operator.python.metrics import Metrics
+from rljob_operator.python.handle import Metrics
 
 from tests.support.paths import EXAMPLES
 

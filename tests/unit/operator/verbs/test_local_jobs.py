@@ -1,4 +1,4 @@
-"""The verbs on runs of this machine: how an edit is merged, what is loaded for it, and which policy `rljob policy` takes."""
+"""The verbs on runs of this machine: how an edit is merged, what is loaded for it, and which policy `rljob export` takes."""
 
 import io
 import shutil
@@ -14,10 +14,10 @@ from rljob.checkpoints.send import main
 from rljob.errors import UsageError
 from rljob.learner import state
 from rljob_operator.cli import app
-from rljob_operator.kube.view.policy import _whole
+from rljob_operator.kube.view.policy_pod import _whole
+from rljob_operator.verbs.export import into
+from rljob_operator.verbs.jobs import no_log, not_there
 from rljob_operator.verbs.local_jobs import LocalJobs, merge
-from rljob_operator.verbs.policy import into
-from rljob_operator.verbs.refusals import no_log, not_there
 from typer.testing import CliRunner
 
 from tests.support.experiment_runs import document, experiment_folder
@@ -81,7 +81,7 @@ def test_a_role_that_has_not_begun_is_no_mistake(name: str, said: str) -> None:
     assert str(no_log(name, "runs/x", ["learner"])).startswith(said)
 
 
-@pytest.mark.parametrize("words", [["--help"], ["get", "--help"], ["get"], ["why", "runs/none"], ["events"]])
+@pytest.mark.parametrize("words", [["--help"], ["get", "--help"], ["get"], ["why", "runs/none"]])
 def test_what_is_not_about_a_cluster_loads_nothing_of_it(words: list[str], tmp_path: Path) -> None:
     code = (
         "import atexit, sys\n"
@@ -150,7 +150,7 @@ def test_a_run_of_this_machine(run: Path, tmp_path: Path) -> None:
     )
 
     def asked(out: Path) -> tuple[int, str]:
-        done = CliRunner().invoke(app, ["policy", str(run), "-o", str(out)])
+        done = CliRunner().invoke(app, ["export", str(run), "--format", "policy", "-o", str(out)])
         return done.exit_code, done.output
 
     code, said = asked(tmp_path / "policy")

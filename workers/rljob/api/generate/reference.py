@@ -125,7 +125,7 @@ _INTRODUCTION = f"""\
 Made from the types in `workers/rljob/api` by `make generate`; the CRD in `manifests/crds` is made from the same types, so
 `kubectl explain rljob.spec` says the same. A manifest needs `apiVersion: {API_VERSION}`, `kind: {KIND}`, `metadata.name`
 and `spec`; a complete spec is `preset: PongVTrace`. Unknown fields are refused. Numbers are numbers in `spec`; in `status`
-those with a fraction are strings. `rljob validate FILE` checks a file without a cluster, `rljob validate FILE --effective`
+those with a fraction are strings. `rljob validate FILE` checks a file without a cluster, `rljob render FILE --effective`
 prints it with everything filled in, and `rljob explain algorithm.learningRate` says of one field what stands here.
 """
 _PRESETS_INTRODUCTION = """\

@@ -10,8 +10,6 @@ work of an update is divided among threads by the batch (``split``) and by the r
 What the host decides for an update stands in ``learn``, and what the device does in ``compute``: only that can be a CUDA graph.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 from abc import ABC, abstractmethod
@@ -26,17 +24,55 @@ from torch import Tensor, nn
 from rljob.algorithms.base import AnyAlgorithm
 from rljob.algorithms.batches import LossResult, MicroBatch, TransitionBatch, UnrollBatch
 from rljob.algorithms.compute import let_round_to_tf32
+from rljob.algorithms.parameters import LearnerParameters
 from rljob.algorithms.trunk import FrameNetwork
 from rljob.api.live import live_names
 from rljob.api.parameters import LearnerParameterSet
 from rljob.learner.normalizer import Normalizer
-from rljob.learner.optim.adaptive_learning_rate import AdaptiveLearningRate
 from rljob.learner.optim.captured_update import CapturedUpdate, Learned
-from rljob.learner.optim.data_parallel_threads import DataParallelThreads
-from rljob.learner.optim.half_weights_copy import HalfWeightsCopy
-from rljob.learner.optim.loss_scale import LossScale
+from rljob.learner.optim.half_precision import HalfWeightsCopy, LossScale
 from rljob.learner.optim.readback import LateNumber
-from rljob.learner.optim.sharded_optimizer import ShardedOptimizer
+from rljob.learner.optim.sharded_optimizer import DataParallelThreads, ShardedOptimizer
+
+LARGEST_CHANGE = 1.25
+"""By how much one batch may change the scale of the schedule: a batch's divergence is a noisy figure."""
+
+LEAST_SCALE = 0.05
+"""The scale never falls below this: a divergence that comes from old unrolls cannot be brought down by learning less."""
+
+
+def scheduled_learning_rate(params: LearnerParameters, steps: int) -> float:
+    """The learning rate after ``steps`` agent steps of all environments: linear from the first value to the final one."""
+    if params.learning_rate_decay_steps == 0:
+        return float(params.learning_rate)
+    done = min(1.0, steps / params.learning_rate_decay_steps)
+    return float(params.learning_rate + (params.learning_rate_final - params.learning_rate) * done)
+
+
+class AdaptiveLearningRate:
+    """The schedule times ``scale`` (0.05..1), which follows the divergence that batches end up with.
+
+    To second order the divergence grows with the square of the learning rate (as two Gaussians' does with their distance), so
+    the scale is multiplied by the root of what it should be over what it was. ``target`` (in nats) 0 leaves the scale at 1.
+    """
+
+    def __init__(self, params: LearnerParameters, target: float = 0.0) -> None:
+        self.params = params
+        self.target = target
+        self.scale = 1.0
+
+    def at(self, steps: int) -> float:
+        """The learning rate after ``steps`` agent steps of the run."""
+        return scheduled_learning_rate(self.params, steps) * self.scale
+
+    def observe(self, divergence: float) -> None:
+        """A batch has ended, whose updates saw this mean divergence from the policy that acted, in nats."""
+        if self.target == 0.0 or math.isnan(divergence):
+            return
+        wanted = math.sqrt(self.target / divergence) if divergence > 0.0 else LARGEST_CHANGE
+        change = min(max(wanted, 1.0 / LARGEST_CHANGE), LARGEST_CHANGE)
+        self.scale = min(max(self.scale * change, LEAST_SCALE), 1.0)
+
 
 Batch = TypeVar("Batch", TransitionBatch, UnrollBatch)
 
@@ -99,7 +135,7 @@ class Updater(ABC, Generic[Batch]):
         self._graphs_compiled: int | None = None
         self.compiled = False
         self.captured: CapturedUpdate[Batch] | None = None
-        """Where set: updates from minibatches that fit it are replayed. See ``cuda_graphs``."""
+        """Where set: updates from minibatches that fit it are replayed. See ``update_trial``."""
         self.replayed = False
         """Whether the last update was."""
 
@@ -122,7 +158,7 @@ class Updater(ABC, Generic[Batch]):
         twin._computed = HalfWeightsCopy(copy.deepcopy(self.online))
         return twin
 
-    def compute_as(self, twin: Updater[Any]) -> None:
+    def compute_as(self, twin: "Updater[Any]") -> None:
         """Compute from now on as a twin does that was compiled and has computed."""
         self._loss, self.compiled = twin._loss, True
 

@@ -12,8 +12,8 @@ from rljob.algorithms.batches import LossResult, TransitionBatch, UnrollBatch
 from rljob.algorithms.parameters import TransitionParameters, UnrollParameters
 from rljob.algorithms.trunk import FrameNetwork
 from rljob.learner.optim.base_updater import Updater
-from rljob.learner.optim.data_parallel_threads import DataParallelThreads
-from rljob.learner.optim.half_weights_copy import HalfWeightsCopy
+from rljob.learner.optim.half_precision import HalfWeightsCopy
+from rljob.learner.optim.sharded_optimizer import DataParallelThreads
 from rljob.observation import arrays_of, each
 
 

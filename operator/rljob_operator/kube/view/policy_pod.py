@@ -1,8 +1,6 @@
 """A job's policy from where its checkpoints are, with the rights of the user who asks: through its learner while that runs, else
 through a pod that mounts the claim, reads it and goes."""
 
-from __future__ import annotations
-
 import asyncio
 import secrets
 import time
@@ -24,7 +22,7 @@ from rljob_operator.kube.render.pod import pod
 from rljob_operator.kube.render.rendering import started_with
 from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.render.volumes import checkpoint_claim, checkpoints_are
-from rljob_operator.kube.view import pod_logs
+from rljob_operator.kube.view.job_view import find_pods
 
 SEND: Final = ("python", "-m", "rljob.checkpoints.send", f"{names.RUN_DIR}/checkpoints")
 LOOK_SECONDS: Final = 0.5
@@ -43,7 +41,7 @@ async def fetch(
     """Write the policy into ``out``, a tar archive of its checkpoint's files. Raises `NoPolicy`, and what `Client` raises."""
     settings = _checkpoints_of(stored)
     namespace, name = stored.key
-    learner = current(await pod_logs.find(client, namespace, name)).get("learner")
+    learner = current(await find_pods(client, namespace, name)).get("learner")
     if learner is not None and shown(learner, "learner", time.time()).phase is Phase.READY:
         await _send(client, learner, out, timeout_seconds)
         return
