@@ -135,22 +135,26 @@ def test_unknown_page_names_the_known_ones(server: TelemetryServer) -> None:
     assert (code, "/metrics, /healthz, /readyz, /status" in body) == (404, True)
 
 
-def test_silent_and_rude_callers_hold_nobody_up(server: TelemetryServer) -> None:
+def test_slow_and_rude_callers_hold_nobody_up(server: TelemetryServer, monkeypatch: pytest.MonkeyPatch) -> None:
     with closing(socket.create_connection((server.host, server.port))) as rude:
         rude.sendall(b"\x00\xff" * 400 + b"\r\n\r\n")
         assert get(server, "/readyz")[0] == 503
-    with ExitStack() as silent:
-        for _ in range(40):
-            caller = silent.enter_context(socket.create_connection((server.host, server.port), timeout=10))
+    monkeypatch.setattr("rljob.telemetry.server._CLIENT_TIMEOUT_SECONDS", 1.0)
+    with ExitStack() as held:
+        opened = (socket.create_connection((server.host, server.port), timeout=10) for _ in range(40))
+        callers = [held.enter_context(each) for each in opened]
         with suppress(OSError):  # the first ones hold the places, so the last one is turned away
-            caller.recv(12)
+            callers[-1].recv(12)
 
-    def ready() -> bool:
-        with suppress(OSError):
-            return get(server, "/readyz")[0] == 503
-        return False
+        def ready() -> bool:
+            for each in callers:
+                with suppress(OSError):
+                    each.send(b"G")  # never silent for long, and never done
+            with suppress(OSError):
+                return get(server, "/readyz") == (503, "learner: not ready\n")
+            return False
 
-    eventually(ready, "it answers no more", 70)
+        eventually(ready, "it answers no more", 70)
 
 
 def test_binds_loopback_unless_told() -> None:

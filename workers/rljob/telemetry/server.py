@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -58,6 +59,7 @@ class BoundedServer(HTTPServer):
     def __init__(self, address: tuple[str, int], pages: "TelemetryServer") -> None:
         self.pages = pages
         self._places = threading.BoundedSemaphore(_MAX_THREADS)
+        self._began: dict[socket.socket, float] = {}
         host, port = address
         if host == EVERY_INTERFACE:
             host = "::" if socket.has_dualstack_ipv6() else "0.0.0.0"
@@ -89,12 +91,21 @@ class BoundedServer(HTTPServer):
             self._places.release()
             raise
 
+    def service_actions(self) -> None:
+        """Cut off the clients that take too long over all, as one does that sends a byte now and then; several times a second."""
+        late = time.monotonic() - 2 * _CLIENT_TIMEOUT_SECONDS
+        for request in [each for each, began in list(self._began.items()) if began < late]:
+            with suppress(OSError):
+                request.shutdown(socket.SHUT_RDWR)
+
     def _serve_one(self, request: Any, client_address: Any) -> None:
+        self._began[request] = time.monotonic()
         try:
             self.finish_request(request, client_address)
         except OSError:
             pass  # the client went away or was too slow
         finally:
+            del self._began[request]
             self.shutdown_request(request)
             self._places.release()
 
