@@ -28,6 +28,13 @@ def document(trials: int, **spec: Any) -> dict[str, Any]:
     return {"apiVersion": "rljob.dev/v1alpha1", "kind": "RLExperiment", "metadata": {"name": "a"}, "spec": whole}
 
 
+def population(size: int = 4, parallelism: int = 4, **of_it: Any) -> dict[str, Any]:
+    """An experiment with a population, whose members are judged after each 2,000 of 9,000 raw frames."""
+    rate = {"algorithm.learningRate": {"logUniform": {"min": 1e-4, "max": 1e-2}}}
+    of = {"size": size, "seed": 3, "readyRawFrames": 2000, "parameters": rate, **of_it}
+    return document(0, search=None, population=of, parallelism=parallelism)
+
+
 class Killed(Exception):
     """The controller ends here, as by kill -9."""
 
@@ -93,6 +100,8 @@ class World:
                 continue
             frames = self.sent[run.key]
             score = {"mean": self.curve(run.trial, run.seed, frames), "standardError": 1.0, "episodes": 100}
+            if state.known.spec.population is not None:
+                score["checkpoint"] = {"from": f"file:///{run.trial}", "digest": f"sha256:{frames:064d}"}
             self._add(state, {"kind": "Score", **about, **score, "rawFrames": frames, "solved": False})
 
     def _add(self, state: ExperimentState, entry: Entry) -> None:
@@ -126,6 +135,8 @@ CASES = {
     "failing": (document(5, prune=HALVING, maxFailedTrials=2), frozenset({1, 3})),
     "too many fail": (document(5, maxFailedTrials=1), frozenset({0, 1, 2})),
     "seeds": (document(2, seeds=2), frozenset[int]()),
+    "a population": (population(), frozenset({1})),
+    "a population that takes turns": (population(parallelism=2, reference=True), frozenset[int]()),
 }
 
 

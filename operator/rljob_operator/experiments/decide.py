@@ -9,6 +9,7 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
+from rljob_operator.experiments.population import evolved
 from rljob_operator.experiments.state import ALL_FAILED, TOO_MANY_FAILED, ExperimentState, Run, RunState
 from rljob_operator.experiments.suggestions import Suggest, by_optuna, chosen
 
@@ -24,15 +25,17 @@ def decide(state: ExperimentState, suggest: Suggest = by_optuna) -> Decision | N
         return _end(state, TOO_MANY_FAILED)
     if state.time_up:
         return _end(state, "TimeUp")
-    pruned = _pruned(state)
+    population = state.experiment.spec.population is not None
+    pruned = None if population else _pruned(state)
     if pruned is not None:
         return pruned
     if state.running < state.experiment.spec.parallelism:
         # What runs already goes on first, except by halving: the more trials a rung has, the better it tells the good ones.
         prune = state.experiment.spec.prune
         halving = prune is not None and prune.halving is not None
-        decision = None if halving else _promoted(state)
-        decision = decision or _start(state, suggest) or (_promoted(state) if halving else None)
+        goes_on = evolved if population else _promoted
+        decision = None if halving or population else goes_on(state)
+        decision = decision or _start(state, suggest) or (goes_on(state) if halving or population else None)
         if decision is not None:
             return decision
     if state.running > 0:
@@ -136,6 +139,6 @@ def _end(state: ExperimentState, reason: str) -> Decision:
             "seeds": [run.seed for run in best.runs],
             "mean": best.mean,
             "standardError": best.standard_error,
-            "set": dict(state.known.settings(best.trial)),
+            "set": dict(state.settings(best.trial)),
         }
     return found

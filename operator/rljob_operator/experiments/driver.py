@@ -13,14 +13,21 @@ from typing import Any, Protocol
 from rljob.api import ManifestError
 from rljob.api.conditions import Reason
 from rljob.api.experiment_trials import Experiment
+from rljob.api.overrides import apply_overrides
+from rljob.api.status import RLJobStatus
 from rljob.api.status_document import number
+from rljob.api.timestamps import rfc3339
+from rljob.checkpoints.names import SCORED
 
+from rljob_operator.core.desired import CHECKPOINT_ANNOTATION
 from rljob_operator.experiments.decide import decide
 from rljob_operator.experiments.journal import Entry, Journal
 from rljob_operator.experiments.state import Run, RunState
 
 _SEEDS_APART = 1_000_000
 """Between the seeds of the games of two rungs: all trials of a rung play the same games, and no game is played at two rungs."""
+RUNG_ANNOTATION = "rljob.dev/rung"
+"""On a member of a population: the rung for which it was last asked for a checkpoint."""
 _GOALS = (Reason.TARGET_RETURN_REACHED, Reason.METRIC_REACHED)
 """With these a run has reached its own goal; what earlyStopping has ended has not."""
 
@@ -31,13 +38,17 @@ class Sight:
 
     Attributes:
         rests: nothing of it runs.
+        saved: it can be judged: it rests, or it has written the checkpoint that it was asked for.
         reached: it has played to its rung, or has ended before.
         reason: that of its Complete; empty where it is not.
+        refused: why its newest fork was refused; empty where it was not.
         why: it has failed, or is another trial by now; empty where neither is so.
     """
 
     rests: bool
     reached: bool = False
+    saved: bool = False
+    refused: str = ""
     reason: str = ""
     why: str = ""
 
@@ -87,13 +98,14 @@ class Driver:
 
     def plays(self, run: Run) -> bool:
         """Whether a run is to play on."""
-        sight = self._sight(run) if self._active(run) else None
-        return sight is not None and not (sight.reached or sight.why)
+        sight = self.sight(run) if self._active(run) else None
+        through = self.journal.state.known.plays_through
+        return sight is not None and not sight.why and not (sight.reached and (sight.rests or not through))
 
     @property
     def rests(self) -> bool:
         """Whether nothing of it runs."""
-        return all(self._sight(run).rests for run in self.journal.state.runs.values())
+        return all(self.sight(run).rests for run in self.journal.state.runs.values())
 
     @property
     def judged(self) -> bool:
@@ -104,7 +116,8 @@ class Driver:
         """Whether a run has frames to play or games to be judged in."""
         return self.journal.state.end is None and run.state is RunState.RUNNING
 
-    def _sight(self, run: Run) -> Sight:
+    def sight(self, run: Run) -> Sight:
+        """How a run is now."""
         try:
             return self.place.sight(run)
         except ManifestError as error:  # an older journal may have suggestions that are not allowed together
@@ -114,8 +127,11 @@ class Driver:
         """What has become of a run that should play to its rung: its score or its failure; None while it plays or is judged."""
         if not self._active(run):
             return None
-        sight = self._sight(run)
-        judged = self.place.judged(run, run.rung) if sight.rests and sight.reached else None
+        sight = self.sight(run)
+        if sight.refused and run.fork is not None:
+            return {"kind": "Refused", "trial": run.trial, "seed": run.seed, "id": run.fork["id"], "why": sight.refused}
+        can_be = sight.reached and (sight.rests or sight.saved)
+        judged = self.place.judged(run, run.rung) if can_be else None
         found = {"why": sight.why[:500]} if sight.why else judged
         if found is None:
             return None
@@ -125,12 +141,42 @@ class Driver:
     def _verdict(self, run: Run) -> Entry | None:
         """How a run of the best trial is judged anew, on games that it was not chosen by; None while it is, and where it was."""
         state, found = self.journal.state, None
-        if run.key not in {**state.verdicts, **self.unjudged} and self._sight(run).rests:
+        if run.key not in {**state.verdicts, **self.unjudged} and self.sight(run).rests:
             found = self.place.judged(run, len(state.known.rungs))
         if found is not None and "why" in found:
             self.unjudged[run.key] = found["why"]
             return None
         return None if found is None else {"kind": "Verdict", "trial": run.trial, "seed": run.seed, **found}
+
+
+def brought(job: Mapping[str, Any], run: Run, asked: Mapping[str, str]) -> dict[str, Any]:
+    """The stored ``job`` of a member of a population as it is to be: with its settings and its fork, and with the annotations
+    ``asked``. Doing it again changes nothing."""
+    document = apply_overrides(job, sorted(run.overrides.items()))
+    annotations = {**(document["metadata"].get("annotations") or {}), **asked}
+    return {**document, "metadata": {**document["metadata"], **({"annotations": annotations} if asked else {})}}
+
+
+def asking(run: Run, now: float) -> dict[str, str]:
+    """The annotations that ask for a checkpoint to be judged at the run's rung."""
+    return {RUNG_ANNOTATION: str(run.rung), CHECKPOINT_ANNOTATION: rfc3339(now)}
+
+
+def is_saved(run: Run, annotations: Mapping[str, str], status: RLJobStatus) -> bool:
+    """Whether a run has written the checkpoint that it was asked for at its rung."""
+    answer = status.controller.checkpoint_request
+    answered = answer is not None and answer.done and answer.requested_at == annotations.get(CHECKPOINT_ANNOTATION)
+    return answered and annotations.get(RUNG_ANNOTATION) == str(run.rung)
+
+
+def refusal(run: Run, status: RLJobStatus, *, ended: bool) -> str:
+    """Why a run has not taken, and will not take, the weights of its newest fork; empty where it has, or may."""
+    if run.fork is None:
+        return ""
+    fork = status.fork if status.fork is not None and status.fork.id == run.fork["id"] else None
+    if fork is not None and fork.state != "Waiting":
+        return (fork.message or "its learner gave no reason") if fork.state == "Refused" else ""
+    return "the run had ended before" if ended else ""
 
 
 def judging(experiment: Experiment, run: Run, rung: int) -> list[str]:
@@ -139,6 +185,8 @@ def judging(experiment: Experiment, run: Run, rung: int) -> list[str]:
     least = str(run.best.mean) if run.scores else "-inf"
     keep = [] if rung == len(experiment.rungs) else ["--keep-from", least]
     games = str(experiment.spec.template.spec.evaluator.episodes)
+    if experiment.spec.population is not None and keep:
+        keep += ["--scored", SCORED[rung % 2]]
     return ["--episodes", games, "--seed", str((rung + 1) * _SEEDS_APART), *keep]
 
 
@@ -151,6 +199,7 @@ def scored(figures: Mapping[str, Any], raw_frames: int, said: str) -> dict[str, 
             "standardError": number(figures.get("standard_error") or 0.0),  # of one game there is none
             "episodes": figures["episodes"],
             "rawFrames": raw_frames,
+            **({"checkpoint": kept, "rawFrames": kept["rawFrames"]} if (kept := figures.get("checkpoint")) else {}),
         }
     except KeyError:
         return {"why": f"it can't be judged: {said}"[:500]}

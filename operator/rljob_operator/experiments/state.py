@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -15,8 +15,8 @@ from rljob.api.learned import as_begun
 from rljob.api.status_document import number
 from rljob.sources import without_places
 
-DECISIONS = ("Start", "Promote", "Prune", "End")
-"""Kinds of lines that are decided; the others are observed: Settings, Score, Fail, TimeUp, Verdict.
+DECISIONS = ("Start", "Promote", "Prune", "Copy", "Keep", "End")
+"""Kinds of lines that are decided; the others are observed: Settings, Score, Refused (a fork), Fail, TimeUp, Verdict.
 Settings after the End begin the experiment anew where it has ended, with the runs and scores that it has."""
 
 MAY_CHANGE = (
@@ -50,17 +50,21 @@ class RunState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """How a run was judged: the mean return of ``episodes`` whole games at ``raw_frames``."""
+    """How a run was judged: the mean return of ``episodes`` whole games at ``raw_frames``; with which settings, and of a member
+    of a population of which checkpoint (from, digest)."""
 
     mean: float
     standard_error: float
     episodes: int
     raw_frames: int
+    checkpoint: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class Run:
-    """One run: a trial with one seed (1, 2, ...). ``rung``: the one that it plays to, or waits at; ``why``: how it failed."""
+    """One run: a trial with one seed (1, 2, ...). ``rung``: the one that it plays to, or waits at; ``why``: how it failed. Of a
+    member of a population: its settings now, its newest fork unless that was refused, and the lines by which it has copied."""
 
     trial: int
     seed: int
@@ -68,6 +72,14 @@ class Run:
     rung: int = 0
     scores: list[Score] = field(default_factory=list)
     why: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    fork: Mapping[str, Any] | None = None
+    line: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def overrides(self) -> dict[str, Any]:
+        """What it sets in the template now."""
+        return {**self.settings, **({"fork": dict(self.fork)} if self.fork is not None else {})}
 
     @property
     def key(self) -> tuple[int, int]:
@@ -136,17 +148,30 @@ class ExperimentState:
             self.end, self.time_up = None, False
             self.verdicts.clear()
         elif kind == "Start":
-            self._add(Run(entry["trial"], entry["seed"]))
+            self._add(Run(entry["trial"], entry["seed"], settings=entry["set"]))
             if "by" in entry:
                 self.known.suggested[entry["trial"]] = entry["set"]
         elif kind == "Promote":
             run = self._run(entry, RunState.WAITING)
             run.rung, run.state = entry["rung"], RunState.RUNNING
             self.running += 1
+        elif kind in ("Copy", "Keep"):
+            run = self._run(entry, RunState.WAITING)
+            run.rung, run.state = entry["rung"], RunState.RUNNING
+            self.running += 1
+            if kind == "Copy":
+                run.settings, run.fork = entry["set"], entry["fork"]
+                run.line.append(entry)
+        elif kind == "Refused":
+            run = self.runs[entry["trial"], entry["seed"]]  # which goes on from its own weights
+            own = {"donor": run.trial, "donorRung": run.line[-1]["judgedRung"]}
+            run.fork, run.line[-1] = None, {**run.line[-1], **own}
         elif kind == "Prune":
             self._run(entry, RunState.WAITING).state = RunState.PRUNED
         elif kind == "Score":
-            self._judged(self._run(entry, RunState.RUNNING), _score(entry), solved=entry["solved"])
+            run = self._run(entry, RunState.RUNNING)
+            score = replace(_score(entry), checkpoint=entry.get("checkpoint", {}), settings=run.settings)
+            self._judged(run, score, solved=entry["solved"])
         elif kind == "Fail":
             run = self._run(entry, RunState.RUNNING)
             run.state, run.why = RunState.FAILED, entry["why"]
@@ -174,6 +199,12 @@ class ExperimentState:
             return None
         return {"kind": "Settings", "experiment": dict(experiment.document)}
 
+    def settings(self, trial: int) -> Mapping[str, Any]:
+        """The settings of a trial that was started; of a member of a population those of its best score."""
+        run = self.runs[trial, 1]
+        of_it = run.best.settings if run.scores else run.settings
+        return of_it if self.known.spec.population is not None else self.known.settings(trial)
+
     @property
     def has_failed(self) -> bool:
         """Whether it has ended without a best trial, or with too many that failed."""
@@ -198,7 +229,7 @@ class ExperimentState:
         self.running += 1
 
     def _judged(self, run: Run, score: Score, *, solved: bool) -> None:
-        run.scores.append(score)
+        run.scores += [score] * (run.rung + 1 - len(run.scores))  # of a population one may have played beyond a rung
         self.running -= 1
         run.state = RunState.DONE if solved or run.rung == len(self.known.rungs) - 1 else RunState.WAITING
         if run.seed == 1:

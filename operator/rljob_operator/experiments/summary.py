@@ -7,6 +7,7 @@ from typing import Any
 from rljob.api.experiment_status import MOST_ROWS
 from rljob.api.yaml_dialect import in_one_line
 
+from rljob_operator.experiments.population import copied
 from rljob_operator.experiments.state import ExperimentState, Ranked, Run, RunState, over_seeds
 
 _LONGEST = 120
@@ -55,7 +56,7 @@ def best_in_words(state: ExperimentState) -> str:
     """The best trial of an experiment that has ended: its score in fresh games where they were played, its settings, whether it
     has fallen back, and which trial was the best of those that were judged after as many raw frames."""
     runs, fresh, rungs = list(state.best()), fresh_verdict(state), state.known.rungs
-    settings = " ".join(f"{path}={in_one_line(value)}" for path, value in state.known.settings(runs[0].trial).items())
+    settings = " ".join(f"{path}={in_one_line(value)}" for path, value in state.settings(runs[0].trial).items())
     words = f"trial {runs[0].trial}"
     if fresh is not None:
         seeds, each = (f"{len(runs)} seeds, ", " each") if len(runs) > 1 else ("", "")
@@ -104,9 +105,7 @@ def rows(state: ExperimentState) -> list[dict[str, Any]]:
 
 def settings_in_words(state: ExperimentState, trial: int) -> str:
     """What a trial sets, each field by its last name: ``learningRate=0.001 entropyCost=0``."""
-    return " ".join(
-        f"{path.rpartition('.')[2]}={in_one_line(value)}" for path, value in state.known.settings(trial).items()
-    )
+    return " ".join(f"{path.rpartition('.')[2]}={in_one_line(value)}" for path, value in state.settings(trial).items())
 
 
 def in_words(state: ExperimentState, entry: dict[str, Any]) -> str:
@@ -122,6 +121,12 @@ def in_words(state: ExperimentState, entry: dict[str, Any]) -> str:
         of = f"{entry['mean']:.2f} +- {entry['standardError']:.2f}"
         back = f"; it {back}" if (back := fell_back(state.runs[entry["trial"], entry["seed"]])) else ""
         return f"{where} reached {of} in {entry['episodes']} games, after {entry['rawFrames']:,} raw frames{back}"
+    if kind == "Copy":
+        return f"{where} {copied(entry)}"
+    if kind == "Keep":
+        return f"{where} goes on to {entry['rawFrames']:,} raw frames as it is: {entry['why']}"
+    if kind == "Refused":
+        return f"{where} goes on with its own weights: its fork {entry['id']} was refused: {entry['why']}"
     if kind == "Promote":
         return f"{where} goes on to {entry['rawFrames']:,} raw frames: {_numbers(entry)}"
     if kind == "Prune":

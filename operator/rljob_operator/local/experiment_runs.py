@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import subprocess
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any, Final
@@ -13,15 +14,27 @@ from rljob.api import ManifestError, RLJob, parse_job, read_manifest
 from rljob.api.exit_codes import EXIT_INVALID
 from rljob.api.experiment_trials import Experiment
 from rljob.api.learned import as_begun
+from rljob.api.status import RLJobStatus
 from rljob.child import Child
 from rljob.sources import without_places
 
-from rljob_operator.experiments.driver import Driver, Sight, judging, scored
+from rljob_operator.experiments.driver import (
+    RUNG_ANNOTATION,
+    Driver,
+    Sight,
+    asking,
+    brought,
+    is_saved,
+    judging,
+    refusal,
+    scored,
+)
 from rljob_operator.experiments.state import Run
 from rljob_operator.local.experiment_folder import judgement
 from rljob_operator.local.holder import holder
 from rljob_operator.local.log_files import tail
-from rljob_operator.local.run_folder import JOB_FILE, OUTCOME_FILE, STATUS_FILE, read_json
+from rljob_operator.local.run_folder import JOB_FILE, OUTCOME_FILE, STATUS_FILE, RunFolderProblem, read_json
+from rljob_operator.local.spec_store import SpecStore
 
 CONTROLLER: Final = "rljob_operator.verbs.experiment_run"
 """The module of a run's controller."""
@@ -37,6 +50,9 @@ class Runs:
         self._playing: dict[Path, Child] = {}
         self._judging: dict[tuple[Path, int], Child] = {}
         self._starts = Counter[tuple[Path, int]]()
+        self._asked: dict[Path, dict[str, str]] = {}
+        self._brought: dict[Path, dict[str, Any]] = {}
+        self._unfit: dict[Path, str] = {}
         (folder / "logs").mkdir(exist_ok=True)
 
     def folder(self, run: Run) -> Path:
@@ -46,12 +62,17 @@ class Runs:
     def sight(self, run: Run) -> Sight:
         """See `Place`. One whose controller ends again and again without a result has failed."""
         folder, outcome = self.folder(run), {}
+        status = RLJobStatus.model_validate(read_json(folder / STATUS_FILE), by_alias=True, by_name=False)
         if self._is_held(folder):
-            return Sight(rests=False)
-        playing, goal, job = self._playing.get(folder), parse_job(self._wanted(run)).spec, self._job(folder)
+            frames, asked = self._experiment.rungs[run.rung], self._asked.get(folder, {})
+            reached = self._experiment.plays_through and status.progress.raw_frames >= frames
+            saved, refused = is_saved(run, asked, status), refusal(run, status, ended=False)
+            return Sight(False, reached, saved, refused, why=self._unfit.get(folder, ""))
+        playing, goal, job = self._playing.get(folder), parse_job(self._wanted(run)).spec, self._job(run)
         if job is not None and (outcome := read_json(folder / OUTCOME_FILE)):
             begun, now = (
-                without_places(as_begun(spec.model_dump(by_alias=True), "successPolicy")) for spec in (job.spec, goal)
+                without_places(as_begun(spec.model_dump(by_alias=True), "successPolicy", "fork"))
+                for spec in (job.spec, goal)
             )
             if begun != now:
                 return Sight(True, why=f"{folder / JOB_FILE} was changed by hand, so that it is another trial")
@@ -59,7 +80,8 @@ class Runs:
         if outcome.get("state") == "Failed":
             return Sight(True, why=f"{outcome.get('reason')}: {outcome.get('message')}")
         if outcome.get("state") == "Complete":
-            return Sight(True, reached=True, reason=str(outcome.get("reason")))
+            refused = refusal(run, status, ended=True)
+            return Sight(True, reached=True, reason=str(outcome.get("reason")), refused=refused)
         log, ended_with = self._log(folder), playing.returncode if playing is not None else None
         if ended_with == EXIT_INVALID:
             return Sight(True, why=" ".join(line.removeprefix("rljob: ") for line in tail(log, 1)))
@@ -103,8 +125,26 @@ class Runs:
                 with self._log(folder).open("ab") as log:
                     self._playing[folder] = Child(CONTROLLER, *order, title=title, stdout=log, stderr=subprocess.STDOUT)
                 self._starts[folder, run.rung] += 1
+                self._brought[folder] = run.overrides
+            elif self._experiment.plays_through and (folder / JOB_FILE).is_file():
+                self._bring(folder, run, driver.sight(run))
         for playing in self._playing.values() if driver.journal.state.end is not None else ():
             playing.leave()
+
+    def _bring(self, folder: Path, run: Run, sight: Sight) -> None:
+        """Have a member that plays follow its settings and its fork, and save itself where it is to be judged."""
+        asks = sight.reached and self._asked.get(folder, {}).get(RUNG_ANNOTATION) != str(run.rung)
+        if asks:
+            self._asked[folder] = asking(run, time.time())
+        if asks or self._brought.get(folder) != run.overrides:
+            asked = self._asked.get(folder, {})
+            try:
+                SpecStore(folder).edit(lambda document: document.update(brought(document, run, asked)))
+            except (ManifestError, RunFolderProblem) as problem:  # its job.yaml was changed by hand
+                self._unfit[folder] = f"it can't follow: {problem}"
+                if (playing := self._playing.get(folder)) is not None:
+                    playing.leave()
+            self._brought[folder] = run.overrides
 
     def end(self, *, at_once: bool = False) -> None:
         """Ask everything to end: runs in good order, which can be resumed, unless ``at_once``; judgements at once."""
@@ -128,12 +168,15 @@ class Runs:
         return (playing is not None and playing.poll() is None) or holder(folder) is not None
 
     def _wanted(self, run: Run) -> dict[str, Any]:
-        return self._experiment.manifest(run.trial, run.seed, self._experiment.rungs[run.rung])
+        frames = self._experiment.rungs[-1 if self._experiment.plays_through else run.rung]
+        return self._experiment.manifest(run.trial, run.seed, frames, run.overrides or None)
 
     def _log(self, folder: Path) -> Path:
         return self._folder / "logs" / f"{folder.name}.log"
 
-    def _job(self, folder: Path) -> RLJob | None:
+    def _job(self, run: Run) -> RLJob | None:
+        """What is stored of a run; of a member of a population as it is to go on."""
         with contextlib.suppress(ManifestError):
-            return parse_job(read_manifest(folder / JOB_FILE))
+            stored = read_manifest(self.folder(run) / JOB_FILE)
+            return parse_job(stored if self._experiment.spec.population is None else brought(stored, run, {}))
         return None

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from rljob.api.status import Condition, RLJobStatus
 
 from rljob_operator.experiments.journal import JournalProblem, replayed, whole_lines
+from rljob_operator.experiments.population import copied, schedule
 from rljob_operator.experiments.state import ExperimentState, Mismatch, Run, RunState, over_seeds
 from rljob_operator.experiments.summary import best_in_words, fell_back, fresh_verdict, summary
 from rljob_operator.local.experiment_folder import JOURNAL_FILE, judgement
@@ -37,6 +38,11 @@ class Trial(NamedTuple):
     """Each judgement of its first run: raw frames, mean, standard error."""
     runs: tuple[str | Path, ...]
     """The folders of its runs, by seed; on a cluster the names of RLJobs."""
+    schedule: tuple[Mapping[str, Any], ...] = ()
+    """Of a member of a population: the settings by which its best weights came about, its donors' first, as ``spec.schedule`` of
+    one job."""
+    copies: tuple[str, ...] = ()
+    """Of a member of a population: whom it has copied, and why."""
 
 
 def read_experiment(folder: Path) -> ExperimentState:
@@ -68,6 +74,9 @@ def look_at_experiment(folder: Path) -> JobView:
     ]
     does = {run.key: doing(state, run, folder) for run in state.active}
     does |= {run.key: f"failed: {run.why}" for run in state.runs.values() if run.why}
+    for run in state.runs.values():
+        if run.line:
+            does[run.key] = "; ".join([*map(copied, run.line[-1:]), *filter(None, [does.get(run.key)])])
     return JobView(
         str(folder),
         {**state.known.document, "status": summary(state)},
@@ -97,7 +106,9 @@ def trials_of(state: ExperimentState, folder: Path | None) -> list[Trial]:
         places = tuple(_place(state, run.key, folder) for run in runs)
         mean, error = ranked.get(number, (None, None))
         became = str(runs[0].state), _why(state, runs[0])
-        found.append(Trial(number, state.known.settings(number), *became, mean, error, scores, places))
+        line = tuple(schedule(state, runs[0]) if state.known.spec.population is not None and scores else ())
+        copies = tuple(map(copied, runs[0].line))
+        found.append(Trial(number, state.settings(number), *became, mean, error, scores, places, line, copies))
     return sorted(found, key=lambda trial: not trial.scores)
 
 

@@ -146,6 +146,7 @@ class _Session:
                 "chosenByMean": best["mean"],
                 "chosenByStandardError": best["standardError"],
                 "words": words or why,
+                **({"schedule": found.schedule} if found is not None and found.schedule else {}),
             }
         document = {
             "state": "Failed" if self._state.has_failed else "Complete",

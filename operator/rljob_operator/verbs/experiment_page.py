@@ -4,6 +4,7 @@ import math
 import textwrap
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +19,8 @@ from rljob.files import replace
 from rljob.telemetry.charts import COLOURS, SMALL, Chart, Series, line_chart
 from rljob.telemetry.report import REPORT_FILE
 
+from rljob_operator.experiments.population import lineage
+from rljob_operator.experiments.state import ExperimentState
 from rljob_operator.experiments.summary import settings_in_words
 from rljob_operator.local.experiment_trials import Trial, best_of, read_experiment, trials_of
 from rljob_operator.local.holder import holder
@@ -49,6 +52,7 @@ def write_experiment_report(folder: Path) -> Path:
             words=words,
             curves=_curves(judged, words),
             parameters=[_parameter(path, judged) for path in dict.fromkeys(p for t in judged for p in t.settings)],
+            members=_members(state, judged) if state.known.spec.population is not None else [],
             undrawn=len(judged[_COLOURED:]),
             coloured=_COLOURED,
             comparison=comparison,
@@ -88,6 +92,30 @@ def _parameter(path: str, judged: Sequence[Trial]) -> Chart:
         points, errors = [(x, t.mean or 0.0) for x, t in found], [t.standard_error or 0.0 for _, t in found]
         series.append(Series(name, points, colour=colour, marks=True, errors=errors))
     return line_chart(path, series, x_label=label, y_label="score", size=SMALL)
+
+
+def _members(state: ExperimentState, judged: Sequence[Trial]) -> list[Chart]:
+    """Who copied whom, and what each parameter was, over raw frames, of the best members."""
+    runs = [state.runs[trial.number, 1] for trial in judged[:_COLOURED]]
+    lines = [[(at, y) for at, donor, _ in lineage(state, run) for y in (run.trial, donor, run.trial)] for run in runs]
+    drawn = {"Who copied whom: a line goes to the donor and back": lines}
+    for path in judged[0].settings if judged else ():
+        steps = [pairwise(lineage(state, run)) for run in runs]
+        drawn[path] = [
+            [(at, v[path]) for (a, _, s), (b, _, t) in each for at, v in ((a, s), (b, s), (b, t))] for each in steps
+        ]
+    return [
+        line_chart(
+            title,
+            [
+                Series(f"member {run.trial}", found, colour=n)
+                for n, (run, found) in enumerate(zip(runs, each, strict=True))
+            ],
+            x_label="raw frames",
+            y_label="member" if each is lines else title.rpartition(".")[2],
+        )
+        for title, each in drawn.items()
+    ]
 
 
 def _axis(path: str, values: Sequence[Any]) -> tuple[Sequence[float], str]:

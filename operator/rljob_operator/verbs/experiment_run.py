@@ -2,14 +2,12 @@
 one does."""
 
 import shutil
-import time
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rljob.command_errors import one_line_errors
 
-from rljob_operator.local.holder import holder
 from rljob_operator.local.run_folder import JOB_FILE, OUTCOME_FILE
 
 
@@ -24,8 +22,6 @@ def _run(folder: Path, job: dict[str, Any], max_actors: int | None) -> int:
     """Start the run, or go on with what is there of it."""
     from rljob_operator.verbs import run  # what trains, which a base install lacks
 
-    while holder(folder) is not None:  # the controller of a session before, which is ending
-        time.sleep(0.2)
     console = Console(width=200)
     if (folder / JOB_FILE).is_file():
         (folder / OUTCOME_FILE).unlink(missing_ok=True)  # that of the rung before

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import rljob
+import yaml
 from rljob_operator.experiments.journal import replayed
 from rljob_operator.local.job_view import running_members
 
@@ -102,6 +103,44 @@ def test_killed_and_resumed_it_doubles_no_run_and_ends_with_a_verdict(tmp_path: 
     assert rljob.attach(sweep.best.runs[0]).policy().environment_id == "CartPole-v1"
     # After the most raw frames at which two were judged: 6,000, or the 2,000 at which all were.
     assert len(rljob.compare([sweep]).groups) == (4 if len(promoted) == 1 else 2)
+
+
+@pytest.mark.long
+def test_a_populations_members_take_weights_while_they_play_also_of_a_controller_that_was_killed(
+    tmp_path: Path,
+) -> None:
+    whole = yaml.safe_load(MANIFEST)
+    spec = whole["spec"]
+    del spec["search"], spec["prune"]
+    rates = {"algorithm.learningRate": {"logUniform": {"min": 1e-6, "max": 1e-2}}}
+    spec["population"] = {
+        "size": 3,
+        "readyRawFrames": 4000,
+        "parameters": rates,
+        "exploit": {"minGapStandardErrors": 0},
+    }
+    spec["budget"] = {"rawFrames": 60_000}
+    manifest, folder = tmp_path / "tiny.yaml", tmp_path / "tiny"
+    manifest.write_text(yaml.safe_dump(whole))
+    first, journal = begun(manifest, folder), folder / "journal.jsonl"
+    try:
+        eventually(lambda: journal.exists() and any(each["kind"] == "Copy" for each in entries(folder)), seconds=240)
+    finally:
+        first.kill()
+        first.wait()
+    again = begun(folder / "experiment.yaml", folder, "--resume")
+    assert again.wait(600) == 0, (tmp_path / "output.txt").read_text()
+    found = entries(folder)
+    replayed(journal.read_bytes().splitlines(keepends=True))
+    refused = {each["id"] for each in found if each["kind"] == "Refused"}
+    last = {each["trial"]: each["fork"] for each in found if each["kind"] == "Copy"}
+    for trial, fork in last.items():
+        status = json.loads((folder / f"tiny-{trial}" / "status.json").read_text())["fork"]
+        assert (status["id"], status["state"]) == (fork["id"], "Done") or fork["id"] in refused
+    assert last
+    best = json.loads((folder / "outcome.json").read_text())["best"]
+    assert best["schedule"][-1]["set"] == best["set"]
+    assert "copies trial" in (folder / "report.html").read_text()
 
 
 @pytest.mark.long

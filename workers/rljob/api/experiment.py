@@ -123,6 +123,52 @@ class PruneSpec(APIModel):
     """The median of the others."""
 
 
+class ExploitSpec(APIModel):
+    """Which member of a population copies another, and which one."""
+
+    truncation_percent: Annotated[int, Integer(1, 50)] = 25
+    """So many of a hundred members, the lowest by their newest scores, may each copy one of as many highest; at least one."""
+    min_gap_standard_errors: Annotated[float, Real(0)] = 2.0
+    """How much higher the other's score has to be, in standard errors of the difference."""
+
+
+class ExploreSpec(APIModel):
+    """How the settings of a member that copies another differ from the other's."""
+
+    factor: Annotated[float, Real(1, 10, above=True)] = 1.2
+    """A number is multiplied or divided by it, each as likely, within the bounds of its parameter; of listed values it becomes
+    a neighbour."""
+    probability: Annotated[float, Real(0, 1)] = 0.33
+    """How likely that is for each parameter."""
+    resample: Annotated[float, Real(0, 1)] = 0.05
+    """How likely a parameter is drawn again instead."""
+
+
+class PopulationSpec(APIModel):
+    """Population-based training: members that train at the same time copy weights and settings of better ones, and try others."""
+
+    size: Annotated[int, Integer(2, 100)]
+    """Members; each is a run."""
+    seed: Annotated[int, Integer(0, 2**31 - 1)] = 0
+    """Seed of the draws: members begin with the settings that search.random draws with the same seed."""
+    burn_in_raw_frames: Annotated[int, Integer(1)] | None = None
+    """Raw frames until a member is first judged; readyRawFrames unless given."""
+    ready_raw_frames: Annotated[int, Integer(1)]
+    """Raw frames from one judgement of a member to the next."""
+    exploit: ExploitSpec = Field(default_factory=ExploitSpec)
+    """Who copies whom."""
+    explore: ExploreSpec = Field(default_factory=ExploreSpec)
+    """What then becomes of the settings."""
+    reference: Flag = False
+    """True: member 0 copies nobody and keeps its settings, so that the others can be measured by it."""
+    parameters: dict[Annotated[str, Text(253, "the path of a field")], Distribution] = Field(
+        min_length=1, max_length=64
+    )
+    """A live field of the RLJob, by its path as ``--set`` has it, and where its values come from."""
+    initial: dict[Annotated[str, Text(253, "the path of a field")], Distribution] = Field(default_factory=dict)
+    """Where members begin, of parameters that are to begin elsewhere than anywhere between their bounds."""
+
+
 class ExperimentBudget(APIModel):
     """What the experiment may cost."""
 
@@ -146,6 +192,8 @@ class RLExperimentSpec(APIModel):
     """Which settings are tried; without it the template alone, with as many seeds as asked for."""
     prune: PruneSpec | None = None
     """Which trials end early; unset plays each to its end."""
+    population: PopulationSpec | None = None
+    """Members that copy and vary one another while they train, in place of search and prune."""
     budget: ExperimentBudget = Field(default_factory=ExperimentBudget)
     """What the experiment may cost."""
     parallelism: Annotated[int, Integer(1, MOST_TRIALS)] = 1

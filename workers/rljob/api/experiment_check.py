@@ -12,6 +12,8 @@ from rljob.api.environment import judged_in
 from rljob.api.experiment import (
     MOST_TRIALS,
     Distribution,
+    GridSearch,
+    PopulationSpec,
     PruneSpec,
     RLExperiment,
     RLExperimentSpec,
@@ -19,9 +21,11 @@ from rljob.api.experiment import (
 )
 from rljob.api.experiment_trials import Experiment, identity, settings_there_are, takes_integer
 from rljob.api.job import API_VERSION, KIND, Metadata, RLJob
+from rljob.api.live import live_values, with_live
 from rljob.api.load import given, parse_job
 from rljob.api.overrides import segments_of
 from rljob.api.problems import ABSENT, ManifestError, Problem
+from rljob.api.rules import transition_problems
 from rljob.api.structure import structural_problems
 from rljob.api.yaml_dialect import in_one_line
 
@@ -41,7 +45,7 @@ def parse_experiment(document: Mapping[str, Any]) -> Experiment:
 
     The template is checked as a manifest of its own would be, and each trial with its settings as if by ``--set``.
     """
-    written = _with_plain_paths(given(document))
+    written = _with_plain_paths(_with_plain_paths(given(document)), "population")
     spec = written.get("spec")
     template = spec.get("template") if isinstance(spec, Mapping) else None
     if not isinstance(spec, Mapping) or not isinstance(template, Mapping) or not template.get("spec"):
@@ -68,19 +72,19 @@ def parse_experiment(document: Mapping[str, Any]) -> Experiment:
     return whole
 
 
-def _with_plain_paths(written: dict[str, Any]) -> dict[str, Any]:
+def _with_plain_paths(written: dict[str, Any], part: str = "search") -> dict[str, Any]:
     """The manifest with the paths of its search without ``spec.``, so that one field has one name. Raises ManifestError where one
     stands there twice."""
     spec = written.get("spec")
-    search = spec.get("search") if isinstance(spec, Mapping) else None
+    search = spec.get(part) if isinstance(spec, Mapping) else None
     if not isinstance(spec, Mapping) or not isinstance(search, Mapping):
         return written
     found, listed = dict(search), search.get("list")
-    if isinstance(search.get("parameters"), Mapping):
-        found["parameters"] = _plain(search["parameters"], _PARAMETERS)
+    for name in {"parameters", "initial"} & found.keys():
+        found[name] = _plain(search[name], f"spec.{part}.{name}")
     if isinstance(listed, list):
         found["list"] = [_plain(each, f"spec.search.list[{at}]") for at, each in enumerate(listed)]
-    return {**written, "spec": {**spec, "search": found}}
+    return {**written, "spec": {**spec, part: found}}
 
 
 def _plain(settings: Any, place: str) -> Any:
@@ -144,6 +148,46 @@ def _broken(spec: RLExperimentSpec, job: RLJob) -> Iterator[Problem]:
         yield from _prune(spec, spec.prune, math.inf if frames is None else frames)
     if spec.search is not None:
         yield from _search(spec.search, "seed" if spec.seeds > 1 else "")
+    if spec.population is not None:
+        yield from _population(spec, spec.population, job, math.inf if frames is None else frames)
+
+
+def _population(spec: RLExperimentSpec, population: PopulationSpec, job: RLJob, frames: float) -> Iterator[Problem]:
+    """``frames``: the budget of a member."""
+    place, first = "spec.population", population.burn_in_raw_frames or population.ready_raw_frames
+    name = "burnInRawFrames" if population.burn_in_raw_frames is not None else "readyRawFrames"
+    fewer = (
+        f"allowed: less than the {frames:,} raw frames of budget.rawFrames; no member would be judged before its end"
+    )
+    yield from _found(
+        (spec.search is not None, "spec.search", ABSENT, "allowed: not beside population, which draws settings itself"),
+        (spec.prune is not None, "spec.prune", ABSENT, "allowed: not beside population, of which no member ends early"),
+        (
+            spec.seeds > 1,
+            "spec.seeds",
+            spec.seeds,
+            "allowed with population: 1; another population.seed is another one",
+        ),
+        (first >= frames, f"{place}.{name}", first, fewer),
+        (
+            math.inf > frames >= first + _MOST_RUNGS * population.ready_raw_frames,
+            f"{place}.readyRawFrames",
+            population.ready_raw_frames,
+            f"allowed: more; a member is judged at most {_MOST_RUNGS} times",
+        ),
+    )
+    live = live_values(job.spec)
+    for path, from_ in population.parameters.items():
+        at, words = f"{place}.parameters[{path}]", "allowed: a field that a running learner follows"
+        changed = job.model_copy(update={"spec": with_live(job.spec, {path: live[path] + 1})}) if path in live else job
+        yield from _found((path not in live, at, path, f"{words}: {', '.join(live)}"))
+        yield from (Problem(at, path, each.message) for each in transition_problems(job, changed))
+        yield from _distribution(path, from_, None, at)
+    for path, from_ in population.initial.items():
+        bounded = path in population.parameters and population.parameters[path].values is None
+        at, words = f"{place}.initial[{path}]", "allowed: a path that parameters has, with bounds"
+        yield from _found((not bounded, at, path, words))
+        yield from _distribution(path, from_, None, at)
 
 
 def _prune(spec: RLExperimentSpec, prune: PruneSpec, frames: float) -> Iterator[Problem]:
@@ -205,7 +249,7 @@ def _search(search: SearchSpec, seed: str) -> Iterator[Problem]:
     )
     for path, from_ in search.parameters.items():
         yield from _path(path, f"{_PARAMETERS}[{path}]", seed)
-        yield from _distribution(path, from_, search)
+        yield from _distribution(path, from_, search.grid, f"{_PARAMETERS}[{path}]")
     for at, settings in enumerate(listed):
         for path in settings:
             yield from _path(path, f"spec.search.list[{at}]", seed)
@@ -223,16 +267,16 @@ def _path(path: str, place: str, seed: str) -> list[Problem]:
     )
 
 
-def _distribution(path: str, from_: Distribution, search: SearchSpec) -> Iterator[Problem]:
-    place, values = f"{_PARAMETERS}[{path}]", from_.values or []
+def _distribution(path: str, from_: Distribution, grid: GridSearch | None, place: str) -> Iterator[Problem]:
+    values = from_.values or []
     told = [*map(identity, values)]
-    twice = [value for at, value in enumerate(values) if told[at] in told[:at]] if search.grid is not None else []
+    twice = [value for at, value in enumerate(values) if told[at] in told[:at]] if grid is not None else []
     numbers = "allowed in a grid: values; numbers between bounds are drawn with random"
     once = f"allowed in a grid: each value {_ONCE}"
     kinds = {"logUniform": from_.log_uniform, "uniform": from_.uniform}
     yield from _one_of(place, {**kinds, "values": from_.values})
     yield from _found(
-        (search.grid is not None and not values, place, ABSENT, numbers),
+        (grid is not None and not values, place, ABSENT, numbers),
         (bool(twice), f"{place}.values", next(iter(twice), None), once),
     )
     for kind, bounds in kinds.items():
@@ -274,13 +318,13 @@ def _judged_apart(played: Mapping[str, int]) -> Iterator[Problem]:
 
 def _enough_settings(experiment: Experiment) -> Iterator[Problem]:
     search = experiment.spec.search
-    if search is None or (search.random is None and search.tpe is None):
+    if experiment.drawing is None:
         return
-    most = settings_there_are(search.parameters)
-    if experiment.trials > most:
-        place = f"spec.search.{'random' if search.random is not None else 'tpe'}.trials"
-        message = f"allowed: up to {most:,}, as parameters have no more settings; each is tried {_ONCE}"
-        yield Problem(place, experiment.trials, message)
+    most = settings_there_are(experiment.drawing[1])
+    named = "random" if search and search.random else "tpe"
+    place = f"spec.search.{named}.trials" if search else "spec.population.size"
+    message = f"allowed: up to {most:,}, as parameters have no more settings; each is tried {_ONCE}"
+    yield from _found((experiment.trials > most, place, experiment.trials, message))
 
 
 def _trials(experiment: Experiment) -> Iterator[Problem]:
@@ -306,11 +350,12 @@ def _trials(experiment: Experiment) -> Iterator[Problem]:
         return
     trial, first = next(iter(wrong.items()))
     search = experiment.spec.search
-    place = f"spec.search.list[{trial}]" if search is not None and search.listed is not None else _PARAMETERS
+    drawn = _PARAMETERS if search is not None else "spec.population.parameters"
+    place = f"spec.search.list[{trial}]" if search is not None and search.listed is not None else drawn
     counted = f"in trial {trial}; {len(wrong)} of {experiment.trials} trials are no valid job"
     if experiment.refused:
         counted = f"{len(experiment.refused)} draws make no valid job, and {trial} of {experiment.trials} trials do"
-    varied = search.parameters if search is not None and search.listed is None else experiment.settings(trial)
+    varied = experiment.drawing[1] if experiment.drawing is not None else experiment.settings(trial)
     for each in first.problems:
         paths = [p for p in varied if each.path == p or each.path.startswith(f"spec.{p}")]
         where = f"{place}[{paths[0]}]" if paths else place

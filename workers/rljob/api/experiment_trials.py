@@ -62,7 +62,9 @@ class Experiment:
     @property
     def trials(self) -> int:
         """How many settings are tried."""
-        search = self.spec.search
+        search, population = self.spec.search, self.spec.population
+        if population is not None:
+            return population.size
         if search is None:
             return 1
         if (drawing := search.random or search.tpe) is not None:
@@ -80,9 +82,12 @@ class Experiment:
     @property
     def rungs(self) -> tuple[int, ...]:
         """Raw frames at which a trial's first run is judged; the last are its budget."""
-        budget, prune = self.raw_frames, self.spec.prune
+        budget, prune, population = self.raw_frames, self.spec.prune, self.spec.population
         found = []
-        if prune is not None and prune.halving is not None:
+        if population is not None:
+            first = population.burn_in_raw_frames or population.ready_raw_frames
+            found = list(range(first, budget, population.ready_raw_frames))
+        elif prune is not None and prune.halving is not None:
             first, factor = prune.halving.first_raw_frames, prune.halving.factor
             while first < budget:
                 found.append(first)
@@ -90,6 +95,21 @@ class Experiment:
         elif prune is not None and prune.median is not None:
             found = list(range(prune.median.after_raw_frames, budget, prune.median.after_raw_frames))
         return (*found, budget)
+
+    @property
+    def plays_through(self) -> bool:
+        """Whether a run plays on while it is judged: a member of a population that has a place for each."""
+        population = self.spec.population
+        return population is not None and self.spec.parallelism >= population.size
+
+    @property
+    def drawing(self) -> tuple[int, Mapping[str, Distribution]] | None:
+        """The seed that settings are drawn with, and where they come from; None where they are not drawn."""
+        search, population = self.spec.search, self.spec.population
+        if population is not None:
+            return population.seed, {**population.parameters, **population.initial}
+        drawn = search and (search.random or search.tpe)
+        return (drawn.seed, search.parameters) if search and drawn else None
 
     @property
     def in_words(self) -> str:
@@ -108,14 +128,14 @@ class Experiment:
     def settings(self, trial: int) -> Settings:
         """What trial ``trial``, counted from 0, sets in the template."""
         search = self.spec.search
-        if search is None:
-            return {}
         if trial in self.suggested:
             return self.suggested[trial]
-        if (drawing := search.random or search.tpe) is not None:
+        if self.drawing is not None:
             while trial >= len(self._drawn):
-                self._draw(drawing.seed, search.parameters)
+                self._draw(*self.drawing)
             return self._drawn[trial]
+        if search is None:
+            return {}
         if search.listed is not None:
             return search.listed[trial]
         chosen = {}
@@ -132,9 +152,8 @@ class Experiment:
     def job(self, trial: int) -> RLJob:
         """The RLJob of a trial's first run, checked. Raises ManifestError where its settings make no valid job, and where no more
         of those that are drawn do."""
-        search = self.spec.search
-        if search is not None and (drawing := search.random or search.tpe) is not None and trial == len(self._drawn):
-            return self._draw(drawing.seed, search.parameters)
+        if self.drawing is not None and trial == len(self._drawn):
+            return self._draw(*self.drawing)
         return self.job_with(self.settings(trial), trial)
 
     def job_with(self, settings: Settings, trial: int) -> RLJob:
@@ -221,8 +240,17 @@ def identity(value: Any) -> str:
 
 def _value(seed: int, trial: int, path: str, from_: Distribution, draw: int) -> Any:
     """The value of a parameter in a trial: one of its values, or a number with six significant digits between its bounds."""
-    key = json.dumps([seed, trial, path, *([draw] if draw else [])]).encode()
-    share = int.from_bytes(hashlib.sha256(key).digest()[: _SHARE_BITS // 8], "big") / (1 << _SHARE_BITS)
+    return value_at(share(seed, trial, path, *([draw] if draw else [])), path, from_)
+
+
+def share(*key: Any) -> float:
+    """A number from 0 to below 1 that follows from ``key`` alone."""
+    digest = hashlib.sha256(json.dumps(key).encode()).digest()
+    return int.from_bytes(digest[: _SHARE_BITS // 8], "big") / (1 << _SHARE_BITS)
+
+
+def value_at(share: float, path: str, from_: Distribution) -> Any:
+    """The value of a parameter that has ``share`` of all below it."""
     if from_.values is not None:
         return from_.values[int(share * len(from_.values))]
     low, high = bounds(path, from_)

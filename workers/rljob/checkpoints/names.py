@@ -9,6 +9,8 @@ MANIFEST: Final = "manifest.json"
 BEST: Final = "best"
 JUDGED: Final = "judged"
 """Of a run of an experiment: its best weights by the experiment's own games."""
+SCORED: Final = ("scored-0", "scored-1")
+"""Of a member of a population: the checkpoints that its newest scores are of, whole, for others to fork from."""
 
 _CHECKPOINT: Final = re.compile(r"(?:epoch-([0-9]{1,18})-)?step-([0-9]{1,18})")
 _CLAIM: Final = re.compile(r"epoch-([0-9]{1,18})")
@@ -49,7 +51,7 @@ def order(name: str) -> Order | None:
 
 def is_checkpoint_name(name: str) -> bool:
     """Whether a checkpoint may have this name."""
-    return order(name) is not None or name in (BEST, JUDGED)
+    return order(name) is not None or name in (BEST, JUDGED, *SCORED)
 
 
 def claim_name(epoch: int) -> str:

@@ -12,7 +12,7 @@ from rljob.api import EnvironmentParameters
 from rljob.api.environment import EnvironmentSource
 from rljob.api.parameters import ParameterSet
 from rljob.checkpoints import store as checkpoint
-from rljob.checkpoints.files import directory_in, is_checkpoint, policies
+from rljob.checkpoints.files import directory_in, is_checkpoint, policies, stored
 from rljob.checkpoints.location import Location
 from rljob.checkpoints.names import JUDGED
 from rljob.checkpoints.store import Checkpoint, CheckpointProblem
@@ -134,6 +134,13 @@ def keep_judged(source: Location, verdict: Mapping[str, Any]) -> None:
     state = {f"policy.{name}": tensor for name, tensor in policy_state(found, found.manifest["algorithm"]).items()}
     statistics = {name: tensor for name, tensor in found.tensors.items() if name.startswith("statistics.")}
     checkpoint.write(found.path.parent, JUDGED, state | statistics, {**found.manifest, "verdict": verdict})
+
+
+def keep_scored(source: Location, name: str) -> Location:
+    """Keep the newest checkpoint of a run, whole, under ``name`` (one of `SCORED`) for others to fork from, and answer where.
+    Raises as `keep_judged`."""
+    found = _find(source, stored)
+    return checkpoint.write(found.path.parent, name, found.tensors, found.manifest)[0]
 
 
 def _find(source: Location, listed: Callable[[Location], list[Location]]) -> Checkpoint:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from rljob.checkpoints.names import SCORED
 from rljob.command_errors import one_line_errors
 from rljob.cores import usable_cores
 from rljob.data_plane import require_data_plane
@@ -38,6 +39,7 @@ _KEEP_HELP = (
     "Of a run, as its experiment does: score what it has come to (its evaluator's best, else its newest weights), and keep that "
     "as its `judged` where the mean return is so much at least."
 )
+_SCORED_HELP = "Of a run, as its population does: keep its newest checkpoint, whole, as scored-0 or scored-1, and score it."
 _TEMPERATURE_HELP = "Logits of a sampled policy (IMPALA, PPO) are divided by it, 0 takes the best action."
 _TemperatureOption = Annotated[
     float | None, typer.Option(min=0.0, help=_TEMPERATURE_HELP, show_default="the job's evaluationTemperature")
@@ -70,6 +72,7 @@ def evaluate(
     keep_from: Annotated[
         float | None, typer.Option("--keep-from", metavar="MEAN", help=_KEEP_HELP, show_default=False)
     ] = None,
+    scored: Annotated[str | None, typer.Option(metavar="NAME", help=_SCORED_HELP, show_default=False)] = None,
 ) -> None:
     """Score a policy with whole, unclipped games in plain Gymnasium: mean, standard error, episodes.
 
@@ -83,6 +86,8 @@ def evaluate(
         rljob eval runs/pong-apex-20260101-120000 --episodes 100 --seed 7 --json
     """
     with one_line_errors():
+        if scored is not None and scored not in SCORED:
+            raise UsageError(f"--scored {scored}: allowed: {' or '.join(SCORED)}")
         require_data_plane("rljob eval")
         import torch
 
@@ -90,14 +95,15 @@ def evaluate(
         from rljob.api.episode_metrics import in_words
         from rljob.checkpoints.files import policies
         from rljob.checkpoints.location import location
-        from rljob.checkpoints.policy import PolicyIdentity, come_to, keep_judged, load_policy
+        from rljob.checkpoints.policy import PolicyIdentity, come_to, keep_judged, keep_scored, load_policy
         from rljob.evaluation.players import Players
         from rljob.evaluation.score import tally
         from rljob.weights.flat import snapshot
 
         torch.set_num_threads(1)  # each core has a process of its own
         with printing_aside():
-            policy = load_policy(location(source), policies if keep_from is None else come_to)
+            place = location(source) if scored is None else keep_scored(location(source), scored)
+            policy = load_policy(place, policies if keep_from is None else come_to)
         name, params = str(policy.manifest["algorithm"]), tempered(policy.params, temperature)
         share = algorithm(name).evaluation_epsilon(params) if epsilon is None else epsilon
         sampled_at = getattr(params, "evaluation_temperature", None)  # of a policy that has probabilities
@@ -116,7 +122,11 @@ def evaluate(
             "seed": seed,
         }
         if keep_from is not None and result.mean >= keep_from:
-            keep_judged(location(source), figures)
+            keep_judged(place, figures)
+        if scored is not None:
+            uri = (place.absolute() if isinstance(place, Path) else place).as_uri()
+            frames = policy.manifest["counters"]["raw_frames"]
+            figures["checkpoint"] = {"from": uri, "digest": f"sha256:{policy.manifest['sha256']}", "rawFrames": frames}
         if as_json:
             if not summary:
                 figures["returns"] = [float(value) for value in result.returns]

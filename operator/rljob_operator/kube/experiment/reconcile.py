@@ -13,6 +13,7 @@ from rljob.api import ManifestError
 from rljob.api.conditions import ConditionType, Reason
 from rljob.api.experiment_status import RLExperimentStatus
 from rljob.api.load import given
+from rljob.api.problems import ABSENT, Problem
 
 from rljob_operator.core.conditions.update import ConditionUpdate, false
 from rljob_operator.experiments.driver import Driver
@@ -163,6 +164,7 @@ class ExperimentReconciler:
         if known.generation != document["metadata"]["generation"]:
             known.generation, known.refused = document["metadata"]["generation"], ""
             try:
+                _require_common_place(document)
                 taken = await asyncio.to_thread(state.taking, _settings_of(document))
                 for entry in (taken,) if taken is not None else ():
                     journal.add(entry)
@@ -203,6 +205,14 @@ def status_of(document: Object) -> RLExperimentStatus:
         return RLExperimentStatus.model_validate(document.get("status") or {}, by_alias=True, by_name=False)
     except ValidationError:
         return RLExperimentStatus()
+
+
+def _require_common_place(document: Object) -> None:
+    """Raises ManifestError where a member of a population could not read the checkpoints of another."""
+    storage = (document["spec"]["template"]["spec"].get("checkpoint") or {}).get("storage") or {}
+    if document["spec"].get("population") and not storage.get("objectStore"):
+        words = "required of a population on a cluster, since a member reads the checkpoints of others: a bucket"
+        raise ManifestError([Problem("spec.template.spec.checkpoint.storage.objectStore", ABSENT, words)])
 
 
 def _settings_of(document: Object) -> dict[str, Any]:

@@ -13,7 +13,17 @@ from rljob.api.learned import as_begun
 from rljob.api.status import RLJobStatus
 
 from rljob_operator.core.member import Phase, Role
-from rljob_operator.experiments.driver import Driver, Sight, judging, scored
+from rljob_operator.experiments.driver import (
+    RUNG_ANNOTATION,
+    Driver,
+    Sight,
+    asking,
+    brought,
+    is_saved,
+    judging,
+    refusal,
+    scored,
+)
 from rljob_operator.experiments.state import ExperimentState, Run
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.errors import (
@@ -27,7 +37,7 @@ from rljob_operator.kube.apiserver.errors import (
     QuotaExceeded,
     is_refusal,
 )
-from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, Object
+from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, Object, merge_patch
 from rljob_operator.kube.job.keys import NameConflict, create
 from rljob_operator.kube.job.members import NODE_LOST, parsed, shown
 from rljob_operator.kube.job.stored import read
@@ -98,7 +108,13 @@ class Runs:
         self._note_what_holds(run, job, status)
         rests = status.finished or (job["spec"]["suspend"] and status.is_true("Suspended"))
         reached = status.finished or status.progress.raw_frames >= self.state.known.rungs[run.rung]
-        return Sight(rests, reached, complete.reason if complete is not None else "")
+        return Sight(
+            rests,
+            reached,
+            is_saved(run, job["metadata"].get("annotations") or {}, status),
+            refusal(run, status, ended=status.finished),
+            complete.reason if complete is not None else "",
+        )
 
     def _note_what_holds(self, run: Run, job: Object, status: RLJobStatus) -> None:
         """What keeps a run that should play from it, as its conditions tell."""
@@ -118,7 +134,7 @@ class Runs:
         refusal of one run concerns no other."""
         for run in list(self.state.runs.values()):
             with self._by_itself(run, f"RLJob {self._place(run)[1]}"):
-                await self._lead(run, not self.suspended and driver.plays(run))
+                await self._lead(run, driver)
         if self.suspended:
             return
         about = self.owner["metadata"]
@@ -149,7 +165,8 @@ class Runs:
             if isinstance(problem, _FOR_GOOD) and not isinstance(problem, _MAY_PASS) and self._found(run)[0] is None:
                 self.unmade[run.key] = words
 
-    async def _lead(self, run: Run, plays: bool) -> None:
+    async def _lead(self, run: Run, driver: Driver) -> None:
+        plays = not self.suspended and driver.plays(run)
         place, (_, status) = self._place(run), self._found(run)
         there = self.sources.job_of(*place)
         self._unknown |= {place[1]} if status is None else set()  # of an operator that has just begun
@@ -158,13 +175,20 @@ class Runs:
                 await self.sources.client.create(RLJOBS, self._manifest(run))
         elif there is not None and plays and not is_of(there, self.owner["metadata"]["uid"]):
             raise NameConflict("that of another has its name: delete it, or rename the experiment")
-        elif there is not None and status is not None and there["spec"]["suspend"] == plays and not status.finished:
-            change = {"spec": {"suspend": not plays}, "metadata": {"uid": there["metadata"]["uid"]}}
-            with suppress(NotFound):
-                await self.sources.client.patch(RLJOBS, *place, change)
+        elif there is not None and status is not None and not status.finished:
+            sight, known = driver.sight(run), self.state.known
+            asks = plays and known.plays_through and sight.reached and not sight.saved
+            annotations = there["metadata"].get("annotations") or {}
+            asked = asking(run, self.now) if asks and annotations.get(RUNG_ANNOTATION) != str(run.rung) else {}
+            wanted = brought(there, run, asked) if known.spec.population is not None and plays else there
+            wanted = {**wanted, "spec": {**wanted["spec"], "suspend": not plays}}
+            if change := merge_patch(there, wanted):
+                change["metadata"] = {**change.get("metadata", {}), "uid": there["metadata"]["uid"]}
+                with suppress(NotFound):
+                    await self.sources.client.patch(RLJOBS, *place, change)
 
     def _manifest(self, run: Run) -> Object:
-        return render.run(self.owner, self.state.known, run.trial, run.seed)
+        return render.run(self.owner, self.state.known, run)
 
     def _place(self, run: Run) -> JobKey:
         return self.owner["metadata"]["namespace"], self.state.known.run_name(run.trial, run.seed)
@@ -194,7 +218,8 @@ class Runs:
                 break  # of another life of the run, and about to go
             judge = shown(pod, Role.EVALUATOR, self.now)
             if judge.phase is Phase.EXITED and (figures := parsed(pod)):  # whatever is beside it may run on
-                if _comparable(job) != _comparable(self._manifest(run)):
+                stored = job if self.state.known.spec.population is None else brought(job, run, {})
+                if _comparable(stored) != _comparable(self._manifest(run)):
                     return {"why": f"RLJob {job['metadata']['name']} was changed by hand, so that it is another trial"}
                 return scored(figures, status.progress.raw_frames, "its judge left no mean")
             goes = judge.deleted and judge.disrupted != NODE_LOST  # then another one is made in its place
@@ -224,5 +249,5 @@ class Runs:
 def _comparable(document: Object) -> dict[str, Any] | None:
     """The part of a job that makes it the trial that it is, without its number of actors, which an autoscaler may write."""
     with suppress(ManifestError):
-        return as_begun(parse_job(document).spec.model_dump(by_alias=True), "actors.replicas")
+        return as_begun(parse_job(document).spec.model_dump(by_alias=True), "actors.replicas", "fork")
     return None

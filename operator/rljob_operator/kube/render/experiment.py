@@ -8,6 +8,7 @@ from rljob.api.experiment_trials import Experiment
 from rljob.api.job import API_VERSION
 
 from rljob_operator.core.member import Role
+from rljob_operator.experiments.state import Run
 from rljob_operator.kube.render import names, trackers
 from rljob_operator.kube.render.containers import resources
 from rljob_operator.kube.render.metadata import Owned, handed_on
@@ -23,14 +24,14 @@ _OF_A_LEARNER: Final = ("args", "ports", "startupProbe", "livenessProbe", "readi
 """What a container has for being a learner."""
 
 
-def run(owner: Object, experiment: Experiment, trial: int, seed: int) -> Object:
-    """The RLJob of a run. It queues at Kueue by the labels of the template, or of the experiment itself."""
-    made = experiment.manifest(trial, seed, experiment.raw_frames)
+def run(owner: Object, experiment: Experiment, of: Run) -> Object:
+    """The RLJob of a run as it is to be now. It queues at Kueue by the labels of the template, or of the experiment itself."""
+    made = experiment.manifest(of.trial, of.seed, experiment.raw_frames, of.overrides or None)
     labels = {
         **_of_queue(owner["metadata"].get("labels") or {}),
         **made["metadata"].get("labels", {}),
-        names.TRIAL_LABEL: str(trial),
-        names.SEED_LABEL: str(seed),
+        names.TRIAL_LABEL: str(of.trial),
+        names.SEED_LABEL: str(of.seed),
     }
     return {
         **made,

@@ -32,7 +32,7 @@ def test_killed_at_every_step_it_ends_as_it_would_have(case: str) -> None:
         world = World(experiment, spread, kill_at=at, fails=fails)
         lived(world)
         assert (world.text, world.sent, world.played) == (calm.text, calm.sent, calm.played), at
-    assert calm.most_at_once <= 3
+    assert calm.most_at_once <= experiment["spec"]["parallelism"]
 
 
 def test_what_the_cases_lead_to() -> None:
@@ -119,7 +119,7 @@ def test_a_journal_that_was_changed_is_refused_with_its_line() -> None:
         ([*lines, lines[-1]], "lead to no decision"),
         ([*lines[:3], b"{\n"], "line 4 of the journal"),
         ([b'{"kind":"TimeUp"}\n', b'{"kind":"Score","trial":0,"seed":1}\n'], "line 2"),
-        ([lines[0], *lines[1:4], b'{"kind":"Copy"}\n'], "unknown kind 'Copy'"),
+        ([lines[0], *lines[1:4], b'{"kind":"Graft"}\n'], "unknown kind 'Graft'"),
         ([b"[]\n"], "line 1"),
     ):
         with pytest.raises(JournalProblem, match=said):

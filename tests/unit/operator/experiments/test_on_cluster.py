@@ -18,13 +18,19 @@ from rljob_operator.kube.render.metadata import Owned
 from rljob_operator.kube.render.settings import Settings
 
 from tests.support.experiment_cluster import NAMESPACE, World
+from tests.support.experiment_world import population
 from tests.unit.operator.experiments.test_experiments import HALVING, MEDIAN, document, spread
 
+IN_A_BUCKET, TURNS = population(), population(parallelism=2)
+for each in (IN_A_BUCKET, TURNS):
+    each["spec"]["template"]["spec"]["checkpoint"] = {"storage": {"objectStore": {"url": "s3://b/p"}}}
 CASES: dict[str, tuple[dict[str, Any], frozenset[int]]] = {
     "halving": (document(3, prune=HALVING, seeds=2), frozenset()),
     "median": (document(2, prune=MEDIAN), frozenset()),
     "failing": (document(3, maxFailedTrials=1), frozenset({1})),
     "too many fail": (document(3, maxFailedTrials=0), frozenset({0, 1})),
+    "a population": (IN_A_BUCKET, frozenset()),
+    "a population that takes turns": (TURNS, frozenset()),
 }
 
 
