@@ -39,7 +39,9 @@ _KEEP_HELP = (
     "Of a run, as its experiment does: score what it has come to (its evaluator's best, else its newest weights), and keep that "
     "as its `judged` where the mean return is so much at least."
 )
-_SCORED_HELP = "Of a run, as its population does: keep its newest checkpoint, whole, as scored-0 or scored-1, and score it."
+_SCORED_HELP = (
+    "Of a run, as its population does: keep its newest checkpoint, whole, as scored-0 or scored-1, and score it."
+)
 _TEMPERATURE_HELP = "Logits of a sampled policy (IMPALA, PPO) are divided by it, 0 takes the best action."
 _TemperatureOption = Annotated[
     float | None, typer.Option(min=0.0, help=_TEMPERATURE_HELP, show_default="the job's evaluationTemperature")
