@@ -54,7 +54,7 @@ def test_they_are_small_and_read_back_as_they_are() -> None:
     """kubectl apply keeps a copy, as JSON without spaces, in an annotation of at most 256 KiB."""
     files = {CRD_FILE: definition(), EXPERIMENT_CRD_FILE: experiment_definition()}
     sizes = [(ROOT / file).stat().st_size for file in files]
-    assert (sizes[0] <= 130_000, sum(sizes) <= 181_000) == (True, True), sizes
+    assert (sizes[0] <= 130_000, sum(sizes) <= 190_000) == (True, True), sizes
     for file, made in files.items():
         assert yaml.safe_load((ROOT / file).read_text()) == made
 

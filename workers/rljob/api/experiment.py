@@ -156,16 +156,18 @@ class PopulationSpec(APIModel):
     ready_raw_frames: Annotated[int, Integer(1)]
     """Raw frames from one judgement of a member to the next."""
     exploit: ExploitSpec = Field(default_factory=ExploitSpec)
-    """Who copies whom."""
+    """Which members copy another one, and how clear the difference has to be."""
     explore: ExploreSpec = Field(default_factory=ExploreSpec)
-    """What then becomes of the settings."""
+    """How the settings that come with a copy are varied."""
     reference: Flag = False
     """True: member 0 copies nobody and keeps its settings, so that the others can be measured by it."""
     parameters: dict[Annotated[str, Text(253, "the path of a field")], Distribution] = Field(
         min_length=1, max_length=64
     )
     """A live field of the RLJob, by its path as ``--set`` has it, and where its values come from."""
-    initial: dict[Annotated[str, Text(253, "the path of a field")], Distribution] = Field(default_factory=dict)
+    initial: dict[Annotated[str, Text(253, "the path of a field")], Distribution] = Field(
+        default_factory=dict, max_length=64
+    )
     """Where members begin, of parameters that are to begin elsewhere than anywhere between their bounds."""
 
 
