@@ -2,6 +2,8 @@
 
 import asyncio
 import re
+import subprocess
+import sys
 import threading
 import urllib.error
 import urllib.request
@@ -142,3 +144,38 @@ async def test_an_operator_tells_through_the_api_server_how_a_shard_fails_to_ans
     door.server.close()
     await until("no answer", lambda: because() == NO_ANSWER)
     await poll.close()
+
+
+def test_last_lines_of_all_of_a_role_and_of_a_member(user: User, running: KubeletServer) -> None:
+    server = running
+    assert [line.split() for line in user.sees("logs", "pong", "--tail", "2").splitlines()] == [
+        [member, member, "line", str(number)]
+        for member in ("actor-0", "actor-1", "learner", "replay-0")
+        for number in (28, 29)
+    ]
+    assert len(user.sees("logs", "pong", "actor", "--tail", "3").splitlines()) == 6
+    assert user.sees("logs", "pong", "learner", "--tail", "1") == "learner line 29\n"
+    assert len(user.sees("logs", "learner").splitlines()) == 20, "the only job, and a role"
+    assert user.sees("logs", "pong", "learner", "--tail", "0") == ""
+    assert {container for _, container, _ in server.asked} == {"worker"}
+
+
+def test_following_shows_what_comes(user: User, running: KubeletServer) -> None:
+    server = running
+    words = ["logs", "-n", user.namespace, "--kubeconfig", str(user.kubeconfig), "pong", "learner", "-f", "--tail", "1"]
+    # Tests that were started in the background ignore Ctrl-C, and so would what they start.
+    heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    command = [sys.executable, "-c", f"{heard}; from rljob_operator.__main__ import main; main()", *words]
+    following = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        assert following.stdout is not None
+        assert following.stdout.readline() == "learner line 29\n"
+        (pod,) = [name for name in server.logs if "learner" in name]
+        server.logs[pod].append("one that has just come")
+        assert following.stdout.readline() == "one that has just come\n"
+        following.send_signal(2)
+        assert following.wait(30) == 0, "Ctrl-C is how one leaves"
+        assert following.stdout.read() == ""
+    finally:
+        following.kill()
+        following.wait()

@@ -149,7 +149,7 @@ class Run:
         return "\n".join(why(self.look()))
 
     def logs(self, who: str | None = None, tail: int = 20) -> str:
-        """The last lines of each log of a run on this machine, or of one role's or member's, such as "learner", "actor-1" or
+        """The last lines of each log, or of one role's or member's, such as "learner", "actor-1" or, on this machine,
         "controller"."""
         found: list[str] = []
         with self._asking() as ask:

@@ -5,7 +5,7 @@ import base64
 import shlex
 import sys
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from types import TracebackType
 from typing import Any, BinaryIO, Final, Self, TypeVar
@@ -21,7 +21,7 @@ from rljob_operator.experiments.journal import JournalProblem
 from rljob_operator.experiments.state import ExperimentState
 from rljob_operator.kube.apiserver.access import NoAccess, load_access
 from rljob_operator.kube.apiserver.client import Client
-from rljob_operator.kube.apiserver.errors import AlreadyExists, ApiError, NotFound
+from rljob_operator.kube.apiserver.errors import AlreadyExists, ApiError, NotFound, Unavailable
 from rljob_operator.kube.apiserver.resources import (
     CONFIG_MAPS,
     PODS,
@@ -36,9 +36,9 @@ from rljob_operator.kube.job.members import Pod
 from rljob_operator.kube.job.stored import read
 from rljob_operator.kube.reach import PodsProxy
 from rljob_operator.kube.render import names
-from rljob_operator.kube.view import job_view, policy_pod
+from rljob_operator.kube.view import job_view, pod_logs, policy_pod
 from rljob_operator.polls.reach import NoAnswer, Reach
-from rljob_operator.verbs.jobs import Listing, Place, ShowLines, in_words, listed, not_there, wait_for
+from rljob_operator.verbs.jobs import Listing, Place, ShowLines, in_words, listed, no_log, not_there, wait_for
 from rljob_operator.view.job_view import JobView
 
 FIELD_MANAGER: Final = "rljob"
@@ -232,17 +232,22 @@ class ClusterJob:
         say(f"{self.place}: stopped; `{self.command('resume')}`{' begins anew' if lost else known}")
 
     def logs(self, who: str | None, *, tail: int, follow: bool, show: ShowLines) -> None:
-        """See `Job`: kubectl has those of a cluster; what to type for it is told."""
-        selector = f"{names.JOB_LABEL}={self._name}"
-        if who is not None:
-            try:
-                Role(who)
-                selector += f",{names.ROLE_LABEL}={who}"
-            except ValueError:
-                selector += f",{names.MEMBER_LABEL}={who}"
-        words = ["kubectl", "logs", "-n", self._jobs.namespace, *self._jobs.way, "-l", selector, "-c", names.WORKER]
-        words += ["--prefix", f"--tail={tail}", *(["-f", "--max-log-requests=100"] if follow else [])]
-        raise UsageError(f"{self.place}: `{shlex.join(words)}` shows them")
+        """See `Job`."""
+        with self._jobs.refusing("list", PODS):
+            pods = self._jobs.run(job_view.find_pods(self._client, self._jobs.namespace, self._name))
+        found = pod_logs.chosen(pods, who)
+        if not pods:
+            raise UsageError(f"{self.place} has no pods now, and logs go with them; see `{self.command('why')}`")
+        if not found:
+            raise no_log(who or "", self.place, list(pod_logs.chosen(pods, None)))
+        try:
+            with self._jobs.refusing("get", "pods/log"):
+                if follow:
+                    self._jobs.run(pod_logs.follow(lambda: self._pods(who), self._client, tail, show))
+                else:
+                    self._jobs.run(pod_logs.show_last(self._client, found, tail, show))
+        except pod_logs.TooMany as problem:
+            raise UsageError(str(problem)) from None
 
     def policy(self, out: BinaryIO, say: Callable[[str], None], timeout_seconds: float) -> None:
         """See `Job`."""
@@ -315,6 +320,13 @@ class ClusterJob:
             else:
                 answers[name] = result
         return answers, problem
+
+    async def _pods(self, who: str | None) -> AsyncIterator[Mapping[str, Pod]]:
+        """The pods whose logs are meant, again and again. A server that is away for a moment is waited for."""
+        while True:
+            with suppress(Unavailable):
+                yield pod_logs.chosen(await job_view.find_pods(self._client, self._jobs.namespace, self._name), who)
+            await asyncio.sleep(pod_logs.LOOK_SECONDS)
 
 
 def _has_stopped(seen: JobView) -> bool:

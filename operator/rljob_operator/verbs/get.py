@@ -97,7 +97,8 @@ def logs(
     context: ContextOption = None,
     kubeconfig: KubeconfigOption = None,
 ) -> None:
-    """Show the logs of a run's roles, which stay in RUN/logs. Of a cluster's job it says what to type for `kubectl logs`.
+    """Show the logs of a job's roles. Those of a run stay in RUN/logs; on a cluster they go with their pods, and --follow also
+    shows pods that come later.
 
     Examples:
 

@@ -4,9 +4,11 @@ An object is the `dict` that the server sent: no generated models.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
 from typing import Any, NamedTuple
+
+from aiohttp import StreamReader
 
 from rljob_operator.kube.apiserver.access import Access
 from rljob_operator.kube.apiserver.errors import Conflict, Invalid
@@ -223,6 +225,15 @@ class Client:
         ):
             async for event in events:
                 yield event
+
+    @asynccontextmanager
+    async def log(
+        self, namespace: str, pod: str, query: Mapping[str, str | int], *, silence_seconds: float | None = None
+    ) -> AsyncIterator[StreamReader]:
+        """The log of a container, as its bytes arrive; ``query`` names the container, and where to begin."""
+        call = Call("get", "GET", PODS.path(namespace, pod, "log"), "pods/log", query, accept="*/*")
+        async with self._transport.stream(call, silence_seconds) as content:
+            yield content
 
     async def through_pod(
         self,
