@@ -272,7 +272,7 @@ def ends(at: Stage, moment: int) -> tuple[bool, Object]:
     (learner,) = at.pods()["learner"]
     at.run(at.kubelet.end(learner, EXIT_CONFIGURATION))
     killed = at.killed(moment)
-    _let_go(at, 0)
+    _let_go(at, 1)  # the pod that failed is kept, with its log
     found = at.told()
     at.clear()
     return killed, found

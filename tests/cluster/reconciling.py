@@ -6,7 +6,7 @@ Nothing runs beside it, so that what a turn does can be counted, and a turn can 
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
@@ -101,6 +101,7 @@ class SilentPoll:
         members: Iterable[Alive | Learner],
         checkpoint_seconds: float | None = None,
         ending: str | None = None,
+        changes: Mapping[str, Any] | None = None,
     ) -> None:
         self.followed[key] = list(members)
         self.endings[key] = ending

@@ -195,10 +195,6 @@ def test_the_verbs_of_rljob_take_experiments(stage: Stage) -> None:
     assert "asked to go on" in user.sees("resume", NAME)
     stage.turn()
     assert not any(each["spec"]["suspend"] for each in stage.of(RLJOBS).values())
-    stage.runner.run(stage.events.flush())
-    events = user.sees("events", NAME)
-    assert f"RLExperiment/{NAME}" in events
-    assert "trial 0 starts, to 10,000 raw frames" in events
     assert "there is no job nothing in namespace" in user.refused(2, "why", "nothing")
 
 

@@ -153,7 +153,7 @@ def set_fields(
 
       rljob set algorithm.learningRate=3e-4 --wait
 
-      rljob set runs/pong-ppo algorithm.entropyCost=0.02 algorithm.ppo.clipRange=0.1
+      rljob set runs/pong algorithm.entropyCost=0.02 algorithm.gradientClipNorm=1
 
       rljob set -n team-a pong algorithm.learningRate=3e-4
     """
