@@ -14,7 +14,7 @@ from rljob.api import ManifestError
 from rljob.api.conditions import Reason
 from rljob.api.experiment_trials import Experiment
 from rljob.api.overrides import apply_overrides
-from rljob.api.status import RLJobStatus
+from rljob.api.status import ForkStatus, RLJobStatus
 from rljob.api.status_document import number
 from rljob.api.timestamps import rfc3339
 from rljob.checkpoints.names import SCORED
@@ -163,20 +163,26 @@ def asking(run: Run, now: float) -> dict[str, str]:
 
 
 def is_saved(run: Run, annotations: Mapping[str, str], status: RLJobStatus) -> bool:
-    """Whether a run has written the checkpoint that it was asked for at its rung."""
+    """Whether a run has written the checkpoint that it was asked for at its rung, with the weights of its newest fork, if any."""
     answer = status.controller.checkpoint_request
+    if run.fork is not None and _answer_to(run.fork, status) is None:
+        return False
     answered = answer is not None and answer.done and answer.requested_at == annotations.get(CHECKPOINT_ANNOTATION)
     return answered and annotations.get(RUNG_ANNOTATION) == str(run.rung)
 
 
 def refusal(run: Run, status: RLJobStatus, *, ended: bool) -> str:
     """Why a run has not taken, and will not take, the weights of its newest fork; empty where it has, or may."""
-    if run.fork is None:
-        return ""
-    fork = status.fork if status.fork is not None and status.fork.id == run.fork["id"] else None
-    if fork is not None and fork.state != "Waiting":
+    fork = None if run.fork is None else _answer_to(run.fork, status)
+    if fork is not None:
         return (fork.message or "its learner gave no reason") if fork.state == "Refused" else ""
-    return "the run had ended before" if ended else ""
+    return "the run had ended before" if ended and run.fork is not None else ""
+
+
+def _answer_to(fork: Mapping[str, Any], status: RLJobStatus) -> ForkStatus | None:
+    """What the learner says of a fork that is done or refused; None before."""
+    said = status.fork
+    return said if said is not None and said.id == fork["id"] and said.state != "Waiting" else None
 
 
 def judging(experiment: Experiment, run: Run, rung: int) -> list[str]:

@@ -103,7 +103,7 @@ CONTAINED = {
     "parent": "integration/operator/test_controller_killed.py",
 }
 WAITED_FOR = {
-    "optim/data_parallel_threads.py": "test_what_a_share_of_an_update_raises_is_raised_in_the_loop",
+    "optim/sharded_optimizer.py": "test_what_a_share_of_an_update_raises_is_raised_in_the_loop",
     "python/asking.py": "unit/operator/python: what a verb raises is raised to the one who asked",
     "replay/restore.py": "unit/replay and integration/replay: a restore raises where its results are wanted",
 }

@@ -1,5 +1,7 @@
 """A segment: consecutive steps of one environment stream, self-contained, every frame stored once."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self

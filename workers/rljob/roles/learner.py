@@ -48,7 +48,8 @@ from rljob.telemetry.metrics import role_registry
 from rljob.telemetry.recorder import Recorder
 from rljob.telemetry.server import TelemetryServer
 from rljob.telemetry.torch_trace import TorchTrace
-from rljob.tracking.tracker import FOLDER, forget_ending, note_ending, trackers_of, untracked
+from rljob.tracking.ending import forget_ending, note_ending
+from rljob.tracking.tracker import FOLDER, trackers_of, untracked
 from rljob.weights.exchange import WeightServer
 from rljob.weights.versions import VersionLog
 from rljob.wire import load_keys

@@ -1,8 +1,6 @@
 """What every tracker is to the process that feeds it, and what it is told of the job.
 
 Which points have been handed over, in a file of eight bytes a point that a killed process leaves whole.
-
-How a job ends, from the controller to its trackers, which end last: it stands in the run's ``outcome.json``.
 """
 
 from __future__ import annotations
@@ -20,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from rljob.api import RLJob
 from rljob.api.tracking import TrackingSpec
 from rljob.errors import UsageError
-from rljob.telemetry.run_folder import OUTCOME_FILE
 
 _TIME = struct.Struct("<d")
 
@@ -170,25 +167,3 @@ def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     for name, value in config.items():
         found |= flat(value, f"{prefix}{name}.") if isinstance(value, dict) and value else {f"{prefix}{name}": value}
     return found
-
-
-STATES: Final = ("Complete", "Failed", "Stopped", "Interrupted")
-
-
-def note_ending(run_dir: Path, note: Mapping[str, Any]) -> None:
-    """Write down how the job is about to end, ``{"state": "Complete"}``. Raises ValueError for any other note."""
-    if note.get("state") not in STATES:
-        raise ValueError(f'"state" is needed: one of {", ".join(STATES)}')
-    (run_dir / OUTCOME_FILE).write_text(json.dumps({"state": note["state"]}))
-
-
-def forget_ending(run_dir: Path) -> None:
-    """It is not known any more: the job goes on."""
-    (run_dir / OUTCOME_FILE).unlink(missing_ok=True)
-
-
-def noted_ending(run_dir: Path) -> str:
-    """One of ``STATES``; "Killed" where the run has ended, and how the job did is not known."""
-    with suppress(OSError, ValueError):
-        return str(json.loads((run_dir / OUTCOME_FILE).read_bytes()).get("state", ""))
-    return "Killed"
