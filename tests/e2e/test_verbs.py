@@ -114,13 +114,6 @@ def test_stopping_and_resuming_at_once_again_and_again(trains: Namespace, termin
         trains.wait_updates(JOB, more_than=trains.job_status(JOB)["checkpoint"]["step"])
 
 
-def test_events_tell_the_story(trains: Namespace, terminal: Terminal) -> None:
-    told = terminal.sees("events", JOB)
-    assert "Ready=True (Running)" in told
-    for about in (f"RLJob/{JOB}", f"Pod/{JOB}-learner-", f"Pod/{JOB}-actor-1-"):
-        assert about in told
-
-
 def test_an_operator_that_asks_through_the_api_server(
     trains: Namespace, terminal: Terminal, operator: OperatorProcess
 ) -> None:

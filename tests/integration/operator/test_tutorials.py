@@ -58,7 +58,7 @@ def test_using_a_trained_policy(
     assert run.finish(300) == 0, run.output + run.logs()
     assert [words[0] for words in given] == ["eval", "export", "export", "export"]
     copied = given[0][1]  # what the page has fetched from a cluster; here from the run of this machine
-    code, said = run.verb("policy", named, "-o", copied)
+    code, said = run.verb("export", named, "--format", "policy", "-o", copied)
     assert code == 0, said
     for words in given:
         if words[0] == "eval":

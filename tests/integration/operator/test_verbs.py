@@ -130,7 +130,7 @@ def test_what_is_changed_while_the_job_suspends_is_what_it_goes_on_with(local_ru
     run = local_run(*ENDLESS)
     run.until_learning(100)
     store = SpecStore(run.run_dir)
-    with pytest.raises(ManifestError, match=r"spec\.algorithm\.gradientClipNorm: .* only while the job is suspended"):
+    with pytest.raises(ManifestError, match=r"spec\.algorithm\.optimizerEpsilon: .* only while the job is suspended"):
         store.edit(with_changes)
     before = running_members(run.run_dir)
     store.edit(lambda document: document["spec"].update(suspend=True))
@@ -141,19 +141,19 @@ def test_what_is_changed_while_the_job_suspends_is_what_it_goes_on_with(local_ru
     run.until_learning(run.status("learner")["updates"] + 50)
 
     newest = stored(run.run_dir / "checkpoints")[0]
-    assert json.loads((newest / "manifest.json").read_text())["parameters"]["gradient_clip_norm"] == 10, (
+    assert json.loads((newest / "manifest.json").read_text())["parameters"]["optimizer_epsilon"] != 1e-3, (
         "of the old one"
     )
     run.answer("checkpoint", str(run.run_dir), "--wait")
     newest = stored(run.run_dir / "checkpoints")[0]
-    assert json.loads((newest / "manifest.json").read_text())["parameters"]["gradient_clip_norm"] == 30
+    assert json.loads((newest / "manifest.json").read_text())["parameters"]["optimizer_epsilon"] == 1e-3
     served = run.status("learner")["inference"]
     assert served["observations_total"] > 0, served
     assert (run.job_status.restarts.counted, run.interrupt()) == (0, 130)
 
 
 def with_changes(document: dict[str, Any]) -> None:
-    document["spec"].setdefault("algorithm", {})["gradientClipNorm"] = 30.0
+    document["spec"].setdefault("algorithm", {})["optimizerEpsilon"] = 1e-3
     document["spec"].setdefault("actors", {}).update(envsPerActor=4, inference="Central")
 
 

@@ -91,6 +91,7 @@ CASES = [
 ELSEWHERE = {
     "checkpoint": "test_a_checkpoint_thread_that_dies_ends_the_learner",
     "member-polls": "test_a_controller_hears_that_nobody_asks_the_members",
+    "fork": "unit/learner/test_course.py: whatever it raises is why the fork is refused",
     "intake": "test_an_operator_hears_that_nobody_watches_its_jobs",
 }
 CONTAINED = {
