@@ -243,9 +243,8 @@ def test_generated_patches_merge_as_on_a_server(
     code, answer = cluster.request("PATCH", path, {"template": patch}, STRATEGIC)
     # A directive below a new entry has nothing to act on. A server leaves it in the entry, and then does not know the field.
     assume("$patch" not in str(answer.get("message")))
-    assume(
-        "'cpu': '0'" not in str(answer)
-    )  # a null in a new entry, which a server keeps and reads as no cores; ours leaves it out
+    # A null there is kept, and read as no cores; ours leaves it out.
+    assume("'cpu': '0'" not in str(answer))
     ours = cluster.request(
         "POST", f"{TEMPLATES}?dryRun=All&{jobs.STRICT}", pod_template(merged(stored, patch), "other")
     )
