@@ -165,7 +165,7 @@ def asking(run: Run, now: float) -> dict[str, str]:
 def is_saved(run: Run, annotations: Mapping[str, str], status: RLJobStatus) -> bool:
     """Whether a run has written the checkpoint that it was asked for at its rung, with the weights of its newest fork, if any."""
     answer = status.controller.checkpoint_request
-    if run.fork is not None and _answer_to(run.fork, status) is None:
+    if run.forks and _answer_to(run, status) is None:
         return False
     answered = answer is not None and answer.done and answer.requested_at == annotations.get(CHECKPOINT_ANNOTATION)
     return answered and annotations.get(RUNG_ANNOTATION) == str(run.rung)
@@ -173,16 +173,17 @@ def is_saved(run: Run, annotations: Mapping[str, str], status: RLJobStatus) -> b
 
 def refusal(run: Run, status: RLJobStatus, *, ended: bool) -> str:
     """Why a run has not taken, and will not take, the weights of its newest fork; empty where it has, or may."""
-    fork = None if run.fork is None else _answer_to(run.fork, status)
-    if fork is not None:
+    if not run.forks:
+        return ""
+    if (fork := _answer_to(run, status)) is not None:
         return (fork.message or "its learner gave no reason") if fork.state == "Refused" else ""
-    return "the run had ended before" if ended and run.fork is not None else ""
+    return "the run had ended before" if ended else ""
 
 
-def _answer_to(fork: Mapping[str, Any], status: RLJobStatus) -> ForkStatus | None:
-    """What the learner says of a fork that is done or refused; None before."""
-    said = status.fork
-    return said if said is not None and said.id == fork["id"] and said.state != "Waiting" else None
+def _answer_to(run: Run, status: RLJobStatus) -> ForkStatus | None:
+    """What the learner says of the run's newest fork, where it is done or refused; None before."""
+    said, asked = status.fork, run.fork or {}
+    return said if said is not None and said.id == asked.get("id") and said.state != "Waiting" else None
 
 
 def judging(experiment: Experiment, run: Run, rung: int) -> list[str]:

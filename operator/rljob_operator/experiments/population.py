@@ -132,7 +132,6 @@ def copied(entry: Mapping[str, Any]) -> str:
         f"{path.rpartition('.')[2]} {value:g}" + (f" ({how[path]})" if path in how else "")
         for path, value in entry["set"].items()
     ]
-    return (
-        f"copies trial {entry['donor']}, {donor[0]:.2f} +- {donor[1]:.2f} against {own[0]:.2f} +- {own[1]:.2f}, and goes on to "
-        f"{entry['rawFrames']:,} raw frames with {', '.join(told)}"
-    )
+    against = f"{donor[0]:.2f} +- {donor[1]:.2f} against {own[0]:.2f} +- {own[1]:.2f}"
+    copies = f"copies trial {entry['donor']}, {against}," if entry["donor"] != entry["trial"] else "keeps its weights"
+    return f"{copies} and goes on to {entry['rawFrames']:,} raw frames with {', '.join(told)}"

@@ -82,6 +82,11 @@ class Run:
         return {**self.settings, **({"fork": dict(self.fork)} if self.fork is not None else {})}
 
     @property
+    def forks(self) -> bool:
+        """Whether it has not been judged since it was told to copy another one."""
+        return self.fork is not None and len(self.scores) == self.line[-1]["judgedRung"] + 1
+
+    @property
     def key(self) -> tuple[int, int]:
         """What tells it from others."""
         return self.trial, self.seed

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from rljob.api import ManifestError
 from rljob.api.experiment_check import parse_experiment
-from rljob_operator.experiments.driver import judging
+from rljob.api.status import RLJobStatus
+from rljob_operator.experiments.driver import judging, refusal
 from rljob_operator.experiments.population import schedule
 from rljob_operator.experiments.summary import in_words
 from rljob_operator.kube.apiserver.resources import RLEXPERIMENTS, RLJOBS
@@ -51,6 +52,11 @@ def test_a_member_far_below_copies_the_checkpoint_that_was_judged_and_varies_wit
         assert (
             f"trial {entry['trial']} copies trial {entry['donor']}, {donor[0]:.2f} +- 1.00 against {own[0]:.2f}" in said
         )
+    run = state.runs[copies[-1]["trial"], 1]
+    assert refusal(run, RLJobStatus(), ended=True) == "", "it was judged since, so that its fork was done"
+    run.scores = run.scores[: copies[-1]["judgedRung"] + 1]
+    assert refusal(run, RLJobStatus(), ended=True) == "the run had ended before"
+    state = lived(world)
     # The line of the settings of whoever copied last is one job's: donors' before its own, in order.
     last = state.runs[copies[-1]["trial"], 1]
     line = schedule(state, last, len(last.scores) - 1)
