@@ -92,7 +92,8 @@ class Course:
             self.forked, at = self.fork.id, {"updates": updates, "raw_frames": raw_frames}
             self.fork = ForkStatement(id=self.forked, state="Done", message=f"weights of {change.found.path}", **at)
         values = ", ".join(f"{path} {value:g}" for path, value in live_values(change.spec).items())
-        log.info("from update %d on: %s; %d entries of the schedule; %s", updates, values, self.scheduled, self.fork)
+        weights = f"; {self.fork.message}" if change.found is not None and self.fork is not None else ""
+        log.info("from update %d on: %s; %d entries of the schedule%s", updates, values, self.scheduled, weights)
 
     def refuse(self, why: str) -> None:
         """The fork is not done, and not tried again by this learner; it goes on with its own weights."""
