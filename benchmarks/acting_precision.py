@@ -31,7 +31,7 @@ from rljob.algorithms.registry import algorithm
 from rljob.algorithms.trunk import FrameNetwork
 from rljob.api import load_manifest
 from rljob.checkpoints.location import location
-from rljob.checkpoints.policy import PolicyIdentity, load_policy
+from rljob.checkpoints.saved_policy import PolicyIdentity, load_policy
 from rljob.evaluation.player import _copies, judged_policy
 from rljob.evaluation.score import score
 from torch import nn

@@ -22,7 +22,7 @@ from rljob.acting.identity import ActorIdentity
 from rljob.acting.network import acting_copy
 from rljob.actor.figures import ActorFigures
 from rljob.actor.loop import ActorLoop
-from rljob.actor.policy import Decision, Policy
+from rljob.actor.policy import ActingPolicy, Decision
 from rljob.actor.session import ReplaySession
 from rljob.actor.shards import MultiShard
 from rljob.algorithms.compute import native_arithmetic
@@ -116,10 +116,10 @@ def actor(
     recorder = make_builder(layout, num_envs, 0.99, False, name, "benchmark", 0)
     computed = "none"
     if precision is None:
-        policy: Policy | RandomPolicy = RandomPolicy(num_envs, spec.num_actions)
+        policy: ActingPolicy | RandomPolicy = RandomPolicy(num_envs, spec.num_actions)
     else:
         chosen = algorithm("ApeXDQN")
-        policy = Policy(chosen, spec, parameters, environment_parameters, num_envs, np.random.default_rng(0))
+        policy = ActingPolicy(chosen, spec, parameters, environment_parameters, num_envs, np.random.default_rng(0))
         policy.load(snapshot(chosen.build(spec, parameters, environment_parameters), 1, 0, {}))
         policy.epsilon[:] = 0.01
         computed = str(policy.measured.place)

@@ -31,7 +31,7 @@ from rljob.acting.network import choose_compute
 from rljob.actor.figures import ActorFigures
 from rljob.actor.grouped import GROUPS, GroupedLoop
 from rljob.actor.loop import ActorLoop, Loop
-from rljob.actor.policy import Policy
+from rljob.actor.policy import ActingPolicy
 from rljob.actor.session import ReplaySession
 from rljob.actor.shards import MultiShard
 from rljob.algorithms.registry import algorithm
@@ -41,7 +41,7 @@ from rljob.envs.grouped import GroupedEnvironment
 from rljob.experience import make_builder
 from rljob.inference.client import InferenceClient
 from rljob.inference.model import ServedModel
-from rljob.inference.policy import RemotePolicy
+from rljob.inference.remote_policy import RemotePolicy
 from rljob.inference.server import InferenceServer
 from rljob.weights.flat import Weights, snapshot
 from rljob.wire import Client
@@ -126,7 +126,7 @@ def actor(name: str, num_envs: int, replay: str, server: str | None) -> tuple[Ca
     loop: Loop
     computed = "elsewhere"
     if server is None:
-        policy = Policy(method, spec, parameters, ENVIRONMENT, num_envs, generator)
+        policy = ActingPolicy(method, spec, parameters, ENVIRONMENT, num_envs, generator)
         policy.load(weights_of(name))
         computed = str(policy.measured.place)
         environment = make_vector_environment(GAME, ENVIRONMENT, num_envs, 0)

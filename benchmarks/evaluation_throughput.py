@@ -29,11 +29,11 @@ import torch
 from rljob.acting.identity import ActorIdentity as Sender
 from rljob.actor.figures import ActorFigures
 from rljob.actor.loop import ActorLoop
-from rljob.actor.policy import Policy
+from rljob.actor.policy import ActingPolicy
 from rljob.actor.session import Welcome
 from rljob.algorithms.registry import algorithm
 from rljob.api import load_manifest
-from rljob.checkpoints.policy import PolicyIdentity, load_policy
+from rljob.checkpoints.saved_policy import PolicyIdentity, load_policy
 from rljob.envs import describe_environment, make_vector_environment
 from rljob.evaluation.players import Players
 from rljob.evaluation.score import tally
@@ -129,7 +129,7 @@ def _act(
     torch.set_num_threads(1)
     method, spec, params = algorithm(judged.algorithm), judged.spec, judged.params
     environment = make_vector_environment(spec.id, judged.env_params, num_envs, number)
-    policy = Policy(method, spec, params, judged.env_params, num_envs, np.random.default_rng(number))
+    policy = ActingPolicy(method, spec, params, judged.env_params, num_envs, np.random.default_rng(number))
     sender = Sender(f"actor-{number}", uuid.uuid4().hex[:12], num_envs)
     layout, figures = method.layout(spec, params), ActorFigures(sender)
     sink = Dropped(layout.compressed_columns)

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from rljob.actor.policy import Policy
+from rljob.actor.policy import ActingPolicy
 from rljob.algorithms.impala.loss import IMPALA
 from rljob.algorithms.registry import algorithm
 from rljob.api import load_manifest
@@ -52,7 +52,7 @@ def acting_alone(seconds: float) -> float:
     params, environment_params = job.algorithm.parameters, job.environment.parameters
     method, num_envs = algorithm("IMPALA"), job.actors.envs_per_actor
     spec = describe_environment(job.environment.id, environment_params)
-    policy = Policy(method, spec, params, environment_params, num_envs, np.random.default_rng(0))
+    policy = ActingPolicy(method, spec, params, environment_params, num_envs, np.random.default_rng(0))
     policy.load(snapshot(method.build(spec, params, environment_params), 1, 1, {}))
     environment = make_vector_environment(job.environment.id, environment_params, num_envs, 0)
     observation = environment.reset()

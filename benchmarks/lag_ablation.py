@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from rljob.actor.policy import Policy
+from rljob.actor.policy import ActingPolicy
 from rljob.algorithms.registry import algorithm
 from rljob.api import load_manifest
 from rljob.envs import describe_environment, make_vector_environment
@@ -57,7 +57,7 @@ def run(lag_versions: int, corrected: bool, seed: int, steps: int, overrides: li
     spec = describe_environment("CartPole-v1", environment_params)
     torch.manual_seed(seed)
     updater = make_updater(method, params, method.build(spec, params, environment_params), CPU)
-    policy = Policy(method, spec, params, environment_params, NUM_ENVS, np.random.default_rng(seed))
+    policy = ActingPolicy(method, spec, params, environment_params, NUM_ENVS, np.random.default_rng(seed))
     layout = method.layout(spec, params)
     builder = make_builder(layout, NUM_ENVS, params.gamma, False, "actor-0", "one", 1)
     buffers = unroll_buffers(layout, params.batch_size, 1, CPU)

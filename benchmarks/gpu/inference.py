@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 from rljob.acting.network import acting_copy, choose_compute
-from rljob.algorithms.compute import Compute, Measured, Place, native_arithmetic
+from rljob.algorithms.compute import Compute, DeviceCompute, Measured, native_arithmetic
 from rljob.algorithms.registry import algorithm
 from rljob.api import ApeXDQNParameters, EnvironmentParameters
 from rljob.inference.batching import Request
@@ -63,7 +63,7 @@ def central(name: str, plan: Compute, batch: int, device: torch.device, seconds:
     params = ApeXDQNParameters.model_validate(values)
     torch.manual_seed(0)
     network: Any = method.build(frames, params, EnvironmentParameters())
-    model = ServedModel(network, frames, method, 0, Measured(Place(device, plan), {}), batch)
+    model = ServedModel(network, frames, method, 0, Measured(DeviceCompute(device, plan), {}), batch)
     shown = np.random.default_rng(0).integers(0, 255, (batch, *frames.observation_shape), np.uint8)
     request = Request("benchmark", "", 0, 0, shown, np.zeros((batch, 2, 0), np.float32), 0.0)
     return batch * rate(lambda: model.evaluate([request]), seconds, device)

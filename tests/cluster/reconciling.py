@@ -25,7 +25,7 @@ from rljob_operator.kube.reporting.events import EventRecorder
 from rljob_operator.kube.watch.expectations import Expectations
 from rljob_operator.kube.watch.nodes import NodeCache
 from rljob_operator.kube.watch.pods import JobKey, PodCache, owner_of, trim
-from rljob_operator.polls.poll import Alive, Answer, Learner, Silence
+from rljob_operator.polls.poll import Alive, Answer, LearnerPoll, Silence
 
 from tests.unit.api.bad_manifests import BASE, document
 
@@ -86,7 +86,7 @@ class SilentPoll:
     def __init__(self) -> None:
         self.answers: dict[JobKey, Answer] = {}
         self.silences: dict[str, Silence] = {}
-        self.followed: dict[JobKey, list[Alive | Learner]] = {}
+        self.followed: dict[JobKey, list[Alive | LearnerPoll]] = {}
         self.endings: dict[JobKey, str | None] = {}
 
     def answer(self, key: JobKey) -> Answer:
@@ -98,7 +98,7 @@ class SilentPoll:
     def follow(
         self,
         key: JobKey,
-        members: Iterable[Alive | Learner],
+        members: Iterable[Alive | LearnerPoll],
         checkpoint_seconds: float | None = None,
         ending: str | None = None,
         changes: Mapping[str, Any] | None = None,
@@ -106,9 +106,9 @@ class SilentPoll:
         self.followed[key] = list(members)
         self.endings[key] = ending
 
-    def learner(self, *key: str) -> Learner | None:
+    def learner(self, *key: str) -> LearnerPoll | None:
         """The one that is asked."""
-        return next((each for each in self.followed[key] if isinstance(each, Learner)), None)  # type: ignore[index]
+        return next((each for each in self.followed[key] if isinstance(each, LearnerPoll)), None)  # type: ignore[index]
 
     def forget(self, key: JobKey) -> None:
         self.answers.pop(key, None)

@@ -16,7 +16,7 @@ from rljob.telemetry.server import TelemetryServer
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.resources import PODS
 from rljob_operator.kube.reach import PodsProxy
-from rljob_operator.polls.poll import NO_ANSWER, STANDS_STILL, Alive, Learner, Poll, Rhythm
+from rljob_operator.polls.poll import NO_ANSWER, STANDS_STILL, Alive, LearnerPoll, Poll, Rhythm
 
 from tests.cluster.control_plane import until
 from tests.cluster.kubelet_server import KubeletServer, kubelet_server, own_address
@@ -112,11 +112,11 @@ async def test_an_operator_asks_and_requests_through_the_api_server(
     with pytest.raises(urllib.error.HTTPError, match="401"):
         urllib.request.urlopen(urllib.request.Request(f"{door.server.url}/checkpoint", data=b"{}"), timeout=30)
     poll: Poll[str] = Poll(lambda name: None, PodsProxy(viewer), rhythm=Rhythm(0.1))
-    poll.follow("pong", [Learner("a", learner_url, "wrong")], 7.5)
+    poll.follow("pong", [LearnerPoll("a", learner_url, "wrong")], 7.5)
     await until("an answer", lambda: poll.answer("pong").status is not None)
     assert poll.answer("pong").status.updates == FIGURES["updates"]  # type: ignore[union-attr]
     assert door.notes == []
-    poll.follow("pong", [Learner("a", learner_url, "s3cret")], 7.5)
+    poll.follow("pong", [LearnerPoll("a", learner_url, "s3cret")], 7.5)
     await until("the request", lambda: bool(door.notes))
     assert door.notes[0] == {"sinceUnix": 7.5}
     await poll.close()

@@ -6,7 +6,7 @@ import torch
 from rljob.algorithms.registry import algorithm
 from rljob.algorithms.trunk import FrameNetwork
 from rljob.api import RLJob
-from rljob.checkpoints.policy import PolicyIdentity
+from rljob.checkpoints.saved_policy import PolicyIdentity
 from rljob.envs import describe_environment
 
 from tests.support.jobs import manifest_of

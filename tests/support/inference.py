@@ -16,10 +16,10 @@ from rljob.acting.identity import ActorIdentity
 from rljob.actor.figures import ActorFigures
 from rljob.actor.grouped import GROUPS, GroupedLoop
 from rljob.actor.loop import ActorLoop, Loop
-from rljob.actor.policy import Policy
+from rljob.actor.policy import ActingPolicy
 from rljob.actor.session import Welcome
 from rljob.algorithms.base import AnyAlgorithm, UnrollAlgorithm
-from rljob.algorithms.compute import Compute, Measured, Place
+from rljob.algorithms.compute import Compute, DeviceCompute, Measured
 from rljob.algorithms.registry import algorithm
 from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters, PPOParameters
 from rljob.envs import EnvironmentSpec, describe_environment, make_vector_environment
@@ -28,7 +28,7 @@ from rljob.envs.grouped import GroupedEnvironment
 from rljob.experience import Segment, make_builder
 from rljob.inference.client import Answer, InferenceClient
 from rljob.inference.model import ServedModel
-from rljob.inference.policy import RemotePolicy
+from rljob.inference.remote_policy import RemotePolicy
 from rljob.inference.server import InferenceServer
 from rljob.weights.flat import Weights, snapshot
 from rljob.wire import Client, Message
@@ -63,7 +63,7 @@ class Setup:
     def model(self, max_batch: int = 32, device: torch.device = CPU) -> ServedModel:
         memory = self.method.memory_units(self.parameters)
         return ServedModel(
-            self.network(), self.spec, self.method, memory, Measured(Place(device, Compute()), {}), max_batch
+            self.network(), self.spec, self.method, memory, Measured(DeviceCompute(device, Compute()), {}), max_batch
         )
 
 
@@ -161,7 +161,7 @@ class Player:
                 [make_vector_environment(environment_id, environment_parameters, size, seed) for seed in seeds]
             )
         if address is None:
-            policy = Policy(method, spec, parameters, environment_parameters, num_envs, generator)
+            policy = ActingPolicy(method, spec, parameters, environment_parameters, num_envs, generator)
             policy.acting.network.compute(Compute())  # type: ignore[operator]
             refresh = method.refresh_steps(parameters) if isinstance(method, UnrollAlgorithm) else 1
             self.loop = ActorLoop(self.environment, policy, recorder, sink, weights, self.figures, refresh)

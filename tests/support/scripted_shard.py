@@ -3,7 +3,7 @@
 import uuid
 
 from rljob.experience import Segment, SegmentLayout
-from rljob.wire import CreditLedger, Message, Server, Verdict
+from rljob.wire import CreditCheck, CreditLedger, Message, Server
 
 
 class ScriptedShard:
@@ -56,9 +56,9 @@ class ScriptedShard:
             self.server.send(peer, Message("welcome", fields, {}))
         elif message.kind == "chunk":
             verdict = self.ledger.receive(peer, message.fields["seq"])
-            if verdict is Verdict.NEW:
+            if verdict is CreditCheck.NEW:
                 self.stored.append(Segment.from_message(message, self.layout))
-            if verdict in (Verdict.NEW, Verdict.DUPLICATE):
+            if verdict in (CreditCheck.NEW, CreditCheck.DUPLICATE):
                 fields = {"seq": self.ledger.accepted(peer), **self._asked(peer), "durable": True}
                 self.server.send(peer, Message("ack", fields, {}))
             else:

@@ -6,7 +6,7 @@ import torch
 from rljob.algorithms.registry import algorithm
 from rljob.api import load_manifest
 from rljob.checkpoints import store as checkpoint
-from rljob.checkpoints.policy import PolicyIdentity
+from rljob.checkpoints.saved_policy import PolicyIdentity
 from rljob.envs import describe_environment
 
 from tests.support.paths import EXAMPLES

@@ -7,21 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from rljob.api.conditions import Reason
-
-
-class Role(StrEnum):
-    """The roles of a job, in the order in which they start."""
-
-    REPLAY = "replay"
-    LEARNER = "learner"
-    INFERENCE = "inference"
-    ACTOR = "actor"
-    EVALUATOR = "evaluator"
-
-    @classmethod
-    def of(cls, name: str) -> Role:
-        """The role of the member ``name``: ``actor-12`` is an actor. Raises ValueError."""
-        return cls(name.partition("-")[0])
+from rljob.api.roles import Role as Role
 
 
 def number(name: str) -> int:

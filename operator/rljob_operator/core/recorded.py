@@ -14,7 +14,7 @@ from typing import Any, Final
 from rljob.api import RLJob
 from rljob.api.learner_status import LearnerStatus
 from rljob.api.status import RLJobStatus
-from rljob.telemetry.figures import number
+from rljob.telemetry.flat_figures import number
 
 from rljob_operator.core.context import ReconcileContext
 from rljob_operator.core.desired import DesiredState

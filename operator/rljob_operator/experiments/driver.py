@@ -53,7 +53,7 @@ class Sight:
     why: str = ""
 
 
-class Place(Protocol):
+class RunsPlace(Protocol):
     """Where the runs of an experiment are: folders of a machine, or RLJobs of a cluster."""
 
     def sight(self, run: Run) -> Sight:
@@ -72,7 +72,7 @@ class Driver:
     """
 
     journal: Journal
-    place: Place
+    place: RunsPlace
     unjudged: dict[tuple[int, int], str] = field(default_factory=dict)
 
     def turn(self, seconds: Callable[[], float]) -> list[Entry]:

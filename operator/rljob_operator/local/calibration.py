@@ -26,7 +26,7 @@ from rljob.errors import UsageError
 from rljob.experience import transition_layout
 from rljob.experience.columns import Rows
 from rljob.telemetry.bottleneck import busy_share
-from rljob.telemetry.figures import mean_figures, stage_fractions
+from rljob.telemetry.flat_figures import mean_figures, stage_fractions
 from rljob.telemetry.process import Threads, core_wait_seconds, cpu_seconds, thread_times
 from rljob.telemetry.recorder import METRICS_FILE, read_records
 from rljob.telemetry.sizing import computed, inference_servers, pipeline, with_a_core

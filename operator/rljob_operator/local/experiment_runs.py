@@ -43,7 +43,7 @@ _MOST_STARTS: Final = 3
 
 
 class Runs:
-    """All runs of the experiment in ``folder``: the `Place` that has them in folders."""
+    """All runs of the experiment in ``folder``: the `RunsPlace` that has them in folders."""
 
     def __init__(self, folder: Path, experiment: Experiment, max_actors: int | None) -> None:
         self._folder, self._experiment, self._max_actors = folder, experiment, max_actors
@@ -60,7 +60,7 @@ class Runs:
         return self._folder / self._experiment.run_name(run.trial, run.seed)
 
     def sight(self, run: Run) -> Sight:
-        """See `Place`. One whose controller ends again and again without a result has failed."""
+        """See `RunsPlace`. One whose controller ends again and again without a result has failed."""
         folder, outcome = self.folder(run), {}
         status = RLJobStatus.model_validate(read_json(folder / STATUS_FILE), by_alias=True, by_name=False)
         if self._is_held(folder):
@@ -94,7 +94,7 @@ class Runs:
         )
 
     def judged(self, run: Run, rung: int) -> dict[str, Any] | None:
-        """See `Place`. As many are judged at a time as may play."""
+        """See `RunsPlace`. As many are judged at a time as may play."""
         folder = self.folder(run)
         output = judgement(self._folder, folder.name, rung)
         errors = output.with_suffix(".error")

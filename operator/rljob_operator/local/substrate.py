@@ -26,7 +26,7 @@ from rljob_operator.local.checkpoints import checkpoints, last_words_path
 from rljob_operator.local.launch import Launcher
 from rljob_operator.local.process import RoleProcess, announce_path
 from rljob_operator.local.reach import Loopback
-from rljob_operator.polls.poll import Alive, Answer, Learner, Poll, Rhythm, Silence
+from rljob_operator.polls.poll import Alive, Answer, LearnerPoll, Poll, Rhythm, Silence
 from rljob_operator.polls.reach import TIMEOUT_SECONDS, Reach
 from rljob_operator.surroundings import DRAIN_SECONDS, own_variables
 
@@ -53,7 +53,7 @@ class MemberPolls:
     def watch(
         self,
         alive: Iterable[Alive],
-        learner: Learner | None,
+        learner: LearnerPoll | None,
         checkpoint_seconds: float | None = None,
         changes: Mapping[str, Any] | None = None,
     ) -> None:
@@ -135,7 +135,7 @@ class LocalSubstrate:
         self._token_file = job_token_file(run_dir)
         self._processes: dict[str, RoleProcess] = {}
         self._token = read_token(self._token_file)
-        self._asked: tuple[list[Alive], Learner | None] = ([], None)
+        self._asked: tuple[list[Alive], LearnerPoll | None] = ([], None)
         self._announced = False
         self._polls = MemberPolls(clock)
 
@@ -208,7 +208,7 @@ class LocalSubstrate:
                 if silence is not None:
                     member = replace(member, silent_seconds=silence.heard_seconds, silent_because=silence.because)
             if url is not None and member.role is Role.LEARNER:
-                learner = Learner(member.incarnation, url, self._token)
+                learner = LearnerPoll(member.incarnation, url, self._token)
             found.append(member)
         self._asked, self._announced = (alive, learner), learner is not None
         return tuple(found)

@@ -66,7 +66,7 @@ class Alive:
 
 
 @dataclass(frozen=True, slots=True)
-class Learner(Alive):
+class LearnerPoll(Alive):
     """A learner that should send its status: as `Alive`, and what a request to it carries."""
 
     token: str = ""
@@ -100,7 +100,7 @@ class Answer:
 
 @dataclass(slots=True)
 class _Asked:
-    member: Alive | Learner
+    member: Alive | LearnerPoll
     task: asyncio.Future[None] = field(init=False)
     silence: Silence | None = None
     ended: float = 0.0
@@ -150,7 +150,7 @@ class Poll(Generic[Key]):
     def follow(
         self,
         key: Key,
-        members: Iterable[Alive | Learner],
+        members: Iterable[Alive | LearnerPoll],
         checkpoint_seconds: float | None = None,
         ending: str | None = None,
         changes: Mapping[str, Any] | None = None,
@@ -177,7 +177,7 @@ class Poll(Generic[Key]):
                 asked.task = asyncio.ensure_future(self._ask(key, asked))
                 asked.task.add_done_callback(self._ended)
             asked = known[incarnation]
-            if isinstance(member, Learner):
+            if isinstance(member, LearnerPoll):
                 if any(asked.requests.get(page) != document for page, document in requests.items()):
                     asked.wake.set()
                 asked.requests = requests
@@ -204,15 +204,15 @@ class Poll(Generic[Key]):
             began, steady, before, problem = self._now(), self._steady(), asked.silence, ""
             status: LearnerStatus | None = None
             try:
-                if isinstance(asked.member, Learner):
+                if isinstance(asked.member, LearnerPoll):
                     status = LearnerStatus.answered(await self._reach.read(asked.member.url, "status"), began)
                 else:
                     problem = _problem_of(*await self._reach.health(asked.member.url))
             except (NoAnswer, ValueError) as error:
-                problem = f"learner: {error}" if isinstance(asked.member, Learner) else NO_ANSWER
+                problem = f"learner: {error}" if isinstance(asked.member, LearnerPoll) else NO_ANSWER
             if not self._is_asked(key, asked):
                 return  # another life is asked by now, whose answer counts
-            if isinstance(asked.member, Learner):
+            if isinstance(asked.member, LearnerPoll):
                 said = status.for_decisions() if status is not None else self.answer(key).status
                 self._answers[key] = Answer(said, problem)
             asked.silence, news, pause = None, before is not None or status is not None, self._rhythm.after_an_answer()
@@ -242,7 +242,7 @@ class Poll(Generic[Key]):
     async def _pass_on(self, asked: _Asked) -> bool:
         """Leave each request with the learner, until it has taken it; whether it took one."""
         member, before = asked.member, dict(asked.taken)
-        if not isinstance(member, Learner):
+        if not isinstance(member, LearnerPoll):
             return False
         for page, document in asked.requests.items():
             if document != asked.taken.get(page) and await self._reach.send(member.url, page, document, member.token):

@@ -61,7 +61,7 @@ def run(
             raise UsageError("--resume needs --run-dir: the folder of the run to go on with")
         # Gymnasium and ALE take a second to import: only a run pays for them, not --help.
         from rljob_operator.local.run_folder import is_stored_job
-        from rljob_operator.verbs import experiment, run as local
+        from rljob_operator.verbs import run as local, run_experiment as experiment
 
         bounds: dict[str, Any] = {"max_seconds": max_seconds, "max_actors": max_actors, "console": RunConsole()}
         stored = resume_ and run_dir is not None and is_stored_job(file, run_dir) and not set_

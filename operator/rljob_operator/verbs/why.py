@@ -15,7 +15,7 @@ from rljob.command_errors import one_line_errors
 from rljob.cores import usable_cores
 from rljob.errors import UsageError
 from rljob.strict_json import dumps
-from rljob.telemetry.figures import flatten_status
+from rljob.telemetry.flat_figures import flatten_status
 from rljob.telemetry.sizing import crowded, lines, next_units, read_prices
 
 from rljob_operator.core.recorded import EVALUATION, Judged, Moment, judged

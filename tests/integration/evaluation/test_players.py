@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from rljob.api import parse_job
-from rljob.checkpoints.policy import PolicyIdentity
+from rljob.checkpoints.saved_policy import PolicyIdentity
 from rljob.envs import EnvironmentProblem
 from rljob.evaluation import players as room
 from rljob.evaluation.players import PlayerLost, Players

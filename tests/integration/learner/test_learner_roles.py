@@ -11,7 +11,7 @@ from rljob.algorithms.compute import Compute
 from rljob.algorithms.registry import algorithm
 from rljob.api import RLJob
 from rljob.checkpoints import store as checkpoint
-from rljob.checkpoints.policy import PolicyIdentity, load_policy
+from rljob.checkpoints.saved_policy import PolicyIdentity, load_policy
 from rljob.envs import EnvironmentProblem, describe_environment
 from rljob.learner import state
 from rljob.learner.counters import Counters

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import zmq
 from rljob.checkpoints import store as checkpoint
-from rljob.checkpoints.policy import load_policy
+from rljob.checkpoints.saved_policy import load_policy
 
 from tests.support.address import Address
 from tests.support.roles import Roles

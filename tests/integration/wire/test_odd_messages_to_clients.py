@@ -19,7 +19,7 @@ from rljob.ingest.shard_status import ShardStatus
 from rljob.learner import shard
 from rljob.learner.client import ReplayClient, ReplayClientConfig
 from rljob.learner.figures import Figures
-from rljob.learner.status import replay_summary, return_to_go_by, steps_and_raw_frames
+from rljob.learner.shard_totals import replay_summary, return_to_go_by, steps_and_raw_frames
 from rljob.observation import frames
 from rljob.wire import Client, Message, Server
 

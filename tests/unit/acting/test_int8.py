@@ -8,7 +8,7 @@ import pytest
 import torch
 from rljob.acting.int8 import Int8Trunk, Scale, _largest_weight, computable
 from rljob.acting.network import ActingNetwork, acting_copy, choose_compute
-from rljob.algorithms.compute import Compute, Measured, Place
+from rljob.algorithms.compute import Compute, DeviceCompute, Measured
 from rljob.algorithms.registry import algorithm
 from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters, PPOParameters, SACParameters
 from rljob.api.networks import NetworkProblem
@@ -26,7 +26,7 @@ MIXED = replace(VECTOR, action=(*VECTOR.action, NUMBERS))
 ROBOT = replace(VECTOR, action=(NUMBERS,))
 CENTRED = EnvironmentParameters(centre_input=True, input_scale=1 / 24)
 PLAIN = EnvironmentParameters()
-INT8 = Place(torch.device("cpu"), Compute("int8"))
+INT8 = DeviceCompute(torch.device("cpu"), Compute("int8"))
 needs_kernels = pytest.mark.skipif(
     not hasattr(torch.ops.onednn, "qconv2d_pointwise"), reason="torch has no int8 convolutions here"
 )

@@ -16,7 +16,7 @@ from rljob.actor.device_loop import DeviceLoop
 from rljob.actor.device_policy import DevicePolicy
 from rljob.actor.figures import ActorFigures
 from rljob.actor.loop import ActorLoop
-from rljob.actor.policy import Policy
+from rljob.actor.policy import ActingPolicy
 from rljob.algorithms.apex_dqn.loss import ApeXDQN
 from rljob.algorithms.impala.loss import IMPALA
 from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters
@@ -101,7 +101,7 @@ class Actor:
             policy = DevicePolicy(method, spec, parameters, env_params, ENVS, env.device, SEED)
             self.loop = DeviceLoop(env, policy, self.recorder, sink, given, self.figures, layout.length)
         else:
-            acting = Policy(method, spec, parameters, env_params, ENVS, np.random.default_rng(SEED))
+            acting = ActingPolicy(method, spec, parameters, env_params, ENVS, np.random.default_rng(SEED))
             self.loop = ActorLoop(StepByStep(env), acting, self.recorder, sink, given, self.figures)
         self.loop.start()
 

@@ -7,7 +7,7 @@ import pytest
 from rljob.api import EnvironmentParameters
 from rljob.envs import make_vector_environment
 from rljob.envs.grouped import GroupedEnvironment
-from rljob.inference.policy import GroupedDraws
+from rljob.inference.remote_policy import GroupedDraws
 from rljob.roles.actor import server_of
 
 

@@ -9,7 +9,7 @@ import torch
 from rljob.algorithms.compute import (
     Arithmetic,
     Compute,
-    Place,
+    DeviceCompute,
     candidates,
     choose,
     fastest,
@@ -104,7 +104,7 @@ def test_a_long_first_run_is_dropped_at_once_where_another_has_long_ended() -> N
 
 
 def test_a_device_is_preferred_unless_the_cpu_is_clearly_faster() -> None:
-    there, here = Place(torch.device("cuda"), ROUNDED), Place(torch.device("cpu"), PLAIN)
+    there, here = DeviceCompute(torch.device("cuda"), ROUNDED), DeviceCompute(torch.device("cpu"), PLAIN)
     for seconds, expected in ((0.97, there), (0.90, here), (1.8, there)):
         assert choose({there: 1.0, here: seconds}) == expected
     assert choose({here: 0.9}) == here

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from rljob.actor.policy import Policy
+from rljob.actor.policy import ActingPolicy
 from rljob.algorithms.apex_dqn.loss import targets
 from rljob.algorithms.batches import TransitionBatch
 from rljob.algorithms.registry import algorithm
@@ -50,7 +50,7 @@ def preferring_the_first(kind: str, action: str) -> tuple[Any, Any, EnvironmentP
 @pytest.mark.parametrize(("kind", "action"), CASES)
 def test_no_actor_takes_it(kind: str, action: str) -> None:
     method, spec, env_params, net = preferring_the_first(kind, action)
-    policy = Policy(method, spec, PARAMETERS[kind], env_params, 4, np.random.default_rng(0))
+    policy = ActingPolicy(method, spec, PARAMETERS[kind], env_params, 4, np.random.default_rng(0))
     policy.take_slot(0, 1)
     env = make_vector_environment(ID, env_params, 4, 1)
     seen = env.reset()

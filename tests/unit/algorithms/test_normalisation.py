@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from rljob.actor.policy import Policy
+from rljob.actor.policy import ActingPolicy
 from rljob.algorithms.impala.loss import IMPALA
 from rljob.algorithms.policy_network import PolicyConfig, PolicyNetwork
 from rljob.algorithms.registry import algorithm
@@ -127,7 +127,7 @@ def test_at_lag_0_the_ratio_is_1(recurrent: str) -> None:
     online.observation_scale.fill_(1e-3)
     online.return_scale.fill_(7.0)
     steps, envs, random = 6, 3, np.random.default_rng(0)
-    policy = Policy(method, spec, params, seen, envs, random)
+    policy = ActingPolicy(method, spec, params, seen, envs, random)
     policy.take_slot(0, 1)
     policy.load(snapshot(online, 1, 1, {}))
     drawn = {column.name: column.drawn(random, envs, steps + 1) for column in spec.columns}

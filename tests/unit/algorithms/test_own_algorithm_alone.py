@@ -12,7 +12,7 @@ from rljob.algorithms.conformance_acting import RestrictedGenerator
 from rljob.algorithms.registry import algorithm
 from rljob.api import EnvironmentParameters
 from rljob.envs import EnvironmentSpec
-from rljob.inference.policy import GroupedDraws
+from rljob.inference.remote_policy import GroupedDraws
 from rljob.loading import PluginProblem
 
 from tests.support.own_algorithm import job, tried, unrolls

@@ -20,7 +20,7 @@ from rljob.algorithms.suits import check_suits
 from rljob.api import EnvironmentParameters, SACParameters, load_manifest
 from rljob.api.networks import NetworkProblem
 from rljob.checkpoints import store
-from rljob.checkpoints.policy import acting_state
+from rljob.checkpoints.saved_policy import acting_state
 from rljob.choices import Choices
 from rljob.envs import EnvironmentSpec, describe_environment
 from rljob.learner.optim.sharded_optimizer import DataParallelThreads, ShardedOptimizer

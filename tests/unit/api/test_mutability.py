@@ -13,7 +13,7 @@ from rljob.api import RLJob, transition_problems
 from rljob.api.algorithm import SHARED
 from rljob.api.fields import literal_values
 from rljob.api.job import RLJobSpec
-from rljob.api.mutability import ANY_TIME, NEVER, WHILE_SUSPENDED, Place, When, places
+from rljob.api.mutability import ANY_TIME, NEVER, WHILE_SUSPENDED, MarkedField, When, places
 from rljob.api.rules.read_at_start import read_at_start
 
 from tests.support import api_server
@@ -67,13 +67,13 @@ SAC = complete(document(IMPALA, ["spec.algorithm={type: SAC, sac: {}}"]))
 CUSTOM = complete(document(BASE, ["spec.algorithm={type: Custom, custom: {factory: 'my_pkg:make'}}"]))
 
 
-def base_of(place: Place) -> dict[str, Any]:
+def base_of(place: MarkedField) -> dict[str, Any]:
     blocks = {"impala": UNROLLS, "ppo": PPO, "sac": SAC, "custom": CUSTOM}
     with_it = (base for name, base in blocks.items() if place.path.startswith(f"algorithm.{name}."))
     return next(with_it, UNROLLS if place.name in SHARED.values() else APEX)  # with which gamma may change
 
 
-def with_value(place: Place, value: Any) -> dict[str, Any] | None:
+def with_value(place: MarkedField, value: Any) -> dict[str, Any] | None:
     """A job with ``value`` at ``place``, as an API server stores it; None where it is not allowed there."""
     new = node = dict(base_of(place))
     for name in ("spec", *(step.alias for step in place.steps[:-1])):
@@ -89,14 +89,14 @@ def with_value(place: Place, value: Any) -> dict[str, Any] | None:
     return None
 
 
-def in_job(given: dict[str, Any], place: Place) -> Any:
+def in_job(given: dict[str, Any], place: MarkedField) -> Any:
     node: Any = RLJob.model_validate(given, by_alias=True, by_name=False).spec
     for step in place.steps:
         node = getattr(node, step.name)
     return node
 
 
-def changes(place: Place) -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
+def changes(place: MarkedField) -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
     """What can happen to a field -> (a stored job, the new one), in each of which another value is in force."""
     allowed = [given for value in (*_words(place), *VALUES) if (given := with_value(place, value)) is not None]
     first, second = next(
@@ -110,14 +110,14 @@ def changes(place: Place) -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
     return found
 
 
-def schema_at(place: Place) -> dict[str, Any]:
+def schema_at(place: MarkedField) -> dict[str, Any]:
     schema = api_server.ROOT["properties"]["spec"]
     for step in place.steps:
         schema = schema["properties"][step.alias]
     return schema
 
 
-def _words(place: Place) -> list[str]:
+def _words(place: MarkedField) -> list[str]:
     model: Any = RLJobSpec
     for step in place.steps[:-1]:
         annotation = model.model_fields[step.name].annotation
@@ -145,7 +145,7 @@ CHANGEABLE = [place for place in FIELDS if place.path != "suspend" and len(_word
 
 
 @pytest.mark.parametrize("place", CHANGEABLE, ids=lambda place: place.path)
-def test_python_and_cel_keep_to_the_list_that_a_field_is_in(place: Place) -> None:
+def test_python_and_cel_keep_to_the_list_that_a_field_is_in(place: MarkedField) -> None:
     when = place.mutability.when
     for kind, (old, new) in changes(place).items():
         python, cel = running = refused(old, new)

@@ -13,7 +13,7 @@ from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters
 from rljob.api.environment import EnvironmentSource
 from rljob.api.parameters import ParameterSet
 from rljob.checkpoints import store as checkpoint
-from rljob.checkpoints.policy import PolicyIdentity, come_to, keep_judged, load_policy
+from rljob.checkpoints.saved_policy import PolicyIdentity, come_to, keep_judged, load_policy
 from rljob.checkpoints.store import CheckpointProblem
 from rljob.learner import state
 from rljob.learner.saver import Saver

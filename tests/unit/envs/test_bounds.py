@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from hypothesis import given, settings, strategies as st
-from rljob.actor.policy import Policy
+from rljob.actor.policy import ActingPolicy
 from rljob.algorithms.registry import algorithm
 from rljob.api import EnvironmentParameters, ImpalaParameters
 from rljob.envs import (
@@ -148,7 +148,7 @@ def test_a_broken_network_is_told_and_not_played_on(pendulums: VectorEnvironment
     """Means that are no numbers, as of weights that ran away."""
     env_params = EnvironmentParameters(backend="Sync")
     spec, method, params = describe_environment("Pendulum-v1", env_params), algorithm("IMPALA"), ImpalaParameters()
-    policy = Policy(method, spec, params, env_params, 2, np.random.default_rng(0))
+    policy = ActingPolicy(method, spec, params, env_params, 2, np.random.default_rng(0))
     policy.acting.network.policy.bias.data.fill_(np.nan)  # type: ignore[operator, union-attr]
     policy.version = 1
     decision = policy.act(pendulums.reset())

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from rljob.actor.policy import Policy
+from rljob.actor.policy import ActingPolicy
 from rljob.algorithms.conformance import check
 from rljob.algorithms.registry import algorithm
 from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters, PPOParameters
@@ -123,7 +123,7 @@ def test_an_algorithm_acts_and_learns(observation: str, action: str, kind: str, 
         spec = describe_environment(ID, env_params)
     torch.manual_seed(0)
     updater = make_updater(method, params, method.build(spec, params, env_params), CPU)
-    policy = Policy(method, spec, params, env_params, 3, np.random.default_rng(0))
+    policy = ActingPolicy(method, spec, params, env_params, 3, np.random.default_rng(0))
     env = make_vector_environment(ID, env_params, 3, 1)
     observation_now = env.reset()
     for step in range(24):  # the environment asserts what it is given

@@ -8,7 +8,7 @@ from contextlib import closing
 import numpy as np
 import pytest
 import torch
-from rljob.algorithms.compute import Arithmetic, Compute, Measured, Place
+from rljob.algorithms.compute import Arithmetic, Compute, DeviceCompute, Measured
 from rljob.algorithms.registry import algorithm
 from rljob.inference.batching import Request
 from rljob.inference.in_learner import InferenceThread, LatestWeights
@@ -84,7 +84,7 @@ def test_a_server_acts_in_int8_where_the_job_says_so(precision: str) -> None:
 @pytest.mark.parametrize("arithmetic", ["tf32", "fp32"])
 def test_on_cuda_products_are_rounded_as_the_plan_says(arithmetic: Arithmetic) -> None:
     setup = apex()
-    place = Place(torch.device("cuda"), Compute(arithmetic))
+    place = DeviceCompute(torch.device("cuda"), Compute(arithmetic))
     ServedModel(setup.network(), setup.spec, setup.method, 0, Measured(place, {}), 8)
     assert torch.backends.cuda.matmul.allow_tf32 is (arithmetic == "tf32")
     assert torch.backends.cudnn.allow_tf32 is (arithmetic == "tf32")

@@ -15,7 +15,7 @@ from rljob.api.algorithm import AlgorithmSpec
 from rljob.api.course import ForkSpec
 from rljob.api.job import RLJobSpec
 from rljob.checkpoints import store as checkpoint
-from rljob.checkpoints.policy import PolicyIdentity
+from rljob.checkpoints.saved_policy import PolicyIdentity
 from rljob.checkpoints.store import CheckpointProblem
 from rljob.envs import EnvironmentSpec
 from rljob.learner.course import Course

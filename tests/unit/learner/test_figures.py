@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 from rljob.ingest.shard_status import ActorStatus, Episode, ShardStatus
 from rljob.learner.figures import LAG_BATCHES, Figures
-from rljob.learner.status import (
+from rljob.learner.shard_totals import (
     actors,
     episode_metrics,
     least_state,

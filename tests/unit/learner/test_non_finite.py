@@ -14,7 +14,7 @@ import torch
 from rljob.algorithms.compute import Compute
 from rljob.algorithms.registry import algorithm
 from rljob.checkpoints import store as checkpoint
-from rljob.checkpoints.policy import PolicyIdentity
+from rljob.checkpoints.saved_policy import PolicyIdentity
 from rljob.experience import transition_layout
 from rljob.learner.assembly import ReadyBatch
 from rljob.learner.client import ReplayClient, ReplayClientConfig

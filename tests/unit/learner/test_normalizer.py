@@ -20,7 +20,7 @@ from rljob.algorithms.trunk import STATISTICS
 from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters, SACParameters
 from rljob.api.learner_status import Verdict
 from rljob.checkpoints import store as checkpoint
-from rljob.checkpoints.policy import PolicyIdentity, load_policy
+from rljob.checkpoints.saved_policy import PolicyIdentity, load_policy
 from rljob.envs import describe_environment
 from rljob.envs.spec import ActionLeaf, EnvironmentSpec, Leaf
 from rljob.learner import state

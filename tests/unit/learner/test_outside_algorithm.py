@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from rljob.actor.policy import Policy
+from rljob.actor.policy import ActingPolicy
 from rljob.algorithms.batches import LossResult, UnrollBatch
-from rljob.algorithms.compute import Compute, Measured, Place
+from rljob.algorithms.compute import Compute, DeviceCompute, Measured
 from rljob.algorithms.impala.loss import IMPALA
 from rljob.algorithms.minibatches import minibatches_of_steps
 from rljob.algorithms.parameters import TransitionParameters
 from rljob.algorithms.registry import algorithm
 from rljob.api import ImpalaParameters
 from rljob.checkpoints import store as checkpoint
-from rljob.checkpoints.policy import PolicyIdentity
+from rljob.checkpoints.saved_policy import PolicyIdentity
 from rljob.evaluation.player import judged_policy
 from rljob.inference.batching import Request
 from rljob.inference.model import ServedModel
@@ -97,7 +97,7 @@ def test_it_acts_is_served_and_is_evaluated() -> None:
     network = updater(method, params).online
     weights = snapshot(network, 3, 1, {})
 
-    policy = Policy(method, SPEC, params, ENV_PARAMS, 6, np.random.default_rng(0))
+    policy = ActingPolicy(method, SPEC, params, ENV_PARAMS, 6, np.random.default_rng(0))
     policy.take_slot(0, 1)
     observation = np.random.default_rng(0).normal(size=(6, 1, 4)).astype(np.float32)
     assert np.isnan(policy.act(observation).value).all()
@@ -105,7 +105,9 @@ def test_it_acts_is_served_and_is_evaluated() -> None:
     values = network(torch.from_numpy(observation)).mean(2)
     assert policy.act(observation).action.tolist() == values.argmax(1).tolist()
 
-    served = ServedModel(network, SPEC, method, method.memory_units(params), Measured(Place(CPU, Compute()), {}), 8)
+    served = ServedModel(
+        network, SPEC, method, method.memory_units(params), Measured(DeviceCompute(CPU, Compute()), {}), 8
+    )
     served.load(weights)
     outputs, _ = served.evaluate([Request("actor", "life", 0, 1, observation, np.zeros((6, 2, 0), np.float32), 0.0)])
     torch.testing.assert_close(torch.from_numpy(outputs), values.detach())

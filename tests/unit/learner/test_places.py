@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from rljob.algorithms.compute import Measured, Place
+from rljob.algorithms.compute import DeviceCompute, Measured
 from rljob.algorithms.registry import algorithm
 from rljob.learner import state
 from rljob.learner.optim.sharded_optimizer import DataParallelThreads
@@ -27,7 +27,7 @@ def ready(device: torch.device, *, threads: int = 1, hidden_units: int = 16, bat
     def example() -> object:
         return METHOD.example(SPEC, params, made.online, device)
 
-    return Plan(made, Measured(Place(device, PLAIN), {"cpu fp32": 1.0}), shared, example)
+    return Plan(made, Measured(DeviceCompute(device, PLAIN), {"cpu fp32": 1.0}), shared, example)
 
 
 def nothing(device: torch.device) -> None:

@@ -12,7 +12,7 @@ from rljob.ingest.shard_status import ShardStatus
 from rljob.learner.assembly import charges_by_error, draws_by_mass
 from rljob.learner.shard import SUBSCRIBE_AGAIN_SECONDS, ShardSession
 from rljob.learner.shard_report import ShardReport
-from rljob.learner.status import actors, replay_summary
+from rljob.learner.shard_totals import actors, replay_summary
 from rljob.observation import frames
 from rljob.wire import Client, Server
 

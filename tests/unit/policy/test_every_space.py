@@ -13,7 +13,7 @@ from rljob.algorithms.registry import algorithm
 from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters
 from rljob.api.networks import NetworkProblem
 from rljob.checkpoints import store as checkpoint
-from rljob.checkpoints.policy import PolicyIdentity
+from rljob.checkpoints.saved_policy import PolicyIdentity
 from rljob.envs import describe_environment, make_single_environment
 from rljob.evaluation.player import judged_policy
 from rljob.evaluation.score import Sitting, score

@@ -16,12 +16,13 @@ import typer
 from rljob import loading
 from rljob.api import ManifestError, Problem, load_manifest
 from rljob.api.exit_codes import EXIT_CONFIGURATION, EXIT_PROTOCOL
+from rljob.api.roles import Role
 from rljob.cli.app import app
 from rljob.command_errors import one_line_errors
 from rljob.errors import UsageError
 from rljob.roles.command import stopping_on_signals
 from rljob.roles.options import RoleOptions, write_last_words
-from rljob.roles.role import Role, check_options, role_function
+from rljob.roles.role import check_options, role_function
 from rljob.wire import security
 from rljob.wire.security import SecurityProblem, require_security
 from rljob.wire.version import WIRE_VERSION

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import rljob.telemetry.recorder as recorder_module
 from rljob.telemetry.catalogue import CLEANRL, STABLE_BASELINES3
-from rljob.telemetry.figures import flatten_status, stage_fractions
+from rljob.telemetry.flat_figures import flatten_status, stage_fractions
 from rljob.telemetry.recorder import Recorder, iter_records, read_records, thinned
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 

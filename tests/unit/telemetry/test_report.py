@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from rljob.api import ManifestError, dump_manifest, load_manifest
 from rljob.telemetry.charts import Series, compact, line_chart, nice_ticks, stacked_bars, thinned
-from rljob.telemetry.figures import mean_figures
+from rljob.telemetry.flat_figures import mean_figures
 from rljob.telemetry.recorder import Recorder
 from rljob.telemetry.report import duration, instant, size, stood_still, tiles, write_report
 from rljob.telemetry.run_charts import LEARNING_FIGURES, figure_charts, learning_charts, learning_figures, run_charts

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from rljob.wire.credits import CreditLedger, CreditWindow, Verdict
+from rljob.wire.credits import CreditCheck, CreditLedger, CreditWindow
 
 Packet = tuple[Any, ...]
 
@@ -95,10 +95,10 @@ class Link(RuleBasedStateMachine):
                 return
             case ("chunk", sequence):
                 verdict = self.ledger.receive(peer, sequence)
-                if verdict is Verdict.NEW:
+                if verdict is CreditCheck.NEW:
                     self.stored.append((int(self.ledger.stream(peer)[1]), sequence))
                     self.ever.add(self.stored[-1])
-                known = verdict in (Verdict.NEW, Verdict.DUPLICATE)
+                known = verdict in (CreditCheck.NEW, CreditCheck.DUPLICATE)
             case ("heartbeat",):
                 known = self.ledger.knows(peer)
         if known:
@@ -230,13 +230,17 @@ def test_chunks_are_numbered_without_gaps_and_only_the_next_one_can_have_been_se
 
 def test_verdicts() -> None:
     ledger = CreditLedger(2)
-    assert (ledger.receive(b"p", 0), ledger.hello(b"p", "actor-0", "one")) == (Verdict.UNKNOWN, -1)
-    assert ledger.receive(b"p", 0) is Verdict.NO_CREDIT
+    assert (ledger.receive(b"p", 0), ledger.hello(b"p", "actor-0", "one")) == (CreditCheck.UNKNOWN, -1)
+    assert ledger.receive(b"p", 0) is CreditCheck.NO_CREDIT
     ledger.granted(b"p", 2)
     with pytest.raises(ValueError, match="window"):
         ledger.granted(b"p", 1)
     # A ledger that knows nothing takes the stream up where it is.
-    assert [ledger.receive(b"p", number) for number in (7, 9, 7)] == [Verdict.NEW, Verdict.GAP, Verdict.DUPLICATE]
+    assert [ledger.receive(b"p", number) for number in (7, 9, 7)] == [
+        CreditCheck.NEW,
+        CreditCheck.GAP,
+        CreditCheck.DUPLICATE,
+    ]
     assert (ledger.accepted(b"p"), ledger.outstanding(b"p"), ledger.grantable(b"p")) == (7, 0, 2)
 
 
@@ -245,7 +249,7 @@ def test_a_new_hello_ends_the_session_before_it_but_not_what_was_accepted() -> N
     ledger.hello(b"p", "actor-0", "one")
     ledger.granted(b"p", 2)
     ledger.receive(b"p", 0)
-    assert (ledger.hello(b"q", "actor-0", "one"), ledger.receive(b"p", 1)) == (0, Verdict.UNKNOWN)
+    assert (ledger.hello(b"q", "actor-0", "one"), ledger.receive(b"p", 1)) == (0, CreditCheck.UNKNOWN)
     assert ledger.peers() == (b"q",)
     ledger.forget(b"p")
     assert ledger.knows(b"q")
@@ -273,7 +277,7 @@ def test_a_restored_ledger_refuses_what_the_log_has() -> None:
     ledger.restore("actor-0", "one", 40)
     assert ledger.hello(b"p", "actor-0", "one") == 41
     ledger.granted(b"p", 1)
-    assert ledger.receive(b"p", 41) is Verdict.DUPLICATE
+    assert ledger.receive(b"p", 41) is CreditCheck.DUPLICATE
 
 
 def test_a_window_without_credits_is_a_deadlock_and_refused() -> None:

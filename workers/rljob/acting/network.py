@@ -21,8 +21,8 @@ from rljob.acting.int8 import WITHIN, Int8Trunk, computable
 from rljob.algorithms.base import AnyAlgorithm
 from rljob.algorithms.compute import (
     Compute,
+    DeviceCompute,
     Measured,
-    Place,
     choose,
     fastest,
     let_round_to_tf32,
@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 
 _BUDGET_SECONDS = 0.5
 _CPU = torch.device("cpu")
-_INT8 = Place(_CPU, Compute("int8"))
+_INT8 = DeviceCompute(_CPU, Compute("int8"))
 
 
 def choose_compute(
@@ -72,7 +72,7 @@ def choose_compute(
     memory = torch.zeros((rows, 2, units), device=home)
     cuda = any(device.type == "cuda" for device in (home, *devices))
 
-    def run(place: Place, acting: FrameNetwork) -> None:
+    def run(place: DeviceCompute, acting: FrameNetwork) -> None:
         if place.device.type == "cuda":
             let_round_to_tf32(place.compute.arithmetic)
         taken_there = each(lambda part: part.to(place.device), observation)
@@ -85,7 +85,9 @@ def choose_compute(
         runs = {}
         for device in devices:
             for plan in network.compute_plans(own or precision, native=native_arithmetic(device)):
-                runs[Place(device, plan)] = partial(run, Place(device, plan), acting_copy(network, plan).to(device))
+                runs[DeviceCompute(device, plan)] = partial(
+                    run, DeviceCompute(device, plan), acting_copy(network, plan).to(device)
+                )
         floats = [*runs]
         if own == "Auto" and _CPU in devices and computable(network):
             trunk = Int8Trunk(acting_copy(network, Compute()))
@@ -160,7 +162,11 @@ class ActingNetwork:
         """What a role's status says of it."""
         document = self.measured.document()
         if self.trunk is not None:
-            in_use = self.measured.place if self.in_int8 else Place(self.measured.place.device, self.measured.otherwise)
+            in_use = (
+                self.measured.place
+                if self.in_int8
+                else DeviceCompute(self.measured.place.device, self.measured.otherwise)
+            )
             document |= {"compute": str(in_use), "int8_equal_actions": self.equal_actions}
         return document
 
@@ -197,7 +203,7 @@ class ActingNetwork:
         loading, self.equal_actions = time.thread_time() - began, found[within][0]
         if not self._always:
             seconds, device = self.measured.seconds, self.measured.place.device
-            saved = seconds[str(Place(device, self.measured.otherwise))] - seconds[str(self.measured.place)]
+            saved = seconds[str(DeviceCompute(device, self.measured.otherwise))] - seconds[str(self.measured.place)]
             self.in_int8 = self._acts_a_load * saved > loading and self.equal_actions >= AGREES
         log.info(
             "int8: %.2f %% of greedy actions as in floats, rounding the weights takes %.1f ms for each %.0f steps: acting in %s",

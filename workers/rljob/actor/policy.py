@@ -20,10 +20,10 @@ from rljob.weights.flat import Weights
 log = logging.getLogger(__name__)
 
 
-__all__ = ["Decision", "Policy"]
+__all__ = ["ActingPolicy", "Decision"]
 
 
-class Policy:
+class ActingPolicy:
     """Acts by the algorithm's rule on the latest weights; uniformly random (version 0) until there are any. Single-threaded.
 
     ``epsilon`` f4[N] is set by ``take_slot``. Weights are swapped between two calls of ``act``, never during one. A recurrent

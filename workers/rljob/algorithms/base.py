@@ -26,7 +26,7 @@ from rljob.algorithms.parameters import LearnerParameters, TransitionParameters,
 from rljob.algorithms.trunk import FrameNetwork
 from rljob.choices import Choices, RandomNumbers
 from rljob.controls import HALF_LOG_2PI
-from rljob.experience import Decision, Role, SegmentLayout, transition_layout, unroll_layout
+from rljob.experience import ColumnRole, Decision, SegmentLayout, transition_layout, unroll_layout
 from rljob.experience.batch_arrays import batch_key, transition_arrays, unroll_arrays
 from rljob.experience.columns import ActionSpace
 
@@ -304,7 +304,7 @@ def _example(layout: SegmentLayout, arrays: dict[str, NDArray[Any]], device: tor
     """The tensors of an example: ``arrays``, random bytes for observations, and the steps that schedules go by."""
     generator = torch.Generator().manual_seed(1)
     tensors = {name: torch.from_numpy(array) for name, array in arrays.items() if name != "policy_version"}
-    for column in layout.with_role(Role.STACK):
+    for column in layout.with_role(ColumnRole.STACK):
         for observed in layout.observation:
             name = batch_key(layout, column.name, observed)
             least, most = (0, min(observed.most) + 1) if observed.most else (1, 255)  # a mask allows everything

@@ -60,7 +60,7 @@ class Compute:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DeviceCompute:
     """Where a network is computed, and how."""
 
     device: torch.device
@@ -74,7 +74,7 @@ class Place:
 class Measured:
     """The place that was taken, and the seconds that each one took that was tried, by its words: none where there was one."""
 
-    place: Place
+    place: DeviceCompute
     seconds: Mapping[str, float]
     otherwise: Compute = Compute()
     """The fastest way there in floats, where ``place`` is in int8."""

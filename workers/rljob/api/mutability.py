@@ -67,7 +67,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class MarkedField:
     """A field, or a whole section all of whose fields may change at the same time."""
 
     steps: tuple[Step, ...]
@@ -100,7 +100,7 @@ def mark_of(field: FieldInfo) -> Mutability | None:
     return found[0] if found else None
 
 
-def places(model: type[BaseModel], *, whole_sections: bool = True) -> tuple[Place, ...]:
+def places(model: type[BaseModel], *, whole_sections: bool = True) -> tuple[MarkedField, ...]:
     """Every field below ``model``, each with its mutability, in the order of the types.
 
     ``whole_sections``: a section is one place where all its fields have the same mutability. So it is where all that may change
@@ -113,7 +113,7 @@ def places(model: type[BaseModel], *, whole_sections: bool = True) -> tuple[Plac
 
 def _below(
     model: type[BaseModel], steps: tuple[Step, ...], inherited: Mutability | None, whole_sections: bool
-) -> Iterator[Place]:
+) -> Iterator[MarkedField]:
     for name, field in model.model_fields.items():
         annotation, _ = unwrapped(field.annotation, [])
         here = (*steps, Step(name, field.alias or name))
@@ -122,15 +122,15 @@ def _below(
             raise TypeError(f"{'.'.join(step.alias for step in here)} has a mark of mutability below another one")
         mark = own or inherited
         if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
-            yield Place(here, mark or NEVER)
+            yield MarkedField(here, mark or NEVER)
             continue
         found = list(_below(annotation, here, mark, whole_sections))
         kinds = {place.mutability for place in found}
         if whole_sections and len(kinds) == 1:
-            yield Place(here, kinds.pop())
+            yield MarkedField(here, kinds.pop())
         elif whole_sections and not any(kind.when.at_any_time for kind in kinds):
             yield from (place for place in found if place.mutability.when is When.NEVER)
             if any(kind.when is When.WHILE_SUSPENDED for kind in kinds):
-                yield Place(here, WHILE_SUSPENDED)
+                yield MarkedField(here, WHILE_SUSPENDED)
         else:
             yield from found

@@ -1,8 +1,8 @@
-"""``spec.learner``, ``spec.actors``, ``spec.evaluator`` and ``spec.inference`` (who computes the actions with ``actors.inference:
-Central``)."""
+"""The roles of a job, and their parts of ``spec``. ``spec.inference`` computes the actions with ``actors.inference: Central``."""
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -11,6 +11,21 @@ from rljob.api.environment import EvaluatorEnvironment
 from rljob.api.mutability import ANY_TIME, UNLEARNED, WHILE_SUSPENDED
 from rljob.api.pods import ResourceName, Resources, RoleSpec
 from rljob.api.types import APIModel, Flag, Integer, Real, Seconds, quantity
+
+
+class Role(StrEnum):
+    """The roles of a job, in the order in which they start."""
+
+    REPLAY = "replay"
+    LEARNER = "learner"
+    INFERENCE = "inference"
+    ACTOR = "actor"
+    EVALUATOR = "evaluator"
+
+    @classmethod
+    def of(cls, name: str) -> Role:
+        """The role of the member ``name``: ``actor-12`` is an actor. Raises ValueError."""
+        return cls(name.partition("-")[0])
 
 
 class Accelerator(APIModel):

@@ -13,7 +13,7 @@ from rljob.checkpoints.names import MANIFEST, CheckpointProblem, StorageProblem,
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
-    """A `Place` in a bucket. ``prefix`` has no slash at either end; empty is the whole bucket."""
+    """A `Storage` in a bucket. ``prefix`` has no slash at either end; empty is the whole bucket."""
 
     bucket: Bucket
     prefix: str

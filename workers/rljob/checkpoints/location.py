@@ -15,7 +15,7 @@ from rljob.checkpoints.on_disk import Folder
 from rljob.sources import user_path
 
 
-class Place(Protocol):
+class Storage(Protocol):
     """Holds the checkpoints of one run by name, each a manifest and a file of tensors.
 
     Whatever its medium, it promises that a checkpoint is whole or not there at all: for a reader while it is written, and
@@ -85,8 +85,8 @@ class ObjectPath:
 Location = Path | ObjectPath
 
 
-def place(directory: Location) -> Place:
-    """``directory`` as a `Place`."""
+def place(directory: Location) -> Storage:
+    """``directory`` as a `Storage`."""
     return Folder(directory) if isinstance(directory, Path) else Prefix(directory.bucket, directory.key)
 
 

@@ -15,7 +15,7 @@ _PIECE_BYTES: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A `Place` on a disk. A crash, a full disk or a kill leaves the checkpoint before as it was."""
+    """A `Storage` on a disk. A crash, a full disk or a kill leaves the checkpoint before as it was."""
 
     path: Path
 

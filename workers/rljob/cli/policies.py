@@ -97,7 +97,7 @@ def evaluate(
         from rljob.api.episode_metrics import in_words
         from rljob.checkpoints.files import policies
         from rljob.checkpoints.location import location
-        from rljob.checkpoints.policy import PolicyIdentity, come_to, keep_judged, keep_scored, load_policy
+        from rljob.checkpoints.saved_policy import PolicyIdentity, come_to, keep_judged, keep_scored, load_policy
         from rljob.evaluation.players import Players
         from rljob.evaluation.score import tally
         from rljob.weights.flat import snapshot
@@ -173,7 +173,7 @@ def play(
         _can_write_video()
         from rljob.algorithms.registry import algorithm
         from rljob.checkpoints.location import location
-        from rljob.checkpoints.policy import PolicyIdentity, load_policy
+        from rljob.checkpoints.saved_policy import PolicyIdentity, load_policy
         from rljob.evaluation.player import judged_policy
         from rljob.evaluation.video import record_game
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from rljob.comparison.judged_run import JudgedRun, Record, read_judged_run
 from rljob.errors import UsageError
-from rljob.telemetry.figures import number
+from rljob.telemetry.flat_figures import number
 
 JOURNAL_FILE: Final = "journal.jsonl"
 EXPERIMENT_FILE: Final = "experiment.yaml"

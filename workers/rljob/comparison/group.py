@@ -7,7 +7,7 @@ from statistics import median
 
 from rljob.comparison.estimates import Estimate, iqm_estimate, mean_estimate
 from rljob.comparison.judged_run import JudgedRun, Target
-from rljob.telemetry.figures import number
+from rljob.telemetry.flat_figures import number
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from rljob.api.environment import judged_in
 from rljob.api.presets.values import leaves
 from rljob.errors import UsageError
 from rljob.sources import CODE, sources_of, without_places
-from rljob.telemetry.figures import number, with_returns_to_go_by
+from rljob.telemetry.flat_figures import number, with_returns_to_go_by
 from rljob.telemetry.recorder import EVALUATION, METRICS_FILE
 from rljob.telemetry.run_folder import EFFECTIVE_FILE, MANIFEST_FILE, OUTCOME_FILE
 

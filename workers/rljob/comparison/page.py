@@ -16,7 +16,7 @@ from rljob.comparison.group import Group
 from rljob.comparison.judged_run import JudgedRun
 from rljob.comparison.words import estimate_in_words, median_in_words, percent_in_words
 from rljob.telemetry.charts import COLOURS, Chart, Series, compact, line_chart
-from rljob.telemetry.figures import number
+from rljob.telemetry.flat_figures import number
 from rljob.telemetry.report import duration, page_environment
 from rljob.telemetry.run_charts import time_unit
 

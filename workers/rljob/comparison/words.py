@@ -11,7 +11,7 @@ from rljob.comparison.group import Group
 from rljob.comparison.judged_run import JudgedRun
 from rljob.strict_json import finite
 from rljob.telemetry.charts import compact
-from rljob.telemetry.figures import number
+from rljob.telemetry.flat_figures import number
 from rljob.telemetry.report import duration
 
 NOT_REACHED: Final = "not within budget"

@@ -11,7 +11,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from rljob.envs.base import EnvironmentProblem
-from rljob.envs.spec import ActionLeaf, Keys, Leaf, Role, path_of
+from rljob.envs.spec import ActionLeaf, Keys, Leaf, LeafRole, path_of
 from rljob.loading import short
 from rljob.observation import MAX_PICTURES, PICTURES
 
@@ -204,7 +204,7 @@ def _leaf(keys: Keys, space: gymnasium.Space[Any], role: object, choices: int) -
         raise _Unsupported(f"has {sum(sizes):,} values, too many to be one-hot (at most {_MOST_ONE_HOT:,}); {_ADVICE}")
     of_bytes = dtype in ("bool", "uint8") or role == "mask" or isinstance(space, spaces.MultiBinary)
     column = "index" if sizes else "octets" if of_bytes else "vector"
-    taken: Role = role  # type: ignore[assignment]
+    taken: LeafRole = role  # type: ignore[assignment]
     return Leaf(keys, taken, shape, dtype, _scale(space), sizes, start, column)
 
 

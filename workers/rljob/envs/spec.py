@@ -33,7 +33,7 @@ _NOT_PART_OF_THE_ENVIRONMENT = {"backend", "centre_input", "encoder", "input_sca
 _HANDED = "environment.json"
 _PACKAGES: tuple[str, ...] = ("gymnasium", "ale-py", "numpy", "opencv-python-headless")
 
-Role = Literal["image", "vector", "index", "mask", "critic"]
+LeafRole = Literal["image", "vector", "index", "mask", "critic"]
 Keys = tuple[str | int, ...]
 
 
@@ -49,7 +49,7 @@ class Leaf:
     """
 
     keys: Keys
-    role: Role
+    role: LeafRole
     shape: tuple[int, ...]
     dtype: str
     scale: float = 1.0

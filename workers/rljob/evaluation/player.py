@@ -14,7 +14,7 @@ from rljob.algorithms.base import AnyAlgorithm
 from rljob.algorithms.decision import Game
 from rljob.algorithms.registry import algorithm
 from rljob.algorithms.shapes import shapes_of
-from rljob.checkpoints.policy import PolicyIdentity
+from rljob.checkpoints.saved_policy import PolicyIdentity
 from rljob.encoders.edge import make_encoded_environment
 from rljob.envs import EnvironmentProblem, RestartLimit
 from rljob.envs.base import Observation, seed_generators, seed_of

@@ -25,7 +25,7 @@ from typing import Any
 import torch
 
 from rljob import child
-from rljob.checkpoints.policy import PolicyIdentity
+from rljob.checkpoints.saved_policy import PolicyIdentity
 from rljob.envs.base import EnvironmentProblem
 from rljob.envs.trial import that_travels
 from rljob.evaluation.player import SIDE_BY_SIDE, Player

@@ -14,7 +14,7 @@ _AGAIN_SECONDS = 5.0
 _KEPT = 64
 
 
-class Learner(Protocol):
+class LearnerLink(Protocol):
     """Where verdicts go; ``noted`` is the version of the last verdict that arrived (0: none)."""
 
     noted: int
@@ -45,7 +45,7 @@ class Verdicts:
             self._best = evaluation.verdict.rank
         self._undelivered.append(evaluation if best else dataclasses.replace(evaluation, weights=None))
 
-    def deliver(self, learner: Learner, now: float) -> None:
+    def deliver(self, learner: LearnerLink, now: float) -> None:
         """Send the oldest verdict that is not noted, again after a few seconds without an answer. Never waits."""
         if self._undelivered and learner.noted == self.waiting_version and self._sent_at is not None:
             self._undelivered.popleft()

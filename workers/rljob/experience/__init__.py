@@ -3,7 +3,7 @@
 from typing import Any
 
 from rljob.experience.builder import SegmentBuilder
-from rljob.experience.columns import LIFE_LOST, TERMINATED, TRUNCATED, Role
+from rljob.experience.columns import LIFE_LOST, TERMINATED, TRUNCATED, ColumnRole
 from rljob.experience.decision import Decision
 from rljob.experience.layout import SegmentLayout, transition_layout, unroll_layout
 from rljob.experience.segment import InvalidSegment, Segment
@@ -20,9 +20,9 @@ __all__ = [
     "LIFE_LOST",
     "TERMINATED",
     "TRUNCATED",
+    "ColumnRole",
     "Decision",
     "InvalidSegment",
-    "Role",
     "Segment",
     "SegmentBuilder",
     "SegmentLayout",

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from rljob.experience.columns import Column, Role, Rows
+from rljob.experience.columns import Column, ColumnRole, Rows
 from rljob.experience.layout import SegmentLayout
 from rljob.observation import Array, ObservationColumn
 
@@ -28,9 +28,9 @@ def transition_arrays(layout: SegmentLayout, size: int, *, rows: bool = False) -
     """
     batch: dict[str, Array] = {"policy_version": np.zeros(size, np.int64)}
     for column in layout.columns:
-        if column.role is Role.STACK:
+        if column.role is ColumnRole.STACK:
             batch |= {column.name: np.zeros(size, np.int64)} if rows else _observations(layout, column, size)
-        elif column.role is Role.LEARNED:
+        elif column.role is ColumnRole.LEARNED:
             batch[column.name] = np.zeros((size, *column.shape), column.dtype)
     return batch
 
@@ -42,7 +42,7 @@ def unroll_arrays(layout: SegmentLayout, size: int) -> dict[str, Array]:
     batch: dict[str, Array] = {}
     for column in layout.columns:
         rows, *row = column.extent(layout.length)
-        if column.role is Role.STACK:
+        if column.role is ColumnRole.STACK:
             batch |= _observations(layout, column, size, rows)
         else:
             extents = (size, *column.shape) if column.rows is Rows.SEGMENT else (rows, size, *row)

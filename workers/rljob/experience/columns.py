@@ -36,7 +36,7 @@ class Rows(StrEnum):
     """The column is of the whole segment and has no rows."""
 
 
-class Role(StrEnum):
+class ColumnRole(StrEnum):
     """What becomes of a column behind the wire."""
 
     STACK = "stack"
@@ -70,7 +70,7 @@ class Column:
     wire: str
     dtype: np.dtype[Any]
     rows: Rows = Rows.STEPS
-    role: Role = Role.LEARNED
+    role: ColumnRole = ColumnRole.LEARNED
     shape: tuple[int, ...] = ()
     low: float | None = None
     high: float | None = None
@@ -132,14 +132,14 @@ def transition_columns(actions: ActionSpace) -> tuple[Column, ...]:
     ``flags``: ``TERMINATED``, ``TRUNCATED``, ``LIFE_LOST`` of the transition's own step.
     """
     return (
-        _column("observation", "obs_at", "u2", role=Role.STACK),
-        _column("next_observation", "boot_at", "u2", role=Role.STACK),
+        _column("observation", "obs_at", "u2", role=ColumnRole.STACK),
+        _column("next_observation", "boot_at", "u2", role=ColumnRole.STACK),
         *_action_columns(actions),
         _column("n_step_return", "ret", "f4"),
         _column("discount", "disc", "f4", low=0.0, high=1.0),
         # A transition of priority 0 could never be drawn.
-        _column("priority", "prio", "f4", role=Role.PRIORITY, low=_SMALLEST),
-        _column("flags", "flags", "u1", role=Role.NOTED),
+        _column("priority", "prio", "f4", role=ColumnRole.PRIORITY, low=_SMALLEST),
+        _column("flags", "flags", "u1", role=ColumnRole.NOTED),
     )
 
 
@@ -153,7 +153,7 @@ def unroll_columns(actions: ActionSpace, memory: int) -> tuple[Column, ...]:
     """
     return (
         _column("state", "state", "f4", Rows.SEGMENT, shape=(2, memory)),
-        _column("observation", "obs_at", "u2", Rows.OBSERVATIONS, Role.STACK),
+        _column("observation", "obs_at", "u2", Rows.OBSERVATIONS, ColumnRole.STACK),
         *_action_columns(actions),
         _column("reward", "reward", "f4", source=lambda decision, result: result.reward),
         _column("discount", "disc", "f4", low=0.0, high=1.0),
@@ -168,6 +168,11 @@ def unroll_columns(actions: ActionSpace, memory: int) -> tuple[Column, ...]:
         _column("final_value", "final", "f4"),
         _column("ended", "ended", "u1", low=0, high=TRUNCATED),
         _column(
-            "policy_version", "pvs", "i8", role=Role.VERSION, low=0, source=lambda decision, result: decision.version
+            "policy_version",
+            "pvs",
+            "i8",
+            role=ColumnRole.VERSION,
+            low=0,
+            source=lambda decision, result: decision.version,
         ),
     )

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rljob.experience.columns import ActionSpace, Column, Role, transition_columns, unroll_columns
+from rljob.experience.columns import ActionSpace, Column, ColumnRole, transition_columns, unroll_columns
 from rljob.observation import Columns
 
 # Positions inside a segment travel as unsigned 16-bit numbers.
@@ -83,7 +83,7 @@ class SegmentLayout:
         """Columns worth an LZ4 pass, as the wire calls them: repetitive integers, and versions that hardly change.
         Floating-point numbers hardly shrink."""
         observed = tuple(column.name for column in self.observation if column.dtype.kind in "iub")
-        return (*observed, *(column.wire for column in self.columns if column.role is Role.VERSION))
+        return (*observed, *(column.wire for column in self.columns if column.role is ColumnRole.VERSION))
 
     @property
     def leaves_column(self) -> dict[str, NDArray[np.uint8]]:
@@ -101,7 +101,7 @@ class SegmentLayout:
                 return f"its environment has {other} where this one has {ours}"
         return None
 
-    def with_role(self, role: Role) -> tuple[Column, ...]:
+    def with_role(self, role: ColumnRole) -> tuple[Column, ...]:
         """The columns of this role."""
         return tuple(column for column in self.columns if column.role is role)
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rljob.experience.batch_arrays import Batch, batch_key, take_stacks
-from rljob.experience.columns import Role
+from rljob.experience.columns import ColumnRole
 from rljob.experience.layout import SegmentLayout
 from rljob.experience.segment import Segment
 from rljob.observation import Array, ObservationColumn
@@ -101,10 +101,11 @@ class SegmentRing(Slots):
             ]
         # Rows of the frames, not positions inside a segment: one lookup per transition less in every gather.
         self._newest: dict[str, Array] = {
-            column.name: np.zeros(steps, np.intp) for column in layout.with_role(Role.STACK)
+            column.name: np.zeros(steps, np.intp) for column in layout.with_role(ColumnRole.STACK)
         }
         self._columns: dict[str, Array] = {
-            column.name: np.zeros((steps, *column.shape), column.dtype) for column in layout.with_role(Role.LEARNED)
+            column.name: np.zeros((steps, *column.shape), column.dtype)
+            for column in layout.with_role(ColumnRole.LEARNED)
         }
         self._version: Array = np.zeros(capacity, np.int64)
 

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from rljob import wire
-from rljob.experience.columns import Column, Role, Rows
+from rljob.experience.columns import Column, ColumnRole, Rows
 from rljob.experience.layout import SegmentLayout
 from rljob.observation import Array
 
@@ -119,7 +119,7 @@ class Segment:
             raise InvalidSegment(
                 f"column {column.wire} is {array.dtype}{list(array.shape)}, expected {column.dtype}{list(expected)}"
             )
-        if column.role is Role.STACK:
+        if column.role is ColumnRole.STACK:
             if int(array.min()) < self.layout.stack - 1 or int(array.max()) >= frames:
                 raise InvalidSegment(f"{column.wire} leaves the {frames} frames of the {self.layout.kind}")
             return

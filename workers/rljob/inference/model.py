@@ -11,7 +11,7 @@ from torch import Tensor
 
 from rljob.acting.network import ActingNetwork, choose_compute
 from rljob.algorithms.base import AnyAlgorithm
-from rljob.algorithms.compute import Compute, Measured, Place, let_round_to_tf32
+from rljob.algorithms.compute import Compute, DeviceCompute, Measured, let_round_to_tf32
 from rljob.algorithms.registry import algorithm
 from rljob.algorithms.shapes import shapes_of
 from rljob.algorithms.trunk import FrameNetwork
@@ -117,7 +117,7 @@ def served_model(
     method = algorithm(job.spec.algorithm.name)
     network = method.build(spec, parameters, environment_parameters)
     memory, most, own = method.memory_units(parameters), job.spec.inference.max_batch_size, job.spec.actors.precision
-    measured = Measured(Place(devices[0], compute or Compute()), {})
+    measured = Measured(DeviceCompute(devices[0], compute or Compute()), {})
     if compute is None:
         actors = -(-job.spec.requested_actors // max(1, job.spec.inference.replicas))
         sample = each(torch.from_numpy, zeros(spec.columns, min(most, job.spec.actors.envs_per_actor * max(1, actors))))

@@ -14,7 +14,7 @@ from rljob.ingest.leases import LEASE_SECONDS, Lease, SlotLeases
 from rljob.ingest.roster import Roster, episode_fields
 from rljob.ingest.table import ExperienceLog, IngestTable
 from rljob.telemetry import timeline
-from rljob.wire import CreditLedger, MalformedMessage, Message, RawMessage, Server, Verdict
+from rljob.wire import CreditCheck, CreditLedger, MalformedMessage, Message, RawMessage, Server
 from rljob.wire.schema import Scalar
 
 log = logging.getLogger(__name__)
@@ -180,7 +180,7 @@ class Ingest:
             return None
         session.heard_at = now
         verdict = self.ledger.receive(peer, sequence)
-        if verdict is Verdict.GAP and not session.accepted_any:
+        if verdict is CreditCheck.GAP and not session.accepted_any:
             # The first chunk after a hello is the oldest one its actor still has. What lies between was acknowledged
             # while Redis was gone and lost with the service: no actor can send it again.
             missing = sequence - 1 - self.ledger.accepted(peer)
@@ -188,7 +188,7 @@ class Ingest:
             log.warning("actor %s: %d chunks before chunk %d were lost with Redis", session.actor, missing, sequence)
             self.ledger.restore(session.actor, session.incarnation, sequence - 1)
             verdict = self.ledger.receive(peer, sequence)
-        if verdict is Verdict.NEW:
+        if verdict is CreditCheck.NEW:
             session.accepted_any = True
             session.waiting += 1
             self.accepted.note(session.actor, session.incarnation, sequence, 0)
@@ -204,7 +204,7 @@ class Ingest:
                 self.rejected["invalid"] += 1
                 log.warning("actor %s: chunk %d refused: %s", session.actor, sequence, error)
                 self._server.send(peer, Message("refused", {"reason": _reason(error)}, {}))
-        elif verdict is Verdict.DUPLICATE:
+        elif verdict is CreditCheck.DUPLICATE:
             self.duplicates_total += 1
             session.waiting += 1
         else:

@@ -17,7 +17,7 @@ from torch import Tensor
 from rljob.algorithms.batches import TransitionBatch, as_batch
 from rljob.api.memory_estimate import two_digits
 from rljob.errors import first_line
-from rljob.experience import Role, SegmentLayout
+from rljob.experience import ColumnRole, SegmentLayout
 from rljob.experience.batch_arrays import part_of, transition_arrays
 from rljob.experience.ring import SegmentRing
 from rljob.learner.optim import readback
@@ -112,7 +112,7 @@ class MirrorStaging:
         self._mirror, self._batch_size = mirror, batch_size
         arrays = transition_arrays(mirror.layout, batch_size, rows=True) | {"weight": np.ones(batch_size, np.float32)}
         tensors, self._arrays = on_host(arrays, mirror.device)
-        self._newest = {column.name: tensors.pop(column.name) for column in mirror.layout.with_role(Role.STACK)}
+        self._newest = {column.name: tensors.pop(column.name) for column in mirror.layout.with_role(ColumnRole.STACK)}
         self._stacks: dict[str, Tensor] = {}
         self.tensors = tensors
         self.copied: Any = None

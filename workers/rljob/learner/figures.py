@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rljob.ingest.shard_status import ShardStatus
-from rljob.learner.status import actors, episode_metrics, limited, mean_length_steps, mean_return, stage_totals
+from rljob.learner.shard_totals import actors, episode_metrics, limited, mean_length_steps, mean_return, stage_totals
 from rljob.telemetry.process import PROCESS
 
 LAG_BOUNDS = (10, 20, 50, 100, 200, 400, 1000, 4000)

@@ -22,8 +22,8 @@ from rljob.api.learner_status import LearnerStatus
 from rljob.checkpoints import store as checkpoint
 from rljob.checkpoints.files import read_manifest
 from rljob.checkpoints.names import CheckpointProblem, StorageProblem
-from rljob.checkpoints.policy import PolicyIdentity
 from rljob.checkpoints.restore_from import FORK, STARTED_FROM
+from rljob.checkpoints.saved_policy import PolicyIdentity
 from rljob.learner import state
 from rljob.learner.counters import Counters
 from rljob.learner.course import Course
@@ -33,8 +33,8 @@ from rljob.learner.loop_config import LoopConfig, NonFiniteLoss, Superseded
 from rljob.learner.optim.readback import Arrived, Readback
 from rljob.learner.optim.updater import AnyUpdater
 from rljob.learner.saver import Saver
+from rljob.learner.shard_totals import return_to_go_by, steps_and_raw_frames
 from rljob.learner.source import BatchSource, Ready
-from rljob.learner.status import return_to_go_by, steps_and_raw_frames
 from rljob.learner.verdicts import Verdicts
 from rljob.loading import short
 from rljob.telemetry import timeline

@@ -23,7 +23,15 @@ from typing import Any, Final, NamedTuple
 import torch
 
 from rljob.algorithms.base import AnyAlgorithm, UnrollAlgorithm
-from rljob.algorithms.compute import Compute, Measured, Place, fastest, let_round_to_tf32, native_arithmetic, told
+from rljob.algorithms.compute import (
+    Compute,
+    DeviceCompute,
+    Measured,
+    fastest,
+    let_round_to_tf32,
+    native_arithmetic,
+    told,
+)
 from rljob.algorithms.trunk import FrameNetwork
 from rljob.api import RLJob, quantity
 from rljob.envs import EnvironmentSpec
@@ -70,7 +78,9 @@ def fastest_arithmetic(
     log.info(
         "precision %s: computing in %s%s", precision, chosen, f"; an update took {told(seconds)}" if seconds else ""
     )
-    return Measured(Place(device, chosen), {str(Place(device, plan)): taken for plan, taken in seconds.items()})
+    return Measured(
+        DeviceCompute(device, chosen), {str(DeviceCompute(device, plan)): taken for plan, taken in seconds.items()}
+    )
 
 
 def _finished(work: Callable[[], object]) -> None:
@@ -118,7 +128,7 @@ def fastest_device(
     if len(devices) == 1:
         return first
     with ExitStack() as trials:
-        place = Place(devices[0], first.measured.place.compute)
+        place = DeviceCompute(devices[0], first.measured.place.compute)
         ways, runs = {place: first}, {place: _updates(first, trials)}
         took = min(_timed(runs[place], clock) for _ in range(3))
         plain = _timed(partial(trial, devices[1]), clock)
@@ -126,7 +136,7 @@ def fastest_device(
             seconds = {str(place): took, f"{devices[1]}, tried once": plain}
         else:
             other = ready(devices[1])
-            place = Place(devices[1], other.measured.place.compute)
+            place = DeviceCompute(devices[1], other.measured.place.compute)
             ways[place], runs[place] = other, _updates(other, trials)
             place, measured = fastest(runs, clock, _BUDGET_SECONDS)
             seconds = {str(each): taken for each, taken in measured.items()}

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from rljob.algorithms.batches import TransitionBatch, UnrollBatch, as_batch
-from rljob.experience import Role, Segment, SegmentLayout
+from rljob.experience import ColumnRole, Segment, SegmentLayout
 from rljob.experience.batch_arrays import batch_key, part_of, take_stacks, transition_arrays, unroll_arrays
 from rljob.experience.columns import Rows
 from rljob.experience.ring import SegmentRing
@@ -69,7 +69,7 @@ class UnrollStaging(Staging):
         """Copy B checked unrolls in, unroll b into column b. Frames that came once become stacks here."""
         layout = unrolls[0].layout
         for column in layout.columns:
-            if column.role is Role.STACK:
+            if column.role is ColumnRole.STACK:
                 self._stack(column.name, unrolls)
                 continue
             into = self.arrays[column.name]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from rljob.algorithms.trunk import STATISTICS
-from rljob.checkpoints.policy import acting_state
+from rljob.checkpoints.saved_policy import acting_state
 from rljob.checkpoints.store import Checkpoint, CheckpointProblem
 from rljob.learner.optim.update_trial import network_tensors
 from rljob.learner.optim.updater import AnyUpdater

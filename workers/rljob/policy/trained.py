@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rljob.algorithms.registry import algorithm
-from rljob.checkpoints import policy as stored
+from rljob.checkpoints import saved_policy as stored
 from rljob.checkpoints.location import location
 from rljob.encoders.edge import make_encoded_environment
 from rljob.envs.encoding import Encoding
@@ -31,7 +31,7 @@ class Policy:
     manifest: what its checkpoint says of itself, such as ``manifest["verdict"]`` of a judged one.
     """
 
-    def __init__(self, policy: stored.Policy, source: str) -> None:
+    def __init__(self, policy: stored.SavedPolicy, source: str) -> None:
         self.source = source
         self.stored = policy
         self.manifest: dict[str, Any] = policy.manifest

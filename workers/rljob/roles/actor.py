@@ -17,7 +17,7 @@ from rljob.actor.device_policy import DevicePolicy
 from rljob.actor.figures import ActorFigures
 from rljob.actor.grouped import GROUPS, GroupedLoop
 from rljob.actor.loop import ActorLoop, Loop
-from rljob.actor.policy import Policy
+from rljob.actor.policy import ActingPolicy
 from rljob.actor.session import ReplaySession, Welcome
 from rljob.actor.shards import MultiShard
 from rljob.algorithms.base import UnrollAlgorithm
@@ -36,7 +36,7 @@ from rljob.envs.base import VectorEnvironment, seed_generators, seed_of
 from rljob.envs.grouped import GroupedEnvironment
 from rljob.experience import SegmentLayout, make_builder
 from rljob.inference.client import InferenceClient, InferenceLost
-from rljob.inference.policy import RemotePolicy
+from rljob.inference.remote_policy import RemotePolicy
 from rljob.roles.options import RoleOptions, announce, write_final
 from rljob.telemetry.metrics import role_registry
 from rljob.telemetry.server import TelemetryServer
@@ -132,7 +132,7 @@ def run_actor(options: RoleOptions, stop: threading.Event) -> None:
                 loop = DeviceLoop(simulator, on_device, builder, sink, actions, figures, layout.length)
             else:
                 about = (chosen, spec, parameters, environment_parameters, num_envs)
-                policy = Policy(*about, generator, spec_of_job.actors.precision)
+                policy = ActingPolicy(*about, generator, spec_of_job.actors.precision)
                 actions.shapes, figures.acting = policy.shapes, policy.acting
                 environment = make_encoded_vector(
                     spec,

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rljob.api import load_manifest
 from rljob.api.exit_codes import EXIT_CONFIGURATION
+from rljob.api.roles import Role
 from rljob.command_errors import Debug, one_line_errors
 from rljob.data_plane import require_data_plane
 from rljob.roles.options import KEEP_SECONDS, RoleOptions
-from rljob.roles.role import Role, check_options, check_protocol, role_function
+from rljob.roles.role import check_options, check_protocol, role_function
 from rljob.threads import start_contained
 from setproctitle import setproctitle, setthreadtitle
 from typer.core import TyperCommand

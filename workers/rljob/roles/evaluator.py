@@ -17,7 +17,7 @@ from typing import Any, Final
 import torch
 from rljob.api.episode_metrics import in_words
 from rljob.api.learner_status import EvaluationUnderWay, Verdict
-from rljob.checkpoints.policy import PolicyIdentity
+from rljob.checkpoints.saved_policy import PolicyIdentity
 from rljob.envs import describe_both, environment_of
 from rljob.envs.base import seed_of
 from rljob.envs.meter import kept

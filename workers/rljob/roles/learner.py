@@ -21,8 +21,8 @@ from rljob.api.course import ForkSpec
 from rljob.api.learner_status import LearnerStatus
 from rljob.checkpoints import store as checkpoint
 from rljob.checkpoints.location import Location, directory_of, location
-from rljob.checkpoints.policy import PolicyIdentity
 from rljob.checkpoints.restore_from import begins_elsewhere, forked_checkpoint, named_checkpoint, started_from
+from rljob.checkpoints.saved_policy import PolicyIdentity
 from rljob.checkpoints.store import Checkpoint, CheckpointProblem
 from rljob.envs import EnvironmentSpec, describe_rewards, environment_of
 from rljob.inference.batching import MAX_WAIT_SECONDS

@@ -1,6 +1,5 @@
-"""The roles of a job, the function that runs each, and what is checked before it does."""
+"""The function that runs each role of a job, and the checks before it does."""
 
-import enum
 import threading
 from collections.abc import Callable
 from importlib import import_module
@@ -9,20 +8,10 @@ from pathlib import Path
 
 from rljob.api import RLJob
 from rljob.api.exit_codes import EXIT_PROTOCOL
+from rljob.api.roles import Role
 from rljob.errors import CommandRefused, UsageError
 from rljob.roles.options import RoleOptions
 from rljob.wire import version as protocol_version
-
-
-class Role(enum.StrEnum):
-    """The roles of a job."""
-
-    ACTOR = "actor"
-    REPLAY = "replay"
-    LEARNER = "learner"
-    EVALUATOR = "evaluator"
-    INFERENCE = "inference"
-
 
 RoleFunction = Callable[[RoleOptions, threading.Event], None]
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from rljob.telemetry.figures import numbers_in
+from rljob.telemetry.flat_figures import numbers_in
 
 
 class Kind(StrEnum):
@@ -30,7 +30,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Bottleneck:
     """What is slow, the sentence for the reader, and the share of time (0..1) that it rests on."""
 
     kind: Kind
@@ -61,11 +61,11 @@ _MOVING_STAGES = frozenset({"encode", "send", "receive", "decode"})
 
 def bottleneck(
     figures: Mapping[str, float], *, state: str = "", limiter: str = "", cores: int | None = None
-) -> Verdict:
+) -> Bottleneck:
     """Judges one interval of a run.
 
     Args:
-        figures: the flat figures of one record (:func:`rljob.telemetry.figures.flatten_status`); those that are missing
+        figures: the flat figures of one record (:func:`rljob.telemetry.flat_figures.flatten_status`); those that are missing
             or not finite count as unknown. Used: ``learner_wait_fraction`` (else ``stage/learner/wait``),
             ``actors_blocked_fraction`` (else ``stage/actor/blocked``), ``queue_depth_batches`` and its bound,
             ``replay/items``, ``actors_running``, ``stage/<role>/<stage>``; ``queue/...`` in a job of unrolls.
@@ -79,7 +79,7 @@ def bottleneck(
     return replace(verdict, sentence=verdict.sentence + _given_up(known))
 
 
-def _judge(known: Mapping[str, float], state: str, limiter: str, cores: int | None) -> Verdict:
+def _judge(known: Mapping[str, float], state: str, limiter: str, cores: int | None) -> Bottleneck:
     # The number of cores where the learner and an actor each have taken them all; None where one may be free.
     taken = cores if cores is not None and round(known.get("actors_running", 0.0)) + 1 >= cores else None
     if state in _STARTING:
@@ -106,7 +106,7 @@ def _judge(known: Mapping[str, float], state: str, limiter: str, cores: int | No
         return _actors_are_slow(known, wait, cores, taken)
     if held >= NOTABLE:
         return _learner_is_slow(known, held, taken)
-    return Verdict(
+    return Bottleneck(
         Kind.Balanced,
         f"The run is balanced: the learner waited {_percent(wait)} of the time and the actors were held back "
         f"{_percent(held)}; to go faster, add to both sides at once.",
@@ -114,21 +114,21 @@ def _judge(known: Mapping[str, float], state: str, limiter: str, cores: int | No
     )
 
 
-def _warming_up(known: Mapping[str, float]) -> Verdict:
+def _warming_up(known: Mapping[str, float]) -> Bottleneck:
     items, unrolls = known.get("replay/items"), known.get("queue/waiting")
     stored = f" ({items:,.0f} transitions are stored)" if items is not None else ""
     stored = f" ({unrolls:,.0f} unrolls wait)" if unrolls is not None else stored
-    return Verdict(
+    return Bottleneck(
         Kind.WarmingUp,
         f"The run is still warming up{stored}: there is nothing to judge before the learner takes its first batches.",
         0.0,
     )
 
 
-def _both_wait(known: Mapping[str, float], wait: float, held: float) -> Verdict:
+def _both_wait(known: Mapping[str, float], wait: float, held: float) -> Bottleneck:
     lead = f"The learner waited {_percent(wait)} of the time and the actors were held back {_percent(held)}: "
     if _has_queue(known):
-        return Verdict(
+        return Bottleneck(
             Kind.Balanced,
             f"{lead}they take turns, because the queue of unrolls holds too little for both to work at once; raise "
             "unrollQueue.capacity by a batch (with PPO: maxPolicyLag: 1), which makes experience a batch older, or run more "
@@ -146,22 +146,22 @@ def _both_wait(known: Mapping[str, float], wait: float, held: float) -> Verdict:
             "both wait for the replay service, which is the bottleneck; add shards (replay.shards), or give it a faster "
             "core."
         )
-    return Verdict(Kind.ReplayTooSlow, lead + advice, min(wait, held))
+    return Bottleneck(Kind.ReplayTooSlow, lead + advice, min(wait, held))
 
 
-def _delivery_is_slow(known: Mapping[str, float], wait: float, cores: int | None) -> Verdict:
+def _delivery_is_slow(known: Mapping[str, float], wait: float, cores: int | None) -> Bottleneck:
     busy = busy_share(known, "replay")
     lead = f"The learner waited {_percent(wait)} of the time although the replay service had experience to give: "
     if not _stages(known, "replay") or busy >= DOMINANT:
         at_work = f", at work {_percent(busy)} of the time," if busy else ""
-        return Verdict(
+        return Bottleneck(
             Kind.ReplayTooSlow,
             f"{lead}the replay service{at_work} is the bottleneck; add shards (replay.shards), or give it a core of its "
             "own. More actors will not help.",
             wait,
         )
     nearer = _a_shorter_way("put learner and replay on one machine", cores)
-    return Verdict(
+    return Bottleneck(
         Kind.TransportTooSlow,
         f"{lead}batches are under way too long while the replay service idles {_percent(1 - busy)}, so the transport is the "
         f"bottleneck; prefetch more (prefetchBatches), or {nearer}. More actors will not help.",
@@ -169,7 +169,7 @@ def _delivery_is_slow(known: Mapping[str, float], wait: float, cores: int | None
     )
 
 
-def _actors_are_slow(known: Mapping[str, float], wait: float, cores: int | None, taken: int | None) -> Verdict:
+def _actors_are_slow(known: Mapping[str, float], wait: float, cores: int | None, taken: int | None) -> Bottleneck:
     lead = f"The learner waited {_percent(wait)} of the time for experience: "
     running = known.get("actors_running")
     now = f", {running:.0f} now" if running is not None else ""
@@ -179,14 +179,14 @@ def _actors_are_slow(known: Mapping[str, float], wait: float, cores: int | None,
     shares = {stage: share / whole for stage, share in work.items()} if whole > 0 else {}
     moving = sum(share for stage, share in shares.items() if stage in _MOVING_STAGES)
     if shares.get("env", 0.0) >= DOMINANT:
-        return Verdict(
+        return Bottleneck(
             Kind.EnvironmentTooSlow,
             f"{lead}the actors spend {_percent(shares['env'])} of their work in the environment, which is the "
             f"bottleneck; {more}, or make the environment cheaper.",
             wait,
         )
     if shares.get("infer", 0.0) >= DOMINANT:
-        return Verdict(
+        return Bottleneck(
             Kind.InferenceTooSlow,
             f"{lead}the actors spend {_percent(shares['infer'])} of their work choosing actions, so inference is the "
             "bottleneck; more environments an actor share one pass (actors.envsPerActor), a smaller network costs less "
@@ -196,13 +196,13 @@ def _actors_are_slow(known: Mapping[str, float], wait: float, cores: int | None,
     if moving >= 0.5:
         peer = "learner" if _has_queue(known) else "replay"
         apart = f"bring actors and {peer} closer together or widen the network between them"
-        return Verdict(
+        return Bottleneck(
             Kind.TransportTooSlow,
             f"{lead}the actors spend {_percent(moving)} of their work packing and sending, so the transport is the "
             f"bottleneck; {_a_shorter_way(apart, cores)}.",
             wait,
         )
-    return Verdict(
+    return Bottleneck(
         Kind.ActorsTooSlow,
         f"{lead}the actors are the bottleneck; {more}, or use each "
         + (
@@ -229,7 +229,7 @@ def _a_larger_machine(cores: int) -> str:
     return f"this machine has no core beyond the {cores} that learner and actors share, so take a larger one"
 
 
-def _learner_is_slow(known: Mapping[str, float], held: float, taken: int | None) -> Verdict:
+def _learner_is_slow(known: Mapping[str, float], held: float, taken: int | None) -> Bottleneck:
     work = {stage: share for stage, share in _stages(known, "learner").items() if stage not in _IDLE_STAGES}
     longest = max(work, key=lambda stage: work[stage]) if work else ""
     where = f", whose longest stage is {longest!r} ({_percent(work[longest])})," if longest else ""
@@ -243,7 +243,7 @@ def _learner_is_slow(known: Mapping[str, float], held: float, taken: int | None)
         advice.append("run fewer actors for the same speed")
     elif known.get("actors_running", 0.0) > 1:
         advice.append("run fewer actors, which leaves it more of the cores")
-    return Verdict(
+    return Bottleneck(
         Kind.LearnerTooSlow,
         f"The actors were held back {_percent(held)} of the time: the learner{where} is the bottleneck; "
         f"{', '.join(advice[:-1])}, or {advice[-1]}.",
@@ -260,10 +260,10 @@ def _answers_hold_up(known: Mapping[str, float], wait: float) -> bool:
     return busy_share(known, "inference") >= DOMINANT or (wait >= NOTABLE and empty)
 
 
-def _inference_is_slow(known: Mapping[str, float], held: float) -> Verdict:
+def _inference_is_slow(known: Mapping[str, float], held: float) -> Bottleneck:
     latency = known.get("inference/latency_p50_seconds")
     answers = f" and takes {latency * 1e3:.1f} ms to answer" if latency is not None else ""
-    return Verdict(
+    return Bottleneck(
         Kind.InferenceTooSlow,
         f"The actors were held back {_percent(held)} of the time by the inference server in the learner, which is at work "
         f"{_percent(busy_share(known, 'inference'))} of its time{answers}, so central inference is the bottleneck; give it "

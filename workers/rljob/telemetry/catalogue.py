@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from rljob.telemetry.figures import number
+from rljob.telemetry.flat_figures import number
 
 Kind = Literal["counter", "gauge", "histogram"]
 

@@ -13,7 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from rljob.telemetry.catalogue import PROCESS, ROLES, Metric as Declared
-from rljob.telemetry.figures import number, numbers_in
+from rljob.telemetry.flat_figures import number, numbers_in
 from rljob.telemetry.process import PROCESS as THIS_PROCESS
 
 Snapshot = Callable[[], Mapping[str, Any]]

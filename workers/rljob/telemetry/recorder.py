@@ -23,7 +23,7 @@ from tensorboard.summary.writer.record_writer import RecordWriter
 from rljob.files import replacing
 from rljob.strict_json import dumps
 from rljob.telemetry.catalogue import known_tags
-from rljob.telemetry.figures import Stages, flatten_status, number
+from rljob.telemetry.flat_figures import Stages, flatten_status, number
 from rljob.telemetry.process import describe_machine
 
 log = logging.getLogger(__name__)

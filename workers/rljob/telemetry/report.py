@@ -12,9 +12,9 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 from rljob.api import ManifestError, RLJob, parse_job
 from rljob.files import replace
-from rljob.telemetry.bottleneck import Kind, Verdict, bottleneck
+from rljob.telemetry.bottleneck import Bottleneck, Kind, bottleneck
 from rljob.telemetry.charts import COLOURS, Chart, Series, compact, line_chart, stacked_bars
-from rljob.telemetry.figures import Points, mean_figures, mean_stages, number, numbers_in, with_returns_to_go_by
+from rljob.telemetry.flat_figures import Points, mean_figures, mean_stages, number, numbers_in, with_returns_to_go_by
 from rljob.telemetry.run_charts import (
     MOST_LEARNING_FIGURES,
     evaluations,
@@ -198,11 +198,11 @@ def shared_cores(run: RunFolder) -> int | None:
     return int(cores) if cores is not None and run.roles else None
 
 
-def judge(points: Points, *, cores: int | None = None) -> Verdict:
+def judge(points: Points, *, cores: int | None = None) -> Bottleneck:
     """The bottleneck of the whole run: its mean figures while it trained; before that, that it is warming up. ``cores`` as
     `bottleneck` takes it."""
     if not points:
-        return Verdict(Kind.WarmingUp, "No figures were recorded, so there is nothing to judge yet.", 0.0)
+        return Bottleneck(Kind.WarmingUp, "No figures were recorded, so there is nothing to judge yet.", 0.0)
     training = [point for point in points if point.get("state", TRAINING) == TRAINING]
     if not training:
         return bottleneck(numbers_in(points[-1]), state=str(points[-1].get("state", "")), cores=cores)

@@ -24,7 +24,7 @@ from rljob.api.problems import ABSENT, ManifestError, Problem
 from rljob.api.structure import structural_problems
 from rljob.api.types import APIModel, Real, quantity
 from rljob.telemetry.bottleneck import busy_share, known_share
-from rljob.telemetry.figures import numbers_in
+from rljob.telemetry.flat_figures import numbers_in
 
 SLOWEST_ALONE: Final = 64.0
 """The exponent from which on the slowest part alone counts: two equal parts then make 1 % less than one of them."""
@@ -95,8 +95,8 @@ class Pipeline:
 
 
 def pipeline(figures: Mapping[str, float], *, shards: int = 1, cores: float | None = None) -> Pipeline | None:
-    """The parts of a run from its flat figures (`rljob.telemetry.figures`), one record's or their means; None where they do not
-    tell the shares of time, or nothing was learned. ``cores``: of the one machine that the roles share."""
+    """The parts of a run from its flat figures (`rljob.telemetry.flat_figures`), one record's or their means; None where they do
+    not tell the shares of time, or nothing was learned. ``cores``: of the one machine that the roles share."""
     known = numbers_in(figures)
     rate, actors = known.get("steps_per_second", 0.0), known.get("actors_running", 0.0)
     wait = known_share(known, "learner_wait_fraction", "stage/learner/wait")

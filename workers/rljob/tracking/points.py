@@ -8,7 +8,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
-from rljob.telemetry.figures import number
+from rljob.telemetry.flat_figures import number
 from rljob.telemetry.recorder import EVALUATION
 
 _AXES = frozenset({"time_unix", "raw_frames"})

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from rljob.wire.credits import CreditLedger, CreditWindow, Verdict
+    from rljob.wire.credits import CreditCheck, CreditLedger, CreditWindow
     from rljob.wire.errors import MalformedMessage
     from rljob.wire.keyfile import RoleKeys, load_keys, write_keys
     from rljob.wire.message import Header, Message, MessageLimits, RawMessage, decode, decode_header, encode
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Client",
     "ClientSecurity",
+    "CreditCheck",
     "CreditLedger",
     "CreditWindow",
     "Header",
@@ -34,7 +35,6 @@ __all__ = [
     "Server",
     "ServerSecurity",
     "Subscriber",
-    "Verdict",
     "decode",
     "decode_header",
     "encode",
@@ -45,7 +45,7 @@ __all__ = [
 ]
 
 _MODULES: Final = {
-    "credits": ("CreditLedger", "CreditWindow", "Verdict"),
+    "credits": ("CreditLedger", "CreditWindow", "CreditCheck"),
     "errors": ("MalformedMessage",),
     "keyfile": ("RoleKeys", "load_keys", "write_keys"),
     "message": ("Header", "MessageLimits", "Message", "RawMessage", "decode", "decode_header", "encode"),

@@ -105,7 +105,7 @@ class CreditWindow(Generic[P]):
         self._sent = 0
 
 
-class Verdict(Enum):
+class CreditCheck(Enum):
     """What to do with a chunk."""
 
     NEW = "new"
@@ -161,23 +161,23 @@ class CreditLedger:
         self._peer_of[actor] = peer
         return accepted
 
-    def receive(self, peer: bytes, sequence: int) -> Verdict:
+    def receive(self, peer: bytes, sequence: int) -> CreditCheck:
         """Judges a chunk; a NEW one is accepted and must be stored by the caller."""
         session = self._sessions.get(peer)
         if session is None:
-            return Verdict.UNKNOWN
+            return CreditCheck.UNKNOWN
         if session.outstanding == 0:
-            return Verdict.NO_CREDIT
+            return CreditCheck.NO_CREDIT
         accepted = self._accepted.get(session.stream, -1)
         # A server that forgot everything takes up a stream wherever its first session begins: an ordered connection
         # delivers a prefix, so only a chunk after an accepted one can reveal a gap.
         if accepted >= 0 and sequence > accepted + 1:
-            return Verdict.GAP
+            return CreditCheck.GAP
         session.outstanding -= 1
         if sequence <= accepted:
-            return Verdict.DUPLICATE
+            return CreditCheck.DUPLICATE
         self._accepted[session.stream] = sequence
-        return Verdict.NEW
+        return CreditCheck.NEW
 
     def accepted(self, peer: bytes) -> int:
         """The number to acknowledge: everything up to it was accepted; -1 for none."""

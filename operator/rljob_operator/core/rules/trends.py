@@ -13,7 +13,7 @@ from rljob.api.conditions import Reason
 from rljob.api.controller_memory import TREND_POINTS, OutcomeMemory, TrendMemory, TrendPoint
 from rljob.api.learner_status import LearnerStatus
 from rljob.api.lifecycle import TrainingReturn, ValueLoss
-from rljob.telemetry.figures import GAMES_TO_GO_BY
+from rljob.telemetry.flat_figures import GAMES_TO_GO_BY
 
 from rljob_operator.core.context import ReconcileContext
 from rljob_operator.core.rules.outcomes import complete

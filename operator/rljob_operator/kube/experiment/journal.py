@@ -14,7 +14,7 @@ from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.errors import AlreadyExists
 from rljob_operator.kube.apiserver.resources import CONFIG_MAPS, Object
 from rljob_operator.kube.render import names
-from rljob_operator.kube.render.experiment import JOURNAL_KEY, journal_part
+from rljob_operator.kube.render.experiment_objects import JOURNAL_KEY, journal_part
 from rljob_operator.kube.render.metadata import is_of
 
 PART_BYTES: Final = 100_000

@@ -21,9 +21,9 @@ from rljob_operator.experiments.journal import Entry, JournalProblem
 from rljob_operator.experiments.state import Mismatch
 from rljob_operator.experiments.summary import in_words, summary
 from rljob_operator.kube.apiserver.resources import RLEXPERIMENTS, Object, merge_patch
+from rljob_operator.kube.experiment.conditions import after, conditions, finished
 from rljob_operator.kube.experiment.journal import Journal
 from rljob_operator.kube.experiment.runs import Runs, Sources
-from rljob_operator.kube.experiment.status import after, conditions, finished
 from rljob_operator.kube.job.refusals import in_words as told
 from rljob_operator.kube.job.stored import is_ours
 from rljob_operator.kube.reporting.events import EventRecorder, reference

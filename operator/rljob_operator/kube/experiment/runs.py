@@ -41,7 +41,7 @@ from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, Object, merge_
 from rljob_operator.kube.job.keys import NameConflict, create
 from rljob_operator.kube.job.members import NODE_LOST, parsed, shown
 from rljob_operator.kube.job.stored import read
-from rljob_operator.kube.render import experiment as render, names
+from rljob_operator.kube.render import experiment_objects as render, names
 from rljob_operator.kube.render.metadata import Owned, is_of
 from rljob_operator.kube.render.rendering import started_with
 from rljob_operator.kube.render.settings import Settings
@@ -73,8 +73,8 @@ class Sources:
 
 @dataclass(slots=True)
 class Runs:
-    """The runs of the experiment ``owner`` as they are now: the `Place` that has them in RLJobs. It only reads, and notes which
-    pods that judge are needed, until `lead` has what is wanted done.
+    """The runs of the experiment ``owner`` as they are now: the `RunsPlace` that has them in RLJobs. It only reads, and notes
+    which pods that judge are needed, until `lead` has what is wanted done.
 
     ``now``: Unix seconds. ``unmade``: runs whose RLJob was refused for good, and why, from one reconciliation to the next.
     ``held``: runs that do not come up, or whose judge
@@ -95,7 +95,7 @@ class Runs:
     _unknown: set[str] = field(default_factory=set)
 
     def sight(self, run: Run) -> Sight:
-        """See `Place`. Raises ManifestError for what is not there alone."""
+        """See `RunsPlace`. Raises ManifestError for what is not there alone."""
         job, status = self._found(run)
         if job is None:
             self._manifest(run)
@@ -202,7 +202,7 @@ class Runs:
         return job, self.sources.status_of(place, job["metadata"]["uid"])
 
     def judged(self, run: Run, rung: int) -> dict[str, Any] | None:
-        """See `Place`. Three pods try it."""
+        """See `RunsPlace`. Three pods try it."""
         (job, status), why, names_of_pods = self._found(run), "", list[str]()
         if job is None or status is None:
             return {"why": "it can't be judged: its RLJob is not there any more"}

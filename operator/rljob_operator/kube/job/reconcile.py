@@ -40,7 +40,7 @@ from rljob_operator.kube.reporting.events import EventRecorder, reference
 from rljob_operator.kube.watch.expectations import Expectations, Seen
 from rljob_operator.kube.watch.nodes import NodeCache
 from rljob_operator.kube.watch.pods import JobKey, PodCache, is_gone, owner_of
-from rljob_operator.polls.poll import Alive, Learner, Poll
+from rljob_operator.polls.poll import Alive, LearnerPoll, Poll
 
 
 class Reconciler:
@@ -282,7 +282,7 @@ class Reconciler:
         A learner that has ended is asked no more: its pod still shows an address, which may be another pod's by now.
         """
         by_member, port = current(pods), stored.desired.job.spec.monitoring.metrics_port
-        asked: list[Alive | Learner] = []
+        asked: list[Alive | LearnerPoll] = []
         for member in observed.members:
             pod = by_member.get(member.name)
             if pod is None or not has_address(pod):
@@ -294,7 +294,7 @@ class Reconciler:
             if member.role is Role.LEARNER and (member.phase is Phase.READY or ends):
                 if not known.children.token:
                     known.children.token = await token_of(self._client, stored.owned())
-                asked.append(Learner(incarnation, url, known.children.token))
+                asked.append(LearnerPoll(incarnation, url, known.children.token))
         ending = str(decision.outcome.end) if decision.outcome and stored.desired.job.spec.tracking else None
         self._poll.follow(key, asked, decision.checkpoint_seconds, ending, decision.changes)
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from rljob.api.job import RLJobSpec
 from rljob.api.keyed import KEYED
-from rljob.api.mutability import Place, places
+from rljob.api.mutability import MarkedField, places
 from rljob.api.pods import RoleSpec
 from rljob.api.structure import without_nulls
 
@@ -49,7 +49,7 @@ def revision_of_job(manifest: Mapping[str, Any]) -> str:
     return _digest(_written(manifest, _PLACES))
 
 
-def _written(manifest: Mapping[str, Any], places: Iterable[Place]) -> dict[str, Any]:
+def _written(manifest: Mapping[str, Any], places: Iterable[MarkedField]) -> dict[str, Any]:
     spec = without_nulls(dict(manifest)).get("spec")
     return {place.path: _value(place, value) for place in places if (value := _at(spec, place)) is not None}
 
@@ -58,7 +58,7 @@ def _digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:_DIGITS]
 
 
-def _concerns(place: Place, role: Role) -> bool:
+def _concerns(place: MarkedField, role: Role) -> bool:
     path = tuple(step.alias for step in place.steps[:2])
     return path not in _OF_ONE_ROLE or path[0] == section_name(role)
 
@@ -66,13 +66,13 @@ def _concerns(place: Place, role: Role) -> bool:
 _PLACES_OF_ROLES: Final = {role: tuple(place for place in _PLACES if _concerns(place, role)) for role in Role}
 
 
-def _at(spec: Any, place: Place) -> Any:
+def _at(spec: Any, place: MarkedField) -> Any:
     for step in place.steps:
         spec = spec.get(step.alias) if isinstance(spec, Mapping) else None
     return spec
 
 
-def _value(place: Place, value: Any) -> Any:
+def _value(place: MarkedField, value: Any) -> Any:
     """The value; of entries that are told apart by name the order is left out, since a server may change it."""
     if place.steps[-1].name not in _KEYED or not isinstance(value, list):
         return value

@@ -12,7 +12,7 @@ import pytest
 import torch
 from rljob.algorithms.impala.loss import IMPALA
 from rljob.checkpoints import store as checkpoint
-from rljob.checkpoints.policy import PolicyIdentity, load_policy
+from rljob.checkpoints.saved_policy import PolicyIdentity, load_policy
 from rljob.experience import SegmentLayout, unroll_layout
 from rljob.learner import state
 from rljob.learner.loop import Learner

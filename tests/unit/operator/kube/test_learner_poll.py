@@ -15,7 +15,7 @@ from rljob_operator.core.checkpoint_words import checkpoint_facts
 from rljob_operator.core.observed import CheckpointState
 from rljob_operator.kube.reach import PodNetwork
 from rljob_operator.polls import reach
-from rljob_operator.polls.poll import NEWS_SECONDS, Learner, Poll, Rhythm
+from rljob_operator.polls.poll import NEWS_SECONDS, LearnerPoll, Poll, Rhythm
 
 from tests.support.waiting import until
 from tests.unit.operator.kube.fake_api_server import listening
@@ -85,7 +85,7 @@ async def polling(
 async def test_an_answer_is_kept_as_far_as_decisions_are_made_from_it() -> None:
     async with serving() as learner, polling() as (poll, told):
         assert poll.answer("pong").status is None
-        poll.follow("pong", [Learner("a", learner.url)])
+        poll.follow("pong", [LearnerPoll("a", learner.url)])
         await until(lambda: bool(told))
         answer = poll.answer("pong")
         status, found = answer.status, checkpoint_facts(answer.status.checkpoint)
@@ -114,7 +114,7 @@ async def test_an_answer_is_kept_as_far_as_decisions_are_made_from_it() -> None:
 async def test_what_is_no_answer_counts_as_silence(monkeypatch: Any, changes: dict[str, Any], words: str) -> None:
     monkeypatch.setattr(reach, "LARGEST_BYTES", 1000 if "1," in str(changes.get("body")) else 8 << 20)
     async with serving() as learner, polling(now=lambda: 100.0) as (poll, told):
-        poll.follow("pong", [Learner("a", learner.url)])
+        poll.follow("pong", [LearnerPoll("a", learner.url)])
         await until(lambda: poll.answer("pong").status is not None)
         told.clear()
         for name, value in changes.items():
@@ -130,7 +130,7 @@ async def test_what_is_no_answer_counts_as_silence(monkeypatch: Any, changes: di
 async def test_nobody_listens_and_silence_counts_from_its_first_moment() -> None:
     moments = iter(range(100, 100_000))
     async with polling(now=lambda: float(next(moments))) as (poll, told):
-        poll.follow("pong", [Learner("a", "http://127.0.0.1:1")])
+        poll.follow("pong", [LearnerPoll("a", "http://127.0.0.1:1")])
         await until(lambda: len(told) >= 3)
         silence = poll.silence("pong", "a")
         assert (silence.since, silence.because) == (100.0, poll.answer("pong").missing)
@@ -140,7 +140,7 @@ async def test_nobody_listens_and_silence_counts_from_its_first_moment() -> None
 async def test_of_a_silence_that_is_no_news_any_more_only_other_words_and_its_end_are_told() -> None:
     async with serving() as learner, polling(timeout_seconds=30.0, news_seconds=0.2) as (poll, told):
         learner.code = 500
-        poll.follow("pong", [Learner("a", learner.url)])
+        poll.follow("pong", [LearnerPoll("a", learner.url)])
         await until(lambda: len(told) > 2)
         silence = poll.silence("pong", "a")
         assert silence is not None
@@ -158,7 +158,7 @@ async def test_of_a_silence_that_is_no_news_any_more_only_other_words_and_its_en
 async def test_a_request_for_a_checkpoint_is_passed_on_until_it_is_taken_and_then_no_more() -> None:
     async with serving() as learner, polling() as (poll, _):
         learner.takes = False
-        poll.follow("pong", [Learner("a", learner.url, "secret")], 12.5)
+        poll.follow("pong", [LearnerPoll("a", learner.url, "secret")], 12.5)
         await until(lambda: len(learner.wishes) >= 2)
         learner.takes = True
         before = len(learner.wishes)
@@ -166,23 +166,23 @@ async def test_a_request_for_a_checkpoint_is_passed_on_until_it_is_taken_and_the
         taken, asked = len(learner.wishes), learner.asked
         await until(lambda: learner.asked > asked + 3)
         assert learner.wishes == [({"sinceUnix": 12.5}, "Bearer secret")] * taken
-        poll.follow("pong", [Learner("a", learner.url, "secret")], 12.5)
-        poll.follow("pong", [Learner("a", learner.url, "secret")], None)
+        poll.follow("pong", [LearnerPoll("a", learner.url, "secret")], 12.5)
+        poll.follow("pong", [LearnerPoll("a", learner.url, "secret")], None)
         asked = learner.asked
         await until(lambda: learner.asked > asked + 2)
         assert len(learner.wishes) == taken
-        poll.follow("pong", [Learner("a", learner.url, "secret")], 20.0)
+        poll.follow("pong", [LearnerPoll("a", learner.url, "secret")], 20.0)
         await until(lambda: len(learner.wishes) > taken)
         assert learner.wishes[-1][0] == {"sinceUnix": 20.0}
 
 
 async def test_a_new_request_does_not_wait_for_the_next_round() -> None:
     async with serving() as learner, polling(period_seconds=600.0) as (poll, told):
-        poll.follow("pong", [Learner("a", learner.url)])
+        poll.follow("pong", [LearnerPoll("a", learner.url)])
         await until(lambda: bool(told))
-        poll.follow("pong", [Learner("a", learner.url)], 3.0)
+        poll.follow("pong", [LearnerPoll("a", learner.url)], 3.0)
         await until(lambda: bool(learner.wishes))
-        poll.follow("pong", [Learner("a", learner.url)], 3.0, "Complete")
+        poll.follow("pong", [LearnerPoll("a", learner.url)], 3.0, "Complete")
         await until(lambda: bool(learner.endings))
         assert learner.endings == [{"state": "Complete"}]
         assert len(learner.wishes) == 1, "the other request was taken before"
@@ -199,9 +199,9 @@ async def test_the_late_word_of_a_learner_that_was_superseded_is_not_taken() -> 
 
     told: list[str] = []
     poll: Poll[str] = Poll(told.append, LateReach(), rhythm=Rhythm(0.01))
-    poll.follow("pong", [Learner("a", "old")])
+    poll.follow("pong", [LearnerPoll("a", "old")])
     await asyncio.sleep(0.05)
-    poll.follow("pong", [Learner("b", "new")])
+    poll.follow("pong", [LearnerPoll("b", "new")])
     await asyncio.sleep(0.05)
     assert told == []
     await until(lambda: bool(told))
@@ -211,12 +211,12 @@ async def test_the_late_word_of_a_learner_that_was_superseded_is_not_taken() -> 
 
 async def test_another_life_of_the_learner_is_asked_in_the_place_of_the_one_before() -> None:
     async with serving() as old, serving() as new, polling() as (poll, told):
-        poll.follow("pong", [Learner("a", old.url)], 3.0)
+        poll.follow("pong", [LearnerPoll("a", old.url)], 3.0)
         await until(lambda: bool(old.wishes) and poll.answer("pong").status is not None)
         old.code = 500
         await until(lambda: poll.silence("pong", "a") is not None)
         new.delay_seconds = 0.3
-        poll.follow("pong", [Learner("b", new.url)], 3.0)
+        poll.follow("pong", [LearnerPoll("b", new.url)], 3.0)
         assert poll.silence("pong", "b") is None, "this one has not been asked yet"
         assert poll.answer("pong").status is not None
         asked = old.asked
@@ -243,8 +243,8 @@ async def test_a_thousand_that_do_not_answer_hold_up_nobody() -> None:
     async with serving() as learner, polling(period_seconds=0.1, timeout_seconds=30.0) as (poll, told):
         for number in range(1000):
             url = f"http://127.0.{number // 250 + 1}.{number % 250 + 1}:{port}"
-            poll.follow(f"silent-{number}", [Learner("a", url)])
-        poll.follow("pong", [Learner("a", learner.url)])
+            poll.follow(f"silent-{number}", [LearnerPoll("a", url)])
+        poll.follow("pong", [LearnerPoll("a", learner.url)])
         began = time.monotonic()
         await until(lambda: learner.asked >= 5)
         assert set(told) == {"pong"}

@@ -20,7 +20,7 @@ from rljob_operator.polls.poll import (
     PERIOD_SECONDS,
     STANDS_STILL,
     Alive,
-    Learner,
+    LearnerPoll,
     Poll,
     Rhythm,
 )
@@ -47,7 +47,7 @@ async def test_the_poll_goes_through_the_api_server_and_carries_the_token_past_i
         told: list[str] = []
         proxy = PodsProxy(client)
         poll: Poll[str] = Poll(told.append, proxy, rhythm=Rhythm(0.05))
-        poll.follow("pong", [Learner("a", proxy.url(POD, 9090), "s3cret")], 12.5)
+        poll.follow("pong", [LearnerPoll("a", proxy.url(POD, 9090), "s3cret")], 12.5)
         while poll.answer("pong").status is None:
             await asyncio.sleep(0.01)
         await poll.close()

@@ -12,7 +12,7 @@ from rljob.api.effective import computed_words
 from rljob.api.job import RLJobSpec
 from rljob.api.keyed import KEYED
 from rljob.api.live import DECAYS, RATES, decays
-from rljob.api.mutability import Mutability, Place, When, places
+from rljob.api.mutability import MarkedField, Mutability, When, places
 from rljob.api.parameters import TransitionParameterSet, UnrollParameterSet
 from rljob.api.problems import ABSENT
 from rljob.api.rule import STORED, Difference, TransitionRule
@@ -70,7 +70,7 @@ def _shown(value: Any) -> Any:
 # --------------------------------------------------------------------------------------------------------------- in CEL
 
 
-def _unchanged(place: Place) -> str:
+def _unchanged(place: MarkedField) -> str:
     """CEL that holds where the place is as it was: written in both and the same, or written in neither. The algorithm's type
     follows from what stands beside it where it is not written: another block would else be another algorithm unseen."""
     if place.path == "algorithm.type":
@@ -80,7 +80,7 @@ def _unchanged(place: Place) -> str:
     return f"({written} ? {before} && {same} : !({before}))" if written else same
 
 
-def _written(side: str, place: Place) -> str:
+def _written(side: str, place: MarkedField) -> str:
     names = [side, *(step.alias for step in place.steps)]
     paths = (".".join(names[:depth]) for depth in range(2, len(names) + 1))
     return " && ".join(f"has({path})" for path in paths if path.partition(".")[2] not in STORED)
@@ -89,7 +89,7 @@ def _written(side: str, place: Place) -> str:
 # ------------------------------------------------------------------------------------------------------------ the rules
 
 
-def _of_place(place: Place) -> TransitionRule:
+def _of_place(place: MarkedField) -> TransitionRule:
     """The rule about one place of the types that not every change may touch."""
     suspended = place.mutability.when is When.WHILE_SUSPENDED
 
@@ -130,7 +130,7 @@ def _parameter_set(spec: RLJobSpec) -> type[BaseModel]:
     return UnrollParameterSet if spec.replay is None else TransitionParameterSet
 
 
-def _beside_a_decay(place: Place) -> TransitionRule:
+def _beside_a_decay(place: MarkedField) -> TransitionRule:
     """The rule that a step size which decays stays as it is while the job runs; Python alone tells it of a block's."""
 
     def broken(old: RLJobSpec, new: RLJobSpec) -> list[Difference]:

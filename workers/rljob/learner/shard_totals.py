@@ -11,7 +11,7 @@ from statistics import fmean
 from rljob.api.episode_metrics import means
 from rljob.api.learner_status import ReplaySummary
 from rljob.ingest.shard_status import ActorStatus, Episode, ShardStatus
-from rljob.telemetry.figures import GAMES_TO_GO_BY
+from rljob.telemetry.flat_figures import GAMES_TO_GO_BY
 
 GAMES_IN_MEAN = 20
 _STATES = ("warming", "filling", "serving")

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 log = logging.getLogger(__name__)
 
 
-class Policy(NamedTuple):
+class SavedPolicy(NamedTuple):
     """``module``: the network in eval mode, on the CPU. ``manifest``: what the checkpoint says of itself (counters, digest)."""
 
     module: nn.Module
@@ -76,7 +76,7 @@ class PolicyIdentity:
             raise CheckpointProblem(f"the checkpoint does not say what it is a policy of: {error}") from None
 
 
-def load_policy(source: Location, listed: Callable[[Location], list[Location]] = policies) -> Policy:
+def load_policy(source: Location, listed: Callable[[Location], list[Location]] = policies) -> SavedPolicy:
     """The policy of a checkpoint, or of a run or a place of checkpoints: its best judged one, else its newest valid checkpoint.
     ``listed``: other checkpoints there, in the order in which they are looked at.
 
@@ -102,7 +102,7 @@ def load_policy(source: Location, listed: Callable[[Location], list[Location]] =
         module.load_state_dict(state)
     except RuntimeError as error:
         raise CheckpointProblem(f"the tensors of {found.path} are not those of its network: {error}") from None
-    return Policy(
+    return SavedPolicy(
         module.eval().requires_grad_(False), identity.spec, identity.params, identity.env_params, found.manifest
     )
 
