@@ -16,7 +16,7 @@ from tests.support.documents import DOCUMENTS, blocks
 from tests.support.paths import MANIFESTS, ROOT
 
 CRD = ROOT / "manifests" / "crds" / "rljobs.rljob.dev.yaml"
-LISTS = ("api-reference.md", "moving-a-manifest.md", "coming-from.md")
+LISTS = ("api-reference.md", "coming-from.md")
 """Pages that name fields whether or not somebody needs them."""
 NAMED = re.compile(r"(?:`|--set )(?:spec\.)?([a-z][A-Za-z0-9.]*)(?=[`=: ])")
 ROLES = re.compile(

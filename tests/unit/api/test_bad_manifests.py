@@ -28,23 +28,13 @@ def test_a_broken_rule_is_named(base: Path, overrides: list[str], path: str, wor
     assert len(problems) == 1, "one mistake makes one problem:\n" + str(caught.value)
 
 
-def test_other_libraries_names_lead_to_fields_that_there_are_and_stand_on_the_page() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "coming-from.md").read_text()
-    section = page.split("## Names that", 1)[1].split("\n#", 1)[0]
-    rows = re.findall(r"^\| `(\S+)` \| (.+) \|$", section, re.MULTILINE)
-    said = {name: field for field, names in rows for name in names.replace("`", "").split(", ")}
-    assert said == CALLED_HERE
-    fields = [each.path for each in places_of(RLJobSpec, whole_sections=False)]
-    assert [path for path in CALLED_HERE.values() if path not in fields] == []
-
-
-def test_moved_fields_stand_on_the_page_and_lead_to_fields_that_there_are() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "moving-a-manifest.md").read_text()
-    assert dict(re.findall(r"^\| `(\S+)` \| `?(.+?)`? \|$", page, re.MULTILINE)) == MOVED
+def test_other_names_lead_to_fields_that_there_are() -> None:
+    """Those of other libraries, and those of earlier manifests."""
     fields = {each.path for each in places_of(RLJobSpec, whole_sections=False)}
     free = tuple(f"{path}." for path in fields if path.endswith("podTemplate"))
     instead = [words for words in MOVED.values() if not words.startswith(("nothing", "*"))]
-    assert [words for words in instead if words not in fields and not words.startswith(free)] == []
+    names = [*CALLED_HERE.values(), *instead]
+    assert [words for words in names if words not in fields and not words.startswith(free)] == []
 
 
 def test_the_base_is_right() -> None:

@@ -1,5 +1,4 @@
-"""Names that are no fields of an RLJob: what other libraries call one, and what earlier manifests did. docs/coming-from.md and
-docs/moving-a-manifest.md have the same names."""
+"""Names that are no fields of an RLJob: what other libraries call one, and what earlier manifests did."""
 
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
@@ -74,7 +73,7 @@ MOVED: Final[Mapping[str, str]] = {
     "checkpoint.suspendTimeoutSeconds": "nothing: it is always 600",
     "failurePolicy.resetAfterSeconds": "nothing: it is always 3600",
     "failurePolicy.maxActorCrashLoopPercent": "nothing: it is always 50",
-    "podCleanup": "nothing: all pods go after success; after a failure those that ended by themselves stay for their logs",
+    "podCleanup": "nothing: all pods go after success; after a failure pods that ended by themselves stay for their logs",
     "monitoring.podMonitor": "nothing: the label rljob.dev/scrape: 'false' in podTemplate keeps a role's pods from being scraped",
 }
 """A path below ``spec``, or a pattern of paths (``*`` is a role's section) -> the path to write instead, or "nothing" and the
