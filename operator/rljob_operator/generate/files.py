@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from rljob.api.generate.reference import field_table
+from rljob.api.generate.reference import field_list
 from rljob.api.generate.schema import schema_of
 from rljob.api.paths import TypedPlace
 
@@ -123,7 +123,7 @@ At once, and without touching a pod, count {_AT_ONCE}, and the namespace that th
 
 def configuration_page() -> str:
     """The page as Markdown."""
-    return _INTRODUCTION + field_table(TypedPlace(OperatorConfiguration))
+    return _INTRODUCTION + field_list(TypedPlace(OperatorConfiguration))
 
 
 VALUE = "config"

@@ -49,7 +49,9 @@ def test_nothing_is_called_ready_that_kubernetes_does_not_call_ready() -> None:
     said = {each.type: each.message for each in controller.status.conditions}
     assert said["LearnerReady"] == f"1 of 1 up, 0 ready; up only: learner ({words})"
     assert said["ActorsReady"] == f"2 of 2 up, 1 ready; up only: actor-1 ({words})"
-    assert said["Ready"].startswith(f"learner is not ready since {rfc3339(began)} ({words}), actor-1 is not ready")
+    assert said["Ready"].startswith(
+        f"learner has not been ready since {rfc3339(began)} ({words}), actor-1 is not ready"
+    )
 
 
 def test_figures_that_arrive_or_do_not_and_a_tracker_that_is_taken_away() -> None:
@@ -69,11 +71,13 @@ def test_the_table_is_whole() -> None:
 
 
 def test_the_docs_show_the_table() -> None:
-    text = DOCS.read_text()
-    rows = set(re.findall(r"^\| `(\w+)` \| (True|False|Unknown) \| `(\w+)` \| (.*) \|$", text, re.MULTILINE))
-    assert rows == {(e.type.value, e.status, e.reason.value, e.meaning) for e in CATALOGUE}
-    for type, meaning in MEANING_WHEN_TRUE.items():
-        assert f"| `{type}` | {meaning} |" in text
+    text = DOCS.read_text().partition("\n## Conditions\n")[2].partition("\n## ")[0]
+    shown = set()
+    for types, reasons in re.findall(r"^(`\w+` \(.*):\n\n((?:- .*\n)+)", text, re.MULTILINE):
+        rows = re.findall(r"^- (True|False|Unknown) `(\w+)`: (.*)$", reasons, re.MULTILINE)
+        shown |= {(type, *row) for type in re.findall(r"`(\w+)` \(", types) for row in rows}
+    assert shown == {(e.type.value, e.status, e.reason.value, e.meaning) for e in CATALOGUE}
+    assert all(f"`{type}` ({meaning})" in text for type, meaning in MEANING_WHEN_TRUE.items())
 
 
 def test_a_transition_time_changes_with_the_status_alone(controller: Controller) -> None:
@@ -94,7 +98,7 @@ def test_what_comes_up_is_named_and_after_a_minute_what_says_why_it_does_not() -
     controller.look(1.0)
     assert controller.said("Ready")[1:] == ("Starting", "coming up: replay, learner")
     controller.look(60.0)
-    stands = f"learner does not come up since {rfc3339(START)}: kubectl describe pod pong-learner-x1 says why"
+    stands = f"learner has not come up since {rfc3339(START)}: kubectl describe pod pong-learner-x1 says why"
     assert stands in controller.said("Ready")[2]
     controller.look(1.0, members=members())
     assert controller.said("Ready")[2] == "the learner has made no update yet"

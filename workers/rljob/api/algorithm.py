@@ -35,20 +35,17 @@ else:
 
 
 class CustomAlgorithm(APIModel):
-    """An algorithm from outside this package (docs/plugins.md). All that a controller has to know of it is whether there is a
-    spec.replay: with one it learns from transitions, without from unrolls."""
+    """An algorithm of your own (docs/plugins.md). With spec.replay it learns from transitions, without from unrolls."""
 
     factory: Annotated[str, Text(253, '"module:factory" or "file.py:factory"', f"^{FACTORY_PATTERN}$")]
-    """The function that makes it, as ``module:factory`` or ``file.py:factory``."""
+    """The function that makes it."""
     parameters: Annotated[dict[str, Any], JSONObject()] = Field(default_factory=dict)
-    """What it alone has; ``rljob explain FACTORY`` explains all that it has."""
+    """Its own parameters; ``rljob explain FACTORY`` lists them."""
 
 
 class _Algorithm(APIModel):
     type: Annotated[AlgorithmType, never(ANOTHER)] = "PPO"
-    """The algorithm; a preset says it, too, and the block of what it alone has. ApeXDQN and, of continuous actions, SAC learn
-    from a store of experience, spec.replay; IMPALA from a queue of unrolls, algorithm.impala.unrollQueue; PPO from unrolls that
-    its actors play for each iteration."""
+    """The algorithm. ApeXDQN and SAC (continuous actions) learn from spec.replay, IMPALA and PPO from unrolls."""
     custom: Annotated[CustomAlgorithm | None, never(ANOTHER)] = None
     """The algorithm of type Custom."""
     _own: Any = PrivateAttr(None)
@@ -149,8 +146,7 @@ else:
 
 
 class AlgorithmSpec(_Whole):
-    """No hyper-parameter has to be written. Those that several algorithms have stand here; the block of an algorithm has what it
-    alone has."""
+    """Every hyper-parameter has a default. Those of several algorithms stand here; the block of an algorithm has its own."""
 
 
 def _shared_in(parameters: ParameterSet) -> dict[str, Any]:

@@ -15,14 +15,14 @@ class ScalingTarget(APIModel):
     """What the controller steers towards."""
 
     queue_utilization_percent: Annotated[int, Integer(1, 99)] = 50
-    """Fill of the learner's queue of unrolls that is steered to, for IMPALA; ApeXDQN is steered by its samplesPerInsert."""
+    """Target fill of IMPALA's queue of unrolls. ApeXDQN follows its samplesPerInsert."""
 
 
 class ScalingGuards(APIModel):
     """What forbids growth."""
 
     max_policy_lag_updates: Annotated[int, Integer(1)] = 400
-    """Policy lag (95th percentile) above which actors are taken away."""
+    """Policy lag (95th percentile) above which actors are removed."""
 
 
 class AutoscalingSpec(APIModel):
@@ -31,12 +31,12 @@ class AutoscalingSpec(APIModel):
     mode: Literal["Internal", "External", "Disabled"] = "Disabled"
     """Internal: the controller decides. External: something else writes /scale. Disabled: actors.replicas stays."""
     min_replicas: Replicas = 1
-    """The fewest actors that the autoscaler asks for."""
+    """Fewest actors."""
     max_replicas: Replicas = 100
-    """The most actors that the autoscaler asks for."""
+    """Most actors."""
     target: ScalingTarget = Field(default_factory=ScalingTarget)
-    """What is aimed for."""
+    """What the autoscaler steers to."""
     guards: ScalingGuards = Field(default_factory=ScalingGuards)
-    """What forbids that the number of actors grows."""
+    """What limits growth of the number."""
     pause: Literal["None", "ScaleIn", "ScaleOut", "All"] = "None"
-    """Stop deciding for a while, in one direction or both."""
+    """Stop scaling in one direction or both."""

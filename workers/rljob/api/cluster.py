@@ -11,30 +11,30 @@ DATA_PORTS: Final = range(5551, 5556)
 
 
 class Kueue(APIModel):
-    """How the job queues; used when metadata.labels has kueue.x-k8s.io/queue-name."""
+    """How the job queues, if metadata.labels has kueue.x-k8s.io/queue-name."""
 
     actor_block_size: Annotated[int, Integer(1, 10_000)] = 16
-    """How many actors are admitted at once, or not at all."""
+    """Actors that Kueue admits together."""
 
 
 class SchedulingSpec(APIModel):
     """How the cluster admits and places the job as a whole."""
 
     kueue: Kueue = Field(default_factory=Kueue)
-    """How the job asks a queue of Kueue for quota."""
+    """How the job asks Kueue for quota."""
 
 
 class NetworkSpec(APIModel):
     """Who may talk to the job's pods, and how."""
 
     policy: Literal["Enabled", "Disabled"] = "Enabled"
-    """A NetworkPolicy that lets only pods of the same job in."""
+    """A NetworkPolicy that admits only pods of the same job."""
     encryption: Literal["None", "Curve"] = "Curve"
     """Curve encrypts and authenticates every connection between pods."""
 
 
 class MonitoringSpec(APIModel):
-    """How figures are scraped."""
+    """How metrics are scraped."""
 
     metrics_port: Annotated[int, Integer(1024, 65_535)] = 9090
     """Port of /metrics, /healthz, /readyz and /status in each pod."""

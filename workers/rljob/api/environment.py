@@ -13,83 +13,80 @@ class AtariParameters(ParameterSet):
     """How a game of the Arcade Learning Environment is played and seen. The defaults are those of Mnih et al. 2015."""
 
     frame_skip: Annotated[int, Integer(1, 32)] = 4
-    """Raw frames that one action is held for."""
+    """Raw frames for which an action is held."""
     max_pool: Flag = True
-    """Take the brighter pixel of the last two raw frames (sprites that flicker)."""
+    """Take the brighter pixel of the last two raw frames, as sprites flicker."""
     frame_size: Annotated[int, Integer(16, 512)] = 84
-    """Height and width of a frame after scaling, in pixels."""
+    """Height and width of a scaled frame in pixels."""
     noop_max: Annotated[int, Integer(0, 1000)] = 30
-    """Largest random number of idle raw frames at the start of a game."""
+    """Most idle raw frames, drawn at random, at the start of a game."""
     fire_reset: Flag = False
-    """Press FIRE at the start of a game, where nothing moves before it."""
+    """Press FIRE at the start of a game."""
     sticky_action_probability: Annotated[float, Real(0, 1, below=True)] = 0.0
-    """Chance that the emulator repeats the previous action (Machado et al. 2018 use 0.25)."""
+    """Probability that the emulator repeats the previous action (0.25 in Machado et al. 2018)."""
     full_action_space: Flag = False
-    """All 18 Atari actions instead of the game's minimal set."""
+    """Use all 18 Atari actions instead of the game's minimal set."""
     life_loss: Literal["Ignore", "EndsEpisode"] = "Ignore"
-    """EndsEpisode: a lost life ends the return (discount 0) while the game goes on."""
+    """EndsEpisode: a lost life ends the return (discount 0), not the game."""
 
 
 class EncoderParameters(ParameterSet):
-    """A frozen network between the environment and everything else of a job."""
+    """A frozen network between the environment and the rest of the job."""
 
     file: Annotated[str, Text(1024, "a .safetensors file", r"^.+[.]safetensors$")]
-    """The policy that its trunk (convolutions and dense layers, without the heads) is taken from, as `rljob export --format
-    safetensors` writes it; of a built-in algorithm and network. On a cluster a path in the roles' pods."""
+    """The policy, from `rljob export --format safetensors`, whose convolutions and dense layers are used; its heads are not. On
+    a cluster: a path in the pods."""
 
 
 class EnvironmentParameters(ParameterSet):
-    """How an environment is stepped and seen. A raw frame is one frame of an emulator, of which a step has atari.frameSkip; of
+    """How an environment is stepped and seen. A raw frame is one frame of an emulator; a step has atari.frameSkip of them. In
     other environments a step is a frame."""
 
     kwargs: Annotated[dict[str, Any], JSONObject()] = Field(default_factory=dict)
-    """Further keyword arguments of gymnasium.make or of the user's factory."""
+    """Keyword arguments for gymnasium.make or your factory."""
     register_functions: list[
         Annotated[str, Text(253, '"module:function" or "file.py:function"', f"^{FACTORY_PATTERN}$")]
     ] = Field(default_factory=list, max_length=32, alias="register")
-    """Functions that register the id with Gymnasium, for packages that do so only when they are asked: each is called without
-    arguments, once in every process that makes the environment."""
+    """Functions that register the id with Gymnasium. Each process that makes the environment calls them once, without
+    arguments."""
     backend: Literal["Auto", "Native", "Async", "Sync", "EnvPool"] = "Auto"
-    """How the environments of an actor are stepped. Native: the environment's own vector code. Async: one process an environment.
-    Sync: one after the other. Auto: the first of these that works. EnvPool: the id is looked up in EnvPool, not in Gymnasium, and
-    played, judged and drawn there, with its own preprocessing, whose settings are kwargs."""
+    """How an actor steps its environments. Native: the environment's own vector code. Async: a process each. Sync: one after
+    another. Auto: the first of these that works. EnvPool: the id is EnvPool's; it does the preprocessing, and kwargs are its
+    settings."""
     actions: Annotated[
         list[Annotated[int, Integer(0, 1023)]] | Literal["Clipped", "Squashed"],
         ListOrWord(256, ("Clipped", "Squashed")),
     ] = "Clipped"
-    """A list: numbers of the actions the agent may take, out of the environment's minimal set; empty means all. A word: how the
-    number that a policy draws for a continuous action comes into the bounds of its space. Clipped: at -1 and 1, which are
-    the bounds. Squashed: by its tanh, between them."""
+    """A list: the actions that the agent may take, from the minimal set; empty means all. For continuous actions, how a number
+    is brought into its bounds: Clipped, or Squashed by tanh."""
 
     action_masks: Literal["Auto", "Ignored"] = "Auto"
-    """Auto: what info["action_mask"] forbids is never taken. Ignored: infos are not looked at."""
+    """Auto: never take an action that info["action_mask"] forbids. Ignored: do not read masks."""
 
     leaves: Annotated[dict[str, Any], JSONObject()] = Field(default_factory=dict)
-    """What leaves of the observation are: image, vector, index, mask, critic or ignored, by their path, such as {camera.left:
-    image}; an observation that is no Dict or Tuple is the leaf "observation"."""
+    """Kind of each leaf of the observation, by its path: image, vector, index, mask, critic or ignored; for example
+    {camera.left: image}. An observation that is no Dict or Tuple has one leaf, "observation"."""
     frame_stack: Annotated[int, Integer(1, 16)] = 4
-    """Newest frames an observation holds of each image; nothing else is stacked."""
+    """Newest frames of each image in an observation. Only images are stacked."""
     encoder: EncoderParameters | None = None
-    """Show the features that a trained and frozen network has of the picture, float16, in the place of its pixels: computed
-    once, in the actor, so that they are what travels, is stored and is learned from. The job's own network then sees a vector,
-    and centreInput and inputScale are about that one; how the file's network sees pixels stands in the file."""
+    """Replace pixels by the float16 features of a trained, frozen network, computed in the actor. The job's network,
+    centreInput and inputScale then see a vector."""
     centre_input: Flag = False
-    """Subtract the mean frame, measured from the first stored frames, before the network; of one leaf."""
+    """Subtract the mean of the first stored frames before the network; for observations of one leaf."""
     input_scale: Annotated[float, Real(0, above=True)] | None = None
-    """Factor on the (centred) images and vectors; unless given, 1 over the largest whole number of a space, 1 for floats."""
+    """Factor on (centred) images and vectors. Unset: 1 over the largest whole number of a space, 1 for floats."""
 
     reward_clipping: Literal["Auto", "Enabled", "Disabled"] = "Auto"
-    """Train on rewards clipped to [-1, 1]; for whole points that is their sign. Auto: Enabled for Atari games, Disabled
-    for everything else. Scores shown to people are never clipped."""
+    """Train on rewards clipped to [-1, 1]. Auto: for Atari games. Reported scores are never clipped."""
     max_episode_raw_frames: Annotated[int, Integer(1)] = 108_000
     """Raw frames after which a game is truncated (108,000 = 30 minutes)."""
 
     max_episode_steps: Annotated[int, Integer(1)] | None = None
-    """Steps after which an episode is truncated, where it has not ended before; unset: as the environment itself does. With it
-    environments are stepped one by one, as none of a vector class ends its episodes by it."""
+    """Steps after which an episode is truncated; unset: the environment's own limit. If set, environments are stepped one by
+    one, not by their vector class."""
 
     atari: AtariParameters = Field(default_factory=AtariParameters)
-    """Parameters of Atari games alone."""
+    """Parameters of Atari games."""
 
     @property
     def action_subset(self) -> tuple[int, ...]:
@@ -123,23 +120,22 @@ EnvironmentId = Annotated[
 
 
 class EvaluatorEnvironment(APIModel):
-    """What is different in the environment that is judged in. What is not given is as in spec.environment, whose observations and
-    actions it has to have."""
+    """What differs in the environment of evaluations. All else is as in spec.environment; observations and actions must be the
+    same."""
 
     id: EnvironmentId | None = None
-    """Another Gymnasium id or factory."""
+    """Another environment of the same kind."""
     kwargs: Annotated[dict[str, Any], JSONObject()] | None = None
-    """Its keyword arguments, in the place of all that spec.environment has."""
+    """Keyword arguments; they replace those of spec.environment."""
     max_episode_steps: Annotated[int, Integer(1)] | None = None
-    """Steps after which a game is truncated, say where the best action of a policy may lead nowhere for ever."""
+    """Steps after which a game is truncated."""
 
 
 class EnvironmentSource(EnvironmentParameters):
     """The environment that actors step and the evaluator scores, and how it is stepped and seen."""
 
     id: EnvironmentId
-    """Unless a preset names it: a Gymnasium id, or ``module:factory`` or ``file.py:factory``, where factory(**kwargs) returns a
-    gymnasium.Env, as such a class itself does."""
+    """The environment. A factory, called with kwargs, returns a gymnasium.Env. A preset may set the id."""
 
     @property
     def parameters(self) -> EnvironmentParameters:

@@ -31,7 +31,7 @@ from rljob.api.yaml_dialect import in_one_line
 
 _PARAMETERS = "spec.search.parameters"
 _MOST_RUNGS = 100
-_ONCE = "once, as it would be played with the same seed again; seeds plays each setting several times"
+_ONCE = "once; a repeat would use the same seed. Use seeds to play each setting several times"
 _OF_THE_EXPERIMENT = {
     "suspend": "the experiment starts and stops its runs",
     "ttlSecondsAfterFinished": "a run is judged after its end, and goes with its experiment",
@@ -49,9 +49,7 @@ def parse_experiment(document: Mapping[str, Any]) -> Experiment:
     spec = written.get("spec")
     template = spec.get("template") if isinstance(spec, Mapping) else None
     if not isinstance(spec, Mapping) or not isinstance(template, Mapping) or not template.get("spec"):
-        raise ManifestError(
-            [Problem("spec.template.spec", ABSENT, "required: the spec of an RLJob, of which runs are made")]
-        )
+        raise ManifestError([Problem("spec.template.spec", ABSENT, "required: the spec of an RLJob for the runs")])
     job, problems = _template(template["spec"])
     experiment, found = _structure(written)
     problems = [*found, *problems]
@@ -161,7 +159,7 @@ def _population(spec: RLExperimentSpec, population: PopulationSpec, job: RLJob, 
     )
     yield from _found(
         (spec.search is not None, "spec.search", ABSENT, "allowed: not beside population, which draws settings itself"),
-        (spec.prune is not None, "spec.prune", ABSENT, "allowed: not beside population, of which no member ends early"),
+        (spec.prune is not None, "spec.prune", ABSENT, "allowed: not beside population, whose members never end early"),
         (
             spec.seeds > 1,
             "spec.seeds",

@@ -17,65 +17,65 @@ MOST_SEEDS = 100
 
 
 class TrialStatus(StatusModel):
-    """A trial that was judged."""
+    """A judged trial."""
 
     trial: Count
-    """Its number, from 0."""
+    """Number of the trial, from 0."""
     set: Annotated[str, Text(1024, "text", shortest=0)] = ""
-    """What it sets in the template, each field by its last name."""
+    """Settings, each field by its last name."""
     seeds: Count = 1
-    """Runs of it that count."""
+    """Number of runs that count."""
     raw_frames: Count = 0
-    """What its first run had played with the weights that have its score."""
+    """Raw frames of its first run at the weights that have its score."""
     mean: Annotated[float, DecimalText()]
-    """Mean return of the games that its best weights were judged by, over its seeds."""
+    """Mean return of its best weights, over its seeds."""
     standard_error: Annotated[float, DecimalText(0)]
-    """Its standard error: of several seeds that of the mean over seeds, of one that of its games."""
+    """Standard error of the mean: over seeds, or over games if it has one seed."""
     newest_mean: Annotated[float, DecimalText()] | None = None
-    """The same of its newest weights: less where it has fallen back."""
+    """Mean return of its newest weights."""
     state: Word = ""
     """Running, Waiting, Done, Pruned or Failed."""
 
 
 class FreshVerdict(StatusModel):
-    """The best trial on games that it was not chosen by."""
+    """The best trial on games that did not choose it."""
 
     mean: Annotated[float, DecimalText()]
     """Mean return, over its seeds."""
     standard_error: Annotated[float, DecimalText(0)]
-    """Its standard error, as that of a trial."""
+    """Standard error of the mean."""
     episodes: Count
     """Games of each seed."""
 
 
 class RLExperimentStatus(StatusModel):
-    """What there is to know about an experiment."""
+    """Status of an experiment."""
 
     observed_generation: Count = 0
-    """The generation of the spec that this status describes; 0 before the first reconciliation."""
+    """Generation of the spec that this status describes; 0 before the first reconciliation."""
     trials: Count = 0
-    """Settings that are tried in all."""
+    """Number of trials in all."""
     done: Count = 0
-    """Trials none of whose runs goes on."""
+    """Trials whose runs have all ended."""
     running: Count = 0
-    """Runs that play or are judged now."""
+    """Runs that play or are judged."""
     failed: Count = 0
-    """Runs that have failed; maxFailedTrials bounds them."""
+    """Failed runs; maxFailedTrials limits them."""
     seconds: Count = 0
-    """How long the experiment was at work, for budget.seconds."""
+    """Working time, for budget.seconds."""
     best: TrialStatus | None = None
-    """The best trial, or the best so far."""
+    """The best trial so far."""
     runs: list[Annotated[str, Text(63, "a name")]] = Field(default_factory=list, max_length=MOST_SEEDS)
-    """The RLJobs of the best trial."""
+    """RLJobs of the best trial."""
     fresh: FreshVerdict | None = None
-    """The best trial judged anew, at the end: the number to quote."""
+    """The best trial, judged again on new games at the end: the number to quote."""
     rows: list[TrialStatus] = Field(default_factory=list, max_length=MOST_ROWS)
-    """The best trials that were judged, the best first; the journal has all."""
+    """Judged trials, the best first; the journal has all."""
     journal_lines: Count = 0
     """Lines of the journal, in ConfigMaps with the label rljob.dev/experiment."""
     start_time: Timestamp | None = None
-    """When its operator first acted on it."""
+    """When the operator first acted on it."""
     completion_time: Timestamp | None = None
-    """When it ended; set once."""
+    """When the experiment ended."""
     conditions: list[Condition] = Field(default_factory=list, max_length=8)
-    """Its state and its reasons; find each by its type."""
+    """Conditions; find each by its type."""

@@ -93,7 +93,7 @@ def description_of(model: type[BaseModel], name: str) -> str:
     if (mark := mark_in(field, OfParameters)) is not None:
         told = mark.grouped(lambda kind: description_of(kind, name))
         (first, _), *others = [group for group in told if group[0]]  # one set may say it for all
-        having = () if mark.of_all else (f"A parameter of {in_words([*mark.sets])}.",)
+        having = () if mark.of_all else (f"For {in_words([*mark.sets])}.",)
         return " ".join([first, *(f"{in_words(names)}: {words}" for words, names in others), *having])
     owners = (each for each in model.__mro__ if name in inspect.get_annotations(each))
     return field.description or next(filter(None, (_docstrings_below_fields(each).get(name) for each in owners)), "")

@@ -28,7 +28,7 @@ _Texts = dict[Annotated[str, Text(1 << 20, "text")], Annotated[str, Text(1 << 20
 
 
 class Metadata(APIModel):
-    """The job's identity. How long and how many labels and annotations may be is for the API server to say."""
+    """The job's identity. The API server limits number and length of labels and annotations."""
 
     name: Annotated[
         str,
@@ -38,68 +38,66 @@ class Metadata(APIModel):
             r"^[a-z]([-a-z0-9]*[a-z0-9])?$",
         ),
     ]
-    """The job's name; pods, services and the run folder are named after it."""
+    """Name of the job, its pods, services and run folder."""
     namespace: Name = "default"
-    """Its namespace on a cluster."""
+    """Namespace on a cluster."""
     labels: _Texts = Field(default_factory=dict)
     """Labels; kueue.x-k8s.io/queue-name names a queue."""
     annotations: _Texts = Field(default_factory=dict)
-    """Notes; a new text in rljob.dev/checkpoint-requested-at asks for a checkpoint."""
+    """Annotations; a new value of rljob.dev/checkpoint-requested-at asks for a checkpoint."""
 
 
 _REMOVABLE = f"^({'|'.join(path.replace('.', '[.]') for path in REMOVABLE)})$"
 
 
 class RLJobSpec(APIModel):
-    """What a user wants of a job; only its name and this have to be written."""
+    """What you want of a job; a manifest needs no more than this and a name."""
 
     suspend: Annotated[Flag, ANY_TIME, UNLEARNED] = False
-    """True: save a checkpoint, then remove all pods."""
+    """true: save a checkpoint, then remove all pods."""
     managed_by: Annotated[
         str,
         Text(63, "a controller, such as rljob.dev/operator", r"^[a-z0-9.-]+/[A-Za-z0-9._-]+$"),
         never("two controllers would act on one set of pods"),
         UNLEARNED,
     ] = "rljob.dev/operator"
-    """The controller responsible; others leave the job alone."""
+    """The responsible controller; others leave the job alone."""
     image: Annotated[str | None, Text(512, "a container image", r"^[^\s]+$"), WHILE_SUSPENDED] = None
-    """Image of all roles; that of the operator's own release unless given."""
+    """Image of all roles. Unset: that of the operator's release."""
     image_pull_secrets: Annotated[list[SecretRef], WHILE_SUSPENDED, UNLEARNED] = Field(
         default_factory=list, max_length=16
     )
     """Secrets for the image's registry."""
-    preset: Annotated[PresetName | None, never("the job was started from it; write what differs beside it")] = None
-    """A whole job to start from: algorithm, environment, replay, evaluator and success. What is written beside it wins, field by
-    field. With another environment.id, its fields of its own environment do not count. ``rljob explain preset`` lists them."""
+    preset: Annotated[PresetName | None, never("the job was started from it; set the fields that should differ")] = None
+    """A whole job to start from; any field that you write wins. ``rljob explain preset`` has details."""
     preset_without: Annotated[
         list[Annotated[str, Text(253, "what a preset says, such as successPolicy.targetReturn", _REMOVABLE)]],
         never("the job was started from the preset without it"),
     ] = Field(default_factory=list, max_length=64)
-    """Fields of the preset that do not count, by their paths below spec, such as successPolicy.targetReturn. A null in such a
-    field removes nothing."""
+    """Paths of fields to remove from the preset. A null does not remove a field."""
     algorithm: AlgorithmSpec = Field(default_factory=AlgorithmSpec)
-    """What learns, with which hyper-parameters; a preset says it, too."""
-    environment: Annotated[EnvironmentSource, never("what was learned and stored belongs to the environment")]
-    """What is played; a preset says it, too."""
+    """What learns, and its hyper-parameters."""
+    environment: Annotated[EnvironmentSource, never("the policy and the stored experience belong to the environment")]
+    """What the agent plays."""
     seed: Annotated[int, Integer(0, 2**31 - 1), WHILE_SUSPENDED] = 1
     """Seed of networks, exploration, sampling and environments."""
     fork: Annotated[ForkSpec | None, ANY_TIME] = None
-    """Another run's checkpoint, whose weights, optimiser and running statistics the learner goes on with, with counts and
-    parameters of its own."""
+    """Continue with weights, optimiser and statistics of another run's checkpoint, but with this run's counts and parameters.
+    """
     schedule: Annotated[list[ScheduledChange], ANY_TIME] = Field(default_factory=list, max_length=100)
-    """Live fields that the learner sets as the run gets on, in this order."""
+    """Changes of live fields during the run, in this order."""
     learner: LearnerSpec = Field(default_factory=LearnerSpec)
     """The process that trains."""
     replay: ReplaySpec | None = None
-    """The store of experience, for ApeXDQN and, from transitions, Custom."""
+    """The store of experience, for ApeXDQN, SAC, and Custom algorithms that learn from transitions."""
     actors: ActorsSpec = Field(default_factory=ActorsSpec)
     """The processes that play."""
     inference: InferenceSpec = Field(default_factory=InferenceSpec)
-    """The server that computes actions where actors.inference is Central."""
+    """The server that computes actions with actors.inference: Central."""
     autoscaling: Annotated[AutoscalingSpec, ANY_TIME] = Field(default_factory=AutoscalingSpec)
     """How the number of actors follows the learner."""
     evaluator: EvaluatorSpec = Field(default_factory=EvaluatorSpec)
-    """The process that judges."""
+    """The process that judges policies."""
     checkpoint: CheckpointSpec = Field(default_factory=CheckpointSpec)
     """What is saved, how often, and where."""
     success_policy: SuccessPolicy = Field(default_factory=SuccessPolicy)
@@ -107,26 +105,26 @@ class RLJobSpec(APIModel):
     early_stopping: EarlyStopping = Field(default_factory=EarlyStopping)
     """When to give up."""
     backoff_limit: Annotated[int, Integer(0, 10_000), ANY_TIME, UNLEARNED] = 4
-    """Failures of learner, replay, inference servers and an evaluator that success waits for, in all, before the job fails;
-    actors do not count."""
+    """Total failures of learner, replay, inference servers, and an evaluator that success waits for, before the job fails.
+    Actors do not count."""
     failure_policy: Annotated[FailurePolicy, ANY_TIME, UNLEARNED] = Field(default_factory=FailurePolicy)
-    """How failures of members count, and what they lead to."""
+    """How failures count and what follows."""
     active_deadline_seconds: Annotated[Seconds | None, ANY_TIME, UNLEARNED] = None
-    """Longest the job may run, suspension not counted."""
+    """Longest time of the job, without suspension."""
     startup_deadline_seconds: Annotated[Seconds, ANY_TIME, UNLEARNED] = 1800
-    """Longest until the roles are ready."""
+    """Longest time until all roles are ready."""
     progress_deadline_seconds: Annotated[Seconds, ANY_TIME, UNLEARNED] = 1800
-    """Longest without a learner update."""
+    """Longest time without a learner update."""
     ttl_seconds_after_finished: Annotated[SecondsOrZero | None, ANY_TIME, UNLEARNED] = None
-    """Delete the job this long after its end; unset keeps it."""
+    """Time from the job's end to its deletion; unset keeps it."""
     scheduling: Annotated[SchedulingSpec, WHILE_SUSPENDED, UNLEARNED] = Field(default_factory=SchedulingSpec)
     """How the job is admitted and placed."""
     network: Annotated[NetworkSpec, WHILE_SUSPENDED, UNLEARNED] = Field(default_factory=NetworkSpec)
     """Who may talk to the pods."""
     monitoring: Annotated[MonitoringSpec, WHILE_SUSPENDED, UNLEARNED] = Field(default_factory=MonitoringSpec)
-    """How figures are scraped."""
+    """How metrics are scraped."""
     tracking: Annotated[TrackingSpec | None, WHILE_SUSPENDED, UNLEARNED] = None
-    """Where figures are sent as well: W&B, MLflow."""
+    """Trackers that also get the metrics."""
 
     @property
     def judged_environment(self) -> EnvironmentSource:
@@ -153,11 +151,11 @@ class RLJob(APIModel):
     """One training job."""
 
     api_version: Literal["rljob.dev/v1alpha1"]
-    """The API this document is written for."""
+    """API version of this document."""
     kind: Literal["RLJob"]
-    """What the document describes: one training job."""
+    """Kind of this document."""
     metadata: Metadata
-    """Its name, and what else tells it apart. generateName and what else an API server knows or adds here is accepted, too:
+    """Name, labels and annotations; all standard metadata is accepted:
     https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/object-meta/"""
     spec: RLJobSpec
-    """What is wanted of the job."""
+    """The job you want."""

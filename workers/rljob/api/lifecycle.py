@@ -18,29 +18,29 @@ class VolumeClaim(APIModel):
     """A folder in a persistent volume."""
 
     claim_name: Annotated[str, Text(253, "a PersistentVolumeClaim")]
-    """The name of the claim, in the job's namespace."""
+    """A claim in the job's namespace."""
     sub_path: Annotated[str, Text(1024, "a path without '..'", r"^([^/.][^/]*(/[^/.][^/]*)*)?$", shortest=0)] = ""
-    """Folder inside the volume."""
+    """Folder in the volume."""
 
 
 class ObjectStore(APIModel):
     """A bucket."""
 
     url: Annotated[str, Text(2048, 'a bucket such as "s3://bucket/prefix"', r"^s3://[^/]+(/.*)?$")]
-    """The bucket, and a prefix in it that no other job has."""
+    """Bucket, and a prefix for this job alone."""
     secret_ref: SecretRef | None = None
-    """Credentials, as the learner's variables (AWS_ACCESS_KEY_ID ...); unset uses the pod's identity."""
+    """Credentials, as variables of the learner (AWS_ACCESS_KEY_ID ...). Unset: the pod's identity."""
     endpoint: Annotated[str, Text(2048, "a URL", r"^(https?://.+)?$", shortest=0)] = ""
-    """Address of a store that is not AWS's own."""
+    """Address of the server; empty: AWS."""
 
 
 class CheckpointStorage(APIModel):
-    """Where checkpoints go; exactly one."""
+    """Where checkpoints go; set exactly one field."""
 
     persistent_volume_claim: VolumeClaim | None = None
-    """A folder in a volume that pods can mount."""
+    """A folder in a persistent volume."""
     object_store: ObjectStore | None = None
-    """A bucket of S3, or of a server with its protocol."""
+    """A bucket of S3 or of a compatible server."""
 
 
 def _everything() -> list[Included]:
@@ -51,49 +51,48 @@ class CheckpointSpec(APIModel):
     """What is saved, how often and where."""
 
     interval_seconds: Annotated[Seconds, WHILE_SUSPENDED, UNLEARNED] = 300
-    """How long the learner goes on between two checkpoints."""
+    """Time between two checkpoints."""
     retain: Annotated[int, Integer(1, 1000), WHILE_SUSPENDED, UNLEARNED] = 5
     """Newest checkpoints to keep."""
     include: Annotated[list[Included], WHILE_SUSPENDED, UNLEARNED] = Field(default_factory=_everything, max_length=2)
-    """What is kept. Learner: the state of the learner. Replay: the stored experience, in its Redis; without it the replay has it
-    in memory alone, and fills anew after any restart."""
+    """What to keep. Without Replay, stored experience is in memory alone and is lost with a restart."""
     storage: Annotated[
         CheckpointStorage | None,
-        never("what was saved would stay behind; a new job can begin from it (restoreFrom)"),
+        never("the saved checkpoints would stay behind; a new job can start from them (restoreFrom)"),
         UNLEARNED,
     ] = None
-    """Where. Unset: on one machine the run folder; on a cluster a claim that goes with the job, or, where the cluster has no
-    default StorageClass, the learner's pod, with which they end."""
+    """Where. Unset: the run folder on one machine; on a cluster a claim that is deleted with the job or, without a default
+    StorageClass, the learner's pod."""
     restore_from: Annotated[
         str,
         Text(
             2048, '"Latest", "None" or a URI such as "file:///runs/pong-1"', r"^(Latest|None|[a-z][a-z0-9+.-]*://.+)$"
         ),
-        never("it is what the job began from; start a new job to begin from elsewhere"),
+        never("the job started from it; to start from elsewhere, make a new job"),
     ] = "Latest"
-    """What a new job starts from, while it has no checkpoint of its own. Latest and None: nothing. A URI: another run's networks
-    and optimiser, with updates, steps and frames counted from 0 and the replay empty; file:///path or s3://bucket/prefix names a
-    checkpoint, or a run, whose newest one it is. Later starts go on from the job's own newest verified checkpoint."""
+    """What a new job starts from. Latest and None: nothing. A file:// or s3:// URI: networks and optimiser of that checkpoint,
+    or of a run's newest one, with counts from 0 and an empty replay. Restarts always use the job's own newest verified
+    checkpoint."""
 
 
 class TargetReturn(APIModel):
     """Stop when evaluations are good enough."""
 
     value: Annotated[float, Real()]
-    """Mean return to reach over the evaluator.episodes games of a whole evaluation."""
+    """Mean return over the evaluator.episodes games of a full evaluation."""
     window_evaluations: Annotated[int, Integer(1, 100)] = 1
-    """Evaluations in a row that the mean is taken over."""
+    """Consecutive evaluations in the mean."""
 
 
 class TargetMetric(APIModel):
     """Stop when evaluations are good enough by what the environment itself reports."""
 
     name: Annotated[str, Text(64, "printable ASCII that does not begin with _, such as is_success", NAME_PATTERN)]
-    """Name of a number that the environment reports in info at an episode's end."""
+    """Name of a number in info at the end of an episode."""
     value: Annotated[float, Real()]
-    """Mean of it to reach over the evaluator.episodes games of a whole evaluation: a share of them where it is true or false."""
+    """Mean over the evaluator.episodes games of a full evaluation; for true or false, the share of true."""
     window_evaluations: Annotated[int, Integer(1, 100)] = 1
-    """Evaluations in a row that the mean is taken over."""
+    """Consecutive evaluations in the mean."""
 
     def unreported(self, verdict: Verdict) -> str:
         """That not all games of an evaluation have it, in words; empty where they have."""
@@ -112,63 +111,62 @@ class TargetMetric(APIModel):
 
 
 class SuccessPolicy(APIModel):
-    """When the job is complete; the first criterion met wins. No member's end is one."""
+    """When the job is complete; the first criterion that is met wins."""
 
     raw_frames: Annotated[Annotated[int, Integer(1)] | None, ANY_TIME] = None
     """Raw frames played by all actors."""
     target_return: Annotated[TargetReturn | None, WHILE_SUSPENDED] = None
-    """The job is complete once evaluations have reached this return."""
+    """Return that evaluations must reach."""
     metric: Annotated[TargetMetric | None, WHILE_SUSPENDED] = None
-    """The job is complete once evaluations have reached this mean of a number that the environment reports."""
+    """Mean of a number from the environment that evaluations must reach."""
 
 
 class Plateau(APIModel):
     """Stop when the mean return of evaluations improves no more."""
 
     min_delta: Annotated[float, Real(0)] = 0.0
-    """The least difference that counts as an improvement."""
+    """Smallest improvement that counts."""
     patience_evaluations: Annotated[int, Integer(1, 10_000)] = 20
     """Evaluations without improvement before the job stops."""
     grace_raw_frames: Annotated[int, Integer(0)] = 0
-    """Evaluations of weights from before so many raw frames do not count."""
+    """Ignore evaluations of weights from before this many raw frames."""
 
 
 class TrainingReturn(APIModel):
-    """Stop when the return of training improves no more, which needs no evaluations: a policy that never comes near
-    evaluator.triggerReturn has none."""
+    """Stop when the training return no longer improves. This needs no evaluations: a policy below evaluator.triggerReturn has
+    none."""
 
     min_delta: Annotated[float, Real(0)] = 0.0
-    """The least difference that counts as an improvement."""
+    """Smallest improvement that counts."""
     window_raw_frames: Annotated[int, Integer(1)] = 5_000_000
-    """The median over so many raw frames is watched, and the job stops after as many again without an improvement. The default
-    leaves a slow start of Pong its time: a million steps at the lowest score."""
+    """Raw frames of the median, and raw frames without improvement before the job stops."""
     grace_raw_frames: Annotated[int, Integer(0)] = 0
-    """Nothing is judged before so many raw frames."""
+    """Raw frames before the first judgement."""
 
 
 class ValueLoss(APIModel):
-    """Stop when the value loss grows far beyond what it was and the return of training is no better: training that diverges
-    shows it there first. It is value_loss, critic_loss or loss of an update, the first of these that the algorithm reports."""
+    """Stop when the value loss grows far beyond its earlier level while the training return is no better, as in training that
+    diverges. The loss is the first of value_loss, critic_loss and loss that the algorithm reports."""
 
     factor: Annotated[float, Real(1, above=True)] = 10.0
-    """How many times its lowest median since the return was last at its best the median of the loss has to exceed."""
+    """The median loss must exceed this many times its lowest median since the best return."""
     window_raw_frames: Annotated[int, Integer(1)] = 500_000
-    """Medians are over so many raw frames, and the job stops once the loss has been too large for as many again."""
+    """Raw frames of the median, and raw frames with too large a loss before the job stops."""
     grace_raw_frames: Annotated[int, Integer(0)] = 500_000
-    """Nothing is judged before so many raw frames."""
+    """Raw frames before the first judgement."""
 
 
 class EarlyStopping(APIModel):
-    """When to give up. `rljob why --rules` tells what a rule would have ended of runs that were recorded."""
+    """When to give up. `rljob why --rules` shows when a rule would have ended recorded runs."""
 
     plateau: Annotated[Plateau | None, ANY_TIME] = None
-    """The job is given up once evaluations improve no more."""
+    """Stop if evaluations no longer improve."""
     training_return: Annotated[TrainingReturn | None, ANY_TIME] = None
-    """The job is given up once the return of training improves no more."""
+    """Stop if the training return no longer improves."""
     value_loss: Annotated[ValueLoss | None, ANY_TIME] = None
-    """The job is given up once its value loss diverges."""
+    """Stop if the value loss diverges."""
     on_non_finite_loss: Annotated[Literal["Fail", "RestoreAndContinue", "Ignore"], WHILE_SUSPENDED] = "Fail"
-    """A loss that is infinite or no number."""
+    """What to do if a loss is infinite or NaN."""
 
 
 class ExitCodes(APIModel):
@@ -177,35 +175,35 @@ class ExitCodes(APIModel):
     operator: Literal["In", "NotIn"] = "In"
     """In or not in values."""
     values: list[Annotated[int, Integer(0, 255)]] = Field(min_length=1, max_length=255)
-    """Exit codes, 128 + n for signal n. No role ends by itself with 0, so that an end with 0 is one like any other."""
+    """Exit codes; 128 + n for signal n. A role that ends by itself with 0 has failed, too."""
 
 
 class PodCondition(APIModel):
     """A pod's condition that a rule is about."""
 
     type: Annotated[str, Text(316, "a condition's type")]
-    """The type of the condition, such as DisruptionTarget."""
+    """Type of the condition, such as DisruptionTarget."""
     status: Literal["True", "False", "Unknown"] = "True"
-    """The status of the condition that matches."""
+    """Status that matches."""
 
 
 class FailureRule(APIModel):
     """What to do about one kind of failure."""
 
     name: Name
-    """The rule's name in events."""
+    """Name of the rule in events."""
     roles: list[Role] = Field(default_factory=list, max_length=5)
-    """Roles it is about; empty means all."""
+    """Roles that it applies to; empty means all."""
     on_exit_codes: ExitCodes | None = None
-    """Which exits. The code of a pod that a disruption took away does not tell why, and is ignored."""
+    """Exit codes that match; those of disrupted pods never do."""
     on_pod_conditions: list[PodCondition] = Field(default_factory=list, max_length=20)
-    """Conditions of the pod that match, any one of them."""
+    """Conditions of the pod; any one matches."""
     action: Literal["FailJob", "RestartRole", "RestartRoleAndIgnoreBackoff", "Ignore"]
-    """What is done about a failure that matches."""
+    """What to do about a match."""
 
 
 class FailurePolicy(APIModel):
     """How failures count."""
 
     rules: list[FailureRule] = Field(default_factory=list, max_length=32)
-    """The first that matches decides."""
+    """Rules; the first match decides."""

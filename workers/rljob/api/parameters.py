@@ -20,7 +20,7 @@ Cost: TypeAlias = Annotated[float, Real(0, 1000), LIVE]
 MOST_LAG_UPDATES: Final = 10**9
 OF_THIS_NETWORK = "checkpoints hold the tensors of this network"
 STORED = "stored experience was made with it"
-OF_THIS_FUNCTION = "a checkpoint's weights mean something between these functions alone"
+OF_THIS_FUNCTION = "a checkpoint's weights were trained with these functions"
 OF_THIS_SCALE = "the network was trained on numbers of this scale"
 """Why a parameter never changes (`rljob.api.mutability`)."""
 
@@ -47,34 +47,32 @@ class LearnerParameterSet(ParameterSet):
     """What the loops read of every algorithm's parameters (``rljob.algorithms.parameters``), but for its batches."""
 
     gamma: Annotated[float, Real(0, 1)] = 0.99
-    """What a reward one step later is worth: the discount per step."""
+    """Discount per step."""
     learning_rate: LearningRate = 1e-4
-    """Step size of the optimiser at the start; with SAC, of the policy's."""
+    """Initial step size of the optimiser; with SAC, of the policy's."""
     learning_rate_final: Annotated[float, Real(0, 1), LIVE, Follows("learningRate, so that it does not decay")] = Field(
         default_factory=lambda known: known.get("learning_rate", 0.0)
     )
     """Step size at the end of the linear decay."""
     learning_rate_decay_steps: Annotated[int, Integer(0)] = 0
-    """Steps (of all environments) over which the learning rate falls; 0 keeps it constant."""
+    """Steps of all environments over which the learning rate falls; 0 keeps it constant."""
     optimizer: OptimizerName = "Adam"
-    """Which optimiser. CentredRMSProp divides by the gradient's deviation, RMSProp by its root mean square; Muon makes the
-    momentum of matrices orthogonal, and Adam moves all else. Changed while a job is suspended, its moments begin anew."""
+    """CentredRMSProp divides by the gradient's standard deviation. Muon orthogonalises the momentum of matrices and leaves the
+    rest to Adam. A change resets the moments."""
     optimizer_epsilon: Epsilon = 1e-5
-    """The number that keeps the optimiser's denominator from zero: beside the root with Adam, under it with RMSProp, as the
-    published numbers mean it."""
+    """Added to the optimiser's denominator: beside the root with Adam, under it with RMSProp, as published."""
     rmsprop_decay: Annotated[float, Real(0, 1, below=True)] = 0.95
-    """Decay of RMSProp's running means; Adam does not use it."""
+    """Decay of RMSProp's running means."""
     rmsprop_momentum: Annotated[float, Real(0, 1, below=True)] = 0.0
-    """Momentum of RMSProp; Adam does not use it."""
+    """Momentum of RMSProp."""
     gradient_clip_norm: ClipNorm = 40.0
-    """Largest gradient norm; longer gradients are scaled to it. 0 does not clip. With SAC, of critics, policy and
-    temperature each."""
+    """Largest gradient norm; 0 does not clip. SAC clips critics, policy and temperature each."""
     evaluation_weights_decay: Annotated[float, Real(0, 1, below=True)] = 0.0
-    """Per-update decay of the moving average of the weights that evaluations use; 0 judges the online weights."""
+    """Decay, per update, of the moving average of weights that evaluations use; 0 uses the online weights."""
     precision: Literal["Auto", "FP32", "TF32", "BF16", "FP16"] = "Auto"
-    """Arithmetic of an update; Auto measures. TF32 and FP16 (loss scaled): on a GPU, else FP32."""
+    """Arithmetic of an update; Auto measures. TF32 and FP16 (with loss scaling) need a GPU; else FP32."""
     compile: Annotated[Flag | None, UNLEARNED] = None
-    """true: torch.compile an update. Unset: a CUDA graph, or on one machine's CPU a compiled short update, if faster."""
+    """true: torch.compile. Unset: a CUDA graph, or on one machine's CPU compiled short updates, if faster."""
 
 
 class TransitionParameterSet(LearnerParameterSet):
@@ -82,18 +80,18 @@ class TransitionParameterSet(LearnerParameterSet):
 
     gamma: Annotated[float, Real(0, 1), never(STORED)] = 0.99
     batch_size: Annotated[int, Integer(1, 65_536)] = 256
-    """Transitions that an update is computed from."""
+    """Transitions of an update."""
     n_step: Annotated[int, Integer(1, 100), never(STORED)] = 1
     """Steps of reward before the bootstrap value; SAC leaves out the entropies between."""
     chunk_length: Annotated[int, Integer(1, 1000), never(STORED)] = 50
-    """Steps that an actor sends at once."""
+    """Steps that an actor sends together."""
     publish_interval: Annotated[int, Integer(1)] = 10
     """Updates between two versions of the weights sent to the actors."""
     prefetch_batches: Annotated[int, Integer(1, 64)] = 2
-    """Batches the learner asks for ahead of use."""
+    """Batches that the learner requests ahead."""
     target_update_tau: Annotated[float, Real(0, 1)] = 0.0
-    """Share of the online network (with SAC, of the critics) that the target takes over at each update; 0 copies at
-    intervals instead."""
+    """Share of the online network (SAC: of the critics) that the target takes over at each update; 0 copies at intervals
+    instead."""
     target_update_interval: Annotated[int, Integer(0), Follows("2500; 0 with targetUpdateTau")] = Field(
         default_factory=lambda known: 0 if known.get("target_update_tau") else 2500
     )
@@ -106,32 +104,32 @@ class ActionValueParameterSet(TransitionParameterSet):
     epsilon_base: Annotated[float, Real(0, 1)] = 0.4
     """Environment i of N explores with base^(1 + exponent * i / (N - 1))."""
     epsilon_exponent: Annotated[float, Real(0, 100)] = 7.0
-    """How steeply exploration falls from the first environment to the last; 0 gives every environment epsilonBase."""
+    """The exponent in it; 0 gives every environment epsilonBase."""
     evaluation_epsilon: Annotated[float, Real(0, 1)] = 0.01
-    """Share of random actions while a policy is judged."""
+    """Share of random actions in evaluations."""
 
 
 class UnrollQueue(APIModel):
     """The queue of unrolls in the learner; its bound is a budget for staleness."""
 
     capacity: Annotated[int, Integer(1, 1_000_000)] = 64
-    """Unrolls that may wait; at least one batch."""
+    """Unrolls that may wait."""
     overflow: Literal["Block", "DropOldest"] = "Block"
-    """What happens when it is full. Block: actors wait. DropOldest: the oldest unroll is dropped, and counted."""
+    """If it is full. Block: actors wait. DropOldest: drop and count the oldest unroll."""
     max_policy_lag_updates: Annotated[int, Integer(1, MOST_LAG_UPDATES)] = 50
-    """Unrolls with weights older than so many updates are discarded. Unset, the time that weights travel is added, to at most
-    1000."""
+    """Discard unrolls whose weights are older than this many updates. Unset, the time that weights travel is added, up to 1000.
+    """
 
 
 class UnrollParameterSet(LearnerParameterSet):
     """Parameters of an ``UnrollAlgorithm``, which learns from unrolls, once or in several passes, out of the learner's queue."""
 
     batch_size: Annotated[int, Integer(1, 4096)] = 32
-    """Unrolls that make one batch."""
+    """Unrolls of a batch."""
     unroll_length: Annotated[int, Integer(1, 1000)] = 20
     """Steps of one environment that are sent and learned from as one sequence."""
     prefetch_batches: Annotated[int, Integer(1, 64)] = 2
-    """Batches the learner asks for ahead of use."""
+    """Batches that the learner requests ahead."""
     publish_interval: Annotated[int, Integer(1)] = 1
     """Updates between two versions of the weights sent to the actors."""
     unroll_queue: UnrollQueue = Field(
@@ -150,22 +148,21 @@ class ActorCriticParameterSet(LearnerParameterSet):
     unroll_length: Annotated[int, Integer(1, 4096)] = 20
     """Steps of one environment that are sent and learned from as one sequence."""
     batch_size: Annotated[int, Integer(1, 4096)] = 32
-    """Unrolls that make one batch; with PPO, an iteration, from whichever environments finish them first: at least as many as
-    there are environments."""
+    """Unrolls of a batch; with PPO of an iteration, at least as many as there are environments."""
     epochs: Annotated[int, Integer(1, 100)] = 1
-    """Passes over a batch, or an iteration, before the next one."""
+    """Passes over a batch or iteration."""
     minibatches: Annotated[int, Integer(1, 4096)] = 1
-    """Updates that a pass is split into: by whole unrolls; with PPO by single steps, shuffled, where it is not recurrent."""
+    """Updates in a pass. Whole unrolls are split; PPO without LSTM shuffles single steps."""
     value_cost: Cost = 0.5
     """Weight of the value loss."""
     entropy_cost: Cost = 0.01
     """Weight of the entropy bonus."""
     normalize_observations: Annotated[Flag, never(OF_THIS_SCALE)] = False
-    """Give every float of the vectors that are observed mean 0 and deviation 1, by statistics of all batches so far. In place of
-    centreInput. What a replay stores stays as it was observed."""
+    """Normalise the floats of observed vectors to mean 0 and deviation 1, over all batches so far; replaces centreInput. A
+    replay stores raw values."""
     normalize_returns: Annotated[Flag, never(OF_THIS_SCALE)] = False
-    """Divide the value's errors, and IMPALA's advantages, by the deviation of the returns so far. Rewards, values and scores keep
-    their units."""
+    """Divide value errors, and IMPALA's advantages, by the deviation of returns so far. Rewards, values and scores keep their
+    units."""
     optimizer: OptimizerName = "RMSProp"
     learning_rate: LearningRate = 6e-4
     rmsprop_decay: Annotated[float, Real(0, 1, below=True)] = 0.99
@@ -173,30 +170,29 @@ class ActorCriticParameterSet(LearnerParameterSet):
     network: Annotated[
         str, WordOrFactory(("Auto", "Nature", "Deep", "Compact", "Small", "MLP")), never(OF_THIS_NETWORK)
     ] = "Auto"
-    """Nature: Mnih et al. 2015, for 84x84. Deep, of IMPALA and PPO: the residual network of Espeholt et al. 2018. Compact: two
-    small convolutions, for 42x42. Small: one of 3x3, for grids of a few cells. MLP: for vectors. Auto chooses by the shape of a
-    frame (docs/algorithms/networks.md)."""
+    """Nature: Mnih et al. 2015, for 84x84. Deep (IMPALA, PPO): the residual network of Espeholt et al. 2018. Compact: two small
+    convolutions, for 42x42. Small: one of 3x3, for small grids. MLP: for vectors. Auto: by the shape of a frame
+    (docs/algorithms/networks.md)."""
     network_parameters: Annotated[dict[str, Any], JSONObject()] = Field(default_factory=dict)
-    """Parameters of a network of your own."""
+    """Parameters of your own network."""
     hidden_units: Annotated[int, Integer(1, 16_384), never(OF_THIS_NETWORK)] = 256
-    """Width of the hidden layer(s); with ApeXDQN, 0 takes the network's own default."""
+    """Width of the hidden layers; 0 (ApeXDQN) is the network's own default."""
     layer_norm: Annotated[Flag, never(OF_THIS_NETWORK)] = False
     """Normalise each layer's features before its activation."""
     activation: Annotated[Literal["ReLU", "Tanh"], never(OF_THIS_FUNCTION)] = "ReLU"
-    """Behind each hidden layer. Behind convolutions it is ReLU."""
+    """Activation of hidden layers; convolutions use ReLU."""
     separate_critic: Annotated[Flag, never(OF_THIS_NETWORK)] = False
-    """Hidden layers of its own for the value, beside those of the policy; both see the same convolutions."""
+    """Give the value its own hidden layers; convolutions stay shared."""
     orthogonal_init: Flag = False
-    """Start from orthogonal weights: gain sqrt(2) in the layers, 0.01 in the policy's head, 1 in the value's."""
+    """Start from orthogonal weights, with gain sqrt(2), 0.01 in the policy's head and 1 in the value's."""
     log_std_init: Annotated[float, Real(-5, 2)] = 0.0
-    """Of continuous actions: the logarithm of the deviation that they begin with, where a space reaches from -1 to 1."""
+    """Initial log standard deviation of continuous actions, scaled to [-1, 1]."""
     recurrent: Annotated[Literal["None", "LSTM"], never(OF_THIS_NETWORK)] = "None"
-    """LSTM: a memory after the hidden layer, whose state travels with the unrolls and starts anew with each episode."""
+    """LSTM: a memory after the hidden layer, reset at each episode."""
     lstm_units: Annotated[int, Integer(1, 16_384), never(OF_THIS_NETWORK)] = 256
     """Width of the LSTM."""
     evaluation_temperature: Annotated[float, Real(0, 100)] = 0.5
-    """The logits are divided by it while a policy is judged, and deviations of continuous actions multiplied; 0 takes the most
-    probable action."""
+    """Divides logits, or multiplies deviations of continuous actions, in evaluations; 0 takes the most probable action."""
 
     @property
     def splits_steps(self) -> bool:

@@ -24,7 +24,7 @@ class SecretRef(APIModel):
     """A Secret of the job's namespace."""
 
     name: Annotated[str, Text(253, "a Secret")]
-    """The name of a Secret in the job's namespace."""
+    """A Secret in the job's namespace."""
 
 
 class Resources(APIModel):
@@ -41,16 +41,13 @@ class Resources(APIModel):
 
 
 class EnvVar(APIModel):
-    """An environment variable: ``value``, or ``valueFrom``.
-
-    Whatever it has beside its name is kept as it is written. The API server checks it when pods are made; its schema would not
-    fit here five times over.
-    """
+    """An environment variable: ``value``, or ``valueFrom``. All else beside its name is kept as written. The API server checks
+    it when pods are made; its schema would not fit here five times over."""
 
     model_config = ConfigDict(extra="allow")
 
     name: Annotated[str, Text(253, "an environment variable")]
-    """The name of the variable."""
+    """Name of the variable."""
 
     @model_validator(mode="after")
     def _has_a_text(self) -> Self:
@@ -68,17 +65,16 @@ class RoleSpec(APIModel):
     """Base of the roles that run as pods. What a PodSpec has too goes by the same name and has core's own form."""
 
     resources: Annotated[Resources, WHILE_SUSPENDED, UNLEARNED] = Field(default_factory=Resources)
-    """What each pod of the role asks for."""
+    """Resources of each pod."""
     image: Annotated[ContainerImage | None, WHILE_SUSPENDED] = None
-    """Image of this role alone, in the place of spec.image."""
+    """Image of this role, instead of spec.image."""
     env: Annotated[list[EnvVar] | None, Field(max_length=128), WHILE_SUSPENDED] = None
-    """Environment variables of the role's container:
+    """Environment variables of the container:
     https://kubernetes.io/docs/tasks/inject-data-application/define-environment-variable-container/"""
     node_selector: Annotated[Labels | None, WHILE_SUSPENDED, UNLEARNED] = None
-    """Labels a node must have."""
+    """Labels that a node must have."""
     tolerations: Annotated[list[CoreObject] | None, Field(max_length=32), WHILE_SUSPENDED, UNLEARNED] = None
     """Taints that the pods tolerate: https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/"""
     pod_template: Annotated[CoreObject | None, WHILE_SUSPENDED] = None
-    """A patch (metadata, spec) on the generated pod, as of ``kubectl patch --type=strategic``: volumes, affinity,
-    serviceAccountName, priorityClassName and all else that has no field here. The role's container is named worker:
-    https://kubernetes.io/docs/concepts/workloads/pods/"""
+    """Patch (metadata, spec) on the generated pod, as for ``kubectl patch --type=strategic``: volumes, affinity,
+    serviceAccountName ... The role's container is named worker: https://kubernetes.io/docs/concepts/workloads/pods/"""

@@ -9,27 +9,27 @@ from rljob.api.mutability import LIVE, UNLEARNED, WHILE_SUSPENDED, never
 from rljob.api.pods import Resources, RoleSpec, SecretRef
 from rljob.api.types import APIModel, Integer, Quantity, Real, Text, quantity
 
-_COUNTED = "with the samples and inserts counted so far, one side would wait for the other for a long time"
+_COUNTED = "with the counts so far, one side would wait long for the other"
 
 
 class Prioritization(APIModel):
     """Which transitions are drawn (Schaul et al., 2016)."""
 
     exponent: Annotated[float, Real(0, 1)] = 0.6
-    """How much the TD error matters: 0 draws uniformly, 1 in proportion to it."""
+    """Influence of the TD error: 0 draws uniformly, 1 in proportion."""
     importance: Annotated[float, Real(0, 1), LIVE] = 0.4
-    """How much of the bias that this brings is corrected: 0 nothing, 1 all."""
+    """Share of the resulting bias that is corrected."""
 
 
 class RateLimiter(APIModel):
     """Keeps the number of samples per inserted transition, by holding back whichever side is ahead."""
 
     samples_per_insert: Annotated[float, Real(0, 10_000)] = 8.0
-    """Samples the learner draws for each transition inserted; 0 sets no limit."""
+    """Samples that the learner draws per inserted transition; 0 sets no limit."""
     min_size: Annotated[int, Integer(1)] = 50_000
-    """Transitions to be stored before the first is drawn."""
+    """Stored transitions before the first is drawn."""
     error_buffer: Annotated[float, Real(0, 1e15)] = 40_000.0
-    """How many samples the two sides may drift apart in either direction."""
+    """Samples by which learner and actors may drift apart."""
 
 
 class Persistence(APIModel):
@@ -38,10 +38,10 @@ class Persistence(APIModel):
     mode: Literal["None", "Snapshot", "AppendOnly"] = "Snapshot"
     """Snapshot: from time to time. AppendOnly: every write, slower."""
     storage: Quantity | None = None
-    """Size of each shard's volume, which is made once. Unset: from capacity, three times the shard's share of transitions of
-    atari.frameSize * atari.frameSize / 4 + 64 bytes, or of capacityBytes where that is less, rounded up to whole Gi."""
+    """Size of each shard's volume; fixed once made. Unset: three times the shard's capacity at atari.frameSize *
+    atari.frameSize / 4 + 64 bytes a transition, or three times its capacityBytes if that is less, rounded up to whole Gi."""
     storage_class_name: Annotated[str, Text(253, "a StorageClass", shortest=0)] = ""
-    """Kind of volume; empty takes the cluster's default."""
+    """Empty: the cluster's default."""
 
 
 class ExternalRedis(APIModel):
@@ -50,24 +50,24 @@ class ExternalRedis(APIModel):
     url: Annotated[
         str, Text(512, "redis://HOST:PORT, rediss:// or unix:///PATH, without a user", r"^(rediss?|unix)://[^@?\s]+$")
     ]
-    """Where the server is: redis://, rediss:// with TLS, or unix:// on this machine."""
+    """Address; rediss:// uses TLS, unix:// is on this machine."""
     secret_ref: SecretRef | None = None
-    """With password, maybe username and ca.crt."""
+    """Secret with password and, optionally, username and ca.crt."""
 
 
 class RedisSpec(APIModel):
     """The Redis beside each replay shard, which holds the log of chunks."""
 
     image: Annotated[Annotated[str, Text(512, "a container image")] | None, WHILE_SUSPENDED] = None
-    """Image of the sidecar, with redis-server and redis-cli of 7.0 or later; unset: that of the shard, which has a server."""
+    """Image of the sidecar, with redis-server and redis-cli 7.0 or later. Unset: that of the shard."""
     resources: Annotated[Resources, WHILE_SUSPENDED] = Field(default_factory=Resources)
-    """What the sidecar asks for. The log takes at most three quarters of a memory limit."""
-    persistence: Annotated[Persistence, never("the log and its volume were made for it")] = Field(
+    """Resources of the sidecar. The log takes at most three quarters of a memory limit."""
+    persistence: Annotated[Persistence, never("the log and its volume depend on it")] = Field(
         default_factory=Persistence
     )
     """What outlives the pod."""
     external: Annotated[ExternalRedis | None, WHILE_SUSPENDED] = None
-    """Instead of the sidecars."""
+    """Your own Redis, instead of sidecars."""
 
 
 class ReplayParameters(APIModel):
@@ -97,15 +97,15 @@ class ReplaySpec(RoleSpec):
     """The store of experience between actors and learner."""
 
     shards: Annotated[int, Integer(1, 256), never("each shard owns its part of the stored experience")] = 1
-    """Replay services; each holds its share."""
+    """Number of replay services, each with its share."""
     capacity: Annotated[int, Integer(1, 10**11), WHILE_SUSPENDED] = 2_000_000
-    """Transitions over all shards; the oldest give way."""
+    """Transitions over all shards; the oldest are overwritten."""
     capacity_bytes: Annotated[Quantity | None, WHILE_SUSPENDED] = None
-    """A second limit, in bytes over all shards; whichever is reached first counts."""
+    """Second limit, in bytes over all shards."""
     prioritization: Annotated[Prioritization, WHILE_SUSPENDED] = Field(default_factory=Prioritization)
     """Which transitions are drawn."""
     rate_limiter: Annotated[RateLimiter, never(_COUNTED)] = Field(default_factory=RateLimiter)
-    """How often each transition is drawn."""
+    """How often transitions are drawn."""
     redis: Annotated[RedisSpec, UNLEARNED] = Field(default_factory=RedisSpec)
     """The log that survives a crash."""
 

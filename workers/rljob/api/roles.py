@@ -29,20 +29,19 @@ class Role(StrEnum):
 
 
 class Accelerator(APIModel):
-    """The device that the learner, or an inference server, computes on."""
+    """The device of the learner or of an inference server."""
 
     resource_name: ResourceName = "nvidia.com/gpu"
-    """The extended resource to ask for; never guessed from its suffix."""
+    """Extended resource to ask for."""
     count: Annotated[int, Integer(0, 16)] | None = None
-    """How many: 0 computes on the CPU everywhere, 1 asks for one and computes on it. Unset: what resources.limits has of
-    resourceName; where that is nothing, a cluster is asked for none, while rljob run uses a CUDA device that is there. More than
-    one is refused, as only one would be used."""
+    """0: use the CPU. 1: ask for one device and use it. Unset: resources.limits[resourceName], else a CUDA device that rljob
+    run finds, and none on a cluster."""
     device: Literal["Auto", "Accelerator"] = "Auto"
-    """Auto: where a device may be used and works, the role measures how long it takes there and on the CPU, with the job's own
-    network and batch, and computes where it is faster. Accelerator: on the device, without a measurement."""
+    """Auto: time the job's own network and batch on device and CPU, and use the faster. Accelerator: use the device without a
+    measurement."""
     on_missing: Literal["Fail", "UseCPU"] | None = None
-    """What a role does that has asked for a device and finds none that works: Fail ends it with exit code 78, which fails the
-    job; UseCPU computes on the CPU. Unset: Fail on a cluster, UseCPU with a warning under rljob run."""
+    """If the requested device is missing or broken. Fail: exit with code 78, which fails the job. UseCPU: use the CPU. Unset:
+    Fail on a cluster, UseCPU with a warning under rljob run."""
 
     def as_limited(self, resources: Resources) -> Accelerator:
         """With the number of devices that a role's limits name, as those of any pod may, where ``count`` is not given."""
@@ -56,31 +55,30 @@ class LearnerSpec(RoleSpec):
     """The one process that trains the network."""
 
     accelerator: Annotated[Accelerator, WHILE_SUSPENDED] = Field(default_factory=Accelerator)
-    """The device it computes on."""
+    """Device that the learner uses."""
 
 
 class ActorsSpec(RoleSpec):
     """The processes that play the environment."""
 
     replicas: Annotated[int, Integer(0, 100_000), ANY_TIME] = 1
-    """How many actors. With autoscaling Internal it is the number to begin with, with External the number asked for; either way
-    it counts within minReplicas and maxReplicas, and may be left out."""
+    """Number of actors: the first number with autoscaling Internal, the requested one with External, within minReplicas and
+    maxReplicas."""
     envs_per_actor: Annotated[int, Integer(1, 4096), WHILE_SUSPENDED] = 8
     """Environments that one actor steps together."""
     inference: Annotated[Literal["Local", "Central"], WHILE_SUSPENDED] = "Local"
-    """Local: each actor computes its own actions. Central: the server of spec.inference does, for all of them."""
+    """Local: each actor computes its own actions. Central: the server of spec.inference does."""
     precision: Annotated[Literal["Auto", "FP32", "BF16", "INT8"] | None, WHILE_SUSPENDED] = None
-    """Arithmetic of acting, in actors or inference servers; unset: the algorithm's precision. Auto: the fastest of FP32, BF16
-    where the processor has it, and INT8 as long as 99 % of greedy actions are the same. INT8: on the CPU, faster or not."""
+    """Arithmetic of acting. Unset: the algorithm's precision. Auto: the fastest of FP32, BF16 (if the CPU has it), and INT8 if
+    99 % of greedy actions stay the same. INT8: on the CPU, in any case."""
     compression: Annotated[Literal["Auto", "LZ4", "Delta"], WHILE_SUSPENDED, UNLEARNED] = "Auto"
-    """How bytes and whole numbers that are observed travel and are stored. LZ4: as they are. Delta: as differences to the frame
-    before. Auto: as was smaller in an actor's first segments, if that takes its processor at most twice as long."""
+    """Compression of observed bytes and integers. Delta: differences between frames. Auto: the smaller one in the actor's first
+    segments, if it takes at most twice the CPU time."""
     spot: Annotated[Flag, WHILE_SUSPENDED, UNLEARNED] = False
-    """Play on spot nodes, which cost less and may be taken away at any time. The pods tolerate the taints of such nodes on GKE
-    and AKS, and prefer nodes with the labels of GKE, AKS, EKS and Karpenter; where there are none they play elsewhere. Taints of
-    your own go into tolerations."""
+    """Prefer spot nodes of GKE, AKS, EKS and Karpenter, and tolerate their taints on GKE and AKS. Without such nodes, pods run
+    on others."""
     topology_spread: Annotated[Literal["None", "Preferred", "Required"], WHILE_SUSPENDED, UNLEARNED] = "None"
-    """Spread the actors over hosts, so that a lost one takes few of them."""
+    """Spread the actors over hosts."""
 
 
 def credits_per_actor(envs_per_actor: int) -> int:
@@ -92,25 +90,24 @@ class EvaluatorSpec(RoleSpec):
     """A process beside the training that plays whole, unclipped games with the newest weights."""
 
     enabled: Annotated[Flag, ANY_TIME] = True
-    """Whether there is one."""
+    """Run an evaluator."""
     episodes: Annotated[int, Integer(1, 10_000), WHILE_SUSPENDED] = 100
-    """Games of a verdict, chosen before the first begins. The first 20 are a screen: an evaluation that cannot be expected to
-    reach successPolicy.targetReturn any more is given up, and is no verdict. On one machine training stands still for the
-    games after the screen."""
+    """Games of a verdict. After 20 games an evaluation that cannot be expected to reach successPolicy.targetReturn is given up.
+    On one machine training pauses for the other games."""
     interval_seconds: Annotated[Seconds, WHILE_SUSPENDED, UNLEARNED] = 300
-    """Time between the starts of two evaluations; from the end of one for which training stood still."""
+    """Time between the starts of two evaluations; if training paused, from the end of the last one."""
     trigger_return: Annotated[Annotated[float, Real()] | None, WHILE_SUSPENDED, UNLEARNED] = None
-    """Evaluate only once the mean training return of ten games or more has reached this; unset evaluates from the start."""
+    """Mean training return, of at least ten games, from which evaluations start. Unset: at once."""
     environment: Annotated[EvaluatorEnvironment | None, WHILE_SUSPENDED] = None
-    """What it plays in, where that is not the environment of the training."""
+    """Differences from the training environment."""
 
 
 class InferenceSpec(RoleSpec):
     """The server that answers observations with actions, in batches from many actors (as in SEED RL)."""
 
     replicas: Annotated[int, Integer(0, 1000), WHILE_SUSPENDED, UNLEARNED] = 0
-    """Servers of their own, each a pod or process; 0 puts the server into the learner."""
+    """Separate servers, each a pod or process; 0 runs the server in the learner."""
     accelerator: Annotated[Accelerator, WHILE_SUSPENDED] = Field(default_factory=Accelerator)
-    """The device that each server of its own computes on; one in the learner uses the learner's."""
+    """Device of each separate server, with the fields of learner.accelerator. A server in the learner uses the learner's."""
     max_batch_size: Annotated[int, Integer(1, 65_536), WHILE_SUSPENDED, UNLEARNED] = 64
-    """Largest number of observations in a batch."""
+    """Most observations in a batch."""

@@ -22,58 +22,57 @@ class Condition(StatusModel):
     """One condition, as metav1.Condition. `rljob.api.conditions` lists types and reasons."""
 
     type: Annotated[str, Text(64, "a condition's type")]
-    """What it is about."""
+    """Type of the condition."""
     status: Literal["True", "False", "Unknown"]
-    """Whether what the condition says holds."""
+    """True, False or Unknown."""
     reason: Word = ""
-    """Why, in one word that a script may compare."""
+    """One word that scripts may compare."""
     message: Message = ""
-    """Why it is so, for people."""
+    """The reason in words, for people."""
     observed_generation: Count = 0
-    """The generation of the spec that this is about."""
+    """Generation of the spec that it is about."""
     last_transition_time: Timestamp
-    """When ``status`` last changed."""
+    """When the status last changed."""
 
 
 class Restarts(StatusModel):
-    """Ends of members that were not asked for."""
+    """Failures of members."""
 
     counted: Count = 0
-    """Ends of learner, replay, inference servers and an evaluator that success waits for, towards backoffLimit; back to 0 after
-    an hour of health."""
+    """Failures that count towards backoffLimit; 0 again after an hour of health."""
     ignored: Count = 0
-    """Ends that are not counted: of actors and another evaluator, disruptions, and what a rule of failurePolicy ignores."""
+    """Failures that do not count: actors, other evaluators, disruptions, and matches of an ignoring rule."""
 
 
 class LearnerStatus(StatusModel):
     """The learner as last seen."""
 
     ready: bool = False
-    """Whether the learner answers and trains."""
+    """Whether it answers and trains."""
     pod_name: ShortText = ""
-    """Its pod, or its process's name on one machine."""
+    """Pod, or process on one machine."""
     node_name: ShortText = ""
-    """The node that its pod runs on."""
+    """Node of the pod."""
     start_time: Timestamp | None = None
-    """When it became ready in its present life."""
+    """When it last became ready."""
 
 
 class ReplayStatus(StatusModel):
     """The replay shards as last seen."""
 
     ready: Count = 0
-    """How many shards serve experience."""
+    """Number of shards that serve."""
     desired: Count = 0
-    """Shards there should be."""
+    """Number of shards that are wanted."""
 
 
 class InferenceStatus(StatusModel):
     """The inference servers of their own (inference.replicas) as last seen."""
 
     ready: Count = 0
-    """How many servers answer actors."""
+    """Number of servers that answer."""
     desired: Count = 0
-    """Servers there should be; 0 where actors or the learner compute the actions."""
+    """Wanted servers; 0 if actors or the learner compute actions."""
 
 
 class ActorsStatus(StatusModel):
@@ -82,75 +81,73 @@ class ActorsStatus(StatusModel):
     replicas: Count = 0
     """Actors that exist and are not leaving (scale subresource)."""
     ready: Count = 0
-    """How many actors play the environment."""
+    """Number of actors that play."""
     draining: Count = 0
     """Actors that are leaving."""
     selector: Annotated[str, Text(512, "a label selector", shortest=0)] = ""
-    """Selects the actors' pods (scale subresource)."""
+    """Label selector of the actors' pods (scale subresource)."""
 
 
 class ScalingCalculation(StatusModel):
-    """Every number that one decision about the number of actors was made of. `docs/autoscaling.md` shows how to redo it."""
+    """Every number of one decision about the number of actors. `docs/autoscaling.md` shows how to redo it."""
 
     before: Count = 0
-    """How many actors were wanted before."""
+    """Number of actors wanted before."""
     capacity_per_second: Annotated[float, DecimalText(0)] | None = None
-    """Items that the learner digests in a second in which it does not wait."""
+    """Items that the learner consumes in a second without waiting."""
     per_actor_per_second: Annotated[float, DecimalText(0)] | None = None
-    """Items that arrive from an actor in a second in which it is not blocked."""
+    """Items that an actor delivers in a second without blocking."""
     integral: Annotated[float, DecimalText()] | None = None
-    """The integral part: capacity / rate is multiplied by one plus this."""
+    """Integral part; capacity / rate is multiplied by one plus this."""
     missing_items: Annotated[float, DecimalText()] | None = None
-    """Items that the queue lacks of its target; negative where it holds more."""
+    """Items that the queue lacks of its target; negative if it holds more."""
     trim_seconds: Annotated[float, DecimalText(0)] | None = None
-    """Time in which the trim would mend that."""
+    """Time in which the trim would close that gap."""
     wanted: Annotated[float, DecimalText(0)] | None = None
-    """capacity / rate x (1 + integral) + missingItems / (rate x trimSeconds); never below 0."""
+    """capacity / rate x (1 + integral) + missingItems / (rate x trimSeconds); at least 0."""
     uncertainty: Annotated[float, DecimalText(0)] | None = None
-    """By how much wanted may be too high, relative: a growth goes to wanted x (1 - uncertainty)."""
+    """Relative uncertainty of wanted; growth goes to wanted x (1 - uncertainty)."""
     tolerance: Annotated[float, DecimalText(0)] | None = None
-    """Actors; a smaller difference between wanted and before changes nothing."""
+    """Difference, in actors, below which nothing changes."""
     target: Count = 0
-    """The whole number aimed for."""
+    """Whole number aimed for."""
     min_replicas: Count | None = None
-    """Lower bound. Unset, like all up to policyMost but the guard, with mode External."""
+    """Lower bound. Unset with mode External, like the next ones up to policyMost, but for the guard."""
     max_replicas: Count | None = None
-    """Upper bound, as far as the machine and the queue allow."""
+    """Upper bound of spec, machine and queue."""
     most_wanted: Count | None = None
-    """The most wanted within the last 180 s: a shrinking goes so far."""
+    """Most actors wanted in the last 180 s; shrinking stops there."""
     guard: Word = ""
-    """PolicyLag, Unschedulable or Gain; empty where no guard limits."""
+    """PolicyLag, Unschedulable or Gain, if one limits."""
     guard_most: Count | None = None
-    """The most actors that the guard allows."""
+    """Most actors that the guard allows."""
     policy_least: Count | None = None
-    """The fewest actors that one decision may lead to: a fifth fewer."""
+    """Fewest actors after one decision: a fifth fewer."""
     policy_most: Count | None = None
-    """The most actors that one decision may lead to: twice as many, or 4 more."""
+    """Most actors after one decision: twice as many, or 4 more."""
     pause: Literal["None", "ScaleIn", "ScaleOut", "All"] = "None"
-    """What autoscaling.pause was then, which holds changes back."""
+    """autoscaling.pause at that time."""
     after: Count = 0
-    """Actors wanted after it; with mode External, recommended."""
+    """Actors wanted (External: recommended) after it."""
 
 
 class AutoscalingStatus(StatusModel):
-    """What the controller last decided about the number of actors, with the numbers to check it by hand."""
+    """The last decision about the number of actors, with the numbers to check it by hand."""
 
     desired_replicas: Count = 0
-    """Actors there should be."""
+    """Number of actors that are wanted."""
     recommended_replicas: Count = 0
-    """Mode Internal: actors that the law would want without limits. External: actors to ask for through /scale, after the
-    guards and the pause; what is asked for is obeyed within the bounds. Disabled: actors.replicas."""
+    """Internal: actors wanted without limits. External: actors to request through /scale. Disabled: actors.replicas."""
     limited_by: Word = ""
-    """What keeps desiredReplicas from it (External, Disabled: from actors.replicas); what ScalingLimited's reason follows
-    from."""
+    """What keeps desiredReplicas from it (External, Disabled: from actors.replicas)."""
     last_scale_time: Timestamp | None = None
     """When desiredReplicas last changed."""
     last_decision: Message = ""
     """The last decision as a sentence with all its numbers."""
     calculation: ScalingCalculation | None = None
-    """The same numbers, each by name; unset where the number was held or a user's change was taken over."""
+    """The same numbers by name; unset if the number was held or follows a user's change."""
     memory: dict[str, Any] = Field(default_factory=dict, max_length=64)
-    """What the law remembers between two decisions; for the controller alone."""
+    """State of the control law; for the controller alone."""
 
 
 class ProgressStatus(StatusModel):
@@ -160,21 +157,19 @@ class ProgressStatus(StatusModel):
     learner_updates: Count = 0
     """Updates of the learner."""
     raw_frames: Count = 0
-    """Raw frames played by all actors."""
+    """Raw frames of all actors."""
     eval_return: Annotated[float, DecimalText()] | None = None
     """Mean return of the newest full evaluation."""
     percent: Annotated[int, Integer(0, 100)] | None = None
-    """Share of the way to the success policy; unset where it can't be known."""
+    """Progress to the success policy, if known."""
     estimated_seconds_remaining: Count | None = None
-    """Time to go at the present rate; unset where it can't be known."""
+    """Remaining time at the present rate, if known."""
     queue_fill_percent: Annotated[int, Integer(0, 100)] | None = None
-    """Fill of the learner's queue when this was written: 0, the learner starves; 100, the actors are blocked. Unset where it is
-    unknown."""
+    """Fill of the learner's queue: at 0 the learner starves, at 100 actors are blocked."""
     policy_lag_updates: Count | None = None
-    """Policy lag (95th percentile) when this was written; unset where it is unknown."""
+    """Policy lag (95th percentile)."""
     next_unit: Message = ""
-    """What would add most to the steps a second, and where the knee of one more actor is, by the learner's newest figures; empty
-    before they tell. `rljob why` has all of it."""
+    """What would add most steps per second, and how many actors pay off; `rljob why` has details."""
     last_update_time: Timestamp | None = None
     """When this was written."""
 
@@ -187,85 +182,84 @@ class CheckpointStatus(StatusModel):
     time: Timestamp | None = None
     """When it was written."""
     uri: Annotated[str, Text(2048, "a URI", shortest=0)] = ""
-    """Where the checkpoint is, as a URI."""
+    """Where the checkpoint is."""
     digest: Annotated[str, Text(128, "a digest", shortest=0)] = ""
     """Digest of its tensors, such as sha256:ab12."""
 
 
 class FollowedStatus(StatusModel):
-    """Whether the running learner follows what the spec says of live fields, `schedule` and `fork`."""
+    """Whether the running learner follows live fields, `schedule` and `fork` of the spec."""
 
     wanted: ShortText = ""
-    """A digest of what the spec says of them."""
+    """Digest of these parts of the spec."""
     followed: bool = False
-    """Whether the learner has it in effect; False also while no learner runs."""
+    """Whether the learner applies them; False without a running learner."""
     scheduled: Count = 0
-    """Entries of the schedule that are in effect."""
+    """Entries of the schedule that apply."""
 
 
 class ForkStatus(StatusModel):
-    """What became of `spec.fork`, as the learner says."""
+    """What became of `spec.fork`."""
 
     id: ShortText = ""
-    """The id in the spec that this is about."""
+    """The fork's id in the spec."""
     state: Literal["Waiting", "Done", "Refused"] = "Waiting"
-    """Refused: the learner goes on with its own weights."""
+    """Waiting, Done or Refused; after Refused the learner keeps its own weights."""
     message: Message = ""
     """Why it was refused, or what was taken."""
     source: Annotated[str, Text(2048, "a URI", shortest=0), Field(alias="from")] = ""
-    """The checkpoint that was asked for."""
+    """Where the requested checkpoint is."""
     updates: Count | None = None
-    """The learner's own updates when it took the weights."""
+    """The learner's own updates at the fork."""
     raw_frames: Count | None = None
-    """Raw frames of the job then."""
+    """The job's raw frames at the fork."""
 
 
 class AdmissionStatus(StatusModel):
     """What the queue has admitted."""
 
     workload: ShortText = ""
-    """The Workload of learner, replay and the first actors."""
+    """Workload of learner, replay and the first actors."""
     actor_blocks: Count = 0
-    """Blocks of actors admitted."""
+    """Admitted blocks of actors."""
     pending_blocks: Count = 0
-    """Blocks of actors that wait."""
+    """Waiting blocks of actors."""
 
 
 class Failure(StatusModel):
-    """One unexpected end of a member."""
+    """One failure of a member."""
 
     time: Timestamp
     """When it was seen."""
     role: Word
     """Learner, Replay, Actor, Inference or Evaluator."""
     pod_name: ShortText
-    """Which member of the job failed."""
+    """Name of the failed member."""
     exit_code: int | None = Field(default=None, ge=-255, le=255)
-    """Its exit code; 128 + n where signal n ended it."""
+    """Exit code; 128 + n for signal n."""
     reason: Word = ""
-    """Error, Killed, Hung (it did not answer and was ended), Ended (by itself, with code 0) or Disrupted."""
+    """Error, Killed, Hung (stopped, as it did not answer), Ended (by itself, with code 0) or Disrupted."""
     action: Word = ""
-    """What was done about it."""
+    """What the controller did."""
     message: Annotated[str, Text(256, "text", shortest=0)] = ""
-    """The last words of its log."""
+    """End of its log."""
 
 
 class RLJobStatus(StatusModel):
-    """What there is to know about a job."""
+    """Status of a job."""
 
     observed_generation: Count = 0
-    """The generation of the spec that this status describes; of a job that has ended, the newest that was seen. 0 before the
-    first reconciliation."""
+    """Generation of the spec that this status describes; 0 before the first reconciliation."""
     effective_spec: Annotated[dict[str, Any], JSONObject()] = Field(default_factory=dict)
-    """The spec in force: that of observedGeneration, with its preset and all defaults filled in."""
+    """The spec of that generation with its preset and all defaults."""
     start_time: Timestamp | None = None
     """When the controller first acted on the job."""
     completion_time: Timestamp | None = None
-    """When the job ended; set once."""
+    """When the job ended."""
     active_seconds: Count = 0
-    """Time not suspended; for activeDeadlineSeconds. Written with progress and when the state changes."""
+    """Time not suspended, for activeDeadlineSeconds."""
     restarts: Restarts = Field(default_factory=Restarts)
-    """Ends of members that were not asked for."""
+    """How often members have failed."""
     learner: LearnerStatus = Field(default_factory=LearnerStatus)
     """The learner as last seen."""
     replay: ReplayStatus = Field(default_factory=ReplayStatus)
@@ -287,11 +281,11 @@ class RLJobStatus(StatusModel):
     admission: AdmissionStatus | None = None
     """What the queue has admitted."""
     failures: list[Failure] = Field(default_factory=list, max_length=MAX_FAILURES)
-    """The last unexpected ends of members, oldest first."""
+    """The last failures of members, oldest first."""
     conditions: list[Condition] = Field(default_factory=list, max_length=24)
-    """The state of the job and its reasons; find each by its type."""
+    """State of the job; find each condition by its type."""
     controller: Annotated[ControllerMemory, Opaque()] = Field(default_factory=ControllerMemory)
-    """What the controller remembers of the job; for the controller alone."""
+    """The controller's own memory."""
 
     def condition(self, type: str) -> Condition | None:
         """The condition of a type, or None where there is none."""

@@ -14,13 +14,13 @@ class WandbTracking(APIModel):
     """A run of W&B; its client is the extra [wandb]. The key comes from WANDB_API_KEY or from `wandb login`."""
 
     project: Annotated[str, _Word] = "rljob"
-    """The project."""
+    """Name of the project."""
     entity: Annotated[str, _Word] | None = None
-    """The team or user; unset: the key's own."""
+    """Team or user. Unset: the key's own."""
     group: Annotated[str, _Word] | None = None
-    """What the run is shown under with others, such as an experiment's name."""
+    """Group of runs, such as an experiment's name."""
     tags: Annotated[list[Annotated[str, Text(64, "a tag")]], Field(max_length=64)] = Field(default_factory=list)
-    """Words to find it by."""
+    """Tags of the run, to find it."""
 
 
 class MLflowTracking(APIModel):
@@ -29,15 +29,15 @@ class MLflowTracking(APIModel):
     uri: Annotated[str, Text(2048, 'a tracking URI without credentials, such as "http://mlflow:5000"', r"^[^\s@]+$")]
     """Address of the tracking server."""
     experiment: Annotated[str, Text(256, "a name", r"^\S(.*\S)?$")] = "rljob"
-    """The experiment; made where it is missing."""
+    """Experiment; created if missing."""
 
 
 class TrackingSpec(APIModel):
-    """Where figures are sent while the job trains. What can't be sent never holds it up, and is sent later."""
+    """Trackers that also get the metrics. A tracker that cannot be reached never delays training; its points are sent later."""
 
     wandb: WandbTracking | None = None
-    """Sends them to W&B."""
+    """Send metrics to W&B."""
     mlflow: MLflowTracking | None = None
-    """Sends them to MLflow."""
+    """Send metrics to MLflow."""
     secret_ref: SecretRef | None = None
     """Credentials on a cluster, as variables (WANDB_API_KEY, MLFLOW_TRACKING_TOKEN ...) of the tracker's containers alone."""

@@ -42,16 +42,16 @@ def _of_marker(marker: Any) -> str:
         return ""  # said with the list
     allowed = getattr(marker, "allowed", "").removeprefix("allowed: ").removeprefix("an ").removeprefix("a ")
     if isinstance(marker, DecimalText):
-        return f"text of a {allowed}"
+        return f"text of a {allowed.removesuffix(' upwards')}"
     if isinstance(marker, Integer | Real):
-        return allowed.replace("finite number", "number")
+        return allowed.replace("finite number", "number").removesuffix(" upwards")
     if isinstance(marker, WordOrFactory):
         return f"one of {allowed}"
     if isinstance(marker, Text):
-        return "text" if marker.kind == "text" else marker.allowed.replace("allowed: ", "text: ")
+        return "text" if marker.kind == "text" else f"text: {marker.kind}"
     if isinstance(marker, QuantityText):
         return "quantity, such as 500m, 2 or 4Gi"
-    return "mapping, handed on as it is" if isinstance(marker, JSONObject) else ""
+    return "mapping" if isinstance(marker, JSONObject) else ""
 
 
 def _plural(words: str) -> str:

@@ -29,4 +29,4 @@ class ApeXDQNParameters(ActionValueParameterSet):
     hidden_units: Annotated[int, Integer(0, 16_384), never(OF_THIS_NETWORK)] = 0
     layer_norm: Annotated[Flag, never(OF_THIS_NETWORK)] = False
     loss: Literal["Huber", "MSE"] = "Huber"
-    """How a TD error becomes a loss."""
+    """Loss of a TD error."""

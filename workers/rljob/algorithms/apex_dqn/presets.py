@@ -36,11 +36,11 @@ _APEX = {
 PRESETS = (
     Preset(
         name="PongApeX",
-        purpose="Pong on two cores with Ape-X DQN: prioritized replay, long returns, a small normalised network",
-        expected="18 of 21 or more, the mean of the games of an evaluation",
-        time="456 and 1,083 s on two cores, two of three seeds; one was not there after 900 s",
+        purpose="Pong on two cores with Ape-X DQN",
+        expected="18 of 21 or more, mean of an evaluation",
+        time="456 and 1,083 s on two cores, two of three seeds; the third had not reached it after 900 s",
         frames="1 to 2 million",
-        source="found here, docs/algorithms/pong-presets.md",
+        source="own search, docs/algorithms/pong-presets.md",
         spec={
             "algorithm": _APEX,
             **pong(16, ONE_CORE),
@@ -53,12 +53,12 @@ PRESETS = (
     ),
     Preset(
         name="CartPoleApeX",
-        purpose="CartPole with Ape-X DQN, to see the replay service work",
-        expected="475 of 500 or more, the mean of 100 episodes",
+        purpose="CartPole with Ape-X DQN and the replay service",
+        expected="475 of 500 or more, mean of 100 episodes",
         time="one to four minutes on two cores",
         frames="240,000",
         raw_frames_to_target=240_000,
-        source="found here",
+        source="own search",
         spec={
             "algorithm": {
                 "type": "ApeXDQN",
@@ -103,10 +103,10 @@ PRESETS = (
     Preset(
         name="ApeXAtari",
         purpose="Ape-X DQN as published for Atari games, for a GPU and many actors",
-        expected="not measured here",
+        expected="not measured",
         time="hours to days",
-        frames="200 million, then it ends",
-        source="Horgan et al. 2018, section 3.1 and appendix C; the learning rate is .00025 / 4",
+        frames="200 million",
+        source="Horgan et al. 2018, section 3.1 and appendix C; learning rate .00025 / 4",
         spec={
             "algorithm": {
                 "type": "ApeXDQN",

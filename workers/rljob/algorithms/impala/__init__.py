@@ -36,7 +36,7 @@ DECLARED = BuiltIn(
             _lag_limit,
         ),
         (ScalingGuards, "max_policy_lag_updates"): Computed(
-            f"{GUARD_PERCENT} % of unrollQueue.maxPolicyLagUpdates, as older unrolls are discarded before their lag is seen",
+            f"{GUARD_PERCENT} % of unrollQueue.maxPolicyLagUpdates",
             lambda spec: max(1, spec.algorithm.parameters.unroll_queue.max_policy_lag_updates * GUARD_PERCENT // 100),
         ),
     },

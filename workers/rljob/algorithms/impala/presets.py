@@ -26,24 +26,24 @@ _VTRACE = {
 PRESETS = (
     Preset(
         name="PongVTrace",
-        purpose="The quickstart: Pong on two cores with IMPALA's V-trace, in several passes over each batch",
-        expected="18 of 21 or more, the mean of 100 games; 17.4 to 19.3 measured on five seeds",
-        time="120 to 359 s on two cores, median 187 of nine seeds; one of them was not there after 480",
+        purpose="The quickstart: Pong on two cores with IMPALA's V-trace and several passes over a batch",
+        expected="18 of 21 or more, mean of 100 games; 17.4 to 19.3 measured on five seeds",
+        time="120 to 359 s on two cores, median 187 of nine seeds; one seed had not reached it after 480 s",
         frames="1.2 million",
         raw_frames_to_target=1_200_000,
-        source="found here, docs/algorithms/pong-presets.md",
+        source="own search, docs/algorithms/pong-presets.md",
         # Judged at training returns of 2 to 9, ten policies of five seeds had 6 to 19 points, one of them more than 18; from 11
         # on four had 17.8 to 19.7. What falls short costs a minute or two of training.
         spec={"algorithm": _VTRACE, **pong(11, TWO_THREADS, interval_seconds=30)},
     ),
     Preset(
         name="CartPoleIMPALA",
-        purpose="CartPole with IMPALA, to see the learner's queue of unrolls work",
-        expected="475 of 500 or more, the mean of 100 episodes",
-        time="half a minute to five on two cores",
+        purpose="CartPole with IMPALA",
+        expected="475 of 500 or more, mean of 100 episodes",
+        time="half a minute to five minutes on two cores",
         frames="450,000",
         raw_frames_to_target=450_000,
-        source="found here",
+        source="own search",
         spec={
             "algorithm": {
                 "type": "IMPALA",
@@ -76,11 +76,10 @@ PRESETS = (
     # memory; RMSProp's mean of squares begins at 0, in that code at 1, so that the first hundred updates take longer steps.
     Preset(
         name="ImpalaAtari",
-        purpose="IMPALA as published for Atari games: V-trace, the residual network, summed losses, RMSProp; judged by the "
-        "policy's own draws, without sticky actions",
-        expected="not measured here",
+        purpose="IMPALA as published for Atari games; evaluations sample the policy, without sticky actions",
+        expected="not measured",
         time="hours to days",
-        frames="200 million, over which the learning rate falls to 0; then it ends",
+        frames="200 million; the learning rate falls to 0",
         source="Espeholt et al. 2018, table G.1",
         spec={
             "algorithm": {

@@ -52,7 +52,7 @@ def _in_flight(spec: RLJobSpec, fill_percent: int = 100) -> InFlight:
     parameters=_IN_FLIGHT,
     also=("actors.replicas", "actors.envsPerActor"),
     message="allowed: at least ((unrollQueue.capacity + actors.replicas * max(4, envsPerActor)) / batchSize + prefetchBatches) * "
-    "epochs * minibatches + publishInterval; with the queue full, unrolls would be discarded for the time they merely wait",
+    "epochs * minibatches + publishInterval; otherwise unrolls would be discarded only for waiting in a full queue",
 )
 def lag_limit_above_the_latency(spec: RLJobSpec) -> Outcome:
     parameters = spec.algorithm.parameters
@@ -62,7 +62,7 @@ def lag_limit_above_the_latency(spec: RLJobSpec) -> Outcome:
     latency = _in_flight(spec)
     if queue.max_policy_lag_updates >= latency.updates:
         return None
-    return f"allowed: at least {latency}; with the queue full, unrolls would be discarded for the time they merely wait"
+    return f"allowed: at least {latency}; otherwise unrolls would be discarded only for waiting in a full queue"
 
 
 @rule(
@@ -71,8 +71,8 @@ def lag_limit_above_the_latency(spec: RLJobSpec) -> Outcome:
     algorithm="IMPALA",
     parameters=("unrollQueue.maxPolicyLagUpdates",),
     also=("autoscaling.mode",),
-    message="allowed: at most unrollQueue.maxPolicyLagUpdates; older unrolls are discarded before their lag is seen, so the "
-    "guard would never act",
+    message="allowed: at most unrollQueue.maxPolicyLagUpdates; older unrolls are discarded before their lag is measured, so "
+    "the guard would never act",
 )
 def guard_below_the_lag_limit(spec: RLJobSpec) -> Outcome:
     parameters = spec.algorithm.parameters
@@ -92,8 +92,8 @@ def guard_below_the_lag_limit(spec: RLJobSpec) -> Outcome:
     parameters=(*_IN_FLIGHT, "unrollQueue.maxPolicyLagUpdates"),
     also=("actors.replicas", "actors.envsPerActor", "autoscaling.mode", "autoscaling.target.queueUtilizationPercent"),
     message="allowed: at least the updates that pass while an unroll travels, with the queue filled to "
-    "target.queueUtilizationPercent; below it the guard would take actors away that the target asks for. Raise it (unset, it "
-    "is four fifths of unrollQueue.maxPolicyLagUpdates), or lower unrollQueue.capacity",
+    "target.queueUtilizationPercent; below that, the guard would remove actors that the target needs. Raise it (unset: four "
+    "fifths of unrollQueue.maxPolicyLagUpdates), or lower unrollQueue.capacity",
 )
 def guard_above_the_latency_at_the_target(spec: RLJobSpec) -> Outcome:
     parameters = spec.algorithm.parameters

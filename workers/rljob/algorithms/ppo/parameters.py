@@ -26,8 +26,8 @@ class PPOParameters(ActorCriticParameterSet):
     unroll_length: Annotated[int, Integer(1, 4096)] = 128
     batch_size: Annotated[int, Integer(1, 4096)] = 16
     max_policy_lag: Annotated[int, Integer(0, 1)] = 1
-    """How many versions of the weights an iteration's unrolls may be old. 0: actors wait while the learner updates. 1: they
-    play the next iteration meanwhile, with the weights of before. What is older is dropped."""
+    """Age, in versions, of the weights of an iteration's unrolls; older ones are dropped. 0: actors wait during updates. 1:
+    they play the next iteration meanwhile."""
     epochs: Annotated[int, Integer(1, 100)] = 4
     minibatches: Annotated[int, Integer(1, 4096)] = 4
     clip_range: Annotated[float, Real(0, 1, above=True), LIVE] = 0.2
@@ -35,12 +35,11 @@ class PPOParameters(ActorCriticParameterSet):
     gae_lambda: Annotated[float, Real(0, 1)] = 0.95
     """Lambda of the generalised advantages (Schulman et al., 2016)."""
     recompute_advantages: Flag = False
-    """Compute advantages anew before each pass, with the values learned so far."""
+    """Recompute advantages before each pass with the newest values."""
     normalize_advantages: Flag = True
-    """Give the advantages of each minibatch mean 0 and deviation 1."""
+    """Normalise the advantages of each minibatch to mean 0 and deviation 1."""
     target_kl: Annotated[float, Real(0)] = 0.0
-    """Where above 0: an iteration is left early once the policy of a minibatch has diverged this far, in nats, from the one that
-    acted."""
+    """Above 0: end an iteration once a minibatch's policy has diverged this far, in nats, from the acting one."""
     entropy_cost: Cost = 0.0
     normalize_observations: Annotated[Flag, never(OF_THIS_SCALE)] = True
     normalize_returns: Annotated[Flag, never(OF_THIS_SCALE)] = True

@@ -15,20 +15,20 @@ PRESETS = (
     Preset(
         name="PongPPO",
         purpose="Pong on two cores with PPO",
-        expected="18 of 21 or more, the mean of 100 games; 18.4 measured on one seed",
+        expected="18 of 21 or more, mean of 100 games; 18.4 measured on one seed",
         time="287 s on two cores, one seed",
         frames="2.9 million",
         raw_frames_to_target=2_900_000,
-        source="found here, docs/algorithms/pong-presets.md; the loss is that of Schulman et al. 2017",
+        source="own search, docs/algorithms/pong-presets.md; loss of Schulman et al. 2017",
         spec={"algorithm": _PPO, **pong(11, TWO_THREADS)},
     ),
     Preset(
         name="PPOVector",
-        purpose="PPO for vectors of numbers, with discrete actions or continuous ones",
-        expected="LunarLander-v3: 200 or more, the mean of 100 games",
-        time="about a minute on two cores, LunarLander-v3",
-        frames="200,000 to 400,000, LunarLander-v3; it ends at 1 million",
-        source="found here, from the settings of RL Baselines3 Zoo for LunarLander",
+        purpose="PPO for vectors, with discrete or continuous actions",
+        expected="LunarLander-v3: 200 or more, mean of 100 games",
+        time="LunarLander-v3: about a minute on two cores",
+        frames="200,000 to 400,000 for LunarLander-v3, at most 1 million",
+        source="own search from RL Baselines3 Zoo's settings for LunarLander",
         example="LunarLander-v3",
         spec={
             "algorithm": {
@@ -56,10 +56,10 @@ PRESETS = (
     # frames, not 1 to 30 (rljob.envs.atari).
     Preset(
         name="PPOAtari",
-        purpose="PPO as CleanRL has it for Atari games, but values are not clipped",
-        expected="not measured here",
+        purpose="CleanRL's PPO for Atari games, without value clipping",
+        expected="not measured",
         time="hours",
-        frames="40 million, over which the learning rate falls to 0; then it ends",
+        frames="40 million; the learning rate falls to 0",
         source="CleanRL, ppo_atari.py, after Schulman et al. 2017, table 5",
         example="ALE/Breakout-v5",
         spec={
@@ -91,12 +91,11 @@ PRESETS = (
     ),
     Preset(
         name="PPOMuJoCo",
-        purpose="PPO for robots with continuous actions, such as MuJoCo's: observations and returns normalised, a critic of "
-        "its own",
-        expected="HalfCheetah-v5: 6,600, the mean of 20 games; one seed",
-        time="ten minutes on two cores that others used too",
-        frames="1 million, over which the learning rate falls to 0; then it ends",
-        source="found here, from CleanRL's ppo_continuous_action.py and Tianshou's recomputed advantages",
+        purpose="PPO for robots with continuous actions, such as MuJoCo's: normalised observations and returns, separate critic",
+        expected="HalfCheetah-v5: 6,600, mean of 20 games, one seed",
+        time="ten minutes on two shared cores",
+        frames="1 million; the learning rate falls to 0",
+        source="own search from CleanRL's ppo_continuous_action.py and Tianshou's recomputed advantages",
         example="HalfCheetah-v5",
         spec={
             "algorithm": {

@@ -10,8 +10,8 @@ _DIFFER = holds(
     "minibatches",
     lambda it: not it.normalize_advantages or it.batch_size * it.unroll_length >= 2 * it.minibatches,
     parameters=("minibatches", "normalizeAdvantages", "batchSize", "unrollLength"),
-    message="allowed: so few that a minibatch has two steps or more; normalised, the advantage of a single one is 0 and no "
-    "policy is learned. Fewer, or normalizeAdvantages: false",
+    message="allowed: few enough that a minibatch has two steps or more; the normalised advantage of one step is 0. Use fewer, "
+    "or normalizeAdvantages: false",
 )
 _NOTHING_TO_PLAY = (
     "allowed: at least actors.replicas * actors.envsPerActor, or at least envsPerActor with autoscaling; an iteration is "

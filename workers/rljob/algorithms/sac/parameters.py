@@ -31,19 +31,19 @@ class SACParameters(TransitionParameterSet):
     critic_learning_rate: Annotated[LearningRate, Follows("learningRate")] = Field(
         default_factory=lambda known: known.get("learning_rate", 3e-4)
     )
-    """Step size of the critics' optimiser at the start; it decays as learningRate does."""
+    """Initial step size of the critics' optimiser; it decays as learningRate does."""
     temperature: Annotated[float, Real(0)] | None = None
-    """What a nat of entropy is worth, in units of the reward. Unset, it is learned: as much as holds the policy's entropy at
-    targetEntropy."""
+    """Worth of a nat of entropy, in units of the reward. Unset: learned, so that the policy's entropy stays at targetEntropy.
+    """
     initial_temperature: Annotated[float, Real(0, above=True)] = 1.0
-    """A learned temperature at the start."""
+    """Initial value of a learned temperature."""
     temperature_learning_rate: Annotated[LearningRate, Follows("learningRate")] = Field(
         default_factory=lambda known: known.get("learning_rate", 3e-4)
     )
-    """Step size of the optimiser of a learned temperature's logarithm; it decays as learningRate does."""
+    """Initial step size for the logarithm of a learned temperature; it decays as learningRate does."""
     target_entropy: Annotated[float, Real(-100_000, 100_000)] | None = None
-    """Entropy in nats that a learned temperature steers to, of an action whose numbers reach from -1 to 1. Unset: minus how many
-    numbers an action has."""
+    """Target entropy of a learned temperature, in nats, for actions scaled to [-1, 1]. Unset: minus the dimension of an action.
+    """
     optimizer_epsilon: Epsilon = 1e-8
     gradient_clip_norm: ClipNorm = 0.0
     target_update_tau: Annotated[float, Real(0, 1)] = 0.005
@@ -55,8 +55,8 @@ class SACParameters(TransitionParameterSet):
     layer_norm: Annotated[Flag, never(OF_THIS_NETWORK)] = False
     normalize_observations: Annotated[Flag, never(OF_THIS_SCALE)] = False
     normalize_returns: Annotated[Flag, never(OF_THIS_SCALE)] = False
-    """Divide n-step returns by their deviation so far, so that no unit of the reward matters: critics, priorities and a learned
-    temperature, initialTemperature too, are in units of it. Rewards and scores keep theirs."""
+    """Divide n-step returns by their deviation so far; critics, priorities and a learned temperature are then in these units.
+    Rewards and scores keep theirs."""
     chunk_length: Annotated[int, Integer(1, 1000), never(STORED)] = 10
 
     def unsuited(self, environment: Any) -> str:

@@ -5,10 +5,10 @@ from rljob.api.preset import Preset
 PRESETS = (
     Preset(
         name="SACVector",
-        purpose="SAC for vectors of numbers and continuous actions, where steps are expensive and updates are not",
-        expected="LunarLanderContinuous-v3: 216 to 266 in four runs, -10 in a fifth, which still hovered",
-        time="a quarter of an hour on two cores, LunarLanderContinuous",
-        frames="150,000; then it ends",
+        purpose="SAC for vectors and continuous actions, if steps cost more than updates",
+        expected="LunarLanderContinuous-v3: 216 to 266 in four runs, -10 in a fifth",
+        time="LunarLanderContinuous: a quarter of an hour on two cores",
+        frames="150,000",
         source="RL Baselines3 Zoo's settings for LunarLanderContinuous",
         example="LunarLanderContinuous-v3",
         spec={
@@ -29,11 +29,11 @@ PRESETS = (
     ),
     Preset(
         name="SACMuJoCo",
-        purpose="SAC for robots with continuous actions, such as MuJoCo's: an update a step, out of a million transitions",
-        expected="HalfCheetah-v5: 6,600 after 100,000 steps; one seed. 9,600 is published for 1 million",
-        time="a quarter of an hour for 100,000 steps, two to three hours for all, on two cores",
-        frames="1 million; then it ends",
-        source="CleanRL's sac_continuous_action.py and RL Baselines3 Zoo, which agree but for the critics' rate: CleanRL's 1e-3",
+        purpose="SAC for robots with continuous actions, such as MuJoCo's: an update a step",
+        expected="HalfCheetah-v5: 6,600 after 100,000 steps, one seed; 9,600 is published for 1 million",
+        time="two to three hours on two cores; a quarter of an hour for 100,000 steps",
+        frames="1 million",
+        source="CleanRL's sac_continuous_action.py and RL Baselines3 Zoo, with CleanRL's critic rate 1e-3",
         example="HalfCheetah-v5",
         spec={
             "algorithm": {"type": "SAC", "gamma": 0.99, "learningRate": 3e-4, "sac": {"criticLearningRate": 1e-3}},

@@ -9,5 +9,5 @@ _BOUNDED = holds(
     "environment.actions",
     lambda spec: spec.environment.squashes,
     algorithm="SAC",
-    message="allowed with SAC: Squashed, or nothing; its entropy is that of actions between their bounds",
+    message="allowed: Squashed, or nothing, with SAC; its entropy is that of actions between their bounds",
 )

@@ -13,24 +13,19 @@ Validation = dict[str, str]
 """One entry of x-kubernetes-validations."""
 
 NOT_IN_CEL = {
-    "rules that read parameters of the algorithm": "each algorithm has other ones, with defaults and bounds of its own; the "
-    "section takes what any of them takes",
-    "rules between fields of which one is not written": "its value comes of the preset or of a default, which the API server "
-    "does not know",
-    "that a target has a value, that a job has an end where its preset's does not count, and that minSize, maxBatchSize, "
-    "maxEpisodeRawFrames, triggerReturn and the autoscaler's mode fit what stands beside them": "few write both sides by hand",
-    "what is below env, tolerations and podTemplate": "these are Kubernetes' own types, "
-    "checked by a dry run of the pod",
-    "a key in the place of another in a role's env, tolerations or podTemplate": "such a change "
-    "(value to valueFrom, say) of a job that runs; a server's CEL compares only those keys of core's types that old and new both "
-    "have",
-    "keys of resources, labels and annotations": "their patterns are checked by the API server when pods are made; only their "
-    "number and length are bounded here, as CEL cannot bound the cost of a pattern on a key; of resources only their number, as "
-    "CEL sees no map whose values are a number or a text",
-    "the entries of environment.actions, that none stands there twice and none beside atari.fullActionSpace": "it may be a list "
-    "or a word, and a schema for both has no type for entries",
-    "a value in force that is written out, or removed again": "the API server compares what is written, so that it takes this "
-    "for a change; rljob compares what is in force",
+    "rules on parameters of the algorithm": "each algorithm has its own defaults and bounds, and the schema accepts those of all",
+    "rules between fields that the manifest does not set": "their values come from a preset or a default, which it does not know",
+    "the value of a target, the end of a job with another environment than its preset's, and minSize, maxBatchSize, "
+    "maxEpisodeRawFrames, triggerReturn and autoscaling.mode beside their neighbours": "few manifests set both",
+    "fields below env, tolerations and podTemplate": "these are Kubernetes' own types, checked by a dry run of the pod",
+    "a key of env, tolerations or podTemplate that a running job replaces by another, such as value by valueFrom": "CEL compares "
+    "only keys that old and new have",
+    "patterns of keys in resources, labels and annotations, and lengths of keys in resources": "CEL cannot bound the cost; the "
+    "server checks them when pods are made",
+    "duplicates in environment.actions, and actions beside atari.fullActionSpace": "a field that is a list or a word has no type "
+    "for entries",
+    "whether a value that you add or remove is the one already used": "it compares manifests, so it takes this for a change; "
+    "rljob compares the effective specs",
 }
 """What Python and CEL see differently, and which of the two checks it then."""
 

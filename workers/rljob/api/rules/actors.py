@@ -20,7 +20,7 @@ _RULES = (
         lambda spec: spec.autoscaling.mode != "Disabled" or spec.actors.replicas >= 1,
         cel="has(self.autoscaling) && has(self.autoscaling.mode) && self.autoscaling.mode != 'Disabled' || "
         "self.actors.replicas >= 1",
-        message="allowed: at least 1 without autoscaling; no actor would play and training never start",
+        message="allowed: at least 1 without autoscaling; no actor would play, and training would never start",
     ),
     holds(
         "an_equilibrium",
@@ -33,8 +33,8 @@ _RULES = (
         ),
         parameters=("chunkLength",),
         also=("replay.rateLimiter.samplesPerInsert",),
-        message="allowed: External or Disabled while replay.rateLimiter.samplesPerInsert is 0; a learner that may draw without "
-        "limit is never short of data, so no number of actors is the right one. Set samplesPerInsert",
+        message="allowed: External or Disabled while replay.rateLimiter.samplesPerInsert is 0; a learner that draws without "
+        "limit never lacks data, so no number of actors is right. Set samplesPerInsert",
     ),
     holds(
         "servers_that_are_asked",
@@ -42,7 +42,7 @@ _RULES = (
         "inference.replicas",
         lambda spec: spec.actors.inference == "Central" or spec.inference.replicas == 0,
         cel="has(self.actors.inference) && self.actors.inference == 'Central' || self.inference.replicas == 0",
-        message="allowed: 0 with actors.inference: Local; no actor would ask these servers. Set actors.inference: Central",
+        message="allowed: 0 with actors.inference: Local; no actor would use these servers. Set actors.inference: Central",
     ),
 )
 

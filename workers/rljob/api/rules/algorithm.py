@@ -52,7 +52,7 @@ a_factory_of_its_own = holds(
     reason="FieldValueRequired",
     cel="has(self.preset) || !has(self.algorithm) || !has(self.algorithm.type) || self.algorithm.type != 'Custom' || "
     "has(self.algorithm.custom)",
-    message="required with type Custom: its factory",
+    message="required with type Custom: the algorithm's factory",
 )
 
 

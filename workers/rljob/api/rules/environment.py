@@ -21,7 +21,7 @@ _RULES = (
         "environment.centreInput",
         lambda spec: not (spec.environment.centre_input and _normalizes_when_asked(spec)),
         parameters=("normalizeObservations",),
-        message="allowed beside normalizeObservations: false; both would subtract a mean from what is observed",
+        message="allowed: false with normalizeObservations: true; both would subtract a mean from the observation",
     ),
     holds(
         "a_memory_that_lasts_a_game",
@@ -29,7 +29,7 @@ _RULES = (
         "environment.atari.lifeLoss",
         lambda spec: spec.algorithm.parameters.recurrent == "None" or spec.environment.atari.life_loss != "EndsEpisode",
         parameters=("recurrent",),
-        message="allowed with recurrent: LSTM: Ignore; a lost life would clear the memory in training, not where it is judged",
+        message="allowed: Ignore with recurrent: LSTM; a lost life would clear the memory in training, but not in evaluations",
     ),
 )
 

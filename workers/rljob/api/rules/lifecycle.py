@@ -6,7 +6,7 @@ from rljob.api.problems import ABSENT
 from rljob.api.rule import Broken, Outcome, holds, rule
 
 _UNSEEN = "allowed: only with evaluator.enabled: true; "
-_NO_TARGET = f"{_UNSEEN}without evaluations the target could never be seen to be reached"
+_NO_TARGET = f"{_UNSEEN}without evaluations it can never be reached"
 _NO_END = (
     "required: targetReturn, metric or rawFrames, or else earlyStopping.plateau or activeDeadlineSeconds; {} of {}"
 )

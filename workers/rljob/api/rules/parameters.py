@@ -6,7 +6,7 @@ from rljob.api.parameters import ParameterSet
 from rljob.api.rule import Outcome, at_least, at_most, holds, rule
 
 _OF_THE_TARGET = ("targetUpdateInterval", "targetUpdateTau")
-_UNEVEN = "a smaller last minibatch would weigh its steps more than the others'"
+_UNEVEN = "a smaller last minibatch would weight its steps more than the others"
 _RULES = (
     at_most(
         "rate_never_grows",
@@ -38,8 +38,7 @@ _RULES = (
         "targetUpdateInterval",
         lambda it: it.target_update_tau == 0 or it.target_update_interval == 0,
         parameters=_OF_THE_TARGET,
-        message="allowed: 0 or nothing beside targetUpdateTau, which updates the target network little by little and never "
-        "copies it",
+        message="allowed: 0 or nothing with targetUpdateTau; the target network is then updated gradually and never copied",
     ),
     holds(
         "a_way_to_the_target",
@@ -72,8 +71,8 @@ _RULES = (
     ParameterSet,
     "minibatches",
     parameters=("minibatches", "batchSize"),
-    message="allowed: a divisor of what is split: with PPO and without memory batchSize * unrollLength steps, else batchSize "
-    f"unrolls; {_UNEVEN}",
+    message="allowed: a divisor of batchSize unrolls or, with PPO without LSTM, of batchSize * unrollLength steps; "
+    f"{_UNEVEN}",
 )
 def even_minibatches(it: Any) -> Outcome:
     by_steps = getattr(it, "splits_steps", False)

@@ -37,7 +37,7 @@ min_size_within_capacity = at_most(
     RLJobSpec,
     "replay.rateLimiter.minSize",
     parameters=("batchSize", "chunkLength"),
-    message="allowed: at least the algorithm's batchSize, or a batch would be drawn from fewer transitions than it holds",
+    message="allowed: at least the algorithm's batchSize; else a batch would be drawn from fewer transitions than it holds",
 )
 def min_size_of_a_batch(spec: RLJobSpec) -> Outcome:
     parameters = spec.algorithm.parameters
@@ -54,8 +54,8 @@ def min_size_of_a_batch(spec: RLJobSpec) -> Outcome:
     "replay.capacity",
     parameters=("chunkLength",),
     also=("actors.replicas", "actors.envsPerActor"),
-    message="allowed: at least actors.replicas * actors.envsPerActor * chunkLength, one chunk for each environment; below it "
-    "an actor's chunk would push out another's before it is ever drawn",
+    message="allowed: at least actors.replicas * actors.envsPerActor * chunkLength, one chunk for each environment; below "
+    "that, an actor's chunk would overwrite another's before it is drawn",
 )
 def room_for_every_environment(spec: RLJobSpec) -> Outcome:
     parameters = spec.algorithm.parameters
@@ -76,7 +76,7 @@ def room_for_every_environment(spec: RLJobSpec) -> Outcome:
     "replay.shards",
     parameters=("chunkLength",),
     also=("replay.capacity",),
-    message="allowed: so few that a shard's part of replay.capacity holds a chunk of chunkLength transitions",
+    message="allowed: few enough that each shard's part of replay.capacity holds a chunk of chunkLength transitions",
 )
 def a_chunk_in_every_shard(spec: RLJobSpec) -> Outcome:
     replay, chunk = spec.replay, spec.algorithm.parameters.chunk_length
@@ -94,7 +94,7 @@ def a_chunk_in_every_shard(spec: RLJobSpec) -> Outcome:
     parameters=("batchSize", "chunkLength"),
     also=("replay.shards", "replay.rateLimiter.samplesPerInsert"),
     message="allowed: at least shards * max(2 * max(1, samplesPerInsert) * chunkLength, batchSize) samples; in a narrower "
-    "band actors and learner would wait for each other for ever. The default comes from minSize",
+    "band actors and learner would wait for each other forever. The default follows minSize",
 )
 def no_mutual_wait(spec: RLJobSpec) -> Outcome:
     """Insertion adds ratio * chunk samples to the credit, a batch takes its size; both are blocked for good when the band of

@@ -13,7 +13,7 @@ _RULES = (
         "count",
         lambda it: it.count is None or it.count <= 1,
         cel="!has(self.count) || self.count <= 1",
-        message="allowed: 0 or 1; a role computes on one device, and more would be reserved for it and stand idle",
+        message="allowed: 0 or 1; a role uses one device; others would be reserved and idle",
     ),
     holds(
         "on_missing_needs_a_device",
@@ -22,7 +22,7 @@ _RULES = (
         lambda it: it.on_missing is None or it.count is not None,
         reason="FieldValueForbidden",
         cel="!has(self.onMissing) || has(self.count)",
-        message="allowed beside count; without it no device is asked for, and none can be missing",
+        message="allowed: only beside count; without a requested device none can be missing",
     ),
     holds(
         "device_needs_one",
@@ -31,7 +31,7 @@ _RULES = (
         lambda it: it.count != 0 or it.device != "Accelerator",
         reason="FieldValueForbidden",
         cel="!has(self.count) || self.count > 0 || self.device != 'Accelerator'",
-        message="Accelerator is allowed where a device may be used; with count 0 none is",
+        message="allowed: Accelerator only with a device; count 0 uses none",
     ),
     holds(
         "one_storage",
@@ -72,6 +72,6 @@ _RULES = (
         lambda it: bool(it.wandb or it.mlflow),
         reason="FieldValueRequired",
         cel="has(self.wandb) || has(self.mlflow)",
-        message="required: wandb, such as wandb: {}, or mlflow; figures have to be sent somewhere",
+        message="required: wandb, such as wandb: {}, or mlflow; metrics need a destination",
     ),
 )
