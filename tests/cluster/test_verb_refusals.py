@@ -31,7 +31,7 @@ def test_a_job_that_has_ended_is_not_changed(user: User) -> None:
         assert "has ended, nothing can be changed any more: Complete (TargetReturnReached): mean 500" in user.refused(
             2, *words
         )
-    assert user.sees("stop", "pong") == f"{user.namespace}/pong: it has ended, nothing of it runs\n"
+    assert user.sees("stop", "pong") == f"{user.namespace}/pong: it has ended; nothing runs\n"
 
 
 @pytest.mark.parametrize("verb", ["get", "top", "why", "logs", "suspend", "resume", "checkpoint", "stop"])

@@ -205,7 +205,7 @@ def session_end(context: ReconcileContext) -> tuple[str, str] | None:
     if session.interrupted:
         return "UserRequested", "stopped by its user"
     if session.max_seconds is not None and session.elapsed_seconds >= session.max_seconds:
-        return "MaxSecondsReached", f"the bound of {session.max_seconds:g} seconds for this run is over"
+        return "MaxSecondsReached", f"the time limit of this run, {session.max_seconds:g} seconds, is over"
     return None
 
 

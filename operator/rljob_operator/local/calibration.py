@@ -136,7 +136,7 @@ def _watched(run: Child, folder: Path, seconds: float, served: bool) -> tuple[di
     before, others = _points(folder), OtherLoad(0.0)
     if time.monotonic() < learning + SETTLING_SECONDS:
         raise UsageError(
-            f"after {seconds - LEAST_SECONDS:.0f} s the job had not learned for {SETTLING_SECONDS:.0f} s, so that nothing can "
+            f"after {seconds - LEAST_SECONDS:.0f} s the job had not learned for {SETTLING_SECONDS:.0f} s, so nothing can "
             "be measured; give it more --seconds, or numbers of another machine with --calibration"
         )
     serving = _reading(folder, "inference-0") if served else None
@@ -167,7 +167,7 @@ def _await_steps(run: Child, folder: Path, steps: int) -> None:
         _check_running(run, folder)
         if time.monotonic() > deadline:
             raise UsageError(
-                f"the evaluator has not played a step within {_MOST_STEP_SECONDS:.0f} s, so that it can't be measured; "
+                f"the evaluator has not played a step within {_MOST_STEP_SECONDS:.0f} s, so it can't be measured; "
                 "calibrate without it: --set spec.evaluator.enabled=false"
             )
         time.sleep(0.2)

@@ -116,7 +116,7 @@ def _unwritten(run_dir: Path, status: RLJobStatus, controller: Holder | None) ->
     if controller is None or status.finished:
         return ""
     if controller.process is not None and not controller.process.of_here:
-        return f"its controller is {controller}: its processes can be asked there alone"
+        return f"its controller is {controller}: only there can its processes be reached"
     disk = os.statvfs(run_dir)
     if disk.f_bavail * disk.f_frsize < _LEAST_BYTES:
         return f"no space left on the disk of {run_dir}: this is the last status that could be written; free some space"

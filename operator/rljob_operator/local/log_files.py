@@ -28,7 +28,7 @@ def bound(path: Path) -> None:
         kept = os.pread(log.fileno(), _KEPT_BYTES, size - _KEPT_BYTES).partition(b"\n")[2]
         log.truncate(0)
     with path.open("ab") as log:
-        log.write(f"rljob: {size - len(kept):,} bytes of this log are gone; what prints so much?\n".encode() + kept)
+        log.write(f"rljob: {size - len(kept):,} bytes of this log were removed, as it grew too large\n".encode() + kept)
 
 
 class LogFollower:

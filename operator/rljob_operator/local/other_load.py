@@ -44,9 +44,7 @@ def taken_by_others(cores: int, busy: float, own: float) -> str:
     others = busy - own
     if busy < _BUSY * cores or others < _MUCH * cores:
         return ""
-    return (
-        f"other programs take {others:.1f} of this machine's {cores} cores, and none is idle: the run is slower for it"
-    )
+    return f"other programs take {others:.1f} of this machine's {cores} cores, so the run is slower"
 
 
 def _cpu_seconds(processes: Iterable[psutil.Process]) -> Iterable[float]:

@@ -64,7 +64,7 @@ def set_niceness(pid: int, niceness: int) -> None:
 _EXIT_NOT_STARTED = 127
 """The exit code of a process that could not be started, as a shell gives it."""
 _LOADING = "its libraries are being loaded, which may take minutes from a cold disk"
-_KILLED_WITHOUT_A_WORD = "ended without a word, as by kill -9 or for lack of memory"
+_KILLED_WITHOUT_A_WORD = "ended without output, as by kill -9 or for lack of memory"
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +251,7 @@ class RoleProcess:
         self._identity = self._child = None
         words = "" if self._record.asked else _last_words(code, self._last_line())
         if self._record.hung:
-            how = "did not announce itself" if self._record.ready is None else "did not answer any more"
+            how = "did not announce itself" if self._record.ready is None else "stopped answering"
             words = f"it {how} and was ended; {words}"
         self._note(phase=Phase.EXITED, since=self._now(), kill_at=None, exit_code=code, last_words=words)
 

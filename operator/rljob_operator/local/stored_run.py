@@ -22,7 +22,7 @@ class StoredRun:
         self.spec = SpecStore(run_dir)
         self._file = StatusFile(run_dir)
         self.status = self._file.load() or RLJobStatus()
-        self.notes = (f"{self._file.problem}; the controller begins with a new one",) if self._file.problem else ()
+        self.notes = (f"{self._file.problem}; the controller starts with a new one",) if self._file.problem else ()
         self._job = self.spec.accepted()
         self._taken: object = None
         self._desired: DesiredState | None = None

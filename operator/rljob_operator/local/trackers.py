@@ -71,8 +71,8 @@ class Trackers:
         for each in self._each:
             if not each.ended_by(deadline):
                 again = f"rljob track {shlex.quote(str(self._run_dir))}"
-                left[TRACKERS[each.name]] = f"it has not got everything yet; send the rest: {again}"
-                self._say(f"{TRACKERS[each.name]} has not got everything yet; send the rest: {again}")
+                left[TRACKERS[each.name]] = f"it lacks some points; send them with: {again}"
+                self._say(f"{TRACKERS[each.name]} lacks some points; send them with: {again}")
             elif url := each.state().get("url"):
                 self._say(f"{TRACKERS[each.name]}: {url}")
         return left

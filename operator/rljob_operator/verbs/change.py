@@ -54,7 +54,7 @@ def suspend(
     with one_line_errors(), jobs_of(Place(namespace, context, kubeconfig)) as jobs:
         chosen = jobs.chosen(job)
         if _is_stopped(_changeable(chosen)):
-            raise UsageError(f"{chosen.place} is stopped already; `{chosen.command('resume')}` goes on")
+            raise UsageError(f"{chosen.place} is already stopped; `{chosen.command('resume')}` resumes it")
         generation = chosen.change({"spec": {"suspend": True}})
         suspended = chosen.look(figures=False).status.is_true("Suspended")
         _tell(chosen, "is suspended already" if suspended else "suspension asked for")
@@ -242,7 +242,7 @@ def _changeable(job: Job) -> JobView:
     """A look at a job that has not ended for good. Raises UsageError."""
     seen = job.look(figures=False)
     if seen.status.finished:
-        raise UsageError(f"{job.place} has ended, nothing can be changed any more: {ending(seen)}")
+        raise UsageError(f"{job.place} has ended and can no longer change: {ending(seen)}")
     return seen
 
 

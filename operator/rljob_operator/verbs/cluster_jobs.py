@@ -214,22 +214,26 @@ class ClusterJob:
     def stop(self, say: Callable[[str], None], timeout_seconds: float) -> None:
         """See `Job`: a request on the object that its operator follows. An experiment is suspended."""
         if self.look(figures=False).status.finished:
-            say(f"{self.place}: it has ended, nothing of it runs")
+            say(f"{self.place}: it has ended; nothing runs")
             return
         if self.resource is RLEXPERIMENTS:
             generation = self.change({"spec": {"suspend": True}})
-            say(f"{self.place}: its runs were asked to leave in good order")
+            say(f"{self.place}: its runs were asked to stop cleanly")
             wait_for(self, generation, lambda seen: seen.status.is_true("Suspended"), "stopped", timeout_seconds)
-            say(f"{self.place}: stopped; `{self.command('resume')}` goes on")
+            say(f"{self.place}: stopped; `{self.command('resume')}` resumes it")
             return
         self.change({"metadata": {"annotations": {STOP_ANNOTATION: rfc3339(time.time())}}})
-        say(f"{self.place}: asked to leave in good order")
+        say(f"{self.place}: asked to stop cleanly")
         seen = wait_for(self, 0, _has_stopped, "stopped", timeout_seconds)
         saved = seen.checkpoint
         # What the learner saved when it left is not verified, and may be newer.
-        known = f" goes on, at update {saved.step:,} or later" if saved is not None else " goes on with what was saved"
+        known = (
+            f" continues from update {saved.step:,} or later"
+            if saved is not None
+            else " continues from the saved state"
+        )
         lost = seen.status.checkpoint is not None and saved is None
-        say(f"{self.place}: stopped; `{self.command('resume')}`{' begins anew' if lost else known}")
+        say(f"{self.place}: stopped; `{self.command('resume')}`{' starts from zero' if lost else known}")
 
     def logs(self, who: str | None, *, tail: int, follow: bool, show: ShowLines) -> None:
         """See `Job`."""
@@ -237,7 +241,7 @@ class ClusterJob:
             pods = self._jobs.run(job_view.find_pods(self._client, self._jobs.namespace, self._name))
         found = pod_logs.chosen(pods, who)
         if not pods:
-            raise UsageError(f"{self.place} has no pods now, and logs go with them; see `{self.command('why')}`")
+            raise UsageError(f"{self.place} has no pods now, so it has no logs; see `{self.command('why')}`")
         if not found:
             raise no_log(who or "", self.place, list(pod_logs.chosen(pods, None)))
         try:

@@ -102,7 +102,7 @@ def in_words(server: str, verb: str, resource: str, namespace: str | None) -> It
         yield
     except Unauthorized as problem:
         raise CommandRefused(
-            f"{server} does not accept this login: {problem}; log in anew, or name another --context",
+            f"{server} does not accept this login: {problem}; log in again, or name another --context",
             EXIT_NO_PERMISSION,
         ) from None
     except LacksRight as problem:
@@ -191,7 +191,7 @@ def wait_for(
         if known and seen.status.finished:
             raise NotReached(f"the run has ended: {ending(seen)}")
         if not seen.attended:
-            raise NotReached("what was asked is stored and waits for a controller")
+            raise NotReached("the request is stored and waits for a controller")
         if time.monotonic() >= deadline:
             doubt = f"; {seen.problem}" if seen.problem else ""
             raise NotReached(
@@ -202,5 +202,5 @@ def wait_for(
 
 def without_controller(seen: JobView) -> str:
     """A sentence for a run without a controller: what goes on, and how to start one."""
-    left = f"{len(seen.running)} of its processes are ending" if seen.running else "nothing of it runs"
-    return f"no controller has {seen.place} ({left}); start one with `{seen.resumed_by}`"
+    left = f"{len(seen.running)} of its processes are ending" if seen.running else "nothing runs"
+    return f"{seen.place} has no controller ({left}); start one with `{seen.resumed_by}`"

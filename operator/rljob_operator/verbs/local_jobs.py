@@ -86,9 +86,7 @@ class LocalJob:
         controller = holder(self._folder)
         if controller is None:
             running = ", ".join(running_members(self._folder))
-            say(
-                f"{self.place}: {f'its controller has ended, and so do {running}' if running else 'nothing of it runs'}"
-            )
+            say(f"{self.place}: {f'its controller has ended, and so do {running}' if running else 'nothing runs'}")
             return
         if controller.process is None or not controller.here:
             raise NotReached(

@@ -45,19 +45,17 @@ def operator(
         typer.Option(
             "--namespace",
             "-n",
-            help="Look after the jobs of this namespace alone. Repeatable.",
+            help="Manage only the jobs of this namespace. Repeatable.",
             show_default="all namespaces",
         ),
     ] = None,
     image: Annotated[
         str | None,
-        typer.Option(envvar="RLJOB_IMAGE", help="Image of jobs that name none.", show_default="that of this release"),
+        typer.Option(envvar="RLJOB_IMAGE", help="Default image of jobs.", show_default="that of this release"),
     ] = None,
     config: Annotated[
         Path | None,
-        typer.Option(
-            help="YAML with what is decided where a job says nothing; its fields: docs/operator-configuration.md."
-        ),
+        typer.Option(help="YAML with defaults for jobs; its fields: docs/operator-configuration.md."),
     ] = None,
     kubeconfig: Annotated[str | None, typer.Option(help="How to log in; in a pod its own account.")] = None,
     context: Annotated[str | None, typer.Option(help="Context of the kubeconfig.")] = None,
@@ -66,12 +64,12 @@ def operator(
     ] = "",
     operator_namespace: Annotated[
         str,
-        typer.Option(envvar="RLJOB_OPERATOR_NAMESPACE", help="Namespace from which jobs' metrics ports are let in."),
+        typer.Option(envvar="RLJOB_OPERATOR_NAMESPACE", help="Namespace that may reach jobs' metrics ports."),
     ] = "rljob-system",
     port: Annotated[
         int, typer.Option(min=0, max=65535, help="Port of /metrics, /healthz and /readyz; 0 serves none.")
     ] = 8080,
-    workers: Annotated[int, typer.Option(min=1, max=1000, help="Jobs that are looked at at the same time.")] = 16,
+    workers: Annotated[int, typer.Option(min=1, max=1000, help="Jobs reconciled at the same time.")] = 16,
     reach: Annotated[
         Reached,
         typer.Option(

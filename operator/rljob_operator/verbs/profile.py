@@ -79,7 +79,7 @@ def profile(
             names = sorted(urls, key=lambda name: (not name.startswith("learner"), len(name), name))
             meant = {name: urls[name] for name in names if who in (None, name, name.partition("-")[0])}
             if not meant:
-                there = f"there are: {listed(names, most=20)}" if urls else "nothing of it runs"
+                there = f"there are: {listed(names, most=20)}" if urls else "nothing runs"
                 raise UsageError(f"{chosen.place}: no {who or 'process'} to profile; {there}")
             with _writing(folder):
                 folder.mkdir(parents=True)
@@ -130,7 +130,7 @@ async def _sample(reach: Reach, url: str, profile: MemberProfile, seconds: int) 
             profile.boot, read_page, heard = str(answer["boot"]), f"profile/{int(answer['next'])}", time.monotonic()
         except (NoAnswer, KeyError, ValueError, TypeError, IndexError) as problem:
             if time.monotonic() - heard > _PATIENCE_SECONDS:
-                profile.problem = f"it has ended, or can't be asked any more: {problem}"
+                profile.problem = f"it has ended or no longer answers: {problem}"
         await asyncio.sleep(_AGAIN_SECONDS)
 
 

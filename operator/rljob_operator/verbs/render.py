@@ -34,14 +34,14 @@ def render(
     effective: Annotated[
         bool,
         typer.Option(
-            "--effective", help="The job in force instead: every value of its preset and every default filled in."
+            "--effective", help="Print the effective job instead, with all values of its preset and all defaults."
         ),
     ] = False,
     namespace: Annotated[
         str | None, typer.Option("--namespace", "-n", help="Namespace of the job.", show_default="the manifest's")
     ] = None,
     image: Annotated[
-        str | None, typer.Option(help="Image of a job that names none.", show_default="that of this release")
+        str | None, typer.Option(help="Default image of the job.", show_default="that of this release")
     ] = None,
 ) -> None:
     """Write a manifest out, without a cluster: as every object that the operator would make of it, or as the job in force.

@@ -165,7 +165,7 @@ def _not_begun(why: BaseException) -> RLJobStatus:
         return Condition(type=type, status=status, reason=reason, message=message, last_transition_time=now)
 
     if isinstance(why, KeyboardInterrupt):
-        stopped = "stopped before anything was started; resuming begins it"
+        stopped = "stopped before any role started; resuming starts it"
         return RLJobStatus(conditions=[condition(ConditionType.READY, "False", Reason.SESSION_ENDED, stopped)])
     message = (str(why) or type(why).__name__)[:MAX_MESSAGE]
     ready = condition(ConditionType.READY, "False", Reason.FAILED, message)
@@ -177,11 +177,11 @@ def _await_end(run_dir: Path, console: Console) -> None:
     """Wait for the processes of a controller that was killed: they leave in good order. Raises RunFolderProblem."""
     deadline = time.monotonic() + LEAVE_SECONDS + 10.0
     if left := running_members(run_dir):
-        say(console, f"what the controller before has left is ending: {', '.join(left)}")
+        say(console, f"processes of the previous controller are ending: {', '.join(left)}")
     while left := running_members(run_dir):
         if time.monotonic() >= deadline:
             which = ", ".join(f"{name} (pid {pid})" for name, pid in left.items())
-            raise run_folder.RunFolderProblem(f"{run_dir}: something of this run does not end: {which}; kill it first")
+            raise run_folder.RunFolderProblem(f"{run_dir}: processes of this run do not end: {which}; kill them first")
         time.sleep(0.1)
 
 
@@ -231,7 +231,7 @@ def _control(
             over = True
     except KeyboardInterrupt:
         over = True
-        say(console, "stopped at once: what was not written yet is lost")
+        say(console, "stopped at once; data not yet written is lost")
         trackers.close(0.0)
         return EXIT_CODES[End.INTERRUPTED]
     finally:
@@ -288,7 +288,7 @@ def _finish(run_dir: Path, decision: Decision, seconds: float, steps: int, conso
     else:
         say(console, f"resume: {resume}")
     if outcome.reason == "MaxSecondsReached" and not steps:
-        say(console, f"no step of a game has arrived in this time: {run_dir / 'logs'} may say why")
+        say(console, f"no step has arrived yet: {run_dir / 'logs'} may say why")
         return EXIT_FAILURE
     return EXIT_CODES[outcome.end]
 

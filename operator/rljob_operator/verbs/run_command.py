@@ -24,7 +24,7 @@ def run(
     ] = None,
     run_dir: Annotated[Path | None, typer.Option(help="Folder of this run.", show_default="runs/<name>-<time>")] = None,
     max_seconds: Annotated[
-        float | None, typer.Option(min=1, help="Stop in good order after so many seconds; the run can be resumed.")
+        float | None, typer.Option(min=1, help="Stop cleanly after this many seconds; you can resume the run.")
     ] = None,
     max_actors: Annotated[
         int | None,
@@ -35,7 +35,7 @@ def run(
             show_default="one for each core where autoscaling decides, else as many as actors.replicas says",
         ),
     ] = None,
-    resume_: Annotated[bool, typer.Option("--resume", help="Go on with the run in --run-dir.")] = False,
+    resume_: Annotated[bool, typer.Option("--resume", help="Resume the run in --run-dir.")] = False,
 ) -> None:
     """Train a job on this machine: actors, replay, learner and evaluator as processes, with an embedded Redis.
 

@@ -51,7 +51,7 @@ class LiveView:
         if turn.decision.status.is_true("Suspended"):
             saved = turn.decision.status.checkpoint
             at = f" at update {saved.step:,}" if saved is not None else ""
-            parts.append(Text(f"suspended{at}; `rljob resume` in another terminal goes on, Ctrl-C ends the session"))
+            parts.append(Text(f"suspended{at}; `rljob resume` in another terminal resumes it; Ctrl-C ends the session"))
         parts += [Text(f"! {text}", style="bold red") for text in warnings(turn)]
         return Panel(
             Group(*parts),
@@ -108,7 +108,7 @@ class RunConsole(Console):
         with open(os.devnull, "wb") as nowhere:
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
         with contextlib.suppress(OSError):
-            sys.stderr.write("rljob: the output has no reader any more; the run goes on (rljob get shows it)\n")
+            sys.stderr.write("rljob: the output was closed; the run continues (rljob get shows it)\n")
 
 
 def say(console: Console, text: str) -> None:

@@ -30,7 +30,7 @@ def why(run: JobView) -> list[str]:
     lines += [*_changes(run), *_endless(run.figures)]
     odd = [condition for condition in run.status.conditions if is_odd(condition)]
     if odd:
-        lines += ["", "Conditions that are not as in a healthy run:"]
+        lines += ["", "Conditions that need attention:"]
         for condition in odd:
             since = age(time.time() - condition.last_transition_time)
             said = f": {condition.message}" if condition.message else ""
@@ -87,9 +87,9 @@ def _state(run: JobView) -> str:
 def _attendance(run: JobView) -> list[str]:
     if run.state != LOST:
         return []
-    last = f"it was last {run.status.state}" if run.status.state else "there is no status to tell how far it was"
+    last = f"it was last {run.status.state}" if run.status.state else "it has left no status"
     ending = f" These are ending: {', '.join(run.running)}." if run.running else ""
-    return [f"It has no controller, which did not end in order; {last}.{ending} It can be resumed."]
+    return [f"Its controller was killed; {last}.{ending} It can be resumed."]
 
 
 def _changes(run: JobView) -> list[str]:
@@ -112,7 +112,7 @@ def _endless(said: LearnerStatus) -> list[str]:
     if said.episodes_total != 0 or steps < _MANY_STEPS:
         return []
     words = "environment.maxEpisodeSteps truncates games that may not end by themselves"
-    return ["", f"No game has ended in {steps:,} steps of all environments, so that there is no return yet; {words}."]
+    return ["", f"No game has ended in {steps:,} steps of all environments, so there is no return yet; {words}."]
 
 
 def _trials(run: JobView) -> list[str]:

@@ -41,7 +41,7 @@ def unwell(run: JobView) -> list[str]:
     """What is not as it should be, a line each."""
     found = []
     if not run.attended and run.running:
-        found.append(f"no controller; what it has started is ending: {', '.join(run.running)}")
+        found.append(f"no controller; these are ending: {', '.join(run.running)}")
     odd = (each for each in run.status.conditions if each.type in _SHOWN_CONDITIONS and is_odd(each))
     found += [f"{each.type} {each.status}, {each.reason}: {each.message}".rstrip(": ") for each in odd]
     if run.problem:

@@ -167,4 +167,4 @@ def test_training_goes_on_around_failing_environments(local_run: Callable[..., L
     words = (run.run_dir / "logs" / "actor-0.log").read_text()
     assert "failed in step(): failing_cart_pole.py:" in words
     assert ", in step: RuntimeError: the simulator has lost its licence, in step " in words
-    assert " of the episode; begun anew (failure 1 " in words
+    assert " of the episode; restarted (failure 1 " in words

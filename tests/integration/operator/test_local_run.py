@@ -135,7 +135,7 @@ def test_a_killed_controller_leaves_nothing_and_the_next_goes_on(local_run: Call
         now = running_members(run.run_dir)
         return set(now) == set(before) and not set(now.values()) & set(before.values())
 
-    leaving = "what the controller before has left is ending: "
+    leaving = "processes of the previous controller are ending: "
     second.until(lambda: leaving in second.output, 60, "a look at what is left")
     os.kill(before["replay-0"], signal.SIGCONT)
     second.until(all_are_others, 90, "the roles of the next controller")
@@ -152,8 +152,8 @@ def test_a_killed_controller_leaves_nothing_and_the_next_goes_on(local_run: Call
     assert_nothing_was_lost(run, "actor-0")
     run.answer("get", str(run.run_dir), said="Lost")
     code, printed = run.verb("checkpoint", str(run.run_dir))
-    assert (code, "no controller has" in printed, "--resume" in printed) == (2, True, True)
-    assert "nothing of it runs" in run.verb("stop", str(run.run_dir))[1]
+    assert (code, "has no controller" in printed, "--resume" in printed) == (2, True, True)
+    assert "nothing runs" in run.verb("stop", str(run.run_dir))[1]
 
 
 RLJOB = (sys.executable, "-m", "rljob_operator")
@@ -175,6 +175,6 @@ def test_a_run_goes_on_to_its_end(tmp_path: Path) -> None:
     run = started("run", str(EXAMPLES / "cartpole-ppo.yaml"), "--run-dir", str(folder), "--max-seconds", "5")
     assert run.stdout.readline() == f"run folder: {folder}\n"
     run.stdout.close()
-    assert run.stderr.read() == "rljob: the output has no reader any more; the run goes on (rljob get shows it)\n"
+    assert run.stderr.read() == "rljob: the output was closed; the run continues (rljob get shows it)\n"
     assert run.wait(120) in (0, 1), "1 where it made no step in that time"
     assert json.loads((folder / "outcome.json").read_text())["reason"] == "MaxSecondsReached"

@@ -80,7 +80,7 @@ def test_all_roles_are_profiled_and_a_segment_is_followed_from_its_actor_to_the_
     assert_what_was_sampled_is_kept(run, tmp_path)
     assert run.interrupt() == 130
     assert "timeline.json" in (run.run_dir / "report.html").read_text()
-    run.answer("profile", str(run.run_dir), code=2, said="nothing of it runs")
+    run.answer("profile", str(run.run_dir), code=2, said="nothing runs")
 
 
 def assert_what_was_sampled_is_kept(run: LocalRun, folder: Path) -> None:
@@ -95,7 +95,7 @@ def assert_what_was_sampled_is_kept(run: LocalRun, folder: Path) -> None:
     asking[1].send_signal(signal.SIGINT)
     (of_actor, actor_error), (_, learner_error) = (each.communicate(timeout=90) for each in asking)
     assert asking[0].returncode == 0, actor_error
-    assert b"it has ended, or can't be asked any more" in of_actor
+    assert b"it has ended or no longer answers" in of_actor
     assert sampled(folder / "actor")
     assert (asking[1].returncode, b"ended early" in learner_error) == (0, True), learner_error
     assert "run (rljob/learner/loop.py)" in sampled(folder / "learner")

@@ -77,7 +77,7 @@ def test_a_run_outlives_the_program_that_started_it() -> None:
 def test_a_run_that_is_stopped_at_once_was_stopped() -> None:
     run = rljob.run(slow_game.JOB)
     run.stop()
-    assert run.status == ("SessionEnded", "stopped before anything was started; resuming begins it")
+    assert run.status == ("SessionEnded", "stopped before any role started; resuming starts it")
     assert rljob.attach(run.folder).wait(1).status.state == "SessionEnded"
     with pytest.raises(rljob.UsageError, match="not empty"):
         rljob.run(slow_game.JOB, folder=run.folder)

@@ -251,4 +251,4 @@ def test_a_tracker_that_can_not_work_is_told_once_and_tried_again(tmp_path: Path
     assert known(run.trackers.untracked())["MLflow"] in line
     assert line.startswith("MLflow: ")
     assert "points are kept" in line
-    assert run.trackers.close(1)["MLflow"].startswith("it has not got everything yet; send the rest: rljob track ")
+    assert run.trackers.close(1)["MLflow"].startswith("it lacks some points; send them with: rljob track ")

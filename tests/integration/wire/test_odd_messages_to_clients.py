@@ -238,6 +238,6 @@ def test_a_shard_that_only_refuses_ends_the_actor(tmp_path: Path) -> None:
     server = Server(f"ipc://{tmp_path}/ingest")
     with saying(server, lambda message: [Message("refused", {"reason": "no"}, {})] * 5):
         session = ReplaySession(Client(server.endpoint), HONEST, ActorFigures(HONEST).heartbeat, receiver="learner")
-        with pytest.raises(ChunkRefused, match="the learner accepts nothing from this actor any more: no"):
+        with pytest.raises(ChunkRefused, match="the learner no longer accepts data from this actor: no"):
             eventually(lambda: session.poll(0.1), "it goes on")
         session._client.close()

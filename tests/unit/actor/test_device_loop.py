@@ -285,6 +285,6 @@ def test_a_stop_ends_a_block_and_what_was_played_is_recorded() -> None:
 )
 def test_a_simulator_that_fails_ends_its_actor(bad: str, said: str) -> None:
     actor = Actor(clocks(Greedy(), APEX, kwargs={"bad": bad}), in_blocks=True)
-    with pytest.raises(KeepsFailing, match=f"{said}.*begins anew with its actor"):
+    with pytest.raises(KeepsFailing, match=f"{said}.*restarts with its actor"):
         actor.play(1)
     assert not actor.sink.chunks

@@ -44,4 +44,4 @@ def test_a_folder_that_is_in_use_or_has_none_is_refused(tmp_path: Path) -> None:
     (folder / "journal.jsonl").write_text('{"kind":"End"}\n')
     assert "line 1 of the journal" in refused(*run, "--resume")
     assert "an experiment's folder; name one of its runs" in refused("top", folder)
-    assert "nothing of it runs" in printed("stop", folder)
+    assert "nothing runs" in printed("stop", folder)

@@ -270,7 +270,7 @@ def test_it_goes_where_it_fits_beside_the_margin(free: int, on_device: bool) -> 
 def test_what_is_told() -> None:
     assert (
         place(TWO_MILLION, 70 * GIB, 8 * GIB).told
-        == "on the GPU: it takes 18.9 GiB; of the GPU's 70.0 GiB that are free 8.0 GiB are left for updates"
+        == "on the GPU: it takes 18.9 GiB; of the GPU's 70.0 GiB of free memory 8.0 GiB stay for updates"
     )
     told = place(TWO_MILLION, 17 * GIB, 8 * GIB).told
     assert told.startswith("in RAM: it would take 18.9 GiB, and of the GPU's 17.0 GiB that are free 8.0 GiB are left")

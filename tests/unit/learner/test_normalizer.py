@@ -571,7 +571,7 @@ def test_a_checkpoint_of_before_goes_on_with_statistics_that_begin_anew(
     one = updater(parameters())
     new = buffers(one.online)
     state.restore(one, found, 5)
-    assert "has no running statistics for this job's normalisation: they begin anew" in caplog.text
+    assert "has no running statistics for this job's normalisation: they start from zero" in caplog.text
     assert same(buffers(one.online), new)
     assert torch.equal(one.online.policy.weight, plain.online.policy.weight)  # type: ignore[operator]
 

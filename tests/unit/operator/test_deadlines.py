@@ -32,7 +32,7 @@ def test_no_deadline_counts_while_a_part_waits_for_a_place() -> None:
     controller = Controller(make_job(*sets), members=seen)
     # Nor does activeDeadlineSeconds, an hour.
     assert (controller.ends(0.0, 4000.0), controller.status.active_seconds) == (["", ""], 0)
-    assert controller.said("Ready")[2] == "learner waits since 2023-11-14T22:13:20Z: 0/3 nodes are available"
+    assert controller.said("Ready")[2] == "learner has waited since 2023-11-14T22:13:20Z: 0/3 nodes are available"
     controller.look(1.0, members=(member("replay-0"), member("learner", Phase.STARTING), *seen[2:]))
     assert controller.ends(59.0, 1.0) == ["", STARTUP]
 
@@ -100,7 +100,9 @@ def test_a_replay_that_fills_is_progress() -> None:
 
     for seen in range(10):
         look(100 * seen, "")
-    assert controller.said("Progressing")[2] == "the replay has 10 % of the 8,000 transitions that learning begins with"
+    assert (
+        controller.said("Progressing")[2] == "the replay has 10 % of the 8,000 transitions that learning needs to start"
+    )
     look(1000, PROGRESS, steps_per_second=0.0)  # no actor plays any more
 
 
@@ -119,7 +121,7 @@ def test_a_learner_that_started_anew_is_measured_by_itself(first: int) -> None:
         controller.look(1.0, learner=sample(controller.now + 1, first + second % 10))
     controller.expect(end=PROGRESS)  # it goes back to its checkpoint again and again
     outcome = controller.status.controller.outcome
-    assert outcome.message == f"the learner has not come beyond update {first + 300:,} for 100 seconds"
+    assert outcome.message == f"the learner has not advanced beyond update {first + 300:,} for 100 seconds"
 
 
 def test_progress_is_not_asked_for_before_all_roles_were_up() -> None:

@@ -126,7 +126,7 @@ def test_actors_that_find_no_place_are_missed() -> None:
     controller.after(31.0, Ready=("True", "Degraded"), ActorsReady=("False", "Unschedulable"))
     ready, actors = (controller.said(type)[2] for type in ("Ready", "ActorsReady"))
     assert "15 of 16 actors are not ready (Unschedulable, actor-1, actor-2, actor-3 and 12 more)" in ready
-    assert actors.startswith("1 of 16 ready, and 1 would do; not ready: actor-1 (0/3 nodes are available), ")
+    assert actors.startswith("1 of 16 ready, 1 needed; not ready: actor-1 (0/3 nodes are available), ")
 
 
 def test_actors_that_start_for_longer_than_a_whole_job_may_are_missed() -> None:
@@ -199,7 +199,7 @@ def test_a_core_that_does_not_fit_waits_and_is_tried_again(reason: Reason, state
     for _ in range(20):
         assert "learner" in controller.after(300.0, drain=(), end="", state=state).start
     assert controller.reason(type) == ("False", reason)
-    assert controller.said("Ready")[2] == "learner waits since 2023-11-14T22:13:20Z: exceeded quota"
+    assert controller.said("Ready")[2] == "learner has waited since 2023-11-14T22:13:20Z: exceeded quota"
     controller.look(1.0, members=members())
     assert controller.reason(type)[0] == "True"
 

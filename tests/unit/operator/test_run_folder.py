@@ -204,7 +204,7 @@ def test_a_log_that_has_become_too_long_keeps_its_end_while_it_is_written(
         bound(path)
         writer.write("line 0120\n")
     told, *kept = path.read_text().splitlines()
-    assert told == "rljob: 1,110 bytes of this log are gone; what prints so much?"
+    assert told == "rljob: 1,110 bytes of this log were removed, as it grew too large"
     assert kept == [f"line {n:04}" for n in range(111, 121)]
     with pytest.raises(OSError, match="No such file"):
         bound(tmp_path / "none.log")

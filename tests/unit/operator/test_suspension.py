@@ -93,7 +93,7 @@ def test_it_waits_no_longer_than_it_may_and_says_what_that_cost() -> None:
     controller = suspending(checkpoint=verified(START - 100, 900))
     broken = replace(verified(START - 100, 900), state=CheckpointState.STORAGE_ERROR, message="no space left")
     assert (controller.look(590.0, checkpoint=broken).drain, controller.look(10.0).drain) == ((), ("learner",))
-    assert said_at_last(controller) == "no checkpoint was verified within 600 s: resuming goes on from update 900"
+    assert said_at_last(controller) == "no checkpoint was verified within 600 s: resuming continues from update 900"
     controller.look(1.0, checkpoint=verified(controller.now, 1010))
     assert controller.said("Suspended")[2] == "", "the learner's last words told of one after all"
 
@@ -103,7 +103,7 @@ def test_what_ends_with_the_learners_pod_is_not_lost_before_its_user_could_think
     assert controller.look(590.0).drain == ()
     assert "suspend: false keeps it" in controller.said("Suspended")[2]
     assert controller.look(20.0).drain == ("learner",)
-    assert said_at_last(controller).endswith("resuming begins anew")
+    assert said_at_last(controller).endswith("resuming starts from zero")
 
     evicted = running(checkpoints_are="")
     evicted.look(1.0, admission=Admission(False, Reason.EVICTED, "preempted"))

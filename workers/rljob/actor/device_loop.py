@@ -59,7 +59,7 @@ class DeviceLoop(LocalLoop):
             ):
                 self._record(decision, result, final_values)
         except EnvironmentProblem as problem:
-            raise KeepsFailing(f"{problem}; a simulator on a device begins anew with its actor") from problem
+            raise KeepsFailing(f"{problem}; a simulator on a device restarts with its actor") from problem
 
     def _play(self, stop: threading.Event) -> None:
         clock, block, policy = self._figures.clock, self._block, self._acting

@@ -141,7 +141,7 @@ class GroupedLoop(Loop):
             if self._answered and waited > LONGEST_ANSWER_SECONDS:
                 raise InferenceLost(
                     f"no answer from the inference server {client.endpoint} for {waited:.0f} s; "
-                    "this actor gives up so that it is started anew"
+                    "this actor ends, to be restarted"
                 )
             if waited > _NOTABLE_SECONDS and self._figures.state != "Blocked":
                 log.warning("waiting for the inference server %s", client.endpoint)

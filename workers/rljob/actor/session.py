@@ -210,7 +210,7 @@ class ReplaySession:
             self._window.grant(int(fields["credits"]))
         elif message.kind == "pulse":
             if self.connected and (not fields["known"] or fields["service"] != self._service):
-                log.info("the %s does not know this actor any more, saying hello again", self._receiver)
+                log.info("the %s no longer knows this actor, saying hello again", self._receiver)
                 self._say_hello_again()
         elif message.kind == "refused":
             reason = str(fields["reason"])
@@ -219,7 +219,7 @@ class ReplaySession:
             self.refused[reason] += 1
             self._refusals_in_a_row += 1
             if self._refusals_in_a_row >= _HOPELESS_REFUSALS:
-                raise ChunkRefused(f"the {self._receiver} accepts nothing from this actor any more: {reason}")
+                raise ChunkRefused(f"the {self._receiver} no longer accepts data from this actor: {reason}")
         else:
             self._client.count(
                 MalformedMessage("kind", f"{message.kind} is nothing that a {self._receiver} tells an actor")

@@ -169,7 +169,7 @@ def validate(
 
     Each trial of an RLExperiment is checked with its settings, and the environment of the first is made.
 
-    Exit code 0 if all are right, 2 if not. `rljob render FILE --effective` prints the job in force.
+    Exit code 0 if all are right, 2 if not. `rljob render FILE --effective` prints the effective job.
 
     Examples:
 
@@ -178,7 +178,7 @@ def validate(
         rljob validate my.yaml --set actors.replicas=4 --set suspend=true
     """
     if effective:
-        raise typer.BadParameter("`rljob render FILE --effective` prints the job in force", param_hint="--effective")
+        raise typer.BadParameter("`rljob render FILE --effective` prints the effective job", param_hint="--effective")
     wrong = False
     for file in files:
         try:

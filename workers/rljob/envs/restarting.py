@@ -58,7 +58,7 @@ class RestartLimit:
             raise KeepsFailing(
                 f"{reason}; failure {len(self._failed_at)} within {WINDOW_STEPS:,} steps, allowed are {self._allowed}"
             )
-        log.warning("%s; begun anew (failure %d of this process)", reason, self.total)
+        log.warning("%s; restarted (failure %d of this process)", reason, self.total)
 
 
 class RestartingEnv(gymnasium.Wrapper[Any, Any, Any, Any]):

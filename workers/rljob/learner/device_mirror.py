@@ -199,7 +199,7 @@ def margin_bytes(layout: SegmentLayout, batch_size: int, prefetch: int, total_by
 def place(size: MirrorSize, free_bytes: int, margin_bytes: int) -> MirrorPlace:
     """The device, where ``size`` fits into what is free there less the margin."""
     wanted, allowed = size.nbytes, max(0, free_bytes - margin_bytes)
-    free = f"of the GPU's {_gib(free_bytes)} that are free {_gib(min(margin_bytes, free_bytes))} are left for updates"
+    free = f"of the GPU's {_gib(free_bytes)} of free memory {_gib(min(margin_bytes, free_bytes))} stay for updates"
     if wanted <= allowed:
         return MirrorPlace(True, f"on the GPU: it takes {_gib(wanted)}; {free}")
     fits = int(size.capacity * (allowed / wanted))

@@ -125,7 +125,7 @@ class Learner:
     def start_from(self, found: checkpoint.Checkpoint) -> None:
         """Begin a new run with the networks and the optimiser of another one, without its counters and verdicts."""
         state.start_from(self._updater, found)
-        log.info("starting from %s; updates, steps and frames are counted anew", found.path)
+        log.info("starting from %s; updates, steps and frames are counted from 0", found.path)
         self._publish()
 
     # ------------------------------------------------------------------------------------------------------- the loop

@@ -87,7 +87,9 @@ def start_from(updater: AnyUpdater, checkpoint: Checkpoint) -> None:
         module.load_state_dict(state)
     _restore_optimizer(updater, checkpoint)
     if updater.normalizer is not None and not updater.normalizer.load(checkpoint.section("statistics")):
-        log.warning("%s has no running statistics for this job's normalisation: they begin anew", checkpoint.path.name)
+        log.warning(
+            "%s has no running statistics for this job's normalisation: they start from zero", checkpoint.path.name
+        )
     updater.forget_under_way()
     if "step_size.share" in checkpoint.tensors:
         updater.learning_rate.scale = float(checkpoint.tensors["step_size.share"])
@@ -107,7 +109,7 @@ def _restore_optimizer(updater: AnyUpdater, checkpoint: Checkpoint) -> None:
     if not all(fits):
         kept = sorted(set().union(*saved) - {"step"})
         log.warning(
-            "%s was written by another optimiser than %s (it kept %s): its moments begin anew",
+            "%s was written by another optimiser than %s (it kept %s): its moments start from zero",
             checkpoint.path.name,
             updater.params.optimizer,
             ", ".join(kept),

@@ -182,7 +182,7 @@ class LogWriter:
         if self.drops_chunks and self.drops_chunks != before:
             log.warning("replay log: %s; not durable", self.drops_chunks)
         elif before and not self.drops_chunks:
-            log.info("replay log: Redis keeps what it is given now, the log is written anew")
+            log.info("replay log: Redis accepts writes again; writing the whole log")
 
     def _wait_for_room(self, token: int) -> None:
         """Report that Redis is full; return when its limit was raised, when room has come, or when it is time to try again."""
@@ -203,7 +203,7 @@ class LogWriter:
             except redis.RedisError:
                 delay = min(max(_FIRST_PING_SECONDS, 2 * delay), _LAST_PING_SECONDS)
                 continue
-            log.info("replay log: Redis answers, the log is written anew")
+            log.info("replay log: Redis answers again; writing the whole log")
             self._tell(WriterEvent("up"))
             return
 

@@ -169,8 +169,8 @@ def worker(
         typer.Option(
             envvar="RLJOB_EPOCH",
             min=0,
-            help="The least epoch that the learner takes: each start anew is told more. Where a job has two learners, "
-            "that of the later epoch counts, and the other one ends with 75.",
+            help="Lowest epoch of the learner; each restart gets a higher one. Of two learners of a job, the one with the "
+            "later epoch counts, and the other ends with 75.",
         ),
     ] = 0,
     keys: Annotated[

@@ -74,7 +74,7 @@ def _by_law(
     current = memory.desired or 0
     found = rates(memory.rates)
     if found is None:
-        missing = "the learner has digested nothing yet that could be measured"
+        missing = "the learner has consumed nothing measurable yet"
         return _told(spec, memory, ActiveReason.STALE_METRICS, missing), None
     match = law.match(spec, found, sample, memory.integral)
     memory = replace(memory, recommended=match.wanted)

@@ -8,14 +8,14 @@ from rljob_operator.core.autoscaling.model import LimitedBy, ScalingSample
 from rljob_operator.core.autoscaling.recommendation import Calculation
 
 _LIMITS = {
-    LimitedBy.MAX_REPLICAS: "maxReplicas, or what the machine or the queue allows",
+    LimitedBy.MAX_REPLICAS: "maxReplicas, the machine or the queue",
     LimitedBy.MIN_REPLICAS: "minReplicas",
-    LimitedBy.SCALE_UP_POLICY: "the most that a decision may add: as many again, or 4",
-    LimitedBy.SCALE_DOWN_POLICY: "the most that a decision may take away: a fifth",
+    LimitedBy.SCALE_UP_POLICY: "the most that one decision adds: as many again, or 4",
+    LimitedBy.SCALE_DOWN_POLICY: "the most that one decision removes: a fifth",
     LimitedBy.SCALE_DOWN_STABILIZATION: "the most wanted within the last 180 s",
-    LimitedBy.UNSCHEDULABLE: "actors that have found no place for over 60 s",
-    LimitedBy.POLICY_LAG: "guards.maxPolicyLagUpdates: the lag was too high with more, which is remembered for a while",
-    LimitedBy.GAIN: "its gain: growth beyond that has not shown one",
+    LimitedBy.UNSCHEDULABLE: "actors without a node for over 60 s",
+    LimitedBy.POLICY_LAG: "guards.maxPolicyLagUpdates: the lag was recently too high with more actors",
+    LimitedBy.GAIN: "its gain: further growth has not helped",
     LimitedBy.PAUSE: "pause",
 }
 

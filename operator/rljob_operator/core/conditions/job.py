@@ -22,15 +22,15 @@ STALE_INTERVALS = 3
 
 
 _TOO_LATE = (
-    "which has no effect but for ttlSecondsAfterFinished: to train with it, delete the job and apply it again, or "
-    "give it another name"
+    "which affects ttlSecondsAfterFinished alone; to train with it, delete the job and apply it again, or "
+    "use another name"
 )
 
 _IN_ITS_POD = (
     "checkpoints are in the learner's pod: a lost pod costs all that was learned; checkpoint.storage of a new job, or a default "
     "StorageClass before a start, keeps them"
 )
-_RESTARTS = "the spec was changed while the job was being suspended: everything leaves, and starts anew with it"
+_RESTARTS = "the spec was changed during the suspension: all members stop and restart with it"
 
 
 def accepted(context: ReconcileContext, mode: Mode) -> ConditionUpdate:
@@ -285,9 +285,7 @@ def _checkpointing(context: ReconcileContext) -> str:
         f"{suspension.PATIENCE_SECONDS:g} s after the suspension began",
     )
     if not context.observed.keeps_checkpoints:
-        return (
-            f"what was learned is in the learner's pod and goes with it: suspend: false keeps it; it is lost {longest}"
-        )
+        return f"the checkpoints are in the learner's pod and go with it; suspend: false keeps them, else they are lost {longest}"
     if facts.state in (CheckpointState.STORAGE_ERROR, CheckpointState.CORRUPT) and facts.message:
         return f"no verified checkpoint yet: {facts.message}; the last good one counts {longest}"
     return "waiting for a verified checkpoint"
@@ -320,5 +318,5 @@ def _trained(context: ReconcileContext) -> str:
     """Where the trained weights are, or that they are lost."""
     facts, where = context.observed.checkpoint, context.observed.checkpoints_are
     if not where:
-        return "what was trained was in the learner's pod and went with it"
-    return f"what was trained is {where}" if facts.usable else ""
+        return "the checkpoints were in the learner's pod and are lost"
+    return f"the trained policy is {where}" if facts.usable else ""

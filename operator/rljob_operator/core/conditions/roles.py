@@ -43,7 +43,7 @@ def actors(context: ReconcileContext, mode: Mode) -> ConditionUpdate:
         return _role(context, mode, type, Role.ACTOR, needed)
     reason, words = _why(context, kept)
     counted = _counted(context, Role.ACTOR, context.ready(Role.ACTOR), _total(context, Role.ACTOR))
-    return false(type, reason, f"{counted}, and {needed} would do; not ready: {_in_words(words)}")
+    return false(type, reason, f"{counted}, {needed} needed; not ready: {_in_words(words)}")
 
 
 def stuck_actors(context: ReconcileContext) -> list[Member]:
@@ -65,7 +65,7 @@ def stuck_actors(context: ReconcileContext) -> list[Member]:
 def core_on_lost_nodes(context: ReconcileContext) -> list[str]:
     """A clause for each member that learning needs and whose node is lost; it names both."""
     found = [m for m in context.alive(*CORE) if m.node_lost]
-    return [f"{m.name} is on {m.node_name}, of which nothing is heard" for m in found]
+    return [f"{m.name} is on {m.node_name}, which has stopped reporting (NotReady)" for m in found]
 
 
 def core_on_its_way(context: ReconcileContext) -> list[str]:
@@ -75,7 +75,7 @@ def core_on_its_way(context: ReconcileContext) -> list[str]:
         m for m in found if m.pod_name and context.since(m.since_seconds) >= STUCK_SECONDS and not m.waiting_message
     ]
     return [f"{m.name}{because(m)}" for m in found if m.waiting_message] + [
-        f"{m.name} does not come up since {rfc3339(m.since_seconds)}: kubectl describe pod {m.pod_name} says why"
+        f"{m.name} has not come up since {rfc3339(m.since_seconds)}: kubectl describe pod {m.pod_name} says why"
         for m in late
     ]
 
@@ -88,7 +88,7 @@ def _role(context: ReconcileContext, mode: Mode, type: ConditionType, role: Role
     ready = context.ready(role)
     if mode is not Mode.RUNNING and not context.alive(role):
         reason = Reason.PODS_PENDING if mode is Mode.ACCEPTING else Reason.PODS_STOPPED
-        return false(type, reason, "nothing of it runs")
+        return false(type, reason, "nothing runs")
     lost = [m for m in context.of(role, Phase.READY) if m.node_lost and context.is_wanted(m)]
     if ready - len(lost) >= needed:
         return true(type, Reason.PODS_READY, _counted(context, role, ready, max(needed, _total(context, role))))
@@ -109,7 +109,7 @@ def _counted(context: ReconcileContext, role: Role, up: int, wanted: int) -> str
 def not_ready(context: ReconcileContext) -> list[str]:
     """A clause for each member that has been up without being ready for a minute: since when, and why."""
     return [
-        f"{m.name} is not ready since {rfc3339(m.unready_seconds)}{because(m)}"
+        f"{m.name} has not been ready since {rfc3339(m.unready_seconds)}{because(m)}"
         for m in context.observed.members
         if m.unready_seconds is not None
         and m.role is not Role.EVALUATOR
@@ -128,7 +128,7 @@ def _in_words(members: list[Member]) -> str:
 def because(member: Member) -> str:
     """Why it is not ready, in brackets; empty where no reason is known."""
     if member.node_lost:
-        return f" (nothing is heard of {member.node_name})"
+        return f" ({member.node_name} has stopped reporting)"
     said = member.waiting_message or (words(member) if member.disrupted or member.failed else "")
     return f" ({said})" if said else ""
 

@@ -34,7 +34,7 @@ def startup_deadline(context: ReconcileContext) -> OutcomeMemory | None:
     if absent > 0:
         missing.append(f"{absent} actors (not there)")
     names = some([*(_why(m) for m in waiting), *missing], 5)
-    return failed(context, Reason.STARTUP_DEADLINE_EXCEEDED, f"after {limit} seconds not ready: {names}")
+    return failed(context, Reason.STARTUP_DEADLINE_EXCEEDED, f"not ready after {limit} seconds: {names}")
 
 
 def progress_deadline(context: ReconcileContext) -> OutcomeMemory | None:
@@ -50,7 +50,7 @@ def progress_deadline(context: ReconcileContext) -> OutcomeMemory | None:
     ):
         return None
     advance = context.memory.advance
-    at = f"not come beyond update {advance.most_updates:,}" if advance is not None else "made no update"
+    at = f"not advanced beyond update {advance.most_updates:,}" if advance is not None else "made no update"
     return failed(context, Reason.PROGRESS_DEADLINE_EXCEEDED, f"the learner has {at} for {limit} seconds")
 
 

@@ -31,5 +31,5 @@ def with_what_was_lost(context: ReconcileContext) -> ReconcileContext:
     killed = any(member.asked and member.exit_code in _KILLED for member in context.of(Role.LEARNER))
     if outcome is None or not killed:
         return context
-    lost = "the learner was killed while it saved: what was learned after its newest checkpoint is lost"
+    lost = "the learner was killed while it saved: progress after its newest checkpoint is lost"
     return context.with_memory(outcome=outcome.model_copy(update={"message": bounded(f"{outcome.message}; {lost}")}))

@@ -83,7 +83,7 @@ def filling(context: ReconcileContext) -> str:
     least = max(1, context.spec.required_replay.resolved().min_size)
     # In tenths: each change is written.
     tenths = min(10, 10 * (replay.items or 0) // least)
-    return f"the replay has {10 * tenths} % of the {least:,} transitions that learning begins with"
+    return f"the replay has {10 * tenths} % of the {least:,} transitions that learning needs to start"
 
 
 def report(context: ReconcileContext) -> ReconcileContext:

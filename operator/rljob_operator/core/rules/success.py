@@ -67,7 +67,7 @@ def raw_frames(context: ReconcileContext) -> OutcomeMemory | None:
     seen = context.observed.learner.raw_frames_total if context.observed.learner is not None else None
     if budget is None or seen is None or seen < budget:
         return None
-    return complete(context, Reason.STEP_BUDGET_REACHED, f"{seen:,} raw frames of {budget:,} asked for")
+    return complete(context, Reason.STEP_BUDGET_REACHED, f"{seen:,} of {budget:,} raw frames")
 
 
 def count_evaluations(context: ReconcileContext) -> ReconcileContext:

@@ -68,10 +68,10 @@ def unsaved_in_words(context: ReconcileContext) -> str:
     memory, facts, advance = context.memory.suspension, context.observed.checkpoint, context.memory.advance
     if not context.observed.keeps_checkpoints:
         learned = advance is not None and advance.updates > 0
-        return "what was learned was in the learner's pod and went with it: resuming begins anew" if learned else ""
+        return "the checkpoints were in the learner's pod and are lost: resuming starts from zero" if learned else ""
     if memory is None or memory.checkpoint_time is None or not memory.saved or _checkpoint_is_there(context, memory):
         return ""
-    goes_on = f"goes on from update {facts.step:,}" if facts.usable else "begins anew"
+    goes_on = f"continues from update {facts.step:,}" if facts.usable else "starts from zero"
     return f"no checkpoint was verified within {PATIENCE_SECONDS:g} s: resuming {goes_on}"
 
 

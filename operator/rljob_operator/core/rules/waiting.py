@@ -57,7 +57,7 @@ def all_placed(context: ReconcileContext) -> bool:
 
 def in_words(context: ReconcileContext) -> list[str]:
     """Since when each member that is needed waits, and for what."""
-    return [f"{m.name} waits since {rfc3339(m.since_seconds)}: {m.waiting_message}" for m in needed(context)]
+    return [f"{m.name} has waited since {rfc3339(m.since_seconds)}: {m.waiting_message}" for m in needed(context)]
 
 
 def _placed(context: ReconcileContext, role: Role) -> int:

@@ -99,7 +99,7 @@ def test_a_person_recomputes_the_decision_from_its_sentence() -> None:
     assert wanted - before > tolerance
     assert aim == math.floor(least + 0.65) == window
     assert (fewest, before, after) == (3, 4, min(aim, most))
-    assert said.endswith("limited by the most that a decision may add: as many again, or 4")
+    assert said.endswith("limited by the most that one decision adds: as many again, or 4")
 
 
 def test_a_look_without_figures_is_no_decision() -> None:
@@ -247,7 +247,7 @@ def test_external_obeys_within_the_bounds_and_recommends() -> None:
     assert answer.last_decision.endswith("40 recommended beside 4")
     answer = job.run(1, requested=500)
     assert (answer.desired, answer.limited_by) == (200, LimitedBy.MAX_REPLICAS), "between decisions too"
-    assert answer.last_decision.startswith("200 actors of 500 asked for, limited by maxReplicas, or")
+    assert answer.last_decision.startswith("200 actors of 500 asked for, limited by maxReplicas, the machine")
     assert (job.run(1, requested=1).desired, job.answers[-1].limited_by) == (2, LimitedBy.MIN_REPLICAS)
 
 

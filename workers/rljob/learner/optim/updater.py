@@ -55,7 +55,7 @@ class TransitionUpdater(Updater[TransitionBatch]):
         return self._loss(self.params, network, self._computed_target.module, batch)
 
     def _priorities_of(self, result: LossResult) -> Tensor:
-        assert result.td_abs is not None, "a loss on transitions gives td_abs, of which their new priorities are made"
+        assert result.td_abs is not None, "a loss on transitions gives td_abs, for their new priorities"
         return self._priorities(result.td_abs)
 
     def _refresh_copies(self) -> None:
