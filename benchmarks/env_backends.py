@@ -22,8 +22,8 @@ import psutil
 from ale_py.vector_env import AtariVectorEnv
 from gymnasium.vector import AutoresetMode
 from rljob.api import EnvironmentParameters
-from rljob.cores import usable_cores
 from rljob.envs import make_vector_environment
+from rljob.threads import usable_cores
 
 from benchmarks.common import machine, report
 

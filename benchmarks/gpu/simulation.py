@@ -13,9 +13,8 @@ from typing import Any
 
 import torch
 from rljob.acting.identity import ActorIdentity
-from rljob.actor.device_environment import DeviceEnvironment
+from rljob.actor.device import DeviceEnvironment, DevicePolicy
 from rljob.actor.device_loop import DeviceLoop
-from rljob.actor.device_policy import DevicePolicy
 from rljob.actor.figures import ActorFigures
 from rljob.algorithms.impala.loss import IMPALA
 from rljob.api import EnvironmentParameters, ImpalaParameters

@@ -20,7 +20,7 @@ import torch
 import yaml
 from rljob.algorithms.apex_dqn.loss import ApeXDQN
 from rljob.algorithms.compute import denormals_as_zero
-from rljob.cores import usable_cores
+from rljob.threads import usable_cores
 
 from benchmarks.gpu import jobs
 from benchmarks.ladder import rungs

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from rljob_operator.local.holder import holder
+from rljob_operator.local.run_folder import holder
 
 
 def controller_pid(folder: Path) -> int | None:

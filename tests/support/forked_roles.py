@@ -5,8 +5,8 @@ import os
 import signal
 from pathlib import Path
 
-from rljob_operator.local.identity import ProcessIdentity
 from rljob_operator.local.launch import Launched, Launcher
+from rljob_operator.local.run_folder import ProcessIdentity
 
 from tests.support.waiting import eventually
 

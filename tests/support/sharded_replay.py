@@ -17,7 +17,7 @@ from rljob.acting.identity import ActorIdentity
 from rljob.actor.figures import ActorFigures
 from rljob.actor.session import ReplaySession
 from rljob.actor.shards import MultiShard
-from rljob.algorithms.prioritized_replay import importance_weights
+from rljob.algorithms.base import importance_weights
 from rljob.experience import Segment, transition_layout
 from rljob.learner.assembly import ReadyBatch
 from rljob.learner.client import ReplayClient, ReplayClientConfig

@@ -13,8 +13,8 @@ import torch
 from rljob.algorithms.apex_dqn.loss import targets
 from rljob.algorithms.batches import TransitionBatch
 from rljob.api import ApeXDQNParameters, parse_job
-from rljob.cores import usable_cores
 from rljob.experience import Decision
+from rljob.threads import usable_cores
 from torch import Tensor
 
 from benchmarks.ladder import bench, measure, rungs

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from rljob.cores import usable_cores
-from rljob.threads import SupervisedThread, ThreadEnded, check_threads, start_contained
+from rljob.threads import SupervisedThread, ThreadEnded, check_threads, start_contained, usable_cores
 
 
 def failing() -> None:

@@ -1,13 +1,17 @@
-"""The one way to replace a file or a folder: a reader, and the next start after a crash, finds the old one or the new one."""
+"""The one way to replace a file or a folder: a reader, and the next start after a crash, finds the old one or the new one. And a
+folder for unix sockets, whose paths must be short."""
 
 import contextlib
 import logging
 import os
 import secrets
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
+
+from rljob.errors import UsageError
 
 log = logging.getLogger(__name__)
 
@@ -112,3 +116,28 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)
+
+
+LONGEST_PATH_BYTES: Final = 103
+"""Longest path of a unix socket: what the kernel takes, less what libzmq needs."""
+
+_ROOM_BYTES: Final = 34
+"""For the folder's own name and a socket's in it."""
+
+
+class NoSocketFolder(UsageError):
+    """There is no folder for temporary files that can be used; the message says why."""
+
+
+def socket_folder(prefix: str) -> Path:
+    """A new folder for this user alone: below the one for temporary files (``TMPDIR``), or below /tmp where its path is too
+    long for a socket in it. Raises NoSocketFolder."""
+    try:
+        parent = tempfile.gettempdir()
+        if len(os.fsencode(parent)) > LONGEST_PATH_BYTES - _ROOM_BYTES:
+            parent = "/tmp"
+        return Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+    except OSError as error:
+        raise NoSocketFolder(
+            f"no folder for unix sockets: {error}; set TMPDIR to one that can be written and has a short path"
+        ) from error

@@ -4,15 +4,20 @@ What is named here stays as it is documented; everything else in ``rljob`` may c
 own is a plain ``gymnasium.Env`` and needs nothing of this.
 """
 
+from rljob.algorithms.acting_rules import ActionValueAlgorithm, GaussianAlgorithm, epsilon_ladder
 from rljob.algorithms.base import ParameterGroup, TransitionAlgorithm, UnrollAlgorithm
-from rljob.algorithms.batches import LossResult, Observation, TransitionBatch, UnrollBatch
+from rljob.algorithms.batches import (
+    LossResult,
+    Observation,
+    TransitionBatch,
+    UnrollBatch,
+    minibatches_of_steps,
+    minibatches_of_unrolls,
+)
 from rljob.algorithms.conformance import check
 from rljob.algorithms.decision import Game, Inference
-from rljob.algorithms.ensemble import DenseEnsemble
-from rljob.algorithms.epsilon_greedy import ActionValueAlgorithm, epsilon_ladder
-from rljob.algorithms.gaussian_acting import GaussianAlgorithm
 from rljob.algorithms.impala.loss import IMPALA
-from rljob.algorithms.minibatches import minibatches_of_steps, minibatches_of_unrolls
+from rljob.algorithms.layers import DenseEnsemble
 from rljob.algorithms.optimizer import Optimizer
 from rljob.algorithms.policy_network import PolicyConfig, PolicyNetwork
 from rljob.algorithms.ppo.loss import PPO

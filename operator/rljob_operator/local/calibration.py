@@ -20,7 +20,6 @@ from rljob.api.load import written_job
 from rljob.api.overrides import Override
 from rljob.api.problems import ABSENT
 from rljob.child import Child
-from rljob.cores import usable_cores
 from rljob.envs.spec import EnvironmentSpec, handed_over
 from rljob.errors import UsageError
 from rljob.experience import transition_layout
@@ -30,6 +29,7 @@ from rljob.telemetry.flat_figures import mean_figures, stage_fractions
 from rljob.telemetry.process import Threads, core_wait_seconds, cpu_seconds, thread_times
 from rljob.telemetry.recorder import METRICS_FILE, read_records
 from rljob.telemetry.sizing import computed, inference_servers, pipeline, with_a_core
+from rljob.threads import usable_cores
 
 from rljob_operator.local.experiment_runs import CONTROLLER
 from rljob_operator.local.job_view import member_status, running_members

@@ -31,9 +31,8 @@ from rljob_operator.experiments.driver import (
 )
 from rljob_operator.experiments.state import Run
 from rljob_operator.local.experiment_folder import judgement
-from rljob_operator.local.holder import holder
 from rljob_operator.local.log_files import tail
-from rljob_operator.local.run_folder import JOB_FILE, OUTCOME_FILE, STATUS_FILE, RunFolderProblem, read_json
+from rljob_operator.local.run_folder import JOB_FILE, OUTCOME_FILE, STATUS_FILE, RunFolderProblem, holder, read_json
 from rljob_operator.local.spec_store import SpecStore
 
 CONTROLLER: Final = "rljob_operator.verbs.experiment_run"

@@ -14,9 +14,8 @@ from rljob_operator.experiments.population import copied, schedule
 from rljob_operator.experiments.state import ExperimentState, Mismatch, Run, RunState, over_seeds
 from rljob_operator.experiments.summary import best_in_words, fell_back, fresh_verdict, summary
 from rljob_operator.local.experiment_folder import JOURNAL_FILE, judgement
-from rljob_operator.local.holder import holder
 from rljob_operator.local.log_files import tail
-from rljob_operator.local.run_folder import OUTCOME_FILE, RunFolderProblem
+from rljob_operator.local.run_folder import OUTCOME_FILE, RunFolderProblem, holder
 from rljob_operator.view.job_view import JobView
 
 

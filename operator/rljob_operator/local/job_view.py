@@ -20,11 +20,19 @@ from rljob.api.learner_status import LearnerStatus
 from rljob.api.status import RLJobStatus
 from rljob.api.status_document import json_document
 
-from rljob_operator.local.holder import Holder, holder
-from rljob_operator.local.identity import ProcessIdentity
+from rljob_operator.local.addresses import Loopback
 from rljob_operator.local.log_files import tail
-from rljob_operator.local.reach import Loopback
-from rljob_operator.local.run_folder import CONTROLLER_LOG, JOB_FILE, STATUS_FILE, read_json, resume_command, write_json
+from rljob_operator.local.run_folder import (
+    CONTROLLER_LOG,
+    JOB_FILE,
+    STATUS_FILE,
+    Holder,
+    ProcessIdentity,
+    holder,
+    read_json,
+    resume_command,
+    write_json,
+)
 from rljob_operator.polls.reach import NoAnswer
 from rljob_operator.view.job_view import JobView, stale_seconds
 

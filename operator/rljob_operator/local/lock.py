@@ -10,9 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from rljob_operator.local.holder import LOCK_FILE, holder
-from rljob_operator.local.identity import ProcessIdentity
-from rljob_operator.local.run_folder import RunFolderProblem
+from rljob_operator.local.run_folder import LOCK_FILE, ProcessIdentity, RunFolderProblem, holder
 
 
 class ControllerLock:

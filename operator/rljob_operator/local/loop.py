@@ -13,7 +13,7 @@ from rljob.api.status import RLJobStatus
 from rljob_operator.core.decision import Decision
 from rljob_operator.core.desired import Session
 from rljob_operator.core.turn import StatusWrite, Turn, turn
-from rljob_operator.local.stored_run import StoredRun
+from rljob_operator.local.spec_store import StoredRun
 from rljob_operator.local.substrate import LocalSubstrate
 
 

@@ -18,10 +18,9 @@ from typing import Any, Final
 from rljob.command_errors import Debug
 
 from rljob_operator.core.member import Member, Phase, Role, last_line
-from rljob_operator.local.identity import ProcessIdentity
 from rljob_operator.local.launch import Launch, Launched
 from rljob_operator.local.log_files import bound
-from rljob_operator.local.run_folder import read_json, write_json
+from rljob_operator.local.run_folder import ProcessIdentity, read_json, write_json
 from rljob_operator.surroundings import variables
 
 _NICENESS: Final = {Role.LEARNER: 4, Role.ACTOR: 6}

@@ -1,18 +1,24 @@
-"""The folder of one run: its name, and how files in it are written."""
+"""The folder of one run: its name, how files in it are written, and which controller has it: one of this machine and namespace,
+one elsewhere that shares the disk, or none.
 
+A process is named wherever it runs: a bare process id is used again, and means another process elsewhere.
+"""
+
+import contextlib
+import fcntl
 import json
 import os
 import shlex
+import signal
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from rljob.errors import UsageError
 from rljob.files import recover, replace
 from rljob.strict_json import dumps
-
-from rljob_operator.local.holder import LOCK_FILE, holder
 
 JOB_FILE: Final = "job.yaml"
 """The stored object: the job as written. Users and their verbs write it, the controller reads it."""
@@ -143,3 +149,98 @@ def read_json(path: Path) -> dict[str, Any]:
 def write_json(path: Path, document: Mapping[str, Any], *, essential: bool = True) -> None:
     """Replace ``path`` by ``document`` in one step. Raises OSError as `rljob.files.replace`; the old one stays then."""
     replace(path, dumps(document, 2) + "\n", essential=essential)
+
+
+LOCK_FILE: Final = "controller.lock"
+"""Locked by the controller of the run folder that it is in (`rljob_operator.local.lock`), and names it."""
+_NAMED_SECONDS: Final = 0.5
+"""In which whatever takes a lock writes its name."""
+
+
+_PROC: Final = Path("/proc")
+
+
+_BOOT: Final = next((each.read_text().strip() for each in _PROC.glob("sys/kernel/random/boot_id")), "")
+_NAMESPACE: Final = next((os.readlink(each) for each in _PROC.glob("self/ns/pid")), "")
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessIdentity:
+    """A process: its id, its start in clock ticks since the machine started, and where both count: this boot of this machine, and
+    this namespace of process ids, unless others are given. ``host`` is for people."""
+
+    pid: int
+    start_ticks: int
+    boot: str = _BOOT
+    namespace: str = _NAMESPACE
+    host: str = field(default=os.uname().nodename, compare=False)
+
+    @classmethod
+    def of(cls, pid: int) -> "ProcessIdentity | None":
+        """The process that has this id here now; None where none runs (one that has ended and waits to be reaped counts as
+        gone)."""
+        stat = _stat(pid)
+        return None if stat is None or stat[0] in "ZX" else cls(pid, stat[1])
+
+    @property
+    def of_here(self) -> bool:
+        """Whether its id means a process of this boot and this namespace."""
+        return (self.boot, self.namespace) == (_BOOT, _NAMESPACE)
+
+    @property
+    def alive(self) -> bool:
+        """Whether this very process still runs, here."""
+        return ProcessIdentity.of(self.pid) == self
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal, but never to another process that got the same id later, or has it here."""
+        if self.alive:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+
+def _stat(pid: int) -> tuple[str, int] | None:
+    """(state letter, start ticks) of a process; its name, which comes before them, may hold spaces and brackets."""
+    try:
+        text = (_PROC / str(pid) / "stat").read_text()
+    except OSError:
+        return None
+    fields = text.rpartition(")")[2].split()
+    return fields[0], int(fields[19])
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """The controller that has a run: its process, None where it has not written its name yet, and since when (Unix seconds)."""
+
+    process: ProcessIdentity | None
+    since: float
+
+    @property
+    def here(self) -> bool:
+        """Whether it is a living process that a signal from here reaches; else it is elsewhere, and only its files are here."""
+        return self.process is not None and self.process.alive
+
+    def __str__(self) -> str:
+        if self.process is None:
+            return "a controller that is about to begin"
+        elsewhere = "" if self.process.of_here else f" of another machine or container, {self.process.host}"
+        return f"pid {self.process.pid}{elsewhere}"
+
+
+def holder(run_dir: Path) -> Holder | None:
+    """The controller that has ``run_dir`` now, here or elsewhere; None where none runs. This alone tells."""
+    deadline = time.monotonic() + _NAMED_SECONDS
+    # Without such a file none has begun; nor can it where the disk has no locks.
+    with contextlib.suppress(OSError), (run_dir / LOCK_FILE).open() as file:
+        while True:
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                return None
+            named = json.loads(os.pread(file.fileno(), 4096, 0) or b"{}")
+            process = ProcessIdentity(**named["process"]) if named.get("process") else None
+            # Of here and gone, it is the name of the one before.
+            if (process is not None and (process.alive or not process.of_here)) or time.monotonic() > deadline:
+                return Holder(process, named.get("since_unix", 0.0))
+            time.sleep(0.02)
+    return None

@@ -21,11 +21,10 @@ from rljob.threads import SupervisedThread
 from rljob_operator.core.decision import Decision
 from rljob_operator.core.member import Member, Phase, Role, number
 from rljob_operator.core.observed import Observation
-from rljob_operator.local.addresses import Addresses, job_token_file, read_token
+from rljob_operator.local.addresses import Addresses, Loopback, job_token_file, read_token
 from rljob_operator.local.checkpoints import checkpoints, last_words_path
 from rljob_operator.local.launch import Launcher
 from rljob_operator.local.process import RoleProcess, announce_path
-from rljob_operator.local.reach import Loopback
 from rljob_operator.polls.poll import Alive, Answer, LearnerPoll, Poll, Rhythm, Silence
 from rljob_operator.polls.reach import TIMEOUT_SECONDS, Reach
 from rljob_operator.surroundings import DRAIN_SECONDS, own_variables

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, cast
 from rljob_operator.experiments.state import ExperimentState
 from rljob_operator.local.experiment_folder import JOURNAL_FILE
 from rljob_operator.local.experiment_trials import Trial, best_of, look_at_experiment, read_experiment, trials_of
-from rljob_operator.local.holder import holder
 from rljob_operator.local.log_files import tail
-from rljob_operator.local.run_folder import CONTROLLER_LOG
+from rljob_operator.local.run_folder import CONTROLLER_LOG, holder
 from rljob_operator.python.handle import Run, Status
 from rljob_operator.verbs.jobs import Place
 from rljob_operator.verbs.local_jobs import LocalJob

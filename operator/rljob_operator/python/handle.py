@@ -9,7 +9,8 @@ import math
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -17,8 +18,8 @@ from rljob.api.exit_codes import EXIT_UNAVAILABLE
 from rljob.api.learner_status import LearnerStatus, Verdict
 from rljob.errors import CommandRefused, UsageError
 
-from rljob_operator.python.asking import asking_jobs
 from rljob_operator.verbs.jobs import Job, Place
+from rljob_operator.verbs.options import jobs_of
 from rljob_operator.view.job_view import JobView
 from rljob_operator.view.reasons import told, why
 
@@ -210,3 +211,19 @@ class Run:
             return [each for each in read_records(self.folder / METRICS_FILE) if each.get("kind") == kind]
         except FileNotFoundError:
             return []
+
+
+@contextmanager
+def asking_jobs(place: Place) -> Iterator[Callable[[Callable[[Any], Any]], Any]]:
+    """Gives ``ask(work)``: what ``work`` answers or raises, given the `Jobs` of ``place``; of a cluster `ClusterJobs`, with one
+    login for all that is asked.
+
+    Ctrl-C gives up waiting for an answer; what was asked then comes to its end by itself.
+    """
+    with ExitStack() as stack:
+        thread = ThreadPoolExecutor(1, "rljob-verb")
+        stack.callback(thread.shutdown, wait=False)
+        jobs_open = ExitStack()
+        stack.callback(thread.submit, jobs_open.close)
+        jobs = thread.submit(lambda: jobs_open.enter_context(jobs_of(place))).result()
+        yield lambda work: thread.submit(work, jobs).result()

@@ -28,12 +28,11 @@ from rljob.files import replace
 from rljob.sources import user_path
 
 from rljob_operator.local import run_folder
-from rljob_operator.local.background import start_controller
+from rljob_operator.local.launch import start_controller
 from rljob_operator.local.run_folder import EXPERIMENT_FILE, JOB_FILE
 from rljob_operator.local.spec_store import SpecStore
-from rljob_operator.python.asking import asking_jobs
 from rljob_operator.python.experiment import Experiment, LocalExperiment
-from rljob_operator.python.handle import Run
+from rljob_operator.python.handle import Run, asking_jobs
 from rljob_operator.verbs.jobs import Place
 
 

@@ -23,7 +23,7 @@ from rljob_operator.experiments.population import lineage
 from rljob_operator.experiments.state import ExperimentState
 from rljob_operator.experiments.summary import settings_in_words
 from rljob_operator.local.experiment_trials import Trial, best_of, read_experiment, trials_of
-from rljob_operator.local.holder import holder
+from rljob_operator.local.run_folder import holder
 
 _COLOURED: Final = 7
 """Trials whose curves are drawn, each in a colour of its own; they are the best."""

@@ -14,13 +14,11 @@ from rljob.checkpoints.send import policy_files, send
 from rljob.errors import UsageError
 
 from rljob_operator.core.member import Role
-from rljob_operator.local.addresses import TOKEN_FILE, read_token
+from rljob_operator.local.addresses import TOKEN_FILE, Loopback, read_token
 from rljob_operator.local.experiment_trials import look_at_experiment
-from rljob_operator.local.holder import holder
 from rljob_operator.local.job_view import look, running_members
 from rljob_operator.local.log_files import LogFollower
-from rljob_operator.local.reach import Loopback
-from rljob_operator.local.run_folder import EXPERIMENT_FILE, RUNS, chosen_run, newest, read_json, stored_runs
+from rljob_operator.local.run_folder import EXPERIMENT_FILE, RUNS, chosen_run, holder, newest, read_json, stored_runs
 from rljob_operator.local.spec_store import SpecStore
 from rljob_operator.polls.reach import Reach
 from rljob_operator.verbs.jobs import POLL_SECONDS, Listing, NotReached, ShowLines, no_log

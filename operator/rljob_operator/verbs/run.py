@@ -16,10 +16,10 @@ from rljob.api.learner_status import LearnerStatus
 from rljob.api.presets.merging import note_on
 from rljob.api.status import Condition, RLJobStatus
 from rljob.api.status_model import MAX_MESSAGE
-from rljob.cores import usable_cores
 from rljob.envs import EnvironmentSpec, hand_over
 from rljob.sources import keep_sources
 from rljob.telemetry.report import write_report
+from rljob.threads import usable_cores
 from rljob.tracking.tracker import wanted
 
 from rljob_operator.core.conditions.job import sent_to
@@ -37,8 +37,7 @@ from rljob_operator.local.log_files import tail
 from rljob_operator.local.loop import Interrupt, raise_when_asked_to_end, run_job
 from rljob_operator.local.other_load import OtherLoad
 from rljob_operator.local.run_folder import OUTCOME_FILE
-from rljob_operator.local.spec_store import SpecStore, replace_spec
-from rljob_operator.local.stored_run import StoredRun
+from rljob_operator.local.spec_store import SpecStore, StoredRun, replace_spec
 from rljob_operator.local.substrate import LocalSubstrate
 from rljob_operator.local.trackers import Trackers
 from rljob_operator.view.live import LineView, LiveView, say

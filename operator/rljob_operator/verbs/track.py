@@ -37,8 +37,7 @@ def track(
         require_data_plane("rljob track")
         from rljob.tracking.tracker import TRACKERS, wanted
 
-        from rljob_operator.local.holder import holder
-        from rljob_operator.local.run_folder import EFFECTIVE_FILE, RunFolderProblem, chosen_run
+        from rljob_operator.local.run_folder import EFFECTIVE_FILE, RunFolderProblem, chosen_run, holder
         from rljob_operator.local.trackers import Trackers
 
         folder = chosen_run(run)

@@ -12,11 +12,11 @@ from rljob.api.experiment import is_experiment
 from rljob.cli.policies import PricesOption
 from rljob.cli.validate import SetOption
 from rljob.command_errors import one_line_errors
-from rljob.cores import usable_cores
 from rljob.errors import UsageError
 from rljob.strict_json import dumps
 from rljob.telemetry.flat_figures import flatten_status
 from rljob.telemetry.sizing import crowded, lines, next_units, read_prices
+from rljob.threads import usable_cores
 
 from rljob_operator.core.recorded import EVALUATION, Judged, Moment, judged
 from rljob_operator.verbs.jobs import Place

@@ -19,7 +19,6 @@ import pytest
 import torch
 from gymnasium.vector import SyncVectorEnv
 from rljob.api import EnvironmentParameters
-from rljob.cores import usable_cores
 from rljob.envs import (
     EnvironmentProblem,
     EnvironmentSpec,
@@ -31,6 +30,7 @@ from rljob.envs import (
 )
 from rljob.envs.gymnasium_vector import GymnasiumVector
 from rljob.envs.processes import ProcessVector
+from rljob.threads import usable_cores
 
 from tests.support.waiting import eventually
 

@@ -14,9 +14,9 @@ from rljob.checkpoints import store as checkpoint
 from rljob.checkpoints.saved_policy import PolicyIdentity, load_policy
 from rljob.envs import EnvironmentProblem, describe_environment
 from rljob.learner import state
-from rljob.learner.counters import Counters
 from rljob.learner.device import DeviceMemoryProblem, DeviceProblem
 from rljob.learner.device_mirror import DeviceMirror, MirrorPlace, MirrorSize
+from rljob.learner.figures import Counters
 from rljob.learner.optim.updater import make_updater
 from rljob.roles import learner, learner as learner_role
 from rljob.roles.actor import run_actor

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from rljob.algorithms.prioritized_replay import importance_weights
+from rljob.algorithms.base import importance_weights
 from rljob.learner.shard import ShardSession
 
 from tests.support.sharded_replay import BATCH, IMPORTANCE, Sharded, filled

@@ -7,9 +7,9 @@ from pathlib import Path
 import psutil
 import pytest
 from rljob.api.load import read_manifest
-from rljob.cores import usable_cores
 from rljob.errors import UsageError
 from rljob.telemetry.sizing import parts
+from rljob.threads import usable_cores
 from rljob_operator.local import other_load
 from rljob_operator.local.calibration import calibrate
 from rljob_operator.local.other_load import OtherLoad, taken_by_others

@@ -15,8 +15,7 @@ from rljob_operator.core.observed import CheckpointState
 from rljob_operator.local.checkpoints import CheckpointWatch
 from rljob_operator.local.job_view import running_members
 from rljob_operator.local.run_folder import RunFolderProblem, prepare
-from rljob_operator.local.spec_store import SpecStore
-from rljob_operator.local.stored_run import StoredRun
+from rljob_operator.local.spec_store import SpecStore, StoredRun
 
 from tests.support import disks, slow_game
 from tests.support.disks import fill

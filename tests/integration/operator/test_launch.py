@@ -11,8 +11,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from rljob_operator.local.identity import ProcessIdentity
 from rljob_operator.local.launch import Launched, Launcher
+from rljob_operator.local.run_folder import ProcessIdentity
 
 from tests.support.paths import EXAMPLES
 from tests.support.waiting import eventually, known

@@ -11,8 +11,8 @@ from pathlib import Path
 import psutil
 from rljob.checkpoints.files import stored
 from rljob.checkpoints.names import order
-from rljob_operator.local.identity import ProcessIdentity
 from rljob_operator.local.job_view import running_members
+from rljob_operator.local.run_folder import ProcessIdentity
 
 from tests.support.local_run import ENDLESS, LocalRun, assert_nothing_was_lost
 from tests.support.paths import EXAMPLES, ROOT

@@ -11,8 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 from rljob_operator.core.member import Member, Phase, Role
-from rljob_operator.local.identity import ProcessIdentity
 from rljob_operator.local.process import RoleProcess, announce_path, niceness, set_niceness
+from rljob_operator.local.run_folder import ProcessIdentity
 
 from tests.support.launch import execute
 from tests.support.waiting import eventually, known

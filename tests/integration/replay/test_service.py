@@ -158,7 +158,7 @@ def test_a_mirror_has_what_every_batch_names() -> None:
 
 def test_made_up_names_of_actors_are_forgotten_and_counted(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     most = 20
-    monkeypatch.setattr("rljob.ingest.accepted.MOST_ACTORS", most)
+    monkeypatch.setattr("rljob.ingest.sessions.MOST_ACTORS", most)
     settings = config(redis=str(server.socket))
 
     def remembered(service: Any) -> list[int]:

@@ -33,7 +33,7 @@ from rljob.wire import keyfile, load_keys
 from rljob_operator.kube.apiserver.client import Page
 from rljob_operator.kube.watch.intake import Intake
 from rljob_operator.kube.watch.kopf_watch import KopfWatch
-from rljob_operator.local.reach import Loopback
+from rljob_operator.local.addresses import Loopback
 from rljob_operator.local.substrate import MemberPolls
 from rljob_operator.polls.poll import Alive
 
@@ -105,7 +105,7 @@ CONTAINED = {
 }
 WAITED_FOR = {
     "optim/sharded_optimizer.py": "test_what_a_share_of_an_update_raises_is_raised_in_the_loop",
-    "python/asking.py": "unit/operator/python: what a verb raises is raised to the one who asked",
+    "python/handle.py": "unit/operator/python: what a verb raises is raised to the one who asked",
     "replay/restore.py": "unit/replay and integration/replay: a restore raises where its results are wanted",
 }
 

@@ -29,7 +29,7 @@ from rljob.ingest.shard_status import ShardStatus
 from rljob.learner.unroll_queue import UnrollQueue, UnrollQueueConfig
 from rljob.telemetry.server import TelemetryServer
 from rljob.weights.exchange import WeightClient, WeightServer
-from rljob.weights.versions import VersionLog
+from rljob.weights.flat import VersionLog
 from rljob.wire import Client, Message, Server, Subscriber
 from rljob.wire.schema import KINDS
 

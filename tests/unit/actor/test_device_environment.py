@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from rljob.actor.device_environment import DeviceEnvironment
+from rljob.actor.device import DeviceEnvironment
 from rljob.api import EnvironmentParameters
 from rljob.envs import EnvironmentProblem, describe_environment, make_device_vector, make_vector_environment
 from rljob.envs.gymnasium_vector import GymnasiumVector

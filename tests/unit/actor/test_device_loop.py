@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 import torch
 from rljob.acting.identity import ActorIdentity
-from rljob.actor.device_environment import DeviceEnvironment
+from rljob.actor.device import DeviceEnvironment, DevicePolicy
 from rljob.actor.device_loop import DeviceLoop
-from rljob.actor.device_policy import DevicePolicy
 from rljob.actor.figures import ActorFigures
 from rljob.actor.loop import ActorLoop
 from rljob.actor.policy import ActingPolicy

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import example, given, settings, strategies as st
+from rljob.algorithms.acting_rules import epsilon_ladder
 from rljob.algorithms.apex_dqn.loss import ApeXDQN, targets
 from rljob.algorithms.batches import TransitionBatch
-from rljob.algorithms.choices import TensorChoices
-from rljob.algorithms.epsilon_greedy import epsilon_ladder
+from rljob.algorithms.distributions import TensorChoices
 from rljob.algorithms.registry import algorithm
 from rljob.api import ApeXDQNParameters
 from rljob.choices import Choices

@@ -13,8 +13,7 @@ from rljob.algorithms.distributions import (
     ActionDistribution,
     tanh_gaussian_log_prob,
 )
-from rljob.choices import FORBIDDEN, Choices
-from rljob.controls import Gaussians, normal
+from rljob.choices import FORBIDDEN, Choices, Gaussians, normal
 from torch import Tensor
 from torch.distributions import Categorical, Independent, Normal, TanhTransform, TransformedDistribution
 
@@ -136,5 +135,5 @@ def test_a_forbidden_choice_beside_a_number_has_no_chance_and_no_gradient() -> N
 
 
 def test_acting_needs_no_torch() -> None:
-    code = "import sys, rljob.controls, rljob.choices, rljob.envs.encoding; sys.exit('torch' in sys.modules)"
+    code = "import sys, rljob.choices, rljob.choices, rljob.envs.encoding; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

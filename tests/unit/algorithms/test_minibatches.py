@@ -2,8 +2,7 @@
 
 import pytest
 import torch
-from rljob.algorithms.batches import UnrollBatch
-from rljob.algorithms.minibatches import minibatches_of_steps, minibatches_of_unrolls
+from rljob.algorithms.batches import UnrollBatch, minibatches_of_steps, minibatches_of_unrolls
 
 STEPS, UNROLLS = 5, 4
 NUMBERS = torch.arange(STEPS * UNROLLS).view(STEPS, UNROLLS)

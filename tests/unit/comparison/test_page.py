@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 from rljob.comparison.comparison import Comparison, compare
-from rljob.comparison.page import MOST_DRAWN, comparison_charts, render_comparison
-from rljob.comparison.words import document, lines
+from rljob.comparison.page import MOST_DRAWN, comparison_charts, document, lines, render_comparison
 from rljob.telemetry.charts import Series, line_chart
 
 from tests.support.judged_runs import judged_run

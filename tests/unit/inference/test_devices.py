@@ -11,9 +11,8 @@ import torch
 from rljob.algorithms.compute import Arithmetic, Compute, DeviceCompute, Measured
 from rljob.algorithms.registry import algorithm
 from rljob.inference.batching import Request
-from rljob.inference.in_learner import InferenceThread, LatestWeights
 from rljob.inference.model import ServedModel, served_model
-from rljob.inference.server import InferenceServer
+from rljob.inference.server import InferenceServer, InferenceThread, LatestWeights
 from rljob.threads import ThreadEnded, check_threads
 from rljob.weights.exchange import WeightServer
 from rljob.weights.flat import snapshot

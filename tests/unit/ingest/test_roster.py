@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from rljob.ingest.roster import Counted, Roster, episode_fields
 from rljob.wire import MalformedMessage, Message
-from rljob.wire.named_numbers import packed
+from rljob.wire.message import packed
 
 
 def heartbeat(steps: int, actor: str = "actor-0", inc: str = "a", state: str = "Running") -> Message:

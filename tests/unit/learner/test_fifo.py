@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 from rljob.experience import Segment, unroll_layout
-from rljob.learner.fifo import FifoTable
+from rljob.learner.unroll_order import FifoTable
 from rljob.observation import frames
 
 from tests.support.experience import make_unroll

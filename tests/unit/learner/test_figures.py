@@ -20,7 +20,7 @@ from rljob.learner.shard_totals import (
     stage_totals,
     steps_and_raw_frames,
 )
-from rljob.weights.versions import KEPT, VersionLog
+from rljob.weights.flat import KEPT, VersionLog
 
 NAMES = ("loss", "gradient_norm", "q_taken")
 SHARDS = [

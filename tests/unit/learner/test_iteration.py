@@ -3,8 +3,7 @@
 from dataclasses import dataclass, field
 
 import pytest
-from rljob.learner.iteration import Iterations
-from rljob.learner.lag_limit import MOST_UPDATES, LagLimit
+from rljob.learner.unroll_order import MOST_UPDATES, Iterations, LagLimit
 
 ENVS = 16
 

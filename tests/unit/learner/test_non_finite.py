@@ -19,7 +19,7 @@ from rljob.experience import transition_layout
 from rljob.learner.assembly import ReadyBatch
 from rljob.learner.client import ReplayClient, ReplayClientConfig
 from rljob.learner.loop import Learner
-from rljob.learner.loop_config import LoopConfig, NonFiniteLoss
+from rljob.learner.loop_inputs import LoopConfig, NonFiniteLoss
 from rljob.learner.optim.half_precision import LossScale
 from rljob.learner.optim.readback import Readback
 from rljob.learner.optim.updater import AnyUpdater
@@ -27,7 +27,7 @@ from rljob.learner.saver import Saver
 from rljob.learner.staging import transition_buffers
 from rljob.observation import frames
 from rljob.weights.exchange import WeightServer
-from rljob.weights.versions import VersionLog
+from rljob.weights.flat import VersionLog
 
 from tests.support.devices import LateEvents
 from tests.unit.learner.learner_builders import CPU, batches, course, identity, parameters, updater

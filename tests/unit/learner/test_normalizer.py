@@ -25,7 +25,7 @@ from rljob.envs import describe_environment
 from rljob.envs.spec import ActionLeaf, EnvironmentSpec, Leaf
 from rljob.learner import state
 from rljob.learner.loop import Learner
-from rljob.learner.loop_config import LoopConfig
+from rljob.learner.loop_inputs import LoopConfig
 from rljob.learner.normalizer import LEAST_OF_OBSERVATIONS, LEAST_OF_RETURNS, Normalizer, RunningMoments
 from rljob.learner.optim.updater import AnyUpdater, TransitionUpdater, make_updater
 from rljob.learner.saver import Saver
@@ -34,7 +34,7 @@ from rljob.learner.unroll_queue import ReadyUnrolls, UnrollQueue, UnrollQueueCon
 from rljob.policy.export import export
 from rljob.policy.trained import load
 from rljob.weights.exchange import WeightServer
-from rljob.weights.versions import VersionLog
+from rljob.weights.flat import VersionLog
 
 from tests.unit.learner.learner_builders import ENV_PARAMS, SPEC, course, parameters as of_apex, unroll_batches
 from tests.unit.learner.optim.test_no_waiting import Waits

@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 import torch
 from rljob.actor.policy import ActingPolicy
-from rljob.algorithms.batches import LossResult, UnrollBatch
+from rljob.algorithms.batches import LossResult, UnrollBatch, minibatches_of_steps
 from rljob.algorithms.compute import Compute, DeviceCompute, Measured
 from rljob.algorithms.impala.loss import IMPALA
-from rljob.algorithms.minibatches import minibatches_of_steps
 from rljob.algorithms.parameters import TransitionParameters
 from rljob.algorithms.registry import algorithm
 from rljob.api import ImpalaParameters

@@ -11,8 +11,7 @@ from rljob.experience import transition_layout
 from rljob.ingest.shard_status import ShardStatus
 from rljob.learner.assembly import charges_by_error, draws_by_mass
 from rljob.learner.shard import SUBSCRIBE_AGAIN_SECONDS, ShardSession
-from rljob.learner.shard_report import ShardReport
-from rljob.learner.shard_totals import actors, replay_summary
+from rljob.learner.shard_totals import ShardReport, actors, replay_summary
 from rljob.observation import frames
 from rljob.wire import Client, Server
 

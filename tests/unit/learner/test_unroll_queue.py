@@ -13,7 +13,7 @@ from rljob.actor.figures import ActorFigures
 from rljob.actor.session import ReplaySession
 from rljob.experience import Segment
 from rljob.learner.unroll_queue import UnrollQueue, UnrollQueueConfig
-from rljob.weights.versions import VersionLog
+from rljob.weights.flat import VersionLog
 from rljob.wire import Client
 
 from tests.support.experience import UNROLLS, changed, make_unroll

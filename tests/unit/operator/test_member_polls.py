@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from rljob.api.status_document import json_document
-from rljob_operator.local.reach import Loopback
+from rljob_operator.local.addresses import Loopback
 from rljob_operator.local.substrate import MemberPolls
 from rljob_operator.polls.poll import Alive, LearnerPoll as Target, Poll, Rhythm, Silence
 from rljob_operator.polls.reach import NoAnswer

@@ -11,7 +11,7 @@ from rljob.api import load_manifest
 from rljob.api.networks import NetworkProblem
 from rljob.checkpoints.names import CheckpointProblem
 from rljob.envs import EnvironmentProblem, environment_of, hand_over
-from rljob.socket_folder import NoSocketFolder
+from rljob.files import NoSocketFolder
 from rljob.wire import Server
 from rljob_operator.core.member import Phase, Role
 from rljob_operator.local import preflight

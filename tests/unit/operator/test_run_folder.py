@@ -10,14 +10,15 @@ from pathlib import Path
 
 import pytest
 from rljob_operator.local import log_files
-from rljob_operator.local.holder import LOCK_FILE, holder
 from rljob_operator.local.lock import ControllerLock
 from rljob_operator.local.log_files import LogFollower, bound, tail
 from rljob_operator.local.run_folder import (
     EXPERIMENT_FILE,
     JOB_FILE,
+    LOCK_FILE,
     RunFolderProblem,
     chosen_run,
+    holder,
     new_run_dir,
     newest,
     prepare,

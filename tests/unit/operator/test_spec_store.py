@@ -12,8 +12,7 @@ from rljob.api.status import RLJobStatus
 from rljob.api.yaml_dialect import dump_document
 from rljob.sources import keep_sources
 from rljob_operator.local.run_folder import RunFolderProblem, prepare
-from rljob_operator.local.spec_store import SpecStore, replace_spec
-from rljob_operator.local.stored_run import StoredRun
+from rljob_operator.local.spec_store import SpecStore, StoredRun, replace_spec
 
 from tests.support.controller import PONG
 from tests.support.jobs import manifest_of

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 from rljob.wire import MalformedMessage, Message, decode, encode
-from rljob.wire.named_numbers import packed, unpacked
+from rljob.wire.message import packed, unpacked
 
 WHO = {"actor": "actor-0", "inc": "a"}
 NAMES = st.text(st.characters(min_codepoint=32, max_codepoint=126), min_size=1, max_size=64)

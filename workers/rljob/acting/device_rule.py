@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rljob.algorithms.acting_rules import ActionValueAlgorithm
 from rljob.algorithms.actor_critic import ActorCritic
 from rljob.algorithms.base import AnyAlgorithm
-from rljob.algorithms.epsilon_greedy import ActionValueAlgorithm
 from rljob.choices import Choices
 from rljob.experience import Decision
 

@@ -13,7 +13,7 @@ from rljob.actor.shards import MultiShard
 from rljob.telemetry.clock import StageClock
 from rljob.telemetry.process import PROCESS
 from rljob.wire import Message
-from rljob.wire.named_numbers import packed
+from rljob.wire.message import packed
 
 if TYPE_CHECKING:
     from rljob.acting.network import ActingNetwork

@@ -23,7 +23,7 @@ from rljob.experience import Decision, SegmentBuilder
 from rljob.observation import Array
 from rljob.weights.flat import Weights, WeightSource
 from rljob.wire import Message
-from rljob.wire.named_numbers import packed
+from rljob.wire.message import packed
 
 log = logging.getLogger(__name__)
 

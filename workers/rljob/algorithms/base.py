@@ -18,14 +18,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rljob.algorithms import prioritized_replay
 from rljob.algorithms.batches import LossResult, Observation, TransitionBatch, UnrollBatch, as_batch
 from rljob.algorithms.decision import Game, Inference
 from rljob.algorithms.optimizer import Optimizer
 from rljob.algorithms.parameters import LearnerParameters, TransitionParameters, UnrollParameters
 from rljob.algorithms.trunk import FrameNetwork
-from rljob.choices import Choices, RandomNumbers
-from rljob.controls import HALF_LOG_2PI
+from rljob.choices import HALF_LOG_2PI, Choices, RandomNumbers
 from rljob.experience import ColumnRole, Decision, SegmentLayout, transition_layout, unroll_layout
 from rljob.experience.batch_arrays import batch_key, transition_arrays, unroll_arrays
 from rljob.experience.columns import ActionSpace
@@ -209,11 +207,11 @@ class TransitionAlgorithm(Algorithm[TransitionP, Network]):
 
     def priorities(self, td_abs: Tensor) -> Tensor:
         """New priorities float32 [B] of transitions from the absolute temporal-difference errors of a loss."""
-        return prioritized_replay.priorities(td_abs)
+        return priorities(td_abs)
 
     def importance_weights(self, probability: NDArray[np.floating[Any]], exponent: float) -> NDArray[np.float32]:
         """``TransitionBatch.weight`` float32 [B] in (0, 1] from the chances float64 [B] in the draw; ``exponent`` is beta."""
-        return prioritized_replay.importance_weights(probability, exponent)
+        return importance_weights(probability, exponent)
 
     def layout(self, spec: EnvironmentSpec, params: TransitionP) -> SegmentLayout:
         return transition_layout(
@@ -314,3 +312,26 @@ def _example(layout: SegmentLayout, arrays: dict[str, NDArray[Any]], device: tor
 
 
 AnyAlgorithm: TypeAlias = Algorithm[Any, Any]
+
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+PRIORITY_OFFSET = 1e-3  # keeps a transition that is predicted perfectly in the draw
+
+
+def importance_weights(probability: NDArray[np.floating[Any]], exponent: float) -> NDArray[np.float32]:
+    """``(N P)^-beta``, divided by the largest of the batch: float32 [B] in (0, 1].
+
+    ``probability`` float64 [B] is each item's chance in one draw over everything stored, in whatever shard (Schaul et al. 2016,
+    3.4; the maximum is over the batch, as in Ape-X and SEED, not over the buffer). The number N of stored items cancels in that
+    division. ``exponent`` is beta; 0 gives ones.
+    """
+    weight = np.power(np.asarray(probability, np.float64), -exponent)
+    relative: NDArray[np.float32] = (weight / weight.max()).astype(np.float32)
+    return relative
+
+
+def priorities(td_abs: Tensor) -> Tensor:
+    """New priorities float32 [B] of a batch that has been learned from: ``|td| + 1e-3``, the rule the actors use too."""
+    return td_abs + PRIORITY_OFFSET

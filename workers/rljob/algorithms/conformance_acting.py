@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from rljob.algorithms.acting_rules import ActionValueAlgorithm
 from rljob.algorithms.base import UnrollAlgorithm
 from rljob.algorithms.decision import Inference
-from rljob.algorithms.epsilon_greedy import ActionValueAlgorithm
 from rljob.algorithms.trial import Trial
 from rljob.algorithms.trunk import FrameNetwork
 from rljob.choices import FORBIDDEN

@@ -1,9 +1,10 @@
 """The policies that a network's numbers are, for learners, in torch: choices and continuous numbers, all independent.
 
 Numbers of a network are [..., K], K = sum(sizes) + 2 * controls: logits of each value of each choice, means, and logarithms of
-deviations. Log-probabilities and entropies add up. What is learned from is the draw of a Gaussian as it was drawn; that the
-environment's edge clips it, or takes its tanh, changes no ratio of two policies. The same for actors is in ``rljob.choices`` and
-``rljob.controls``.
+deviations. Log-probabilities and entropies add up, and the value of an action is the mean of its choices' (Seyde et al. 2023,
+"Solving continuous control via Q-learning"), so that the best action is the best value of each. What is learned from is the draw
+of a Gaussian as it was drawn; that the environment's edge clips it, or takes its tanh, changes no ratio of two policies. The same
+for actors is in ``rljob.choices``.
 """
 
 from dataclasses import dataclass
@@ -14,12 +15,57 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from rljob.algorithms.choices import TensorChoices
-from rljob.controls import HALF_LOG_2PI
+from rljob.choices import FORBIDDEN, HALF_LOG_2PI
 
 SMALLEST_LOG_STD: Final = -5.0
 LARGEST_LOG_STD: Final = 2.0
 """A free deviation drifts: below, where a policy has become sure of itself, until its exponential is 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class TensorChoices:
+    """``sizes``: how many values each choice has. Numbers of a network are [..., K], actions int64 [...] or [..., choices]."""
+
+    sizes: tuple[int, ...]
+
+    def taken(self, values: Tensor, action: Tensor) -> Tensor:
+        """The values [...] of what ``action`` chose, the mean over its choices."""
+        if len(self.sizes) == 1:
+            return values.gather(-1, action.unsqueeze(-1)).squeeze(-1)
+        return values.gather(-1, action + self._starts(action)).mean(-1)
+
+    def best(self, values: Tensor) -> Tensor:
+        """The action with the largest values."""
+        chosen = [part.argmax(dim=-1) for part in self.parts(values)]
+        return chosen[0] if len(chosen) == 1 else torch.stack(chosen, dim=-1)
+
+    def log_policy(self, logits: Tensor) -> Tensor:
+        """Log-probabilities [..., K] within each choice."""
+        if len(self.sizes) == 1:
+            return functional.log_softmax(logits, dim=-1)
+        return torch.cat([functional.log_softmax(part, dim=-1) for part in self.parts(logits)], dim=-1)
+
+    def log_prob(self, log_policy: Tensor, action: Tensor) -> Tensor:
+        """log pi(a|s) [...], the sum over the choices of ``action``."""
+        if len(self.sizes) == 1:
+            return self.taken(log_policy, action)
+        return log_policy.gather(-1, action + self._starts(action)).sum(-1)
+
+    def entropy(self, log_policy: Tensor) -> Tensor:
+        """In nats [...], the sum over the choices."""
+        return -(log_policy.exp() * log_policy).sum(-1)
+
+    def parts(self, numbers: Tensor) -> tuple[Tensor, ...]:
+        """Those of each choice."""
+        return torch.split(numbers, list(self.sizes), dim=-1)
+
+    def _starts(self, action: Tensor) -> Tensor:
+        return torch.tensor([sum(self.sizes[:index]) for index in range(len(self.sizes))], device=action.device)
+
+
+def masked(numbers: Tensor, allowed: Tensor) -> Tensor:
+    """``numbers`` [..., K] of a network, with those of what is not ``allowed`` (bool) made ``FORBIDDEN``, without a gradient."""
+    return torch.where(allowed, numbers, FORBIDDEN)
 
 
 class _Bounded(torch.autograd.Function):

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from rljob.algorithms import convolutions
+from rljob.algorithms import layers
 from rljob.algorithms.batches import Observation
 from rljob.algorithms.distributions import ActionDistribution, bounded_log_std
 from rljob.algorithms.own_network import encoded
@@ -32,10 +32,10 @@ from rljob.envs.spec import EnvironmentSpec
 from rljob.observation import arrays_of, each
 
 _CONVOLUTIONS = {
-    "Nature": convolutions.NATURE,
-    "Compact": convolutions.TILED_COMPACT,
-    "Small": convolutions.SMALL,
-    "MLP": convolutions.NONE,
+    "Nature": layers.NATURE,
+    "Compact": layers.TILED_COMPACT,
+    "Small": layers.SMALL,
+    "MLP": layers.NONE,
 }
 _DEEP_CHANNELS = (16, 32, 32)  # the residual network of Espeholt et al. 2018, figure 3 right
 _MLP_DEPTH = 2

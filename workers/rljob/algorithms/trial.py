@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 import numpy as np
 from torch import Tensor, float32
 
+from rljob.algorithms.acting_rules import ActionValueAlgorithm
 from rljob.algorithms.base import AnyAlgorithm, TransitionAlgorithm, UnrollAlgorithm
-from rljob.algorithms.epsilon_greedy import ActionValueAlgorithm
 from rljob.api import EnvironmentParameters
 from rljob.api.problems import ManifestError
 from rljob.envs.spec import EnvironmentSpec

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rljob.algorithms.choices import TensorChoices, masked
 from rljob.algorithms.compute import Arithmetic, Compute, candidates
+from rljob.algorithms.distributions import TensorChoices, masked
 from rljob.algorithms.layout import channels_last, planes, space_to_depth
 from rljob.api.networks import Image
 from rljob.observation import by_column

@@ -1,17 +1,23 @@
-"""Where checkpoints are: a path of this machine, or one in a bucket, which is written and joined like a path; and the methods of
-a place of either kind."""
+"""Where checkpoints are: a folder of this machine, or a prefix of a bucket, which is written and joined like a path; and how they
+are kept in each.
 
+In a folder each is replaced as a whole. In a bucket nothing can be renamed: the manifest is written last and removed first, and
+the file of tensors is called by its digest, so that a checkpoint that is written anew (``best``) does not take the tensors from
+under the manifest that is there.
+"""
+
+import contextlib
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 from urllib.parse import unquote, urlsplit
 
+from rljob import files
 from rljob.api import RLJob
-from rljob.checkpoints.bucket import Bucket
-from rljob.checkpoints.in_bucket import Prefix
-from rljob.checkpoints.names import CheckpointProblem
-from rljob.checkpoints.on_disk import Folder
+from rljob.checkpoints.bucket import Bucket, NoObject
+from rljob.checkpoints.names import MANIFEST, TENSORS, CheckpointProblem, StorageProblem, claimed, is_checkpoint_name
 from rljob.sources import user_path
 
 
@@ -123,3 +129,156 @@ def _in_bucket(text: str, endpoint: str) -> ObjectPath:
     if not bucket or {".", ".."} & set(parts):
         raise CheckpointProblem(f"{text} names no place in a bucket; s3://bucket/prefix does")
     return ObjectPath(Bucket(bucket, endpoint), "/".join(parts))
+
+
+_PIECE_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A `Storage` on a disk. A crash, a full disk or a kill leaves the checkpoint before as it was."""
+
+    path: Path
+
+    def names(self) -> list[str]:
+        try:
+            with os.scandir(self.path) as entries:
+                return [each.name for each in entries if _is_ours(each.name, each.is_dir())]
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise StorageProblem(f"{self.path} can't be read: {error.strerror}") from None
+
+    def holds(self, name: str) -> bool:
+        return (self.path / name / MANIFEST).exists()
+
+    def tensors_file(self, digest: str) -> str:
+        return TENSORS
+
+    def write(
+        self, name: str, tensors_file: str, tensors: bytes, manifest: bytes, confirm: Callable[[], None] = lambda: None
+    ) -> None:
+        final = self.path / name
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            with files.replacing(final, durable=True) as new:
+                new.mkdir()
+                (new / tensors_file).write_bytes(tensors)
+                (new / MANIFEST).write_bytes(manifest)
+                files.flush(new)  # before it is confirmed, which is to be as late as possible
+                confirm()
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise CheckpointProblem(
+                f"the checkpoint {final} could not be written: {reason}; the one before stays valid"
+            ) from error
+
+    def pieces(self, name: str, file: str) -> Iterator[bytes]:
+        path = self.path / name
+        try:
+            with (path / file).open("rb") as content:
+                while piece := content.read(_PIECE_BYTES):
+                    yield piece
+        except OSError as error:
+            raise CheckpointProblem(f"{path} is not a readable checkpoint: {error}") from None
+
+    def remove(self, name: str) -> None:
+        path = self.path / name
+        if not path.is_dir():
+            path.unlink(missing_ok=True)
+            return
+        with contextlib.suppress(OSError):
+            files.remove(path)
+
+    def clear(self) -> None:
+        files.recover(self.path)
+
+    def create(self, name: str) -> bool:
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            (self.path / name).touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        except PermissionError as error:  # no patience mends it
+            raise CheckpointProblem(
+                f"{self.path} can't be written by user {os.geteuid()} of group {os.getegid()} ({error.strerror}), so nothing "
+                f"that is learned would be kept: give the folder to that user (chown -R {os.geteuid()}), or have the learner run "
+                "as its owner (on a cluster runAsUser in the securityContext of learner.podTemplate)"
+            ) from None
+        except OSError as error:
+            raise StorageProblem(f"{self.path / name} can't be written: {error.strerror}") from None
+        return True
+
+
+def _is_ours(name: str, is_folder: bool) -> bool:
+    return is_checkpoint_name(name) if is_folder else claimed(name) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """A `Storage` in a bucket. ``prefix`` has no slash at either end; empty is the whole bucket."""
+
+    bucket: Bucket
+    prefix: str
+
+    def names(self) -> list[str]:
+        keys = self._keys()
+        whole = [name for name in {key.split("/")[0] for key in keys} if f"{name}/{MANIFEST}" in keys]
+        checkpoints = [name for name in whole if is_checkpoint_name(name)]
+        return [*checkpoints, *(key for key in keys if claimed(key) is not None)]
+
+    def holds(self, name: str) -> bool:
+        return f"{name}/{MANIFEST}" in self._keys(name)
+
+    def tensors_file(self, digest: str) -> str:
+        return f"tensors-{digest[:16]}.safetensors"
+
+    def write(
+        self, name: str, tensors_file: str, tensors: bytes, manifest: bytes, confirm: Callable[[], None] = lambda: None
+    ) -> None:
+        try:
+            self.bucket.put(self._key(f"{name}/{tensors_file}"), tensors)
+            confirm()
+            self.bucket.put(self._key(f"{name}/{MANIFEST}"), manifest)
+            kept = {f"{name}/{tensors_file}", f"{name}/{MANIFEST}"}
+            self._delete([key for key in self._keys(name) if key not in kept])
+        except StorageProblem as problem:
+            raise CheckpointProblem(
+                f"the checkpoint {name} could not be written: {problem}; the one before stays valid"
+            ) from problem
+
+    def pieces(self, name: str, file: str) -> Iterator[bytes]:
+        try:
+            yield from self.bucket.pieces(self._key(f"{name}/{file}"))
+        except NoObject:
+            where = self.bucket.uri(self._key(name))
+            raise CheckpointProblem(f"{where} is not a readable checkpoint: it has no {file}") from None
+
+    def remove(self, name: str) -> None:
+        if claimed(name) is not None:
+            self._delete([name])
+            return
+        self._delete([f"{name}/{MANIFEST}"])
+        self._delete(self._keys(name))
+
+    def clear(self) -> None:
+        keys = self._keys()
+        for name in {key.split("/")[0] for key in keys if "/" in key}:
+            if is_checkpoint_name(name) and f"{name}/{MANIFEST}" not in keys:
+                self._delete([key for key in keys if key.startswith(f"{name}/")])
+
+    def create(self, name: str) -> bool:
+        return self.bucket.create(self._key(name))
+
+    def _key(self, name: str) -> str:
+        return f"{self.prefix}/{name}" if self.prefix else name
+
+    def _keys(self, name: str = "") -> list[str]:
+        """The keys of the objects under the prefix, or of those of one checkpoint; without the prefix."""
+        below = self._key(name) if name else self.prefix
+        cut = len(self.prefix) + 1 if self.prefix else 0
+        return [key[cut:] for key in self.bucket.keys(below)]
+
+    def _delete(self, names: list[str]) -> None:
+        if names:
+            self.bucket.delete([self._key(name) for name in names])

@@ -15,12 +15,12 @@ from rich.console import Console
 
 from rljob.checkpoints.names import SCORED
 from rljob.command_errors import one_line_errors
-from rljob.cores import usable_cores
 from rljob.data_plane import require_data_plane
 from rljob.errors import UsageError
 from rljob.files import replace
 from rljob.loading import printing_aside
 from rljob.strict_json import dumps
+from rljob.threads import usable_cores
 
 if TYPE_CHECKING:
     from rljob.evaluation.score import Played
@@ -262,8 +262,7 @@ def compare(
         if html is not None and html.is_dir():
             raise UsageError(f"--html {html}: is a folder; name a file, such as {html / 'comparison.html'}")
         from rljob.comparison.comparison import compare as compared
-        from rljob.comparison.page import render_comparison
-        from rljob.comparison.words import document, lines
+        from rljob.comparison.page import document, lines, render_comparison
         from rljob.strict_json import dumps
 
         comparison = compared(runs, by or (), target)

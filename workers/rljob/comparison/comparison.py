@@ -14,17 +14,18 @@ from typing import Final
 
 from rljob.api import ManifestError
 from rljob.comparison.estimates import CONFIDENCE_PERCENT, Estimate, improvement
-from rljob.comparison.experiment_runs import EXPERIMENT_FILE, runs_of
-from rljob.comparison.group import Group, group_of, letters
-from rljob.comparison.grouping import (
+from rljob.comparison.group import (
+    Group,
     agreed_targets,
     differing,
+    group_of,
     grouped,
+    letters,
     named_settings,
     refuse_what_can_not_be_compared,
     values_in_words,
 )
-from rljob.comparison.judged_run import JudgedRun, Target, read_judged_run
+from rljob.comparison.judged_run import EXPERIMENT_FILE, JudgedRun, Target, read_judged_run, runs_of
 from rljob.errors import UsageError
 from rljob.sources import CODE, user_path
 

@@ -15,8 +15,8 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from rljob.cores import usable_cores
 from rljob.envs.base import EnvironmentProblem, UnknownEnvironment
+from rljob.threads import usable_cores
 
 _DECIDED_ELSEWHERE: Final = ("num_envs", "batch_size", "env_type", "seed", "env_seed", "gym_reset_return_info")
 

@@ -20,7 +20,6 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
-from rljob.cores import usable_cores
 from rljob.envs import single
 from rljob.envs.atari import NativeAtari
 from rljob.envs.base import EnvironmentProblem, VectorEnvironment
@@ -40,6 +39,7 @@ from rljob.envs.target import (
     resolve,
 )
 from rljob.loading import PLUGIN_FAILURES, contained, short, told
+from rljob.threads import usable_cores
 
 if TYPE_CHECKING:
     from rljob.api import EnvironmentParameters

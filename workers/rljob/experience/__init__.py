@@ -3,10 +3,8 @@
 from typing import Any
 
 from rljob.experience.builder import SegmentBuilder
-from rljob.experience.columns import LIFE_LOST, TERMINATED, TRUNCATED, ColumnRole
-from rljob.experience.decision import Decision
-from rljob.experience.layout import SegmentLayout, transition_layout, unroll_layout
-from rljob.experience.segment import InvalidSegment, Segment
+from rljob.experience.columns import LIFE_LOST, TERMINATED, TRUNCATED, ColumnRole, Decision
+from rljob.experience.segment import InvalidSegment, Segment, SegmentLayout, transition_layout, unroll_layout
 from rljob.experience.transitions import TransitionBuilder
 from rljob.experience.unrolls import UnrollBuilder
 

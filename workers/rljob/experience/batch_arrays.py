@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from rljob.experience.columns import Column, ColumnRole, Rows
-from rljob.experience.layout import SegmentLayout
+from rljob.experience.segment import SegmentLayout
 from rljob.observation import Array, ObservationColumn
 
 Batch = Mapping[str, Array]

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from rljob.experience.columns import LIFE_LOST, TERMINATED, TRUNCATED
-from rljob.experience.decision import Decision
-from rljob.experience.layout import SegmentLayout
-from rljob.experience.segment import Segment
+from rljob.experience.columns import LIFE_LOST, TERMINATED, TRUNCATED, Decision
+from rljob.experience.segment import Segment, SegmentLayout
 from rljob.observation import Array, by_column
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 
 from rljob.experience.batch_arrays import Batch, batch_key, take_stacks
 from rljob.experience.columns import ColumnRole
-from rljob.experience.layout import SegmentLayout
-from rljob.experience.segment import Segment
+from rljob.experience.segment import Segment, SegmentLayout
 from rljob.observation import Array, ObservationColumn
 
 _LARGEST_SLOT_ID = 2**32

@@ -6,10 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rljob.experience.builder import SegmentBuilder
-from rljob.experience.columns import TRUNCATED
-from rljob.experience.decision import Decision
-from rljob.experience.layout import SegmentLayout
-from rljob.experience.segment import Segment
+from rljob.experience.columns import TRUNCATED, Decision
+from rljob.experience.segment import Segment, SegmentLayout
 from rljob.observation import Array, by_column
 
 # Added to |TD error| so that a perfectly predicted transition can still be sampled.

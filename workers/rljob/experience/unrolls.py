@@ -5,10 +5,8 @@ from typing import Any
 import numpy as np
 
 from rljob.experience.builder import SegmentBuilder
-from rljob.experience.columns import TERMINATED, TRUNCATED, Rows
-from rljob.experience.decision import Decision
-from rljob.experience.layout import SegmentLayout
-from rljob.experience.segment import Segment
+from rljob.experience.columns import TERMINATED, TRUNCATED, Decision, Rows
+from rljob.experience.segment import Segment, SegmentLayout
 from rljob.observation import Array
 
 _NO_STEP = 128

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from rljob.ingest.shard_status import ActorStatus, Episode
 from rljob.wire import MalformedMessage, Message
-from rljob.wire.named_numbers import unpacked
+from rljob.wire.message import unpacked
 
 EPISODES_SHOWN = 256
 _INCARNATIONS_REMEMBERED = 1024

@@ -25,22 +25,20 @@ from rljob.checkpoints.names import CheckpointProblem, StorageProblem
 from rljob.checkpoints.restore_from import FORK, STARTED_FROM
 from rljob.checkpoints.saved_policy import PolicyIdentity
 from rljob.learner import state
-from rljob.learner.counters import Counters
 from rljob.learner.course import Course
-from rljob.learner.figures import Figures
+from rljob.learner.figures import Counters, Figures
 from rljob.learner.gpu import DeviceStageClock, Gpu
-from rljob.learner.loop_config import LoopConfig, NonFiniteLoss, Superseded
+from rljob.learner.loop_inputs import BatchSource, LoopConfig, NonFiniteLoss, Ready, Superseded
 from rljob.learner.optim.readback import Arrived, Readback
 from rljob.learner.optim.updater import AnyUpdater
 from rljob.learner.saver import Saver
 from rljob.learner.shard_totals import return_to_go_by, steps_and_raw_frames
-from rljob.learner.source import BatchSource, Ready
 from rljob.learner.verdicts import Verdicts
 from rljob.loading import short
 from rljob.telemetry import timeline
 from rljob.telemetry.clock import StageClock
 from rljob.weights.exchange import WeightServer
-from rljob.weights.versions import VersionLog
+from rljob.weights.flat import VersionLog
 from rljob.wire import refused_handshakes_total
 
 log = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from rljob.experience import Segment, SegmentLayout
 from rljob.experience.ring import SegmentRing
 from rljob.ingest.shard_status import ShardStatus
-from rljob.learner.shard_report import ShardReport
+from rljob.learner.shard_totals import ShardReport
 from rljob.telemetry import timeline
 from rljob.wire import Client, MalformedMessage, Message
 

@@ -26,12 +26,10 @@ from rljob.ingest.service import Ingest
 from rljob.ingest.shard_status import ShardStatus
 from rljob.ingest.table import NoLog, read_segment
 from rljob.learner.batch_thread import BatchThread
-from rljob.learner.fifo import FifoTable
-from rljob.learner.iteration import Iterations
-from rljob.learner.lag_limit import LagLimit
 from rljob.learner.staging import UnrollStaging, on_current_stream, unroll_buffers
+from rljob.learner.unroll_order import FifoTable, Iterations, LagLimit
 from rljob.telemetry import timeline
-from rljob.weights.versions import VersionLog
+from rljob.weights.flat import VersionLog
 from rljob.wire import RawMessage, Server, ServerSecurity
 
 _POLL_MILLISECONDS = 50
@@ -53,7 +51,7 @@ class UnrollQueueConfig:
     lag_limit_adapts: bool = False
     """Whether the measured time that weights travel is added to it."""
     iteration_lag: int | None = None
-    """Where batches are iterations (``rljob.learner.iteration``): how many versions their unrolls may be old. The bounds
+    """Where batches are iterations (``rljob.learner.unroll_order``): how many versions their unrolls may be old. The bounds
     above then do not matter."""
     prefetch: int = 1
     slots: int = 1

@@ -19,9 +19,9 @@ from typing import Self
 
 import redis
 
+from rljob.files import LONGEST_PATH_BYTES, socket_folder
 from rljob.replay.redis_client import connect
 from rljob.replay.redis_options import Persistence, server_options
-from rljob.socket_folder import LONGEST_PATH_BYTES, socket_folder
 
 log = logging.getLogger(__name__)
 

@@ -11,9 +11,8 @@ import numpy as np
 import torch
 from rljob.acting.identity import ActorIdentity
 from rljob.actor.compression import Compression
-from rljob.actor.device_environment import DeviceEnvironment
+from rljob.actor.device import DeviceEnvironment, DevicePolicy
 from rljob.actor.device_loop import DeviceLoop
-from rljob.actor.device_policy import DevicePolicy
 from rljob.actor.figures import ActorFigures
 from rljob.actor.grouped import GROUPS, GroupedLoop
 from rljob.actor.loop import ActorLoop, Loop

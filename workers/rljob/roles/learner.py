@@ -26,9 +26,8 @@ from rljob.checkpoints.saved_policy import PolicyIdentity
 from rljob.checkpoints.store import Checkpoint, CheckpointProblem
 from rljob.envs import EnvironmentSpec, describe_rewards, environment_of
 from rljob.inference.batching import MAX_WAIT_SECONDS
-from rljob.inference.in_learner import InferenceThread, LatestWeights
 from rljob.inference.model import served_model
-from rljob.inference.server import InferenceServer
+from rljob.inference.server import InferenceServer, InferenceThread, LatestWeights
 from rljob.ingest.roster import Counted
 from rljob.learner.client import ReplayClient, ReplayClientConfig
 from rljob.learner.course import Course
@@ -36,7 +35,7 @@ from rljob.learner.device import DeviceMemory, devices, keep_freed_memory
 from rljob.learner.device_mirror import DeviceMirror, MirrorPlace, MirrorSize, mirror_for
 from rljob.learner.gpu import DeviceStageClock, Gpu
 from rljob.learner.loop import STAGES, Learner
-from rljob.learner.loop_config import LoopConfig
+from rljob.learner.loop_inputs import LoopConfig
 from rljob.learner.optim.compiled_later import CompiledLater, has_compiler
 from rljob.learner.optim.sharded_optimizer import DataParallelThreads
 from rljob.learner.plan import make_plan
@@ -51,7 +50,7 @@ from rljob.telemetry.torch_trace import TorchTrace
 from rljob.tracking.ending import forget_ending, note_ending
 from rljob.tracking.tracker import FOLDER, trackers_of, untracked
 from rljob.weights.exchange import WeightServer
-from rljob.weights.versions import VersionLog
+from rljob.weights.flat import VersionLog
 from rljob.wire import load_keys
 
 log = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
-from rljob.cores import usable_cores
+from rljob.threads import usable_cores
 
 PACKAGES: Final = ("rljob", "torch", "gymnasium", "ale-py", "numpy", "pyzmq", "redis", "lz4", "safetensors")
 

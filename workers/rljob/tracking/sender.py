@@ -47,10 +47,10 @@ log = logging.getLogger(__name__)
 def opened(name: str, run: TrackedRun) -> Tracker:
     """A connection to the tracker ``name``; its client is loaded only here."""
     if name == "wandb":
-        from rljob.tracking.in_wandb import InWandb
+        from rljob.tracking.services import InWandb
 
         return InWandb(run)
-    from rljob.tracking.in_mlflow import InMLflow
+    from rljob.tracking.services import InMLflow
 
     return InMLflow(run)
 

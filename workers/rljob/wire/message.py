@@ -8,7 +8,7 @@ buffer can be stored and forwarded as it came.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import msgpack  # type: ignore[import-untyped]
 import numpy as np
@@ -256,3 +256,24 @@ def _unpack_header(header: Buffer, max_bytes: int) -> tuple[str, dict[str, Scala
     if type(kind) is not str or type(fields) is not dict or type(columns) is not tuple:
         raise MalformedMessage("header", "not an array of [version, kind, fields, columns]")
     return kind, fields, columns
+
+
+def packed(rows: Sequence[Mapping[str, float]]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The field ``names``, of the first 16 names in the rows one a line, and the column ``metrics`` f8 [rows, names], NaN where
+    a row lacks one."""
+    names = list(dict.fromkeys(name for row in rows for name in row))[:16]
+    table = np.array([[row.get(name, np.nan) for name in names] for row in rows], np.float64)
+    return {"names": "\n".join(names)}, {"metrics": table.reshape(len(rows), len(names))}
+
+
+def unpacked(message: Message, count: int) -> list[dict[str, float]]:
+    """The ``count`` rows of a message. Raises ``MalformedMessage`` for what ``packed`` does not make."""
+    names = [name for name in str(message.fields.get("names", "")).split("\n") if name]
+    table = message.columns.get("metrics", np.zeros((count, 0)))
+    if (
+        not all(name.isascii() and name.isprintable() for name in names)
+        or table.shape != (count, len(names))
+        or not (np.isnan(table) | (np.abs(table) <= 1e15)).all()  # a sum over thousands of them is still finite
+    ):
+        raise MalformedMessage("contents", "what an environment reports has no name to be shown, or is no number")
+    return [{name: value for name, value in zip(names, row, strict=True) if value == value} for row in table.tolist()]

@@ -8,7 +8,7 @@ from typing import Any, Final, Self
 
 import zmq
 
-from rljob.socket_folder import LONGEST_PATH_BYTES
+from rljob.files import LONGEST_PATH_BYTES
 from rljob.wire import zap
 from rljob.wire.security import ClientSecurity, ServerSecurity, require_security
 

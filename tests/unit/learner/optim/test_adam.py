@@ -8,7 +8,7 @@ import textwrap
 import pytest
 import torch
 from hypothesis import given, strategies as st
-from rljob.algorithms.ensemble import DenseEnsemble
+from rljob.algorithms.layers import DenseEnsemble
 from rljob.algorithms.optimizer import Adam, Muon, RMSProp, is_matrix, orthogonal
 from torch import Tensor
 

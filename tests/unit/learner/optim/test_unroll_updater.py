@@ -16,13 +16,13 @@ from rljob.checkpoints.saved_policy import PolicyIdentity, load_policy
 from rljob.experience import SegmentLayout, unroll_layout
 from rljob.learner import state
 from rljob.learner.loop import Learner
-from rljob.learner.loop_config import NonFiniteLoss
+from rljob.learner.loop_inputs import NonFiniteLoss
 from rljob.learner.optim.readback import LateNumber
 from rljob.learner.optim.sharded_optimizer import DataParallelThreads
 from rljob.learner.staging import unroll_buffers
 from rljob.learner.unroll_queue import ReadyUnrolls, UnrollQueue, UnrollQueueConfig
 from rljob.observation import frames
-from rljob.weights.versions import VersionLog
+from rljob.weights.flat import VersionLog
 
 from tests.support.devices import LateEvents
 from tests.unit.learner.learner_builders import (

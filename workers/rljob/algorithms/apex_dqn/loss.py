@@ -1,6 +1,6 @@
 """Ape-X DQN (Horgan et al. 2018): double, dueling, n-step Q-learning from prioritized replay, acted by a ladder of epsilons.
 
-Read from top to bottom, this is the whole algorithm but for how an actor acts, which is in ``epsilon_greedy``: the network, and
+Read from top to bottom, this is the whole algorithm but for how an actor acts, which is in ``acting_rules``: the network, and
 how a batch becomes a loss and the errors that new priorities are made of. Pure functions on tensors of static shape; no sockets,
 no files, no clock.
 
@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from rljob.algorithms.acting_rules import ActionValueAlgorithm
 from rljob.algorithms.apex_dqn import DECLARED
 from rljob.algorithms.apex_dqn.network import QNetwork, QNetworkConfig
 from rljob.algorithms.apex_dqn.parameters import ApeXDQNParameters
 from rljob.algorithms.batches import LossResult, Observation, TransitionBatch
-from rljob.algorithms.epsilon_greedy import ActionValueAlgorithm
 
 if TYPE_CHECKING:
     from rljob.api import EnvironmentParameters
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class ApeXDQN(ActionValueAlgorithm[ApeXDQNParameters, QNetwork]):
-    """What each method has to do is written in ``base`` and ``epsilon_greedy``."""
+    """What each method has to do is written in ``base`` and ``acting_rules``."""
 
     name = "ApeXDQN"
     takes = DECLARED.takes

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rljob.algorithms import convolutions
+from rljob.algorithms import layers
 from rljob.algorithms.batches import Observation
 from rljob.algorithms.own_network import encoded
 from rljob.algorithms.trunk import FrameNetwork, convolution_layers, dense_layers
@@ -91,7 +91,7 @@ class QNetwork(FrameNetwork):
         return self.masked(values, observation)
 
     def _layers(self, kind: str, stack: int, shape: tuple[int, ...]) -> tuple[nn.Sequential, int]:
-        return convolution_layers(stack, shape, convolutions.OF_TRANSITIONS[kind], layer_norm=self.config.layer_norm)
+        return convolution_layers(stack, shape, layers.OF_TRANSITIONS[kind], layer_norm=self.config.layer_norm)
 
 
 def dueling(value: Tensor, advantage: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 hyper-parameters for Atari games."""
 
 from rljob.algorithms.preset_jobs import CARTPOLE, ONE_CORE, cpu_request, pong
-from rljob.api.preset import Preset
+from rljob.api.declaration import Preset
 
 _APEX = {
     "type": "ApeXDQN",

@@ -19,10 +19,9 @@ from collections.abc import Iterator
 import torch
 
 from rljob.algorithms.actor_critic import ActorCritic
-from rljob.algorithms.batches import LossResult, UnrollBatch
+from rljob.algorithms.batches import LossResult, UnrollBatch, minibatches_of_unrolls
 from rljob.algorithms.impala import DECLARED
 from rljob.algorithms.impala.parameters import ImpalaParameters
-from rljob.algorithms.minibatches import minibatches_of_unrolls
 from rljob.algorithms.policy_network import PolicyNetwork
 from rljob.algorithms.vtrace import bounded_log_ratio, explained_variance, vtrace
 

@@ -2,7 +2,7 @@
 hyper-parameters for Atari games."""
 
 from rljob.algorithms.preset_jobs import CARTPOLE, PONG_BY_UNROLLS, TWO_THREADS, cpu_request, pong
-from rljob.api.preset import Preset
+from rljob.api.declaration import Preset
 
 _VTRACE = {
     "type": "IMPALA",

@@ -2,7 +2,7 @@
 
 Advantages are generalised (Schulman et al. 2016), of values that the learner computes when an iteration begins, or before each
 epoch (``recompute_advantages``), so that they are as new as its network, whichever weights acted and how long ago. Which unrolls
-make an iteration is the queue's business (``rljob.learner.iteration``).
+make an iteration is the queue's business (``rljob.learner.unroll_order``).
 
 Shapes: T steps of an unroll, B unrolls, M single steps.
 """
@@ -12,8 +12,7 @@ from collections.abc import Iterator
 import torch
 
 from rljob.algorithms.actor_critic import ActorCritic
-from rljob.algorithms.batches import LossResult, UnrollBatch
-from rljob.algorithms.minibatches import minibatches_of_steps, minibatches_of_unrolls
+from rljob.algorithms.batches import LossResult, UnrollBatch, minibatches_of_steps, minibatches_of_unrolls
 from rljob.algorithms.policy_network import PolicyNetwork
 from rljob.algorithms.ppo import DECLARED
 from rljob.algorithms.ppo.parameters import PPOParameters

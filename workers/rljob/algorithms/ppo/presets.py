@@ -2,7 +2,7 @@
 ``environment.id`` is written beside those."""
 
 from rljob.algorithms.preset_jobs import PONG_BY_UNROLLS, TWO_THREADS, pong
-from rljob.api.preset import Preset
+from rljob.api.declaration import Preset
 
 _PPO = {
     "type": "PPO",

@@ -1,6 +1,6 @@
 """SAC (Haarnoja et al. 2018, arXiv 1812.05905): two critics, a policy that is paid for its entropy, a learned temperature.
 
-Read from top to bottom, this is the whole algorithm but for how it acts, which is in ``gaussian_acting``, and its networks, in
+Read from top to bottom, this is the whole algorithm but for how it acts, which is in ``acting_rules``, and its networks, in
 ``network``. An update takes one step of each: the critics towards what the target critics and the present policy expect, the
 policy up the smaller of two critics, the temperature towards the entropy that is asked for; all three from the same weights, as
 they were before it. Pure functions on tensors of static shape; no sockets, no files, no clock.
@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import torch
 
+from rljob.algorithms.acting_rules import GaussianAlgorithm, unjudged
 from rljob.algorithms.base import ParameterGroup
 from rljob.algorithms.batches import LossResult, TransitionBatch
-from rljob.algorithms.gaussian_acting import GaussianAlgorithm, unjudged
 from rljob.algorithms.sac import DECLARED
 from rljob.algorithms.sac.network import SACConfig, SACNetwork, SquashedGaussianPolicy
 from rljob.algorithms.sac.parameters import SACParameters
@@ -37,7 +37,7 @@ _LARGEST_RANDOM: Final = 1.0 - 1e-6
 
 
 class SAC(GaussianAlgorithm[SACParameters, Any]):
-    """What each method has to do is written in ``base`` and ``gaussian_acting``.
+    """What each method has to do is written in ``base`` and ``acting_rules``.
 
     ``q_taken``: mean of both critics for what was done. ``entropy``: of the policy, in nats, estimated from its draws.
     """

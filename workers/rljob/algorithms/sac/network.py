@@ -11,11 +11,11 @@ from typing import Any, Final, Self
 import torch
 from torch import Tensor, nn
 
-from rljob.algorithms import convolutions
+from rljob.algorithms import layers
 from rljob.algorithms.batches import Observation
 from rljob.algorithms.compute import Compute
 from rljob.algorithms.distributions import LARGEST_LOG_STD, SMALLEST_LOG_STD, tanh_gaussian_log_prob
-from rljob.algorithms.ensemble import DenseEnsemble
+from rljob.algorithms.layers import DenseEnsemble
 from rljob.algorithms.own_network import encoded
 from rljob.algorithms.trunk import FrameNetwork, convolution_layers, dense_layers, row_width
 from rljob.api import EnvironmentParameters
@@ -46,7 +46,7 @@ class SACConfig:
         return encoded(network, self.kind, self.own, self.spec.seen_shapes[0], OF_TRANSITIONS, self._layers)[1]
 
     def _layers(self, kind: str, stack: int, shape: tuple[int, ...]) -> tuple[nn.Sequential, int]:
-        return convolution_layers(stack, shape, convolutions.OF_TRANSITIONS[kind], layer_norm=self.layer_norm)
+        return convolution_layers(stack, shape, layers.OF_TRANSITIONS[kind], layer_norm=self.layer_norm)
 
 
 class SquashedGaussianPolicy(FrameNetwork):

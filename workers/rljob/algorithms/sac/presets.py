@@ -1,6 +1,6 @@
 """SAC for continuous actions. No preset names an environment: ``environment.id`` is written beside it."""
 
-from rljob.api.preset import Preset
+from rljob.api.declaration import Preset
 
 PRESETS = (
     Preset(

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rljob.api.conditions import CATALOGUE, MEANING_WHEN_TRUE, ConditionType
+from rljob.api.declaration import OF_ITS_ENVIRONMENT
 from rljob.api.effective import default_words
 from rljob.api.experiment import RLExperimentSpec
 from rljob.api.generate.cel import NOT_IN_CEL
@@ -15,7 +16,6 @@ from rljob.api.mutability import WHILE_SUSPENDED, Mutability, When, places
 from rljob.api.parameters import ParameterSet
 from rljob.api.paths import TypedPlace, places_below
 from rljob.api.pods import RoleSpec
-from rljob.api.preset import OF_ITS_ENVIRONMENT
 from rljob.api.presets import PRESETS
 from rljob.api.roles import Accelerator
 from rljob.api.rules import RULES

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, Literal
 
 from rljob.algorithms.built_in import BUILT_IN
-from rljob.api.preset import Preset
+from rljob.api.declaration import Preset
 
 PRESETS: Final[Mapping[str, Preset]] = {each.name: each for declared in BUILT_IN.values() for each in declared.presets}
 """Every preset by its name, in the order in which people are shown them."""

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rljob.api.algorithm import AlgorithmSpec
+from rljob.api.declaration import OF_ITS_ENVIRONMENT, Preset
 from rljob.api.job import RLJobSpec
 from rljob.api.plain import plain
-from rljob.api.preset import OF_ITS_ENVIRONMENT, Preset
 from rljob.api.presets import PRESETS
 from rljob.api.presets.values import REMOVABLE, leaves
 from rljob.api.yaml_dialect import in_one_line

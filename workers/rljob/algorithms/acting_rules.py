@@ -1,4 +1,8 @@
-"""Acting by action values: the best action, and by a ladder of epsilons any. What Q-learning of every kind has in common."""
+"""How actors act by what a network gives: by action values (the best action, and by a ladder of epsilons any), or by Gaussians of
+continuous numbers. What Q-learning of every kind has in common, and learning from replayed transitions of such numbers.
+
+Shapes: N environments, C continuous numbers of an action, S frame stack, F frame shape.
+"""
 
 from __future__ import annotations
 
@@ -111,3 +115,60 @@ def epsilon_ladder(index: int, total: int, base: float = 0.4, exponent: float = 
     if not 0 <= index < total:
         raise ValueError(f"environment {index} is not on a ladder of {total}; an index from 0 to {total - 1} is")
     return float(base ** (1.0 + exponent * index / max(1, total - 1)))
+
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+GaussianP = TypeVar("GaussianP", bound=TransitionParameters)
+
+
+class GaussianAlgorithm(TransitionAlgorithm[GaussianP, Network]):
+    """What acts, ``build``'s network, gives float32 [N, 2 * C] of an observation: means, and logarithms of deviations. It
+    explores by draws and is judged by the means. What is left to a subclass is the networks and the loss.
+
+    Before the first update actions are uniform between -1 and 1.
+    """
+
+    takes = frozenset({"controls", "controls alone"})
+
+    def output_size(self, params: GaussianP, num_actions: int) -> int:
+        return num_actions
+
+    def infer(self, net: Network, observation: Observation, state: Tensor | NDArray[Any]) -> Inference:
+        """The numbers of the policy; the memory, of which there is none, comes back as it was."""
+        with torch.inference_mode():
+            return Inference(net(each(torch.as_tensor, observation)), torch.as_tensor(state))
+
+    def decide(
+        self,
+        outputs: NDArray[np.float32],
+        epsilon: NDArray[np.floating[Any]] | float,
+        generator: RandomNumbers,
+        choices: Choices,
+    ) -> Decision:
+        """A draw for each environment; ``epsilon`` is not used. What it is worth only critics know."""
+        _, gaussians = choices.split(outputs)
+        assert gaussians is not None, "it acts by continuous numbers alone"
+        return unjudged(gaussians.sample(choices.draws(len(outputs), generator)))
+
+    def random_decision(self, num_envs: int, choices: Choices, generator: RandomNumbers) -> Decision:
+        uniform = 2.0 * generator.random((num_envs, choices.controls)) - 1.0
+        return unjudged(uniform.astype(np.float32))
+
+    def state_values(self, outputs: NDArray[np.float32], choices: Choices) -> NDArray[np.float32]:
+        """Not known where there are no critics."""
+        return np.full(len(outputs), np.nan, np.float32)
+
+    def evaluation_action(
+        self, params: GaussianP, net: Network, observation: Observation, games: Sequence[Game]
+    ) -> Any:
+        """The means."""
+        outputs = self.infer(net, observation, np.zeros((len(games), 2, 0), np.float32)).outputs
+        return Choices((), controls=outputs.shape[1] // 2).mode(outputs.cpu().numpy())
+
+
+def unjudged(control: NDArray[np.float32]) -> Decision:
+    """What was done, [N, C], by an actor that does not know what it is worth."""
+    unknown = np.full(len(control), np.nan, np.float32)
+    return Decision(np.zeros((len(control), 0), np.int64), unknown, unknown, control=control)

@@ -1,13 +1,20 @@
-"""Where the training loop gets its batches: a replay service, or the learner's own queue of unrolls."""
+"""What the training loop is given: its settings from the job, how it ends where the job says so, and where it gets batches.
+
+Batches come from a replay service, or from the learner's own queue of unrolls.
+"""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from rljob.api.exit_codes import EXIT_NON_FINITE_LOSS, EXIT_SUPERSEDED
 from rljob.api.job import RLJobSpec
+from rljob.checkpoints.location import Location
+from rljob.errors import CommandRefused
 from rljob.ingest.shard_status import ShardStatus
 
 
@@ -71,3 +78,34 @@ class BatchSource(Protocol):
     def consumed(self) -> float:
         """What the learner has learned from: transitions as often as they were drawn, or unrolls."""
         ...
+
+
+class NonFiniteLoss(CommandRefused):
+    """The loss is not finite and the job's policy is to fail, or there is nothing to restore."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, EXIT_NON_FINITE_LOSS)
+
+
+class Superseded(CommandRefused):
+    """A learner of a later epoch has begun, and does this one's work."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, EXIT_SUPERSEDED)
+
+
+@dataclass(frozen=True, slots=True)
+class LoopConfig:
+    """``batch_size``: transitions that a batch is learned from, repeats included. ``publish_interval`` in updates, 0 where each
+    batch is followed by a version.
+    ``on_non_finite``: Fail, RestoreAndContinue or Ignore (skip the update). ``started_from``: the other run that the job began
+    from, for its checkpoints' manifests."""
+
+    batch_size: int
+    publish_interval: int
+    checkpoint_interval_seconds: float
+    checkpoint_directory: Location
+    centred: bool = False
+    on_non_finite: str = "Fail"
+    started_from: str = ""
+    record_seconds: float = 2.0
