@@ -1,7 +1,5 @@
 """The counts an actor keeps of itself, and the two ways it reports them: heartbeats and its status document."""
 
-from __future__ import annotations
-
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +32,7 @@ class ActorFigures:
     ``dropped`` counts, by reason, what was given up before that; at present nothing is.
     """
 
-    def __init__(self, identity: ActorIdentity, waited_for: TargetMetric | None = None) -> None:
+    def __init__(self, identity: ActorIdentity, waited_for: "TargetMetric | None" = None) -> None:
         self.identity, self.waited_for = identity, waited_for
         self.clock = StageClock(STAGES)
         self.sink: MultiShard | None = None

@@ -1,8 +1,6 @@
 """Whether an algorithm can be trained in an environment, and has a network for it. For those of this package it needs
 torch only where actors.precision is INT8."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from rljob.algorithms.built_in import BUILT_IN
@@ -21,7 +19,7 @@ NOT_IN_INT8 = (
 )
 
 
-def check_suits(job: RLJob, spec: EnvironmentSpec) -> None:
+def check_suits(job: "RLJob", spec: "EnvironmentSpec") -> None:
     """Raise NetworkProblem, in a sentence, where it can't, and PluginProblem where the user's own can't be loaded."""
     chosen, parameters = job.spec.algorithm, job.spec.algorithm.parameters
     declared = BUILT_IN.get(chosen.type)

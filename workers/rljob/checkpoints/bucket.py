@@ -4,8 +4,6 @@ Credentials and server come from the variables that every program of AWS reads: 
 AWS_SESSION_TOKEN, AWS_REGION, AWS_ENDPOINT_URL, AWS_CA_BUNDLE, or the identity that a pod or machine has.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -109,7 +107,7 @@ class Bucket:
         self._asked("delete", lambda: store.delete(keys))
 
     @cached_property
-    def _store(self) -> S3Store:
+    def _store(self) -> "S3Store":
         try:
             from obstore.exceptions import BaseError
             from obstore.store import S3Store
@@ -181,7 +179,7 @@ class Bucket:
 _DONE: Final = {"list": "listed", "read": "read", "write": "written", "delete": "deleted"}
 
 
-def _piece(store: S3Store, key: str, start: int) -> tuple[bytes, int]:
+def _piece(store: "S3Store", key: str, start: int) -> tuple[bytes, int]:
     """A piece of an object, and the size of the whole."""
     found = store.get(key, options={"range": (start, start + PIECE_BYTES)})
     return bytes(found.bytes()), int(found.meta["size"])

@@ -1,7 +1,5 @@
 """Between what an environment takes and gives, in its own spaces, and what is recorded and learned from: both edges, once."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -30,7 +28,7 @@ class Encoding:
     observations or actions each array holds, its first extent; None of one environment.
     """
 
-    def __init__(self, spec: EnvironmentSpec, parameters: EnvironmentParameters) -> None:
+    def __init__(self, spec: EnvironmentSpec, parameters: "EnvironmentParameters") -> None:
         self._spec, self._columns = spec, spec.columns
         self._subset = np.asarray(parameters.action_subset, np.int64) if parameters.action_subset else None
         self._bounded = {leaf.keys: _Bounded(leaf, parameters.squashes) for leaf in spec.action if leaf.low}

@@ -8,8 +8,6 @@ first observation of the new episode then comes one step too late to be returned
 step handed out as a transition would poison the replay. Such an environment is refused.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -261,7 +259,9 @@ class DeviceVector:
     reward_clipping: bool
 
 
-def make_device_vector(spec: EnvironmentSpec, parameters: EnvironmentParameters, num_envs: int) -> DeviceVector | None:
+def make_device_vector(
+    spec: EnvironmentSpec, parameters: "EnvironmentParameters", num_envs: int
+) -> DeviceVector | None:
     """``num_envs`` copies of the environment of ``spec`` on the device that its factory chooses; None for every other kind,
     and where ``backend`` or ``maxEpisodeSteps`` asks for plain environments. Raises EnvironmentProblem where it cannot be used as
     it is."""

@@ -4,8 +4,6 @@ A column is named once, here. Builders record it, the wire carries it, a ring ke
 the list of a layout and know no column by name but those that they compute.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -74,7 +72,7 @@ class Column:
     low: float | None = None
     high: float | None = None
     most: tuple[int, ...] = ()
-    source: Callable[[Decision, StepResult], Any] | None = field(default=None, compare=False)
+    source: "Callable[[Decision, StepResult], Any] | None" = field(default=None, compare=False)
     limits: tuple[float, float] | None = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -195,7 +193,7 @@ class Decision:
     control: NDArray[np.float32] | None = None
 
     @classmethod
-    def joined(cls, parts: Sequence[Decision]) -> Self:
+    def joined(cls, parts: "Sequence[Decision]") -> Self:
         """The decisions for groups of environments as one for all of them, in this order."""
         states = [part.state for part in parts if part.state is not None]
         controls = [part.control for part in parts if part.control is not None]

@@ -1,7 +1,5 @@
 """The loop's running figures: how far the training has come, means and rates since the last record, and policy lag."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ The loop knows no algorithm by name and reads nothing from the device. What happ
 verdicts) is done between two updates, driven by the clock, so that a learner without data still answers and saves.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import math

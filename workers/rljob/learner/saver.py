@@ -4,8 +4,6 @@ Each life of a learner takes an epoch at the place of its checkpoints. Once a la
 superseded: it writes and removes nothing more, and its learner ends.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import threading

@@ -1,8 +1,6 @@
 """Everything a learner needs to go on as if it had never stopped, as named tensors: networks, optimiser, step
 size, running statistics, random state."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """A trained policy outside of its run: in Python (``load_policy``), and exported for programs without rljob (``export``)."""
 
-from __future__ import annotations
-
 import os
 from typing import TYPE_CHECKING
 
@@ -11,7 +9,7 @@ if TYPE_CHECKING:
     from rljob.policy.trained import Policy
 
 
-def load_policy(source: str | os.PathLike[str]) -> Policy:
+def load_policy(source: str | os.PathLike[str]) -> "Policy":
     """The policy of a run or of a checkpoint: a folder, or ``s3://bucket/prefix``.
 
     A run, or a folder of checkpoints, gives the best judged policy, else the newest valid checkpoint. Where the run kept a

@@ -1,7 +1,5 @@
 """``rljob worker ROLE``: one role of a job as a process, the same in a pod and under the local supervisor."""
 
-from __future__ import annotations
-
 import logging
 import os
 import resource
@@ -33,7 +31,7 @@ LOG_FORMAT = "%(asctime)s %(levelname)s %(message)s"
 
 
 @contextmanager
-def stopping_on_signals(stop: threading.Event) -> Iterator[None]:
+def stopping_on_signals(stop: threading.Event) -> "Iterator[None]":
     """Set ``stop`` on SIGTERM and SIGINT, also where a user's code has put handlers of its own in the place of ours; those from
     before come back at the end.
 

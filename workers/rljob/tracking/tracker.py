@@ -3,8 +3,6 @@
 Which points have been handed over, in a file of eight bytes a point that a killed process leaves whole.
 """
 
-from __future__ import annotations
-
 import json
 import struct
 import time
@@ -115,7 +113,7 @@ class Tracker(Protocol):
     def url(self) -> str:
         """Where the run can be looked at; empty where that is not known."""
 
-    def send(self, points: Sequence[Point]) -> None:
+    def send(self, points: "Sequence[Point]") -> None:
         """Hand over the points that follow."""
 
     def finish(self, state: str) -> None:

@@ -7,8 +7,6 @@ no files, no clock.
 Shapes: B batch, N environments, S frame stack, F frame shape, A actions.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 import torch
@@ -34,7 +32,9 @@ class ApeXDQN(ActionValueAlgorithm[ApeXDQNParameters, QNetwork]):
     parameters = ApeXDQNParameters
     metrics = ("q_taken",)
 
-    def build(self, spec: EnvironmentSpec, params: ApeXDQNParameters, env_params: EnvironmentParameters) -> QNetwork:
+    def build(
+        self, spec: "EnvironmentSpec", params: ApeXDQNParameters, env_params: "EnvironmentParameters"
+    ) -> QNetwork:
         return QNetwork(
             QNetworkConfig(
                 kind=str(params.network),
