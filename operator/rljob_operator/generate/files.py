@@ -62,12 +62,11 @@ def _lines(rule: dict[str, list[str]], why: str) -> Iterator[str]:
 _RULES_INTRODUCTION: Final = """\
 # What the operator may do
 
-Made from `operator/rljob_operator/kube/process/rbac.py` by `make generate`, as are the chart's Roles. Nothing else is granted,
-and a test on a real API server compares the table with what the audit log says the operator has asked for: nothing more, nothing
-less.
+Made from `operator/rljob_operator/kube/process/rbac.py` by `make generate`, like the chart's Roles. A test on a real API server
+checks that the operator uses these rights and no others.
 
-An operator of all namespaces has the rows of its jobs' namespaces in a ClusterRole; one of single namespaces has a Role in each
-and no ClusterRole. It does without the rows of the cluster, unless the chart's value `rbac.clusterReads` grants them.
+An operator of all namespaces has the rows of its jobs' namespaces in a ClusterRole. One of single namespaces has a Role in each
+and no ClusterRole, and no rows of the cluster unless you set `rbac.clusterReads`.
 """
 
 _HEADINGS: Final[dict[Where, str]] = {
@@ -108,15 +107,13 @@ _AT_ONCE = " and ".join(f"`{name}`" for name in AT_ONCE)
 _INTRODUCTION = f"""\
 # The operator's configuration
 
-Made from `operator/rljob_operator/kube/process/configuration.py` by `make generate`. It is the YAML that
-`rljob operator --config FILE` reads, and the value `config` of the chart: what an administrator decides for jobs that say
-nothing. Every field may be left out; unknown fields and wrong values are refused, all at once and with their places. An
-option on the command line wins over the file.
+Defaults for jobs, set by an administrator: the YAML of `rljob operator --config FILE`, and the chart's value `config`. Every
+field is optional. Unknown fields and wrong values are refused, all at once and with their paths. Options on the command line win.
+Made from `operator/rljob_operator/kube/process/configuration.py` by `make generate`.
 
-**No pod of a running job is started anew because of a change here.** A job keeps what it was started with, also for pods that are
-replaced or added, until it comes up from nothing: when it is suspended and resumed, or its user changes what its roles start with
-(`status.controller.rendering` has what it keeps). A claim that it got for its checkpoints stays its own for as long as it lives.
-At once, and without touching a pod, count {_AT_ONCE}, and the namespace that the operator itself is in.
+**A change restarts no pod of a running job.** A job keeps its settings (`status.controller.rendering`), also for new pods, until
+it is suspended and resumed or its user changes fields that roles read at their start. It keeps its claim for checkpoints for
+life. Only {_AT_ONCE}, and the operator's own namespace, apply at once.
 
 """
 
