@@ -63,9 +63,9 @@ class GPUNodes(APIModel):
     """How nodes with a GPU are told, and who keeps off them."""
 
     labels: Annotated[list[Key], Field(max_length=32)] = Field(default_factory=lambda: list(GPU_NODE_LABELS))
-    """Keys of labels that nodes with a GPU have, any of them."""
+    """Keys of labels; a node with a GPU has at least one of them."""
     keep_off: Literal["Preferred", "Required", "None"] = "Preferred"
-    """Whether pods that ask for no device keep off such nodes. Required leaves them pending where every node has a GPU."""
+    """Whether pods without a device avoid such nodes. Required leaves them pending if every node has a GPU."""
 
 
 class CheckpointClaim(APIModel):
@@ -74,14 +74,14 @@ class CheckpointClaim(APIModel):
     size: Quantity = CHECKPOINT_SIZE
     """Its size."""
     storage_class: Annotated[str, Text(253, "a StorageClass", shortest=0)] = ""
-    """Its StorageClass. Empty takes the cluster's default; where there is none no claim is made."""
+    """Its StorageClass. Empty: the cluster's default; without one no claim is made."""
 
 
 class Kueue(APIModel):
     """Quota by Kueue, for jobs with the label ``kueue.x-k8s.io/queue-name``."""
 
     enabled: Flag = False
-    """Jobs with the label kueue.x-k8s.io/queue-name wait until Kueue has admitted them. Without it the label has no effect."""
+    """Jobs with the label kueue.x-k8s.io/queue-name wait until Kueue admits them. Otherwise the label has no effect."""
 
 
 class RoleRequests(APIModel):
@@ -105,32 +105,30 @@ class OperatorConfiguration(APIModel):
     """The whole file; every field may be left out."""
 
     image: ContainerImage | None = None
-    """Image of every role of a job that names none; that of the operator's release unless given."""
+    """Image of roles without one of their own. Default: that of the operator's release."""
     gpu_image: ContainerImage | None = None
-    """The same for a role that asks for a device; unless given, ``image`` where that is given, else that of the operator's
-    release for a GPU."""
+    """The same for a role with a device. Default: ``image`` if given, else the release's image for a GPU."""
     architectures: Annotated[list[Architecture], Field(max_length=8)] | None = None
-    """Values of ``kubernetes.io/arch`` of the nodes that these images run on: a pod of a role or job that names no image of its
-    own, nor an architecture in its nodeSelector, goes to such nodes with Linux alone. Unless given, that of the operator's own
-    node; an empty list leaves pods any node."""
+    """Architectures (``kubernetes.io/arch``) of these images. A pod without an image of its own and without an architecture in its
+    nodeSelector goes only to such nodes with Linux. Default: that of the operator's node; an empty list allows any node."""
     spot: SpotNodes = Field(default_factory=SpotNodes)
     """How spot nodes are marked."""
     gpu_nodes: GPUNodes = Field(default_factory=GPUNodes)
-    """How nodes with a GPU are told."""
+    """How nodes with a GPU are recognised."""
     prometheus_namespaces: Labels = Field(default_factory=lambda: {NAMESPACE_LABEL: "monitoring"})
-    """Labels of the namespaces from which the metrics of jobs may be read; with none, the operator alone reads them."""
+    """Labels of namespaces that may read the metrics of jobs. Empty: only the operator may."""
     cluster_domain: Annotated[str, Text(253, "a DNS domain", r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$", shortest=0)] = ""
-    """Put behind the names of peers, such as ``cluster.local``; empty leaves it to the pods' resolver."""
+    """Suffix of peers' names, such as ``cluster.local``. Empty: the pods' resolver decides."""
     run_as_user: Annotated[int, Integer(1, 2**31 - 1)] = USER_ID
     """User and group of the containers."""
     user_from_namespace: Flag = False
-    """Name no user in pods: the namespace gives them one, as OpenShift does."""
+    """Set no user in pods; the namespace assigns one, as on OpenShift."""
     checkpoint_claim: CheckpointClaim = Field(default_factory=CheckpointClaim)
-    """The claim that keeps the checkpoints of a job that names no ``checkpoint.storage``."""
+    """The claim for checkpoints of a job without ``checkpoint.storage``."""
     kueue: Kueue = Field(default_factory=Kueue)
     """Quota by Kueue."""
     requests: RoleRequests = Field(default_factory=RoleRequests)
-    """What containers ask for where the manifest does not say."""
+    """Requests of containers for which the manifest has none."""
 
 
 def read_configuration(path: Path) -> OperatorConfiguration:
