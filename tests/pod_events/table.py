@@ -64,7 +64,7 @@ class Event:
             return self.outcome
         if self.outcome is Outcome.STAYS:
             return "leaves with the others"
-        return "not replaced; the job is suspended with its last good checkpoint"
+        return "not replaced"
 
 
 _D, _F, _S = Outcome.DISRUPTED, Outcome.FAILED, Outcome.STAYS
@@ -85,7 +85,7 @@ EVENTS = (
     ),
     Event(
         "node silent",
-        "the node's kubelet is not heard of for a minute, and comes back",
+        "the node's kubelet stops reporting for a minute",
         _S,
         "`NodeLost` meanwhile",
         whole_node=True,
