@@ -115,6 +115,9 @@ Made from `operator/rljob_operator/kube/process/configuration.py` by `make gener
 it is suspended and resumed or its user changes fields that roles read at their start. It keeps its claim for checkpoints for
 life. Only {_AT_ONCE}, and the operator's own namespace, apply at once.
 
+**A change here restarts no pod of a running job.** A job keeps the settings of its start (`status.controller.rendering`),
+also for new pods, until it is suspended and resumed or its user changes what its roles start with. It keeps its checkpoint
+claim for life. Only {_AT_ONCE} and the operator's own namespace apply at once, without touching a pod.
 """
 
 
