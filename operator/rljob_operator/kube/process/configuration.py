@@ -109,8 +109,8 @@ class OperatorConfiguration(APIModel):
     gpu_image: ContainerImage | None = None
     """The same for a role with a device. Default: ``image`` if given, else the release's image for a GPU."""
     architectures: Annotated[list[Architecture], Field(max_length=8)] | None = None
-    """Architectures (``kubernetes.io/arch``) of these images. A pod without an image of its own and without an architecture in its
-    nodeSelector goes only to such nodes with Linux. Default: that of the operator's node; an empty list allows any node."""
+    """Architectures (``kubernetes.io/arch``) of these images. A pod without an image of its own and without an architecture in
+    its nodeSelector goes only to such nodes with Linux. Default: that of the operator's node; an empty list allows any node."""
     spot: SpotNodes = Field(default_factory=SpotNodes)
     """How spot nodes are marked."""
     gpu_nodes: GPUNodes = Field(default_factory=GPUNodes)

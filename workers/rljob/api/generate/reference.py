@@ -110,8 +110,8 @@ def _conditions() -> Iterator[str]:
     for type in ConditionType:
         lines = (f"- {e.status} `{e.reason}`: {e.meaning}\n" for e in CATALOGUE if e.type is type)
         reasons.setdefault("".join(lines), []).append(f"`{type}` ({MEANING_WHEN_TRUE[type]})")
-    for lines, types in reasons.items():
-        yield f"{'; '.join(types)}:\n\n{lines}"
+    for told, types in reasons.items():
+        yield f"{'; '.join(types)}:\n\n{told}"
 
 
 _PLACES = [("spec", TypedPlace(RLJobSpec)), *places_below(TypedPlace(RLJobSpec), "spec")]
