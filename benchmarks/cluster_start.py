@@ -30,8 +30,7 @@ PODS = {"learner", "actor-0"}
 CHILDREN = {
     "services": [JOB],
     "configmaps": [f"{JOB}-job"],
-    "secrets": [f"{JOB}-operator", f"{JOB}-token", f"{JOB}-learner-keys", f"{JOB}-actor-keys"],
-    "serviceaccounts": [JOB],
+    "secrets": [f"{JOB}-keys-core", f"{JOB}-keys-actors"],
 }
 LOOK_SECONDS = 0.05
 

@@ -59,7 +59,7 @@ class InMemory(Client):
     def _answer(self, call: Call, body: Any) -> Object:
         plural = call.counted_as.split("/")[0]
         if call.verb == "create":
-            place = plural, body["metadata"]["name"]
+            place = plural, body["metadata"].get("name", "")
             if place in self.objects:
                 raise AlreadyExists(place[1], code=409)
             return body if "dryRun" in call.query else self._stored(place, body)

@@ -17,7 +17,6 @@ from rljob_operator.kube.apiserver.resources import (
     PODS,
     RLJOBS,
     SECRETS,
-    SERVICE_ACCOUNTS,
     SERVICES,
     VOLUME_CLAIMS,
     Object,
@@ -26,7 +25,6 @@ from rljob_operator.kube.apiserver.resources import (
 from rljob_operator.kube.render import names
 
 CHILDREN = (
-    SERVICE_ACCOUNTS,
     SECRETS,
     CONFIG_MAPS,
     SERVICES,

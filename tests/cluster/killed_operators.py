@@ -5,15 +5,12 @@ be as in the same scene where no operator was killed.
 """
 
 import asyncio
-import base64
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from rljob.api.exit_codes import EXIT_CONFIGURATION
-from rljob.wire.keyfile import keys_of_role
-from rljob_operator.core.member import Role
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.errors import Conflict, Unavailable
 from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, Object
@@ -188,10 +185,8 @@ def makes_children(at: Stage, moment: int) -> tuple[bool, Object]:
     killed = at.killed(moment)
     at.settle()
     children = at.children()
-    keys = base64.b64decode(children["Secret/-operator"]["data"]["keys.json"]).decode()
-    for role in Role:
-        stored = children[f"Secret/-{role}-keys"]["data"][names.KEYS_FILE]
-        assert base64.b64decode(stored).decode() == keys_of_role(keys, str(role)), "all keys are of one making"
+    core, actors = (children[f"Secret/-keys-{part}"]["data"] for part in ("core", "actors"))
+    assert actors == {"actor.json": core["actor.json"]}, "all keys are of one making"
     found = {"children": sorted(children), "pods": at.members(), **at.told()}
     at.clear()
     return killed, found

@@ -17,8 +17,7 @@ Calls = Counter[tuple[str, str]]
 TURNS = 20
 OF_EACH_JOB: Calls = Counter(
     {
-        ("create", "serviceaccounts"): 1,
-        ("create", "secrets"): 7,
+        ("create", "secrets"): 2,
         ("create", "configmaps"): 1,
         ("create", "services"): 1,
         ("create", "networkpolicies"): 1,

@@ -11,7 +11,6 @@ from rljob_operator.kube.apiserver.resources import (
     NETWORK_POLICIES,
     PODS,
     RLJOBS,
-    SERVICE_ACCOUNTS,
     SERVICES,
     VOLUME_CLAIMS,
     Resource,
@@ -24,7 +23,6 @@ from tests.cluster.reconciling import status_of, written
 SOON_SECONDS = 15.0
 WAITS = "waits until ConfigMap held-job of the RLJob held that had this name before is gone"
 CHILDREN = [
-    (SERVICE_ACCOUNTS, "held"),
     (CONFIG_MAPS, "held-job"),
     (SERVICES, "held"),
     (NETWORK_POLICIES, "held"),

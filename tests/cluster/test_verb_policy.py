@@ -38,8 +38,6 @@ def test_what_can_not_be_had_is_said_in_a_sentence(user: User, tmp_path: Path) -
 def test_the_pod_that_reads_is_let_in_and_gone_afterwards(user: User, tmp_path: Path) -> None:
     level = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}
     user.cluster.request("PATCH", f"/api/v1/namespaces/{user.namespace}", level, MERGE)
-    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "pong"}}
-    user.cluster.create(f"/api/v1/namespaces/{user.namespace}/serviceaccounts", account)
     least = {"type": "Container", "min": {"cpu": "900m", "memory": "1Gi"}}  # the learner asks for more
     limits = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "least"}, "spec": {"limits": [least]}}
     user.cluster.create(f"/api/v1/namespaces/{user.namespace}/limitranges", limits)

@@ -20,7 +20,7 @@ from tests.support.waiting import eventually
 LONG_SECONDS = 240.0
 """For what a busy machine of two cores still does in time. What is asserted is order, cause and count, never how long."""
 OURS = "app.kubernetes.io/managed-by=rljob"
-CHILDREN = "pods,services,secrets,configmaps,serviceaccounts,persistentvolumeclaims,networkpolicies"
+CHILDREN = "pods,services,secrets,configmaps,persistentvolumeclaims,networkpolicies"
 SIGNAL_WORKER = (
     "import os, signal, sys\n"
     "for pid in filter(str.isdigit, os.listdir('/proc')):\n"

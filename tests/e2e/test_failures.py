@@ -72,7 +72,7 @@ def test_training_goes_on_under_the_next_operator(namespace: Namespace, operator
     namespace.train(endless("kept"))
     before = namespace.uids("kept")
     assert set(before) == {"learner", "actor-0"}
-    children = namespace.names("services,secrets,configmaps,serviceaccounts,networkpolicies")
+    children = namespace.names("services,secrets,configmaps,networkpolicies")
 
     operator.kill()
     namespace.wait_updates("kept", more_than=namespace.learner_figures("kept")["updates"])  # no operator looks after it
@@ -84,7 +84,7 @@ def test_training_goes_on_under_the_next_operator(namespace: Namespace, operator
     assert set(after) == {*before, "actor-1"}
     assert {member: after[member] for member in before} == before
     assert len(namespace.all_pods("kept")) == 3
-    assert namespace.names("services,secrets,configmaps,serviceaccounts,networkpolicies") == children
+    assert namespace.names("services,secrets,configmaps,networkpolicies") == children
     assert namespace.job_status("kept")["restarts"] == {"counted": 0, "ignored": 0}
 
 

@@ -49,17 +49,13 @@
 - apiGroups: [""]
   resources: ["configmaps", "services"]
   verbs: ["get", "create", "patch"]
-# an identity without rights for the pods
-- apiGroups: [""]
-  resources: ["serviceaccounts"]
-  verbs: ["get", "create"]
 # checkpoints and experience; none is ever deleted
 - apiGroups: [""]
   resources: ["persistentvolumeclaims"]
   verbs: ["get", "create"]
 # which of those that it has made are not there any more, and which claims are on their way out
 - apiGroups: [""]
-  resources: ["configmaps", "services", "serviceaccounts", "persistentvolumeclaims"]
+  resources: ["configmaps", "services", "persistentvolumeclaims"]
   verbs: ["list", "watch"]
 # which of those that it has made are not there any more, and which claims are on their way out
 - apiGroups: ["networking.k8s.io"]
@@ -138,17 +134,13 @@
 - apiGroups: [""]
   resources: ["configmaps", "services"]
   verbs: ["get", "create", "patch"]
-# an identity without rights for the pods
-- apiGroups: [""]
-  resources: ["serviceaccounts"]
-  verbs: ["get", "create"]
 # checkpoints and experience; none is ever deleted
 - apiGroups: [""]
   resources: ["persistentvolumeclaims"]
   verbs: ["get", "create"]
 # which of those that it has made are not there any more, and which claims are on their way out
 - apiGroups: [""]
-  resources: ["configmaps", "services", "serviceaccounts", "persistentvolumeclaims"]
+  resources: ["configmaps", "services", "persistentvolumeclaims"]
   verbs: ["list", "watch"]
 # which of those that it has made are not there any more, and which claims are on their way out
 - apiGroups: ["networking.k8s.io"]

@@ -283,7 +283,7 @@ class ClusterJob:
 
     def token(self) -> str:
         """See `Job`: out of its Secret."""
-        name = names.token_secret(self._name)
+        name = names.core_secret(self._name)
         try:
             with self._jobs.refusing("get", SECRETS):
                 secret = self._jobs.run(self._client.get(SECRETS, self._jobs.namespace, name))

@@ -144,7 +144,8 @@ class PodContainers:
             files = self._objects["ConfigMap", volume["configMap"]["name"]]["data"]
         if "secret" in volume:
             stored = self._objects["Secret", volume["secret"]["secretName"]]["data"]
-            files = {name: base64.b64decode(text).decode() for name, text in stored.items()}
+            items = volume["secret"]["items"]
+            files = {each["path"]: base64.b64decode(stored[each["key"]]).decode() for each in items}
         for name, text in files.items():
             (folder / name).write_text(text)
         return folder

@@ -6,7 +6,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
-from rljob.wire.keyfile import ROLES, joined_keys, keys_of_role, load_keys, new_keys, write_keys, write_role_keys
+from rljob.wire.keyfile import ROLES, keys_of_role, load_keys, new_keys, write_keys, write_role_keys
 from rljob.wire.security import (
     ClientSecurity,
     KeyPair,
@@ -63,17 +63,6 @@ def test_a_role_without_keys_is_refused_without_showing_any(path: Path, tmp_path
     assert not any(pair["secret"] in str(caught.value) for pair in json.loads(path.read_text())["roles"].values())
     with pytest.raises(SecurityProblem, match="no keys for 'redis'"):
         write_role_keys(path, tmp_path / "x.json", "redis")
-
-
-def test_the_files_of_all_roles_make_the_whole_one_again() -> None:
-    whole = new_keys()
-    parts = {role: keys_of_role(whole, role) for role in ROLES}
-    assert json.loads(joined_keys(parts)) == json.loads(whole)
-    with pytest.raises(SecurityProblem, match=r"keys of \['actor', 'replay'\] are missing"):
-        joined_keys({role: text for role, text in parts.items() if role not in ("actor", "replay")})
-    for wrong in (keys_of_role(new_keys(), "actor"), keys_of_role(whole, "learner")):
-        with pytest.raises(SecurityProblem, match="not of one making"):
-            joined_keys({**parts, "actor": wrong})
 
 
 @pytest.mark.parametrize(

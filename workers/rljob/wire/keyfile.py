@@ -6,7 +6,6 @@ the public keys of the roles in its file. A file for one role alone (`write_role
 
 import json
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -43,19 +42,6 @@ def new_keys() -> str:
 def keys_of_role(text: str, role: str) -> str:
     """The text of a file for ``role`` alone, from that of a whole one. Raises SecurityProblem where it is none."""
     return _text(_for_role(_checked(text, "the keys"), role, "the keys"))
-
-
-def joined_keys(texts: Mapping[str, str]) -> str:
-    """The text of the whole file, from those of every role alone (role -> text). Raises SecurityProblem where one is missing, or
-    they are not of one making."""
-    missing = sorted(set(ROLES) - texts.keys())
-    if missing:
-        raise SecurityProblem(f"the keys of {missing} are missing")
-    files = {role: _checked(text, f"the keys of {role}") for role, text in texts.items()}
-    public = [{role: pair["public"] for role, pair in roles.items()} for roles in files.values()]
-    if any(each != public[0] for each in public) or any("secret" not in files[role].get(role, {}) for role in ROLES):
-        raise SecurityProblem("the keys of the roles are not of one making")
-    return _text({role: dict(files[role][role]) for role in ROLES})
 
 
 def write_keys(path: Path) -> None:

@@ -46,7 +46,6 @@ PODS = Resource("", "v1", "pods", "Pod")
 SERVICES = Resource("", "v1", "services", "Service")
 SECRETS = Resource("", "v1", "secrets", "Secret")
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
-SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 VOLUME_CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
 NETWORK_POLICIES = Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy")
 VOLUMES = Resource("", "v1", "persistentvolumes", "PersistentVolume")
@@ -58,7 +57,7 @@ LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 EVENTS = Resource("events.k8s.io", "v1", "events", "Event")
 
 ALL = (
-    RLJOBS, PODS, SERVICES, SECRETS, CONFIG_MAPS, SERVICE_ACCOUNTS, VOLUME_CLAIMS, NETWORK_POLICIES,
+    RLJOBS, PODS, SERVICES, SECRETS, CONFIG_MAPS, VOLUME_CLAIMS, NETWORK_POLICIES,
     JOBS, LEASES, EVENTS,
 )  # fmt: skip
 _BY_KIND = {(resource.api_version, resource.kind): resource for resource in ALL}

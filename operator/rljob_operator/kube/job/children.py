@@ -29,7 +29,7 @@ from rljob_operator.kube.apiserver.resources import ALL, JOBS, NETWORK_POLICIES,
 from rljob_operator.kube.job.keys import NameConflict, create, ensure_secrets, get_own
 from rljob_operator.kube.job.members import Pod
 from rljob_operator.kube.render import names
-from rljob_operator.kube.render.children import changing_children, network_policy, service_account, unwanted
+from rljob_operator.kube.render.children import changing_children, network_policy, unwanted
 from rljob_operator.kube.render.external_redis import removal
 from rljob_operator.kube.render.metadata import Owned, is_of
 from rljob_operator.kube.render.settings import Settings
@@ -37,11 +37,11 @@ from rljob_operator.kube.watch.pods import is_gone
 
 log = logging.getLogger(__name__)
 
-_MADE_ONCE = ("PersistentVolumeClaim", "ServiceAccount")
-"""Kinds of objects that are never changed once they exist."""
+_MADE_ONCE = "PersistentVolumeClaim"
+"""The kind of objects that are never changed once they exist."""
 SECRETS_SECONDS: Final = 600.0
 """Secrets may not be watched. For so long those of a job which starts pods are taken to be there: a job whose roles come up
-minutes after each other, or whose number of actors changes, does not read seven Secrets each time."""
+minutes after each other, or whose number of actors changes, does not read its Secrets each time."""
 DOUBTED_SECONDS: Final = 60.0
 """The same where one may be missing: nothing of the job runs, so that its user may have deleted them, or a pod does not
 come up."""
@@ -97,8 +97,7 @@ async def ensure(
     if not known.token or now - known.secrets_seen >= believed_seconds:
         calls.append(_ensure_secrets(client, owned, known, now, new=new and not known.token, idle=idle))
     if known.made_for is None or not known.made_for.same_children(owned) or known.made_with != settings:
-        wanted = (service_account(owned), *changing_children(owned, settings))
-        calls += [_ensure(client, owned, document, known) for document in wanted]
+        calls += [_ensure(client, owned, document, known) for document in changing_children(owned, settings)]
         if not new:
             calls += [_ensure_none(client, owned, kind, name, known) for kind, name in unwanted(owned)]
     await concurrently(*calls)
@@ -130,10 +129,10 @@ async def _ensure(client: Client, owned: Owned, document: Object, known: Known) 
     if not known.uids.get(place):
         stored, new = await create(client, owned, document)
         known.uids[place] = stored["metadata"]["uid"]
-        if new or document["kind"] in _MADE_ONCE:
+        if new or document["kind"] == _MADE_ONCE:
             known.digests[place] = digest
             return
-    if document["kind"] not in _MADE_ONCE:
+    if document["kind"] != _MADE_ONCE:
         try:
             await client.apply(resource_of(document), document, uid=known.uids[place])
         except Conflict:  # another client has deleted it: the next try makes it anew

@@ -1,9 +1,8 @@
-"""The Secrets of a job: its keys are made once, for all roles, and kept while anything of it runs.
+"""The two Secrets of a job: its keys are made once, for all roles, and kept while anything of it runs.
 
-All of them stand in one Secret that no pod has; the roles' Secrets are made from it. Deleting some of these costs the job
-nothing, as long as what is left says what the others were. What runs goes on with the keys that it has read. But new keys beside
-old ones would be of no use: roles with one kind could not talk to roles with the other. An object that merely has the name of
-one of the job's is left alone.
+The core's Secret has all of them, and the actors' is made from it. Pods that run go on with the keys that they have read, but
+new keys beside old ones would be of no use: roles with one kind could not talk to roles with the other. An object that merely has
+the name of one of the job's is left alone.
 """
 
 import base64
@@ -11,12 +10,10 @@ import secrets as randomness
 from collections.abc import Mapping
 from typing import Any
 
-from rljob.wire.keyfile import joined_keys, keys_of_role, new_keys
-from rljob.wire.security import SecurityProblem
+from rljob.wire.keyfile import keys_of_role, new_keys
 
 from rljob_operator.core.member import Role
 from rljob_operator.kube.apiserver.client import Client
-from rljob_operator.kube.apiserver.concurrently import concurrently
 from rljob_operator.kube.apiserver.errors import AlreadyExists, Forbidden, NotFound
 from rljob_operator.kube.apiserver.resources import RLJOBS, SECRETS, Object, Resource, resource_of
 from rljob_operator.kube.render import names
@@ -65,10 +62,6 @@ def _owner_in_words(found: Mapping[str, Any]) -> str:
     return ", ".join(words) if words else "no owner that it names, and was not made for this job"
 
 
-_KEYS = "keys.json"
-_TOKEN = "token"
-
-
 class KeysLost(Exception):
     """The keys that the job's pods have are lost; ``str()`` says what is to be done."""
 
@@ -79,71 +72,37 @@ async def ensure_secrets(client: Client, owned: Owned, *, new: bool, idle: bool)
     ``new``: nothing was ever made for the job. ``idle``: nothing of it runs, so that it may get other keys. Raises `KeysLost`,
     `NameConflict`, and whatever `Client` raises; called again it goes on where it was.
     """
-    stored = None if new else await get_own(client, owned, SECRETS, names.operator_secret(owned.name))
+    core, actors = names.core_secret(owned.name), names.actor_secret(owned.name)
+    there = {name: None if new else await get_own(client, owned, SECRETS, name) for name in (core, actors)}
+    stored = there[core]
     if stored is None:
-        keys, token = (
-            (new_keys(), randomness.token_urlsafe(32)) if new else await _known_by_others(client, owned, idle=idle)
-        )
-        stored, _ = await create(client, owned, _master(owned, keys, token))
-    kept = _texts(stored)
-    made = Secrets({role: keys_of_role(kept[_KEYS], str(role)) for role in Role}, kept[_TOKEN])
-    await concurrently(*(_ensure_one(client, owned, each, new=new) for each in secret_objects(owned, made)))
-    return made.token
-
-
-async def _ensure_one(client: Client, owned: Owned, secret: Object, *, new: bool) -> None:
-    if new or await get_own(client, owned, SECRETS, secret["metadata"]["name"]) is None:
-        await create(client, owned, secret)
+        if there[actors] is not None or not (new or idle):
+            raise KeysLost(_what_to_do(core, "" if there[actors] is None else actors, idle=idle))
+        whole = new_keys()
+        made = Secrets({role: keys_of_role(whole, str(role)) for role in Role}, randomness.token_urlsafe(32))
+        stored, _ = await create(client, owned, secret_objects(owned, made)[0])
+    texts = _texts(stored)
+    known = Secrets({role: texts[names.keys_entry(role)] for role in Role}, texts[names.TOKEN_FILE])
+    for document in secret_objects(owned, known)[1:]:
+        if there[actors] is None:
+            await create(client, owned, document)
+    return known.token
 
 
 async def token_of(client: Client, owned: Owned) -> str:
     """The token of a job whose Secrets are there; empty where they are not."""
-    for name, key in ((names.operator_secret(owned.name), _TOKEN), (names.token_secret(owned.name), names.TOKEN_FILE)):
-        try:
-            found = await client.get(SECRETS, owned.job.metadata.namespace, name)
-        except NotFound:
-            continue
-        return _texts(found)[key] if is_of(found, owned.uid) else ""
-    return ""
-
-
-async def _known_by_others(client: Client, owned: Owned, *, idle: bool) -> tuple[str, str]:
-    """(keys, token) as the Secrets that pods mount have them; new ones where there are none and no pod has any."""
-    stored = await get_own(client, owned, SECRETS, names.token_secret(owned.name))
-    token = _texts(stored)[names.TOKEN_FILE] if stored is not None else randomness.token_urlsafe(32)
-    if owned.job.spec.network.encryption == "None":
-        return new_keys(), token
-    texts: dict[str, str] = {}
-    for role in Role:
-        found = await get_own(client, owned, SECRETS, names.keys_secret(owned.name, role))
-        if found is not None:
-            texts[str(role)] = _texts(found)[names.KEYS_FILE]
-    if not texts and idle:
-        return new_keys(), token
     try:
-        return joined_keys(texts), token
-    except SecurityProblem as problem:
-        raise KeysLost(_what_to_do(owned, list(texts), str(problem), idle=idle)) from None
+        found = await client.get(SECRETS, owned.job.metadata.namespace, names.core_secret(owned.name))
+    except NotFound:
+        return ""
+    return _texts(found)[names.TOKEN_FILE] if is_of(found, owned.uid) else ""
 
 
-def _what_to_do(owned: Owned, left: list[str], problem: str, *, idle: bool) -> str:
-    secrets = ", ".join(names.keys_secret(owned.name, Role(role)) for role in left)
-    steps = [] if idle else ["suspend the job"]
-    steps += [f"delete Secret {secrets}"] if secrets else []
+def _what_to_do(core: str, left: str, *, idle: bool) -> str:
+    steps = [*([] if idle else ["suspend the job"]), *([f"delete Secret {left}"] if left else [])]
     steps += [] if idle else ["resume it"]
     runs = "" if idle else "; what runs goes on with the keys that it has, and nothing can be added to it"
-    return f"Secret {names.operator_secret(owned.name)} was deleted, and {problem}{runs}: {', '.join(steps)}"
-
-
-def _master(owned: Owned, keys: str, token: str) -> Object:
-    return {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "type": "Opaque",
-        "immutable": True,
-        "metadata": owned.metadata(names.operator_secret(owned.name)),
-        "data": {name: base64.b64encode(text.encode()).decode() for name, text in ((_KEYS, keys), (_TOKEN, token))},
-    }
+    return f"Secret {core} was deleted{runs}: {', '.join(steps)}"
 
 
 def _texts(secret: Mapping[str, Any]) -> dict[str, str]:

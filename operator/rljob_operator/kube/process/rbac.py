@@ -43,9 +43,8 @@ TABLE: Final[tuple[Grant, ...]] = (
     Grant("", ("pods",), ("create", "patch", "delete"), "members: to start, to mark as asked or counted, to end"),
     Grant("", ("secrets",), ("get", "create"), "keys and token, made once; the token is sent with requests to the learner"),
     Grant("", ("configmaps", "services"), ("get", "create", "patch"), "the job in force, and the pods' names"),
-    Grant("", ("serviceaccounts",), ("get", "create"), "an identity without rights for the pods"),
     Grant("", ("persistentvolumeclaims",), ("get", "create"), "checkpoints and experience; none is ever deleted"),
-    Grant("", ("configmaps", "services", "serviceaccounts", "persistentvolumeclaims"), ("list", "watch"), _CHILDREN),
+    Grant("", ("configmaps", "services", "persistentvolumeclaims"), ("list", "watch"), _CHILDREN),
     Grant("networking.k8s.io", ("networkpolicies",), ("list", "watch"), _CHILDREN),
     Grant(
         "networking.k8s.io", ("networkpolicies",), ("get", "create", "patch", "delete"), "who may reach the pods"

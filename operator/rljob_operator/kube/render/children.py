@@ -1,5 +1,5 @@
-"""Everything that a job has besides its pods: volume claims that outlive them, what the pods are given (the job in force, keys,
-the token, an identity without rights), and how they find each other and who else may reach them.
+"""Everything that a job has besides its pods: volume claims that outlive them, the files that the pods get (the current job,
+keys, the token), and how they find each other and who else may reach them.
 """
 
 import base64
@@ -66,35 +66,12 @@ def config_map(owned: Owned) -> dict[str, Any]:
     }
 
 
-def keys_secret(owned: Owned, role: Role, keys: str) -> dict[str, Any]:
-    """A role's keys: ``keys`` is the text of its file as `rljob.wire.keyfile` writes it, with its own secret and the public
-    keys of all roles. They are made once and never change while pods hold them."""
-    return {
-        **_secret(owned, names.keys_secret(owned.name, role), {names.KEYS_FILE: keys}),
-        "immutable": True,
-    }
-
-
-def token_secret(owned: Owned, token: str) -> dict[str, Any]:
-    """The token that requests to the learner need; the learner reads it anew for each request, so it may be replaced."""
-    return _secret(owned, names.token_secret(owned.name), {names.TOKEN_FILE: token})
-
-
-def service_account(owned: Owned) -> dict[str, Any]:
-    """The ServiceAccount of the pods, which ask the API server for nothing."""
-    return {
-        "apiVersion": "v1",
-        "kind": "ServiceAccount",
-        "metadata": owned.metadata(names.service_account(owned.name)),
-        "automountServiceAccountToken": False,
-    }
-
-
 def _secret(owned: Owned, name: str, files: Mapping[str, str]) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Secret",
         "type": "Opaque",
+        "immutable": True,
         "metadata": owned.metadata(name),
         "data": {file: base64.b64encode(text.encode()).decode() for file, text in files.items()},
     }
@@ -133,7 +110,8 @@ def _claim(owned: Owned, member: str, size: str, storage_class: str) -> dict[str
 
 @dataclass(frozen=True, slots=True)
 class Secrets:
-    """What is made once for a job by chance and stays: the text of each role's file of keys, and the token."""
+    """What is made once for a job by chance and stays: the token, and the text of each role's file of keys as
+    `rljob.wire.keyfile` writes it, with its own private key and the public keys of all roles."""
 
     keys: Mapping[Role, str]
     token: str
@@ -141,15 +119,18 @@ class Secrets:
 
 def children(owned: Owned, secrets: Secrets, settings: Settings) -> list[dict[str, Any]]:
     """The objects, in the order in which they are made: before any pod that needs them."""
-    return [service_account(owned), *secret_objects(owned, secrets), *changing_children(owned, settings)]
+    return [*secret_objects(owned, secrets), *changing_children(owned, settings)]
 
 
 def secret_objects(owned: Owned, secrets: Secrets) -> list[dict[str, Any]]:
-    """The Secrets, which are made once. Every role has keys, whether the job has such pods now or not: the keys of all are in the
-    file of each, so that a role which comes later is known."""
-    curve = owned.job.spec.network.encryption == "Curve"
-    found = [keys_secret(owned, role, secrets.keys[role]) for role in Role] if curve else []
-    return [*found, token_secret(owned, secrets.token)]
+    """The Secrets, which are made once. Every role has keys, whether the job has such pods now or not: the public keys of all are
+    in the file of each, so that a role which comes later is known."""
+    files = {names.keys_entry(role): text for role, text in secrets.keys.items()}
+    core = _secret(owned, names.core_secret(owned.name), {**files, names.TOKEN_FILE: secrets.token})
+    if owned.job.spec.network.encryption != "Curve":
+        return [core]
+    of_actors = names.keys_entry(Role.ACTOR)
+    return [core, _secret(owned, names.actor_secret(owned.name), {of_actors: files[of_actors]})]
 
 
 def changing_children(owned: Owned, settings: Settings) -> list[dict[str, Any]]:

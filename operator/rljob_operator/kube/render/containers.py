@@ -56,7 +56,7 @@ def _options(owned: Owned, member: str, settings: Settings) -> dict[str, str]:
     if job.spec.network.encryption == "Curve":
         found["RLJOB_KEYS"] = f"{names.KEYS_DIR}/{names.KEYS_FILE}"
     if role is Role.LEARNER:
-        found["RLJOB_TOKEN_FILE"] = f"{names.TOKEN_DIR}/{names.TOKEN_FILE}"
+        found["RLJOB_TOKEN_FILE"] = f"{names.KEYS_DIR}/{names.TOKEN_FILE}"
         found["RLJOB_RESUME"] = "latest"
         found["RLJOB_EPOCH"] = str(owned.learner_epoch)
         found["RLJOB_LAST_WORDS"] = names.TERMINATION_LOG

@@ -63,8 +63,8 @@ JOB_FILE: Final = "job.yaml"
 JOB_DIR: Final = "/etc/rljob/job"
 KEYS_FILE: Final = "keys.json"
 KEYS_DIR: Final = "/etc/rljob/keys"
+"""A member's own keys, and of the learner the token beside them."""
 TOKEN_FILE: Final = "token"
-TOKEN_DIR: Final = "/etc/rljob/token"
 TERMINATION_LOG: Final = "/dev/termination-log"
 REDIS_SOCKET_DIR: Final = "/run/rljob"
 REDIS_SOCKET: Final = f"{REDIS_SOCKET_DIR}/redis.sock"
@@ -111,11 +111,6 @@ def service(job: str) -> str:
     return job
 
 
-def service_account(job: str) -> str:
-    """The ServiceAccount of pods that name no other."""
-    return job
-
-
 def network_policy(job: str) -> str:
     """The NetworkPolicy."""
     return job
@@ -126,19 +121,19 @@ def config_map(job: str) -> str:
     return f"{job}-job"
 
 
-def token_secret(job: str) -> str:
-    """The Secret with the token that requests to the learner need."""
-    return f"{job}-token"
+def core_secret(job: str) -> str:
+    """The Secret with the CURVE keys of every role, each pod seeing its own, and the token that requests to the learner need."""
+    return f"{job}-keys-core"
 
 
-def operator_secret(job: str) -> str:
-    """The Secret from which the controller makes the others, so that all keys of a job are of one making; no pod has it."""
-    return f"{job}-operator"
+def actor_secret(job: str) -> str:
+    """The Secret with the actors' keys alone: a kubelet may read a whole Secret of its pods, and actors run on spot nodes."""
+    return f"{job}-keys-actors"
 
 
-def keys_secret(job: str, role: Role) -> str:
-    """The Secret with the CURVE keys of a role."""
-    return f"{job}-{role}-keys"
+def keys_entry(role: Role) -> str:
+    """A role's keys in these Secrets."""
+    return f"{role}.json"
 
 
 def claim(job: str, member: str) -> str:

@@ -212,7 +212,6 @@ def _spec(owned: Owned, member: str, settings: Settings) -> dict[str, Any]:
         "subdomain": names.service(job.metadata.name),
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": grace_seconds(job, role),
-        "serviceAccountName": names.service_account(job.metadata.name),
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,  # they would come as variables, one for each Service of the namespace
         "securityContext": _security(settings),

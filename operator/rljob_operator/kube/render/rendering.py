@@ -21,7 +21,7 @@ from rljob.wire.version import WIRE_VERSION
 from rljob_operator.kube.render.kept_settings import as_text, with_kept
 from rljob_operator.kube.render.settings import Settings
 
-_PODS: Final = 3
+_PODS: Final = 4
 """Raised when a pod would no longer work beside those of its job that were rendered before, for another reason than the fields of
 the manifest or the messages between roles."""
 

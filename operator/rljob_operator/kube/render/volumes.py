@@ -1,5 +1,6 @@
 """The files that a role's container sees: its run folder, the job, its keys, shared memory, and what its user mounts."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from posixpath import normpath
 from typing import Any, Final
@@ -62,10 +63,12 @@ def mounted(job: RLJob, member: str, settings: Settings) -> tuple[Mounted, ...]:
         *(each for each in room if _users_mount(job, role, each.path) is None),
         Mounted({"name": "rljob-job", "configMap": {"name": names.config_map(name)}}, names.JOB_DIR, read_only=True),
     ]
+    items = {names.TOKEN_FILE: names.TOKEN_FILE} if role is Role.LEARNER else {}
     if job.spec.network.encryption == "Curve":
-        found.append(_secret("rljob-keys", names.keys_secret(name, role), names.KEYS_DIR, settings))
-    if role is Role.LEARNER:
-        found.append(_secret("rljob-token", names.token_secret(name), names.TOKEN_DIR, settings))
+        items[names.keys_entry(role)] = names.KEYS_FILE
+    if items:
+        secret = names.actor_secret(name) if role is Role.ACTOR else names.core_secret(name)
+        found.append(_keys(secret, items, settings))
     if role is Role.REPLAY and has_own_redis(job):
         found.append(Mounted({"name": REDIS_SOCKET, "emptyDir": {"medium": "Memory"}}, names.REDIS_SOCKET_DIR))
     return tuple(found)
@@ -153,7 +156,10 @@ def _claim(volume: str, name: str) -> dict[str, Any]:
     return {"name": volume, "persistentVolumeClaim": {"claimName": name}}
 
 
-def _secret(volume: str, name: str, path: str, settings: Settings) -> Mounted:
-    """Readable by the containers' group, which the volume belongs to; without such a group by every user in the container."""
+def _keys(secret: str, items: Mapping[str, str], settings: Settings) -> Mounted:
+    """The entries of a Secret that a role may see, as files: readable by the containers' group, which the volume belongs to;
+    without such a group by every user in the container."""
     mode = {"defaultMode": _SECRET_MODE} if settings.run_as_user is not None else {}
-    return Mounted({"name": volume, "secret": {"secretName": name, **mode}}, path, read_only=True)
+    entries = [{"key": entry, "path": file} for entry, file in items.items()]
+    volume = {"name": "rljob-keys", "secret": {"secretName": secret, "items": entries, **mode}}
+    return Mounted(volume, names.KEYS_DIR, read_only=True)

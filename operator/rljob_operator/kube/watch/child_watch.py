@@ -1,4 +1,4 @@
-"""Tells when a job's child has gone or is going: a ConfigMap, Service, ServiceAccount, NetworkPolicy or claim that was deleted.
+"""Tells when a job's child has gone or is going: a ConfigMap, Service, NetworkPolicy or claim that was deleted.
 
 Only the owner of each child is kept, and the names of claims that are going: such a claim stays for as long as a pod uses it.
 Secrets are not among them: only the jobs' own pods need to know of them.
@@ -13,7 +13,6 @@ from rljob_operator.kube.apiserver.reflector import Reflector
 from rljob_operator.kube.apiserver.resources import (
     CONFIG_MAPS,
     NETWORK_POLICIES,
-    SERVICE_ACCOUNTS,
     SERVICES,
     VOLUME_CLAIMS,
     Object,
@@ -21,7 +20,7 @@ from rljob_operator.kube.apiserver.resources import (
 from rljob_operator.kube.render import names
 from rljob_operator.kube.watch.pods import JobKey, owner_of
 
-WATCHED: Final = (CONFIG_MAPS, SERVICES, SERVICE_ACCOUNTS, NETWORK_POLICIES, VOLUME_CLAIMS)
+WATCHED: Final = (CONFIG_MAPS, SERVICES, NETWORK_POLICIES, VOLUME_CLAIMS)
 
 
 class ChildrenOfOneKind:

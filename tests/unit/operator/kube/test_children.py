@@ -28,8 +28,8 @@ from .rendered import (
     worker,
 )
 
-KEYS = {f"Secret/pong-apex-{role}-keys" for role in Role}
-ALWAYS = {"ServiceAccount/pong-apex", "ConfigMap/pong-apex-job", "Service/pong-apex", "Secret/pong-apex-token"}
+CORE, ACTORS = "pong-apex-keys-core", "pong-apex-keys-actors"
+ALWAYS = {"ConfigMap/pong-apex-job", "Service/pong-apex", f"Secret/{CORE}"}
 LEARNER_CLAIM, SHARD_CLAIM = "PersistentVolumeClaim/pong-apex-learner", "PersistentVolumeClaim/pong-apex-replay-0"
 POLICY = "NetworkPolicy/pong-apex"
 CLAIMING = replace(SETTINGS, checkpoint_size="9Gi")
@@ -40,14 +40,14 @@ STORED = "spec.checkpoint.storage={persistentVolumeClaim: {claimName: mine, subP
     ("sets", "lacks"),
     [
         ((), set()),
-        (("spec.network.encryption=None",), KEYS),
+        (("spec.network.encryption=None",), {f"Secret/{ACTORS}"}),
         (("spec.network.policy=Disabled",), {POLICY}),
         (("spec.replay.redis.persistence.mode=None",), {SHARD_CLAIM}),
         (("spec.checkpoint.include=[Learner]",), {SHARD_CLAIM}),
     ],
 )
 def test_a_job_has_what_its_manifest_asks_for(sets: tuple[str, ...], lacks: set[str]) -> None:
-    everything = ALWAYS | KEYS | {LEARNER_CLAIM, SHARD_CLAIM, POLICY}
+    everything = ALWAYS | {f"Secret/{ACTORS}", LEARNER_CLAIM, SHARD_CLAIM, POLICY}
     assert names_of(owned(*sets)) == everything - lacks
     gone = {f"{kind}/{name}" for kind, name in unwanted(owned(*sets))}
     assert gone == lacks & {POLICY}, "what goes when the manifest changes; volumes and keys stay"
@@ -67,12 +67,11 @@ def test_every_child_is_the_jobs_own() -> None:
 
 
 def test_what_pods_mount_is_made() -> None:
-    """Every Secret, ConfigMap, claim and account of the operator's own that a pod of any role names."""
+    """Every Secret, ConfigMap and claim of the operator's own that a pod of any role names."""
     for job in (owned(*CENTRAL), owned(base=CARTPOLE), owned(STORED)):
         there = names_of(job, CLAIMING) | {"PersistentVolumeClaim/mine"}
         for member in names.first_members(job.job):
             spec = pod_of(job, member, CLAIMING)["spec"]
-            assert f"ServiceAccount/{spec['serviceAccountName']}" in there
             volumes = {each["name"]: each for each in spec["volumes"]}
             for volume in volumes.values():
                 for kind, field, name in (
@@ -85,15 +84,21 @@ def test_what_pods_mount_is_made() -> None:
                 assert {each["name"] for each in container["volumeMounts"]} <= set(volumes)
 
 
-def test_a_role_has_its_own_secret_alone() -> None:
-    job = owned(*CENTRAL)
+@pytest.mark.parametrize("encryption", ["Curve", "None"])
+def test_a_pod_sees_its_own_keys_alone_and_an_actors_node_no_others(encryption: str) -> None:
+    job = owned(*CENTRAL, f"spec.network.encryption={encryption}")
     for member in names.first_members(job.job):
-        role = Role.of(member)
-        secrets = {each["secret"]["secretName"] for each in pod_of(job, member)["spec"]["volumes"] if "secret" in each}
-        assert secrets == {f"pong-apex-{role}-keys"} | ({"pong-apex-token"} if role is Role.LEARNER else set())
-        stored = child(job, "Secret", f"pong-apex-{role}-keys")
-        kept = base64.b64decode(stored["data"][names.KEYS_FILE]).decode()
-        assert (kept, stored["immutable"]) == (f"keys of {role}", True)
+        role, spec = Role.of(member), pod_of(job, member)["spec"]
+        files = {names.KEYS_FILE: f"keys of {role}"} if encryption == "Curve" else {}
+        files |= {names.TOKEN_FILE: "token"} if role is Role.LEARNER else {}
+        seen = {}
+        for volume in [each["secret"] for each in spec["volumes"] if "secret" in each]:
+            assert (volume["secretName"] == ACTORS) == (role is Role.ACTOR)
+            stored = child(job, "Secret", volume["secretName"])
+            assert stored["immutable"]
+            assert (set(stored["data"]) == {"actor.json"}) == (role is Role.ACTOR), "a kubelet may read all of it"
+            seen |= {each["path"]: base64.b64decode(stored["data"][each["key"]]).decode() for each in volume["items"]}
+        assert seen == files
 
 
 def test_roles_read_the_job_in_force() -> None:

@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Any
 
 from rljob_operator.kube.job.apply import _suffix
-from rljob_operator.kube.job.keys import _master
 from rljob_operator.kube.render import names
 from rljob_operator.kube.render.children import children
 from rljob_operator.kube.render.external_redis import removal
@@ -49,7 +48,6 @@ def labelled(labels: dict[str, str], *sets: str) -> Owned:
 def parts(job: Owned) -> list[dict[str, Any]]:
     return [
         *children(job, SECRETS, SETTINGS),
-        _master(job, "keys", "token"),
         *(pod_of(job, member) for member in MEMBERS.values()),
         workload(job, "pong", {"podSets": core(job, SETTINGS)}, "kueue.x-k8s.io/v1beta2"),
     ]
@@ -57,7 +55,7 @@ def parts(job: Owned) -> list[dict[str, Any]]:
 
 def test_every_part_has_them_and_no_selector() -> None:
     with_none, with_all = parts(labelled({})), parts(labelled({**HANDED_ON, **KEPT_BACK}))
-    assert len(with_all) > 15
+    assert len(with_all) > 10
     for before, after in zip(with_none, with_all, strict=True):
         assert after["metadata"].pop("labels") == {**HANDED_ON, **before["metadata"].pop("labels")}
         assert "data" in after or after == before, "no selector follows from them, nor what a queue is asked for"

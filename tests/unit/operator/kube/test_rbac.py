@@ -7,7 +7,7 @@ from rljob_operator.kube.process import rbac
 
 from tests.support.operator_roles import role_objects
 
-MADE = {"pods", "secrets", "configmaps", "services", "serviceaccounts", "persistentvolumeclaims", "networkpolicies"}
+MADE = {"pods", "secrets", "configmaps", "services", "persistentvolumeclaims", "networkpolicies"}
 
 
 def granted(resource: str) -> set[str]:

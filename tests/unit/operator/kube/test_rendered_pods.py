@@ -42,7 +42,7 @@ STARTS: list[tuple[Path, tuple[str, ...]]] = [
 
 def started(pod: dict[str, Any], folder: Path, job_yaml: str, monkeypatch: pytest.MonkeyPatch) -> RoleOptions:
     """What the role's function would get if the container ran here, with its files in ``folder``."""
-    files = {names.JOB_DIR: job_yaml, names.KEYS_DIR: "{}", names.TOKEN_DIR: "token"}
+    files = {names.JOB_DIR: job_yaml, names.KEYS_DIR: "{}"}
     mounted = {each["mountPath"] for each in worker(pod)["volumeMounts"]}
     moved = {}
     for name, value in environment(pod).items():
@@ -114,6 +114,7 @@ def test_a_pod_has_its_members_name_and_is_counted() -> None:
     owner = {"uid": "uid-1", "controller": True, "blockOwnerDeletion": True}
     assert owner.items() <= meta["ownerReferences"][0].items()
     assert (spec["restartPolicy"], spec["automountServiceAccountToken"]) == ("Never", False)
+    assert "serviceAccountName" not in spec, "the namespace's default one"
     assert child(owned(), "Service", "pong-apex")["spec"]["selector"].items() <= meta["labels"].items()
 
 
