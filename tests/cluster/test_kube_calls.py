@@ -24,12 +24,12 @@ OF_EACH_JOB: Calls = Counter(
         ("create", "persistentvolumeclaims"): 1,
         ("try", "persistentvolumeclaims"): 1,
         ("create", "pods"): 4,
-        ("create", "events"): 4,
-        ("patch", "rljobs/status"): 3,
+        ("create", "events"): 1,
+        ("patch", "rljobs/status"): 2,
     }
 )
-"""A job has a learner, a shard and two actors that come up within seconds. Its events: it is accepted, and each role is ready.
-One of the writes gives the learner its epoch before it starts."""
+"""A job has a learner, a shard and two actors that come up within seconds. One event
+says what has come up. One write gives the learner its epoch before it starts, one says that all is up."""
 
 
 async def brought_up(run: Run, viewer: Client, kubelet: Kubelet, clock: Clock, name: str, seconds: float) -> Calls:

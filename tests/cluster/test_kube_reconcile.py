@@ -361,7 +361,7 @@ async def test_a_wave_whose_status_is_not_written_yet_is_not_doubled_by_the_next
     await run.turn(viewer, "pong")
     assert client.writes.get(("create", "pods")) == 2, "the second wave"
     assert not client.calls["patch", "rljobs/status"]
-    assert (await status_of(viewer, namespace, "pong"))["actors"]["ready"] == 1
+    assert (await status_of(viewer, namespace, "pong"))["actors"]["ready"] == 0
     after = Run(client, namespace, now=clock.now, monotonic=clock.monotonic, seen_seconds=3.0)
     for _ in range(3):
         await after.turn(viewer, "pong")

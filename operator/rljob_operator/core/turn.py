@@ -100,11 +100,12 @@ def _durable(status: RLJobStatus) -> dict[str, Any]:
     """The fields of a status that a later controller could not find out by itself.
 
     Left out: progress, what is remembered for its estimate and of the learner's latest advance, the figures behind the last
-    decision on actors, the moments that trends are judged by, and the numbers that sentences are made with.
+    decision on actors, the moments that trends are judged by, the numbers that sentences are made with, and since when members
+    have places and are up.
     """
-    memory = status.controller.model_copy(
-        update={"advance": None, "curve": [], "training_return": None, "value_loss": None}
-    )
+    memory = status.controller
+    seen = {"advance": None, "curve": [], "training_return": None, "value_loss": None, "placed": None, "started": None}
+    memory = memory.model_copy(update={**seen, "active_since": memory.active_since is not None})
     autoscaling = AutoscalingStatus.model_construct(
         desired_replicas=status.autoscaling.desired_replicas, last_scale_time=status.autoscaling.last_scale_time
     )

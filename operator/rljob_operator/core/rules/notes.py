@@ -18,6 +18,7 @@ _AT_FIRST: Final = frozenset(
         Reason.SCALING_DISABLED,
         Reason.DESIRED_WITHIN_RANGE,
         Reason.MISSING,
+        Reason.VALID,
     }
 )
 """Reasons of conditions that every new job has: events about them would tell nothing."""

@@ -160,9 +160,10 @@ class Reconciler:
         await self._statuses.store(stored, known, decision.status, found.write)
         self._recommended(*key, recommendation(decision.status))
         about = reference(RLJOBS, dict(stored.document))
-        for note in decision.notes:
-            kind, reason = "Warning" if note.warning else "Normal", decision.state or "Pending"
-            self._events.record(about, kind, reason, note.text, action="Reconciling")
+        reason, plain = decision.state or "Pending", [note.text for note in decision.notes if not note.warning]
+        warnings = [("Warning", note.text) for note in decision.notes if note.warning]
+        for kind, text in (*warnings, *([("Normal", "; ".join(plain))] if plain else [])):
+            self._events.record(about, kind, reason, text, action="Reconciling")
         await self._follow(key, stored, known, observed, pods, decision)
         news = await self._carry_out(stored, known, observed, pods, decision)
         now = self._monotonic()
