@@ -33,6 +33,7 @@ class BadProxy:
             ``cut``: a watch ends after moments, some of them with 410. 409 is for what changes objects alone.
         spared: calls with this word in their path are left alone.
         asked: calls by method; ``spoilt``: what went wrong, how often.
+        watches: those under way; what is in ``silent``, too, stays open and says nothing more.
     """
 
     url: str
@@ -43,6 +44,7 @@ class BadProxy:
     spoilt: Counter[int | str] = field(default_factory=Counter)
     draw: random.Random = field(default_factory=lambda: random.Random(7))
     watches: set[asyncio.Timeout] = field(default_factory=set)
+    silent: set[asyncio.Timeout] = field(default_factory=set)
 
     def spoil(self, shares: Mapping[int | str, float]) -> None:
         """From now on; watches that go on already are cut, too."""
@@ -86,7 +88,8 @@ class BadProxy:
                 if watch:
                     self.watches.add(longest)
                 async for piece in answer.content.iter_any():
-                    await response.write(piece)
+                    if longest not in self.silent:
+                        await response.write(piece)
         except TimeoutError:
             if self.draw.random() < 0.5:
                 await response.write(b"\n" + json.dumps({"type": "ERROR", "object": _status(410)}).encode() + b"\n")

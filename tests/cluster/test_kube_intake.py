@@ -10,8 +10,10 @@ import pytest
 from rljob_operator.kube.apiserver.access import load_access
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.resources import RLJOBS
+from rljob_operator.kube.watch import kopf_watch
 from rljob_operator.kube.watch.intake import Intake
 
+from tests.cluster.bad_proxy import bad_proxy
 from tests.cluster.control_plane import CRD_FILE, ControlPlane, away, connected, meanwhile, until
 from tests.cluster.policies import give_rights
 from tests.cluster.test_ready_operator import grant
@@ -126,6 +128,26 @@ async def test_what_happens_around_an_api_server_that_dies_is_taken_in(
         enqueued.clear()
         await viewer.patch(RLJOBS, namespace, "comes", {"metadata": {"annotations": {"rljob.dev/changed": "1"}}})
         await until("the change", lambda: enqueued == [f"{namespace}/comes"], 30)
+
+
+async def test_a_watch_that_falls_silent_or_is_too_old_is_begun_again_by_kopf(
+    cluster: ControlPlane, viewer: Client, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kopf_watch, "SILENCE_SECONDS", 3.0)
+    async with (
+        bad_proxy(cluster, tmp_path) as (proxy, kubeconfig),
+        taking_in(cluster, [namespace], kubeconfig=kubeconfig) as (intake, enqueued),
+    ):
+        await viewer.create(RLJOBS, job(namespace, "pong"))
+        await until("the job", lambda: len(intake) == 1, 10)
+        for fault in ("silent", "cut, and answered with 410", "none"):
+            proxy.spoil({"cut": 1.0} if fault.startswith("cut") else {})
+            proxy.silent |= proxy.watches if fault == "silent" else set()
+            enqueued.clear()
+            await viewer.patch(RLJOBS, namespace, "pong", {"metadata": {"annotations": {"rljob.dev/changed": fault}}})
+            await until(f"the change ({fault})", lambda: bool(enqueued), 20)
+        assert proxy.silent
+        assert proxy.spoilt["cut"]
 
 
 async def test_a_kopf_that_has_ended_is_started_anew(cluster: ControlPlane, viewer: Client, namespace: str) -> None:

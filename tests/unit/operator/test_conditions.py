@@ -11,7 +11,6 @@ from rljob.api.presets.merging import NO_ALGORITHM
 from rljob.api.status_model import MAX_MESSAGE
 from rljob.api.timestamps import rfc3339
 from rljob_operator.core.conditions.update import merged, true
-from rljob_operator.core.decision import Note
 from rljob_operator.core.member import Phase
 from rljob_operator.core.observed import Admission, CheckpointFacts, CheckpointState
 

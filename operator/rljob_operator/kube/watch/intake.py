@@ -1,6 +1,6 @@
 """The intake of RLJobs: what kopf sees of them is kept, and the keys of those to reconcile are enqueued. Nothing else.
 
-What kopf does not tell is found by a list now and then: jobs that went while its watch was cut, and that it has gone blind.
+What kopf does not tell is found by a list now and then: jobs that went while its watch was cut.
 """
 
 import asyncio
@@ -34,7 +34,6 @@ class Intake:
         self._scopes: Sequence[str | None] = [None] if namespaces is None else namespaces
         self._watch = KopfWatch(access, namespaces, self.change)
         self._jobs: Jobs = {}
-        self._behind: set[tuple[str, str]] = set()
         self.unread: dict[str | None, str] = {}
         """Namespaces whose jobs may not be read, as where one or a RoleBinding in it was deleted, and why; the others go on. What
         is known of their jobs stays."""
@@ -95,21 +94,12 @@ class Intake:
         return ({key: job for key, job in known.items() if key[0] not in unread}, found) if readable else None
 
     def compare(self, known: Jobs, found: Jobs) -> None:
-        """Forget what was known before a list and is not in it; start kopf anew where it is twice behind by the same change."""
+        """Forget what was known before a list and is not in it."""
         for key, job in known.items():
             if key not in found or _uid(found[key]) != _uid(job):
                 self.change("DELETED", job)
-        behind = set()
-        for key, job in found.items():
-            kept = self._jobs.get(key)
-            if kept is None or (kept is known.get(key) and _version(kept) != _version(job)):
-                behind.add((_uid(job), _version(job)))
-        if not behind:
+        if found.keys() <= self._jobs.keys():
             self.synced.set()
-        elif self.synced.is_set() and behind & self._behind:
-            log.warning("kopf has missed changes of %d RLJobs and is started anew", len(behind))
-            self._watch.start_anew()
-        self._behind = behind
 
     def change(self, kind: str | None, job: Object) -> None:
         """One event. A change of nothing but the status is noted, and the job is not reconciled for it."""
@@ -128,10 +118,6 @@ class Intake:
 
 def _uid(job: Object) -> str:
     return str(job["metadata"]["uid"])
-
-
-def _version(job: Object) -> str:
-    return str(job["metadata"]["resourceVersion"])
 
 
 def _wanted(job: Object) -> Object:

@@ -24,6 +24,8 @@ IDLE_SECONDS = 0.2
 """kopf keeps the last event of an object, 60 KB as mappings, until nothing has come for so long: its own 5 s would be most of the
 memory of a minute in which a thousand jobs change."""
 STOP_SECONDS = 15.0
+SILENCE_SECONDS = 70.0
+"""A watch without an event or a bookmark for so long is begun again from where it was: it may be dead."""
 
 
 class KopfWatch:
@@ -131,5 +133,6 @@ def _settings() -> kopf.OperatorSettings:
     settings.networking.error_backoffs = (0.5, 1.0, 2.0, 4.0)
     settings.networking.enforce_retry_after = True
     settings.watching.server_timeout = 240
+    settings.watching.inactivity_timeout = SILENCE_SECONDS
     settings.queueing.error_delays = (1.0, 2.0, 4.0, 8.0)
     return settings

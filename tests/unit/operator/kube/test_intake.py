@@ -22,13 +22,8 @@ class Seen:
         self.enqueued: list[str] = []
         access = Access(Configuration(host="http://127.0.0.1:1"), "default", None, None)
         self.intake = Intake(access, Client(access), None, lambda namespace, name: self.enqueued.append(name))
-        self.started_anew = 0
-        self.intake._watch.start_anew = self.note  # type: ignore[method-assign]
         for each in jobs:
             self.intake.change(None, each)
-
-    def note(self) -> None:
-        self.started_anew += 1
 
     def heard(self) -> list[str]:
         enqueued, self.enqueued = self.enqueued, []
@@ -77,7 +72,6 @@ async def test_it_is_synced_when_everything_listed_is_known() -> None:
     it.intake.change(None, job("cartpole", "u-2"))
     it.compare(job(), job("cartpole", "u-2"))
     assert it.intake.synced.is_set()
-    assert it.started_anew == 0, "it had no chance yet to have seen all"
     empty = Seen()
     empty.compare()
     assert empty.intake.synced.is_set()
@@ -96,25 +90,3 @@ async def test_a_job_that_came_during_the_list_stays() -> None:
     it = Seen()
     it.compare(meanwhile=lambda: it.intake.change("ADDED", job()))
     assert (it.heard(), it.intake.known()) == (["pong"], (("team", "pong"),))
-
-
-async def test_a_blind_kopf_is_started_anew() -> None:
-    it = Seen(job())
-    it.compare(job())
-    it.compare(job(version="2"))
-    assert it.started_anew == 0, "the event may be on its way"
-    it.compare(job(version="2"))
-    assert it.started_anew == 1
-    it.intake.change(None, job(version="2"))
-    it.compare(job(version="2"), job("cartpole", "u-2"))
-    it.compare(job(version="2"), job("cartpole", "u-2"))
-    assert it.started_anew == 2
-
-
-async def test_a_job_that_changes_all_the_time_is_no_blind_kopf() -> None:
-    it = Seen(job())
-    it.compare(job())
-    for version in range(2, 20):
-        it.compare(job(version=str(version)))
-        it.intake.change("MODIFIED", job(version=str(version)))
-    assert it.started_anew == 0
