@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Final
 
 from rljob_operator.kube.apiserver.access import Access
@@ -84,7 +85,7 @@ class Operator:
         self._config, self._metrics = config, metrics
         namespaces: Sequence[str] | None = config.namespaces
         identity = f"{socket.gethostname()}-{os.getpid()}"
-        self._queue: WorkQueue[JobKey] = WorkQueue()
+        self._queue: WorkQueue[JobKey] = WorkQueue(tenant=itemgetter(0))
         self._expectations = Expectations()
         self._pods = Pods(client, namespaces, self._pod_seen)
         self._intake = Intake(access, client, namespaces, lambda namespace, name: self._queue.add((namespace, name)))

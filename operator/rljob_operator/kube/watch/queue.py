@@ -1,7 +1,8 @@
-"""The work queue: keys to reconcile, each at most once, in the order they came, some of them later.
+"""The work queue: keys to reconcile, each at most once, some of them later; tenants take turns, a tenant's keys come in order.
 
 As client-go's: a key that is added while a worker has it is not given to a second worker; it queues up again, at the end, when
-the first is done. So a key that is always busy waits as long as any other.
+the first is done. So a key that is always busy waits as long as any other of its tenant. The next key is of the tenant that has
+had the least time of the workers. One that had nothing to do begins where the one that was last served stands: it has no arrears.
 """
 
 import asyncio
@@ -27,16 +28,23 @@ class QueueClosed(Exception):
 class WorkQueue(Generic[Key]):
     """For the workers and sources of one event loop.
 
-    ``now`` counts seconds and only goes forward; ``jitter`` draws from [0, 1).
+    ``now`` counts seconds and only goes forward; ``jitter`` draws from [0, 1); ``tenant``: whose a key is.
     """
 
-    def __init__(self, now: Callable[[], float] = time.monotonic, jitter: Callable[[], float] = random.random) -> None:
-        self._now, self._jitter = now, jitter
-        self._ready: deque[tuple[Key, float]] = deque()  # with the moment it was added
+    def __init__(
+        self,
+        now: Callable[[], float] = time.monotonic,
+        jitter: Callable[[], float] = random.random,
+        tenant: Callable[[Key], Hashable] = lambda key: None,
+    ) -> None:
+        self._now, self._jitter, self._tenant = now, jitter, tenant
+        self._ready: dict[Hashable, deque[tuple[Key, float]]] = {}  # by tenant, with the moment it was added
+        self._served: dict[Hashable, float] = {}  # seconds of workers, by tenant
+        self._served_least = 0.0
         self._dirty: dict[
             Key, float
         ] = {}  # to reconcile since then: what is ready, and what came while it was worked on
-        self._processing: set[Key] = set()
+        self._processing: dict[Key, float] = {}  # since when
         self._later: dict[Key, float] = {}  # due at; its heap may have older entries, which no longer count
         self._heap: list[tuple[float, int, Key]] = []
         self._entries = 0
@@ -100,10 +108,10 @@ class WorkQueue(Generic[Key]):
 
     def done(self, key: Key) -> None:
         """The worker that got the key has finished with it, for better or worse."""
-        self._processing.discard(key)
+        began = self._processing.pop(key, self._now())
+        self._served[self._tenant(key)] += self._now() - began
         if key in self._dirty:
-            self._ready.append((key, self._dirty[key]))
-            self._wake()
+            self._queue_up(key)
 
     def close(self) -> None:
         """Give out nothing more: callers that wait, and later ones, get `QueueClosed`."""
@@ -117,7 +125,7 @@ class WorkQueue(Generic[Key]):
     def depth(self) -> int:
         """Keys that wait for a worker."""
         self._promote()
-        return len(self._ready)
+        return sum(map(len, self._ready.values()))
 
     @property
     def delayed(self) -> int:
@@ -131,22 +139,33 @@ class WorkQueue(Generic[Key]):
 
     @property
     def age_seconds(self) -> float:
-        """How long the key that is next has waited for a worker; 0 where none does."""
+        """How long the key that has waited longest for a worker has; 0 where none does."""
         self._promote()
-        return self._now() - self._ready[0][1] if self._ready else 0.0
+        return self._now() - min((waiting[0][1] for waiting in self._ready.values()), default=self._now())
 
     def _want(self, key: Key) -> None:
         if self._closed or key in self._dirty:
             return
         self._dirty[key] = self._now()
         if key not in self._processing:
-            self._ready.append((key, self._dirty[key]))
-            self._wake()
+            self._queue_up(key)
+
+    def _queue_up(self, key: Key) -> None:
+        tenant = self._tenant(key)
+        if tenant not in self._ready:
+            self._ready[tenant] = deque()
+            self._served[tenant] = max(self._served.get(tenant, 0.0), self._served_least)
+        self._ready[tenant].append((key, self._dirty[key]))
+        self._wake()
 
     def _take(self) -> Key:
-        key, _ = self._ready.popleft()
+        tenant = min(self._ready, key=self._served.__getitem__)
+        self._served_least = self._served[tenant]
+        key, _ = self._ready[tenant].popleft()
+        if not self._ready[tenant]:
+            del self._ready[tenant]
         del self._dirty[key]
-        self._processing.add(key)
+        self._processing[key] = self._now()
         return key
 
     def _promote(self) -> None:

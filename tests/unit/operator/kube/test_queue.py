@@ -64,6 +64,27 @@ async def test_a_busy_key_queues_up_behind_the_others(queue: WorkQueue[str]) -> 
     assert order == ["busy", "a", "b", "busy", "busy", "busy"]
 
 
+@pytest.mark.parametrize(("crowds_seconds", "waits_for"), [(0.1, 2), (2.0, 1)])
+async def test_a_tenants_first_key_does_not_wait_for_all_of_anothers(
+    clock: Clock, crowds_seconds: float, waits_for: int
+) -> None:
+    queue: WorkQueue[str] = WorkQueue(clock, tenant=lambda key: key[0])
+    for number in range(300):
+        queue.add(f"a{number}")
+    order = []
+    for turn in range(40):
+        if turn >= 10 and turn % 10 == 0:
+            queue.add(f"b{turn}")
+        key = take(queue)
+        assert key is not None
+        clock.now += crowds_seconds if key[0] == "a" else 0.1
+        queue.done(key)
+        order.append(key)
+    waited = [order.index(f"b{turn}") - turn for turn in (10, 20, 30)]
+    assert max(waited) <= waits_for
+    assert [key for key in order if key[0] == "a"] == [f"a{number}" for number in range(37)], "its own come in order"
+
+
 async def test_a_later_key_comes_when_it_is_due_and_not_before(queue: WorkQueue[str], clock: Clock) -> None:
     queue.add_after("a", 10.0)
     queue.add_after("b", 5.0)
