@@ -71,6 +71,7 @@ SWITCHES: list[tuple[str, bool, set[str]]] = [
     ("serviceAccount.create", True, {f"ServiceAccount/{NAME}"}),
     ("podDisruptionBudget.enabled", True, {f"PodDisruptionBudget/{NAME}"}),
     ("networkPolicy.enabled", False, {f"NetworkPolicy/{NAME}"}),
+    ("flowSchemas", True, {f"FlowSchema/{NAME}-lease", f"FlowSchema/{NAME}-jobs"}),
     ("priorityClass.create", True, {f"PriorityClass/{NAME}"}),
     ("rbac.create", True, {
         "Role/rljob-operator-leader", "RoleBinding/rljob-operator-leader", "ClusterRole/rljob-operator",
@@ -255,7 +256,11 @@ def test_every_object_is_labelled_and_in_its_place(chart: Chart) -> None:
     for each in chart.render({"networkPolicy": {"enabled": True}, "commonLabels": {"team": "rl"}}):
         about = each["metadata"]
         assert (about["labels"]["app.kubernetes.io/instance"], about["labels"]["team"]) == (RELEASE, "rl")
-        whole = each["kind"].startswith("Cluster") or each["kind"] in ("CustomResourceDefinition", "PriorityClass")
+        whole = each["kind"].startswith("Cluster") or each["kind"] in (
+            "CustomResourceDefinition",
+            "PriorityClass",
+            "FlowSchema",
+        )
         assert about.get("namespace") == (None if whole else NAMESPACE), each
 
 
