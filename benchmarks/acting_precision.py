@@ -33,10 +33,10 @@ from rljob.api import load_manifest
 from rljob.checkpoints.location import location
 from rljob.checkpoints.saved_policy import PolicyIdentity, load_policy
 from rljob.evaluation.player import _copies, judged_policy
-from rljob.evaluation.score import score
 from torch import nn
 
 from benchmarks.common import limit_to_avx2, machine, report
+from tests.support.scoring import score
 from tests.support.specs import spec_of
 
 

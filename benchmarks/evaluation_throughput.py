@@ -88,7 +88,7 @@ def evaluation(judged: PolicyIdentity, weights: Weights, cores: int, games: int,
     """All games of one evaluation; raw frames a second and a processor second, from the first start to the last end."""
     with closing(Players(judged, cores, games)) as players:
         began, used = time.perf_counter(), _processor_seconds()
-        result = tally(players.play(weights, range(games), seed, lambda: None), games)
+        result = tally(players.play(weights, range(games), seed, lambda: None))
         seconds, own = time.perf_counter() - began, _processor_seconds() - used
         before = _children_seconds()
     frames = sum(result.lengths) * judged.spec.raw_frames_per_step

@@ -63,13 +63,13 @@ def write_curve(run_dir: Path, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow([*CURVE_COLUMNS, "evaluation_mean", "evaluation_games"])
+        writer.writerow([*CURVE_COLUMNS, "evaluation_mean", "evaluation_games", "evaluation_finished"])
         for record in read_records(run_dir / "metrics.jsonl"):
             if record.get("kind") == "evaluation":
                 row = [record.get("elapsed_seconds"), record.get("raw_frames"), record.get("updates"), "", "", ""]
-                writer.writerow([*row, record.get("mean"), record.get("episodes")])
+                writer.writerow([*row, record.get("mean"), record.get("episodes"), int(record.get("finished", True))])
             elif "steps_total" in record:
-                writer.writerow([*(_short(record.get(name)) for name in CURVE_COLUMNS), "", ""])
+                writer.writerow([*(_short(record.get(name)) for name in CURVE_COLUMNS), "", "", ""])
 
 
 def _short(value: Any) -> Any:

@@ -118,8 +118,8 @@ def _of_lines(lines: Iterator[str]) -> Iterator[dict[str, Any]]:
 
 
 def _of_csv(file: Path, text: Iterator[str]) -> Iterator[dict[str, Any]]:
-    """As ``benchmarks.time_to_solve`` writes them: a row has figures, or ``evaluation_mean`` and ``evaluation_games``. An
-    evaluation with fewer games than the largest one of its file was given up."""
+    """As ``benchmarks.time_to_solve`` writes them: a row has figures, or ``evaluation_mean`` and ``evaluation_games``. Where
+    ``evaluation_finished`` is missing, an evaluation with fewer games than the largest one of its file was given up."""
     rows = csv.DictReader(text)
     if missing := [name for name in _NEEDED if name not in (rows.fieldnames or ())]:
         raise UsageError(f"{file}: it has no column {', '.join(missing)}; the first line names the columns")
@@ -136,7 +136,7 @@ def _of_csv(file: Path, text: Iterator[str]) -> Iterator[dict[str, Any]]:
                 "kind": EVALUATION,
                 "mean": mean,
                 "episodes": games,
-                "finished": games >= most,
+                "finished": bool(row.get("evaluation_finished", games >= most)),
                 "version": version,
             }
         else:

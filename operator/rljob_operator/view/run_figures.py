@@ -6,7 +6,7 @@ from typing import Any
 from rljob.api import RLJob
 from rljob.api.episode_metrics import in_words
 from rljob.api.job import RLJobSpec
-from rljob.api.learner_status import ActorStatus, LearnerStatus, ReplaySummary, Verdict
+from rljob.api.learner_status import ActorStatus, LearnerStatus, ReplaySummary, Verdict, in_words as bound_in_words
 from rljob.api.presets import PRESETS
 
 from rljob_operator.core.member import Phase, Role
@@ -151,7 +151,7 @@ def evaluation(status: LearnerStatus, trigger_return: float | None = None) -> st
     if under_way is not None:
         said.append(f"{under_way.games} of {under_way.episodes} games")
         if under_way.mean is not None:
-            said[0] += f", mean {under_way.mean:.2f} so far"
+            said[0] += f", mean {under_way.mean:.2f} so far{bound_in_words(under_way.at_least)}"
         if under_way.alone:
             said[0] += ", training stands still"
     if status.evaluations:
@@ -165,9 +165,8 @@ def verdict(evaluation: Verdict) -> str:
     error = f" +- {evaluation.standard_error:.2f}" if evaluation.standard_error is not None else ""
     games = "1 game" if evaluation.episodes == 1 else f"{evaluation.episodes} games"
     reported = in_words(evaluation.metrics, evaluation.metric_games, evaluation.episodes)
-    return (
-        f"{evaluation.mean:.2f}{error}{''.join(f', {name} {mean}' for name, mean in reported.items())} ({games}{more})"
-    )
+    of_the_environment = "".join(f", {name} {mean}" for name, mean in reported.items())
+    return f"{evaluation.mean:.2f}{error}{evaluation.how_sure}{of_the_environment} ({games}{more})"
 
 
 def blocked_fraction(actor: ActorStatus, before: ActorStatus | None = None) -> float | None:

@@ -10,7 +10,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from rljob.api import RLJob, parse_job
@@ -145,19 +144,43 @@ def test_eval_of_the_weights_judged_reproduces_the_verdict(
 
 
 def test_a_hopeless_policy_is_given_up_early(run: Any) -> None:
-    verdict = _verdict(run, _job(target=475, episodes=20, resources={"limits": {"cpu": "3"}}))
-    assert (verdict.finished, verdict.seed) == (False, seed_of(1, "verdict", 0))
-    # 500 k + 19 * (20 - k) < 475 * 20: two short games are enough, and the second decides.
-    assert verdict.episodes == 2
-    assert np.isfinite(verdict.mean)
+    verdict = _verdict(run, _job(target=475, episodes=60, resources={"limits": {"cpu": "3"}}))
+    assert (verdict.finished, verdict.episodes, verdict.seed) == (False, 20, seed_of(1, "verdict", 0))
+    assert verdict.mean < verdict.bound < 475
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "evaluator", "said", "judged"),
+    [
+        ({"reward": "nan"}, {}, "version 1 is not judged: game 0 of seed", False),
+        (
+            {"reward": "7"},
+            {"returnBounds": [0, 9.5]},
+            "a game returned 10, which is outside the bounds of a return, [0, 9.5]",
+            True,
+        ),
+    ],
+)
+def test_returns_that_are_no_numbers_or_outside_their_bounds_are_said(
+    run: Any, caplog: pytest.LogCaptureFixture, kwargs: Any, evaluator: dict[str, Any], said: str, judged: bool
+) -> None:
+    """Without bounds equal returns prove nothing of rarer ones: all games are played."""
+    document = manifest(9.0, None, episodes=30, intervalSeconds=1, **evaluator)
+    document["spec"]["environment"] = {"id": "tests.support.odd_environments:Gives", "kwargs": kwargs}
+    job = parse_job(document)
+    with _judged(run, job, network(job), None) as server:
+        found = _serve_until(server, lambda seen: seen or said in caplog.text, 30.0)
+        found += _serve_until(server, bool, 1.0)
+    assert caplog.text.count(said) == 1
+    assert [(each.verdict.episodes, each.verdict.bound) for each in found] == [(30, None)] * judged
 
 
 @pytest.mark.parametrize("on_cluster", [False, True], ids=["one-machine", "cluster"])
-def test_progress_is_told_and_training_is_to_stand_still_for_the_games_after_the_screen_on_one_machine_alone(
+def test_progress_is_told_until_a_verdict_before_the_last_game_and_training_stands_still_near_it_on_one_machine_alone(
     run: Any, tmp_path: Path, on_cluster: bool
 ) -> None:
     """The learner knows how many games have ended and with which mean, and none are under way once there is a verdict."""
-    job = _job(target=5, episodes=300)
+    job = _job(target=9.25, episodes=2000)
     told: list[EvaluationUnderWay] = []
 
     def done(seen: list[Evaluation]) -> bool:
@@ -166,19 +189,21 @@ def test_progress_is_told_and_training_is_to_stand_still_for_the_games_after_the
         return len(seen) >= 1
 
     with _judged(run, job, _push_left(job), 9.0, on_cluster=on_cluster) as server:
-        assert not _serve_until(server, lambda seen: done(seen) or told), "300 games take longer than a word about them"
+        assert not _serve_until(server, lambda seen: done(seen) or told), "the games take longer than a word about them"
         evaluating = _status(tmp_path)["evaluating"]
-        assert evaluating is None or evaluating["episodes"] == 300
+        assert evaluating is None or evaluating["episodes"] == 2000
         (evaluation,) = _serve_until(server, done)
         assert server.evaluating is None
-    assert (evaluation.verdict.finished, evaluation.verdict.episodes) == (True, 300)
-    assert {(word.version, word.episodes) for word in told} == {(1, 300)}
+    verdict = evaluation.verdict
+    assert (verdict.finished, 100 < verdict.episodes < 2000, 9.25 <= verdict.bound < verdict.mean) == (True, True, True)
+    assert {(word.version, word.episodes) for word in told} == {(1, 2000)}
     games = [word.games for word in told]
     assert games == sorted(games)
     assert all((word.mean is None) == (word.games == 0) for word in told)
     assert games[0] < 20 <= games[-1]
-    assert not any(word.alone for word in told if word.games < 20), "the screen is played beside training"
+    assert not any(word.alone for word in told if word.games < 20), "the first games are played beside training"
     assert all(word.alone is not on_cluster for word in told if word.games > 20)
+    assert [word.at_least is None for word in told] == [word.games < 20 for word in told]
 
 
 @pytest.mark.parametrize(

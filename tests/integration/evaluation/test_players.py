@@ -75,7 +75,7 @@ def test_games_that_are_drawn_by_numpys_own_generator_are_each_another() -> None
 
 def test_every_game_counts_and_is_dealt_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """More games than places: the process that has a free place gets the next, until each has been played once."""
-    monkeypatch.setattr(room, "SIDE_BY_SIDE", 2)
+    monkeypatch.setattr(room, "ROWS", 2)
     with made(2) as players:
         assert sorted(game.index for game in players.play(weights(1), range(40), 3, nothing)) == list(range(40))
     with made(1) as alone:

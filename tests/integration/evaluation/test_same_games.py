@@ -17,12 +17,13 @@ from rljob.envs import EnvironmentProblem, describe_environment, make_single_env
 from rljob.envs.base import seed_of
 from rljob.evaluation.player import judged_policy
 from rljob.evaluation.players import Players
-from rljob.evaluation.score import Played, play
+from rljob.evaluation.score import Played
 from rljob.evaluation.video import record_game
 from rljob.weights.flat import snapshot
 
 from tests.support.evaluated_jobs import identity_of
 from tests.support.jobs import manifest_of
+from tests.support.scoring import play
 
 PONG = manifest_of({"preset": "PongVTrace"}, "same-games")
 GAMES = 3

@@ -252,6 +252,8 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
     (["spec.replay.env=[{name: A}, {name: A}]"], "spec.replay.env[1].name", ["'A'", "each name once"]),
     (["spec.learner.spot=true"], "spec.learner.spot", ["unknown field"]),
     (["spec.actors.spot=yes please"], "spec.actors.spot", ["true or false"]),
+    (["spec.evaluator.returnBounds=[21, -21]"], "spec.evaluator.returnBounds", ["first is the smaller one"]),
+    (["spec.evaluator.returnBounds=[21]"], "spec.evaluator.returnBounds", ["at least 2"]),
     (
         ["spec.evaluator.enabled=false", "spec.evaluator.triggerReturn=3"],
         "spec.evaluator.triggerReturn",
@@ -608,7 +610,7 @@ NUMBERS: list[tuple[Path, str]] = [
     (BASE, "spec.learner.resources.requests={cpu: 2, memory: 4Gi}"),
     (BASE, "spec.learner.resources={requests: {cpu: 0.5}, limits: {cpu: 1.5, memory: 4e9}}"),
     (IMPALA, "spec.algorithm.learningRateDecaySteps=5e7"),
-    (PRESET, "spec.evaluator.triggerReturn=11.5"),
+    (PRESET, "spec.evaluator={triggerReturn: 11.5, returnBounds: [-21, 21.0]}"),
 ]
 
 # Good manifests in which a default follows from what is written. (base, overrides, the field, its value)

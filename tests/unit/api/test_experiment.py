@@ -205,7 +205,7 @@ ONE = {LEARNING_RATE: {"values": [1e-3, 1e-4, 1e-5, 1e-6, 1e-7]}}
         (random({LEARNING_RATE: {"values": [2]}}), "got 2; spec.algorithm.learningRate: allowed: a number above 0"),
         (random({"algorithm.impala.cClip": {"values": [0.9]}, "algorithm.type": {"values": ["PPO"]}}), "impala"),
         (random({}), "spec.search.parameters: required: a field to vary"),
-        (random({LEARNING_RATE: {"values": []}}), "allowed: at least 1 entry"),
+        (random({LEARNING_RATE: {"values": []}}), "allowed: a list of at least 1"),
         (random({LEARNING_RATE: {}}), "exactly one of logUniform, uniform and values"),
         (random({LEARNING_RATE: {"uniform": {"min": 0.2, "max": 0.1}}}), "got 0.1; allowed: more than min, which is 0.2"),
         (random({LEARNING_RATE: {"logUniform": {"min": 0, "max": 0.1}}}), "above 0, which has no logarithm"),

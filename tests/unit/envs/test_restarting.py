@@ -17,7 +17,8 @@ from rljob.envs import (
 )
 from rljob.envs.base import seed_of
 from rljob.envs.restarting import FAILURE, RestartingEnv
-from rljob.evaluation.score import score
+
+from tests.support.scoring import score
 
 
 class Fragile(gymnasium.Env[Any, Any]):

@@ -1,6 +1,7 @@
 """Scores of games whose outcome is known beforehand, and of a policy whose actions do not depend on the games beside it."""
 
 import math
+from collections.abc import Sequence
 from contextlib import closing
 from types import SimpleNamespace
 from typing import Any
@@ -13,9 +14,10 @@ from rljob.algorithms.policy_network import PolicyConfig, PolicyNetwork
 from rljob.api import EnvironmentParameters
 from rljob.envs import describe_environment, make_single_environment
 from rljob.envs.base import seed_of
-from rljob.evaluation.player import ROWS, best_possible_return, judged_policy
-from rljob.evaluation.score import Played, Sitting, play, score, tally
+from rljob.evaluation.player import ROWS, judged_policy, known_bounds
+from rljob.evaluation.score import Played, Sitting, tally
 
+from tests.support.scoring import play, score
 from tests.support.specs import spec_of
 
 
@@ -86,10 +88,8 @@ def test_epsilon_is_the_share_of_random_actions() -> None:
     assert abs(ones / steps - expected) < 4 * math.sqrt(expected * (1 - expected) / steps)
 
 
-def test_one_game_has_no_standard_error_and_none_is_refused() -> None:
+def test_one_game_has_no_standard_error() -> None:
     assert math.isnan(score(_one, Dice(), 1, seed=0).standard_error)
-    with pytest.raises(ValueError, match="no game"):
-        score(_one, Dice(), 0, seed=0)
 
 
 def test_what_the_environment_reports_is_a_mean_over_the_games_that_have_it() -> None:
@@ -104,19 +104,22 @@ def test_what_the_environment_reports_is_a_mean_over_the_games_that_have_it() ->
         assert score(_one, env, 2, seed=0).metrics == {"is_success": 1.0, "distance": 0.25}
 
 
-def test_giving_up_keeps_what_was_finished() -> None:
-    games = play(_one, [Dice()], range(10), seed=0)
-    result = tally(games, 10, give_up=lambda ended: ended if len(ended) >= 3 else None)
-    assert next(games).index == 3, "no further game was begun"
-    assert (result.finished, len(result.returns)) == (False, 3)
+@pytest.mark.parametrize("verdict", [True, False])
+def test_games_are_counted_in_their_order_and_none_is_begun_after_the_verdict(verdict: bool) -> None:
+    """Long games are overtaken by short ones that began with them, and nothing counts before what began before it."""
+    begun = list(play(_one, [Dice() for _ in range(4)], range(10), seed=4))
+    assert [game.index for game in begun] != sorted(game.index for game in begun)
+    games, seen = iter(begun), list[tuple[int, ...]]()
 
+    def decided(counted: Sequence[Played]) -> bool | None:
+        seen.append(tuple(game.length for game in counted))
+        return verdict if len(counted) == 5 else None
 
-def test_all_games_count_whichever_end_first() -> None:
-    """Long games first to begin, and side by side with the short ones that overtake them: the mean is of games 0 to 9."""
-    ended = list(play(_one, [Dice() for _ in range(4)], range(10), seed=4))
-    assert [game.index for game in ended] != sorted(game.index for game in ended)
-    result = tally(ended, 10)
-    assert (result.lengths, result) == (tuple(length_of(4, g) for g in range(10)), score(_one, Dice(), 10, seed=4))
+    result = tally(games, decided)
+    in_order = tuple(length_of(4, game) for game in range(10))
+    assert seen == [in_order[: number + 1] for number in range(5)]
+    assert (result.lengths, result.finished, len(list(games)) > 0) == (in_order[:5], verdict, True)
+    assert tally(begun) == score(_one, Dice(), 10, seed=4)
 
 
 def test_a_sitting_that_begins_anew_abandons_what_was_in_play() -> None:
@@ -145,23 +148,23 @@ def test_a_sign_of_life_comes_before_the_step_of_each_game() -> None:
 
 
 @pytest.mark.parametrize(
-    ("made", "most"),
+    ("made", "bounds"),
     [
-        ("ALE/Pong-v5", 21.0),
-        ("PongNoFrameskip-v4", 21.0),
-        ("CartPole-v1", 500.0),
-        ("CartPole-v1 of 1000", 1000.0),
+        ("ALE/Pong-v5", (-21.0, 21.0)),
+        ("PongNoFrameskip-v4", (-21.0, 21.0)),
+        ("CartPole-v1", (-1.0, 500.0)),
+        ("CartPole-v1 of 1000", (-1.0, 1000.0)),
         ("CartPole-v1 of -1", None),
         ("ALE/Breakout-v5", None),
         ("tests.support.toys:countdown", None),
     ],
 )
-def test_best_returns_that_are_vouched_for(made: str, most: float | None) -> None:
+def test_bounds_that_are_vouched_for(made: str, bounds: tuple[float, float] | None) -> None:
     """With the limit of steps of the environment that was made, not of the one that is registered."""
     environment_id, _, steps = made.partition(" of ")
     parameters = EnvironmentParameters(kwargs={"max_episode_steps": int(steps)} if steps else {})
     with closing(make_single_environment(environment_id, parameters, for_scoring=True, restarting=True)) as env:
-        assert best_possible_return(environment_id, env) == most
+        assert known_bounds(environment_id, env) == bounds
 
 
 # A judged policy's action for a game does not depend on the games beside it.

@@ -27,13 +27,13 @@ VERDICT = {"mean": 18.5, "standard_error": 0.25, "episodes": 100, "finished": Tr
             "12 of 100 games, mean 17.25 so far",
         ),
         (
-            {"evaluating": {"version": 3, "games": 30, "episodes": 100, "mean": 18.25, "alone": True}},
-            "30 of 100 games, mean 18.25 so far, training stands still",
+            {"evaluating": {"version": 3, "games": 30, "episodes": 100, "mean": 18.25, "at_least": 17, "alone": True}},
+            "30 of 100 games, mean 18.25 so far, at least 17 with 99 %, training stands still",
         ),
         ({"evaluations": [VERDICT]}, "18.50 +- 0.25 (100 games)"),
         (
-            {"evaluations": [VERDICT | {"finished": False, "episodes": 20}]},
-            "18.50 +- 0.25 (20 games, given up early)",
+            {"evaluations": [VERDICT | {"finished": False, "episodes": 20, "bound": 17.96}]},
+            "18.50 +- 0.25, at most 17.96 with 99 % (20 games, given up early)",
         ),
         (
             {"evaluating": {"version": 3, "games": 12, "episodes": 100, "mean": 17.25}, "evaluations": [VERDICT]},
@@ -61,8 +61,11 @@ def test_before_the_first_it_says_what_an_evaluator_waits_for() -> None:
 
 @pytest.mark.parametrize(
     ("more", "words"),
-    [({"seed": 1000004}, "games of seed 1000004; target 18"), ({}, "games; target 18")],
-    ids=["", "one that an older run left in its checkpoint"],
+    [
+        ({"seed": 1000004}, "(standard error 0.20) over 20 games of seed 1000004; target 18"),
+        ({"bound": 18.04}, "(standard error 0.20, at least 18.04 with 99 %) over 20 games; target 18"),
+    ],
+    ids=["", "before the last game, without a seed as in an older run's checkpoint"],
 )
 def test_a_success_names_the_seed_of_its_games(more: dict[str, int], words: str) -> None:
     assert words in running().look(learner=sample(START + 2, evaluations=[evaluation(18.5) | more])).outcome.message

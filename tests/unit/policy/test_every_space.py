@@ -16,13 +16,14 @@ from rljob.checkpoints import store as checkpoint
 from rljob.checkpoints.saved_policy import PolicyIdentity
 from rljob.envs import describe_environment, make_single_environment
 from rljob.evaluation.player import judged_policy
-from rljob.evaluation.score import Sitting, score
+from rljob.evaluation.score import Sitting
 from rljob.observation import each, rows_of
 from rljob.policy.export import export
 from rljob.policy.trained import Policy
 from torch import Tensor, nn
 
 from tests.support.every_space import ACTIONS, CONTINUOUS, LENGTH, OPEN
+from tests.support.scoring import score
 
 ID = "tests.support.every_space:EverySpace"
 CHOICES = [

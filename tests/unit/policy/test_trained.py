@@ -13,12 +13,12 @@ from rljob.algorithms.registry import algorithm
 from rljob.checkpoints.names import CheckpointProblem
 from rljob.envs.base import seed_of
 from rljob.evaluation.player import judged_policy
-from rljob.evaluation.score import score
 from rljob.loading import files_loaded, forget_files
 from rljob.sources import keep_sources
 
 from tests.support.documents import blocks
 from tests.support.paths import ROOT
+from tests.support.scoring import score
 from tests.support.untrained import untrained
 
 MANIFESTS = {

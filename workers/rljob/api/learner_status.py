@@ -66,6 +66,15 @@ class ActorStatus(Document):
     """Time since it was last heard of."""
 
 
+VERDICT_LEVEL: Final = 0.99
+"""Probability with which a verdict that is decided before its last game is right, however early that is."""
+
+
+def in_words(bound: float | None, side: str = "least") -> str:
+    """A bound of a mean return, to stand behind the mean; empty where there is none."""
+    return "" if bound is None else f", at {side} {bound:.4g} with {VERDICT_LEVEL * 100:g} %"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict(Document):
     """One evaluation, as the learner heard of it. Its place in the run is that of the weights that were judged."""
@@ -89,12 +98,20 @@ class Verdict(Document):
     """How long it took."""
     finished: Flag = True
     """False where it was given up early, which makes it no verdict."""
+    bound: Annotated[Number | None, LEFT_OUT] = None
+    """Where it was decided before its last game: the mean of all is at least this with ``VERDICT_LEVEL``, at most this where it
+    was given up."""
     metrics: Numbers = field(default_factory=dict)
     """What the environment itself reports of its games: the mean of each number over those that have it."""
     metric_games: Numbers = field(default_factory=dict)
     """How many games have it, of each number that not all have."""
     time: Number = 0.0
     """When the learner heard of it, Unix seconds by its clock."""
+
+    @property
+    def how_sure(self) -> str:
+        """The bound in words, to stand behind the mean; empty where all games were played."""
+        return in_words(self.bound, "least" if self.finished else "most")
 
     @property
     def rank(self) -> tuple[bool, float]:
@@ -111,6 +128,8 @@ class EvaluationUnderWay(Document):
     games: Count
     episodes: Count
     mean: Number | None = None
+    at_least: Number | None = None
+    """What the mean of all is at least, with ``VERDICT_LEVEL``; None where nothing is sure yet."""
     alone: Flag = False
     """Training stands still meanwhile."""
     process: Numbers = field(default_factory=dict)

@@ -92,8 +92,13 @@ class EvaluatorSpec(RoleSpec):
     enabled: Annotated[Flag, ANY_TIME] = True
     """Run an evaluator."""
     episodes: Annotated[int, Integer(1, 10_000), WHILE_SUSPENDED] = 100
-    """Games of a verdict. After 20 games an evaluation that cannot be expected to reach successPolicy.targetReturn is given up.
-    On one machine training pauses for the other games."""
+    """Most games of a verdict. From 20 games on it ends as soon as their mean reaches successPolicy.targetReturn with 99 %
+    confidence, or misses it. On one machine training pauses after 20 games while the mean reaches the target."""
+    return_bounds: Annotated[
+        Annotated[list[Annotated[float, Real()]], Field(min_length=2, max_length=2)] | None, WHILE_SUSPENDED, UNLEARNED
+    ] = None
+    """Least and most return of one game, [low, high]. With bounds an early verdict needs no other assumption; without, it assumes
+    returns that are about normal. Unset: known for Pong and CartPole."""
     interval_seconds: Annotated[Seconds, WHILE_SUSPENDED, UNLEARNED] = 300
     """Time between the starts of two evaluations; if training paused, from the end of the last one."""
     trigger_return: Annotated[Annotated[float, Real()] | None, WHILE_SUSPENDED, UNLEARNED] = None

@@ -46,7 +46,7 @@ _WORDS = {
     "string_unicode": "allowed: text that is valid Unicode",
     "list_type": "allowed: a list, such as [a, b]",
     "too_long": "allowed: at most {max_length} entries, here {actual_length}",
-    "too_short": "allowed: at least {min_length} entry",
+    "too_short": "allowed: a list of at least {min_length}",
 }
 """What to say by pydantic's kind of error, with what that says of the value."""
 

@@ -64,4 +64,4 @@ def _size(metadata: tuple[Any, ...]) -> str:
     least = next((item.min_length for item in metadata if isinstance(item, MinLen)), 0)
     if most is None:
         return f", at least {least}" if least else ""
-    return f", {least} to {most:,} of them" if least else f", at most {most:,}"
+    return f", {most}" if least == most else f", {least} to {most:,} of them" if least else f", at most {most:,}"

@@ -113,7 +113,7 @@ def evaluate(
         with printing_aside(), closing(Players(judged, usable_cores(), episodes, share)) as players:
             weights = snapshot(policy.module, 0, 0, {})
             with closing(players.play(weights, range(episodes), seed, lambda: None)) as games:
-                result = tally(_shown(games, episodes), episodes)
+                result = tally(_shown(games, episodes))
         figures: dict[str, Any] = {
             "environment": judged.spec.id,
             "mean": result.mean,
@@ -183,7 +183,7 @@ def play(
         share = method.evaluation_epsilon(params) if epsilon is None else epsilon
         judged = PolicyIdentity.of(policy.manifest).judged
         game = record_game(act, judged.spec.id, judged.env_params, video, seed=seed, epsilon=share, spec=judged.spec)
-        typer.echo(f"{video}: return {game.returns[0]:g} in {game.lengths[0]:,} steps")
+        typer.echo(f"{video}: return {game.points:g} in {game.length:,} steps")
 
 
 def tempered(params: Any, temperature: float | None) -> Any:

@@ -1,7 +1,7 @@
 """One process's part of an evaluation: a network as the policy that a scorer wants, and the environments that it plays in."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing import current_process
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from rljob.checkpoints.saved_policy import PolicyIdentity
 from rljob.encoders.edge import make_encoded_environment
 from rljob.envs import EnvironmentProblem, RestartLimit
 from rljob.envs.base import Observation, seed_generators, seed_of
+from rljob.evaluation.interval import Bounds
 from rljob.evaluation.score import JudgedPolicy, Played, Sitting
 from rljob.loading import contained
 from rljob.observation import each
@@ -67,40 +68,28 @@ def _filled(some: NDArray[Any]) -> NDArray[Any]:
     return rows
 
 
-# Pong ends when one side has 21 points; each point of ours counts 1.
-_BY_ROM = {"pong": 21.0}
+_BY_ROM: Final[Mapping[str, Bounds]] = {"pong": (-21.0, 21.0)}  # each point counts 1, and one side has 21 at the end
 
 
-def best_possible_return(environment_id: str, made: gymnasium.Env[Any, Any]) -> float | None:
-    """An upper bound on the return of one game of ``environment_id``, which was ``made`` as the job says, or None where none
-    is known.
+def known_bounds(environment_id: str, made: gymnasium.Env[Any, Any]) -> Bounds | None:
+    """The least and the most that one game of ``environment_id``, which was ``made`` as the job says, can bring; None where they
+    are not known.
 
-    Gymnasium's CartPole pays 1 a step up to its step limit; a sparser reward option pays less, never more.
+    Gymnasium's CartPole pays 1 a step up to its step limit, and its sparser reward option 0, then -1.
     """
-    spec = gymnasium.registry.get(environment_id)
-    if spec is None:
-        return None
-    if spec.entry_point == "ale_py.env:AtariEnv":
-        return _BY_ROM.get(str(spec.kwargs.get("game")))
-    if (
-        spec.entry_point == "gymnasium.envs.classic_control.cartpole:CartPoleEnv"
-        and made.spec
-        and made.spec.max_episode_steps
-    ):
-        return float(made.spec.max_episode_steps)
-    return None
-
-
-SIDE_BY_SIDE: Final = 2 * ROWS
-"""The most games that a process plays at once, which share its forward passes."""
+    registered, steps = gymnasium.registry.get(environment_id), made.spec and made.spec.max_episode_steps
+    by = registered and registered.entry_point
+    if registered and by == "ale_py.env:AtariEnv":
+        return _BY_ROM.get(str(registered.kwargs.get("game")))
+    return (-1.0, float(steps)) if steps and by == "gymnasium.envs.classic_control.cartpole:CartPoleEnv" else None
 
 
 class Player:
     """Plays whole games of a policy as its algorithm is judged, with the weights it was last given. Owns up to ``places``
     environments, as many as can be made: ``close`` gives them up. Raises EnvironmentProblem where there is not one.
 
-    epsilon: share of random moves, None for the one that the policy's parameters give. ``best_possible``: the most that one game
-    can bring, None where it is unknown.
+    epsilon: share of random moves, None for the one that the policy's parameters give. ``sitting``: its
+    games in play. ``bounds``: as `known_bounds` says.
     """
 
     def __init__(self, policy: PolicyIdentity, places: int, epsilon: float | None = None) -> None:
@@ -108,49 +97,26 @@ class Player:
         seed_generators(seed_of("player", current_process().name))
         self._module = chosen.build(policy.spec, policy.params, policy.env_params).eval()
         self._envs = _copies(policy, places)
-        self.best_possible = best_possible_return(policy.spec.id, self._envs[0])
+        self.bounds = known_bounds(policy.spec.id, self._envs[0])
         self.failures = RestartLimit()
         share = chosen.evaluation_epsilon(policy.params) if epsilon is None else epsilon
         judged = judged_policy(chosen, self._module, policy.params)
-        self._sitting = Sitting(judged, self._envs, share, self.failures, policy.spec)
+        self.sitting = Sitting(judged, self._envs, share, self.failures, policy.spec)
 
     def begin(self, weights: Weights, seed: int) -> None:
         """Play with ``weights`` the games of ``seed`` from now on; any in play are abandoned."""
         weights.load_into(self._module)
-        self._sitting.begin(seed)
-
-    def abandon(self) -> None:
-        """Leave the games in play."""
-        self._sitting.begin(0)
+        self.sitting.begin(seed)
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """The shapes of the weights that it can play with, by name."""
         return shapes_of(self._module)
 
-    @property
-    def playing(self) -> int:
-        """Games in play."""
-        return self._sitting.playing
-
-    @property
-    def free(self) -> int:
-        """Games that may be dealt now."""
-        return self._sitting.free
-
-    def deal(self, game: int) -> None:
-        """Begin game ``game``."""
-        self._sitting.deal(game)
-
     @contained()
     def step(self, each_game: Callable[[], None] = lambda: None) -> Sequence[Played]:
         """As ``Sitting`` says."""
-        return self._sitting.step(each_game)
-
-    @property
-    def longest(self) -> int:
-        """Steps so far of the longest game in play."""
-        return self._sitting.longest
+        return self.sitting.step(each_game)
 
     def close(self) -> None:
         for env in self._envs:

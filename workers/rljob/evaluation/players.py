@@ -28,7 +28,7 @@ from rljob import child
 from rljob.checkpoints.saved_policy import PolicyIdentity
 from rljob.envs.base import EnvironmentProblem
 from rljob.envs.trial import that_travels
-from rljob.evaluation.player import SIDE_BY_SIDE, Player
+from rljob.evaluation.player import ROWS, Player
 from rljob.evaluation.score import Played
 from rljob.weights.flat import Weights
 
@@ -49,8 +49,8 @@ MOST_STEPS = 100_000
 """A game of Atari has 27,000 at most. No game has ended until one has so many: the policy is not judged."""
 
 
-class NoGameEnds(EnvironmentProblem):
-    """The games of a judgement go on and on."""
+class NoVerdict(EnvironmentProblem):
+    """The games of a judgement go on and on, or what they return is no number."""
 
 
 class PlayerLost(RuntimeError):
@@ -62,12 +62,13 @@ class Players:
     one thread. epsilon: as ``Player`` says.
 
     The others come from a fork server, which has imported no environment: a fork of this process would have the locks of its
-    threads, and not the threads. They end with this process, however it ends.
+    threads, and not the threads. They end with this process, however it ends. Each plays as many games at once as share a forward
+    pass: more would be no faster, and those in play when a verdict falls are lost.
     """
 
     def __init__(self, policy: PolicyIdentity, processes: int, episodes: int, epsilon: float | None = None) -> None:
         processes = min(processes, episodes)
-        places = min(SIDE_BY_SIDE, -(-episodes // processes))
+        places = min(ROWS, -(-episodes // processes))
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(["rljob.evaluation.player"])
         self._helpers: list[Connection[Any, Any]] = []
@@ -83,22 +84,13 @@ class Players:
         # Also where this is never closed: Python waits at its end for processes that are no daemons.
         self._end_helpers = util.Finalize(self, _end, (self._helpers, self._processes), exitpriority=0)
         self._own = Player(policy, places, epsilon)
+        self.shapes, self.bounds = self._own.shapes, self._own.bounds
         self._places = places
         self._playing = [0] * len(self._helpers)
         self._failures = [0] * len(self._helpers)
         self._round = 0
         self.steps_total = 0
         """Steps of games: in this process as they are played, in the others as games end."""
-
-    @property
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        """As ``Player`` says."""
-        return self._own.shapes
-
-    @property
-    def best_possible(self) -> float | None:
-        """As ``Player`` says."""
-        return self._own.best_possible
 
     @property
     def failures_total(self) -> int:
@@ -109,30 +101,30 @@ class Players:
         self, weights: Weights, games: Sequence[int], seed: int, each_step: Callable[[], None]
     ) -> Generator[Played, None, None]:
         """The ``games`` (their numbers), each as it ends. ``each_step`` is called often and may raise to leave; a caller that
-        wants no more games may close the iterator, and the helpers stop. Raises ``PlayerLost``, ``NoGameEnds``, and what a player
+        wants no more games may close the iterator, and the helpers stop. Raises ``PlayerLost``, ``NoVerdict``, and what a player
         raises."""
         self._round += 1
-        to_come, last_end = deque(games), time.monotonic()
+        to_come, last_end, own = deque(games), time.monotonic(), self._own.sitting
         self._own.begin(weights, seed)
         self._playing = [0] * len(self._helpers)
         try:
             for helper in range(len(self._helpers)):
                 self._tell(helper, (self._round, weights, seed))
-            while to_come or self._own.playing or any(self._playing):
+            while to_come or own.playing or any(self._playing):
                 self._deal(to_come, each_step)
                 each_step()
-                stepped = self._own.playing
-                ended = [*self._own.step(each_step), *self._heard(0.0 if self._own.playing else _LOOK_SECONDS)]
+                stepped = own.playing
+                ended = [*self._own.step(each_step), *self._heard(0.0 if own.playing else _LOOK_SECONDS)]
                 self.steps_total += stepped
                 if ended or time.monotonic() - last_end > LONG_SECONDS:
-                    if not ended and self._own.longest > MOST_STEPS:
-                        raise NoGameEnds(_LONG % (LONG_SECONDS, f"{self._own.longest:,}"))
+                    if not ended and own.longest > MOST_STEPS:
+                        raise NoVerdict(_LONG % (LONG_SECONDS, f"{own.longest:,}"))
                     if not ended:
-                        log.warning(_LONG, LONG_SECONDS, f"{self._own.longest:,}")
+                        log.warning(_LONG, LONG_SECONDS, f"{own.longest:,}")
                     last_end = time.monotonic()
                 yield from ended
         finally:
-            self._own.abandon()
+            own.begin(0)
             for helper, playing in enumerate(self._playing):
                 if playing:
                     with contextlib.suppress(PlayerLost):
@@ -148,9 +140,9 @@ class Players:
         dealt = True
         while dealt and to_come:
             dealt = False
-            if self._own.free:
+            if self._own.sitting.free:
                 each_step()  # a start can take as long as three hundred steps
-                self._own.deal(to_come.popleft())
+                self._own.sitting.deal(to_come.popleft())
                 dealt = True
             for helper, playing in enumerate(self._playing):
                 if to_come and playing < self._places:
@@ -218,7 +210,7 @@ def _help(policy: PolicyIdentity, places: int, epsilon: float | None, connection
     try:
         with contextlib.closing(Player(policy, places, epsilon)) as player:
             while True:
-                while connection.poll(0.0 if player.playing or dealt else None):
+                while connection.poll(0.0 if player.sitting.playing or dealt else None):
                     message = connection.recv()
                     if isinstance(message, int):
                         dealt.append(message)
@@ -226,11 +218,11 @@ def _help(policy: PolicyIdentity, places: int, epsilon: float | None, connection
                     round_, weights, seed = message
                     dealt.clear()
                     if weights is None:
-                        player.abandon()
+                        player.sitting.begin(0)
                     else:
                         player.begin(weights, seed)
-                while dealt and player.free:  # it may have fewer places than it was asked for
-                    player.deal(dealt.popleft())
+                while dealt and player.sitting.free:  # it may have fewer places than it was asked for
+                    player.sitting.deal(dealt.popleft())
                 for played in player.step():
                     connection.send((round_, played, player.failures.total))
     except (EOFError, OSError):

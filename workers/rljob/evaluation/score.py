@@ -2,13 +2,12 @@
 
 Nothing here knows vector environments, lives, clipped rewards or frames stored elsewhere, so that a fault in any of them
 cannot flatter a score. Game g of an evaluation depends on ``seed``, g and the policy alone: it does not matter how many
-games are played side by side, and a score can be repeated. Which games count is fixed before the first begins, and all of
-them do: a mean over those that happened to end first would be one of short games.
+games are played side by side, and a score can be repeated. In which order games count is fixed before the first begins: a mean
+over those that happened to end first would be one of short games.
 """
 
 import math
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,9 +33,10 @@ memory."""
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """What a policy reached. ``returns`` and ``lengths`` (steps) of games in the order of their numbers. ``finished``: all games
-    that were asked for; else those by which the evaluation was given up early. ``metrics`` and ``metric_games``: what the
-    environment itself reports, the mean of each number over the games that have it, and how many these are where not all do."""
+    """What a policy reached. ``returns`` and ``lengths`` (steps) of games in the order of their numbers. ``finished``:
+    these are all games that were asked for, or decided for the policy; else they decided against it. ``metrics`` and
+    ``metric_games``: what the environment itself reports, the mean of each number over the games that have it, and how many
+    these are where not all do."""
 
     mean: float
     standard_error: float
@@ -58,59 +58,19 @@ class Played:
     metrics: Mapping[str, float] = field(default_factory=dict)
 
 
-def score(
-    policy: JudgedPolicy,
-    env: Env | Sequence[Env],
-    episodes: int,
-    seed: int,
-    epsilon: float = 0.0,
-    each_step: Callable[[], None] | None = None,
-    failures: RestartLimit | None = None,
-    spec: EnvironmentSpec | None = None,
-) -> Score:
-    """What ``policy`` reaches in ``episodes`` whole games; see ``play``."""
-    envs = [env] if isinstance(env, gymnasium.Env) else list(env)
-    return tally(play(policy, envs, range(episodes), seed, epsilon, each_step, failures, spec), episodes)
-
-
-def tally(
-    games: Iterable[Played],
-    episodes: int,
-    give_up: Callable[[Sequence[Played]], Sequence[Played] | None] | None = None,
-) -> Score:
-    """The score of ``episodes`` games, which come in any order. give_up: asked whenever a game ends, with all that have ended;
-    what it returns ends the evaluation as the games that it is given up by, and no further game is asked for."""
-    if episodes < 1:
-        raise ValueError(f"episodes must be at least 1, got {episodes}: a mean over no game is no score")
-    ended: list[Played] = []
+def tally(games: Iterable[Played], decided: Callable[[Sequence[Played]], bool | None] = lambda counted: None) -> Score:
+    """The score of games 0, 1, ..., which come in any order and are counted in that of their numbers: a short game not before the
+    long ones that began before it. decided: asked whenever one is counted, with all that are; unless it answers None the
+    evaluation ends with these games, and no further one is asked for. False: it was given up."""
+    counted: list[Played] = []
+    ahead: dict[int, Played] = {}
     for game in games:
-        ended.append(game)
-        if len(ended) < episodes and give_up is not None and (by := give_up(ended)) is not None:
-            return _summary(by, finished=False)
-    return _summary(ended, finished=True)
-
-
-def play(
-    policy: JudgedPolicy,
-    envs: Sequence[Env],
-    games: Sequence[int],
-    seed: int,
-    epsilon: float = 0.0,
-    each_step: Callable[[], None] | None = None,
-    failures: RestartLimit | None = None,
-    spec: EnvironmentSpec | None = None,
-) -> Iterator[Played]:
-    """Play ``games`` (their numbers) in their order, as many at once as there are ``envs``; yields each as it ends. See
-    ``Sitting``. each_step: called before every step; may raise to leave."""
-    sitting = Sitting(policy, envs, epsilon, failures, spec)
-    sitting.begin(seed)
-    to_come = deque(games)
-    while to_come or sitting.playing:
-        while to_come and sitting.free:
-            sitting.deal(to_come.popleft())
-        if each_step is not None:
-            each_step()
-        yield from sitting.step()
+        ahead[game.index] = game
+        while (following := ahead.pop(len(counted), None)) is not None:
+            counted.append(following)
+            if (verdict := decided(counted)) is not None:
+                return _summary(counted, verdict)
+    return _summary(counted, finished=True)
 
 
 class Sitting:
@@ -218,8 +178,7 @@ class _Game:
         return self._spec.choices(each(lambda of: of[None], self.observation))
 
 
-def _summary(played: Iterable[Played], finished: bool) -> Score:
-    games = sorted(played, key=lambda game: game.index)
+def _summary(games: Sequence[Played], finished: bool) -> Score:
     returns = np.array([game.points for game in games])
     error = float(returns.std(ddof=1) / math.sqrt(len(returns))) if len(returns) > 1 else math.nan
     return Score(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from rljob.encoders.edge import make_encoded_environment
 from rljob.envs.received import RENDER_MODE, picture_rate, pictures
-from rljob.evaluation.score import JudgedPolicy, Score, score
+from rljob.evaluation.score import JudgedPolicy, Played, Sitting
 from rljob.files import replacing
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ def record_game(
     seed: int = 0,
     epsilon: float = 0.0,
     spec: EnvironmentSpec | None = None,
-) -> Score:
-    """Play one game as the scorer would and write it to ``path`` (.mp4, H.264); returns its score.
+) -> Played:
+    """Play one game as the scorer would and write it to ``path`` (.mp4, H.264).
 
     One picture a step, at the speed at which the game is played by people. ``path`` appears only once it is complete. ``spec``:
     what the environment was described as; without it its action has to be one Discrete.
@@ -44,19 +44,16 @@ def record_game(
     with contextlib.closing(env), replacing(path) as new:
         drawn, is_atari = pictures(env, environment_id), hasattr(env.unwrapped, "ale")
         rate = _RAW_FRAMES_PER_SECOND / parameters.atari.frame_skip if is_atari else picture_rate(env, environment_id)
+        sitting = Sitting(policy, [env], epsilon, spec=spec)
+        sitting.begin(seed)
+        sitting.deal(0)
         writer = imageio.get_writer(new, format="FFMPEG", fps=rate, codec="libx264", macro_block_size=2)
         with writer:
-            result = score(
-                policy,
-                env,
-                1,
-                seed,
-                epsilon,
-                each_step=lambda: writer.append_data(_enlarged(next(drawn))),
-                spec=spec,
-            )
+            while sitting.playing:
+                writer.append_data(_enlarged(next(drawn)))
+                ended = sitting.step()
             writer.append_data(_enlarged(next(drawn)))
-    return result
+    return ended[0]
 
 
 def _enlarged(screen: NDArray[np.uint8]) -> NDArray[np.uint8]:

@@ -7,10 +7,11 @@ and the weights are what the learner hands out for evaluation.
 import contextlib
 import dataclasses
 import logging
+import math
 import threading
 import time
 import uuid
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from statistics import fmean
 from typing import Any, Final
 
@@ -21,9 +22,9 @@ from rljob.checkpoints.saved_policy import PolicyIdentity
 from rljob.envs import describe_both, environment_of
 from rljob.envs.base import seed_of
 from rljob.envs.meter import kept
-from rljob.evaluation.players import NoGameEnds, Players
+from rljob.evaluation.interval import LEAST_GAMES, interval
+from rljob.evaluation.players import NoVerdict, Players
 from rljob.evaluation.score import Played, tally
-from rljob.evaluation.screen import SCREEN_GAMES, hopeless
 from rljob.evaluation.verdicts import Verdicts
 from rljob.roles.options import RoleOptions, announce
 from rljob.telemetry.clock import StageClock
@@ -40,6 +41,10 @@ log = logging.getLogger(__name__)
 _PAUSE_SECONDS: Final = 0.2
 _TELL_SECONDS: Final = 1.0
 """Time between two messages about the games so far."""
+_OUTSIDE: Final = (
+    "a game returned %g, which is outside the bounds of a return, [%g, %g] (evaluator.returnBounds); they count no more, and "
+    "verdicts before the last game assume that returns are about normal"
+)
 
 
 class _Stopped(Exception):
@@ -83,7 +88,8 @@ class Evaluator:
             target is not None and target.window_evaluations == 1 and not (job.early_stopping.plateau or self._metric)
         )
         self._target = target.value if target is not None and alone else None
-        self._best_possible = players.best_possible
+        declared = self._settings.return_bounds
+        self._bounds = players.bounds if declared is None else (declared[0], declared[1])
         self._verdicts = Verdicts()
         self._clock = StageClock(("wait", "play", "report"))
         self._episodes_total = 0
@@ -120,7 +126,7 @@ class Evaluator:
                     last_start = time.monotonic()  # training stood still, and has its turn now
             except _Stopped:
                 break
-            except NoGameEnds as problem:  # of later weights games may end
+            except NoVerdict as problem:  # of later weights there may be one
                 log.warning("version %d is not judged: %s", judged.version, problem)
             self._client.outdate()  # a fetch begun before the games holds weights as old as they took
 
@@ -153,31 +159,45 @@ class Evaluator:
 
     def _worth_judging(self, weights: Weights) -> bool:
         """Not before training itself looks as good as ``triggerReturn`` asks: evaluations cost time that actors could use."""
-        trigger = self._settings.trigger_return
-        if trigger is None:
-            return True
-        training = weights.meta.get("mean_return")
-        return training is not None and float(training) >= trigger
+        trigger, training = self._settings.trigger_return, weights.meta.get("mean_return")
+        return trigger is None or (training is not None and float(training) >= trigger)
 
     def _judge(self, weights: Weights) -> bool:
-        """Whether the games went on beyond their screen."""
+        """Whether training stood still for it."""
         self._state = "Playing"
         self._clock.enter("play")
         began = time.monotonic()
-        episodes = self._settings.episodes
+        episodes, target = self._settings.episodes, self._target
         # Other games each time: a policy must not be chosen for its luck with one set of starts.
         seed = seed_of(self._seed, "verdict", self._verdicts.total)
-        self._evaluating = EvaluationUnderWay(version=weights.version, games=0, episodes=episodes)
+        said = self._evaluating = EvaluationUnderWay(version=weights.version, games=0, episodes=episodes)
+        low, high = -math.inf, math.inf
 
-        def so_far(ended: Sequence[Played]) -> Sequence[Played] | None:
-            mean = sum(game.points for game in ended) / len(ended)
-            if self._evaluating is not None:
-                self._evaluating = dataclasses.replace(self._evaluating, games=len(ended), mean=mean)
-            return None if self._target is None else hopeless(self._target, ended, episodes, self._best_possible)
+        def decided(counted: Sequence[Played]) -> bool | None:
+            nonlocal said, low, high
+            returns = [game.points for game in counted]
+            if not math.isfinite(returns[-1]):
+                raise NoVerdict(f"game {len(returns) - 1} of seed {seed} returned {returns[-1]}")
+            if self._bounds is not None and not self._bounds[0] <= returns[-1] <= self._bounds[1]:
+                log.warning(_OUTSIDE, returns[-1], *self._bounds)
+                self._bounds = None
+            low, high = interval(returns, episodes, self._bounds)
+            # While a verdict may end the run, training would only take the cores from it.
+            near = target is not None and len(returns) >= LEAST_GAMES and fmean(returns) >= target
+            self._evaluating = said = dataclasses.replace(
+                said,
+                games=len(returns),
+                mean=fmean(returns),
+                at_least=low if math.isfinite(low) else None,
+                alone=near and self._shares_cores,
+            )
+            if target is None or len(returns) == episodes or low < target <= high:
+                return None
+            return low >= target
 
         try:
-            with contextlib.closing(self._games(weights, episodes, seed)) as games:
-                result = tally(games, episodes, give_up=so_far)
+            with contextlib.closing(self._players.play(weights, range(episodes), seed, self._between_steps)) as games:
+                result = tally(games, decided)
         finally:
             self._evaluating = None
         self._episodes_total += len(result.returns)
@@ -193,35 +213,27 @@ class Evaluator:
             seed=seed,
             seconds=time.monotonic() - began,
             finished=result.finished,
+            bound=None if len(result.returns) == episodes else low if result.finished else high,
             metrics=reported,
             metric_games=counts,
         )
         self._verdicts.add(Evaluation(verdict, weights))
         self._verdicts.deliver(self._client, time.monotonic())
         log.info(
-            "version %d: mean return %.2f +- %.2f%s over %d games%s in %.1f s, seed %d",
+            "version %d: mean return %.2f +- %.2f%s%s over %d games%s in %.1f s, seed %d",
             weights.version,
             result.mean,
             result.standard_error,
+            verdict.how_sure,
             "".join(f", {name} {mean}" for name, mean in in_words(reported, counts, verdict.episodes).items()),
             len(result.returns),
             "" if result.finished else f" of {episodes}, given up because {self._target:g} is out of reach,",
             verdict.seconds,
             seed,
         )
-        if self._metric is not None and self._verdicts.total == 1 and (said := self._metric.unreported(verdict)):
-            log.warning("%s", said)
-        return len(result.returns) > SCREEN_GAMES
-
-    def _games(self, weights: Weights, episodes: int, seed: int) -> Generator[Played, None, None]:
-        """All games, those of the screen first where a target may be out of reach. The others are played at once: on one machine
-        training stands still meanwhile, since a verdict may end the run and until then it takes the cores from the verdict."""
-        screen = episodes if self._target is None else min(episodes, SCREEN_GAMES)
-        yield from self._players.play(weights, range(screen), seed, self._between_steps)
-        if screen < episodes and self._evaluating is not None:
-            self._evaluating = dataclasses.replace(self._evaluating, alone=self._shares_cores)
-            self._next_word = 0.0
-            yield from self._players.play(weights, range(screen, episodes), seed, self._between_steps)
+        if self._metric is not None and self._verdicts.total == 1 and (missing := self._metric.unreported(verdict)):
+            log.warning("%s", missing)
+        return said.alone
 
     def _between_steps(self) -> None:
         if self._stop.is_set():

@@ -22,8 +22,8 @@ def target_return(context: ReconcileContext) -> OutcomeMemory | None:
     return complete(
         context,
         Reason.TARGET_RETURN_REACHED,
-        f"mean return {mean:.2f} (standard error {window[-1].standard_error or 0.0:.2f}) over {_games(window)}; target "
-        f"{target.value:g}",
+        f"mean return {mean:.2f} (standard error {window[-1].standard_error or 0.0:.2f}{window[-1].how_sure}) over "
+        f"{_games(window)}; target {target.value:g}",
     )
 
 

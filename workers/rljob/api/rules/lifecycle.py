@@ -36,6 +36,14 @@ _RULES = (
         message=f"{_UNSEEN}without evaluations there is no evalReturn",
     ),
     holds(
+        "bounds_from_least_to_most",
+        RLJobSpec,
+        "evaluator.returnBounds",
+        lambda spec: not (bounds := spec.evaluator.return_bounds) or bounds[0] < bounds[1],
+        cel="self.evaluator.returnBounds[0] < self.evaluator.returnBounds[1]",
+        message="allowed: [least, most], of which the first is the smaller one",
+    ),
+    holds(
         "trigger_needs_an_evaluator",
         RLJobSpec,
         "evaluator.triggerReturn",
