@@ -49,8 +49,8 @@ MOST_STEPS = 100_000
 """A game of Atari has 27,000 at most. No game has ended until one has so many: the policy is not judged."""
 
 
-class NoVerdict(EnvironmentProblem):
-    """The games of a judgement go on and on, or what they return is no number."""
+class NoGameEnds(EnvironmentProblem):
+    """The games of a judgement go on and on."""
 
 
 class PlayerLost(RuntimeError):
@@ -101,7 +101,7 @@ class Players:
         self, weights: Weights, games: Sequence[int], seed: int, each_step: Callable[[], None]
     ) -> Generator[Played, None, None]:
         """The ``games`` (their numbers), each as it ends. ``each_step`` is called often and may raise to leave; a caller that
-        wants no more games may close the iterator, and the helpers stop. Raises ``PlayerLost``, ``NoVerdict``, and what a player
+        wants no more games may close the iterator, and the helpers stop. Raises ``PlayerLost``, ``NoGameEnds``, and what a player
         raises."""
         self._round += 1
         to_come, last_end, own = deque(games), time.monotonic(), self._own.sitting
@@ -118,7 +118,7 @@ class Players:
                 self.steps_total += stepped
                 if ended or time.monotonic() - last_end > LONG_SECONDS:
                     if not ended and own.longest > MOST_STEPS:
-                        raise NoVerdict(_LONG % (LONG_SECONDS, f"{own.longest:,}"))
+                        raise NoGameEnds(_LONG % (LONG_SECONDS, f"{own.longest:,}"))
                     if not ended:
                         log.warning(_LONG, LONG_SECONDS, f"{own.longest:,}")
                     last_end = time.monotonic()

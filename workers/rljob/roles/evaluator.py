@@ -23,7 +23,7 @@ from rljob.envs import describe_both, environment_of
 from rljob.envs.base import seed_of
 from rljob.envs.meter import kept
 from rljob.evaluation.interval import LEAST_GAMES, interval
-from rljob.evaluation.players import NoVerdict, Players
+from rljob.evaluation.players import NoGameEnds, Players
 from rljob.evaluation.score import Played, tally
 from rljob.evaluation.verdicts import Verdicts
 from rljob.roles.options import RoleOptions, announce
@@ -126,7 +126,7 @@ class Evaluator:
                     last_start = time.monotonic()  # training stood still, and has its turn now
             except _Stopped:
                 break
-            except NoVerdict as problem:  # of later weights there may be one
+            except NoGameEnds as problem:  # of later weights games may end
                 log.warning("version %d is not judged: %s", judged.version, problem)
             self._client.outdate()  # a fetch begun before the games holds weights as old as they took
 
@@ -176,8 +176,6 @@ class Evaluator:
         def decided(counted: Sequence[Played]) -> bool | None:
             nonlocal said, low, high
             returns = [game.points for game in counted]
-            if not math.isfinite(returns[-1]):
-                raise NoVerdict(f"game {len(returns) - 1} of seed {seed} returned {returns[-1]}")
             if self._bounds is not None and not self._bounds[0] <= returns[-1] <= self._bounds[1]:
                 log.warning(_OUTSIDE, returns[-1], *self._bounds)
                 self._bounds = None
