@@ -252,7 +252,7 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
     (["spec.replay.env=[{name: A}, {name: A}]"], "spec.replay.env[1].name", ["'A'", "each name once"]),
     (["spec.learner.spot=true"], "spec.learner.spot", ["unknown field"]),
     (["spec.actors.spot=yes please"], "spec.actors.spot", ["true or false"]),
-    (["spec.evaluator.returnBounds=[21, -21]"], "spec.evaluator.returnBounds", ["first is the smaller one"]),
+    (["spec.evaluator.returnBounds=[21, -21]"], "spec.evaluator.returnBounds", ["[low, high] with low below high"]),
     (["spec.evaluator.returnBounds=[21]"], "spec.evaluator.returnBounds", ["at least 2"]),
     (
         ["spec.evaluator.enabled=false", "spec.evaluator.triggerReturn=3"],

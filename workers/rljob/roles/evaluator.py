@@ -42,8 +42,8 @@ _PAUSE_SECONDS: Final = 0.2
 _TELL_SECONDS: Final = 1.0
 """Time between two messages about the games so far."""
 _OUTSIDE: Final = (
-    "a game returned %g, which is outside the bounds of a return, [%g, %g] (evaluator.returnBounds); they count no more, and "
-    "verdicts before the last game assume that returns are about normal"
+    "a game returned %g, outside the bounds of a return [%g, %g] (evaluator.returnBounds): they are ignored from now on, and "
+    "early verdicts assume returns that are about normal"
 )
 
 

@@ -41,7 +41,7 @@ _RULES = (
         "evaluator.returnBounds",
         lambda spec: not (bounds := spec.evaluator.return_bounds) or bounds[0] < bounds[1],
         cel="self.evaluator.returnBounds[0] < self.evaluator.returnBounds[1]",
-        message="allowed: [least, most], of which the first is the smaller one",
+        message="allowed: [low, high] with low below high",
     ),
     holds(
         "trigger_needs_an_evaluator",
