@@ -88,8 +88,8 @@ class Player:
     """Plays whole games of a policy as its algorithm is judged, with the weights it was last given. Owns up to ``places``
     environments, as many as can be made: ``close`` gives them up. Raises EnvironmentProblem where there is not one.
 
-    epsilon: share of random moves, None for the one that the policy's parameters give. ``sitting``: its
-    games in play. ``bounds``: as `known_bounds` says.
+    epsilon: share of random moves, None for the one that the policy's parameters give. ``sitting``: its games in play.
+    ``bounds``: as `known_bounds` says.
     """
 
     def __init__(self, policy: PolicyIdentity, places: int, epsilon: float | None = None) -> None:
