@@ -109,15 +109,12 @@ _INTRODUCTION = f"""\
 
 Defaults for jobs, set by an administrator: the YAML of `rljob operator --config FILE`, and the chart's value `config`. Every
 field is optional. Unknown fields and wrong values are refused, all at once and with their paths. Options on the command line win.
-Made from `operator/rljob_operator/kube/process/configuration.py` by `make generate`.
+Brackets hold the type and the default. Made from `operator/rljob_operator/kube/process/configuration.py` by `make generate`.
 
 **A change restarts no pod of a running job.** A job keeps its settings (`status.controller.rendering`), also for new pods, until
 it is suspended and resumed or its user changes fields that roles read at their start. It keeps its claim for checkpoints for
 life. Only {_AT_ONCE}, and the operator's own namespace, apply at once.
 
-**A change here restarts no pod of a running job.** A job keeps the settings of its start (`status.controller.rendering`),
-also for new pods, until it is suspended and resumed or its user changes what its roles start with. It keeps its checkpoint
-claim for life. Only {_AT_ONCE} and the operator's own namespace apply at once, without touching a pod.
 """
 
 
