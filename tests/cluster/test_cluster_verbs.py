@@ -152,7 +152,7 @@ async def test_a_stopped_job_leaves_in_order_stays_so_and_comes_back(
     assert await kubelet.pods("pong") == {}
     assert await run.turn(viewer, "pong") is None, "no timer is set"
     stopped = await sees("stop", "pong", "--timeout", "20")
-    assert f"stopped; `rljob resume -n {user.namespace} pong` goes on" in stopped
+    assert f"stopped; `rljob resume -n {user.namespace} pong` resumes it" in stopped
     assert "pong is SessionEnded: it was stopped" in await sees("why", "pong")
     assert "pong is stopped, and saved itself then" in (await asyncio.to_thread(user.refused, 2, "checkpoint", "pong"))
     await sees("resume", "pong")

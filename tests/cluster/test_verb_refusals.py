@@ -28,9 +28,7 @@ def test_edits_that_break_a_rule_are_refused_in_the_rules_words(user: User) -> N
 def test_a_job_that_has_ended_is_not_changed(user: User) -> None:
     user.has("pong", known=status(conditions=[said("Complete", "True", "TargetReturnReached", "mean 500")]))
     for words in (("suspend", "pong"), ("scale", "pong", "3"), ("checkpoint", "pong"), ("resume", "pong")):
-        assert "has ended, nothing can be changed any more: Complete (TargetReturnReached): mean 500" in user.refused(
-            2, *words
-        )
+        assert "has ended and can no longer change: Complete (TargetReturnReached): mean 500" in user.refused(2, *words)
     assert user.sees("stop", "pong") == f"{user.namespace}/pong: it has ended; nothing runs\n"
 
 

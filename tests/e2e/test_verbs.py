@@ -95,7 +95,7 @@ def test_stop_and_resume(trains: Namespace, terminal: Terminal) -> None:
     restarts = trains.job_status(JOB)["restarts"]
     said = terminal.sees("stop", JOB, "--timeout", str(LONG_SECONDS))
     step = trains.job_status(JOB)["checkpoint"]["step"]
-    assert f"goes on, at update {step:,} or later" in said
+    assert f"continues from update {step:,} or later" in said
     eventually(lambda: not trains.all_pods(JOB), lambda: str(trains.pods(JOB)), LONG_SECONDS, pause)
     assert terminal.sees("get", JOB).splitlines()[1].split()[1] == "SessionEnded"
     terminal.sees("resume", JOB, "--wait", "--timeout", str(LONG_SECONDS))

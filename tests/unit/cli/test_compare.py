@@ -40,7 +40,7 @@ def test_groups_and_target_of_ones_choice(runs: list[Path]) -> None:
     [
         ((), "Missing argument"),
         (("gone", "gone-too"), "rljob: gone: no such folder"),
-        (("{run}",), "one run has nothing to be compared with"),
+        (("{run}",), "give two runs to compare"),
         (("{run}", "{other}", "--by", "algorithm.ppo.learningrate"), "did you mean algorithm.learningRate?"),
         (("{run}", "{other}", "--target", "nan"), "--target nan: allowed: a number"),
         (("{run}", "{other}", "--html", "gone/page.html"), "there is no folder gone"),

@@ -112,7 +112,7 @@ def test_a_null_in_the_place_of_what_a_preset_says_is_named(file: Path) -> None:
     )
     *_, said = printed("validate", file).splitlines()
     path = "successPolicy.targetReturn.value"
-    assert said == f"  spec.{path}: null takes nothing away; presetWithout: [{path}] does"
+    assert said == f"  spec.{path}: null removes nothing; presetWithout: [{path}] does"
     taken = invoke(
         "render",
         file,

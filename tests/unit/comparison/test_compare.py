@@ -240,8 +240,8 @@ def test_runs_without_a_verdict_are_told_and_in_no_mean(tmp_path: Path) -> None:
     (group,) = found.groups
     assert (len(group.runs), group.scores, group.solved) == (4, (480.0, 480.0), 2)
     assert {
-        f"Without a verdict, and in no mean: {bare}, {young}.",
-        f"Without an outcome, so that their newest verdict is not their last one: {young}.",
+        f"Left out of all means, without a verdict: {bare}, {young}.",
+        f"Still running, so their newest verdict is not their last: {young}.",
     } <= set(found.notes)
     assert "none of the runs has been judged yet" in refusal([young, bare])
 

@@ -37,7 +37,7 @@ def test_what_trackers_of_a_pod_meet_is_read_from_what_they_write(tmp_path: Path
 
     both, wandb, began = ("wandb", "mlflow"), ("wandb",), time.time() - 1000.0
     assert untracked(tmp_path, both, time.time()) is None
-    silent, refused = "nothing was heard of its tracker for 120 s", "401: who are you?"
+    silent, refused = "its tracker did not answer for 120 s", "401: who are you?"
     assert untracked(tmp_path, both, began) == {"W&B": silent, "MLflow": silent}
     for name, problem in (("wandb", ""), ("mlflow", refused)):
         written(name, problem, 5.0)

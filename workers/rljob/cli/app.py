@@ -93,7 +93,7 @@ def group_of(commands: Commands) -> type[TyperGroup]:
 
         def resolve_command(self, ctx: Any, args: list[str]) -> Any:
             if args and args[0] in MOVED:
-                ctx.fail(f"there is no command {args[0]} any more: {MOVED[args[0]]}")
+                ctx.fail(f"the command {args[0]} was removed: {MOVED[args[0]]}")
             return super().resolve_command(ctx, args)
 
     return Group

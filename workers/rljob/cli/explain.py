@@ -120,7 +120,7 @@ def _environment(environment_id: str) -> Iterator[str]:
     yield environment_id
     yield from (f"  {line}" for line in spec.lines)
     yield ""
-    yield "environment.leaves says otherwise where a part is taken for what it is not (rljob explain environment.leaves)."
+    yield "If a part is taken for something else than it is, set environment.leaves (rljob explain environment.leaves)."
 
 
 def _facts(facts: Mapping[str, str], width: int) -> Iterator[str]:

@@ -137,7 +137,7 @@ def checked(file: Path, overrides: Sequence[str], *, made: bool) -> Checked:
     with printing_aside():
         job, note, shown = with_own_parts_checked(parse_job(written), made=made)
     nulls = (
-        f"spec.{path}: null takes nothing away; presetWithout: [{path}] does"
+        f"spec.{path}: null removes nothing; presetWithout: [{path}] does"
         for path, value in leaves(written["spec"])
         if value is None and value_at(preset_of(written), path) is not None
     )
@@ -154,9 +154,7 @@ def validate(
     overrides: SetOption = None,
     no_environment: Annotated[
         bool,
-        typer.Option(
-            "--no-environment", help="Only look the environment up, and don't make it to see what it shows and needs."
-        ),
+        typer.Option("--no-environment", help="Look the environment up, but do not make it."),
     ] = False,
     effective: Annotated[bool, typer.Option("--effective", hidden=True)] = False,
 ) -> None:

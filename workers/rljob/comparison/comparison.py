@@ -48,9 +48,9 @@ def notes_on(groups: Sequence[Group], mixed: Sequence[str], targets: Sequence[Ta
         if twice := [seed for seed, count in seeds.items() if count > 1]:
             yield f"{group.name} has several runs of seed {', '.join(twice)}, which may be more alike than others."
     if without := [run for run in runs if run.score is None]:
-        yield f"Without a verdict, and in no mean: {_named(without)}."
+        yield f"Left out of all means, without a verdict: {_named(without)}."
     if going_on := [run for run in runs if not run.ended]:
-        yield f"Without an outcome, so that their newest verdict is not their last one: {_named(going_on)}."
+        yield f"Still running, so their newest verdict is not their last: {_named(going_on)}."
     if given_up := [run for run in runs if run.given_up]:
         yield (
             f"The newest evaluation was given up early, as the target was out of its reach, and counts with the games that had "
@@ -156,10 +156,10 @@ def compare(
     if not runs:
         raise UsageError("no runs are given; give two at least, or an experiment")
     if len(runs) < 2:
-        raise UsageError(f"{runs[0].path}: one run has nothing to be compared with; `rljob report` shows it by itself")
+        raise UsageError(f"{runs[0].path}: give two runs to compare; `rljob report` shows one")
     refuse_what_can_not_be_compared(runs)
     if all(run.score is None for run in runs):
-        raise UsageError("none of the runs has been judged yet; their first verdict has to be there to compare them")
+        raise UsageError("none of the runs has been judged yet; wait for their first verdicts")
     targets = agreed_targets(runs) if target is None else (Target("mean", target),)
     told = differing(runs)
     making = named_settings(runs, [by] if isinstance(by, str) else by) if by else told

@@ -152,8 +152,8 @@ def refuse_what_can_not_be_compared(runs: Sequence[JudgedRun]) -> None:
     _agreed(
         runs,
         lambda run: in_one_line({part: value for part, value in run.judged_in.items() if value not in (None, {})}),
-        "the runs are judged in different environments, whose returns mean different things; where training alone is to "
-        "differ, evaluator.environment has all judged in one",
+        "the runs are judged in different environments, whose returns cannot be compared; if only training should "
+        "differ, set evaluator.environment to judge all in one",
     )
     _agreed(
         runs,

@@ -120,7 +120,7 @@ def _warming_up(known: Mapping[str, float]) -> Bottleneck:
     stored = f" ({unrolls:,.0f} unrolls wait)" if unrolls is not None else stored
     return Bottleneck(
         Kind.WarmingUp,
-        f"The run is still warming up{stored}: there is nothing to judge before the learner takes its first batches.",
+        f"The run is still warming up{stored}: wait until the learner takes its first batches.",
         0.0,
     )
 
@@ -217,11 +217,7 @@ def _actors_are_slow(known: Mapping[str, float], wait: float, cores: int | None,
 def _a_shorter_way(apart: str, cores: int | None) -> str:
     """The advice where messages take long: ``apart`` between machines. On one machine they wait for a core, not for the
     network."""
-    return (
-        apart
-        if cores is None
-        else f"look what else takes the {cores} cores of this machine, on which nothing has far to go"
-    )
+    return apart if cores is None else f"find out what else uses the {cores} cores of this machine"
 
 
 def _a_larger_machine(cores: int) -> str:

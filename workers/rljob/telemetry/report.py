@@ -202,7 +202,7 @@ def judge(points: Points, *, cores: int | None = None) -> Bottleneck:
     """The bottleneck of the whole run: its mean figures while it trained; before that, that it is warming up. ``cores`` as
     `bottleneck` takes it."""
     if not points:
-        return Bottleneck(Kind.WarmingUp, "No figures were recorded, so there is nothing to judge yet.", 0.0)
+        return Bottleneck(Kind.WarmingUp, "No figures were recorded yet.", 0.0)
     training = [point for point in points if point.get("state", TRAINING) == TRAINING]
     if not training:
         return bottleneck(numbers_in(points[-1]), state=str(points[-1].get("state", "")), cores=cores)

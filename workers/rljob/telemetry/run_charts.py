@@ -32,7 +32,7 @@ LEARNING_FIGURES: Final = (
 """What tells of learning beside the return: title, name of the figure, unit."""
 PROCESS_FIGURES: Final = (
     ("CPU of each role", "cpu_cores", "cores", 1.0),
-    ("Cores that each role would have taken more", "core_wait_cores", "cores", 1.0),
+    ("Cores that each role waited for", "core_wait_cores", "cores", 1.0),
     ("Resident memory of each role", "rss_bytes", "MiB", 1 / 2**20),
     ("Shared memory of each role", "shm_bytes", "MiB", 1 / 2**20),
     ("Open files of each role", "open_files", "files", 1.0),

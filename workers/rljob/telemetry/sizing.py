@@ -164,11 +164,11 @@ def with_a_core(known: Mapping[str, float], role: str, at_work: float) -> float:
 Measured = Mapping[str, float]
 """The numbers of a calibration, by the names of `NUMBERS`."""
 NUMBERS: Final[Mapping[str, str]] = {
-    "cores": "of the machine on which this was measured",
+    "cores": "of the measured machine",
     "actor_seconds": "work of an actor, an agent step, while it has a core",
     "env_seconds": "the environment's part of that",
     "acting_seconds": "the part of choosing actions",
-    "actor_cores": "that an actor takes while it works",
+    "actor_cores": "cores of a working actor",
     "update_seconds": "work of the learner, an update",
     "updates_per_step": "updates for each agent step",
     "learner_seconds": "work of the learner, an agent step: updates, publishing and all else",
@@ -454,8 +454,8 @@ def crowded(figures: Mapping[str, float], cores: float | None) -> str:
     if cores is None or parts is None or parts.cores is None or parts.cores >= _LEAST_SHARE * cores:
         return ""
     return (
-        f"the run waits for cores: other processes than its actors, learner and replay take {cores - parts.cores:.1f} of this "
-        f"machine's {cores:g}, and until they do not it can't be told what one more of anything would add"
+        f"the run waits for cores: processes beside its actors, learner and replay take {cores - parts.cores:.1f} of this "
+        f"machine's {cores:g}, and until they stop rljob can't tell what one more of anything would add"
     )
 
 

@@ -137,7 +137,7 @@ def untracked(folder: Path, names: Sequence[str], since_unix: float) -> dict[str
             state = json.loads((folder / f"{name}.json").read_bytes())
         heard = max(since_unix, float(state.get("time_unix", 0.0)))
         if time.time() - heard > HUNG_SECONDS:
-            found[TRACKERS[name]] = f"nothing was heard of its tracker for {HUNG_SECONDS:.0f} s"
+            found[TRACKERS[name]] = f"its tracker did not answer for {HUNG_SECONDS:.0f} s"
         elif heard == since_unix:
             return None
         elif state["problem"]:
