@@ -15,9 +15,14 @@ SOURCES = ("workers", "operator", "tests", "benchmarks", "docs", "manifests", "e
 """Folders whose files are called by their whole path."""
 
 
+def words_of(document: Path) -> str:
+    """Its prose without words of code."""
+    return re.sub(r"`[^`\n]*`", "", prose(document))
+
+
 def links(document: Path) -> Iterator[str]:
     """Targets within the project, as they are written; those in words of code are none."""
-    words = re.sub(r"`[^`\n]*`", "", prose(document))
+    words = words_of(document)
     targets = re.findall(r"\]\(([^)\s]+)(?: \"[^\"]*\")?\)|^\[[^\]]+\]: (\S+)", words, re.MULTILINE)
     return (one or other for one, other in targets if not re.match(r"[a-z]+:", one or other))
 
@@ -51,6 +56,11 @@ def test_every_link_leads_somewhere(document: Path) -> None:
 def test_every_path_of_a_source_is_one(document: Path) -> None:
     named = re.findall(rf"`((?:{'|'.join(SOURCES)})/[\w./*-]*)`", document.read_text())
     assert [path for path in named if not any(ROOT.glob(path.rstrip("/")))] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_nothing_is_a_tag_that_no_reader_sees(document: Path) -> None:
+    assert re.findall(r"<[a-z][^>\n]*>", words_of(document)) == []
 
 
 def test_a_link_that_leads_nowhere_is_found(tmp_path: Path) -> None:

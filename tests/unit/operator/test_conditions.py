@@ -49,7 +49,7 @@ def test_nothing_is_called_ready_that_kubernetes_does_not_call_ready() -> None:
     assert said["LearnerReady"] == f"1 of 1 up, 0 ready; up only: learner ({words})"
     assert said["ActorsReady"] == f"2 of 2 up, 1 ready; up only: actor-1 ({words})"
     assert said["Ready"].startswith(
-        f"learner has not been ready since {rfc3339(began)} ({words}), actor-1 is not ready"
+        f"learner has not been ready since {rfc3339(began)} ({words}), actor-1 has not been ready"
     )
 
 

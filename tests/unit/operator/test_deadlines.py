@@ -61,7 +61,7 @@ def test_startup_deadline_names_who_is_missing() -> None:
     controller.look()
     controller.after(59.0, end="", requeue_seconds=1.0)
     outcome = controller.after(1.0, end=STARTUP).outcome
-    assert outcome.message == "after 60 seconds not ready: actor-0 (ImagePullFailed: no such image)"
+    assert outcome.message == "not ready after 60 seconds: actor-0 (ImagePullFailed: no such image)"
 
 
 def test_startup_is_over_once_all_were_ready() -> None:

@@ -63,7 +63,7 @@ def _with_below(path: str, place: TypedPlace, without: Sequence[str] = (), typed
     """The line of a field, and those of the fields below it."""
     type = type_in_words(place).removeprefix("one of ").removeprefix("text: ")
     taken = ", ".join(filter(None, (type, _default(place)))) if typed and place.model is None else ""
-    line = f"- `{path}`{f' ({taken})' if taken else ''}: {flowed(place.description)}\n"
+    line = f"- `{path}`{f' ({taken})' if taken else ''}: {flowed(place.description)}\n".replace("<", "&lt;")  # no tag
     return line + field_list(place.entry, f"{path}[]." if place.is_list else f"{path}.", without, typed=typed)
 
 
