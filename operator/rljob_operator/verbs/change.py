@@ -39,9 +39,9 @@ def suspend(
     context: ContextOption = None,
     kubeconfig: KubeconfigOption = None,
 ) -> None:
-    """Suspend a job: its actors drain, the learner saves itself and is verified, then everything stops.
+    """Suspend a job: actors drain, the learner saves a verified checkpoint, then all roles stop.
 
-    `rljob run` stays and shows Suspended. `rljob resume` goes on at the same step with the same replay content.
+    `rljob run` stays and shows Suspended. `rljob resume` continues at the same step with the same replay.
 
     Examples:
 
@@ -76,7 +76,7 @@ def resume(
 ) -> None:
     """Resume a suspended job, or a stopped one of a cluster, at the step where it was.
 
-    A run whose `rljob run` has ended needs a controller first: `rljob run RUN/job.yaml --run-dir RUN --resume`.
+    If `rljob run` of a run has ended, start it again instead: `rljob run RUN/job.yaml --run-dir RUN --resume`.
 
     Examples:
 
@@ -112,7 +112,7 @@ def scale(
 ) -> None:
     """Set the number of actors (spec.actors.replicas).
 
-    With autoscaling.mode Disabled it stays at N. With Internal it is a jump to N, from where the controller goes on.
+    With autoscaling.mode Disabled it stays at N. With Internal the controller continues from N.
 
     Examples:
 
@@ -146,8 +146,8 @@ def set_fields(
     context: ContextOption = None,
     kubeconfig: KubeconfigOption = None,
 ) -> None:
-    """Change fields of a job. A running learner takes those that are live, such as learning rate, costs and clips, between two
-    updates; nothing is restarted. `rljob explain` says of each field when it may change.
+    """Change fields of a job. A running learner applies live ones, such as learning rate, costs and clips, between two updates,
+    without a restart. `rljob explain` says when a field may change.
 
     Examples:
 
@@ -274,12 +274,11 @@ def stop(
     context: ContextOption = None,
     kubeconfig: KubeconfigOption = None,
 ) -> None:
-    """End a run as Ctrl-C in its terminal would: drain, checkpoint, stop. It can be resumed.
+    """End a run as Ctrl-C in its terminal would: drain, checkpoint, stop. You can resume it.
 
-    The folder of an experiment ends all its runs.
+    With an experiment's folder it ends all runs.
 
-    A job on a cluster is ended in the same order, and stays stopped until `rljob resume`; `kubectl delete rljob` is the end for
-    good.
+    A job on a cluster ends in the same order and stays stopped until `rljob resume`; `kubectl delete rljob` removes it.
 
     Examples:
 

@@ -61,13 +61,13 @@ def export(
     context: ContextOption = None,
     kubeconfig: KubeconfigOption = None,
 ) -> None:
-    """Write what a job has learned to a folder, also while it trains or after its end: its best judged policy, else the newest.
+    """Write a job's policy to a folder, also during or after training: the best judged one, else the newest.
 
-    On a cluster it comes from the job's claim, by a pod that reads it and is taken away again. `rljob.load_policy`, `rljob eval`
-    and `rljob export` take the folder that --format policy makes, which must not exist.
+    On a cluster a temporary pod reads it from the job's claim. `rljob.load_policy`, `rljob eval` and `rljob export` accept the
+    folder of --format policy, which must not exist yet.
 
-    Any other format is a file for programs without rljob. It is read back, and checked to give the same actions; a second file,
-    policy.FORMAT.json, says what goes in, what comes out, and how observations are made.
+    Other formats are files for programs without rljob. rljob reads the file back and checks that it gives the same actions;
+    policy.FORMAT.json describes inputs, outputs and the making of observations.
 
     Examples:
 

@@ -51,11 +51,11 @@ def get(
 ) -> None:
     """Show a job, all runs of an experiment, or all jobs, in columns.
 
-    ACTORS is ready/desired, DEPTH the learner's queue and its bound in batches, RETURN that of the newest games, LAG how many
-    updates behind the learner its data is, DURATION the time it has been at work, AGE the time since it began. A run is
-    Lost where its controller was killed, or its machine restarted.
+    ACTORS is ready/desired, DEPTH the learner's queue and its bound in batches, RETURN that of the newest games, LAG the age of
+    its data in updates, DURATION the working time, AGE the time since the start. A run is Lost if its controller was killed or
+    its machine restarted.
 
-    In a list of a cluster's jobs the figures are those of their status, at most half a minute old.
+    Figures in a list of a cluster's jobs come from their status and are up to half a minute old.
 
     Examples:
 
@@ -97,8 +97,8 @@ def logs(
     context: ContextOption = None,
     kubeconfig: KubeconfigOption = None,
 ) -> None:
-    """Show the logs of a job's roles. Those of a run stay in RUN/logs; on a cluster they go with their pods, and --follow also
-    shows pods that come later.
+    """Show the logs of a job's roles. A run keeps them in RUN/logs; on a cluster they disappear with their pods. --follow also
+    shows later pods.
 
     Examples:
 

@@ -79,11 +79,11 @@ def operator(
     ] = Reached.PODS,
     json_logs: Annotated[bool, typer.Option("--json-logs/--plain-logs", help="Logs as lines of JSON.")] = True,
 ) -> None:
-    """Look after the RLJobs of a cluster until SIGTERM. Several may run at once: one leads, the others wait.
+    """Manage the RLJobs of a cluster until SIGTERM. Several operators may run at once: one leads, the others wait.
 
-    An option wins over what --config says.
+    Options win over --config.
 
-    Exit codes: 0 stopped as asked, 1 something failed, 2 no cluster can be reached as told.
+    Exit codes: 0 stopped as asked, 1 something failed, 2 the cluster cannot be reached.
 
     Example, from a laptop:
 

@@ -50,13 +50,13 @@ def profile(
     context: ContextOption = None,
     kubeconfig: KubeconfigOption = None,
 ) -> None:
-    """Profile the processes of a job while it runs: which functions take their time, and who waits for whom.
+    """Profile the processes of a running job: which functions take their time, and who waits for whom.
 
-    Prints the functions that take most, and leaves one time line of all roles for ui.perfetto.dev (timeline.json): their stages,
-    the way of experience from role to role, and the functions of each thread. Ctrl-C ends it early; what was sampled is kept.
+    Prints the most expensive functions and writes a time line of all roles for ui.perfetto.dev (timeline.json): their stages,
+    the path of experience, and the functions of each thread. Ctrl-C ends it early and keeps the samples.
 
-    On a cluster members are asked through the API server, which takes the right to get pods/proxy; --torch takes also those to
-    create pods/proxy and to get the Secret with the job's token.
+    On a cluster this uses the API server and needs the right to get pods/proxy; --torch also needs create on pods/proxy and get
+    on the Secret with the job's token.
 
     Examples:
 

@@ -44,12 +44,12 @@ def render(
         str | None, typer.Option(help="Default image of the job.", show_default="that of this release")
     ] = None,
 ) -> None:
-    """Write a manifest out, without a cluster: as every object that the operator would make of it, or as the job in force.
+    """Print a manifest without a cluster: every object that the operator would make of it, or the effective job.
 
-    First comes what the job has besides its pods, then a pod of each member that it starts with. The ends of the pods' names, the
-    owner's uid, keys and token stand for what is only known, or only made, on the cluster.
+    First the job's own objects, then a pod of each first member. Placeholders stand for name suffixes, the owner's uid, keys
+    and token.
 
-    The name of a preset is written out as a manifest of its own, to see its values or to begin from them.
+    The name of a preset prints it as a manifest.
 
     Examples:
 

@@ -17,8 +17,8 @@ def report(
     prices: PricesOption = None,
 ) -> None:
     """Write report.html of a run: learning curve, throughput, queue, actors, time per stage, the bottleneck in a sentence, and
-    what one more actor, shard and so on would bring. For an experiment: its trials' curves, scores over each parameter, why
-    each ended, and the best one.
+    the gain of one more actor, shard and so on. For an experiment: its trials' curves, scores over each parameter, why each
+    ended, and the best one.
 
     Examples:
 

@@ -39,12 +39,12 @@ def run(
 ) -> None:
     """Train a job on this machine: actors, replay, learner and evaluator as processes, with an embedded Redis.
 
-    Look at it and change it from another terminal: rljob get, top, why, logs, suspend, resume, scale, checkpoint, stop.
+    Watch and change it from another terminal: rljob get, top, why, logs, suspend, resume, scale, checkpoint, stop.
 
-    An RLExperiment is several runs, at most so many at a time as it says, of which the best is sought.
+    An RLExperiment runs several jobs, spec.parallelism at a time, to find the best.
 
-    Exit codes: 0 the success policy was met (or --max-seconds is over), 1 the job failed, 2 the manifest or the command line
-    is wrong or can't run here, 130 stopped with Ctrl-C.
+    Exit codes: 0 the success policy was met (or --max-seconds is over), 1 the job failed, 2 the manifest or the command line is
+    wrong or can't run here, 130 stopped with Ctrl-C.
 
     Examples:
 

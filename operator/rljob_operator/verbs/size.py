@@ -48,11 +48,11 @@ def size(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for scripts.")] = False,
 ) -> None:
-    """Say what a job needs: actors and their cores, memory of each role, network, replay, and where one more actor stops to pay.
+    """Size a job: actors and their cores, memory of each role, network, replay, and how many actors pay off.
 
-    The job trains here for a minute, with one actor and in a folder that is removed, while the work of each part is measured:
-    seconds in which it had a core and did not wait. What is needed is computed from that, from the shapes of what is observed
-    and from the manifest. A machine that others keep busy is said, and then nothing is written.
+    The job trains here for a minute, with one actor and in a temporary folder, while the work of each part is measured: seconds
+    with a core and without waiting. The rest follows from that, from the shapes of observations and from the manifest. If other
+    programs keep the machine busy, size says so and writes nothing.
 
     Examples:
 

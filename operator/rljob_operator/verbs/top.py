@@ -25,10 +25,10 @@ def top(
     context: ContextOption = None,
     kubeconfig: KubeconfigOption = None,
 ) -> None:
-    """Watch a job: queue depth and its bound, how long the learner starves and the actors are blocked, lag, speeds, actors.
+    """Watch a job: queue depth and its bound, waiting time of learner and actors, lag, speeds, actors.
 
-    Ctrl-C leaves the view; the job goes on. On a cluster the learner is asked through the API server, which takes the right
-    to get pods/proxy; without it what the job's status knows is shown.
+    Ctrl-C leaves the view; the job continues. On a cluster this uses the API server and needs the right to get pods/proxy;
+    without it top shows the job's status.
 
     Examples:
 

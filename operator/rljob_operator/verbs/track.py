@@ -24,8 +24,8 @@ def track(
 ) -> None:
     """Send a run's figures to W&B or MLflow, each point once, as the manifest's `tracking` or --set says.
 
-    `rljob run` does so itself where the manifest has `tracking`. This sends what was not sent then, follows a run that goes on,
-    and tries again while a server is away, until all is there; Ctrl-C ends it, and the next call goes on from there.
+    `rljob run` does so itself if the manifest has `tracking`. This command sends the rest, follows a running run, and retries
+    while a server is away. Ctrl-C ends it; the next call continues.
 
     Examples:
 

@@ -166,12 +166,11 @@ def why(
     kubeconfig: KubeconfigOption = None,
     prices: PricesOption = None,
 ) -> None:
-    """Explain a job: the last decision about its actors with the numbers to check it by hand, and what limited it; while it
-    trains, what one more of each thing would bring; for one that does not run, the conditions and the last failures.
+    """Explain a job: the last decision about its actors, with all numbers, and its limits; during training the gain of one more
+    of each part; for a job that does not run, the conditions and the last failures.
 
-    With --rules nothing runs, and nothing is asked of a job: runs that were recorded are led through successPolicy,
-    earlyStopping and the deadlines of a manifest, which say where each would have ended which run, and what that would have
-    saved.
+    With --rules no job is asked: rljob shows where successPolicy, earlyStopping and deadlines of a manifest would have ended
+    recorded runs, and what that would have saved.
 
     Examples:
 

@@ -38,12 +38,12 @@ def explain(
         ),
     ] = "",
 ) -> None:
-    """Explain a field of the manifest: its type, its default, when it may change, what it does, and which presets set it.
+    """Explain a field of the manifest: type, default, when it may change, meaning, and the presets that set it.
 
-    A section is explained with its fields. spec. may be left out, and so may sections: learningRate is found wherever it is.
-    status. and metadata. are explained too, and the parameters of an algorithm or a network of your own, by its factory. With
-    environment.id=ID the environment is made and looked at: what it shows, what it takes, and what each part is taken for.
-    `preset` lists the presets, whole jobs that a manifest can start from: what each is for and what it reaches.
+    A section is explained with its fields. You may leave out spec. and sections: learningRate is found anywhere. status. and
+    metadata. work too, as do the parameters of your own algorithm or network, by its factory. With environment.id=ID rljob
+    makes the environment and shows its observations and actions, and how it reads each part. `preset` lists the presets with
+    their purpose and score.
 
     Examples:
 

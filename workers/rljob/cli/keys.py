@@ -17,9 +17,9 @@ def keys(
 ) -> None:
     """Make the keys of a job whose roles talk over tcp:// beyond one machine.
 
-    Writes FOLDER/ROLE.json for each role: its own secret and the public keys of all. Copy to a machine only the files of the
-    roles that it runs, and give them to `rljob worker ROLE --keys FOLDER/ROLE.json`. Files are readable by their owner alone.
-    FOLDER must not exist yet: keys are never replaced. One folder serves one job; each holder of a file of it can join that job.
+    Writes FOLDER/ROLE.json for each role: its own secret and the public keys of all. Copy to a machine only the files of its
+    roles, for `rljob worker ROLE --keys FOLDER/ROLE.json`. Only their owner can read the files. FOLDER must not exist yet: keys
+    are never replaced. Use one folder per job; any holder of one of its files can join that job.
 
     Example:
 

@@ -78,8 +78,8 @@ def evaluate(
 ) -> None:
     """Score a policy with whole, unclipped games in plain Gymnasium: mean, standard error, episodes.
 
-    Games are played and counted as in a run's evaluations, on all cores. Nothing of it is shared with the training's vector
-    environments and lives, so it checks the training's own figures.
+    Games are played and counted as in a run's evaluations, on all cores. The code shares no vector environments or lives with
+    training, so it checks training's own figures.
 
     Examples:
 
@@ -244,8 +244,8 @@ def compare(
 ) -> None:
     """Compare runs: interquartile mean of their verdicts, share solved, time to the target, and which group beats which.
 
-    Runs whose settings are the same but for the seed are a group. Every figure has a 95 % interval, and what makes it worth less,
-    such as fewer than 8 runs a group, is said. An experiment stands for its runs, as it judged them after as many raw frames.
+    Runs that differ only in their seed are a group. Every figure has a 95 % interval; notes say what weakens it, such as fewer
+    than 8 runs a group. An experiment stands for its runs, judged after equal raw frames.
 
     Examples:
 

@@ -158,14 +158,13 @@ def validate(
     ] = False,
     effective: Annotated[bool, typer.Option("--effective", hidden=True)] = False,
 ) -> None:
-    """Check manifests without running them: every problem at once, each with its place, its value and what is allowed. The file -
-    is standard input.
+    """Check manifests without running them: every problem at once, with its place, its value and what is allowed. The file - is
+    standard input.
 
-    What is of one's own is checked too: the parameters of an algorithm or a network, the kwargs of an environment's factory. The
-    environment is made once, as a run would make it, in a process of its own. A file or a package that is missing is a problem,
-    unless spec.image says that it may be in there.
+    Your own parts are checked too: parameters of an algorithm or network, kwargs of an environment's factory. The environment
+    is made once, in its own process. A missing file or package is a problem unless spec.image may contain it.
 
-    Each trial of an RLExperiment is checked with its settings, and the environment of the first is made.
+    Each trial of an RLExperiment is checked with its settings; the environment of the first is made.
 
     Exit code 0 if all are right, 2 if not. `rljob render FILE --effective` prints the effective job.
 
