@@ -78,8 +78,8 @@ def evaluate(
 ) -> None:
     """Score a policy with whole, unclipped games in plain Gymnasium: mean, standard error, episodes.
 
-    Games are played and counted as in a run's evaluations, on all cores. The code shares no vector environments or lives with
-    training, so it checks training's own figures.
+    Games are played and counted as in a run's evaluations, on all cores. It uses neither training's
+    vector environments nor its handling of lives, so it checks training's own figures.
 
     Examples:
 
