@@ -273,7 +273,7 @@ def test_what_is_told() -> None:
         == "on the GPU: it takes 18.9 GiB; of the GPU's 70.0 GiB of free memory 8.0 GiB stay for updates"
     )
     told = place(TWO_MILLION, 17 * GIB, 8 * GIB).told
-    assert told.startswith("in RAM: it would take 18.9 GiB, and of the GPU's 17.0 GiB that are free 8.0 GiB are left")
+    assert told.startswith("in RAM: it would take 18.9 GiB, and of the GPU's 17.0 GiB of free memory 8.0 GiB stay")
     assert told.endswith("; a replay.capacity of about 950,000 would fit")
     assert place(MirrorSize(ATARI, Capacity(950_000).chunks(ATARI), 1, 950_000), 17 * GIB, 8 * GIB).on_device
     assert "would fit" not in place(TWO_MILLION, 7 * GIB, 8 * GIB).told
