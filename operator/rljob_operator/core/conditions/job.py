@@ -27,8 +27,8 @@ _TOO_LATE = (
 )
 
 _IN_ITS_POD = (
-    "checkpoints are in the learner's pod: a lost pod costs all that was learned; checkpoint.storage of a new job, or a default "
-    "StorageClass before a start, keeps them"
+    "checkpoints are in the learner's pod and are lost with it; to keep them, set checkpoint.storage in a new job, or a default "
+    "StorageClass before the start"
 )
 _RESTARTS = "the spec was changed during the suspension: all members stop and restart with it"
 
