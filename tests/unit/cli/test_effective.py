@@ -137,7 +137,7 @@ def test_a_field() -> None:
     assert explain("algorithm.gamma").splitlines()[:-9] == [
         "spec.algorithm.gamma",
         "",
-        "What a reward one step later is worth: the discount per step.",
+        "Discount per step.",
         "",
         "  Type      number from 0 to 1",
         "  Default   0.99",
@@ -162,7 +162,7 @@ def test_a_section_has_a_line_for_each_field() -> None:
     lines = explain("spec.algorithm.impala.unrollQueue").splitlines()
     at = lines.index("Fields:")
     assert [line.split()[0] for line in lines[at + 1 :]] == ["capacity", "overflow", "maxPolicyLagUpdates"]
-    assert lines[at + 1].split("  ")[-1].strip() == "Unrolls that may wait; at least one batch."
+    assert lines[at + 1].split("  ")[-1].strip() == "Unrolls that may wait."
     assert "  PongVTrace  capacity" in lines[lines.index("Presets that set something in it:") :]
 
 

@@ -270,7 +270,11 @@ def test_a_finished_job_is_never_touched_again(controller: Controller) -> None:
     told = {"observed_generation": 9, "conditions": controller.status.conditions}
     assert controller.status == over.model_copy(update=told), "a client need not wait for it"
     accepted = controller.status.condition("Accepted")
-    assert (accepted.status, accepted.reason, "affects ttlSecondsAfterFinished alone" in accepted.message) == ("False", "Complete", True)
+    assert (accepted.status, accepted.reason, "affects ttlSecondsAfterFinished alone" in accepted.message) == (
+        "False",
+        "Complete",
+        True,
+    )
     assert controller.look(members=members()).drain == ("actor-0", "actor-1", "evaluator"), "strays are sent away"
 
 

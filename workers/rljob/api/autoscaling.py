@@ -29,7 +29,7 @@ class AutoscalingSpec(APIModel):
     """The number of actors over time."""
 
     mode: Literal["Internal", "External", "Disabled"] = "Disabled"
-    """Internal: the controller decides. External: something else writes /scale. Disabled: actors.replicas stays."""
+    """Who sets the number of actors. Internal: the controller. External: a client of /scale. Disabled: actors.replicas."""
     min_replicas: Replicas = 1
     """Fewest actors."""
     max_replicas: Replicas = 100

@@ -27,7 +27,7 @@ class AtariParameters(ParameterSet):
     full_action_space: Flag = False
     """Use all 18 Atari actions instead of the game's minimal set."""
     life_loss: Literal["Ignore", "EndsEpisode"] = "Ignore"
-    """EndsEpisode: a lost life ends the return (discount 0), not the game."""
+    """Effect of a lost life. EndsEpisode: it ends the return (discount 0), not the game."""
 
 
 class EncoderParameters(ParameterSet):
@@ -57,11 +57,11 @@ class EnvironmentParameters(ParameterSet):
         list[Annotated[int, Integer(0, 1023)]] | Literal["Clipped", "Squashed"],
         ListOrWord(256, ("Clipped", "Squashed")),
     ] = "Clipped"
-    """A list: the actions that the agent may take, from the minimal set; empty means all. For continuous actions, how a number
-    is brought into its bounds: Clipped, or Squashed by tanh."""
+    """Which actions, and their scale. A list: the actions that the agent may take, from the minimal set; empty means all. For
+    continuous actions, how a number is brought into its bounds: Clipped, or Squashed by tanh."""
 
     action_masks: Literal["Auto", "Ignored"] = "Auto"
-    """Auto: never take an action that info["action_mask"] forbids. Ignored: do not read masks."""
+    """Use of masks. Auto: never take an action that info["action_mask"] forbids. Ignored: do not read masks."""
 
     leaves: Annotated[dict[str, Any], JSONObject()] = Field(default_factory=dict)
     """Kind of each leaf of the observation, by its path: image, vector, index, mask, critic or ignored; for example
@@ -135,7 +135,7 @@ class EnvironmentSource(EnvironmentParameters):
     """The environment that actors step and the evaluator scores, and how it is stepped and seen."""
 
     id: EnvironmentId
-    """The environment. A factory, called with kwargs, returns a gymnasium.Env. A preset may set the id."""
+    """The environment. A factory, called with kwargs, returns a gymnasium.Env."""
 
     @property
     def parameters(self) -> EnvironmentParameters:

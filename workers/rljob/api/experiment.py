@@ -191,7 +191,7 @@ class RLExperimentSpec(APIModel):
     """Runs of each setting; seeds count up from the template's. With prune, further seeds start once the first has played its
     whole budget."""
     search: SearchSpec | None = None
-    """The settings to try. Unset: the template alone, with all seeds."""
+    """The settings to try. Unset: the template alone."""
     prune: PruneSpec | None = None
     """Which trials end early."""
     population: PopulationSpec | None = None

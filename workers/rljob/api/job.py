@@ -69,7 +69,7 @@ class RLJobSpec(APIModel):
     )
     """Secrets for the image's registry."""
     preset: Annotated[PresetName | None, never("the job was started from it; set the fields that should differ")] = None
-    """A whole job to start from; any field that you write wins. ``rljob explain preset`` has details."""
+    """A whole job to start from; any field that you write wins."""
     preset_without: Annotated[
         list[Annotated[str, Text(253, "what a preset says, such as successPolicy.targetReturn", _REMOVABLE)]],
         never("the job was started from the preset without it"),

@@ -61,8 +61,8 @@ class CheckpointSpec(APIModel):
         never("the saved checkpoints would stay behind; a new job can start from them (restoreFrom)"),
         UNLEARNED,
     ] = None
-    """Where. Unset: the run folder on one machine; on a cluster a claim that is deleted with the job or, without a default
-    StorageClass, the learner's pod."""
+    """Where checkpoints go. Unset: the run folder on one machine; on a cluster a claim that is deleted with the job or, without
+    a default StorageClass, the learner's pod."""
     restore_from: Annotated[
         str,
         Text(
@@ -173,7 +173,7 @@ class ExitCodes(APIModel):
     """Exit codes that a rule is about."""
 
     operator: Literal["In", "NotIn"] = "In"
-    """In or not in values."""
+    """Whether the code is in values or not."""
     values: list[Annotated[int, Integer(0, 255)]] = Field(min_length=1, max_length=255)
     """Exit codes; 128 + n for signal n. A role that ends by itself with 0 has failed, too."""
 

@@ -57,10 +57,10 @@ class LearnerParameterSet(ParameterSet):
     learning_rate_decay_steps: Annotated[int, Integer(0)] = 0
     """Steps of all environments over which the learning rate falls; 0 keeps it constant."""
     optimizer: OptimizerName = "Adam"
-    """CentredRMSProp divides by the gradient's standard deviation. Muon orthogonalises the momentum of matrices and leaves the
-    rest to Adam. A change resets the moments."""
+    """The optimiser. CentredRMSProp divides by the gradient's standard deviation. Muon orthogonalises the momentum of matrices
+    and leaves the rest to Adam. A change resets the moments."""
     optimizer_epsilon: Epsilon = 1e-5
-    """Added to the optimiser's denominator: beside the root with Adam, under it with RMSProp, as published."""
+    """Added to the optimiser's denominator: beside the root with Adam, under it with RMSProp."""
     rmsprop_decay: Annotated[float, Real(0, 1, below=True)] = 0.95
     """Decay of RMSProp's running means."""
     rmsprop_momentum: Annotated[float, Real(0, 1, below=True)] = 0.0
@@ -72,7 +72,8 @@ class LearnerParameterSet(ParameterSet):
     precision: Literal["Auto", "FP32", "TF32", "BF16", "FP16"] = "Auto"
     """Arithmetic of an update; Auto measures. TF32 and FP16 (with loss scaling) need a GPU; else FP32."""
     compile: Annotated[Flag | None, UNLEARNED] = None
-    """true: torch.compile. Unset: a CUDA graph, or on one machine's CPU compiled short updates, if faster."""
+    """Compile an update. true: torch.compile. Unset: a CUDA graph, or on one machine's CPU compiled short updates, if faster.
+    """
 
 
 class TransitionParameterSet(LearnerParameterSet):
@@ -115,7 +116,7 @@ class UnrollQueue(APIModel):
     capacity: Annotated[int, Integer(1, 1_000_000)] = 64
     """Unrolls that may wait."""
     overflow: Literal["Block", "DropOldest"] = "Block"
-    """If it is full. Block: actors wait. DropOldest: drop and count the oldest unroll."""
+    """What to do if it is full. Block: actors wait. DropOldest: drop and count the oldest unroll."""
     max_policy_lag_updates: Annotated[int, Integer(1, MOST_LAG_UPDATES)] = 50
     """Discard unrolls whose weights are older than this many updates. Unset, the time that weights travel is added, up to 1000.
     """
@@ -170,9 +171,9 @@ class ActorCriticParameterSet(LearnerParameterSet):
     network: Annotated[
         str, WordOrFactory(("Auto", "Nature", "Deep", "Compact", "Small", "MLP")), never(OF_THIS_NETWORK)
     ] = "Auto"
-    """Nature: Mnih et al. 2015, for 84x84. Deep (IMPALA, PPO): the residual network of Espeholt et al. 2018. Compact: two small
-    convolutions, for 42x42. Small: one of 3x3, for small grids. MLP: for vectors. Auto: by the shape of a frame
-    (docs/algorithms/networks.md)."""
+    """The network. Auto: by the shape of a frame (docs/algorithms/networks.md). Nature: Mnih et al. 2015, for 84x84. Deep
+    (IMPALA, PPO): the residual network of Espeholt et al. 2018. Compact: two small convolutions, for 42x42. Small: one of 3x3,
+    for small grids. MLP: for vectors."""
     network_parameters: Annotated[dict[str, Any], JSONObject()] = Field(default_factory=dict)
     """Parameters of your own network."""
     hidden_units: Annotated[int, Integer(1, 16_384), never(OF_THIS_NETWORK)] = 256
@@ -188,7 +189,7 @@ class ActorCriticParameterSet(LearnerParameterSet):
     log_std_init: Annotated[float, Real(-5, 2)] = 0.0
     """Initial log standard deviation of continuous actions, scaled to [-1, 1]."""
     recurrent: Annotated[Literal["None", "LSTM"], never(OF_THIS_NETWORK)] = "None"
-    """LSTM: a memory after the hidden layer, reset at each episode."""
+    """Memory of the network. LSTM: after the hidden layer, reset at each episode."""
     lstm_units: Annotated[int, Integer(1, 16_384), never(OF_THIS_NETWORK)] = 256
     """Width of the LSTM."""
     evaluation_temperature: Annotated[float, Real(0, 100)] = 0.5

@@ -36,7 +36,7 @@ class Persistence(APIModel):
     """How Redis keeps the experience over a restart of its pod."""
 
     mode: Literal["None", "Snapshot", "AppendOnly"] = "Snapshot"
-    """Snapshot: from time to time. AppendOnly: every write, slower."""
+    """How the log is saved. Snapshot: from time to time. AppendOnly: every write, slower."""
     storage: Quantity | None = None
     """Size of each shard's volume; fixed once made. Unset: three times the shard's capacity at atari.frameSize *
     atari.frameSize / 4 + 64 bytes a transition, or three times its capacityBytes if that is less, rounded up to whole Gi."""

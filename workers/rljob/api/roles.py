@@ -34,14 +34,14 @@ class Accelerator(APIModel):
     resource_name: ResourceName = "nvidia.com/gpu"
     """Extended resource to ask for."""
     count: Annotated[int, Integer(0, 16)] | None = None
-    """0: use the CPU. 1: ask for one device and use it. Unset: resources.limits[resourceName], else a CUDA device that rljob
-    run finds, and none on a cluster."""
+    """Number of devices. 0: use the CPU. 1: ask for a device and use it. Unset: resources.limits[resourceName], else a CUDA
+    device that rljob run finds, and none on a cluster."""
     device: Literal["Auto", "Accelerator"] = "Auto"
-    """Auto: time the job's own network and batch on device and CPU, and use the faster. Accelerator: use the device without a
-    measurement."""
+    """Where to compute. Auto: time the job's own network and batch on device and CPU, and use the faster. Accelerator: use the
+    device without a measurement."""
     on_missing: Literal["Fail", "UseCPU"] | None = None
-    """If the requested device is missing or broken. Fail: exit with code 78, which fails the job. UseCPU: use the CPU. Unset:
-    Fail on a cluster, UseCPU with a warning under rljob run."""
+    """What to do if the requested device is missing or broken. Fail: exit with code 78, which fails the job. UseCPU: use the
+    CPU. Unset: Fail on a cluster, UseCPU with a warning under rljob run."""
 
     def as_limited(self, resources: Resources) -> Accelerator:
         """With the number of devices that a role's limits name, as those of any pod may, where ``count`` is not given."""
@@ -67,7 +67,7 @@ class ActorsSpec(RoleSpec):
     envs_per_actor: Annotated[int, Integer(1, 4096), WHILE_SUSPENDED] = 8
     """Environments that one actor steps together."""
     inference: Annotated[Literal["Local", "Central"], WHILE_SUSPENDED] = "Local"
-    """Local: each actor computes its own actions. Central: the server of spec.inference does."""
+    """Where actions are computed. Local: in each actor. Central: by the server of spec.inference."""
     precision: Annotated[Literal["Auto", "FP32", "BF16", "INT8"] | None, WHILE_SUSPENDED] = None
     """Arithmetic of acting. Unset: the algorithm's precision. Auto: the fastest of FP32, BF16 (if the CPU has it), and INT8 if
     99 % of greedy actions stay the same. INT8: on the CPU, in any case."""
@@ -75,8 +75,7 @@ class ActorsSpec(RoleSpec):
     """Compression of observed bytes and integers. Delta: differences between frames. Auto: the smaller one in the actor's first
     segments, if it takes at most twice the CPU time."""
     spot: Annotated[Flag, WHILE_SUSPENDED, UNLEARNED] = False
-    """Prefer spot nodes of GKE, AKS, EKS and Karpenter, and tolerate their taints on GKE and AKS. Without such nodes, pods run
-    on others."""
+    """Prefer spot nodes of GKE, AKS, EKS and Karpenter, and tolerate their taints on GKE and AKS."""
     topology_spread: Annotated[Literal["None", "Preferred", "Required"], WHILE_SUSPENDED, UNLEARNED] = "None"
     """Spread the actors over hosts."""
 

@@ -27,8 +27,8 @@ class ImpalaParameters(ActorCriticParameterSet):
     loss_reduction: Literal["Sum", "Mean"] = "Sum"
     """Add the losses of a minibatch's steps, as published, or average them; the learning rate depends on it."""
     target_policy_kl: Annotated[float, Real(0)] = 0.0
-    """Above 0: lower the learning rate below its schedule while a batch's mean policy_kl is above this, and raise it again when
-    below."""
+    """Target divergence of a batch. Above 0: lower the learning rate below its schedule while a batch's mean policy_kl is above
+    this, and raise it again when below."""
     weights_refresh_steps: Annotated[int, Integer(0, 1000)] = 1
     """Steps between fetches of newer weights in an unroll; 0: only between unrolls. Must be 1 with actors.inference: Central.
     """

@@ -56,7 +56,7 @@ class SACParameters(TransitionParameterSet):
     normalize_observations: Annotated[Flag, never(OF_THIS_SCALE)] = False
     normalize_returns: Annotated[Flag, never(OF_THIS_SCALE)] = False
     """Divide n-step returns by their deviation so far; critics, priorities and a learned temperature are then in these units.
-    Rewards and scores keep theirs."""
+    """
     chunk_length: Annotated[int, Integer(1, 1000), never(STORED)] = 10
 
     def unsuited(self, environment: Any) -> str:

@@ -119,9 +119,9 @@ _INTRODUCTION = f"""\
 # API reference: {KIND}, {API_VERSION}
 
 `make generate` makes this page and the CRD from the types in `workers/rljob/api`. A manifest has `apiVersion: {API_VERSION}`,
-`kind: {KIND}`, `metadata.name` and `spec`; a complete spec is `preset: PongVTrace`. Unknown fields are refused. Brackets hold the
-type and the default of a field; a field without a default is unset or empty. A dotted path names a field of a section, `[]` an
-entry of a list.
+`kind: {KIND}`, `metadata.name` and `spec`; a complete spec is `preset: PongVTrace`. Unknown fields are refused. Brackets hold
+the type and the default of a field; a field without a default is unset or empty. A dotted path names a field of a section, `[]`
+an entry of a list.
 
 `rljob validate FILE` checks a manifest without a cluster. `rljob render FILE --effective` prints it with all defaults.
 `rljob explain FIELD` and `kubectl explain rljob.spec` print what this page says.
@@ -131,12 +131,12 @@ _PRESETS = """\
 `rljob render NAME` prints all that a preset sets, `rljob explain FIELD` the values of a field in all presets. No preset sets
 `actors.replicas`.
 
-With another `environment.id`, a preset's values for its own environment do not apply: {}. `rljob validate`, `rljob run` and the
-message of `Accepted` list them. Such a job needs its own end. `ApeXAtari` and `ImpalaAtari` apply to every game as a whole.
+With another `environment.id`, a preset's values for its own environment do not apply: {}.
+`rljob validate` lists them. Such a job needs its own end. `ApeXAtari` and `ImpalaAtari` apply to every game as a whole.
 """.format(", ".join(f"`{path}`" for path in OF_ITS_ENVIRONMENT))
 _CONDITIONS = """\
-Scripts may rely on types and reasons (`kubectl wait --for=condition=Complete`); messages are for people. The reason of `Ready` is
-the STATE column of `kubectl get`. In brackets: what True means.
+Scripts may rely on types and reasons (`kubectl wait --for=condition=Complete`); messages are for people. The reason of `Ready`
+is the STATE column of `kubectl get`. In brackets: what True means.
 """
 _RULES = """\
 `rljob validate` checks these rules and prints the reason and the numbers. The API server checks a rule (in CEL) only if the
@@ -148,10 +148,10 @@ RLJob; `spec.template.metadata` has labels and annotations for every run.
 """
 _WHEN = {When.ANY_TIME: "At any time", When.LIVE: "Live", When.WHILE_SUSPENDED: "While suspended", When.NEVER: "Never"}
 _CHANGING = """\
-All fields that are not listed here may change while the job is suspended: set `spec.suspend: true` before the change or with it,
-then resume; all roles restart from a checkpoint. A change "at any time" takes effect at the controller's next reconciliation. A
-"live" one reaches the running learner between two updates (`rljob set` or `kubectl patch`). A section stands for all its fields
-that are not listed themselves.
+All fields that are not listed here may change while the job is suspended: set `spec.suspend: true` before the change or with
+it, then resume; all roles restart from a checkpoint. A change "at any time" takes effect at the controller's next
+reconciliation. A "live" one reaches the running learner between two updates (`rljob set` or `kubectl patch`). A section stands
+for all its fields that are not listed themselves.
 """
 _UNLEARNED = """\
 These fields do not affect what is learned, so `rljob compare` and a resumed experiment ignore them (`*`: any role): {}.
@@ -164,13 +164,13 @@ These fields do not affect what is learned, so `rljob compare` and a resumed exp
     )
 )
 _NOT_CHECKED = """\
-`rljob validate` checks everything. The API server checks schema and CEL when you apply a job; the controller then checks the rest
-and sets `Accepted=False` if something is wrong. The API server does not check:
+The API server checks schema and CEL when you apply a job; the controller checks the rest and may set `Accepted=False`.
+`rljob validate` checks everything. The API server does not check:
 """
 _STATUS = """\
 Written by the controller alone. Counts are integers, other numbers are strings, times are RFC 3339. `controller` and
-`autoscaling.memory` are the controller's own memory and may change between releases. `autoscaling.calculation` has the numbers of
-the last scaling decision (`rljob explain status.autoscaling.calculation`); [`conditions`](#conditions) are standard ones.
+`autoscaling.memory` are the controller's own memory and may change between releases. `autoscaling.calculation` has the numbers
+of the last scaling decision (`rljob explain status.autoscaling.calculation`); [`conditions`](#conditions) are standard ones.
 """
 _SAID_OF_ROLES = {
     "inference": (
