@@ -101,7 +101,7 @@ def test_it_waits_no_longer_than_it_may_and_says_what_that_cost() -> None:
 def test_what_ends_with_the_learners_pod_is_not_lost_before_its_user_could_think_again() -> None:
     controller = suspending(checkpoints_are="", checkpoint=verified(START + 5, 1000))
     assert controller.look(590.0).drain == ()
-    assert "suspend: false keeps it" in controller.said("Suspended")[2]
+    assert "suspend: false keeps them" in controller.said("Suspended")[2]
     assert controller.look(20.0).drain == ("learner",)
     assert said_at_last(controller).endswith("resuming starts from zero")
 
@@ -145,7 +145,7 @@ def test_what_is_changed_before_everything_has_left_is_used_after_resuming(seen:
     leaving.look(1.0, job=make_job(GAMMA))
     request = leaving.status.controller.suspension.checkpoint_time
     leaving.expect(start=(), checkpoint_seconds=request, state="Suspending")
-    assert "changed while the job was being suspended" in leaving.said("Ready")[2]
+    assert "changed during the suspension" in leaving.said("Ready")[2]
     assert leaving.look(1.0, checkpoint=verified(leaving.now, 1003)).drain == ("learner",)
     assert leaving.look(1.0, members=CORE[:1]).drain == ("replay-0",)
     # With the new parameters.

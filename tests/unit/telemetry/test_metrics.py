@@ -125,7 +125,7 @@ def test_declarations_are_sound() -> None:
 
 def test_the_page_lists_exactly_what_is_declared() -> None:
     assert PAGE.read_text() == markdown(), "run: python -m rljob.telemetry.metrics_page > docs/metrics.md"
-    listed = set(re.findall(r"^\| `(rljob_\w+)` \|", PAGE.read_text(), re.MULTILINE))
+    listed = set(re.findall(r"^- `(rljob_\w+)(?:\{\w+\})?`: ", PAGE.read_text(), re.MULTILINE))
     assert listed == {metric.full_name for metrics in (*ROLES.values(), PROCESS) for metric in metrics}
 
 
