@@ -81,7 +81,7 @@ def test_columns(cluster: ControlPlane, pong: str) -> None:
         (
             # What it does, its type and bounds, and what it is unless it is written.
             "rljob.spec.algorithm.learningRate",
-            ["FIELD: learningRate <number>", "Step size of the optimiser", "Above 0 to 1.",
+            ["FIELD: learningRate <number>", "step size of the optimiser", "Above 0 to 1.",
              "Default: 0.0003 for PPO and SAC; 0.0001 for ApeXDQN; 0.0006 for IMPALA."],
         ),
     ],
