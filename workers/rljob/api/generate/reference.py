@@ -87,7 +87,7 @@ def _presets() -> Iterator[str]:
 
 
 def _rules() -> Iterator[str]:
-    places_of = {place.entry.model: f"{path}{'[]' if place.is_list else ''}" for path, place in _PLACES}
+    places_of = {place.entry.model: f"{path}{'[]' if place.is_list else ''}" for path, place in reversed(_PLACES)}
     for rule in RULES:
         place = "spec.algorithm" if rule.at is ParameterSet else places_of[rule.at]
         path = f"{place}.{rule.field}" if rule.field else place
