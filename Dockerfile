@@ -65,6 +65,8 @@ WORKDIR /sources
 COPY pyproject.toml README.md LICENSE ./
 COPY workers workers
 COPY operator operator
+COPY manifests/examples manifests/examples
+COPY examples examples
 RUN /opt/rljob/bin/pip install --no-deps --no-build-isolation --prefix /rljob .
 
 # --- the first process of a worker's container: it takes in the processes that environments leave behind, and passes signals on

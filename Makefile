@@ -13,10 +13,11 @@ VENV := .venv
 READY := $(VENV)/.ready
 READY_TEST := $(VENV)/.ready-test
 READY_DEV := $(VENV)/.ready-dev
+READY_RELEASE := $(VENV)/.ready-release
 PIP_INSTALL := $(VENV)/bin/pip install --quiet --disable-pip-version-check -c constraints.txt
 RLJOB := $(VENV)/bin/rljob
 
-.PHONY: train test test-all fuzz search mutate test-cluster lint generate clean help
+.PHONY: train test test-all fuzz search mutate test-cluster lint generate site release clean help
 
 help: ## Show the commands.
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -56,6 +57,12 @@ generate: $(READY) ## Write what is made from the code: CRD, references, the cha
 	$(VENV)/bin/python -m rljob.api.generate
 	$(VENV)/bin/python -m rljob_operator.generate
 
+site: $(READY_RELEASE) ## Build the site into dist/site; a link that leads nowhere is an error.
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/python -m mkdocs build --strict
+
+release: $(READY_RELEASE) ## Make everything of a release in dist/ and try it; RELEASE.md says what comes then. REHEARSAL=1, IMAGES=.
+	REHEARSAL=$(REHEARSAL) $(if $(filter undefined,$(origin IMAGES)),,IMAGES="$(IMAGES)") .ci/release
+
 clean: ## Remove the virtual environment.
 	rm -rf $(VENV)
 
@@ -74,4 +81,8 @@ $(READY_TEST): $(READY)
 
 $(READY_DEV): $(READY_TEST)
 	$(PIP_INSTALL) -e '.[dev]'
+	@touch $@
+
+$(READY_RELEASE): $(READY)
+	$(PIP_INSTALL) -e '.[release]'
 	@touch $@

@@ -1,11 +1,15 @@
 """The documents that a user reads, what stands in them, and the files that docs/plugins.md tells its reader to write."""
 
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from tests.support.paths import ROOT
 
+TUTORIALS = ROOT / "docs" / "tutorials"
 LOGS = ROOT / "docs" / "performance"
 """What was measured when, in the words of its day."""
 DOCUMENTS = (*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")))
@@ -26,6 +30,21 @@ def blocks(document: Path, language: str) -> Iterator[str]:
 def inline_code(document: Path) -> Iterator[str]:
     """What stands between backticks in its sentences and tables."""
     return (text for text in re.findall(r"`([^`\n]+)`", prose(document)))
+
+
+def followed(page: Path, folder: Path, **environment: str) -> str:
+    """What the blocks of shell and of Python of a page print, typed one after the other in ``folder``."""
+    lines = ["set -euxo pipefail"]
+    for language, text in _BLOCK.findall(page.read_text()):
+        if language in ("sh", "python"):
+            lines.append(text if language == "sh" else f"python <<'THE END'\n{text}THE END\n")
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    done = subprocess.run(
+        ["bash", "-c", "\n".join(lines)], cwd=folder, env={**os.environ, **environment, "PATH": path},
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    return done.stdout
 
 
 def block(language: str, mark: str) -> str:

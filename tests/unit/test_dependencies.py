@@ -7,9 +7,11 @@ import sys
 import tomllib
 
 import pytest
+import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from tests.support.documents import DOCUMENTS
 from tests.support.paths import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -30,6 +32,19 @@ def test_each_has_a_lower_bound_and_a_pin_within_it() -> None:
 def test_the_tests_bring_the_roles_and_what_is_small_of_what_else_they_try() -> None:
     small = {"worker", "s3", "gpu", "video", "mujoco", "box2d", "optuna"}
     assert any(wanted.name == "rljob" and wanted.extras == small for wanted in EXTRAS["test"])
+
+
+def test_all_parts_of_a_release_have_the_version_of_the_package() -> None:
+    chart = yaml.safe_load((ROOT / "charts" / "rljob-operator" / "Chart.yaml").read_text())
+    named = [chart["version"], chart["appVersion"]]
+    named += re.findall(r"ARG VERSION=(\S+)", (ROOT / "Dockerfile").read_text())
+    for file in (*DOCUMENTS, ROOT / "manifests" / "install.yaml", *(ROOT / "operator").rglob("*.py")):
+        named += re.findall(r"rljob-(?:worker|operator):(\d+\.\d+\.\d+)", file.read_text())
+    assert set(named) == {PROJECT["version"]}
+    assert (
+        f"{PROJECT['version']}"
+        in re.findall(r"^## (?:Unreleased \()?([\d.]+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[:1]
+    )
 
 
 @pytest.mark.timeout(300)

@@ -11,6 +11,8 @@ from tests.pod_events.page import PAGE, with_table
 from tests.support.documents import DOCUMENTS, prose
 from tests.support.paths import ROOT
 
+OF_THE_ROOT = ("index.md", "changelog.md", "contributing.md", "release.md", "security-policy.md")
+"""Pages of the site that .ci/site_pages.py makes of those beside docs/."""
 SOURCES = ("workers", "operator", "tests", "benchmarks", "docs", "manifests", "examples")
 """Folders whose files are called by their whole path."""
 
@@ -61,6 +63,13 @@ def test_every_path_of_a_source_is_one(document: Path) -> None:
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_nothing_is_a_tag_that_no_reader_sees(document: Path) -> None:
     assert re.findall(r"<[a-z][^>\n]*>", words_of(document)) == []
+
+
+def test_the_site_has_every_page_once_in_its_tree() -> None:
+    tree = (ROOT / "mkdocs.yml").read_text().split("\nnav:\n")[1]
+    written = {path.relative_to(ROOT / "docs").as_posix() for path in DOCUMENTS if ROOT / "docs" in path.parents}
+    pages = [page for page in re.findall(r": (\S+\.md)$", tree, re.MULTILINE) if page not in OF_THE_ROOT]
+    assert sorted(pages) == sorted(page for page in written if not page.startswith(("decisions/", "performance/")))
 
 
 def test_a_link_that_leads_nowhere_is_found(tmp_path: Path) -> None:

@@ -6,21 +6,19 @@ from pathlib import Path
 from typing import Any
 
 from rljob.api import (
-    API_VERSION,
-    KIND,
-    PRESETS,
     ManifestError,
     Problem,
     as_found,
     parse_job,
     written_job,
 )
+from rljob.api.examples import manifest_file
 from rljob.api.experiment import EXPERIMENT_KIND, is_experiment
 from rljob.api.experiment_check import parse_experiment
-from rljob.api.load import read_document
+from rljob.api.load import STANDARD_INPUT, read_document
 from rljob.api.overrides import Override
 from rljob.api.plain import plain
-from rljob.api.problems import ABSENT, unknown_name
+from rljob.api.problems import ABSENT
 from rljob.api.yaml_dialect import dump_document
 from rljob.data_plane import require_data_plane
 from rljob.errors import UsageError
@@ -51,7 +49,7 @@ def run(
     RLExperiment is an `Experiment`.
 
     Args:
-        manifest: a manifest's file, a manifest as a dict, or the name of a preset.
+        manifest: a manifest's file, a manifest as a dict, or the name of an example or a preset.
         set: fields to change, by their paths as in `rljob run --set`: ``{"algorithm.learningRate": 5e-4}``. None removes
             the field, so that its preset or default counts.
         folder: of this run, on this machine; without one ``runs/<name>-<time>``.
@@ -123,18 +121,12 @@ def _written(
     folder = Path()
     if isinstance(manifest, Mapping):
         document = plain(manifest)
-    elif (name := os.fspath(manifest)) in PRESETS:
-        document = {
-            "apiVersion": API_VERSION,
-            "kind": KIND,
-            "metadata": {"name": name.lower()},
-            "spec": {"preset": name},
-        }
-    elif not {"/", "."} & {*name} and not Path(name).exists():
-        problem = f"{unknown_name(name, list(PRESETS), 'preset')}; or the path of a manifest"
-        raise ManifestError([Problem("manifest", name, problem)])
+    elif (name := os.fspath(manifest)) == STANDARD_INPUT:
+        raise ManifestError(
+            [Problem("manifest", name, "allowed: a file, a dict, or the name of an example or a preset")]
+        )
     else:
-        folder = user_path(name).parent
+        folder = manifest_file(user_path(name)).parent
         document = read_document(user_path(name))
     return written_job(document, overrides) if on_cluster else written_job(as_found(document, overrides, folder))
 

@@ -1,13 +1,14 @@
-"""``rljob render``: a manifest written out: what the operator would make of it, the job in force, or a preset."""
+"""``rljob render``: a manifest written out: what the operator would make of it, the job in force, an example or a preset."""
 
 from collections.abc import Iterator
+from os.path import exists
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rljob.api import parse_job, read_manifest
 from rljob.api.yaml_dialect import dump_document
-from rljob.cli.explain import preset_written_out
+from rljob.cli.explain import written_out
 from rljob.cli.validate import SetOption, checked
 from rljob.command_errors import one_line_errors
 from rljob.errors import UsageError
@@ -28,7 +29,10 @@ _SECRET = "<made by the operator>"
 
 def render(
     source: Annotated[
-        str, typer.Argument(metavar="FILE|PRESET", help="The manifest (YAML), or a preset's name.", show_default=False)
+        str,
+        typer.Argument(
+            metavar="FILE|NAME", help="The manifest (YAML), or the name of an example or a preset.", show_default=False
+        ),
     ],
     overrides: SetOption = None,
     effective: Annotated[
@@ -49,27 +53,28 @@ def render(
     First the job's own objects, then a pod of each first member. Placeholders stand for name suffixes, the owner's uid, keys
     and token.
 
-    The name of a preset prints it as a manifest.
+    The name of an example or a preset prints it as a manifest.
 
     Examples:
 
-      rljob render manifests/examples/pong-apex-cluster.yaml -n team-a |
-        kubectl apply --dry-run=server -f -
-
-      rljob render my.yaml --effective > effective.yaml
+      rljob render cartpole-ppo > my.yaml
 
       rljob render PongVTrace > my-pong.yaml
+
+      rljob render my.yaml -n team-a | kubectl apply --dry-run=server -f -
+
+      rljob render my.yaml --effective > effective.yaml
     """
     with one_line_errors():
         file = Path(source)
-        if source.isidentifier() and not file.exists():
-            typer.echo("\n".join(preset_written_out(source)))
-            return
         if effective:
             found = checked(file, overrides or (), made=False)
             typer.echo(found.document, nl=False)
             for note in found.notes:
                 typer.echo(f"  {note}", err=True)
+            return
+        if not exists(file) and (text := written_out(source)):
+            typer.echo(text, nl=False)
             return
         written = read_manifest(file, overrides or ())
         if namespace is not None:

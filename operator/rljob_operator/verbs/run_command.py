@@ -48,12 +48,12 @@ def run(
 
     Examples:
 
-      rljob run manifests/examples/pong-vtrace.yaml
+      rljob run pong-vtrace
 
-      rljob run manifests/examples/cartpole-impala.yaml --run-dir runs/seed-2 \\
+      rljob run cartpole-impala --run-dir runs/seed-2 \\
         --set seed=2
 
-      rljob run manifests/examples/experiments/cartpole-search.yaml
+      rljob run cartpole-search
     """
     with one_line_errors():
         require_data_plane("rljob run")

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 from rljob.api import RLJob, as_found, parse_job, read_manifest, written_job
+from rljob.api.examples import manifest_file
 from rljob.api.experiment import is_experiment
 from rljob.api.overrides import read_overrides
 from rljob.api.types import quantity
@@ -56,7 +57,7 @@ def size(
 
     Examples:
 
-        rljob size manifests/examples/pong-vtrace.yaml
+        rljob size pong-vtrace
 
         rljob size my.yaml --write sized.yaml
 
@@ -71,7 +72,7 @@ def size(
         written = written_job(plain, overrides)
         if is_experiment(written):
             raise UsageError(f"{file}: an RLExperiment is several jobs; give the manifest of one RLJob")
-        whole = as_found(plain, overrides, file.parent)
+        whole = as_found(plain, overrides, manifest_file(file).parent)
         job = parse_job(whole)
         if calibration is None:
             from rljob_operator.local.calibration import calibrate  # what trains, which a base install lacks

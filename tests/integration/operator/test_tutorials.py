@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.documents import PAGE, block, blocks, write_environment, write_example
+from tests.support.documents import PAGE, TUTORIALS, block, blocks, followed, write_environment, write_example
 from tests.support.local_run import LocalRun
 from tests.support.paths import EXAMPLES, ROOT
 
@@ -85,6 +85,11 @@ def test_your_own_algorithm_network_and_environment(
     done = subprocess.run([sys.executable, "-m", "pytest", "-q", "test_mine.py"], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
     assert "1 passed" in done.stdout
+
+
+@pytest.mark.parametrize("name", ["first-run", "own-environment", "first-sweep"])
+def test_a_tutorial_works_as_it_is_written(name: str, tmp_path: Path) -> None:
+    followed(TUTORIALS / f"{name}.md", tmp_path)
 
 
 SECONDS = 90

@@ -13,6 +13,7 @@ from rljob.api.presets.merging import NO_ALGORITHM
 
 from tests.support.command_line import invoke, printed, refused
 
+NO_FILE = "cannot be read: No such file or directory"
 PRESET_ONLY = """\
 apiVersion: rljob.dev/v1alpha1
 kind: RLJob
@@ -189,7 +190,8 @@ def test_an_unknown_field_or_preset_names_the_nearest_in_a_line() -> None:
     assert refused("explain", "learningRat").count("\n") == 1
     for words, said in (
         (("explain", "actors.replica"), "spec.actors has no field 'replica'; did you mean spec.actors.replicas?"),
-        (("render", "PongVtrac"), "PongVtrac: unknown preset; did you mean 'PongVTrace'?"),
+        (("render", "PongVtrac"), f"PongVtrac: {NO_FILE}; did you mean 'PongVTrace'?"),
+        (("render", "manifests/pong-ppo.yaml"), f"manifests/pong-ppo.yaml: {NO_FILE}; did you mean 'PongPPO'?"),
     ):
         assert refused(*words) == f"rljob: {said}\n"
 

@@ -4,6 +4,7 @@ import json
 import secrets
 import sys
 from collections.abc import Mapping, Sequence
+from os.path import exists
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,15 @@ from rljob.algorithms.built_in import BUILT_IN
 from rljob.api.algorithm import BLOCKS
 from rljob.api.document import parse_document
 from rljob.api.effective import effective
+from rljob.api.examples import examples, manifest_file
 from rljob.api.experiment import model_of
 from rljob.api.job import API_VERSION, KIND, Metadata, RLJob
 from rljob.api.live import live_values, not_live
 from rljob.api.overrides import Override, apply_overrides, read_overrides, segments_of
 from rljob.api.plain import plain
+from rljob.api.presets import PRESETS
 from rljob.api.presets.merging import preset_of, value_at, with_preset
-from rljob.api.problems import ABSENT, Location, ManifestError, Problem, path_of, without_places
+from rljob.api.problems import ABSENT, Location, ManifestError, Problem, nearest, path_of, without_places
 from rljob.api.rules import cross_field_problems
 from rljob.api.structure import misfits, structural_problems, without_nulls
 from rljob.api.yaml_dialect import dump_document
@@ -68,15 +71,19 @@ def read_manifest(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def read_document(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
-    """The same with all that stands there: nulls, and what a server has added."""
+    """The same with everything in the file: nulls, and the fields that a server adds. Where there is no such file, the name of
+    an example stands for its manifest, and that of a preset for the job of that preset."""
+    name, file = str(path), manifest_file(Path(path))
+    if name in PRESETS and not exists(file):
+        head = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name.lower()}}
+        return apply_overrides(head | {"spec": {"preset": name}}, read_overrides(overrides, head))
     try:
-        text = sys.stdin.buffer.read() if str(path) == STANDARD_INPUT else Path(path).read_bytes()
+        text = sys.stdin.buffer.read() if name == STANDARD_INPUT else file.read_bytes()
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise ManifestError(
-            [Problem(str(path), ABSENT, f"cannot be read: {reason}; give the path of a manifest")]
-        ) from None
-    document = parse_document(text, str(path))
+        near = None if exists(file) else nearest(file.stem, [*PRESETS, *examples()])
+        hint = f"did you mean {near!r}?" if near else "give the path of a manifest, or a name of `rljob examples`"
+        raise ManifestError([Problem(name, ABSENT, f"cannot be read: {error.strerror or error}; {hint}")]) from None
+    document = parse_document(text, name)
     return apply_overrides(document, read_overrides(overrides, document))
 
 

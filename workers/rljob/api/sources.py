@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from rljob.api.examples import manifest_file
 from rljob.api.load import read_document
 from rljob.api.overrides import Override, apply_overrides, read_overrides
 from rljob.sources import ENCODER, with_files
@@ -16,7 +17,7 @@ _URI: Final = "file://"
 def read_with_files(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
     """As `read_document`, with files named by their whole paths as `as_found` says."""
     document = read_document(path)
-    return as_found(document, read_overrides(overrides, document), path.parent)
+    return as_found(document, read_overrides(overrides, document), manifest_file(path).parent)
 
 
 def as_found(written: Mapping[str, Any], overrides: Sequence[Override], folder: Path) -> dict[str, Any]:

@@ -23,6 +23,7 @@ HIDDEN = ""
 Commands = dict[str, tuple[str, str]]
 """Name -> panel of the help, and the command's place: ``module:function``, and ``:class`` where it is no plain `TyperCommand`."""
 COMMANDS: Commands = {
+    "examples": (MANIFEST, "rljob.cli.explain:examples"),
     "validate": (MANIFEST, "rljob.cli.validate:validate"),
     "explain": (MANIFEST, "rljob.cli.explain:explain"),
     "eval": (LEARNED, "rljob.cli.policies:evaluate"),
@@ -31,12 +32,6 @@ COMMANDS: Commands = {
     "keys": (HIDDEN, "rljob.cli.keys:keys"),
     "worker": (HIDDEN, "rljob.roles.command:worker:RoleCommand"),
 }
-MOVED = {
-    "presets": "`rljob explain preset` lists the presets, and `rljob render NAME` writes one out",
-    "policy": "`rljob export --format policy` fetches what a job has learned",
-    "events": "`kubectl events -n NAMESPACE` shows those of a cluster, and `rljob why` the reasons for the state of a job",
-}
-"""Commands that there were, and what to type instead."""
 
 
 class _Imported(Mapping[str, TyperCommand]):
@@ -91,11 +86,6 @@ def group_of(commands: Commands) -> type[TyperGroup]:
             except UsageError as problem:
                 raise typer.BadParameter(str(problem)) from None
 
-        def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-            if args and args[0] in MOVED:
-                ctx.fail(f"the command {args[0]} was removed: {MOVED[args[0]]}")
-            return super().resolve_command(ctx, args)
-
     return Group
 
 
@@ -105,8 +95,8 @@ app = typer.Typer(
     help=(
         "Train reinforcement-learning agents from one manifest, on a laptop or a cluster.\n\n"
         "Start here:\n\n"
-        "    rljob validate manifests/examples/pong-vtrace.yaml\n\n"
-        "    rljob run manifests/examples/pong-vtrace.yaml\n\n"
+        "    rljob examples\n\n"
+        "    rljob run pong-vtrace\n\n"
         "    rljob eval runs/pong-vtrace-<time>"
     ),
     no_args_is_help=True,

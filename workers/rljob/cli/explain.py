@@ -1,24 +1,22 @@
 """``rljob explain FIELD``: what a field of the manifest means, as `kubectl explain` says it, without a cluster."""
 
-from __future__ import annotations
-
 import shutil
 import textwrap
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Annotated
 
 import typer
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from rljob.api import API_VERSION, KIND, PRESETS, Preset
+from rljob.api.catalogue import Explanation, UnknownField, explained_own, wherever
+from rljob.api.examples import examples as shipped
+from rljob.api.yaml_dialect import dump_document, in_one_line
 from rljob.command_errors import one_line_errors
 from rljob.data_plane import require_data_plane
 from rljob.errors import UsageError
-
-if TYPE_CHECKING:
-    from rljob.api import Preset
-    from rljob.api.catalogue import Explanation
 
 _WIDEST = 110
 _TYPE_COLUMN = 34
@@ -64,8 +62,6 @@ def explain(
         rljob explain environment.id=Taxi-v4
     """
     with one_line_errors():
-        from rljob.api.catalogue import UnknownField, wherever
-
         name, equals, value = field.partition("=")
         if equals and name.removeprefix("spec.") == "environment.id":
             typer.echo("\n".join(_environment(value)))
@@ -81,8 +77,6 @@ def explain(
 
 def _page(found: Explanation) -> Iterator[str]:
     """All that there is to say about a field, line by line."""
-    from rljob.api.yaml_dialect import in_one_line
-
     width = min(_WIDEST, shutil.get_terminal_size((_WIDEST, 24)).columns)
     yield found.path
     for paragraph in found.description:
@@ -105,7 +99,6 @@ def _page(found: Explanation) -> Iterator[str]:
 def _own(factory: str, parameter: str) -> Explanation:
     require_data_plane("explaining the parameters of your own")
     from rljob.algorithms.registry import declared_parameters
-    from rljob.api.catalogue import explained_own
 
     return explained_own(declared_parameters(factory), factory, parameter)
 
@@ -138,12 +131,33 @@ def _cut(text: str, width: int) -> str:
     return text if len(text) <= width else f"{text[: width - 3]}..."
 
 
-def _list_presets() -> None:
-    from rljob.api.presets import PRESETS
+def examples() -> None:
+    """List the examples that come with rljob: whole jobs that `rljob run`, `validate` and `size` take by their names.
 
-    table = Table("Preset", "What it is", box=box.SIMPLE_HEAD, pad_edge=False)
-    for preset in PRESETS.values():
-        table.add_row(preset.name, "\n".join([preset.purpose, *map(": ".join, _facts_of(preset).items()), ""]))
+    `rljob render NAME` writes one out, to change it. `rljob explain preset` lists the presets, which a manifest of your own can
+    start from.
+
+    Examples:
+
+        rljob examples
+
+        rljob run cartpole-ppo
+
+        rljob render cartpole-ppo > my.yaml
+    """
+    rows = ((name, file.read_text().partition("\n#\n")[0].replace("\n# ", " ")) for name, file in shipped().items())
+    _print_table("Example", ((name, text.removeprefix("# ").rstrip(":")) for name, text in rows))
+
+
+def _list_presets() -> None:
+    facts = {each.name: [each.purpose, *map(": ".join, _facts_of(each).items()), ""] for each in PRESETS.values()}
+    _print_table("Preset", ((name, "\n".join(lines)) for name, lines in facts.items()))
+
+
+def _print_table(heading: str, rows: Iterable[tuple[str, str]]) -> None:
+    table = Table(heading, "What it is", box=box.SIMPLE_HEAD, pad_edge=False)
+    for row in rows:
+        table.add_row(*row)
     Console().print(table, markup=False, highlight=False)
 
 
@@ -151,21 +165,18 @@ def _facts_of(preset: Preset) -> dict[str, str]:
     return {"score": preset.expected, "time": preset.time, "raw frames": preset.frames, "source": preset.source}
 
 
-def preset_written_out(name: str) -> Iterator[str]:
-    """A preset as a manifest of its own, line by line, with what it is for above it. Raises UsageError."""
-    from rljob.api import API_VERSION, KIND
-    from rljob.api.presets import PRESETS
-    from rljob.api.problems import unknown_name
-    from rljob.api.yaml_dialect import dump_document
-
+def written_out(name: str) -> str | None:
+    """The manifest of an example or a preset, with what it is for above it; None where there is none of that name."""
+    if name in shipped():
+        return shipped()[name].read_text()
     if name not in PRESETS:
-        raise UsageError(f"{name}: {unknown_name(name, list(PRESETS), 'preset')}")
+        return None
     preset = PRESETS[name]
-    for text in (f"preset {name}", preset.purpose, *map(": ".join, _facts_of(preset).items())):
-        yield from textwrap.wrap(text, 110, initial_indent="# ", subsequent_indent="#   ")
-    metadata = {"name": name.lower()}
+    facts = (f"preset {name}", preset.purpose, *map(": ".join, _facts_of(preset).items()))
+    head = "".join(f"{textwrap.fill(text, 110, initial_indent='# ', subsequent_indent='#   ')}\n" for text in facts)
     spec = dict(preset.spec)
     if preset.example:
         spec["environment"] = {"id": preset.example, **spec.get("environment", {})}
-    document = {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec}
-    yield dump_document(document).rstrip()
+    return head + dump_document(
+        {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name.lower()}, "spec": spec}
+    )

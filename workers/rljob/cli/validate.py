@@ -156,7 +156,6 @@ def validate(
         bool,
         typer.Option("--no-environment", help="Look the environment up, but do not make it."),
     ] = False,
-    effective: Annotated[bool, typer.Option("--effective", hidden=True)] = False,
 ) -> None:
     """Check manifests without running them: every problem at once, with its place, its value and what is allowed. The file - is
     standard input.
@@ -170,12 +169,10 @@ def validate(
 
     Examples:
 
-        rljob validate manifests/examples/pong-vtrace.yaml
+        rljob validate pong-vtrace
 
         rljob validate my.yaml --set actors.replicas=4 --set suspend=true
     """
-    if effective:
-        raise typer.BadParameter("`rljob render FILE --effective` prints the effective job", param_hint="--effective")
     wrong = False
     for file in files:
         try:

@@ -122,7 +122,7 @@ def test_a_mistake_is_told_in_the_command_lines_words_before_anything_is_made(
     ("manifest", "words"),
     [
         ("PongVTrac", "did you mean 'PongVTrace'?"),
-        ("-", "unknown preset"),
+        ("-", "allowed: a file, a dict, or the name of an example or a preset"),
         ("none.yaml", "none.yaml: cannot be read: No such file or directory"),
         ({**HEAD, "spec": {"environment": {"id": lambda: None}}}, "write it into a file, say env.py"),
     ],
