@@ -67,11 +67,11 @@ def config_map(owned: Owned) -> dict[str, Any]:
 
 
 def _secret(owned: Owned, name: str, files: Mapping[str, str]) -> dict[str, Any]:
+    """Not immutable: a kubelet keeps such a Secret by its name, and would give it to pods of the next job that has the name."""
     return {
         "apiVersion": "v1",
         "kind": "Secret",
         "type": "Opaque",
-        "immutable": True,
         "metadata": owned.metadata(name),
         "data": {file: base64.b64encode(text.encode()).decode() for file, text in files.items()},
     }
