@@ -103,6 +103,17 @@ def test_a_fork_does_not_wait_for_an_evaluation_that_training_stands_still_for(t
         assert one.state == "Evaluating"
 
 
+def test_a_fork_is_taken_before_the_weights_of_the_batch_under_way_are_published(tmp_path: Path, donor: Path) -> None:
+    with learner(tmp_path / "own", "Fail", forks_from=donor) as one:
+        one._learn(ready(1.0))
+        one._course.ask(asked({}, FORK))
+        eventually(lambda: one._course._came["a"] is not None, seconds=5.0)
+        one._learn(ready(1.0))
+        assert known(one.status().fork).to_document() | {"message": ""} == {
+            "id": "a", "state": "Done", "message": "", "updates": 2, "raw_frames": 0,
+        }  # fmt: skip
+
+
 def test_a_learner_that_goes_back_behind_a_fork_does_it_again(tmp_path: Path, donor: Path) -> None:
     with learner(tmp_path / "own", "Fail", forks_from=donor) as one:
         one._learn(ready(1.0))

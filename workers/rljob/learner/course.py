@@ -14,7 +14,7 @@ from rljob.api.job import RLJobSpec
 from rljob.api.learner_status import ForkStatement
 from rljob.api.live import digest, live_values, wanted, with_live
 from rljob.checkpoints.store import Checkpoint
-from rljob.threads import SupervisedThread
+from rljob.threads import start_contained
 
 log = logging.getLogger(__name__)
 
@@ -48,12 +48,17 @@ class Course:
         self.forked = ""
         """The id of the newest fork that was done."""
         self.fork: ForkStatement | None = None
-        self._reading: SupervisedThread | None = None
-        self._came: tuple[str, Checkpoint | str] = ("", "")
-        self.ask(wanted(spec))
+        self._came: dict[str, Checkpoint | str | None] = {}  # None: it is being read
+        self._asked = self._taken(wanted(spec))
 
     def ask(self, document: Mapping[str, Any]) -> None:
-        """Follow what is `wanted` from now on. Raises ValueError where the job can't."""
+        """Follow what is `wanted` from now on; a checkpoint is read at once. Raises ValueError where the job can't."""
+        self._asked = self._taken(document)
+        fork = self._asked.fork
+        if fork is not None and fork.id not in (self.forked, self.fork and self.fork.id):
+            self._begin_to_read(fork)
+
+    def _taken(self, document: Mapping[str, Any]) -> _Asked:
         try:
             fork, schedule = document["fork"], [ScheduledChange.model_validate(each) for each in document["schedule"]]
             taken = None if fork is None else ForkSpec.model_validate(fork)
@@ -61,7 +66,7 @@ class Course:
                 _ = with_live(self._spec, values).algorithm.parameters
         except (KeyError, TypeError, AttributeError, ValidationError) as error:
             raise ValueError(f"live, schedule and fork of this job are expected: {error}") from None
-        self._asked = _Asked(digest(document), dict(document["live"]), schedule, taken)
+        return _Asked(digest(document), dict(document["live"]), schedule, taken)
 
     def resumed(self, forked: str) -> None:
         """The weights are those of a checkpoint that was written after the fork of that id; empty for none."""
@@ -103,23 +108,23 @@ class Course:
 
     def _fetched(self, fork: ForkSpec) -> Checkpoint | None:
         """The checkpoint of a fork, once it is read; None before, and where it is refused."""
-        if self._reading is None:
-            self.fork = ForkStatement(id=fork.id, state="Waiting")
-            self._reading = SupervisedThread("fork", partial(self._fetch, fork))
-            self._reading.start()
-        if self._reading.alive:
-            return None
-        self._reading.close()
-        self._reading, (id, came) = None, self._came
-        if id != fork.id:
-            return None
+        self._begin_to_read(fork)
+        self.fork = ForkStatement(id=fork.id, state="Waiting")
+        came = self._came[fork.id]
+        if came is not None:
+            self._came.clear()
         if isinstance(came, str):
             self.refuse(came)
             return None
         return came
 
+    def _begin_to_read(self, fork: ForkSpec) -> None:
+        if fork.id not in self._came:
+            self._came[fork.id] = None
+            start_contained("fork", partial(self._fetch, fork))
+
     def _fetch(self, fork: ForkSpec) -> None:
         try:
-            self._came = fork.id, self._read(fork)
+            self._came[fork.id] = self._read(fork)
         except Exception as error:  # noqa: BLE001  whatever is wrong with another run's checkpoint, this one goes on
-            self._came = fork.id, str(error) or type(error).__name__
+            self._came[fork.id] = str(error) or type(error).__name__

@@ -211,6 +211,7 @@ class Learner:
                     due = True  # all updates from a batch see one normaliser, so that it waits for the last of them
             self._on_turn()
             self.clock.enter("update")
+        self._follow()  # before actors play with weights that a fork gives up
         if due and self.counters.epoch == epoch:
             if normalizer is not None:
                 normalizer.apply(self._updater.networks().values())
