@@ -139,3 +139,11 @@ def test_a_folder_that_is_no_run_or_whose_journal_is_damaged_is_named(tmp_path: 
     ):
         (tmp_path / name).write_text(text)
         assert said in refused("report", tmp_path)
+
+
+def test_the_members_of_a_population_are_one_group_after_the_most_frames(tmp_path: Path) -> None:
+    rates = {RATE: {"logUniform": {"min": 1e-4, "max": 1e-1}}}
+    members = {"size": 3, "readyRawFrames": 4000, "parameters": rates}
+    found = compare([experiment_folder(tmp_path / "e", document([], search=None, population=members), rising)])
+    assert [(len(group.runs), RATE in group.settings) for group in found.groups] == [(3, False)]
+    assert "3 runs by the experiment's own games, after 9,000 raw frames." in found.notes[0]

@@ -172,12 +172,16 @@ _LENGTH: Final = "successPolicy.rawFrames"
 def runs_of(folder: Path) -> tuple[list[JudgedRun], str]:
     """The runs of the experiment in ``folder`` that can be compared, and after how many frames, in a sentence. Raises UsageError
     where no two were judged after as many frames, and where the journal or a run can't be read."""
-    scores = _scores(folder / JOURNAL_FILE)
+    scores, is_population = _scores(folder / JOURNAL_FILE)
     counts = Counter(frames for of_run in scores.values() for frames in of_run)
     frames = max((frames for frames, runs in counts.items() if runs > 1), default=None)
     if frames is None:
         raise UsageError(f"{folder}: no two of its runs were judged after as many raw frames yet")
     found = [_judged(folder / name, of_run[frames]) for name, of_run in scores.items() if frames in of_run]
+    if is_population:  # one group: each has settings of others, and its own change
+        settings = [run.settings for run in found]
+        same = {path: value for path, value in settings[0].items() if all(each.get(path) == value for each in settings)}
+        found = [replace(run, settings=same) for run in found]
     rest = len(scores) - len(found)
     ended = f"; {rest} that ended before, failed or still play are left out" if rest else ""
     best, score = max(
@@ -191,19 +195,20 @@ def runs_of(folder: Path) -> tuple[list[JudgedRun], str]:
     )
 
 
-def _scores(journal: Path) -> dict[str, dict[int, Record]]:
-    """Each run that was started -> raw frames that it was to play -> its Score line there. A run that had reached its goal has
-    that at all further ones, too."""
+def _scores(journal: Path) -> tuple[dict[str, dict[int, Record]], bool]:
+    """Each run that was started -> raw frames that it was to play -> its Score line there; and whether they are a population. A
+    run that had reached its goal has that at all further ones, too."""
     asked: dict[str, int] = {}
     found: dict[str, dict[int, Record]] = {}
-    experiment = ""
+    experiment, is_population = "", False
     try:
         for line in journal.read_bytes().rpartition(b"\n")[0].splitlines():
             entry = json.loads(line)
             kind = entry["kind"]
             if kind == "Settings":
                 experiment = entry["experiment"]["metadata"]["name"]
-            elif kind in ("Start", "Promote", "Score"):
+                is_population = "population" in entry["experiment"]["spec"]
+            elif kind in ("Start", "Promote", "Copy", "Keep", "Score"):
                 run = f"{experiment}-{entry['trial']}" + (f"-s{entry['seed']}" if entry["seed"] > 1 else "")
                 asked[run] = asked[run] if kind == "Score" else entry["rawFrames"]
                 found.setdefault(run, {}).update({asked[run]: entry} if kind == "Score" else {})
@@ -212,7 +217,7 @@ def _scores(journal: Path) -> dict[str, dict[int, Record]]:
     for of_run in filter(None, found.values()):
         last = max(of_run)
         of_run |= {frames: of_run[last] for frames in asked.values() if frames > last and of_run[last]["solved"]}
-    return found
+    return found, is_population
 
 
 def _judged(folder: Path, score: Record) -> JudgedRun:
