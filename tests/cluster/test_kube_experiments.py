@@ -163,6 +163,9 @@ def test_what_the_server_and_the_operator_refuse(stage: Stage) -> None:
     assert "spec.seeds" in refused(seeds=0)
     template = {"spec": {**written["spec"]["template"]["spec"], "backoffLimit": -1}}
     assert "spec.template.spec.backoffLimit" in refused(template=template)
+    rate = {"algorithm.learningRate": {"values": [0.1, 0.2]}}
+    population = {"size": 2, "readyRawFrames": 9, "parameters": rate}
+    assert "template.spec.checkpoint.storage: required of a population" in refused(population=population)
     assert refused(prune={"halving": {"firstRawFrames": 90_000}}) == ""
     stage.turn()
     accepted = next(each for each in stage.status()["conditions"] if each["type"] == ConditionType.ACCEPTED)

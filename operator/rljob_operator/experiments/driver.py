@@ -191,10 +191,10 @@ def judging(experiment: Experiment, run: Run, rung: int) -> list[str]:
     has had. The number of rungs stands for fresh games, in which the kept ones are judged at the end."""
     least = str(run.best.mean) if run.scores else "-inf"
     keep = [] if rung == len(experiment.rungs) else ["--keep-from", least]
-    games = str(experiment.spec.template.spec.evaluator.episodes)
-    if experiment.spec.population is not None and keep:
-        keep += ["--scored", SCORED[rung % 2]]
-    return ["--episodes", games, "--seed", str((rung + 1) * _SEEDS_APART), *keep]
+    games, population = experiment.spec.template.spec.evaluator.episodes, experiment.spec.population
+    if population is not None and keep:
+        games, keep = population.exploit.games, [*keep, "--scored", SCORED[rung % 2]]
+    return ["--episodes", str(games), "--seed", str((rung + 1) * _SEEDS_APART), *keep]
 
 
 def scored(figures: Mapping[str, Any], raw_frames: int, said: str) -> dict[str, Any]:

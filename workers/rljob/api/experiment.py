@@ -130,6 +130,8 @@ class ExploitSpec(APIModel):
     """Percentage of members (at least one), lowest by newest score, that may each copy one of as many highest."""
     min_gap_standard_errors: Annotated[float, Real(0)] = 2.0
     """Smallest gap between the two scores, in standard errors of the difference."""
+    games: Annotated[int, Integer(2)] = 20
+    """Games that rank a member at each step, the same for all members."""
 
 
 class ExploreSpec(APIModel):

@@ -8,12 +8,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from pydantic import ValidationError
 from rljob.api import ManifestError
 from rljob.api.conditions import ConditionType, Reason
 from rljob.api.experiment_status import RLExperimentStatus
 from rljob.api.load import given
-from rljob.api.problems import ABSENT, Problem
 
 from rljob_operator.core.conditions.update import ConditionUpdate, false
 from rljob_operator.experiments.driver import Driver
@@ -25,7 +23,7 @@ from rljob_operator.kube.experiment.conditions import after, conditions, finishe
 from rljob_operator.kube.experiment.journal import Journal
 from rljob_operator.kube.experiment.runs import Runs, Sources
 from rljob_operator.kube.job.refusals import in_words as told
-from rljob_operator.kube.job.stored import is_ours
+from rljob_operator.kube.job.stored import is_ours, status_of
 from rljob_operator.kube.reporting.events import EventRecorder, reference
 from rljob_operator.kube.watch.kept import Kept
 from rljob_operator.kube.watch.pods import JobKey
@@ -100,20 +98,20 @@ class ExperimentReconciler:
         ):
             return None  # its children go with it
         known = self._known.setdefault(
-            key, Known(document["metadata"]["uid"], status_of(document), document.get("status") or {})
+            key,
+            Known(document["metadata"]["uid"], status_of(document, RLExperimentStatus), document.get("status") or {}),
         )
         if finished(known.status) and known.status.observed_generation == document["metadata"]["generation"]:
             known.journal = None
             return None
         try:
             driver, runs, entries = await self._decided(document, known)
-        except JournalProblem as problem:
-            known.journal = None
+        except BaseException as problem:
+            known.journal = None  # which lines are stored is not known
+            if not isinstance(problem, JournalProblem):
+                raise
             await self._tell(document, known, "JournalUnreadable", str(problem))
             return UNREADABLE_SECONDS
-        except BaseException:
-            known.journal = None  # which lines are stored is not known
-            raise
         about, state = reference(RLEXPERIMENTS, document), driver.journal.state
         for entry in entries:
             kind = "Warning" if entry["kind"] == "Fail" else "Normal"
@@ -164,7 +162,6 @@ class ExperimentReconciler:
         if known.generation != document["metadata"]["generation"]:
             known.generation, known.refused = document["metadata"]["generation"], ""
             try:
-                _require_common_place(document)
                 taken = await asyncio.to_thread(state.taking, _settings_of(document))
                 for entry in (taken,) if taken is not None else ():
                     journal.add(entry)
@@ -197,22 +194,6 @@ class ExperimentReconciler:
             await self._sources.client.patch(RLEXPERIMENTS, *place, patch, subresource="status")
             known.status, known.stored, known.written = status, status.document(), now
         return LOOK_SECONDS
-
-
-def status_of(document: Object) -> RLExperimentStatus:
-    """The stored status; a new one where it can't be read."""
-    try:
-        return RLExperimentStatus.model_validate(document.get("status") or {}, by_alias=True, by_name=False)
-    except ValidationError:
-        return RLExperimentStatus()
-
-
-def _require_common_place(document: Object) -> None:
-    """Raises ManifestError where a member of a population could not read the checkpoints of another."""
-    storage = (document["spec"]["template"]["spec"].get("checkpoint") or {}).get("storage") or {}
-    if document["spec"].get("population") and not storage.get("objectStore"):
-        words = "required of a population on a cluster, since a member reads the checkpoints of others: a bucket"
-        raise ManifestError([Problem("spec.template.spec.checkpoint.storage.objectStore", ABSENT, words)])
 
 
 def _settings_of(document: Object) -> dict[str, Any]:

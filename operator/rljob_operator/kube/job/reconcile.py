@@ -139,7 +139,7 @@ class Reconciler:
         self._events.record(
             reference(RLJOBS, dict(document)), "Warning", Reason.TURN_FAILED, words, action="Reconciling"
         )
-        before = known.stored or status_of(document)
+        before = known.stored or status_of(document, RLJobStatus)
         told = false(ConditionType.READY, Reason.TURN_FAILED, words)
         conditions = merged(before.conditions, [told], int(document["metadata"].get("generation", 1)), self._now())
         await self._statuses.write(document, known, before.model_copy(update={"conditions": conditions}))

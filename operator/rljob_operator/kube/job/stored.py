@@ -9,7 +9,7 @@ learn with other parameters than before. Fields that may change at any time are 
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from pydantic import ValidationError
 from rljob.api import ManifestError, RLJob, parse_job, transition_problems
@@ -20,6 +20,7 @@ from rljob.api.job import API_VERSION, KIND, RLJobSpec
 from rljob.api.live import with_value
 from rljob.api.mutability import places
 from rljob.api.status import RLJobStatus
+from rljob.api.status_model import StatusModel
 
 from rljob_operator.core.desired import CHECKPOINT_ANNOTATION, STOP_ANNOTATION, DesiredState, Refusal
 from rljob_operator.core.member import Role
@@ -28,6 +29,7 @@ from rljob_operator.kube.render.metadata import Owned
 from rljob_operator.kube.render.rendering import is_of_another_release
 from rljob_operator.kube.render.revision import revision, revision_of_job
 
+S = TypeVar("S", bound=StatusModel)
 _AT_ANY_TIME: Final = tuple(place for place in places(RLJobSpec) if place.mutability.when.at_any_time)
 
 
@@ -165,7 +167,7 @@ def read(document: Mapping[str, Any], status: RLJobStatus | None = None, before:
     The API server has already checked whether the spec may follow on the one before, by the CRD's rules.
     """
     before = before if before is not None else ReadBefore()
-    known = status if status is not None else before.interner.status(status_of(document))
+    known = status if status is not None else before.interner.status(status_of(document, RLJobStatus))
     metadata = document["metadata"]
     annotations = metadata.get("annotations") or {}
     job, refusal, written = _in_force(document, known, before)
@@ -237,12 +239,12 @@ def _job(document: Mapping[str, Any]) -> tuple[RLJob | None, list[str]]:
         return None, [str(problem) for problem in error.problems]
 
 
-def status_of(document: Mapping[str, Any]) -> RLJobStatus:
+def status_of(document: Mapping[str, Any], kind: type[S]) -> S:
     """The stored status. The server keeps what it was given, so one that can't be read was written by another client."""
     try:
-        return RLJobStatus.model_validate(status_document(document), by_alias=True, by_name=False)
+        return kind.model_validate(status_document(document), by_alias=True, by_name=False)
     except ValidationError:
-        return RLJobStatus()
+        return kind()
 
 
 def status_document(document: Mapping[str, Any]) -> dict[str, Any]:

@@ -63,9 +63,14 @@ def judge(owned: Owned, settings: Settings, experiment: str, name: str, words: S
     before = [each for each in made["spec"].get("initContainers", ()) if each["name"] not in of_trackers]
     evaluator, storage = section(owned.job, Role.EVALUATOR), owned.job.spec.checkpoint.storage
     bucket = storage.object_store if storage is not None else None
-    where = bucket.url if bucket is not None else f"{names.RUN_DIR}/checkpoints"
+    folder = names.RUN_DIR if storage is None else f"{names.RUNS_DIR}/{owned.name}"  # as its other runs see it
+    where = bucket.url if bucket is not None else f"{folder}/checkpoints"
+    server = (
+        [{"name": "AWS_ENDPOINT_URL_S3", "value": bucket.endpoint}] if bucket is not None and bucket.endpoint else []
+    )
     container = {
         **{field: value for field, value in worker.items() if field not in _OF_A_LEARNER},
+        "env": [*worker.get("env", ()), *server],
         "command": ["sh", "-c", _JUDGE, "judge", where, *words],
         "resources": resources(evaluator.resources, settings.requests[Role.EVALUATOR]),
     }

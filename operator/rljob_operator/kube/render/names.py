@@ -59,6 +59,8 @@ REDIS: Final = "redis"
 """The sidecar of a replay shard."""
 
 RUN_DIR: Final = "/var/lib/rljob"
+RUNS_DIR: Final = "/var/lib/rljob-runs"
+"""Where a run of an experiment sees the folders of all its runs, which are on one claim."""
 JOB_FILE: Final = "job.yaml"
 JOB_DIR: Final = "/etc/rljob/job"
 KEYS_FILE: Final = "keys.json"

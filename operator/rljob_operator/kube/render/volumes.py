@@ -1,8 +1,8 @@
 """The files that a role's container sees: its run folder, the job, its keys, shared memory, and what its user mounts."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from posixpath import normpath
+from dataclasses import dataclass, replace
+from posixpath import dirname, normpath
 from typing import Any, Final
 
 from rljob.api import RLJob
@@ -51,8 +51,9 @@ class Mounted:
 def mounted(job: RLJob, member: str, settings: Settings) -> tuple[Mounted, ...]:
     """The operator's own volumes of a member's container; of those that are room to write in, where its user mounts no other."""
     role, name = Role.of(member), job.metadata.name
+    run = _run_folder(job, role, settings)
     room = (
-        _run_folder(job, role, settings),
+        run,
         Mounted({"name": "rljob-tmp", "emptyDir": {}}, _TMP),
         Mounted(
             {"name": "rljob-shm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{shared_memory_mib(job, role)}Mi"}},
@@ -63,6 +64,8 @@ def mounted(job: RLJob, member: str, settings: Settings) -> tuple[Mounted, ...]:
         *(each for each in room if _users_mount(job, role, each.path) is None),
         Mounted({"name": "rljob-job", "configMap": {"name": names.config_map(name)}}, names.JOB_DIR, read_only=True),
     ]
+    if run.sub_path and names.EXPERIMENT_LABEL in job.metadata.labels:
+        found.append(replace(run, path=names.RUNS_DIR, sub_path=dirname(run.sub_path)))
     items = {names.TOKEN_FILE: names.TOKEN_FILE} if role is Role.LEARNER else {}
     if job.spec.network.encryption == "Curve":
         items[names.keys_entry(role)] = names.KEYS_FILE
@@ -77,7 +80,7 @@ def mounted(job: RLJob, member: str, settings: Settings) -> tuple[Mounted, ...]:
 def pod_volumes(owned: Owned, member: str, settings: Settings) -> list[dict[str, Any]]:
     """The operator's own volumes of a member's pod: those of `mounted`, and the one that its Redis alone sees."""
     job, role = owned.job, Role.of(member)
-    found = [each.volume for each in mounted(job, member, settings)]
+    found = list({each.volume["name"]: each.volume for each in mounted(job, member, settings)}.values())
     if role is Role.REPLAY and has_own_redis(job):
         found.append(_claim(REDIS_DATA, owned.claim(member)))
     return found

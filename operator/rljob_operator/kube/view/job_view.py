@@ -35,7 +35,7 @@ def view(
         running: members that run.
         problem: what kept it from being seen whole.
     """
-    status, about = status_of(document), document["metadata"]
+    status, about = status_of(document, RLJobStatus), document["metadata"]
     servers = dict(answers or {})
     learner = servers.pop("learner", None)
     return JobView(

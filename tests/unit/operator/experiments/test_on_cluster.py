@@ -15,6 +15,7 @@ from rljob_operator.kube.apiserver.resources import CONFIG_MAPS, PODS, RLEXPERIM
 from rljob_operator.kube.experiment import journal
 from rljob_operator.kube.render import experiment_objects as render
 from rljob_operator.kube.render.metadata import Owned
+from rljob_operator.kube.render.pod import pod as pod_of
 from rljob_operator.kube.render.settings import Settings
 
 from tests.support.experiment_cluster import NAMESPACE, World
@@ -365,6 +366,36 @@ def test_a_pod_that_judges_has_what_its_learners_pod_template_says() -> None:
     names = [[each["name"] for each in spec[kind]] for kind in ("initContainers", "containers")]
     assert names[0] == ["fetch"], "its run is not told to a tracker twice"
     assert (sorted(names[1]), spec["restartPolicy"]) == (["proxy", "worker"], "Never")
+
+
+BUCKET = {"url": "s3://b/a-0", "endpoint": "http://s3:7070"}
+CLAIM = {"claimName": "all", "subPath": "team/a-0"}
+
+
+@pytest.mark.parametrize(
+    ("storage", "where"),
+    [
+        ({"objectStore": BUCKET}, "s3://b/a-0"),
+        ({"persistentVolumeClaim": CLAIM}, "/var/lib/rljob-runs/a-0/checkpoints"),
+    ],
+)
+def test_a_pod_that_judges_names_checkpoints_as_all_runs_reach_them(storage: dict[str, Any], where: str) -> None:
+    spec = {**document(1)["spec"]["template"]["spec"], "checkpoint": {"storage": storage}}
+    about = {"name": "a-0", "labels": {"rljob.dev/experiment": "a"}}
+    owned = Owned(parse_job({**document(1), "kind": "RLJob", "metadata": about, "spec": spec}), "uid")
+    for made in (
+        render.judge(owned, Settings(image="rl:1"), "a", "a-0-judge-0-0", []),
+        pod_of(owned, "learner", "learner-1", "", Settings(image="rl:1")),
+    ):
+        (worker,) = made["spec"]["containers"]
+        shared = [each for each in worker["volumeMounts"] if each["mountPath"] == "/var/lib/rljob-runs"]
+        assert [each["subPath"] for each in shared] == (["team"] if "persistentVolumeClaim" in storage else [])
+        volumes = [each["name"] for each in made["spec"]["volumes"]]
+        assert len(volumes) == len(set(volumes))
+        if made["metadata"]["name"] == "a-0-judge-0-0":
+            assert worker["command"][4] == where
+            server = [each["value"] for each in worker["env"] if each["name"] == "AWS_ENDPOINT_URL_S3"]
+            assert server == (["http://s3:7070"] if "objectStore" in storage else []), "a learner has it in its job"
 
 
 def test_of_one_that_has_begun_little_may_change() -> None:

@@ -10,10 +10,10 @@ from rljob.api.status import RLJobStatus
 from rljob_operator.experiments.driver import judging, refusal
 from rljob_operator.experiments.population import schedule
 from rljob_operator.experiments.summary import in_words
-from rljob_operator.kube.apiserver.resources import RLEXPERIMENTS, RLJOBS
+from rljob_operator.kube.apiserver.resources import RLJOBS
 
 from tests.support import experiment_cluster
-from tests.support.experiment_world import World, document, lived, population, spread
+from tests.support.experiment_world import World, document, lived, population
 
 RATE = "algorithm.learningRate"
 
@@ -174,14 +174,3 @@ def test_a_member_that_is_deleted_in_the_middle_of_a_fork_begins_anew_with_it() 
     world.settle()
     assert world.of(RLJOBS)[name]["spec"]["fork"] == copies[0]["fork"]
     assert (world.live()["failed"], world.state) == (0, "Complete")
-
-
-def test_on_a_cluster_members_need_checkpoints_that_all_of_them_reach() -> None:
-    world = experiment_cluster.World(population(), spread)
-    world.settle()
-    assert world.state == "InvalidSpec"
-    words = "spec.template.spec.checkpoint.storage.objectStore: required of a population on a cluster"
-    assert words in world.condition("Accepted")["message"]
-    storage = {"storage": {"objectStore": {"url": "s3://b/p"}}}
-    world.edit(RLEXPERIMENTS, "a", template={"spec": {"checkpoint": storage}})
-    assert world.condition("Accepted")["status"] == "True"

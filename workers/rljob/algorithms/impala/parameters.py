@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from rljob.api.mutability import LIVE
 from rljob.api.parameters import ActorCriticParameterSet, UnrollQueue
 from rljob.api.types import Flag, Integer, Real
 
@@ -15,11 +16,11 @@ class ImpalaParameters(ActorCriticParameterSet):
     optimiser step, on one minibatch.
     """
 
-    rho_clip: Annotated[float, Real(0, above=True)] = 1.0
+    rho_clip: Annotated[float, Real(0, above=True), LIVE] = 1.0
     """Where V-trace truncates the importance weight of a step; it decides which policy the values belong to."""
-    c_clip: Annotated[float, Real(0, above=True)] = 1.0
+    c_clip: Annotated[float, Real(0, above=True), LIVE] = 1.0
     """Where V-trace truncates the weights that carry later errors back; at most rhoClip."""
-    vtrace_lambda: Annotated[float, Real(0, 1)] = 1.0
+    vtrace_lambda: Annotated[float, Real(0, 1), LIVE] = 1.0
     """Factor on those weights; below 1, far rewards count less."""
     policy_kl_cost: Annotated[float, Real(0, 1000)] | None = None
     """Weight of a penalty on leaving the acting policy (half the squared log-ratio of a step), which allows several passes.

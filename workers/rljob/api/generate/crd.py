@@ -124,6 +124,14 @@ EXPERIMENT_COLUMNS: tuple[dict[str, Any], ...] = (
     {"name": "Settings", "priority": 1, "jsonPath": ".status.best.set", "description": "What the best trial sets."},
 )
 
+_COMMON_PLACE = (
+    "!has(self.population) || has(self.template.spec.checkpoint) && has(self.template.spec.checkpoint.storage)"
+)
+_WHY_COMMON = (
+    "template.spec.checkpoint.storage: required of a population on a cluster, since its members read the checkpoints of one "
+    "another: a bucket, or a claim that pods on all nodes can mount"
+)
+
 OF_ONE_OWNER: tuple[str, ...] = ("effectiveSpec", "controller", "autoscaling", "progress")
 """Parts of the status that only the operator writes. With an owner for each of their fields, a write of a status costs an API
 server half as much again, and a stored job is twice as large. Conditions have owners of their own: a queue may add some."""
@@ -144,10 +152,12 @@ def definition() -> dict[str, Any]:
 
 def experiment_definition() -> dict[str, Any]:
     """The CRD of RLExperiment as a document. Its template is typed as an RLJob's spec, without words, which an RLJob's CRD has,
-    and without rules between fields, which are its operator's to check: it sees what each trial makes of them."""
+    and without rules between fields, which are its operator's to check: it sees what each trial makes of them. One machine needs
+    no place that the members of a population share, a cluster does."""
     spec = {"description": flowed(RLExperimentSpec.__doc__), **schema_of(RLExperimentSpec, "spec")}
     below = spec["properties"]["template"]["properties"]
     below["spec"] = {"description": below["spec"]["description"], **_bare(schema_of(RLJobSpec, "spec"))}
+    spec["x-kubernetes-validations"] = [{"rule": _COMMON_PLACE, "message": _WHY_COMMON, "reason": "FieldValueRequired"}]
     status = {"description": flowed(RLExperimentStatus.__doc__), **schema_of(RLExperimentStatus)}
     root = _root(EXPERIMENT_KIND, flowed(RLExperiment.__doc__), spec, status)
     return _definition(EXPERIMENT_KIND, "rlx", EXPERIMENT_COLUMNS, root, {"status": {}})
