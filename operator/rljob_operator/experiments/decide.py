@@ -72,9 +72,10 @@ def _promoted(state: ExperimentState) -> Decision | None:
 
 def _pruned(state: ExperimentState) -> Decision | None:
     """A run that no rule can promote any more."""
+    prune = state.known.spec.prune
     for rung in range(len(state.known.rungs) - 1):
         waiting = _waiting(state, rung)
-        if waiting and (_is_median(state) or _closed(state, rung)):
+        if waiting and ((prune is not None and prune.median is not None) or _closed(state, rung)):
             best = {run.key for run in _best(state, rung)}
             for run in waiting:
                 if run.key not in best:
@@ -109,11 +110,6 @@ def _bound(state: ExperimentState, run: Run, rung: int) -> float:
     others = [other.scores[rung].mean for other in state.waiting[rung] if other.key != run.key]
     enough = prune is not None and prune.median is not None and len(others) >= prune.median.min_trials
     return statistics.median(others) if enough else run.scores[rung].mean
-
-
-def _is_median(state: ExperimentState) -> bool:
-    prune = state.known.spec.prune
-    return prune is not None and prune.median is not None
 
 
 def _closed(state: ExperimentState, rung: int) -> bool:

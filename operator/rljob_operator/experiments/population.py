@@ -37,21 +37,21 @@ def evolved(state: ExperimentState) -> dict[str, Any] | None:
         "judgedRung": run.rung,
         "rung": rung,
         "rawFrames": rungs[rung],
-    }
-    about["scores"] = {
-        str(each.trial): [each.scores[-1].mean, each.scores[-1].standard_error, each.scores[-1].raw_frames]
-        for each in sorted(judged, key=lambda each: each.trial)
+        "scores": {
+            str(each.trial): [each.scores[-1].mean, each.scores[-1].standard_error, each.scores[-1].raw_frames]
+            for each in sorted(judged, key=lambda each: each.trial)
+        },
     }
     least = population.exploit.min_gap_standard_errors
     donors = [each for each in judged[:few] if each is not run and _is_better(each.scores[-1], own, least)]
-    if population.reference and run.trial == 0:
-        return {"kind": "Keep", **about, "why": "it is the reference"}
-    if own.raw_frames >= rungs[-1]:
-        return {"kind": "Keep", **about, "why": "it has played its budget"}
-    if run not in judged[-few:]:
-        return {"kind": "Keep", **about, "why": f"it is not among the {few} lowest of {len(judged)} judged"}
-    if not donors:
-        return {"kind": "Keep", **about, "why": f"none of the {few} highest is {least:g} standard errors above it"}
+    keeps = {
+        "it is the reference": population.reference and run.trial == 0,
+        "it has played its budget": own.raw_frames >= rungs[-1],
+        f"it is not among the {few} lowest of {len(judged)} judged": run not in judged[-few:],
+        f"none of the {few} highest is {least:g} standard errors above it": not donors,
+    }
+    if any(keeps.values()):
+        return {"kind": "Keep", **about, "why": next(why for why, holds in keeps.items() if holds)}
     key = (population.seed, run.trial, run.rung)
     donor = donors[int(share(*key, "donor") * len(donors))]
     score = donor.scores[-1]

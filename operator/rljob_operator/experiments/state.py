@@ -156,11 +156,7 @@ class ExperimentState:
             self._add(Run(entry["trial"], entry["seed"], settings=entry["set"]))
             if "by" in entry:
                 self.known.suggested[entry["trial"]] = entry["set"]
-        elif kind == "Promote":
-            run = self._run(entry, RunState.WAITING)
-            run.rung, run.state = entry["rung"], RunState.RUNNING
-            self.running += 1
-        elif kind in ("Copy", "Keep"):
+        elif kind in ("Promote", "Copy", "Keep"):
             run = self._run(entry, RunState.WAITING)
             run.rung, run.state = entry["rung"], RunState.RUNNING
             self.running += 1

@@ -61,7 +61,8 @@ def conditions(
         yield true(ConditionType.READY, Reason.FINISHING, "; ".join(told))
         return
     why = next((f"; trial {run.trial}: {run.why}" for run in state.runs.values() if run.why), "") if failed else ""
-    said = f"{_sentence(state)}{why}" + (f"; {words}" if words else "")
+    how = f"the best is {best_in_words(state)}" if any(state.best()) else "no trial was judged"
+    said = f"{how}{why}" + (f"; {words}" if words else "")
     reason = Reason.FAILED if failed else Reason.COMPLETE
     yield (false if failed else true)(ConditionType.READY, reason, said)
     yield true(ConditionType.FAILED if failed else ConditionType.COMPLETE, ended, said)
@@ -88,8 +89,3 @@ def after(
         }
     )
     return known.model_copy(update={"completion_time": (before.completion_time or now) if finished(known) else None})
-
-
-def _sentence(state: ExperimentState) -> str:
-    """How it ended."""
-    return f"the best is {best_in_words(state)}" if any(state.best()) else "no trial was judged"
