@@ -2,6 +2,7 @@
 suggestion take.
 
     python -m benchmarks.experiments killed --kills 1000
+    python -m benchmarks.experiments operator         # killed at every write of each case
     python -m benchmarks.experiments halving --seeds 100
     python -m benchmarks.experiments thousand
     python -m benchmarks.experiments suggestions      # needs the extra [optuna]
@@ -33,7 +34,9 @@ from rljob_operator.local.experiment_folder import JOURNAL_FILE, ExperimentFolde
 from rljob_operator.verbs.experiment_page import write_experiment_report
 
 from benchmarks.common import machine, report
+from tests.support.experiment_cluster import World as Cluster
 from tests.support.experiment_world import CASES, HALVING, World, document, learning, lived, spread
+from tests.unit.operator.experiments.test_on_cluster import CASES as ON_CLUSTER
 
 RATE, GAMMA = "algorithm.learningRate", "algorithm.gamma"
 SPACE = {RATE: {"logUniform": {"min": 1e-5, "max": 1e-1}}, GAMMA: {"uniform": {"min": 0.9, "max": 0.999}}}
@@ -60,6 +63,19 @@ def killed(kills: int) -> None:
             lived(world)
             ours, theirs = (world.text, world.sent, world.played), (calm[case].text, calm[case].sent, calm[case].played)
             done, differs = done + 1, differs + (ours != theirs)
+
+
+def operator() -> None:
+    """The operator is killed at every write of each case: the journal, the jobs and the judgements must be a calm life's."""
+    for case, (experiment, fails) in ON_CLUSTER.items():
+        began, calm = time.process_time(), Cluster(experiment, spread, fails=fails)
+        ended, differs = calm.live(), 0
+        for at in range(1, calm.moments + 1):
+            world = Cluster(experiment, spread, kill_at=at, fails=fails)
+            ours = world.live(), world.text, world.frames, world.judged
+            differs += ours != (ended, calm.text, calm.frames, calm.judged)
+        seconds = time.process_time() - began
+        report("experiment_operator_killed", case=case, kills=calm.moments, differ=differs, cpu_seconds=seconds)
 
 
 def halving(seeds: int) -> None:
@@ -180,13 +196,15 @@ def suggestions() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("killed", "halving", "thousand", "suggestions"))
+    parser.add_argument("what", choices=("killed", "operator", "halving", "thousand", "suggestions"))
     parser.add_argument("--kills", type=int, default=1000)
     parser.add_argument("--seeds", type=int, default=100)
     options = parser.parse_args()
     report("machine", **machine())
     if options.what == "killed":
         killed(options.kills)
+    elif options.what == "operator":
+        operator()
     elif options.what == "halving":
         halving(options.seeds)
     elif options.what == "thousand":

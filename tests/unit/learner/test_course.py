@@ -171,9 +171,15 @@ def test_what_the_job_can_not_follow_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("compiled", [False, True])
-def test_a_changed_cost_takes_effect_in_the_next_update(compiled: bool) -> None:
-    before = unroll_parameters("PPO", entropy_cost=0.0, clip_range=0.2, gradient_clip_norm=0.5)
-    after = before.updated(entropy_cost=0.3, clip_range=0.05, gradient_clip_norm=0.0, learning_rate=5e-3)
+@pytest.mark.parametrize(
+    ("algorithm", "clips"),
+    [("PPO", {"clip_range": 0.05}), ("IMPALA", {"rho_clip": 0.7, "c_clip": 0.5, "vtrace_lambda": 0.8})],
+)
+def test_a_changed_cost_takes_effect_in_the_next_update(
+    compiled: bool, algorithm: str, clips: dict[str, float]
+) -> None:
+    before = unroll_parameters(algorithm, entropy_cost=0.0, gradient_clip_norm=0.5)
+    after = before.updated(entropy_cost=0.3, gradient_clip_norm=0.0, learning_rate=5e-3, **clips)
     (batch,) = batches_of(before, 1)
     changed, fresh = updater(before), updater(after)
     if compiled:

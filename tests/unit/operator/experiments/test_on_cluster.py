@@ -45,7 +45,7 @@ def test_killed_at_every_write_it_ends_as_it_would_have(case: str) -> None:
     assert ended["completionTime"]
     assert calm.moments > 15
     assert len(set(calm.judged)) == len(calm.judged)
-    # Of a population, which has many more, every fifth in turn; `benchmarks.experiments killed` takes them all.
+    # Of a population, which has many more, every fifth in turn; `benchmarks.experiments operator` takes all.
     for at in range(1, calm.moments + 1, 5 if "population" in case else 1):
         world = World(experiment, spread, kill_at=at, fails=fails)
         assert (world.live(), world.text) == (ended, calm.text), at
