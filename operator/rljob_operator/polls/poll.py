@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
 from rljob.api.learner_status import LearnerStatus
+from rljob.api.live import digest
 
 from rljob_operator.polls.reach import TIMEOUT_SECONDS, NoAnswer, Reach
 
@@ -217,7 +218,9 @@ class Poll(Generic[Key]):
                 self._answers[key] = Answer(said, problem)
             asked.silence, news, pause = None, before is not None or status is not None, self._rhythm.after_an_answer()
             since, asked.ended = asked.ended, self._steady()
-            if passed_on:  # what becomes of it is soon known
+            changes = asked.requests.get("changes")
+            follows = changes is None or status is None or status.following == digest(changes)
+            if passed_on or not follows:  # what becomes of it is soon known
                 pause = min(pause, self._rhythm.again_seconds)
             if problem:
                 asked.silence = _longer(before, began, problem, asked.ended - steady, asked.ended - since)

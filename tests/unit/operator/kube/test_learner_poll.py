@@ -188,6 +188,12 @@ async def test_a_new_request_does_not_wait_for_the_next_round() -> None:
         assert len(learner.wishes) == 1, "the other request was taken before"
 
 
+async def test_a_learner_that_does_not_follow_a_change_yet_is_asked_again_soon() -> None:
+    async with serving() as learner, polling(period_seconds=60.0) as (poll, _):
+        poll.follow("pong", [LearnerPoll("a", learner.url)], changes={"live": {}})
+        await until(lambda: learner.asked >= 3)
+
+
 async def test_the_late_word_of_a_learner_that_was_superseded_is_not_taken() -> None:
     """Its answer may come at the very moment at which another learner is asked in its place."""
 
