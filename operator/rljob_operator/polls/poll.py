@@ -219,8 +219,7 @@ class Poll(Generic[Key]):
             asked.silence, news, pause = None, before is not None or status is not None, self._rhythm.after_an_answer()
             since, asked.ended = asked.ended, self._steady()
             changes = asked.requests.get("changes")
-            follows = changes is None or status is None or status.following == digest(changes)
-            if passed_on or not follows:  # what becomes of it is soon known
+            if passed_on or (changes and status and status.following != digest(changes)):  # which is soon known
                 pause = min(pause, self._rhythm.again_seconds)
             if problem:
                 asked.silence = _longer(before, began, problem, asked.ended - steady, asked.ended - since)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from pydantic import ValidationError
 
@@ -19,11 +19,8 @@ from rljob.threads import start_contained
 log = logging.getLogger(__name__)
 
 
-class _Asked(NamedTuple):
-    digest: str
-    live: Mapping[str, Any]
-    schedule: Sequence[ScheduledChange]
-    fork: ForkSpec | None
+_Asked: TypeAlias = tuple[str, Mapping[str, Any], Sequence[ScheduledChange], ForkSpec | None]
+"""The digest of what is `wanted`, its live values, schedule, and fork."""
 
 
 class Change(NamedTuple):
@@ -53,8 +50,7 @@ class Course:
 
     def ask(self, document: Mapping[str, Any]) -> None:
         """Follow what is `wanted` from now on; a checkpoint is read at once. Raises ValueError where the job can't."""
-        self._asked = self._taken(document)
-        fork = self._asked.fork
+        _, _, _, fork = self._asked = self._taken(document)
         if fork is not None and fork.id not in (self.forked, self.fork and self.fork.id):
             self._begin_to_read(fork)
 
@@ -66,7 +62,7 @@ class Course:
                 _ = with_live(self._spec, values).algorithm.parameters
         except (KeyError, TypeError, AttributeError, ValidationError) as error:
             raise ValueError(f"live, schedule and fork of this job are expected: {error}") from None
-        return _Asked(digest(document), dict(document["live"]), schedule, taken)
+        return digest(document), dict(document["live"]), schedule, taken
 
     def resumed(self, forked: str) -> None:
         """The weights are those of a checkpoint that was written after the fork of that id; empty for none."""
@@ -74,21 +70,21 @@ class Course:
 
     def turn(self, raw_frames: int, *, may_fork: bool) -> Change | None:
         """What is to change after so many raw frames; None where nothing is, or a checkpoint is still being read."""
-        asked, found = self._asked, None
-        due = [each.set for each in asked.schedule if each.after_raw_frames <= raw_frames]  # the later ones win
-        if (asked.digest, len(due)) == (self.following, self.scheduled):
+        (following, live, schedule, fork), found = self._asked, None
+        due = [each.set for each in schedule if each.after_raw_frames <= raw_frames]  # the later ones win
+        if (following, len(due)) == (self.following, self.scheduled):
             return None
-        if asked.fork is None:
+        if fork is None:
             self.fork = None
-        elif asked.fork.id == self.forked:
+        elif fork.id == self.forked:
             if self.fork is None or self.fork.id != self.forked:
                 self.fork = ForkStatement(id=self.forked, state="Done")
-        elif self.fork is None or (self.fork.id, self.fork.state) != (asked.fork.id, "Refused"):
-            found = self._fetched(asked.fork) if may_fork else None
+        elif self.fork is None or (self.fork.id, self.fork.state) != (fork.id, "Refused"):
+            found = self._fetched(fork) if may_fork else None
             if found is None:
                 return None
-        values = {path: value for each in (asked.live, *due) for path, value in each.items()}
-        return Change(with_live(self._spec, values), found, asked.digest, len(due))
+        values = {path: value for each in (live, *due) for path, value in each.items()}
+        return Change(with_live(self._spec, values), found, following, len(due))
 
     def took(self, change: Change, updates: int, raw_frames: int) -> None:
         """The loop has done that, after so many updates of its own."""
