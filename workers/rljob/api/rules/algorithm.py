@@ -1,10 +1,17 @@
-"""Rules of the algorithm's type, of its block, and of the preset that may name both."""
+"""Rules of the algorithm's type, of its block, and of the preset that may name both; of the environment; of hyper-parameters.
+
+A rule between hyper-parameters is about every algorithm that has all that it reads.
+"""
+
+from typing import Any
 
 from rljob.api.algorithm import BLOCKS
+from rljob.api.environment import EnvironmentSource
 from rljob.api.job import RLJobSpec
+from rljob.api.parameters import ParameterSet
 from rljob.api.presets import PRESETS
 from rljob.api.problems import ABSENT
-from rljob.api.rule import Broken, Outcome, holds, rule
+from rljob.api.rule import Broken, Outcome, at_least, at_most, holds, rule
 
 
 def _presets_of(algorithm: str) -> str:
@@ -84,3 +91,134 @@ def block_of_the_type(spec: RLJobSpec) -> Outcome:
     if not others:
         return None
     return Broken(f"allowed with type {spec.algorithm.type}: only the block {own}; remove {', '.join(others)}", ABSENT)
+
+
+_ONE_CHOICE = "allowed: actions or atari.fullActionSpace, not both; actions counts in the minimal set"
+_ONCE = "allowed: each action number once"
+_OF_THE_ENVIRONMENT = (
+    at_least(
+        "a_step_in_a_game",
+        EnvironmentSource,
+        "maxEpisodeRawFrames",
+        "atari.frameSkip",
+        "a game would end before its first step",
+        also=("atari.frameSkip",),
+    ),
+    holds(
+        "one_mean_of_an_observation",
+        RLJobSpec,
+        "environment.centreInput",
+        lambda spec: not (spec.environment.centre_input and _normalizes_when_asked(spec)),
+        parameters=("normalizeObservations",),
+        message="allowed: false with normalizeObservations: true; both would subtract a mean from the observation",
+    ),
+    holds(
+        "a_memory_that_lasts_a_game",
+        RLJobSpec,
+        "environment.atari.lifeLoss",
+        lambda spec: spec.algorithm.parameters.recurrent == "None" or spec.environment.atari.life_loss != "EndsEpisode",
+        parameters=("recurrent",),
+        message="allowed: Ignore with recurrent: LSTM; a lost life would clear the memory in training, but not in evaluations",
+    ),
+)
+
+
+def _normalizes_when_asked(spec: RLJobSpec) -> bool:
+    """PPO's default is to normalise, which is said of vectors; pictures can be centred beside it."""
+    parameters = spec.algorithm.parameters
+    default = type(parameters).model_fields["normalize_observations"].default
+    return bool(parameters.normalize_observations and not default)
+
+
+@rule(EnvironmentSource, "actions", message=_ONCE, reason="FieldValueDuplicate")
+def different_actions(environment: EnvironmentSource) -> Outcome:
+    actions = environment.action_subset
+    return None if len(set(actions)) == len(actions) else Broken(_ONCE, environment.actions)
+
+
+@rule(EnvironmentSource, "actions", message=_ONE_CHOICE)
+def one_choice_of_actions(environment: EnvironmentSource) -> Outcome:
+    both = environment.action_subset and environment.atari.full_action_space
+    return Broken(_ONE_CHOICE, environment.actions) if both else None
+
+
+_OF_THE_TARGET = ("targetUpdateInterval", "targetUpdateTau")
+_UNEVEN = "a smaller last minibatch would weight its steps more than the others"
+_OF_PARAMETERS = (
+    at_most(
+        "rate_never_grows",
+        ParameterSet,
+        "learningRateFinal",
+        "learningRate",
+        "it decays, it does not grow",
+        parameters=("learningRateFinal", "learningRate"),
+    ),
+    holds(
+        "rate_decays",
+        ParameterSet,
+        "learningRateFinal",
+        lambda it: it.learning_rate_final >= it.learning_rate or it.learning_rate_decay_steps > 0,
+        parameters=("learningRateFinal", "learningRate", "learningRateDecaySteps"),
+        message="allowed: below learningRate only with learningRateDecaySteps above 0; without it nothing would decay",
+    ),
+    at_most(
+        "a_window_in_a_chunk",
+        ParameterSet,
+        "nStep",
+        "chunkLength",
+        "a longer window never fits into a chunk, so no transition would ever be stored",
+        parameters=("nStep", "chunkLength"),
+    ),
+    holds(
+        "one_way_to_the_target",
+        ParameterSet,
+        "targetUpdateInterval",
+        lambda it: it.target_update_tau == 0 or it.target_update_interval == 0,
+        parameters=_OF_THE_TARGET,
+        message="allowed: 0 or nothing with targetUpdateTau; the target network is then updated gradually and never copied",
+    ),
+    holds(
+        "a_way_to_the_target",
+        ParameterSet,
+        "targetUpdateInterval",
+        lambda it: it.target_update_tau > 0 or it.target_update_interval > 0,
+        parameters=_OF_THE_TARGET,
+        message="allowed: 1 or more while targetUpdateTau is 0; the target network would never be updated",
+    ),
+    at_least(
+        "a_batch_in_the_queue",
+        ParameterSet,
+        "unrollQueue.capacity",
+        "batchSize",
+        "a smaller queue never holds a whole batch of unrolls and training never starts",
+        parameters=("unrollQueue.capacity", "batchSize"),
+    ),
+    holds(
+        "one_memory",
+        ParameterSet,
+        "separateCritic",
+        lambda it: not it.separate_critic or it.recurrent == "None",
+        parameters=("separateCritic", "recurrent"),
+        message="allowed: false with recurrent: LSTM; policy and value share the memory",
+    ),
+)
+
+
+@rule(
+    ParameterSet,
+    "minibatches",
+    parameters=("minibatches", "batchSize"),
+    message="allowed: a divisor of batchSize unrolls or, with PPO without LSTM, of batchSize * unrollLength steps; "
+    f"{_UNEVEN}",
+)
+def even_minibatches(it: Any) -> Outcome:
+    by_steps = getattr(it, "splits_steps", False)
+    size = it.batch_size * (it.unroll_length if by_steps else 1)
+    if size % it.minibatches == 0:
+        return None
+    terms = (
+        f"batchSize {it.batch_size} * unrollLength {it.unroll_length}, the steps"
+        if by_steps
+        else "batchSize, the unrolls"
+    )
+    return f"allowed: a divisor of {size:,} ({terms} that are split); {_UNEVEN}"
