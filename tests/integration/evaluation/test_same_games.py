@@ -121,12 +121,12 @@ def test_a_network_plays_the_same_games_in_any_company() -> None:
 def test_a_game_of_pong_becomes_an_mp4(tmp_path: Path) -> None:
     parameters = EnvironmentParameters(max_episode_raw_frames=400, atari={"frame_size": 42})
     path = tmp_path / "videos" / "pong.mp4"
-    result = record_game(lambda o, games: np.zeros(len(o), np.int64), "ALE/Pong-v5", parameters, path, seed=3)
+    game = record_game(lambda o, games: np.zeros(len(o), np.int64), "ALE/Pong-v5", parameters, path, seed=3)
     with imageio.get_reader(path) as reader:
         meta = reader.get_meta_data()
         pictures = [np.asarray(picture) for picture in reader]
     assert (meta["fps"], meta["size"]) == (pytest.approx(15), (320, 420))
-    assert len(pictures) == result.lengths[0] + 1
+    assert len(pictures) == game.length + 1
     assert pictures[0].std(axis=(0, 1)).min() > 5  # three different, lively colour channels
     assert not np.array_equal(pictures[0][..., 0], pictures[0][..., 2])
     assert list(path.parent.iterdir()) == [path]
