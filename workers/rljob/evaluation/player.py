@@ -77,8 +77,8 @@ def known_bounds(environment_id: str, made: gymnasium.Env[Any, Any]) -> Bounds |
 
     Gymnasium's CartPole pays 1 a step up to its step limit, and its sparser reward option 0, then -1.
     """
-    registered, steps = gymnasium.registry.get(environment_id), made.spec and made.spec.max_episode_steps
-    by = registered and registered.entry_point
+    registered = gymnasium.registry.get(environment_id)
+    by, steps = registered.entry_point if registered else None, made.spec.max_episode_steps if made.spec else None
     if registered and by == "ale_py.env:AtariEnv":
         return _BY_ROM.get(str(registered.kwargs.get("game")))
     return (-1.0, float(steps)) if steps and by == "gymnasium.envs.classic_control.cartpole:CartPoleEnv" else None
