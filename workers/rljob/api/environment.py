@@ -15,7 +15,7 @@ class AtariParameters(ParameterSet):
     frame_skip: Annotated[int, Integer(1, 32)] = 4
     """Raw frames for which an action is held."""
     max_pool: Flag = True
-    """Take the brighter pixel of the last two raw frames, as sprites flicker."""
+    """Take the brighter pixel of the last two raw frames."""
     frame_size: Annotated[int, Integer(16, 512)] = 84
     """Height and width of a scaled frame in pixels."""
     noop_max: Annotated[int, Integer(0, 1000)] = 30

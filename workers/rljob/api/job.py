@@ -61,7 +61,7 @@ class RLJobSpec(APIModel):
         never("two controllers would act on one set of pods"),
         UNLEARNED,
     ] = "rljob.dev/operator"
-    """The responsible controller; others leave the job alone."""
+    """The responsible controller."""
     image: Annotated[str | None, Text(512, "a container image", r"^[^\s]+$"), WHILE_SUSPENDED] = None
     """Image of all roles. Unset: that of the operator's release."""
     image_pull_secrets: Annotated[list[SecretRef], WHILE_SUSPENDED, UNLEARNED] = Field(

@@ -40,4 +40,4 @@ class ImpalaParameters(ActorCriticParameterSet):
     prefetch_batches: Annotated[int, Integer(1, 64)] = 1
     """Batches that the learner takes from the queue ahead."""
     unroll_queue: UnrollQueue = Field(default_factory=UnrollQueue)
-    """Where unrolls wait for the learner, and how old they may become."""
+    """Where unrolls wait for the learner."""

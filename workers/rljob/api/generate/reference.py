@@ -135,8 +135,8 @@ With another `environment.id`, a preset's values for its own environment do not 
 `rljob validate` lists them. Such a job needs its own end. `ApeXAtari` and `ImpalaAtari` apply to every game as a whole.
 """.format(", ".join(f"`{path}`" for path in OF_ITS_ENVIRONMENT))
 _CONDITIONS = """\
-Scripts may rely on types and reasons (`kubectl wait --for=condition=Complete`); messages are for people. The reason of `Ready`
-is the STATE column of `kubectl get`. In brackets: what True means.
+Scripts may rely on types and reasons (`kubectl wait --for=condition=Complete`); messages are for people. `kubectl get` shows
+the reason of `Ready` as STATE. In brackets: the meaning of True.
 """
 _RULES = """\
 `rljob validate` checks these rules and prints the reason and the numbers. The API server checks a rule (in CEL) only if the
