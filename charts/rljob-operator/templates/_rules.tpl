@@ -1,7 +1,7 @@
 {{/* Made from operator/rljob_operator/kube/process/rbac.py by `make generate`. */}}
 
 {{- define "rljob-operator.rulesOfJobs" -}}
-# the jobs; what they want is only read, but for runs of experiments
+# the jobs; their spec is only read, except runs of experiments
 - apiGroups: ["rljob.dev"]
   resources: ["rljobs"]
   verbs: ["list", "watch"]
@@ -13,39 +13,39 @@
 - apiGroups: ["rljob.dev"]
   resources: ["rljobs"]
   verbs: ["create", "patch"]
-# the experiments; what they want is only read
+# the experiments; their spec is only read
 - apiGroups: ["rljob.dev"]
   resources: ["rlexperiments"]
   verbs: ["list", "watch"]
-# what is known of an experiment
+# the status of an experiment
 - apiGroups: ["rljob.dev"]
   resources: ["rlexperiments/status"]
   verbs: ["patch"]
-# runs that block its deletion, where that is checked
+# runs that block its deletion, on clusters that check it
 - apiGroups: ["rljob.dev"]
   resources: ["rlexperiments/finalizers"]
   verbs: ["update"]
-# what is known of a job
+# the status of a job
 - apiGroups: ["rljob.dev"]
   resources: ["rljobs/status"]
   verbs: ["patch"]
-# children that block their job's deletion, where that is checked
+# children that block their job's deletion, on clusters that check it
 - apiGroups: ["rljob.dev"]
   resources: ["rljobs/finalizers"]
   verbs: ["update"]
-# how members are, and whose a name is that was taken
+# the state of members, and the owner of a name in use
 - apiGroups: [""]
   resources: ["pods"]
   verbs: ["get", "list", "watch"]
-# members: to start, to mark as asked or counted, to end
+# to start, mark and end members
 - apiGroups: [""]
   resources: ["pods"]
   verbs: ["create", "patch", "delete"]
-# keys and token, made once; the token is sent with requests to the learner
+# keys and token, made once; requests to the learner carry the token
 - apiGroups: [""]
   resources: ["secrets"]
   verbs: ["get", "create"]
-# the job in force, and the pods' names
+# the effective job, and the pods' names
 - apiGroups: [""]
   resources: ["configmaps", "services"]
   verbs: ["get", "create", "patch"]
@@ -53,11 +53,11 @@
 - apiGroups: [""]
   resources: ["persistentvolumeclaims"]
   verbs: ["get", "create"]
-# which of those that it has made are not there any more, and which claims are on their way out
+# to see which of its objects are missing, and which claims are being deleted
 - apiGroups: [""]
   resources: ["configmaps", "services", "persistentvolumeclaims"]
   verbs: ["list", "watch"]
-# which of those that it has made are not there any more, and which claims are on their way out
+# to see which of its objects are missing, and which claims are being deleted
 - apiGroups: ["networking.k8s.io"]
   resources: ["networkpolicies"]
   verbs: ["list", "watch"]
@@ -65,11 +65,11 @@
 - apiGroups: ["networking.k8s.io"]
   resources: ["networkpolicies"]
   verbs: ["get", "create", "patch", "delete"]
-# to remove what a job that is over has left in a Redis of its user's
+# to remove a finished job's data from its user's Redis
 - apiGroups: ["batch"]
   resources: ["jobs"]
   verbs: ["create"]
-# what happened, in series
+# events, in series
 - apiGroups: ["events.k8s.io"]
   resources: ["events"]
   verbs: ["create", "patch"]
@@ -86,7 +86,7 @@
 {{- end -}}
 
 {{- define "rljob-operator.rulesOfAllJobs" -}}
-# the jobs; what they want is only read, but for runs of experiments
+# the jobs; their spec is only read, except runs of experiments
 - apiGroups: ["rljob.dev"]
   resources: ["rljobs"]
   verbs: ["list", "watch"]
@@ -98,39 +98,39 @@
 - apiGroups: ["rljob.dev"]
   resources: ["rljobs"]
   verbs: ["create", "patch"]
-# the experiments; what they want is only read
+# the experiments; their spec is only read
 - apiGroups: ["rljob.dev"]
   resources: ["rlexperiments"]
   verbs: ["list", "watch"]
-# what is known of an experiment
+# the status of an experiment
 - apiGroups: ["rljob.dev"]
   resources: ["rlexperiments/status"]
   verbs: ["patch"]
-# runs that block its deletion, where that is checked
+# runs that block its deletion, on clusters that check it
 - apiGroups: ["rljob.dev"]
   resources: ["rlexperiments/finalizers"]
   verbs: ["update"]
-# what is known of a job
+# the status of a job
 - apiGroups: ["rljob.dev"]
   resources: ["rljobs/status"]
   verbs: ["patch"]
-# children that block their job's deletion, where that is checked
+# children that block their job's deletion, on clusters that check it
 - apiGroups: ["rljob.dev"]
   resources: ["rljobs/finalizers"]
   verbs: ["update"]
-# how members are, and whose a name is that was taken
+# the state of members, and the owner of a name in use
 - apiGroups: [""]
   resources: ["pods"]
   verbs: ["get", "list", "watch"]
-# members: to start, to mark as asked or counted, to end
+# to start, mark and end members
 - apiGroups: [""]
   resources: ["pods"]
   verbs: ["create", "patch", "delete"]
-# keys and token, made once; the token is sent with requests to the learner
+# keys and token, made once; requests to the learner carry the token
 - apiGroups: [""]
   resources: ["secrets"]
   verbs: ["get", "create"]
-# the job in force, and the pods' names
+# the effective job, and the pods' names
 - apiGroups: [""]
   resources: ["configmaps", "services"]
   verbs: ["get", "create", "patch"]
@@ -138,11 +138,11 @@
 - apiGroups: [""]
   resources: ["persistentvolumeclaims"]
   verbs: ["get", "create"]
-# which of those that it has made are not there any more, and which claims are on their way out
+# to see which of its objects are missing, and which claims are being deleted
 - apiGroups: [""]
   resources: ["configmaps", "services", "persistentvolumeclaims"]
   verbs: ["list", "watch"]
-# which of those that it has made are not there any more, and which claims are on their way out
+# to see which of its objects are missing, and which claims are being deleted
 - apiGroups: ["networking.k8s.io"]
   resources: ["networkpolicies"]
   verbs: ["list", "watch"]
@@ -150,11 +150,11 @@
 - apiGroups: ["networking.k8s.io"]
   resources: ["networkpolicies"]
   verbs: ["get", "create", "patch", "delete"]
-# to remove what a job that is over has left in a Redis of its user's
+# to remove a finished job's data from its user's Redis
 - apiGroups: ["batch"]
   resources: ["jobs"]
   verbs: ["create"]
-# what happened, in series
+# events, in series
 - apiGroups: ["events.k8s.io"]
   resources: ["events"]
   verbs: ["create", "patch"]
@@ -166,7 +166,7 @@
 - apiGroups: ["storage.k8s.io"]
   resources: ["storageclasses"]
   verbs: ["get"]
-# which node a volume can't leave, for the message alone
+# which node a volume can't leave, for a message only
 - apiGroups: [""]
   resources: ["persistentvolumes"]
   verbs: ["get"]
@@ -181,15 +181,15 @@
   verbs: ["patch"]
 {{- end }}
 {{- if (.Values.config.kueue).enabled }}
-# to which nodes a queue sends pods
+# the nodes of a queue's pods
 - apiGroups: ["kueue.x-k8s.io"]
   resources: ["resourceflavors"]
   verbs: ["get"]
-# before which others a job comes in its queue
+# the priority of a job in its queue
 - apiGroups: ["kueue.x-k8s.io"]
   resources: ["workloadpriorityclasses"]
   verbs: ["get"]
-# the same, where its pods have one
+# the same, from its pods' class
 - apiGroups: ["scheduling.k8s.io"]
   resources: ["priorityclasses"]
   verbs: ["get"]
@@ -205,20 +205,20 @@
 - apiGroups: ["storage.k8s.io"]
   resources: ["storageclasses"]
   verbs: ["get"]
-# which node a volume can't leave, for the message alone
+# which node a volume can't leave, for a message only
 - apiGroups: [""]
   resources: ["persistentvolumes"]
   verbs: ["get"]
 {{- if (.Values.config.kueue).enabled }}
-# to which nodes a queue sends pods
+# the nodes of a queue's pods
 - apiGroups: ["kueue.x-k8s.io"]
   resources: ["resourceflavors"]
   verbs: ["get"]
-# before which others a job comes in its queue
+# the priority of a job in its queue
 - apiGroups: ["kueue.x-k8s.io"]
   resources: ["workloadpriorityclasses"]
   verbs: ["get"]
-# the same, where its pods have one
+# the same, from its pods' class
 - apiGroups: ["scheduling.k8s.io"]
   resources: ["priorityclasses"]
   verbs: ["get"]

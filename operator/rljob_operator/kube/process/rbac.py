@@ -28,39 +28,39 @@ class Grant:
 
 _RLJOB: Final = "rljob.dev"
 _KUEUE: Final = "kueue.x-k8s.io"
-_CHILDREN: Final = "which of those that it has made are not there any more, and which claims are on their way out"
+_CHILDREN: Final = "to see which of its objects are missing, and which claims are being deleted"
 
 TABLE: Final[tuple[Grant, ...]] = (
-    Grant(_RLJOB, ("rljobs",), ("list", "watch"), "the jobs; what they want is only read, but for runs of experiments"),
+    Grant(_RLJOB, ("rljobs",), ("list", "watch"), "the jobs; their spec is only read, except runs of experiments"),
     Grant(_RLJOB, ("rljobs",), ("delete",), "ttlSecondsAfterFinished"),
     Grant(_RLJOB, ("rljobs",), ("create", "patch"), "runs of experiments: to start, to suspend and to resume"),
-    Grant(_RLJOB, ("rlexperiments",), ("list", "watch"), "the experiments; what they want is only read"),
-    Grant(_RLJOB, ("rlexperiments/status",), ("patch",), "what is known of an experiment"),
-    Grant(_RLJOB, ("rlexperiments/finalizers",), ("update",), "runs that block its deletion, where that is checked"),
-    Grant(_RLJOB, ("rljobs/status",), ("patch",), "what is known of a job"),
-    Grant(_RLJOB, ("rljobs/finalizers",), ("update",), "children that block their job's deletion, where that is checked"),
-    Grant("", ("pods",), ("get", "list", "watch"), "how members are, and whose a name is that was taken"),
-    Grant("", ("pods",), ("create", "patch", "delete"), "members: to start, to mark as asked or counted, to end"),
-    Grant("", ("secrets",), ("get", "create"), "keys and token, made once; the token is sent with requests to the learner"),
-    Grant("", ("configmaps", "services"), ("get", "create", "patch"), "the job in force, and the pods' names"),
+    Grant(_RLJOB, ("rlexperiments",), ("list", "watch"), "the experiments; their spec is only read"),
+    Grant(_RLJOB, ("rlexperiments/status",), ("patch",), "the status of an experiment"),
+    Grant(_RLJOB, ("rlexperiments/finalizers",), ("update",), "runs that block its deletion, on clusters that check it"),
+    Grant(_RLJOB, ("rljobs/status",), ("patch",), "the status of a job"),
+    Grant(_RLJOB, ("rljobs/finalizers",), ("update",), "children that block their job's deletion, on clusters that check it"),
+    Grant("", ("pods",), ("get", "list", "watch"), "the state of members, and the owner of a name in use"),
+    Grant("", ("pods",), ("create", "patch", "delete"), "to start, mark and end members"),
+    Grant("", ("secrets",), ("get", "create"), "keys and token, made once; requests to the learner carry the token"),
+    Grant("", ("configmaps", "services"), ("get", "create", "patch"), "the effective job, and the pods' names"),
     Grant("", ("persistentvolumeclaims",), ("get", "create"), "checkpoints and experience; none is ever deleted"),
     Grant("", ("configmaps", "services", "persistentvolumeclaims"), ("list", "watch"), _CHILDREN),
     Grant("networking.k8s.io", ("networkpolicies",), ("list", "watch"), _CHILDREN),
     Grant(
         "networking.k8s.io", ("networkpolicies",), ("get", "create", "patch", "delete"), "who may reach the pods"
     ),
-    Grant("batch", ("jobs",), ("create",), "to remove what a job that is over has left in a Redis of its user's"),
-    Grant("events.k8s.io", ("events",), ("create", "patch"), "what happened, in series"),
+    Grant("batch", ("jobs",), ("create",), "to remove a finished job's data from its user's Redis"),
+    Grant("events.k8s.io", ("events",), ("create", "patch"), "events, in series"),
     Grant("coordination.k8s.io", ("leases",), ("get", "create", "patch"), "which replica leads", "Operator"),
     Grant("", ("nodes",), ("get", "list", "watch"), "which nodes are lost", "Cluster"),
     Grant("storage.k8s.io", ("storageclasses",), ("get",), "why a claim gets no volume", "Cluster"),
-    Grant("", ("persistentvolumes",), ("get",), "which node a volume can't leave, for the message alone", "Cluster"),
-    Grant("", ("pods/proxy",), ("get", "create"), "what learners and shards answer, through the API server", "Outside"),
+    Grant("", ("persistentvolumes",), ("get",), "which node a volume can't leave, for a message only", "Cluster"),
+    Grant("", ("pods/proxy",), ("get", "create"), "to ask learners and shards through the API server", "Outside"),
     Grant(_KUEUE, ("workloads",), ("get", "list", "watch", "create", "delete"), "to ask Kueue for quota", "Queue"),
     Grant(_KUEUE, ("workloads/status",), ("patch",), "to give quota back", "Queue"),
-    Grant(_KUEUE, ("resourceflavors",), ("get",), "to which nodes a queue sends pods", "QueueCluster"),
-    Grant(_KUEUE, ("workloadpriorityclasses",), ("get",), "before which others a job comes in its queue", "QueueCluster"),
-    Grant("scheduling.k8s.io", ("priorityclasses",), ("get",), "the same, where its pods have one", "QueueCluster"),
+    Grant(_KUEUE, ("resourceflavors",), ("get",), "the nodes of a queue's pods", "QueueCluster"),
+    Grant(_KUEUE, ("workloadpriorityclasses",), ("get",), "the priority of a job in its queue", "QueueCluster"),
+    Grant("scheduling.k8s.io", ("priorityclasses",), ("get",), "the same, from its pods' class", "QueueCluster"),
 )  # fmt: skip
 
 
