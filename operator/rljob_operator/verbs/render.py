@@ -1,7 +1,6 @@
 """``rljob render``: a manifest written out: what the operator would make of it, the job in force, an example or a preset."""
 
 from collections.abc import Iterator
-from os.path import exists
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -53,7 +52,7 @@ def render(
     First the job's own objects, then a pod of each first member. Placeholders stand for name suffixes, the owner's uid, keys
     and token.
 
-    The name of an example or a preset prints it as a manifest.
+    The name of an example or a preset prints its manifest; with an option it is rendered as a file is.
 
     Examples:
 
@@ -73,7 +72,7 @@ def render(
             for note in found.notes:
                 typer.echo(f"  {note}", err=True)
             return
-        if not exists(file) and (text := written_out(source)):
+        if not (overrides or namespace or image or file.exists()) and (text := written_out(source)):
             typer.echo(text, nl=False)
             return
         written = read_manifest(file, overrides or ())

@@ -10,7 +10,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from rljob.api import API_VERSION, KIND, PRESETS, Preset
+from rljob.api import API_VERSION, KIND, PRESETS, EnvironmentParameters, Preset
 from rljob.api.catalogue import Explanation, UnknownField, explained_own, wherever
 from rljob.api.examples import examples as shipped
 from rljob.api.yaml_dialect import dump_document, in_one_line
@@ -72,7 +72,10 @@ def explain(
             raise UsageError(str(error)) from None
         typer.echo("\n\n\n".join("\n".join(_page(each)) for each in found))
         if name.removeprefix("spec.") == "preset":
-            _list_presets()
+            facts = (
+                (each.name, [each.purpose, *map(": ".join, _facts_of(each).items()), ""]) for each in PRESETS.values()
+            )
+            _print_table("Preset", ((name, "\n".join(lines)) for name, lines in facts))
 
 
 def _page(found: Explanation) -> Iterator[str]:
@@ -84,8 +87,8 @@ def _page(found: Explanation) -> Iterator[str]:
     facts = {"Type": found.type, "Default": found.default, "Changes": found.changes}
     yield from ("", *_facts({name: text for name, text in facts.items() if text}, width))
     if found.presets:
-        values = {name: in_one_line(value) for name, value in found.presets.items()}
-        yield from ("", "Presets that set it:", *_presets(values, width))
+        lines = _presets({name: in_one_line(value) for name, value in found.presets.items()}, width)
+        yield from ("", "Presets that set it:", *lines)
     if found.presets_below:
         names = {name: ", ".join(fields) for name, fields in found.presets_below.items()}
         yield from ("", "Presets that set something in it:", *_presets(names, width))
@@ -106,14 +109,12 @@ def _own(factory: str, parameter: str) -> Explanation:
 def _environment(environment_id: str) -> Iterator[str]:
     """What an environment shows and takes, a line a leaf."""
     require_data_plane("looking at an environment")
-    from rljob.api import EnvironmentParameters
     from rljob.envs import describe_environment_apart
 
     spec = describe_environment_apart(environment_id, EnvironmentParameters())
     yield environment_id
     yield from (f"  {line}" for line in spec.lines)
-    yield ""
-    yield "If a part is taken for something else than it is, set environment.leaves (rljob explain environment.leaves)."
+    yield "\nIf a part is taken for something else than it is, set environment.leaves (rljob explain environment.leaves)."
 
 
 def _facts(facts: Mapping[str, str], width: int) -> Iterator[str]:
@@ -145,13 +146,8 @@ def examples() -> None:
 
         rljob render cartpole-ppo > my.yaml
     """
-    rows = ((name, file.read_text().partition("\n#\n")[0].replace("\n# ", " ")) for name, file in shipped().items())
-    _print_table("Example", ((name, text.removeprefix("# ").rstrip(":")) for name, text in rows))
-
-
-def _list_presets() -> None:
-    facts = {each.name: [each.purpose, *map(": ".join, _facts_of(each).items()), ""] for each in PRESETS.values()}
-    _print_table("Preset", ((name, "\n".join(lines)) for name, lines in facts.items()))
+    heads = ((name, file.read_text().partition("\n#\n")[0]) for name, file in shipped().items())
+    _print_table("Example", ((name, text.replace("\n# ", " ").removeprefix("# ").rstrip(":")) for name, text in heads))
 
 
 def _print_table(heading: str, rows: Iterable[tuple[str, str]]) -> None:
@@ -173,10 +169,8 @@ def written_out(name: str) -> str | None:
         return None
     preset = PRESETS[name]
     facts = (f"preset {name}", preset.purpose, *map(": ".join, _facts_of(preset).items()))
-    head = "".join(f"{textwrap.fill(text, 110, initial_indent='# ', subsequent_indent='#   ')}\n" for text in facts)
-    spec = dict(preset.spec)
-    if preset.example:
-        spec["environment"] = {"id": preset.example, **spec.get("environment", {})}
-    return head + dump_document(
-        {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name.lower()}, "spec": spec}
-    )
+    head = (textwrap.fill(text, 110, initial_indent="# ", subsequent_indent="#   ") for text in facts)
+    example = {"id": preset.example, **preset.spec.get("environment", {})}
+    spec = {**preset.spec, **({"environment": example} if preset.example else {})}
+    document = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name.lower()}, "spec": spec}
+    return "\n".join((*head, dump_document(document)))
