@@ -1,6 +1,6 @@
 """Quantile regression DQN (Dabney et al. 2018, "Distributional reinforcement learning with quantile regression"), as a plug-in.
 
-    rljob run examples/plugins/cartpole-qr-dqn.yaml
+    rljob run cartpole-qr-dqn
     rljob explain examples/plugins/qr_dqn.py:QRDQN
 
 The network gives N quantiles of the return of each action instead of its mean. Defaults are the paper's; what a job wants

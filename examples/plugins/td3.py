@@ -1,6 +1,6 @@
 """TD3 (Fujimoto et al. 2018, arXiv 1802.09477): two critics, a policy without chance of its own, noise on the targets' actions.
 
-    rljob run examples/plugins/td3-pendulum.yaml
+    rljob run td3-pendulum
 
 Beside the paper one thing is missing: the targets follow at every update, and not at every second one as the policy does.
 """

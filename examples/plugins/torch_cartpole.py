@@ -1,7 +1,7 @@
 """CartPole in plain torch: thousands of games in a step, on the device that ``device`` names.
 
-    rljob run examples/plugins/cartpole-torch.yaml
-    rljob run examples/plugins/cartpole-torch.yaml --set spec.environment.kwargs.device=cuda --set spec.actors.envsPerActor=1024
+    rljob run cartpole-torch
+    rljob run cartpole-torch --set spec.environment.kwargs.device=cuda --set spec.actors.envsPerActor=1024
 
 The cart and pole of Barto, Sutton and Anderson 1983 with the constants of Gymnasium's CartPole-v1, which judges what was learned:
 without ``num_envs`` the factory gives that one. Nothing here asks the device for a number, so that the host runs ahead of it.
