@@ -104,15 +104,8 @@ def _durable(status: RLJobStatus) -> dict[str, Any]:
     have places and are up.
     """
     memory = status.controller
-    seen: dict[str, Any] = {
-        "advance": None,
-        "curve": [],
-        "training_return": None,
-        "value_loss": None,
-        "placed": None,
-        "started": None,
-    }
-    memory = memory.model_copy(update={**seen, "active_since": memory.active_since is not None})
+    unset = dict.fromkeys(("advance", "training_return", "value_loss", "placed", "started"))
+    memory = memory.model_copy(update={**unset, "curve": [], "active_since": memory.active_since is not None})
     autoscaling = AutoscalingStatus.model_construct(
         desired_replicas=status.autoscaling.desired_replicas, last_scale_time=status.autoscaling.last_scale_time
     )
