@@ -40,7 +40,7 @@ fuzz: $(READY_TEST) ## Look for what fixed draws miss: every randomised test wit
 search: $(READY_TEST) ## Search what may happen to small jobs, breadth first, for SECONDS=300 in two processes.
 	$(VENV)/bin/python -m tests.search --seconds $(SECONDS)
 
-mutate: $(READY_DEV) ## Change one line of the code 200 times and tell which changes no unit test notices. ARGS="--seed 2 --rooms workers/rljob/wire".
+mutate: $(READY_DEV) ## Change one line of the code 200 times and tell which changes no test notices. ARGS="--seed 2 --rooms workers/rljob/wire".
 	$(VENV)/bin/python -m tests.mutate $(ARGS)
 
 test-cluster: $(READY_TEST) ## Run the tests against a real API server, from the programs in the folder KUBEBUILDER_ASSETS.

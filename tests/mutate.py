@@ -1,8 +1,9 @@
-"""`make mutate`: change one line of the code, run the unit tests that execute it, and tell whether one of them fails.
+"""`make mutate`: change one line of the code, run the tests that execute it, and tell whether one of them fails.
 
-The unit tests run once with coverage, which notes the tests that execute each line. Then changes are drawn by a seed. For each,
-a process that has imported torch already forks; its child imports the changed module and runs those tests until one fails.
-The share of changes that a test catches says more about tests than the share of lines that they execute.
+The unit tests, and those of the replay's log, which need a real Redis, run once with coverage, which notes the tests that execute
+each line. Then changes are drawn by a seed. For each, a process that has imported torch already forks; its child imports the
+changed module and runs those tests until one fails. The share of changes that a test catches says more about tests than the
+share of lines that they execute.
 """
 
 import argparse
@@ -126,6 +127,7 @@ def measured(tests: list[str], folder: Path) -> coverage.CoverageData:
             *(f"--cov={place}" for place in PLACES.values()),
             "--cov-context=test",
             "--cov-report=",
+            "--timeout=600",  # noting every line takes its time
             "-p",
             "no:cacheprovider",
         ]
@@ -138,7 +140,7 @@ def measured(tests: list[str], folder: Path) -> coverage.CoverageData:
 def tests_of(change: Change, data: coverage.CoverageData) -> list[str]:
     """Tests that execute the line, those of the room first; for a line that an import executes, all of the room's."""
     contexts = data.contexts_by_lineno(str(change.path)).get(change.line, [])
-    found = sorted({context.partition("|")[0] for context in contexts if context})
+    found = sorted({context.partition("|")[0] for context in contexts if context}, reverse=True)  # unit tests first
     place = next(place for place in PLACES.values() if place in change.path.parents)
     room = change.path.relative_to(place).parts[0]
     first = [test for test in found if f"/{room}/" in test]
@@ -182,7 +184,7 @@ def main() -> int:
     parser.add_argument("--changes", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--rooms", nargs="*", default=list(ROOMS), help="folders whose lines are changed")
-    parser.add_argument("--tests", nargs="*", default=["tests/unit"])
+    parser.add_argument("--tests", nargs="*", default=["tests/unit", "tests/integration/replay"])
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "mutate", help="where coverage's data are kept")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)

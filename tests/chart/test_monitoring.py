@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.alert_rules import alerts
 from tests.support.chart import NAMESPACE, RELEASE, Chart, HelmRefused, at, only
-from tests.support.dashboards import FILES
+from tests.support.dashboards import FILES, alerts
 
 NAME = f"{RELEASE}-rljob-operator"
 KINDS = {"serviceMonitor": "ServiceMonitor", "podMonitor": "PodMonitor", "prometheusRule": "PrometheusRule"}

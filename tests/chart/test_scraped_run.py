@@ -20,8 +20,7 @@ from tests.support.local_run import LocalRun
 from tests.support.paths import EXAMPLES
 from tests.support.ports import free_ports
 from tests.support.prometheus import ON_THE_PATH, SKIPPED, Prometheus
-from tests.support.scrape_config import scrape_configs
-from tests.support.scrape_targets import from_file, of_pod
+from tests.support.scrape_targets import from_file, of_pod, scrape_configs
 from tests.support.waiting import eventually
 
 MANIFEST = EXAMPLES / "cartpole-apex.yaml"

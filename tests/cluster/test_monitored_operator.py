@@ -17,8 +17,7 @@ from tests.support.chart import Chart, only
 from tests.support.dashboards import FOLDER, filled, panels
 from tests.support.ports import free_ports
 from tests.support.prometheus import ON_THE_PATH, SKIPPED, Prometheus
-from tests.support.scrape_config import scrape_configs
-from tests.support.scrape_targets import Discovery, List, Object, from_file, of_endpoints
+from tests.support.scrape_targets import Discovery, List, Object, from_file, of_endpoints, scrape_configs
 from tests.support.waiting import eventually
 from tests.unit.api.bad_manifests import PRESET, document
 

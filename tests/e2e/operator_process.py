@@ -27,28 +27,21 @@ class OperatorProcess:
         self.namespace, self._log_file, self._options = namespace, log_file, options
         self._process: subprocess.Popen[bytes] | None = None
         self._started: list[subprocess.Popen[bytes]] = []
-        self._leads_before = 0
 
-    def start(self, image: str = "", *options: str) -> None:
-        """Start one and wait until it leads. ``image``: of jobs that name none, where it is not that of all these tests."""
-        self._process = self.start_candidate(image, *options)
-        self._wait_leads()
+    def start(self, image: str = "", *options: str, prefix: Sequence[str] | None = None) -> None:
+        """Start one and wait until it leads. ``image``: of jobs that name none, where it is not that of all these tests;
+        ``prefix``: words in the place of the variable's."""
+        leads = self.log().count(" leads")
+        command, environment = [*self._command(image, prefix), *options], self._environment
+        with self._log_file.open("ab") as output:
+            self._process = subprocess.Popen(command, env=environment, stdout=output, stderr=subprocess.STDOUT)
+        self._started.append(self._process)
+        eventually(lambda: self.log().count(" leads") > leads or not self.runs, self.log, LONG_SECONDS, pause)
+        assert self.runs, self.log()
 
     def start_outside(self, *options: str) -> None:
         """Start one where only the API server is reached, as from a laptop, and wait until it leads."""
-        self._process = self.start_candidate("", *options, prefix=())
-        self._wait_leads()
-
-    def start_candidate(
-        self, image: str = "", *options: str, prefix: Sequence[str] | None = None
-    ) -> subprocess.Popen[bytes]:
-        """One more, which waits until it may lead. ``prefix``: words in the place of the variable's."""
-        self._leads_before = self.log().count(" leads")
-        command, environment = [*self._command(image, prefix), *options], self._environment
-        with self._log_file.open("ab") as output:
-            process = subprocess.Popen(command, env=environment, stdout=output, stderr=subprocess.STDOUT)
-        self._started.append(process)
-        return process
+        self.start("", *options, prefix=())
 
     @property
     def _environment(self) -> dict[str, str]:
@@ -63,21 +56,11 @@ class OperatorProcess:
             "--plain-logs", "--port=0", *self._options,
         ]  # fmt: skip
 
-    def take_over(self, candidate: subprocess.Popen[bytes]) -> None:
-        """Let ``candidate`` be the operator, once it leads; the one before has been ended."""
-        self._process = candidate
-        self._wait_leads()
-
     def end_all(self) -> None:
         """At the end of the tests: none stays, whatever a test left."""
         for process in self._started:
             process.kill()
             process.wait(60)
-
-    def _wait_leads(self) -> None:
-        leads = self._leads_before
-        eventually(lambda: self.log().count(" leads") > leads or not self.runs, self.log, LONG_SECONDS, pause)
-        assert self.runs, self.log()
 
     def stop(self) -> None:
         """Ask it to end, which it does with code 0."""

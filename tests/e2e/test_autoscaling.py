@@ -1,4 +1,4 @@
-"""Actors follow a learner that becomes slower and faster again: by the controller's own law, by an HPA, and by hand.
+"""Actors follow a learner that becomes slower and faster again: by the controller's own law, and by an HPA.
 
 The tests follow each other on one job. Its game costs no processor, so that the number of actors is what matters.
 """
@@ -153,12 +153,3 @@ def test_an_hpa_follows_the_recommendation_both_ways(
         finally:
             trains.kubectl("delete", "hpa", "pong-actors")
     assert trains.job_status(JOB)["restarts"] == {"counted": 0, "ignored": 0}
-
-
-def test_kubectl_scale_sets_the_number_where_nothing_else_does(trains: Namespace) -> None:
-    other = 4 if trains.job_status(JOB)["autoscaling"]["desiredReplicas"] != 4 else 5
-    trains.kubectl("scale", "rljob", JOB, f"--replicas={other}")
-    wait_actors(trains, other, other)
-    trains.kubectl("scale", "rljob", JOB, "--replicas=1")
-    wait_actors(trains, 1, 1)
-    check_that_nothing_was_lost(trains)

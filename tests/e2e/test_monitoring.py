@@ -19,14 +19,12 @@ import yaml
 
 from tests.e2e.cluster import LONG_SECONDS, Namespace, apex, checkpoint_claim, endless, pause
 from tests.e2e.operator_process import PREFIX
-from tests.support.alert_rules import alerts
 from tests.support.chart import Chart, find_program
-from tests.support.dashboards import FILES, filled, panels
+from tests.support.dashboards import FILES, alerts, filled, panels
 from tests.support.ports import free_ports
 from tests.support.prometheus import ON_THE_PATH, SKIPPED, Prometheus
 from tests.support.provided_crds import MONITORING
-from tests.support.scrape_config import scrape_configs
-from tests.support.scrape_targets import Discovery
+from tests.support.scrape_targets import Discovery, scrape_configs
 from tests.support.waiting import eventually
 
 RELEASE = "watched"

@@ -20,8 +20,6 @@ from tests.support.waiting import eventually
 JOB = "apex"
 CORE = ("learner", "replay-0", "replay-1")
 ANYWHERE = {"tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}]}
-SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
-DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
 CUT_SECONDS = 60.0
 NAMED_SECONDS = 10.0
 
@@ -62,36 +60,6 @@ def ignored(restarts: Mapping[str, int], more: int) -> dict[str, int]:
 
 def seconds(timestamp: str) -> float:
     return datetime.fromisoformat(timestamp).timestamp()
-
-
-def test_autoscalers_are_told_whom_they_may_evict(trains: Namespace) -> None:
-    for member, pod in trains.pods(JOB).items():
-        told = pod["metadata"]["annotations"]
-        expected = ("false", "true") if member in CORE else ("true", None)
-        assert (told.get(SAFE_TO_EVICT), told.get(DO_NOT_DISRUPT)) == expected, member
-
-
-def test_actors_leave_a_spot_node_that_is_drained(trains: Namespace) -> None:
-    before, actors = trains.pods(JOB), trains.pods(JOB, "actor")
-    status = trains.job_status(JOB)
-    (spot,) = {pod["spec"]["nodeName"] for pod in actors.values()}
-    assert spot not in {before[member]["spec"]["nodeName"] for member in CORE}
-
-    with drained(trains, spot):
-        trains.wait_actors(JOB, 2)
-        after = trains.pods(JOB)
-        assert all(pod["spec"]["nodeName"] != spot for pod in after.values())
-        assert {name: after[name]["metadata"]["uid"] for name in CORE} == {
-            name: before[name]["metadata"]["uid"] for name in CORE
-        }
-        wait_trains(trains)
-
-    now = trains.job_status(JOB)
-    assert now["restarts"] == ignored(status["restarts"], 2)
-    gone = {pod["metadata"]["name"] for pod in actors.values()}
-    assert {each["podName"]: each["reason"] for each in now["failures"] if each["podName"] in gone} == dict.fromkeys(
-        gone, "Disrupted"
-    )
 
 
 def test_a_cordon_moves_nothing_and_a_drain_has_the_learner_save_and_go_on_elsewhere(trains: Namespace) -> None:

@@ -1,10 +1,9 @@
-"""`rljob get`, `top`, `why`, `logs`, `scale`, `suspend`, `resume`, `checkpoint`, `stop`, `events` on a job that trains, and an
+"""`rljob suspend`, `resume`, `checkpoint` and `stop` on a job that trains, and an
 operator that asks its learner through the API server.
 
 The tests follow each other on one job, as a user would go through them.
 """
 
-import json
 import os
 import re
 import subprocess
@@ -54,31 +53,6 @@ def trains(bare_namespace: Namespace, operator: OperatorProcess) -> Iterator[Nam
 @pytest.fixture
 def terminal(trains: Namespace) -> Terminal:
     return Terminal(trains)
-
-
-def test_looking(trains: Namespace, terminal: Terminal) -> None:
-    heading, row = terminal.sees("get", JOB).splitlines()
-    cells = dict(zip(heading.split(), row.split(), strict=False))
-    assert (cells["NAME"], cells["STATE"], cells["ACTORS"]) == (JOB, "Running", "1/1")
-    assert float(cells["STEPS/S"].replace(",", "")) > 0, "asked of the learner itself"
-    assert JOB in terminal.sees("get")
-    assert json.loads(terminal.sees("get", JOB, "-o", "json"))["status"]["conditions"]
-    screen = terminal.sees("top", JOB, "--once")
-    for words in ("queue depth", "steps/s", "actor-0", "1 ready of 1"):
-        assert words in screen
-    assert f"{JOB} is Running" in terminal.sees("why", JOB)
-
-
-def test_scale(trains: Namespace, terminal: Terminal) -> None:
-    terminal.sees("scale", JOB, "2", "--wait", "--timeout", str(LONG_SECONDS))
-    assert set(trains.pods(JOB)) == {"learner", "actor-0", "actor-1"}
-    assert "1 actors ready" in terminal.sees("scale", JOB, "1", "--wait", "--timeout", str(LONG_SECONDS))
-
-
-def test_a_checkpoint_is_asked_for_and_verified(trains: Namespace, terminal: Terminal) -> None:
-    before = (trains.job_status(JOB).get("checkpoint") or {}).get("step", 0)
-    assert "verified, file://" in terminal.sees("checkpoint", JOB, "--wait", "--timeout", str(LONG_SECONDS))
-    assert trains.job_status(JOB)["checkpoint"]["step"] > before
 
 
 def test_suspend_and_resume(trains: Namespace, terminal: Terminal) -> None:

@@ -1,4 +1,7 @@
-"""The chart's Grafana dashboards: their panels and what these ask Prometheus."""
+"""The chart's Grafana dashboards: their panels and what these ask Prometheus.
+
+The chart's alerts as Prometheus reads them: the template's two words replaced as it replaces them.
+"""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -6,8 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.support.alert_rules import CHART
+import yaml
 
+from tests.support.paths import ROOT
+
+CHART = ROOT / "charts" / "rljob-operator"
 FOLDER = CHART / "dashboards"
 FILES = sorted(FOLDER.glob("*.json"))
 
@@ -43,3 +49,18 @@ def filled(expression: str, variables: Mapping[str, str]) -> str:
         expression = expression.replace(f"${name}", variables[name])
     assert "$" not in expression, expression
     return expression
+
+
+RULES = CHART / "rules" / "rljob.yaml"
+NAMESPACE = "rljob-system"
+RUNBOOK = "https://docs.example.com/monitoring"
+
+
+def rules_text() -> str:
+    """The rules of an operator in the namespace rljob-system, with a page of runbooks."""
+    return RULES.read_text().replace("@NAMESPACE@", NAMESPACE).replace("@RUNBOOK@", RUNBOOK)
+
+
+def alerts() -> dict[str, dict[str, Any]]:
+    """Name of an alert -> its rule."""
+    return {rule["alert"]: rule for group in yaml.safe_load(rules_text())["groups"] for rule in group["rules"]}

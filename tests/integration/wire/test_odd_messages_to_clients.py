@@ -1,8 +1,14 @@
-"""Whatever a server says that the schema allows: its client counts it and goes on, or ends with a reason."""
+"""Whatever a server says that the schema allows: its client counts it and goes on, or ends with a reason.
 
+Whatever is asked of those who give weights and verdicts, and of the pages of a role: it is refused, counted and answered.
+"""
+
+import http.client
 import itertools
 import json
 import threading
+import urllib.request
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,19 +19,26 @@ import torch
 from rljob.actor.figures import ActorFigures
 from rljob.actor.session import ChunkRefused, ReplaySession
 from rljob.algorithms.apex_dqn.loss import ApeXDQN
-from rljob.api.learner_status import LearnerStatus
+from rljob.algorithms.shapes import shapes_of
+from rljob.api.learner_status import LearnerStatus, Verdict
 from rljob.inference.client import InferenceClient, InferenceLost
 from rljob.ingest.shard_status import ShardStatus
 from rljob.learner import shard
 from rljob.learner.client import ReplayClient, ReplayClientConfig
 from rljob.learner.figures import Figures
 from rljob.learner.shard_totals import replay_summary, return_to_go_by, steps_and_raw_frames
+from rljob.learner.verdicts import Verdicts
 from rljob.observation import frames
-from rljob.wire import Client, Message, Server
+from rljob.roles.learner import wanted_since
+from rljob.telemetry.server import TelemetryServer
+from rljob.weights.evaluations import Evaluation
+from rljob.weights.exchange import WeightClient, WeightServer
+from rljob.weights.flat import OtherNetwork, WeightsProblem, snapshot
+from rljob.wire import Client, Message, Publisher, Server
 
 from tests.support.inference import answer_of, apex
-from tests.support.odd_peers import CHUNKS, HONEST, chunk, every_kind, saying
-from tests.support.waiting import eventually
+from tests.support.odd_peers import CHUNKS, HONEST, chunk, every_kind, saying, tell
+from tests.support.waiting import eventually, known
 
 SEEN = frames((3,), np.float32)
 
@@ -241,3 +254,202 @@ def test_a_shard_that_only_refuses_ends_the_actor(tmp_path: Path) -> None:
         with pytest.raises(ChunkRefused, match="the learner no longer accepts data from this actor: no"):
             eventually(lambda: session.poll(0.1), "it goes on")
         session._client.close()
+
+
+REQUESTS = [
+    ("GET", "//[", b"", 404),
+    ("GET", "http://[::1", b"", 404),
+    ("GET", "/status?" + "x" * 3000, b"", 200),
+    ("GET", "/" + "x" * 70_000, b"", 414),
+    ("BREW", "/status", b"", 501),
+    ("POST", "/checkpoint", b"{", 400),
+    ("POST", "/checkpoint", b"[]", 400),
+    ("POST", "/checkpoint", b"[" * 4000, 400),
+    ("POST", "/checkpoint", b"\xff" * 9, 400),
+    ("POST", "/checkpoint", b"{}", 400),
+    ("POST", "/checkpoint", b'{"sinceUnix": 1' + b"0" * 400 + b"}", 400),
+    ("POST", "/checkpoint", b'{"sinceUnix": 1e999}', 400),
+    ("POST", "/checkpoint", b'{"sinceUnix": NaN}', 400),
+    ("POST", "/checkpoint", b'{"sinceUnix": -1}', 400),
+    ("POST", "/checkpoint", b'{"sinceUnix": 12.5}', 202),
+    ("POST", "/checkpoint", b"x" * 5000, 413),
+    ("POST", "//[", b"{}", 404),
+    ("POST", "/defect", b"{}", 500),
+]
+
+
+@pytest.fixture
+def weight_server(tmp_path: Path) -> Iterator[WeightServer]:
+    server = WeightServer(f"ipc://{tmp_path}/weights", f"ipc://{tmp_path}/notice")
+    yield server
+    server.close()
+
+
+NETWORK = torch.nn.Linear(3, 2)
+
+
+def verdict(**changes: Any) -> Evaluation:
+    weights = snapshot(NETWORK, 3, 1, {"updates": 30, "raw_frames": 100, "steps": 25, "mean_return": 1.0})
+    judged = {"version": 3, "mean": 1.5, "standard_error": 0.5, "seconds": 2.0, "episodes": 2, **changes}
+    return Evaluation(Verdict(**judged), weights)
+
+
+def test_the_weight_server_takes_whatever_anybody_says(weight_server: WeightServer) -> None:
+    weight_server.publish(NETWORK, 1, 1, {})
+    tell(weight_server._server, every_kind(verdict().to_message()))
+    assert weight_server._server.malformed["kind"] > 10
+    assert weight_server._server.malformed["contents"] > 10
+    verdicts = Verdicts()
+    for evaluation in weight_server.evaluations():  # what the learner's loop does with those that got through
+        if verdicts.add(evaluation.verdict) and evaluation.weights is not None:
+            evaluation.weights.load_into(NETWORK)
+    client = WeightClient(weight_server.weights, weight_server.notice)
+    assert eventually(lambda: client.wait(1.0), "weights are still served").version == 1
+    client.close()
+
+
+def lying(text: bytes) -> Evaluation:
+    return replace(verdict(), weights=replace(known(verdict().weights), manifest=np.frombuffer(text, np.uint8)))
+
+
+def described(**changes: Any) -> bytes:
+    tensors = [{"name": "weight", "shape": [2, 3], "dtype": "float32", "offset": 0, **changes}]
+    return json.dumps({"tensors": tensors, "meta": {}}).encode()
+
+
+UNUSABLE = {
+    "no JSON": lying(b"{"),
+    "nested": lying(b"[" * 100_000),
+    "no tensors": lying(b"{}"),
+    "a count in words": lying(b'{"tensors": [], "meta": {"updates": "many"}}'),
+    "a count that is none": lying(b'{"tensors": [], "meta": {"raw_frames": null}}'),
+    "a count of a thousand digits": lying(b'{"tensors": [], "meta": {"steps": 1' + b"0" * 1000 + b"}}"),
+    "an infinite offset": lying(described(offset=float("inf"))),
+    "an impossible shape": lying(described(shape=[0, 1 << 63])),
+    "many dimensions": lying(described(shape=[1] * 1000)),
+    "another network": replace(verdict(), weights=snapshot(torch.nn.Linear(4, 2), 3, 1, {})),
+    "a mean that is not finite": verdict(mean=float("nan")),
+    "a mean beyond any run": verdict(mean=-1e200),
+    "negative seconds": verdict(seconds=-1.0),
+    "a name in place of games": verdict(episodes="two"),
+}
+
+
+@pytest.mark.parametrize("evaluation", UNUSABLE.values(), ids=UNUSABLE.keys())
+def test_a_verdict_that_is_none_is_refused_and_its_evaluator_goes_on(
+    weight_server: WeightServer, evaluation: Evaluation
+) -> None:
+    weight_server.publish(NETWORK, 1, 1, {})
+    client = WeightClient(weight_server.weights, weight_server.notice, evaluation=True)
+
+    def noted() -> int:
+        client.poll()
+        return client.noted
+
+    eventually(lambda: client.report(evaluation), "it is sent")
+    eventually(lambda: noted() == evaluation.verdict.version, "it is not sent for ever")
+    assert (weight_server.evaluations(), weight_server.status()["refused_total"]) == ([], {"contents": 1})
+    eventually(lambda: client.report(verdict(version=4, standard_error=None)), "the next one is sent")
+    eventually(lambda: noted() == 4, "the next one is noted")
+    assert [each.verdict.version for each in weight_server.evaluations()] == [4]
+    client.close()
+
+
+def test_whoever_wants_weights_takes_whatever_the_learner_says(tmp_path: Path) -> None:
+    shapes = {name: tuple(tensor.shape) for name, tensor in NETWORK.state_dict().items()}
+    numbers = itertools.count(2)
+
+    def good() -> Message:
+        made = snapshot(NETWORK, next(numbers), 1, {})
+        fields = {"version": made.version, "epoch": 1, "digest": made.digest}
+        return Message("weights", fields, {"buffer": made.buffer, "manifest": made.manifest})
+
+    unusable = [good_digest(each) for name, each in UNUSABLE.items() if name != "another network"]
+    # After one of a later epoch all that follow are passed over, as those of a superseded learner, and not looked at.
+    told = iter([*unusable, *sorted(every_kind(good()), key=of_a_later_epoch)])
+    over = threading.Event()
+
+    def answers(message: Message) -> list[Message]:
+        some = list(itertools.islice(told, 1))
+        if not some:
+            over.set()
+        return [*some, good()]
+
+    server, publisher = Server(f"ipc://{tmp_path}/weights"), Publisher(f"ipc://{tmp_path}/notice")
+    with saying(server, answers):
+        client = WeightClient(server.endpoint, publisher.endpoint, poll_seconds=0.0)
+        client.shapes = shapes
+        arrived = 0
+        while not over.is_set():
+            weights = client.poll()
+            if weights is not None:
+                weights.load_into(NETWORK)
+                arrived += 1
+        assert arrived > 100
+        assert client.unusable > 5
+        assert client.digest_mismatches > 5
+        assert client._client.malformed["kind"] > 10
+        client.close()
+    publisher.close()
+
+
+def of_a_later_epoch(message: Message) -> bool:
+    epoch = message.fields.get("epoch")
+    return isinstance(epoch, int) and epoch > 1
+
+
+def good_digest(evaluation: Evaluation) -> Message:
+    """The weights of a verdict as a learner would send them, with the digest that they have."""
+    judged = known(evaluation.weights)
+    fields = {"version": 1, "epoch": 1, "digest": judged.digest}
+    return Message("weights", fields, {"buffer": judged.buffer, "manifest": judged.manifest})
+
+
+def test_weights_of_another_network_end_the_role_at_once(tmp_path: Path) -> None:
+    """They were verified, so they are what the learner built; its later ones would not fit either."""
+    server = WeightServer(f"ipc://{tmp_path}/weights", f"ipc://{tmp_path}/notice")
+    client = WeightClient(server.weights, server.notice, poll_seconds=0.01)
+    client.shapes = shapes_of(NETWORK)
+    server.publish(torch.nn.Linear(4, 2), 1, 1, {})
+    with pytest.raises(
+        OtherNetwork, match=r"version 1 are .*: weight: expected float32 \[2, 3\], got float32 \[2, 4\]"
+    ):
+        eventually(client.poll, "it goes on")
+    client.close()
+    server.close()
+
+
+def test_weights_that_nobody_can_read_again_and_again_end_the_role(tmp_path: Path) -> None:
+    server, versions = WeightServer(f"ipc://{tmp_path}/weights", f"ipc://{tmp_path}/notice"), itertools.count(1)
+    client = WeightClient(server.weights, server.notice, poll_seconds=0.01)
+    client.shapes = shapes_of(NETWORK)
+    for last in (False, False, False, False, True):
+        server.publish(NETWORK, next(versions), 1, {"steps": -1})
+        before = client.unusable
+        if last:
+            with pytest.raises(WeightsProblem, match="say that steps is '-1', which is no count"):
+                eventually(client.poll, "it never gives up")
+        else:
+            eventually(lambda n=before: client.poll() is None and client.unusable > n, "they are not noticed")
+    client.close()
+    server.close()
+
+
+@pytest.mark.parametrize(("method", "path", "body", "code"), REQUESTS, ids=range(len(REQUESTS)))
+def test_every_request_is_answered(method: str, path: str, body: bytes, code: int) -> None:
+    def defect(note: Any) -> None:
+        raise KeyError("a defect of the role")
+
+    requests = {"/checkpoint": lambda note: wanted_since(note) and None, "/defect": defect}
+    with TelemetryServer("learner", 0, lambda: {"updates": 7}, lambda: True, requests=requests) as server:
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=SECONDS)
+        # Past the checks of the client library, which would not send it.
+        connection.putrequest(method, "/", skip_accept_encoding=True)
+        connection._buffer[0] = f"{method} {path} HTTP/1.1".encode()  # type: ignore[attr-defined]
+        connection.putheader("Content-Length", str(len(body)))
+        connection.endheaders(body)
+        answer = connection.getresponse()
+        assert answer.status == code, answer.read()
+        connection.close()
+        with urllib.request.urlopen(f"{server.url}/status", timeout=SECONDS) as page:
+            assert json.load(page) == {"updates": 7}

@@ -70,6 +70,14 @@ def normalizer_of(one: AnyUpdater) -> Normalizer:
     return one.normalizer
 
 
+def counted(one: AnyUpdater, *batches: Any) -> AnyUpdater:
+    """``one``, whose networks have what was counted of ``batches``."""
+    for batch in batches:
+        normalizer_of(one).take(batch)
+    normalizer_of(one).apply(one.networks().values())
+    return one
+
+
 def shifted(params: ImpalaParameters, count: int) -> list[UnrollBatch]:
     """Batches of odd observations, with some ends of episodes."""
     place, size = torch.tensor([1e4, -3.0, 0.0, 5e-2]), torch.tensor([1e3, 1.0, 20.0, 0.5])
@@ -133,8 +141,7 @@ def test_of_replayed_transitions_they_are_those_of_what_was_acted_in() -> None:
     own.copy_online()
     for batch in batches:
         list(own.updates_from(batch, 0))
-        normalizer_of(own).take(batch)
-    normalizer_of(own).apply(own.networks().values())
+    counted(own, *batches)
     rows = np.concatenate([batch.observation.numpy()[:, 0] for batch in batches]).astype(np.float64)
     found = normalizer_of(own).state()
     np.testing.assert_allclose(found["mean"].numpy(), rows.mean(0), rtol=1e-9)
@@ -153,17 +160,13 @@ def test_of_replayed_transitions_they_are_those_of_what_was_acted_in() -> None:
 
 def test_those_of_transitions_go_on_from_a_checkpoint_and_begin_anew_from_one_of_before(tmp_path: Path) -> None:
     params = SACParameters(batch_size=32, hidden_units=8, normalize_observations=True)
-    first, batches = of_sac(params), replayed(params, 4)
-    for batch in batches[:2]:
-        normalizer_of(first).take(batch)
-    normalizer_of(first).apply(first.networks().values())
+    batches = replayed(params, 4)
+    first = counted(of_sac(params), *batches[:2])
     path, _ = checkpoint.write(tmp_path, "one", state.capture(first), {})
     second = of_sac(params)
     state.restore(second, checkpoint.read(path), 2)
     for one in (first, second):
-        for batch in batches[2:]:
-            normalizer_of(one).take(batch)
-        normalizer_of(one).apply(one.networks().values())
+        counted(one, *batches[2:])
     for name, network in first.networks().items():
         assert same(network.state_dict(), second.networks()[name].state_dict()), name
     without = of_sac(params.updated(normalize_observations=False))
@@ -181,9 +184,7 @@ def test_they_are_numpy_s_whoever_sends(actors: int) -> None:
     whole = shifted(parameters(batch_size=8 * 40), 1)[0]
     order = torch.arange(8 * 40).reshape(actors, -1).T.flatten()
     batches = [whole.unrolls(order[start : start + 8]) for start in range(0, 8 * 40, 8)]
-    one = updater(params)
-    for batch in batches:
-        normalizer_of(one).take(batch)
+    one = counted(updater(params), *batches)
     moments = normalizer_of(one).state()
     seen, back = observed(batches), np.concatenate([returns(batch) for batch in batches])
     assert float(moments["count"]) == len(seen) == len(back)
@@ -192,22 +193,10 @@ def test_they_are_numpy_s_whoever_sends(actors: int) -> None:
     np.testing.assert_allclose(variance[:-1], seen.var(axis=0), rtol=1e-9)
     np.testing.assert_allclose(mean[-1], back.mean(), rtol=1e-5)  # returns are added up in float32
     np.testing.assert_allclose(variance[-1], back.var(), rtol=1e-5)
-    normalizer_of(one).apply([one.online])
     found = buffers(one.online)
     np.testing.assert_allclose(found["observation_mean"].numpy(), seen.mean(axis=0), rtol=1e-6)
     np.testing.assert_allclose(found["observation_scale"].numpy(), 1.0 / seen.std(axis=0), rtol=1e-6)
     np.testing.assert_allclose(float(found["return_scale"]), back.std(), rtol=1e-5)
-
-
-def test_what_a_network_then_sees_has_mean_0_and_deviation_1() -> None:
-    one, batches = updater(parameters()), shifted(parameters(), 10)
-    for batch in batches:
-        normalizer_of(one).take(batch)
-    normalizer_of(one).apply([one.online])
-    seen = torch.from_numpy(observed(batches)).float()
-    inputs = one.online._row({"vector": seen[:, None]}, one.online.vectors).double()
-    torch.testing.assert_close(inputs.mean(dim=0), torch.zeros(4).double(), rtol=0, atol=1e-4)
-    torch.testing.assert_close(inputs.std(dim=0, correction=0), torch.ones(4).double(), rtol=1e-4, atol=0)
 
 
 def test_it_goes_on_counting_where_float32_would_stop() -> None:
@@ -224,15 +213,11 @@ def test_it_goes_on_counting_where_float32_would_stop() -> None:
 @pytest.mark.parametrize("odd", [float("nan"), float("inf"), float("-inf")])
 def test_a_batch_with_a_number_that_is_not_finite_is_left_out(place: str, odd: float) -> None:
     params = parameters()
-    one = updater(params)
     good, bad, more = shifted(params, 3)
     poisoned = getattr(bad, place).clone()
     poisoned[(0,) * poisoned.dim()] = odd
-    for batch in (good, bad._replace(**{place: poisoned, "discount": torch.ones_like(bad.discount)}), more):
-        normalizer_of(one).take(batch)
-    clean = updater(params)
-    for batch in (good, more):
-        normalizer_of(clean).take(batch)
+    bad = bad._replace(**{place: poisoned, "discount": torch.ones_like(bad.discount)})
+    one, clean = counted(updater(params), good, bad, more), counted(updater(params), good, more)
     assert int(normalizer_of(one).left_out) == 1
     assert same(normalizer_of(one).state(), normalizer_of(clean).state())
 
@@ -246,8 +231,7 @@ def test_numbers_of_any_size_are_learned_from(kind: str, place: str, size: float
     one = make_updater(method, params, method.build(SPEC, params, ENV_PARAMS), CPU)
     for batch in unroll_batches(params, 4):
         batch = batch._replace(**{place: size * (getattr(batch, place).float() + 1.0)})
-        normalizer_of(one).take(batch)
-        normalizer_of(one).apply([one.online])
+        counted(one, batch)
         for _, figures in one.updates_from(batch, 0):
             assert figures[:2].isfinite().all(), "the loss and its gradient's norm"
     assert all(each.isfinite().all() for each in (*normalizer_of(one).state().values(), *one.online.parameters()))
@@ -304,8 +288,7 @@ def learned_in(kind: str, seen: float, paid: float) -> tuple[AnyUpdater, Sequenc
     ]
     if kind == "SAC":
         batches = [each._replace(next_observation=seen * each.next_observation) for each in batches]
-    normalizer_of(one).take(batches[0])
-    normalizer_of(one).apply(one.networks().values())
+    counted(one, batches[0])
     torch.manual_seed(1)
     for batch in batches:
         normalizer_of(one).take(batch)
@@ -321,8 +304,7 @@ def test_what_never_changes_is_divided_by_a_share_of_it() -> None:
     one = updater(params)
     for paid in (0.0, 0.0, 3.0):
         each = still._replace(reward=still.reward + paid, discount=torch.zeros_like(still.reward))
-        normalizer_of(one).take(each)
-        normalizer_of(one).apply([one.online])
+        counted(one, each)
         for _, figures in one.updates_from(each, 0):
             assert figures.isfinite().all()
         if not paid:
@@ -330,17 +312,13 @@ def test_what_never_changes_is_divided_by_a_share_of_it() -> None:
     found = buffers(one.online)
     assert found["observation_mean"].tolist() == [5.0] * 4
     assert found["observation_scale"].tolist() == [pytest.approx(1 / (5.0 * LEAST_OF_OBSERVATIONS))] * 4
-    alone = updater(params)
-    normalizer_of(alone).take(each)
-    normalizer_of(alone).apply([alone.online])
+    alone = counted(updater(params), each)
     assert float(buffers(alone.online)["return_scale"]) == pytest.approx(3.0 * LEAST_OF_RETURNS)
 
 
 def test_before_a_batch_has_counted_nothing_changes() -> None:
-    one = updater(parameters())
     (batch,) = unroll_batches(parameters(), 1)
-    normalizer_of(one).take(batch._replace(reward=batch.reward * torch.nan))
-    normalizer_of(one).apply([one.online])
+    one = counted(updater(parameters()), batch._replace(reward=batch.reward * torch.nan))
     assert all(tensor.unique().tolist() in ([0.0], [1.0]) for tensor in buffers(one.online).values())
 
 
@@ -350,10 +328,7 @@ def test_whole_numbers_beside_floats_are_not_touched() -> None:
         Leaf(("joints",), "vector", (3,), "float64", offset=2),
     )
     spec = EnvironmentSpec("Test", leaves, (ActionLeaf((), "Discrete", (), "int64", (2,), (0,)),), 1, 1, "f")
-    one = updater(parameters(), spec)
-    (batch,) = unroll_batches(parameters(), 1, spec)
-    normalizer_of(one).take(batch)
-    normalizer_of(one).apply([one.online])
+    one = counted(updater(parameters(), spec), *unroll_batches(parameters(), 1, spec))
     mean, scale = (buffers(one.online)[name] for name in STATISTICS[:2])
     assert (mean[:2].tolist(), scale[:2].tolist()) == ([0.0, 0.0], [1.0, 1.0])
     assert (mean[2:] != 0.0).all()
@@ -375,9 +350,7 @@ def test_followers_and_copies_of_16_bits_have_the_buffers_and_no_mixture() -> No
     one = updater(params, plan=Compute("bf16"))
     assert one.evaluation is not None
     for batch in shifted(params, 3):
-        normalizer_of(one).take(batch)
-        normalizer_of(one).apply(one.networks().values())
-        list(one.updates_from(batch, 0))
+        list(counted(one, batch).updates_from(batch, 0))
         assert same(buffers(one.evaluation), buffers(one.online))
         assert same(buffers(one._computed.module), buffers(one.online))
 
@@ -405,9 +378,7 @@ def test_a_target_network_has_them(target: dict[str, Any]) -> None:
 def test_nobody_waits_for_the_device() -> None:
     one, data = updater(parameters()), shifted(parameters(), 2)
     with Waits() as waits:
-        for batch in data:
-            normalizer_of(one).take(batch)
-            normalizer_of(one).apply(one.networks().values())
+        counted(one, *data)
     assert waits.found == []
 
 

@@ -15,7 +15,7 @@ from rljob_operator.kube.render.settings import REQUESTS, Settings, default_imag
 from rljob_operator.kube.render.spot import SpotMarks
 
 from tests.support.paths import ROOT
-from tests.unit.api.test_bad_manifests import VALUES, places, replaced
+from tests.unit.api.test_documents import VALUES, places, replaced
 
 SCHEMA = Draft7Validator(strict(schema_of(OperatorConfiguration, "config")))
 
