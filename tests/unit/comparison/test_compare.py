@@ -211,7 +211,7 @@ def test_one_run_is_refused_also_where_it_is_named_twice(tmp_path: Path) -> None
     run = judged_run(tmp_path / "a", FAST)
     (tmp_path / "link").symlink_to(run)
     for runs in ([run], [run, run, tmp_path / "link"]):
-        assert "nothing to be compared with" in refusal(runs)
+        assert "give two runs to compare" in refusal(runs)
 
 
 def test_no_run_is_refused_in_a_sentence_and_a_folder_may_stand_by_itself(tmp_path: Path) -> None:

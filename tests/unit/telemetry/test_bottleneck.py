@@ -106,7 +106,7 @@ def test_no_network_is_advised_on_one_machine(figures: dict[str, float]) -> None
     for cores in (2, 64):
         here = bottleneck(figures, cores=cores)
         assert here.kind is Kind.TransportTooSlow
-        assert (f"what else takes the {cores} cores" in here.sentence, away.search(here.sentence)) == (True, None)
+        assert (f"what else uses the {cores} cores" in here.sentence, away.search(here.sentence)) == (True, None)
     assert away.search(bottleneck(figures).sentence)
 
 
