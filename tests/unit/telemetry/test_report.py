@@ -116,7 +116,7 @@ def test_a_complete_run_is_told_in_full(run: Path) -> None:
         "Learner queue depth", "Actors at work", "Replay fill", "Policy lag", "CPU of each role",
         "Resident memory of each role", "62.0 %", "step-200", "2.0 KiB",
         "clipped to [-1, 1] (rewardClipping: Auto)",
-        "as written", '"preset": "PongApeX"', "in force", '"value": 18',
+        "as written", '"preset": "PongApeX"', "Effective configuration", '"value": 18',
         "torch 2", "last words", "inference-0", "1,234", "6.2", "0.7 ms", "137", "no memory", "rljob run --resume", "2023-11-14",
     ):  # fmt: skip
         assert part in text, part
