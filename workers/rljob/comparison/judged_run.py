@@ -231,4 +231,5 @@ def _judged(folder: Path, score: Record) -> JudgedRun:
         "elapsed_seconds": until[-1].get("elapsed_seconds") if until else None,
     }
     settings = {path: value for path, value in run.settings.items() if path != _LENGTH}
+    settings["evaluator.episodes"] = score["episodes"]
     return replace(run, evaluations=(verdict,), settings=settings)
