@@ -31,7 +31,7 @@ VALUES: tuple[Any, ...] = (
     [{"name": "a", "action": "Ignore", "onExitCodes": {"values": [4]}}],
     [{"type": "Pods", "value": 7, "periodSeconds": 7}], [{"type": "Pods", "value": 8, "periodSeconds": 7}], 0, 1,
     "b.safetensors", "c.safetensors", f"sha256:{'0' * 64}", f"sha256:{'1' * 64}",
-    [{"afterRawFrames": 3, "set": {"a": 1}}], [{"afterRawFrames": 4, "set": {"a": 1}}],
+    [{"afterRawFrames": 3, "set": {"a": 1}}], [{"afterRawFrames": 4, "set": {"a": 1}}], [0, 1], [0, 2],
 )  # fmt: skip
 """Two of them are allowed for each field that is no choice of words."""
 ABSENT: Any = object()

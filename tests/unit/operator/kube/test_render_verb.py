@@ -41,7 +41,7 @@ def test_what_a_job_starts_with() -> None:
 def test_secrets_are_named_and_not_made() -> None:
     result = render(PONG)
     secrets = [each for each in documents(result) if each["kind"] == "Secret"]
-    assert (len(secrets), [each for each in secrets if "data" in each]) == (6, [])
+    assert (len(secrets), [each for each in secrets if "data" in each]) == (2, [])
     assert {text for each in secrets for text in each["stringData"].values()} == {"<made by the operator>"}
     assert render(PONG).stdout == result.stdout
 

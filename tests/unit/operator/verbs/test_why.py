@@ -52,7 +52,7 @@ def test_cores_that_others_have_are_said_instead() -> None:
         "actor": {"cpu_cores": 0.03, "core_wait_cores": 0.9},
     }
     text = said(replace(RUN, figures=replace(FIGURES, processes=taken)), cores=2.0)
-    assert text.startswith("\nthe run waits for cores: other processes")
+    assert text.startswith("\nthe run waits for cores: processes beside")
     assert "%" not in text
 
 
