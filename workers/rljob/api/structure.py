@@ -125,11 +125,13 @@ def _such_as(place: TypedPlace | None, value: Any) -> str:
         return ""
     fields = [(name, below.field) for name, below in place.fields_below() if below.field is not None]
     words = [name for name, field in fields if value in literal_values(field)]
-    texts = [
-        name for name, field in fields if field.is_required() and isinstance(value, str) and not literal_values(field)
+    due = [
+        name
+        for name, field in fields
+        if field.is_required() and not literal_values(field) and isinstance(value, str) == (field.annotation is str)
     ]
     others = [name for name, field in fields if type(value) is type(field.default) is not str]
-    return "".join(f", such as {{{name}: {in_one_line(value)}}}" for name in [*words, *texts, *others][:1])
+    return "".join(f", such as {{{name}: {in_one_line(value)}}}" for name in [*words, *due, *others][:1])
 
 
 def _purpose(model: type[BaseModel], location: Location) -> str:

@@ -147,7 +147,9 @@ def examples() -> None:
         rljob render cartpole-ppo > my.yaml
     """
     heads = ((name, file.read_text().partition("\n#\n")[0]) for name, file in shipped().items())
-    told = ((name, text.replace("\n# ", " ").removeprefix("# ").partition(". ")[0].rstrip(".:")) for name, text in heads)
+    told = (
+        (name, text.replace("\n# ", " ").removeprefix("# ").partition(". ")[0].rstrip(".:")) for name, text in heads
+    )
     _print_table("Example", told)
 
 
