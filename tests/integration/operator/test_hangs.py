@@ -71,7 +71,7 @@ def test_a_member_that_stays_stopped_is_replaced_and_training_goes_on(started: C
         )
         failure = run.until(lambda count=count: run.job_status.failures[count - 1 :], 20, "the failure")[0]
         assert (failure.pod_name, failure.reason, failure.action) == (name, "Hung", "RestartRole")
-        assert "did not answer" in failure.message
+        assert "stopped answering" in failure.message
         updates = run.status("learner").get("updates", 0)
         run.until(lambda least=updates: run.status("learner").get("updates", 0) > least + 20, 90, "training goes on")
     hung = [
