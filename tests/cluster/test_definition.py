@@ -49,7 +49,7 @@ def test_applying_it_again_changes_nothing(cluster: ControlPlane, file: Any) -> 
 
 @BOTH
 def test_its_rules_cost_a_fraction_of_what_a_server_allows(cluster: ControlPlane, crd: dict[str, Any]) -> None:
-    """It would refuse the definition as a whole. With ``-s``, the figures of docs/performance.md are shown."""
+    """It would refuse the definition as a whole. ``-s`` shows the figures."""
     found = dict(estimates(cluster, crd))
     print("", *(f"{cost:>12,} {place}" for place, cost in found.items()), sep="\n")
     assert found.pop(ALL) < LIMIT_OF_ALL / 20
