@@ -143,7 +143,7 @@ MEANING_WHEN_TRUE: dict[ConditionType, str] = {
     ConditionType.SUSPENDED: "the user or the queue has suspended the job, and no pod runs",
     ConditionType.FAILURE_TARGET: "the job will fail; members are still leaving",
     ConditionType.FAILED: "the job has failed for good, and no pod runs",
-    ConditionType.STALLED: "the same, in the word that kstatus (Helm, Flux, kpt) reads",
+    ConditionType.STALLED: "the same, for kstatus (Helm, Flux, kpt)",
     ConditionType.COMPLETE: "the job has succeeded for good, and no pod runs",
 }
 
@@ -181,7 +181,7 @@ def _entries() -> tuple[Entry, ...]:
             ("False", r.POD_SECURITY_FORBIDDEN, "the namespace's pod security level forbids a pod of the job"),
             ("False", r.NAME_CONFLICT, "another owner has an object with a name that the job needs"),
             ("False", r.NAMESPACE_TERMINATING, "the namespace is being deleted"),
-            ("False", r.NOT_MADE, "a webhook, the API server or the operator prevents a part; see the message"),
+            ("False", r.NOT_MADE, "a webhook, the API server or the operator prevents a part"),
             ("False", r.KEYS_LOST, "the Secrets with the job's keys were deleted; the message says what to do"),
             ("False", r.RENDERING_UNKNOWN, "another release of the operator made the running pods; suspend and resume"),
         ),
@@ -201,7 +201,7 @@ def _entries() -> tuple[Entry, ...]:
             ("True", r.DEGRADED, "the learner trains, but the message names something that is missing"),
             ("False", r.ACCEPTING, "the spec is not accepted yet, or a needed pod is refused; see Accepted"),
             ("False", r.WAITING_FOR_QUOTA, "queue or ResourceQuota has no room for the pods that learning needs"),
-            ("False", r.STARTING, "replay, learner and actors start; the message says what is awaited"),
+            ("False", r.STARTING, "the roles start; the message says what is awaited"),
             ("False", r.RESTORING, "the roles start, and the learner continues from a checkpoint"),
             ("False", r.SUSPENDING, "drain, checkpoint, stop; see Suspended"),
             ("False", r.SUSPENDED, "the job is suspended"),
@@ -247,12 +247,12 @@ def _entries() -> tuple[Entry, ...]:
             ),
             ("True", r.DIMINISHING_RETURNS, "growth has not shown 10 % of its nominal gain; it waits or is taken back"),
             ("True", r.PAUSED, "`autoscaling.pause` forbids this direction"),
-            ("False", r.DESIRED_WITHIN_RANGE, "the number is the wanted one"),
+            ("False", r.DESIRED_WITHIN_RANGE, "no limit applies"),
         ),
         t.CHECKPOINT_VALID: (
             ("True", r.VERIFIED, "it was read back and its digest is right"),
             ("False", r.MISSING, "there is none yet"),
-            ("False", r.GONE, "it is lost, or goes with the learner's pod; see the message"),
+            ("False", r.GONE, "it is lost, or goes with the learner's pod"),
             ("False", r.STALE, "the newest is older than three intervals"),
             ("False", r.CORRUPT, "the newest can't be read or its digest is wrong"),
             ("False", r.STORAGE_ERROR, "the last write failed; the previous checkpoint stays"),
@@ -262,7 +262,7 @@ def _entries() -> tuple[Entry, ...]:
             (
                 "False",
                 r.NOT_SENT,
-                "a tracker refuses them, as the message says; the run folder keeps them until it accepts",
+                "a tracker refuses them; the run folder keeps them until it accepts",
             ),
         ),
         t.SUSPENDED: (

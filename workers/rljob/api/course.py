@@ -17,8 +17,7 @@ class ForkSpec(APIModel):
     source: Annotated[
         str, Text(2048, 'a URI such as "file:///runs/pong-1"', r"^[a-z][a-z0-9+.-]*://.+$"), Field(alias="from")
     ]
-    """URI of a checkpoint, or of a run (its newest one), as in checkpoint.restoreFrom. On a cluster: a bucket, or a volume that
-    the learner mounts."""
+    """URI of a checkpoint, or of a run (its newest one). On a cluster: a bucket, or a volume that the learner mounts."""
     digest: Annotated[str, Text(71, "sha256: and 64 hexadecimal digits", r"^sha256:[0-9a-f]{64}$")]
     """Digest of the checkpoint's tensors (status.checkpoint.digest of the other run). Another checkpoint is refused."""
 

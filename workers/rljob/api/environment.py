@@ -34,8 +34,8 @@ class EncoderParameters(ParameterSet):
     """A frozen network between the environment and the rest of the job."""
 
     file: Annotated[str, Text(1024, "a .safetensors file", r"^.+[.]safetensors$")]
-    """The policy, from `rljob export --format safetensors`, whose convolutions and dense layers are used; its heads are not. On
-    a cluster: a path in the pods."""
+    """The policy, from `rljob export --format safetensors`, for its convolutions and dense layers. On a cluster: a path in
+    the pods."""
 
 
 class EnvironmentParameters(ParameterSet):
@@ -47,30 +47,27 @@ class EnvironmentParameters(ParameterSet):
     register_functions: list[
         Annotated[str, Text(253, '"module:function" or "file.py:function"', f"^{FACTORY_PATTERN}$")]
     ] = Field(default_factory=list, max_length=32, alias="register")
-    """Functions that register the id with Gymnasium. Each process that makes the environment calls them once, without
-    arguments."""
+    """Functions without arguments that register the id with Gymnasium."""
     backend: Literal["Auto", "Native", "Async", "Sync", "EnvPool"] = "Auto"
     """How an actor steps its environments. Native: the environment's own vector code. Async: a process each. Sync: one after
-    another. Auto: the first of these that works. EnvPool: the id is EnvPool's; it does the preprocessing, and kwargs are its
-    settings."""
+    another. Auto: the first of these that works. EnvPool: id and kwargs are EnvPool's."""
     actions: Annotated[
         list[Annotated[int, Integer(0, 1023)]] | Literal["Clipped", "Squashed"],
         ListOrWord(256, ("Clipped", "Squashed")),
     ] = "Clipped"
-    """Which actions, and their scale. A list: the actions that the agent may take, from the minimal set; empty means all. For
-    continuous actions, how a number is brought into its bounds: Clipped, or Squashed by tanh."""
+    """A list: allowed actions of the minimal set; empty means all. Continuous actions: how a number is brought into its
+    bounds: Clipped, or Squashed by tanh."""
 
     action_masks: Literal["Auto", "Ignored"] = "Auto"
     """Use of masks. Auto: never take an action that info["action_mask"] forbids. Ignored: do not read masks."""
 
     leaves: Annotated[dict[str, Any], JSONObject()] = Field(default_factory=dict)
-    """Kind of each leaf of the observation, by its path: image, vector, index, mask, critic or ignored; for example
-    {camera.left: image}. An observation that is no Dict or Tuple has one leaf, "observation"."""
+    """Kind of each leaf of the observation, by its path: image, vector, index, mask, critic or ignored; such as
+    {camera.left: image}."""
     frame_stack: Annotated[int, Integer(1, 16)] = 4
     """Newest frames of each image in an observation. Only images are stacked."""
     encoder: EncoderParameters | None = None
-    """Replace pixels by the float16 features of a trained, frozen network, computed in the actor. The job's network,
-    centreInput and inputScale then see a vector."""
+    """Replace pixels by a vector: the float16 features of a trained, frozen network."""
     centre_input: Flag = False
     """Subtract the mean of the first stored frames before the network; for observations of one leaf."""
     input_scale: Annotated[float, Real(0, above=True)] | None = None

@@ -72,7 +72,7 @@ class TPESearch(APIModel):
     trials: Annotated[int, Integer(1, MOST_TRIALS)]
     """Number of trials."""
     seed: Annotated[int, Integer(0, 2**31 - 1)] = 0
-    """Seed of the draws; the same seed and scores suggest the same trials."""
+    """Seed of the draws."""
     startup_trials: Annotated[int, Integer(1, MOST_TRIALS)] = 10
     """Trials drawn at random until this many have a score."""
 
@@ -170,7 +170,7 @@ class PopulationSpec(APIModel):
     initial: dict[Annotated[str, Text(253, "the path of a field")], Distribution] = Field(
         default_factory=dict, max_length=64
     )
-    """Distributions of first values, for parameters that should not start anywhere between their bounds."""
+    """Distributions of first values, if narrower than the bounds."""
 
 
 class ExperimentBudget(APIModel):

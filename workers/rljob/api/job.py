@@ -105,8 +105,7 @@ class RLJobSpec(APIModel):
     early_stopping: EarlyStopping = Field(default_factory=EarlyStopping)
     """When to give up."""
     backoff_limit: Annotated[int, Integer(0, 10_000), ANY_TIME, UNLEARNED] = 4
-    """Total failures of learner, replay, inference servers, and an evaluator that success waits for, before the job fails.
-    Actors do not count."""
+    """Failures of learner, replay, inference servers, and an evaluator that success waits for, before the job fails."""
     failure_policy: Annotated[FailurePolicy, ANY_TIME, UNLEARNED] = Field(default_factory=FailurePolicy)
     """How failures count and what follows."""
     active_deadline_seconds: Annotated[Seconds | None, ANY_TIME, UNLEARNED] = None

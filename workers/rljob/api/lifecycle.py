@@ -55,7 +55,7 @@ class CheckpointSpec(APIModel):
     retain: Annotated[int, Integer(1, 1000), WHILE_SUSPENDED, UNLEARNED] = 5
     """Newest checkpoints to keep."""
     include: Annotated[list[Included], WHILE_SUSPENDED, UNLEARNED] = Field(default_factory=_everything, max_length=2)
-    """What to keep. Without Replay, stored experience is in memory alone and is lost with a restart."""
+    """What to keep. Without Replay, a restart loses stored experience."""
     storage: Annotated[
         CheckpointStorage | None,
         never("the saved checkpoints would stay behind; a new job can start from them (restoreFrom)"),
@@ -79,7 +79,7 @@ class TargetReturn(APIModel):
     """Stop when evaluations are good enough."""
 
     value: Annotated[float, Real()]
-    """Mean return over the evaluator.episodes games of a full evaluation."""
+    """Mean return of a full evaluation."""
     window_evaluations: Annotated[int, Integer(1, 100)] = 1
     """Consecutive evaluations in the mean."""
 
@@ -90,7 +90,7 @@ class TargetMetric(APIModel):
     name: Annotated[str, Text(64, "printable ASCII that does not begin with _, such as is_success", NAME_PATTERN)]
     """Name of a number in info at the end of an episode."""
     value: Annotated[float, Real()]
-    """Mean over the evaluator.episodes games of a full evaluation; for true or false, the share of true."""
+    """Mean of a full evaluation; for true or false, the share of true."""
     window_evaluations: Annotated[int, Integer(1, 100)] = 1
     """Consecutive evaluations in the mean."""
 
@@ -139,7 +139,7 @@ class TrainingReturn(APIModel):
     min_delta: Annotated[float, Real(0)] = 0.0
     """Smallest improvement that counts."""
     window_raw_frames: Annotated[int, Integer(1)] = 5_000_000
-    """Raw frames of the median, and raw frames without improvement before the job stops."""
+    """Raw frames of the median, and without improvement before the job stops."""
     grace_raw_frames: Annotated[int, Integer(0)] = 0
     """Raw frames before the first judgement."""
 
@@ -151,7 +151,7 @@ class ValueLoss(APIModel):
     factor: Annotated[float, Real(1, above=True)] = 10.0
     """The median loss must exceed this many times its lowest median since the best return."""
     window_raw_frames: Annotated[int, Integer(1)] = 500_000
-    """Raw frames of the median, and raw frames with too large a loss before the job stops."""
+    """Raw frames of the median, and of too large a loss before the job stops."""
     grace_raw_frames: Annotated[int, Integer(0)] = 500_000
     """Raw frames before the first judgement."""
 
@@ -175,7 +175,7 @@ class ExitCodes(APIModel):
     operator: Literal["In", "NotIn"] = "In"
     """Whether the code is in values or not."""
     values: list[Annotated[int, Integer(0, 255)]] = Field(min_length=1, max_length=255)
-    """Exit codes; 128 + n for signal n. A role that ends by itself with 0 has failed, too."""
+    """Exit codes; 128 + n for signal n. 0 is a failure, too."""
 
 
 class PodCondition(APIModel):

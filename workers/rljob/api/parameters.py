@@ -149,7 +149,7 @@ class ActorCriticParameterSet(LearnerParameterSet):
     unroll_length: Annotated[int, Integer(1, 4096)] = 20
     """Steps of one environment that are sent and learned from as one sequence."""
     batch_size: Annotated[int, Integer(1, 4096)] = 32
-    """Unrolls of a batch; with PPO of an iteration, at least as many as there are environments."""
+    """Unrolls of a batch; with PPO of an iteration."""
     epochs: Annotated[int, Integer(1, 100)] = 1
     """Passes over a batch or iteration."""
     minibatches: Annotated[int, Integer(1, 4096)] = 1
@@ -159,8 +159,7 @@ class ActorCriticParameterSet(LearnerParameterSet):
     entropy_cost: Cost = 0.01
     """Weight of the entropy bonus."""
     normalize_observations: Annotated[Flag, never(OF_THIS_SCALE)] = False
-    """Normalise the floats of observed vectors to mean 0 and deviation 1, over all batches so far; replaces centreInput. A
-    replay stores raw values."""
+    """Normalise the floats of observed vectors to mean 0 and deviation 1, over all batches so far; replaces centreInput."""
     normalize_returns: Annotated[Flag, never(OF_THIS_SCALE)] = False
     """Divide value errors, and IMPALA's advantages, by the deviation of returns so far. Rewards, values and scores keep their
     units."""

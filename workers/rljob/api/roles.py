@@ -40,8 +40,8 @@ class Accelerator(APIModel):
     """Where to compute. Auto: time the job's own network and batch on device and CPU, and use the faster. Accelerator: use the
     device without a measurement."""
     on_missing: Literal["Fail", "UseCPU"] | None = None
-    """What to do if the requested device is missing or broken. Fail: exit with code 78, which fails the job. UseCPU: use the
-    CPU. Unset: Fail on a cluster, UseCPU with a warning under rljob run."""
+    """What to do if the requested device is missing or broken. Fail: exit with code 78, which fails the job. Unset: Fail on a
+    cluster, UseCPU with a warning under rljob run."""
 
     def as_limited(self, resources: Resources) -> Accelerator:
         """With the number of devices that a role's limits name, as those of any pod may, where ``count`` is not given."""
@@ -62,8 +62,7 @@ class ActorsSpec(RoleSpec):
     """The processes that play the environment."""
 
     replicas: Annotated[int, Integer(0, 100_000), ANY_TIME] = 1
-    """Number of actors: the first number with autoscaling Internal, the requested one with External, within minReplicas and
-    maxReplicas."""
+    """Number of actors: the first one with autoscaling Internal, the requested one with External."""
     envs_per_actor: Annotated[int, Integer(1, 4096), WHILE_SUSPENDED] = 8
     """Environments that one actor steps together."""
     inference: Annotated[Literal["Local", "Central"], WHILE_SUSPENDED] = "Local"
@@ -92,12 +91,12 @@ class EvaluatorSpec(RoleSpec):
     """Run an evaluator."""
     episodes: Annotated[int, Integer(1, 10_000), WHILE_SUSPENDED] = 100
     """Most games of a verdict. From 20 games on it ends as soon as their mean reaches successPolicy.targetReturn with 99 %
-    confidence, or misses it. On one machine training pauses after 20 games while the mean reaches the target."""
+    confidence, or misses it."""
     return_bounds: Annotated[
         Annotated[list[Annotated[float, Real()]], Field(min_length=2, max_length=2)] | None, WHILE_SUSPENDED, UNLEARNED
     ] = None
-    """Least and most return of one game, [low, high]. With bounds an early verdict needs no other assumption; without, it assumes
-    returns that are about normal. Unset: known for Pong and CartPole."""
+    """Least and most return of one game, [low, high]. Without bounds an early verdict assumes returns that are about normal.
+    Unset: known for Pong and CartPole."""
     interval_seconds: Annotated[Seconds, WHILE_SUSPENDED, UNLEARNED] = 300
     """Time between the starts of two evaluations; if training paused, from the end of the last one."""
     trigger_return: Annotated[Annotated[float, Real()] | None, WHILE_SUSPENDED, UNLEARNED] = None

@@ -63,7 +63,7 @@ class ReplayStatus(StatusModel):
     ready: Count = 0
     """Number of shards that serve."""
     desired: Count = 0
-    """Number of shards that are wanted."""
+    """Number of shards wanted."""
 
 
 class InferenceStatus(StatusModel):
@@ -135,7 +135,7 @@ class AutoscalingStatus(StatusModel):
     """The last decision about the number of actors, with the numbers to check it by hand."""
 
     desired_replicas: Count = 0
-    """Number of actors that are wanted."""
+    """Number of actors wanted."""
     recommended_replicas: Count = 0
     """Internal: actors wanted without limits. External: actors to request through /scale. Disabled: actors.replicas."""
     limited_by: Word = ""
@@ -143,7 +143,7 @@ class AutoscalingStatus(StatusModel):
     last_scale_time: Timestamp | None = None
     """When desiredReplicas last changed."""
     last_decision: Message = ""
-    """The last decision as a sentence with all its numbers."""
+    """The last decision in words."""
     calculation: ScalingCalculation | None = None
     """The same numbers by name; unset if the number was held or follows a user's change."""
     memory: dict[str, Any] = Field(default_factory=dict, max_length=64)
@@ -169,7 +169,7 @@ class ProgressStatus(StatusModel):
     policy_lag_updates: Count | None = None
     """Policy lag (95th percentile)."""
     next_unit: Message = ""
-    """What would add most steps per second, and how many actors pay off; `rljob why` has details."""
+    """What would add most steps per second, and how many actors pay off."""
     last_update_time: Timestamp | None = None
     """When this was written."""
 

@@ -20,7 +20,7 @@ class WandbTracking(APIModel):
     group: Annotated[str, _Word] | None = None
     """Group of runs, such as an experiment's name."""
     tags: Annotated[list[Annotated[str, Text(64, "a tag")]], Field(max_length=64)] = Field(default_factory=list)
-    """Tags of the run, to find it."""
+    """Tags of the run."""
 
 
 class MLflowTracking(APIModel):

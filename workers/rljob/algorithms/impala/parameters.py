@@ -17,19 +17,19 @@ class ImpalaParameters(ActorCriticParameterSet):
     """
 
     rho_clip: Annotated[float, Real(0, above=True), LIVE] = 1.0
-    """Where V-trace truncates the importance weight of a step; it decides which policy the values belong to."""
+    """Where V-trace truncates the importance weight of a step."""
     c_clip: Annotated[float, Real(0, above=True), LIVE] = 1.0
     """Where V-trace truncates the weights that carry later errors back; at most rhoClip."""
     vtrace_lambda: Annotated[float, Real(0, 1), LIVE] = 1.0
     """Factor on those weights; below 1, far rewards count less."""
     policy_kl_cost: Annotated[float, Real(0, 1000)] | None = None
-    """Weight of a penalty on leaving the acting policy (half the squared log-ratio of a step), which allows several passes.
+    """Weight of a penalty on leaving the acting policy (half the squared log-ratio of a step).
     Unset: 0.1 with continuous actions, else 0."""
     loss_reduction: Literal["Sum", "Mean"] = "Sum"
     """Add the losses of a minibatch's steps, as published, or average them; the learning rate depends on it."""
     target_policy_kl: Annotated[float, Real(0)] = 0.0
-    """Target divergence of a batch. Above 0: lower the learning rate below its schedule while a batch's mean policy_kl is above
-    this, and raise it again when below."""
+    """Above 0: lower the learning rate below its schedule while a batch's mean policy_kl is above this, and raise it again
+    when below."""
     weights_refresh_steps: Annotated[int, Integer(0, 1000)] = 1
     """Steps between fetches of newer weights in an unroll; 0: only between unrolls. Must be 1 with actors.inference: Central.
     """
@@ -38,6 +38,6 @@ class ImpalaParameters(ActorCriticParameterSet):
     correct_off_policy: Flag = True
     """false sets every importance weight of V-trace to 1, to show the cost of policy lag."""
     prefetch_batches: Annotated[int, Integer(1, 64)] = 1
-    """Batches that the learner takes from the queue ahead."""
+    """Batches that the learner requests ahead."""
     unroll_queue: UnrollQueue = Field(default_factory=UnrollQueue)
     """Where unrolls wait for the learner."""

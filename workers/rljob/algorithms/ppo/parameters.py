@@ -39,8 +39,7 @@ class PPOParameters(ActorCriticParameterSet):
     normalize_advantages: Flag = True
     """Normalise the advantages of each minibatch to mean 0 and deviation 1."""
     target_kl: Annotated[float, Real(0)] = 0.0
-    """Largest divergence in an iteration. Above 0: end an iteration once a minibatch's policy has diverged this far, in nats,
-    from the acting one."""
+    """Above 0: end an iteration once a minibatch's policy has diverged this far, in nats, from the acting one."""
     entropy_cost: Cost = 0.0
     normalize_observations: Annotated[Flag, never(OF_THIS_SCALE)] = True
     normalize_returns: Annotated[Flag, never(OF_THIS_SCALE)] = True

@@ -33,7 +33,7 @@ class SACParameters(TransitionParameterSet):
     )
     """Initial step size of the critics' optimiser; it decays as learningRate does."""
     temperature: Annotated[float, Real(0)] | None = None
-    """Worth of a nat of entropy, in units of the reward. Unset: learned, so that the policy's entropy stays at targetEntropy.
+    """Worth of a nat of entropy, in units of the reward. Unset: learned, to keep the policy's entropy at targetEntropy.
     """
     initial_temperature: Annotated[float, Real(0, above=True)] = 1.0
     """Initial value of a learned temperature."""
@@ -55,7 +55,7 @@ class SACParameters(TransitionParameterSet):
     layer_norm: Annotated[Flag, never(OF_THIS_NETWORK)] = False
     normalize_observations: Annotated[Flag, never(OF_THIS_SCALE)] = False
     normalize_returns: Annotated[Flag, never(OF_THIS_SCALE)] = False
-    """Divide n-step returns by their deviation so far; critics, priorities and a learned temperature are then in these units.
+    """Divide n-step returns by their deviation so far; critics, priorities and a learned temperature use these units.
     """
     chunk_length: Annotated[int, Integer(1, 1000), never(STORED)] = 10
 

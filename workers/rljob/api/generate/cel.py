@@ -16,13 +16,12 @@ NOT_IN_CEL = {
     "rules on parameters of the algorithm": "each algorithm has its own defaults and bounds",
     "rules between fields that the manifest does not set": "it does not know presets and defaults",
     "the value of a target, the end of a job with another environment than its preset's, and minSize, maxBatchSize, "
-    "maxEpisodeRawFrames, triggerReturn and autoscaling.mode beside their neighbours": "few manifests set both",
+    "maxEpisodeRawFrames, triggerReturn and autoscaling.mode beside others": "few manifests set both",
     "fields below env, tolerations and podTemplate, and patterns of keys in resources, labels and annotations": "it checks them "
     "when pods are made",
-    "a key of env, tolerations or podTemplate that a running job replaces, such as value by valueFrom": "CEL compares only keys "
-    "that old and new have",
+    "a replaced key of env, tolerations or podTemplate": "CEL compares only keys that old and new have",
     "duplicates in environment.actions, and actions beside atari.fullActionSpace": "a list or a word has no type for entries",
-    "whether a value that you add or remove is the one already used": "it compares manifests; rljob compares the effective specs",
+    "whether an added or removed value is the one already used": "it compares manifests, not effective specs",
 }
 """What Python and CEL see differently, and which of the two checks it then."""
 

@@ -32,7 +32,7 @@ def reference() -> str:
         if place.model is None:
             continue
         is_role = issubclass(place.model, RoleSpec)
-        also = " Also: the [fields of every role](#fields-of-every-role)." if is_role else ""
+        also = " Also: [fields of every role](#fields-of-every-role)." if is_role else ""
         parts += [f"## spec.{name}\n", f"{flowed(place.description)}{also}\n"]
         parts.append(
             field_list(place, without=_SAID_OF_ROLES.get(name, TypedPlace(RoleSpec).field_names) if is_role else ())
@@ -82,7 +82,7 @@ def _in_code(value: Any) -> str:
 
 def _presets() -> Iterator[str]:
     for each in PRESETS.values():
-        facts = f"Score: {each.expected}. Time: {each.time}. Raw frames: {each.frames}. Source: {each.source}."
+        facts = f"Score: {each.expected}. Time: {each.time}."
         yield f"- `{each.name}`: {each.purpose}. {facts}\n"
 
 
@@ -118,29 +118,27 @@ _PLACES = [("spec", TypedPlace(RLJobSpec)), *places_below(TypedPlace(RLJobSpec),
 _INTRODUCTION = f"""\
 # API reference: {KIND}, {API_VERSION}
 
-`make generate` makes this page and the CRD from the types in `workers/rljob/api`. A manifest has `apiVersion: {API_VERSION}`,
-`kind: {KIND}`, `metadata.name` and `spec`; a complete spec is `preset: PongVTrace`. Unknown fields are refused. Brackets hold
-the type and the default of a field; a field without a default is unset or empty. A dotted path names a field of a section, `[]`
-an entry of a list.
+A manifest has `apiVersion: {API_VERSION}`, `kind: {KIND}`, `metadata.name` and `spec`; a complete spec is `preset: PongVTrace`.
+Unknown fields are refused. Brackets hold the type and the default of a field; a field without a default is unset or empty. `[]`
+is an entry of a list.
 
 `rljob validate FILE` checks a manifest without a cluster. `rljob render FILE --effective` prints it with all defaults.
-`rljob explain FIELD` and `kubectl explain rljob.spec` print what this page says.
+`rljob explain FIELD` prints the same; `make generate` makes this page from `workers/rljob/api`.
 """
 _PRESETS = """\
-`spec.preset: NAME` starts from one of these jobs. Any field that you write wins; `spec.presetWithout` removes fields.
-`rljob render NAME` prints all that a preset sets, `rljob explain FIELD` the values of a field in all presets. No preset sets
-`actors.replicas`.
+`spec.preset: NAME` starts from one of these jobs. `rljob render NAME` prints all that a preset sets, `rljob explain preset` also
+raw frames and sources. No preset sets `actors.replicas`.
 
 With another `environment.id`, a preset's values for its own environment do not apply: {}.
 `rljob validate` lists them. Such a job needs its own end. `ApeXAtari` and `ImpalaAtari` apply to every game as a whole.
 """.format(", ".join(f"`{path}`" for path in OF_ITS_ENVIRONMENT))
 _CONDITIONS = """\
-Scripts may rely on types and reasons (`kubectl wait --for=condition=Complete`); messages are for people. `kubectl get` shows
-the reason of `Ready` as STATE. In brackets: the meaning of True.
+Scripts may rely on types and reasons; messages are for people. `kubectl get` shows the reason of `Ready` as STATE. In brackets:
+the meaning of True.
 """
 _RULES = """\
-`rljob validate` checks these rules and prints the reason and the numbers. The API server checks a rule (in CEL) only if the
-manifest sets every field in it, and no rule on the parameters of an algorithm.
+`rljob validate` checks these rules and prints the reason and the numbers. A cluster's API server [does not check all of
+them](#what-a-clusters-api-server-does-not-check).
 """
 _EXPERIMENT = """\
 `kind: RLExperiment` runs [several jobs as one experiment](experiments.md). `spec.template.spec`, required, is the `spec` of an
@@ -148,10 +146,10 @@ RLJob; `spec.template.metadata` has labels and annotations for every run.
 """
 _WHEN = {When.ANY_TIME: "At any time", When.LIVE: "Live", When.WHILE_SUSPENDED: "While suspended", When.NEVER: "Never"}
 _CHANGING = """\
-All fields that are not listed here may change while the job is suspended: set `spec.suspend: true` before the change or with
-it, then resume; all roles restart from a checkpoint. A change "at any time" takes effect at the controller's next
-reconciliation. A "live" one reaches the running learner between two updates (`rljob set` or `kubectl patch`). A section stands
-for all its fields that are not listed themselves.
+Fields that are not listed here may change while the job is suspended: set `spec.suspend: true` before the change or with it,
+then resume; all roles restart from a checkpoint. A change "at any time" takes effect at the controller's next reconciliation. A
+"live" one reaches the running learner between two updates (`rljob set` or `kubectl patch`). A section stands for all its
+unlisted fields.
 """
 _UNLEARNED = """\
 These fields do not affect what is learned, so `rljob compare` and a resumed experiment ignore them (`*`: any role): {}.
@@ -165,18 +163,18 @@ These fields do not affect what is learned, so `rljob compare` and a resumed exp
 )
 _NOT_CHECKED = """\
 The API server checks schema and CEL when you apply a job; the controller checks the rest and may set `Accepted=False`.
-`rljob validate` checks everything. The API server does not check:
+`rljob validate` checks everything. Left to these two:
 """
 _STATUS = """\
-Written by the controller alone. Counts are integers, other numbers are strings, times are RFC 3339. `controller` and
-`autoscaling.memory` are the controller's own memory and may change between releases. `autoscaling.calculation` has the numbers
-of the last scaling decision (`rljob explain status.autoscaling.calculation`); [`conditions`](#conditions) are standard ones.
+Counts are integers, other numbers strings, times RFC 3339. `controller` and `autoscaling.memory` may change between
+releases. `rljob explain status.autoscaling.calculation` lists the numbers of a scaling decision.
 """
 _SAID_OF_ROLES = {
+    "replay": (*TypedPlace(RoleSpec).field_names, "redis.resources.requests", "redis.resources.limits"),
     "inference": (
         *TypedPlace(RoleSpec).field_names,
         *(f"accelerator.{name}" for name in TypedPlace(Accelerator).field_names),
-    )
+    ),
 }
 """Of a role, all that the page says of other ones, too, where that is more than the fields of every role."""
 _SAID_ONCE = ("controller", "conditions", "autoscaling.calculation", "autoscaling.memory")
