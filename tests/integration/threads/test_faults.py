@@ -91,7 +91,6 @@ CASES = [
 ELSEWHERE = {
     "checkpoint": "test_a_checkpoint_thread_that_dies_ends_the_learner",
     "member-polls": "test_a_controller_hears_that_nobody_asks_the_members",
-    "fork": "unit/learner/test_course.py: whatever it raises is why the fork is refused",
     "intake": "test_an_operator_hears_that_nobody_watches_its_jobs",
 }
 CONTAINED = {
@@ -102,6 +101,7 @@ CONTAINED = {
     "signals": "unit/roles/test_command.py",
     "rljob-run-*": "integration/operator/test_python_front_door.py",
     "parent": "integration/operator/test_controller_killed.py",
+    "fork": "unit/learner/test_course.py: whatever it raises is why the fork is refused",
 }
 WAITED_FOR = {
     "optim/sharded_optimizer.py": "test_what_a_share_of_an_update_raises_is_raised_in_the_loop",

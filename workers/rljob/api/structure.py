@@ -121,7 +121,11 @@ def _called_here(name: str, known: Sequence[str]) -> str | None:
 
 def _such_as(place: TypedPlace | None, value: Any) -> str:
     """What to write in the place of a ``value`` that stands where a section is due: the field most likely meant with it."""
-    if place is None or not isinstance(value, str | int | float) or len(str(value)) > _LONGEST_EXAMPLE:
+    if (
+        place is None
+        or not isinstance(value, str | int | float)
+        or not (str(value).isprintable() and len(str(value)) <= _LONGEST_EXAMPLE)
+    ):
         return ""
     fields = [(name, below.field) for name, below in place.fields_below() if below.field is not None]
     words = [name for name, field in fields if value in literal_values(field)]
