@@ -152,8 +152,8 @@ async def test_a_stopped_job_leaves_in_order_stays_so_and_comes_back(
     assert await kubelet.pods("pong") == {}
     assert await run.turn(viewer, "pong") is None, "no timer is set"
     stopped = await sees("stop", "pong", "--timeout", "20")
-    assert f"stopped; `rljob resume -n {user.namespace} pong` resumes it" in stopped
-    assert "pong is SessionEnded: it was stopped" in await sees("why", "pong")
+    assert f"stopped; `rljob resume -n {user.namespace} pong` continues from the saved state" in stopped
+    assert "pong is SessionEnded: the run was stopped" in await sees("why", "pong")
     assert "pong is stopped, and saved itself then" in (await asyncio.to_thread(user.refused, 2, "checkpoint", "pong"))
     await sees("resume", "pong")
     await bring_up(run, viewer, kubelet, "pong")

@@ -101,7 +101,11 @@ def test_a_pod_is_scraped_once_it_runs(prometheus: Prometheus, cluster: ControlP
     assert (labels["container"], labels["endpoint"]) == ("worker", "metrics")
 
 
-def test_every_panel_shows_something(prometheus: Prometheus, place: str) -> None:
+def test_every_panel_shows_something(prometheus: Prometheus, cluster: ControlPlane, place: str) -> None:
+    # A job that comes up has no event; one that is refused has.
+    refused = document(PRESET, ["spec.actors.tolerations=[{key: spot, value: true}]"])
+    refused["metadata"] = {"name": "refused", "namespace": place}
+    cluster.create(f"/apis/rljob.dev/v1alpha1/namespaces/{place}/rljobs", refused)
     variables = {"namespace": place, "__rate_interval": "15s"}
     for panel in panels(FOLDER / "operator.json"):
         for expression, _ in panel.asks:
