@@ -293,7 +293,7 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
     (
         ["spec.successPolicy.metric={name: is_success}"],
         "spec.successPolicy.metric.value",
-        ["required", "Mean over the evaluator.episodes games"],
+        ["required", "Mean of a full evaluation"],
     ),
     (["spec.successPolicy.metric={name: _x, value: 1}"], "spec.successPolicy.metric.name", ["does not begin with _"]),
     (
