@@ -92,12 +92,19 @@ class Member:
 
 
 _ERROR = re.compile(r"([A-Za-z_]\w*\.)*[A-Z]\w*(Error|Exception|Exit|Interrupt)\b(: |$)")
+_CRASH = re.compile(r"^Fatal Python error: (.+)(?:\n(?!Fatal).*?)*?\n +File (\".+)$", re.MULTILINE)
+"""What Python's faulthandler writes of a crash in native code, down to the innermost line of Python."""
+_LOGGED = re.compile(r"\d\d:\d\d:\d\d [A-Z]+ ")
+"""How a line of a role's log begins."""
 _ALIVE = frozenset({Phase.STARTING, Phase.READY, Phase.DRAINING})
 
 
 def last_line(log: str) -> str:
     """The line at the end of a log that says why its program ended: rljob's own last line or that of a traceback, after which
-    other threads may have written, else whatever comes last."""
+    other threads may have written; the place of a crash; else the last line, with a word that it is only that."""
     lines = ["", *map(str.strip, log.strip().splitlines())]
     told = [line for line in lines if line.startswith("rljob: ")] or [line for line in lines if _ERROR.match(line)]
+    told = told or [" at ".join(filter(None, crash)) for crash in _CRASH.findall(log)]
+    if not told and _LOGGED.match(lines[-1]):
+        return f"its log gives no reason; last line: {lines[-1]}"
     return (told or lines)[-1].removeprefix("rljob: ")

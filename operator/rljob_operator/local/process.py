@@ -278,10 +278,10 @@ def announce_path(run_dir: Path, name: str) -> Path:
 
 
 def _last_words(code: int | None, last_line: str) -> str:
-    """What a process logged at its end; one that was killed had no chance to, so its last line is not the reason."""
+    """What a process logged at its end; one that was killed may have had no chance to."""
     if code is not None and code >= 0:
         return last_line or _exit_in_words(code)
-    return f"{_exit_in_words(code)}; last line: {last_line}" if last_line else _exit_in_words(code)
+    return f"{_exit_in_words(code)}; {last_line}" if last_line else _exit_in_words(code)
 
 
 def _exit_in_words(code: int | None) -> str:

@@ -98,11 +98,11 @@ def _unknown_field(name: str, place: TypedPlace | None) -> str:
         for field in found.field_names
         if folded(field) == folded(name)
     )
+    if (called := _called_here(name, place.field_names)) is not None:
+        return called
     same = None if nearest(name, place.field_names, likeness=1.0) else next(below, None)
     if same is not None:
         return f"unknown field; did you mean {same!r}?"
-    if (called := _called_here(name, place.field_names)) is not None:
-        return called
     if place.owner is AlgorithmSpec and nearest(name, place.field_names) is None and (shared := nearest(name, SHARED)):
         return f"unknown field; did you mean 'spec.algorithm.{shared}'?"
     return unknown_name(name, place.field_names, "field")

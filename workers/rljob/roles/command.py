@@ -1,5 +1,6 @@
 """``rljob worker ROLE``: one role of a job as a process, the same in a pod and under the local supervisor."""
 
+import faulthandler
 import logging
 import os
 import resource
@@ -261,8 +262,9 @@ def worker(
 
 
 def prepare_process(log_level: int) -> None:
-    """Log to stderr, also where a user's module gives the root logger other handlers or none; open as many files as may be, for
-    many copies of an environment have many pipes."""
+    """Log to stderr, also where a user's module gives the root logger other handlers or none, and the place of a crash in native
+    code; open as many files as may be, for many copies of an environment have many pipes."""
+    faulthandler.enable(all_threads=False)
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
     logging.basicConfig(level=log_level, format=LOG_FORMAT, datefmt="%H:%M:%S", stream=sys.stderr)

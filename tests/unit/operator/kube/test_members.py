@@ -78,6 +78,12 @@ LONG = "20:02:42 INFO waiting for a welcome\n" * 20
             "ale.errors.RomError: no ROM",
         ),
         ("INFO 3 errors so far\nINFO bye", "INFO bye"),
+        ("20:03:12 INFO it acts", "its log gives no reason; last line: 20:03:12 INFO it acts"),
+        (
+            f"{LONG}Fatal Python error: Segmentation fault\n\nCurrent thread 0x1 (most recent call first):\n"
+            '  File "env.py", line 47 in step\n  File "loop.py", line 9 in run\n\nExtension modules: a, b (total: 2)',
+            'Segmentation fault at "env.py", line 47 in step',
+        ),
     ],
 )
 def test_the_end_of_a_log_says_why_a_worker_ended(log: str, said: str) -> None:
