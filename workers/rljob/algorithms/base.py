@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rljob.algorithms.batches import LossResult, Observation, TransitionBatch, UnrollBatch, as_batch
+from rljob.algorithms.batches import LossResult, Moments, Observation, TransitionBatch, UnrollBatch, as_batch
 from rljob.algorithms.decision import Game, Inference
 from rljob.algorithms.optimizer import Optimizer
 from rljob.algorithms.parameters import LearnerParameters, TransitionParameters, UnrollParameters
@@ -250,6 +250,11 @@ class UnrollAlgorithm(Algorithm[UnrollP, Network]):
         """What to learn from a batch, update for update; the whole batch, once, unless it is overridden. ``online`` is as it is
         whenever the next one is asked for."""
         yield batch
+
+    def prepared(self, params: UnrollP, minibatch: UnrollBatch, moments: Moments) -> UnrollBatch:
+        """A minibatch as the loss takes it, where that depends on the whole of it: a learner of several processes has a part in
+        each, over which ``moments`` goes. Itself unless it is overridden."""
+        return minibatch
 
     def passes(self, params: UnrollP) -> int:
         """How often ``minibatches`` goes through a batch: for the count of samples, and for how frames are laid out."""

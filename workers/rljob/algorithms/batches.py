@@ -202,6 +202,15 @@ class LossResult(NamedTuple):
         )
 
 
+Moments: TypeAlias = Callable[[Tensor], tuple[Tensor, Tensor]]
+"""Mean and deviation of numbers, of this process's minibatch and, where a learner has several, of all others'."""
+
+
+def moments(values: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and deviation."""
+    return values.mean(), values.std(correction=0)
+
+
 def _shuffled(count: int, device: torch.device) -> torch.Tensor:
     """0 to ``count`` - 1 in a random order on ``device``, drawn on the CPU; a GPU's is copied without waiting for it."""
     return torch.randperm(count, pin_memory=device.type == "cuda").to(device, non_blocking=True)

@@ -10,6 +10,8 @@ EXIT_FAILURE: Final = 1
 """It failed for a reason that is not its input."""
 EXIT_INVALID: Final = 2
 """A manifest or an argument is wrong."""
+EXIT_RANK_LOST: Final = 68
+"""EX_NOHOST: one of several processes of a learner has lost another; they start again together."""
 EXIT_UNAVAILABLE: Final = 69
 """EX_UNAVAILABLE: the API server of a cluster can't be reached, or does not answer as it should; later it may."""
 EXIT_NON_FINITE_LOSS: Final = 70

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from rljob.algorithms.batches import TransitionBatch, UnrollBatch
 from rljob.algorithms.trunk import FrameNetwork
 from rljob.algorithms.vtrace import discounted
+from rljob.learner.ranks import Ranks
 from rljob.observation import by_column
 
 LEAST_DEVIATION = 1e-12
@@ -34,17 +35,21 @@ class RunningMoments:
         """At least the share ``least`` of the mean's size; the variance is that over ``count``."""
         return torch.maximum((self.m2 / self.count.clamp(min=1.0)).sqrt(), least * self.mean.abs())
 
-    def merge(self, rows: Tensor) -> Tensor:
-        """Add ``rows`` float64 [N, width] (Chan et al. 1979), none of them if a number is not finite; returns whether, bool."""
-        count = len(rows)
+    def merge(self, rows: Tensor, ranks: Ranks | None = None) -> Tensor:
+        """Add ``rows`` float64 [N, width] (Chan et al. 1979), and those of the other ``ranks``; none of a rank's where one of its
+        numbers is not finite. Returns how many ranks' were left out."""
         variance, mean = torch.var_mean(rows, dim=0, correction=0)
-        finite = mean.isfinite().all()
-        total, apart = self.count + count, mean - self.mean
-        m2 = self.m2 + variance * count + apart.square() * (self.count * count / total)
-        moved = self.mean + apart * (count / total)
-        for own, new in ((self.count, total), (self.mean, moved), (self.m2, m2)):
-            own.copy_(torch.where(finite, new, own))
-        return finite
+        parts = torch.cat([mean.new_tensor([len(rows)]), mean, variance])[None]
+        if ranks is not None:
+            parts = ranks.rows(parts[0])
+        for count, mean, variance in (each.split([1, len(mean), len(mean)]) for each in parts):
+            finite = mean.isfinite().all()
+            total, apart = (self.count + count).clamp(min=1.0), mean - self.mean
+            m2 = self.m2 + variance * count + apart.square() * (self.count * count / total)
+            moved = self.mean + apart * (count / total)
+            for own, new in ((self.count, (self.count + count)[0]), (self.mean, moved), (self.m2, m2)):
+                own.copy_(torch.where(finite, new, own))
+        return parts.isfinite().all(dim=1).logical_not().sum()
 
 
 class Normalizer:
@@ -67,6 +72,8 @@ class Normalizer:
         self._moments = RunningMoments(len(self._normalized) + self._of_returns, device)
         self.left_out = torch.zeros((), dtype=torch.int64, device=device)
         """Batches with a number that is not finite, on the device."""
+        self.ranks: Ranks | None = None
+        """Where set: the batches of all ranks count."""
 
     @classmethod
     def of(cls, network: FrameNetwork) -> "Normalizer | None":
@@ -86,7 +93,7 @@ class Normalizer:
                 batch.n_step_return if isinstance(batch, TransitionBatch) else discounted(batch.reward, batch.discount)
             )
             rows.append(back.view(-1, 1))
-        self.left_out += self._moments.merge(torch.cat(rows, dim=1).double()).logical_not()
+        self.left_out += self._moments.merge(torch.cat(rows, dim=1).double(), self.ranks)
 
     @torch.no_grad()
     def apply(self, networks: Iterable[nn.Module]) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import torch
 
 from rljob.algorithms.actor_critic import ActorCritic
-from rljob.algorithms.batches import LossResult, UnrollBatch, minibatches_of_steps, minibatches_of_unrolls
+from rljob.algorithms.batches import LossResult, Moments, UnrollBatch, minibatches_of_steps, minibatches_of_unrolls
 from rljob.algorithms.policy_network import PolicyNetwork
 from rljob.algorithms.ppo import DECLARED
 from rljob.algorithms.ppo.parameters import PPOParameters
@@ -47,9 +47,16 @@ class PPO(ActorCritic[PPOParameters]):
         for epoch in range(params.epochs):
             if epoch == 0 or params.recompute_advantages:
                 batch = with_advantages(params, online, batch)
-            for minibatch in split(batch, 1, params.minibatches):
-                # Normalised here, so that it does not matter how many threads share a loss.
-                yield _normalised(minibatch) if params.normalize_advantages else minibatch
+            yield from split(batch, 1, params.minibatches)
+
+    def prepared(self, params: PPOParameters, minibatch: UnrollBatch, moments: Moments) -> UnrollBatch:
+        """With normalised advantages, so that it does not matter how many threads and processes share a loss."""
+        if not params.normalize_advantages:
+            return minibatch
+        advantage = minibatch.advantage
+        assert advantage is not None, "minibatches gives advantages"
+        mean, spread = moments(advantage)
+        return minibatch._replace(advantage=(advantage - mean) / (spread + 1e-8), advantage_std=spread)
 
     def loss(self, params: PPOParameters, online: PolicyNetwork, batch: UnrollBatch) -> LossResult:
         """Clipped objective + value_cost * half the squared error - entropy_cost * entropy, the mean over steps."""
@@ -98,10 +105,3 @@ def with_advantages(params: PPOParameters, online: PolicyNetwork, batch: UnrollB
     reward = batch.reward + params.gamma * batch.final_value
     found = gae(batch.discount, reward, value[:-1], value[-1], trace_decay=params.gae_lambda)
     return batch._replace(advantage=online.in_units_of_returns(found.advantage), value_target=found.value)
-
-
-def _normalised(batch: UnrollBatch) -> UnrollBatch:
-    advantage = batch.advantage
-    assert advantage is not None, "with_advantages has found them"
-    spread = advantage.std(correction=0)
-    return batch._replace(advantage=(advantage - advantage.mean()) / (spread + 1e-8), advantage_std=spread)

@@ -32,7 +32,9 @@ from rljob.learner.normalizer import Normalizer
 from rljob.learner.optim.captured_update import CapturedUpdate, Learned
 from rljob.learner.optim.half_precision import HalfWeightsCopy, LossScale
 from rljob.learner.optim.readback import LateNumber
+from rljob.learner.optim.reduction import over_ranks, rows_of
 from rljob.learner.optim.sharded_optimizer import DataParallelThreads, ShardedOptimizer
+from rljob.learner.ranks import Ranks
 
 LARGEST_CHANGE = 1.25
 """By how much one batch may change the scale of the schedule: a batch's divergence is a noisy figure."""
@@ -128,7 +130,7 @@ class Updater(ABC, Generic[Batch]):
         self._computed = HalfWeightsCopy(self.online)
         self._threads = threads or DataParallelThreads()
         self._parameters: list[Tensor] = list(self.online.parameters())
-        if any(parameter.dtype != torch.float32 for parameter in self._parameters):
+        if any(parameter.dtype not in (torch.float32, torch.float64) for parameter in self._parameters):
             raise ValueError("the online network must be float32: an update rounded to bf16 would not move its weights")
         groups = algorithm.groups(params, self.online)
         self.optimizer = ShardedOptimizer(params, self._parameters, self._threads, groups)
@@ -138,6 +140,16 @@ class Updater(ABC, Generic[Batch]):
         """Where set: updates from minibatches that fit it are replayed. See ``update_trial``."""
         self.replayed = False
         """Whether the last update was."""
+        self.ranks: Ranks | None = None
+        """Where set: an update is made of all ranks' minibatches."""
+
+    def join(self, ranks: Ranks) -> None:
+        """Learn with the other ranks from now on, which start from the same weights."""
+        self.ranks = ranks
+        if self.normalizer is not None:
+            self.normalizer.ranks = ranks
+        # What follows from a divergence has to follow at the same update for all, whenever a device tells it.
+        self._divergence, self._early_end = LateNumber(self.device, waits=True), LateNumber(self.device, waits=True)
 
     def follow(self, params: Any) -> None:
         """Learn with these parameters from now on. They differ from those of before in live fields alone."""
@@ -262,6 +274,9 @@ class Updater(ABC, Generic[Batch]):
             learned = self._threads.map(learn, micro_batches)
             results, gradients = [each for each, _ in learned], [each for _, each in learned]
             result = LossResult.joined(results, [micro.share for micro in micro_batches])
+        if self.ranks is not None:
+            result, gradient = over_ranks(self.ranks, result, gradients, self._parameters, rows_of(minibatch))
+            gradients = [gradient]
         norm = self.optimizer.step(
             gradients, rate, self._computed.update, scale, minibatch.update, result.value.detach()
         )

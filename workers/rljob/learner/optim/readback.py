@@ -70,16 +70,18 @@ class Readback:
 class LateNumber:
     """One number of each batch: on a CPU at once, on CUDA once it has arrived.
 
-    As with ``Readback`` the caller does not wait, unless more than ``DEPTH`` are under way.
+    As with ``Readback`` the caller does not wait, unless more than ``DEPTH`` are under way, or it ``waits`` for each.
     """
 
-    def __init__(self, device: torch.device, event: Callable[[], Any] | None = None) -> None:
-        self._readback = Readback(device, event)
+    def __init__(self, device: torch.device, event: Callable[[], Any] | None = None, *, waits: bool = False) -> None:
+        self._readback, self._waits = Readback(device, event), waits
         self._nothing = torch.empty(0, device=device)
 
     def push(self, number: Tensor) -> list[float]:
         """Takes a batch's number; those that have arrived by now, oldest first."""
-        return [float(came[0]) for _, _, came in self._readback.push(None, self._nothing, number.detach().reshape(1))]
+        arrived = [*self._readback.push(None, self._nothing, number.detach().reshape(1))]
+        arrived += self._readback.rest() if self._waits else ()
+        return [float(came[0]) for _, _, came in arrived]
 
     def drain(self) -> None:
         """Forget what is under way (its batches belong to weights that have been replaced)."""

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from rljob.algorithms.base import AnyAlgorithm, TransitionAlgorithm, UnrollAlgorithm
-from rljob.algorithms.batches import LossResult, TransitionBatch, UnrollBatch
+from rljob.algorithms.batches import LossResult, TransitionBatch, UnrollBatch, moments
 from rljob.algorithms.parameters import TransitionParameters, UnrollParameters
 from rljob.algorithms.trunk import FrameNetwork
 from rljob.learner.optim.base_updater import Updater
@@ -87,7 +87,7 @@ class UnrollUpdater(Updater[UnrollBatch]):
         threads: DataParallelThreads | None = None,
     ) -> None:
         super().__init__(algorithm, params, online, device, threads)
-        self._minibatches = algorithm.minibatches
+        self._minibatches, self._prepared = algorithm.minibatches, algorithm.prepared
         self._loss = algorithm.loss
         self._several_passes = algorithm.passes(params) > 1
         self._largest_divergence = algorithm.largest_divergence(params)
@@ -98,7 +98,9 @@ class UnrollUpdater(Updater[UnrollBatch]):
             rows = arrays_of(batch.observation)[0].shape[:2]
             laid_out = self.online.laid_out(each(lambda of: of.flatten(0, 1), batch.observation))
             batch = batch._replace(observation=each(lambda of: of.view(*rows, *of.shape[1:]), laid_out))
-        yield from self._minibatches(self.params, self.online, batch)
+        over_all = moments if self.ranks is None else self.ranks.moments
+        for minibatch in self._minibatches(self.params, self.online, batch):
+            yield self._prepared(self.params, minibatch, over_all)
 
     def _loss_of(self, network: FrameNetwork, batch: UnrollBatch) -> LossResult:
         return self._loss(self.params, network, batch)

@@ -1,0 +1,172 @@
+"""The processes that are one learner, its ranks: how they meet, and what they add up.
+
+Rank 0 leads. Every exchange takes all ranks, in the same order. Where one has ended, or has not come to an exchange for
+`WAIT_SECONDS`, the others end, too (`RankLost`), and the controller starts all of them together, in a later epoch. So a rank
+that is left over from an earlier epoch meets nobody.
+
+Nothing that ranks exchange is executable, but the links are torch.distributed's own: neither encrypted nor authenticated.
+"""
+
+import contextlib
+import json
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
+from typing import Any, Final
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from rljob.api.exit_codes import EXIT_RANK_LOST
+from rljob.errors import CommandRefused, UsageError, first_line
+
+log = logging.getLogger(__name__)
+
+MEET_SECONDS: Final = 600.0
+"""A rank may come so much later than another: its image is pulled, its libraries are loaded, its updates are measured."""
+WAIT_SECONDS: Final = 60.0
+"""For a rank that does not come to an exchange. One that has ended is noticed at once by its connection."""
+LEAVE_SECONDS: Final = 5.0
+"""After so long a rank that has lost another is ended, whatever still holds it."""
+
+
+class RankLost(CommandRefused):
+    """Another rank has ended, or does not answer; this one can't go on alone."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, EXIT_RANK_LOST)
+
+
+@contextlib.contextmanager
+def _lost(what: str) -> Iterator[None]:
+    """Any failure to reach the other ranks is a `RankLost`; the process ends soon, also where a library's thread hangs."""
+    try:
+        yield
+    except RuntimeError as error:  # of which torch.distributed's own errors are
+        end = threading.Timer(LEAVE_SECONDS, os._exit, (EXIT_RANK_LOST,))
+        end.daemon = True
+        end.start()
+        raise RankLost(f"{what}: {first_line(error)}; all of the learner's processes start again together") from None
+
+
+class Meeting:
+    """The ranks of one epoch on their way to each other: ``rank`` of ``count``, by a store that rank 0 serves at ``address``.
+
+    ``about``: what has to be the same for all. Closed by the end of the process.
+    """
+
+    def __init__(self, rank: int, count: int, address: tuple[str, int], epoch: int, about: Mapping[str, Any]) -> None:
+        self.rank, self.count = rank, count
+        self._about = {"WORLD_SIZE": count, **about}
+        where = "{}:{}".format(*address)
+        limit = timedelta(seconds=MEET_SECONDS)
+        with _lost(f"rank {rank} of {count} can't meet the others at {where}"):
+            store = dist.TCPStore(*address, is_master=rank == 0, timeout=limit, wait_for_workers=False)  # type: ignore[attr-defined]
+        self._store = dist.PrefixStore(f"epoch-{epoch}", store)  # type: ignore[attr-defined]
+
+    def agree(self, word: str = "") -> str:
+        """Rank 0's ``word``, once all ranks know that they are of one job. Raises UsageError where they are not."""
+        mine = json.dumps(self._about, sort_keys=True)
+        with _lost(f"rank {self.rank} of {self.count} waits for the others in vain"):
+            self._store.set(f"rank-{self.rank}", mine)
+            if self.rank == 0:
+                others = [json.loads(self._store.get(f"rank-{rank}")) for rank in range(self.count)]
+                self._store.set("word", json.dumps([word, others]))
+            word, all_ranks = json.loads(self._store.get("word"))
+            self._store.add("read", 1)
+        lead = all_ranks[0]
+        for rank, its in enumerate([*all_ranks, self._about]):
+            apart = [f"{name} {its[name]} (rank 0: {lead[name]})" for name in self._about if its[name] != lead[name]]
+            if apart:
+                self._until_all_have_read()
+                who = f"rank {rank if rank < len(all_ranks) else self.rank}"
+                raise UsageError(
+                    f"{who} is of another job than rank 0: {', '.join(apart)}; start all from one manifest"
+                )
+        return str(word)
+
+    def group(self, device: torch.device) -> "Ranks":
+        """All ranks, once each is ready to learn on its ``device``."""
+        with _lost(f"rank {self.rank} of {self.count} waits for the others in vain"):
+            self._store.set(f"ready-{self.rank}", "")
+            self._store.wait([f"ready-{rank}" for rank in range(self.count)])
+            dist.init_process_group(
+                "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo",
+                store=dist.PrefixStore("group", self._store),  # type: ignore[attr-defined]
+                rank=self.rank,
+                world_size=self.count,
+                timeout=timedelta(seconds=WAIT_SECONDS),
+            )
+        log.info("rank %d of %d: all are there", self.rank, self.count)
+        return Ranks(self.rank, self.count)
+
+    def _until_all_have_read(self) -> None:
+        """Rank 0 serves the store: the others have to hear why it ends."""
+        deadline = time.monotonic() + LEAVE_SECONDS
+        while self.rank == 0 and self._store.add("read", 0) < self.count and time.monotonic() < deadline:
+            time.sleep(0.05)
+
+
+class Ranks:
+    """What all ranks, ``count`` of them, do together; ``rank`` is this one. For the training loop's thread.
+
+    ``present``: whether this rank learns from a batch of its own now. Where it does not, it adds nothing.
+    """
+
+    def __init__(self, rank: int, count: int) -> None:
+        self.rank, self.count = rank, count
+        self.present = True
+
+    def sum(self, numbers: Tensor) -> Tensor:
+        """``numbers`` of all ranks added up, in place. (Not gloo's average, which is wrong without a word: pytorch#162338.)"""
+        self._together(lambda: dist.all_reduce(numbers))
+        return numbers
+
+    def rows(self, row: Tensor) -> Tensor:
+        """``row`` [n] of each rank, [count, n]; of one without a batch zeros."""
+        found = torch.zeros(self.count, *row.shape, dtype=row.dtype, device=row.device)
+        if self.present:
+            found[self.rank] = row
+        return self.sum(found)
+
+    def moments(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and deviation over all ranks' values."""
+        own = values.double()
+        count, total, squares = self.rows(
+            torch.stack([own.new_tensor(float(own.numel())), own.sum(), own.square().sum()])
+        ).sum(dim=0)
+        mean = total / count
+        spread = (squares / count - mean.square()).clamp(min=0.0).sqrt()
+        return mean.to(values.dtype), spread.to(values.dtype)
+
+    def share(self, content: bytes = b"") -> bytes:
+        """Rank 0's ``content``, for all."""
+        size = torch.tensor([len(content)])
+        self._together(lambda: dist.broadcast(size, 0))
+        data = torch.zeros(int(size), dtype=torch.uint8)
+        if self.rank == 0:
+            data = torch.frombuffer(bytearray(content), dtype=torch.uint8)
+        self._together(lambda: dist.broadcast(data, 0))
+        return data.numpy().tobytes()
+
+    def gather(self, content: bytes) -> list[bytes]:
+        """Every rank's ``content``, by rank."""
+        sizes = torch.zeros(self.count, dtype=torch.int64)
+        sizes[self.rank] = len(content)
+        self.sum(sizes)
+        found = torch.zeros(self.count, int(sizes.max()), dtype=torch.uint8)
+        found[self.rank, : len(content)] = torch.frombuffer(bytearray(content), dtype=torch.uint8)
+        self.sum(found)
+        return [row[:size].numpy().tobytes() for row, size in zip(found, sizes.tolist(), strict=True)]
+
+    def close(self) -> None:
+        """Leave the others, which end then."""
+        dist.destroy_process_group()
+
+    def _together(self, exchange: Callable[[], object]) -> None:
+        with _lost(f"rank {self.rank} of {self.count} has lost another"):
+            exchange()
