@@ -26,6 +26,19 @@ def variables(role: Role) -> dict[str, str]:
     return {"PYTHONUNBUFFERED": "1", **threads}
 
 
+def rank_variables(job: RLJob, member: str, address: str, port: int) -> dict[str, str]:
+    """By what the processes of a learner of several find each other, as is customary: the first one serves at this address."""
+    members = job.spec.learner.members
+    if len(members) == 1 or member not in members:
+        return {}
+    return {
+        "RANK": str(members.index(member)),
+        "WORLD_SIZE": str(len(members)),
+        "MASTER_ADDR": address,
+        "MASTER_PORT": str(port),
+    }
+
+
 def own_variables(job: RLJob, member: str, here: dict[str, str]) -> dict[str, str]:
     """Those that the manifest gives the member's role, as a kubelet resolves them: ``$(NAME)`` is the value of one above it, else
     of an existing one (``here``), else it stays as it is written, and ``$$`` is a dollar. One whose value a cluster takes from

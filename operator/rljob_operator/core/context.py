@@ -126,6 +126,8 @@ class ReconcileContext:
         """Whether the spec has a place for it. For actors only their number counts, which `rules.actors` knows."""
         if member.role is Role.REPLAY:
             return number(member.name) < self.shards
+        if member.role is Role.LEARNER:
+            return member.name in self.spec.learner.members
         if member.role is Role.INFERENCE:
             return number(member.name) < self.inference_servers
         return self.spec.evaluator.enabled if member.role is Role.EVALUATOR else True
@@ -136,8 +138,8 @@ class ReconcileContext:
         return len(found) if role is Role.ACTOR else sum(self.is_wanted(member) for member in found)
 
     def learner_ready(self) -> bool:
-        """Whether the learner serves."""
-        return self.ready(Role.LEARNER) > 0
+        """Whether the learner serves, in all its processes."""
+        return self.ready(Role.LEARNER) >= self.spec.learner.processes
 
     def needed_actors(self) -> int:
         """The fewest ready actors with which the job counts as up."""
@@ -154,7 +156,8 @@ class ReconcileContext:
 
     def needed_of(self, role: Role) -> int:
         """The fewest ready members of a role with which the job counts as up."""
-        numbers = {Role.REPLAY: self.shards, Role.LEARNER: 1, Role.INFERENCE: self.inference_servers}
+        numbers = {Role.REPLAY: self.shards, Role.LEARNER: self.spec.learner.processes}
+        numbers[Role.INFERENCE] = self.inference_servers
         return self.needed_actors() if role is Role.ACTOR else numbers.get(role, 0)
 
     def outdated(self) -> bool:

@@ -151,7 +151,7 @@ def decide(
     )
     start = lifecycle.to_start(context) if now is Mode.RUNNING else ()
     refused = any(member.waiting is not None for member in observed.of(Role.LEARNER))
-    if str(Role.LEARNER) in start and not refused:
+    if not refused and any(Role.of(name) is Role.LEARNER for name in start):
         context = context.with_memory(learner_epoch=_next_epoch(context))
     return Decision(
         status=_as_before_if_equal(status, context.status),

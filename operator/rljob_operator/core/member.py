@@ -5,9 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from rljob.api.conditions import Reason
 from rljob.api.roles import Role as Role
+
+LEADERS: Final = ("learner", "learner-0")
+"""Names of the learner, or of the first of its processes, which speaks for all."""
 
 
 def number(name: str) -> int:

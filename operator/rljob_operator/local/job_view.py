@@ -20,6 +20,7 @@ from rljob.api.learner_status import LearnerStatus
 from rljob.api.status import RLJobStatus
 from rljob.api.status_document import json_document
 
+from rljob_operator.core.member import LEADERS
 from rljob_operator.local.addresses import Loopback
 from rljob_operator.local.log_files import tail
 from rljob_operator.local.run_folder import (
@@ -98,12 +99,12 @@ def look(run_dir: Path, *, figures: bool = True) -> JobView:
         problem = problem or str(error)
     answers: dict[str, dict[str, Any]] = {}
     for name in running if figures else ():
-        if name == "learner" or name.startswith("inference-"):
+        if name in LEADERS or name.startswith("inference-"):
             try:
                 answers[name] = member_status(run_dir, name)
             except (NoAnswer, ValueError) as no:
                 problem = problem or f"{name}: {no}"
-    learner = LearnerStatus.lenient(answers.pop("learner", {}))
+    learner = LearnerStatus.lenient(next((answers.pop(name) for name in LEADERS if name in answers), {}))
     problem = _unwritten(run_dir, status, controller) or problem
     return JobView(
         str(run_dir),

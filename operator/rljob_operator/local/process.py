@@ -107,6 +107,8 @@ class RoleProcess:
         self.role = role
         self.command = list(command)
         self.variables: Mapping[str, str] = {}
+        self.peers: Mapping[str, str] = {}
+        """Variables by which it finds other processes of its role."""
         self._launch = launch
         self._log = run_dir / "logs" / f"{name}.log"
         self._announce = announce_path(run_dir, name)
@@ -136,6 +138,7 @@ class RoleProcess:
         environment = {
             **os.environ,
             **variables(self.role),
+            **self.peers,
             **({"RLJOB_DEBUG": "1"} if Debug.enabled else {}),
         }
         try:

@@ -8,6 +8,8 @@ loop.
 import asyncio
 import math
 import os
+import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -27,11 +29,19 @@ from rljob_operator.local.launch import Launcher
 from rljob_operator.local.process import RoleProcess, announce_path
 from rljob_operator.polls.poll import Alive, Answer, LearnerPoll, Poll, Rhythm, Silence
 from rljob_operator.polls.reach import TIMEOUT_SECONDS, Reach
-from rljob_operator.surroundings import DRAIN_SECONDS, own_variables
+from rljob_operator.surroundings import DRAIN_SECONDS, own_variables, rank_variables
 
 ALIVE = Rhythm(2.0, 0.5, math.inf)
 """A silent member is asked again soon, so that it is soon noticed when it answers."""
 STATUS = Rhythm(0.5)
+_LOOPBACK = "lo0" if sys.platform == "darwin" else "lo"
+
+
+def _free_port() -> int:
+    """A port of loopback for the processes of a learner to meet at. Where another takes it, they end and try the next."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 class MemberPolls:
@@ -130,7 +140,7 @@ class LocalSubstrate:
         self._max_actors, self._cores = max_actors, cores if max_actors is None else None
         self._arrange(job)
         self._checkpoints = checkpoints(job, run_dir)
-        self._learner_epoch = 0
+        self._learner_epoch = self._meeting_port = 0
         self._token_file = job_token_file(run_dir)
         self._processes: dict[str, RoleProcess] = {}
         self._token = read_token(self._token_file)
@@ -156,6 +166,8 @@ class LocalSubstrate:
         self._learner_epoch = decision.status.controller.learner_epoch
         if decision.start:
             self._arrange(job)
+        if not set(self._learners).isdisjoint(decision.start):
+            self._meeting_port = _free_port()
         for name in decision.start:
             if name not in self._processes:
                 self._processes[name] = RoleProcess(
@@ -163,6 +175,8 @@ class LocalSubstrate:
                 )
             self._processes[name].command = self._command(name)
             self._processes[name].variables = own_variables(job, name, dict(os.environ))
+            if peers := rank_variables(job, name, "127.0.0.1", self._meeting_port):
+                self._processes[name].peers = {**peers, "GLOO_SOCKET_IFNAME": _LOOPBACK}
             if self._processes[name].role is Role.LEARNER and self._processes[name].pid is None:
                 last_words_path(self._run_dir).unlink(missing_ok=True)
             self._processes[name].start()
@@ -193,7 +207,8 @@ class LocalSubstrate:
         central = spec.actors.inference == "Central"
         self._has_replay = spec.replay is not None
         self._learner_serves = central and spec.inference.replicas == 0
-        shards = spec.replay.shards if spec.replay is not None else 1
+        self._learners = spec.learner.members
+        shards = spec.replay.shards if spec.replay is not None else spec.learner.processes
         self._addresses = Addresses.of(self._run_dir, shards, max(1, spec.inference.replicas) if central else 0)
 
     def _members(self) -> tuple[Member, ...]:
@@ -206,7 +221,7 @@ class LocalSubstrate:
                 silence = self._polls.silence(member.incarnation)
                 if silence is not None:
                     member = replace(member, silent_seconds=silence.heard_seconds, silent_because=silence.because)
-            if url is not None and member.role is Role.LEARNER:
+            if url is not None and member.name == self._learners[0]:
                 learner = LearnerPoll(member.incarnation, url, self._token)
             found.append(member)
         self._asked, self._announced = (alive, learner), learner is not None
@@ -245,8 +260,7 @@ class LocalSubstrate:
                 *weights,
                 *(inference if self._learner_serves else ()),
                 *token,
-                "--last-words",
-                str(last_words_path(self._run_dir)),
+                *(["--last-words", str(last_words_path(self._run_dir))] if name == self._learners[0] else ()),
                 "--resume",
                 "latest",
                 "--epoch",

@@ -18,11 +18,11 @@ from rljob.actor import compression
 from rljob.actor.compression import TRIED_SEGMENTS, Compression
 from rljob.actor.session import SILENCE_SECONDS
 from rljob.api import EnvironmentParameters
+from rljob.api.roles import member_of
 from rljob.envs import make_vector_environment
 from rljob.envs.grouped import GroupedEnvironment
 from rljob.inference.remote_policy import GroupedDraws
 from rljob.inference.server import InferenceServer
-from rljob.roles.actor import server_of
 
 from tests.support.inference import Given, Player, ppo, serving
 from tests.support.session_pair import Pair, a_chunk
@@ -298,7 +298,7 @@ def test_a_group_that_draws_otherwise_draws_afresh() -> None:
     [("actor-0", 1, 0), ("actor-7", 1, 0), ("actor-7", 3, 1), ("pong-actor-12", 5, 2), ("somebody", 4, 0)],
 )
 def test_actors_spread_over_servers(actor: str, servers: int, asked: int) -> None:
-    assert server_of(actor, servers) == asked
+    assert member_of(actor, servers) == asked
 
 
 def test_grouped_environments_play_as_one_vector(any_seed: Callable[[int], int]) -> None:

@@ -55,7 +55,8 @@ class MultiShard:
     @property
     def least_version(self) -> int | None:
         """The oldest weights that an unroll may be played with; None where that does not matter, and none has to be asked for."""
-        return self.sessions[0].least_version
+        told = [session.least_version for session in self.sessions if session.least_version is not None]
+        return max(told, default=None)
 
     @property
     def unacknowledged(self) -> int:

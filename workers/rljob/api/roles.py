@@ -52,10 +52,18 @@ class Accelerator(APIModel):
 
 
 class LearnerSpec(RoleSpec):
-    """The one process that trains the network."""
+    """The process that trains the network, or several that do so together."""
 
     accelerator: Annotated[Accelerator, WHILE_SUSPENDED] = Field(default_factory=Accelerator)
-    """Device that the learner uses."""
+    """Device that the learner uses; with several processes, each of them."""
+    processes: Annotated[int, Integer(1, 64), WHILE_SUSPENDED] = 1
+    """Processes, each a pod, that train together: each has batchSize / processes of every batch, and their gradients are added
+    up."""
+
+    @property
+    def members(self) -> list[str]:
+        """Names of the members; the first one leads."""
+        return ["learner"] if self.processes == 1 else [f"learner-{rank}" for rank in range(self.processes)]
 
 
 class ActorsSpec(RoleSpec):
@@ -77,6 +85,12 @@ class ActorsSpec(RoleSpec):
     """Prefer spot nodes of GKE, AKS, EKS and Karpenter, and tolerate their taints on GKE and AKS."""
     topology_spread: Annotated[Literal["None", "Preferred", "Required"], WHILE_SUSPENDED, UNLEARNED] = "None"
     """Spread the actors over hosts."""
+
+
+def member_of(actor: str, servers: int) -> int:
+    """Which of ``servers`` an actor belongs to: the number at the end of its name in turn, so that actors spread evenly."""
+    digits = actor[len(actor.rstrip("0123456789")) :]
+    return int(digits or 0) % servers
 
 
 def credits_per_actor(envs_per_actor: int) -> int:

@@ -48,6 +48,7 @@ class Ingest:
     """Takes messages from actors and chunks into the table. Owned by the service's thread.
 
     ``read`` makes a segment of the message that carries experience; it raises ``InvalidSegment`` or ``MalformedMessage``.
+    ``serves``: whether an actor is asked for experience here.
 
     A chunk is acknowledged when the log has it, or at once when there is no log. Credits are granted against the
     limiter, the ones already given out included, so that inserting never passes its bound by what is on the way.
@@ -66,6 +67,7 @@ class Ingest:
         timeout_seconds: float,
         read: Callable[[RawMessage], Segment],
         grants: Grants | None = None,
+        serves: Callable[[str], bool] = lambda actor: True,
     ) -> None:
         self._server = server
         self._table = table
@@ -76,7 +78,7 @@ class Ingest:
         self._epoch = epoch
         self._timeout = timeout_seconds
         self._read = read
-        self._grants = grants or ByRoom(table)
+        self._grants, self._serves = grants or ByRoom(table), serves
         self.ledger = CreditLedger(credits)
         self.rejected: Counter[str] = Counter()
         self.duplicates_total = 0
@@ -313,7 +315,9 @@ class Ingest:
 
     def _shares(self) -> dict[bytes, int]:
         turn, self._turn = self._turn, self._turn + 1
-        wanted = {peer: self.ledger.grantable(peer) for peer in self._sessions}
+        wanted = {
+            peer: self.ledger.grantable(peer) for peer, session in self._sessions.items() if self._serves(session.actor)
+        }
         return self._grants.share(wanted, {peer: self.ledger.outstanding(peer) for peer in self._sessions}, turn)
 
     def _asked(self, credits: int) -> dict[str, Scalar]:

@@ -6,6 +6,7 @@ Wakes a thread that waits for its sockets, for work that comes from no socket.
 import contextlib
 import socket
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections import deque
 from typing import Generic, TypeVar
@@ -60,6 +61,10 @@ class BatchThread(ABC, Generic[B]):
     @property
     def ready_batches(self) -> int:
         return len(self._ready)
+
+    def idle(self, seconds: float) -> None:
+        """Training stands still for so long."""
+        time.sleep(seconds)
 
     def close(self) -> None:
         """Stop the thread and release its sockets."""

@@ -132,6 +132,10 @@ class ReplayClient(BatchThread[ReadyBatch]):
         """Weigh what is drawn from now on as the job says."""
         self._importance = spec.required_replay.prioritization.importance
 
+    def weight_beside(self, least: float, least_of_all: float) -> float:
+        """How large the largest weight of a batch with this least chance is beside that of another: 1 where both are one."""
+        return float(self._weights(np.array([least, least_of_all]), self._importance)[0])
+
     @property
     def heard_epoch(self) -> int:
         """The latest epoch of a learner that a shard has heard of."""
@@ -258,5 +262,6 @@ class ReplayClient(BatchThread[ReadyBatch]):
                 staging=staging,
                 ready=ready,
                 origins=assembly.origins,
+                least=float(assembly.probability.min()),
             )
         )

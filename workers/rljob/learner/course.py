@@ -42,6 +42,8 @@ class Course:
     def __init__(self, spec: RLJobSpec, read: Callable[[ForkSpec], Checkpoint]) -> None:
         self._spec, self._read = spec, read
         self.following, self.scheduled = "", 0
+        self.live = live_values(spec)
+        """The live values by which the loop learns."""
         self.forked = ""
         """The id of the newest fork that was done."""
         self.fork: ForkStatement | None = None
@@ -53,6 +55,10 @@ class Course:
         _, _, _, fork = self._asked = self._taken(document)
         if fork is not None and fork.id not in (self.forked, self.fork and self.fork.id):
             self._begin_to_read(fork)
+
+    def with_live(self, values: Mapping[str, Any]) -> RLJobSpec:
+        """The job with these live values, as another process of the learner follows them."""
+        return with_live(self._spec, values)
 
     def _taken(self, document: Mapping[str, Any]) -> _Asked:
         try:
@@ -88,11 +94,11 @@ class Course:
 
     def took(self, change: Change, updates: int, raw_frames: int) -> None:
         """The loop has done that, after so many updates of its own."""
-        self.following, self.scheduled = change.following, change.scheduled
+        self.following, self.scheduled, self.live = change.following, change.scheduled, live_values(change.spec)
         if change.found is not None and self.fork is not None:
             self.forked, at = self.fork.id, {"updates": updates, "raw_frames": raw_frames}
             self.fork = ForkStatement(id=self.forked, state="Done", message=f"weights of {change.found.path}", **at)
-        values = ", ".join(f"{path} {value:g}" for path, value in live_values(change.spec).items())
+        values = ", ".join(f"{path} {value:g}" for path, value in self.live.items())
         weights = f"; {self.fork.message}" if change.found is not None and self.fork is not None else ""
         log.info("from update %d on: %s; %d entries of the schedule%s", updates, values, self.scheduled, weights)
 

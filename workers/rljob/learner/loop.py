@@ -26,6 +26,7 @@ from rljob.learner import state
 from rljob.learner.course import Course
 from rljob.learner.figures import Counters, Figures
 from rljob.learner.gpu import DeviceStageClock, Gpu
+from rljob.learner.in_step import InStep, NobodyToServe
 from rljob.learner.loop_inputs import BatchSource, LoopConfig, NonFiniteLoss, Ready, Superseded
 from rljob.learner.optim.readback import Arrived, Readback
 from rljob.learner.optim.updater import AnyUpdater
@@ -61,7 +62,7 @@ class Learner:
         course: Course,
         updater: AnyUpdater,
         source: BatchSource,
-        server: WeightServer,
+        server: WeightServer | NobodyToServe,
         saver: Saver,
         record: Callable[[LearnerStatus], None],
         surroundings: dict[str, Any],
@@ -85,6 +86,11 @@ class Learner:
         self._mean_return: float | None = None
         self._checkpoint_wanted = self._checkpoint_answered = 0.0
         self._on_turn: Callable[[], None] = lambda: None
+        self._in_step = source if isinstance(source, InStep) else None
+        self._leads = self._in_step is None or self._in_step.leads
+        """Of several processes one publishes, saves, and follows the job's user."""
+        if self._in_step is not None:
+            self._in_step.on_news = self._share
         now = time.monotonic()
         self._next_record, self._next_checkpoint = now, now + config.checkpoint_interval_seconds
         self._next_evaluation_weights = 0.0
@@ -124,6 +130,26 @@ class Learner:
         log.info("starting from %s; updates, steps and frames are counted from 0", found.path)
         self._publish()
 
+    def _share(self) -> None:
+        """All processes of this learner go on from what the first one is now; all call it at the same time."""
+        assert self._in_step is not None, "there are several"
+        if self._leads:
+            manifest = {"counters": self.counters.document(self._updater.updates), "live": self._course.live}
+            self._in_step.ranks.share(state.packed(self._updater, manifest))
+            return
+        found = state.unpacked(self._in_step.ranks.share())
+        counters, spec = found.manifest["counters"], self._course.with_live(found.manifest["live"])
+        self._updater.follow(spec.algorithm.parameters)
+        self._source.follow(spec)
+        state.restore(self._updater, found, int(counters["updates"]))
+        self.counters.restore(counters)
+        self.counters.epoch = int(counters["epoch"])
+        self._readback.drain()
+        self._versions.begin(self._updater.updates)
+        if self.counters.version:
+            self._versions.note(self.counters.version, self._updater.updates)
+            self._source.published(self.counters.epoch)
+
     # ------------------------------------------------------------------------------------------------------- the loop
 
     def run(self, stop: threading.Event, on_turn: Callable[[], None] = lambda: None) -> None:
@@ -131,6 +157,8 @@ class Learner:
         life. Raises NonFiniteLoss where the job's policy says so, Superseded once a later epoch is heard of; neither saves."""
         self._on_turn = on_turn
         self.state = "WaitingForUnrolls" if self._source.needs_weights_first else "WaitingForReplay"
+        if self._in_step is not None:
+            self._in_step.idle(0.0)  # by which all have the weights of the first one
         try:
             ready = self._prepare(stop)
             if ready is not None:
@@ -144,7 +172,7 @@ class Learner:
         self.state = "Finishing"
         self._take_in(self._readback.rest())
         self.clock.enter("checkpoint")
-        if self._updater.updates > 0:
+        if self._updater.updates > 0 and self._leads:
             self._save(wait=True)
         self.clock.stop()
         self._record(self.status())
@@ -157,7 +185,7 @@ class Learner:
             self.state = "Evaluating"
             self._look_around()
             self.clock.enter("evaluation")
-            time.sleep(STANDS_STILL_SECONDS)
+            self._source.idle(STANDS_STILL_SECONDS)
             return
         self.state = "Training"
         ready = self._next()
@@ -166,9 +194,13 @@ class Learner:
 
     def _follow(self) -> None:
         """Change what the job's schedule, or its user, asks for by now: between two batches."""
+        if not self._leads:
+            return
         change = self._course.turn(self.counters.raw_frames, may_fork=not self._saver.busy)
         if change is None:
             return
+        if self._in_step is not None:
+            self._in_step.news = True
         if change.found is not None:
             try:
                 state.start_from(self._updater, change.found)
@@ -189,7 +221,8 @@ class Learner:
     def _learn(self, ready: Ready) -> None:
         self.clock.enter("h2d")
         batch = ready.wait()
-        self.counters.samples += self._config.batch_size
+        learners = 1 if self._in_step is None else ready.learners
+        self.counters.samples += self._config.batch_size * learners
         self.figures.lag(self._versions.ages(ready.policy_version), ready.policy_version)
         epoch, interval = self.counters.epoch, self._config.publish_interval
         self.clock.enter("update")
@@ -224,7 +257,11 @@ class Learner:
     def _next(self) -> Ready | None:
         self._look_around()
         self.clock.enter("wait")
+        if self._in_step is not None and self._leads:
+            self._in_step.counts = self.counters.steps, self.counters.raw_frames
         ready = self._source.next(0.2)
+        if self._in_step is not None and not self._leads:
+            self.counters.steps, self.counters.raw_frames = self._in_step.counts
         self.clock.enter("other")
         return ready  # type: ignore[no-any-return]
 
@@ -235,6 +272,8 @@ class Learner:
         self._housekeeping()
 
     def _check_epoch(self) -> None:
+        if not self._leads:
+            return  # its epoch is that of the first, which it hears of later than others may
         heard = max(self._saver.heard_epoch, self._server.heard_epoch, self._source.heard_epoch)
         if heard > self.counters.epoch:
             raise Superseded(
@@ -341,7 +380,9 @@ class Learner:
             return
         self._next_record = now + self._config.record_seconds
         shards = self._source.statuses()
-        if shards:  # counted by the replay service over the whole run; never less than what a checkpoint knew
+        if (
+            shards and self._leads
+        ):  # counted by the replay service over the whole run; never less than what a checkpoint knew
             steps, raw_frames = steps_and_raw_frames(shards)
             self.counters.played(steps, raw_frames)
             self._mean_return = return_to_go_by(shards)
@@ -359,6 +400,8 @@ class Learner:
         wanted = self._checkpoint_wanted
         asked = wanted != self._checkpoint_answered
         if not (asked or now >= self._next_checkpoint) or self._updater.updates == 0 or self._saver.busy:
+            return
+        if not self._leads:
             return
         self.clock.enter("checkpoint")
         self._save(wait=False)

@@ -36,8 +36,9 @@ class Ready(Protocol):
 
 
 class BatchSource(Protocol):
-    """``ReplayClient`` or ``UnrollQueue``. Every batch that ``next`` gives is handed back once, by ``give_back`` (learned
-    from) or ``pass_over`` (only read). ``needs_weights_first``: actors without weights make nothing worth learning from."""
+    """``ReplayClient`` or ``UnrollQueue``, and ``InStep`` around one of them. Every batch that ``next`` gives is handed back
+    once, by ``give_back`` (learned from) or ``pass_over`` (only read). ``needs_weights_first``: actors without weights make
+    nothing worth learning from."""
 
     needs_weights_first: bool
 
@@ -46,6 +47,10 @@ class BatchSource(Protocol):
     @property
     def resubscriptions(self) -> int: ...
     def next(self, timeout_seconds: float) -> Any: ...
+    def idle(self, seconds: float) -> None:
+        """Training stands still for so long."""
+
+    def close(self) -> None: ...
     def give_back(self, batch: Any) -> None: ...
     def pass_over(self, batch: Any) -> None: ...
     def learned(self, batch: Any, priority: NDArray[np.float32]) -> None: ...

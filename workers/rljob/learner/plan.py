@@ -53,15 +53,18 @@ def fastest_arithmetic(
     budget_seconds: float = 2.0,
     *,
     as_graphs: bool = False,
+    way: str = "",
 ) -> Measured:
     """The fastest allowed way to compute ``update(network copy, batch)`` where ``network`` is; ``network`` is not changed.
 
-    ``as_graphs``: each way is timed as a CUDA graph, of all that can be captured.
+    ``as_graphs``: each way is timed as a CUDA graph, of all that can be captured. ``way``: the one that another process of the
+    learner has found, which is taken.
 
     On a GPU at least one update is tried: what it took of the memory there is torch's from then on, and what is free is free.
     """
     device = next(network.parameters()).device
     plans = network.compute_plans(precision, native=native_arithmetic(device))
+    plans = [plan for plan in plans if str(plan) == way] or plans
 
     def run(trial: FrameNetwork) -> None:
         if device.type == "cuda":
@@ -166,16 +169,17 @@ def _timed(run: Callable[[], object], clock: Callable[[], float]) -> float:
 
 
 def make_plan(
-    job: RLJob, method: AnyAlgorithm, environment: EnvironmentSpec, candidates: Sequence[torch.device]
+    job: RLJob, method: AnyAlgorithm, environment: EnvironmentSpec, candidates: Sequence[torch.device], way: str = ""
 ) -> Plan:
-    """The job's updater on one of ``candidates``, of which the first is to be preferred. Nothing is learned yet.
+    """The job's updater on one of ``candidates``, of which the first is to be preferred. Nothing is learned yet. One process of
+    several computes on that one, in the arithmetic that the first has found (``way``).
 
     Raises UsageError where the job asks for a compiler that is missing.
     """
     compiled = job.spec.algorithm.parameters.compile  # which takes longer than its measurement would tell
     found = fastest_device(
-        candidates[:1] if compiled else candidates,
-        partial(_plan_on, job, method, environment),
+        candidates[:1] if compiled or job.spec.learner.processes > 1 else candidates,
+        partial(_plan_on, job, method, environment, way),
         partial(_plain_update, job, method, environment),
     )
     if found.updater.device.type != "cpu":
@@ -198,22 +202,24 @@ def _threads(job: RLJob, params: Any, device: torch.device) -> DataParallelThrea
     return DataParallelThreads(1 if device.type != "cpu" or params.compile else processors)
 
 
-def _plan_on(job: RLJob, method: AnyAlgorithm, environment: EnvironmentSpec, device: torch.device) -> Plan:
+def _plan_on(job: RLJob, method: AnyAlgorithm, environment: EnvironmentSpec, way: str, device: torch.device) -> Plan:
     """The job's updater on ``device``, as it is fastest there."""
-    params = job.spec.algorithm.parameters
+    params, processes = job.spec.algorithm.parameters, job.spec.learner.processes
     threads = _threads(job, params, device)
     online = _network(job, method, environment).to(device)
-    example = method.example(environment, params, online, device)
-    graphs = graph_wanted(device, params.compile)
+    share = params.updated(batch_size=params.batch_size // processes) if processes > 1 else params
+    example = method.example(environment, share, online, device)
+    # The sum over processes lies between gradient and step, where a graph of both can't wait for it.
+    graphs = processes == 1 and graph_wanted(device, params.compile)
     measured = fastest_arithmetic(
-        params.precision, online, partial(trial_update, method, params), example, as_graphs=graphs
+        params.precision, online, partial(trial_update, method, params), example, as_graphs=graphs, way=way
     )
     online.compute(measured.place.compute)
     updater = make_updater(method, params, online, device, threads)
     if params.compile:
         check_compiler(device)
         updater.compile()
-    batch = partial(example_batch, method, params, environment, online, device)
+    batch = partial(example_batch, method, share, environment, online, device)
     if params.compile:
         updater.differentiated(first_minibatch(updater, batch()))  # before a thread serves: see CompiledLater
     if graphs:

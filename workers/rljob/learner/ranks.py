@@ -11,10 +11,12 @@ import contextlib
 import json
 import logging
 import os
+import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final
 
 import torch
@@ -50,50 +52,67 @@ def _lost(what: str) -> Iterator[None]:
         end = threading.Timer(LEAVE_SECONDS, os._exit, (EXIT_RANK_LOST,))
         end.daemon = True
         end.start()
-        raise RankLost(f"{what}: {first_line(error)}; all of the learner's processes start again together") from None
+        why = first_line(error).rpartition(".cc:")[2].partition("] ")[2] or first_line(
+            error
+        )  # gloo's own begin with a place
+        raise RankLost(
+            f"{what}: {why.partition('. ')[0]}; all of the learner's processes start again together"
+        ) from None
 
 
 class Meeting:
     """The ranks of one epoch on their way to each other: ``rank`` of ``count``, by a store that rank 0 serves at ``address``.
 
-    ``about``: what has to be the same for all. Closed by the end of the process.
+    ``about``: what has to be the same for all; ``stop``: this rank is to leave. Closed by the end of the process. Whatever waits
+    here raises `RankLost` in the end.
     """
 
-    def __init__(self, rank: int, count: int, address: tuple[str, int], epoch: int, about: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        rank: int,
+        count: int,
+        address: tuple[str, int],
+        epoch: int,
+        about: Mapping[str, Any],
+        stop: threading.Event | None = None,
+    ) -> None:
         self.rank, self.count = rank, count
-        self._about = {"WORLD_SIZE": count, **about}
-        where = "{}:{}".format(*address)
-        limit = timedelta(seconds=MEET_SECONDS)
-        with _lost(f"rank {rank} of {count} can't meet the others at {where}"):
+        self._about, self._stop = {"WORLD_SIZE": count, **about}, stop or threading.Event()
+        if rank > 0:
+            self._wait_for(lambda: _listens(address), f"rank 0 at {address[0]}:{address[1]}")
+        with _lost(f"rank {rank} of {count} can't meet the others at {address[0]}:{address[1]}"):
+            limit = timedelta(seconds=WAIT_SECONDS)
             store = dist.TCPStore(*address, is_master=rank == 0, timeout=limit, wait_for_workers=False)  # type: ignore[attr-defined]
         self._store = dist.PrefixStore(f"epoch-{epoch}", store)  # type: ignore[attr-defined]
 
     def agree(self, word: str = "") -> str:
         """Rank 0's ``word``, once all ranks know that they are of one job. Raises UsageError where they are not."""
-        mine = json.dumps(self._about, sort_keys=True)
-        with _lost(f"rank {self.rank} of {self.count} waits for the others in vain"):
-            self._store.set(f"rank-{self.rank}", mine)
+        with _lost(f"rank {self.rank} of {self.count} has lost rank 0"):
+            self._store.set(f"rank-{self.rank}", json.dumps(self._about))
             if self.rank == 0:
+                self._wait_for_keys(f"rank-{rank}" for rank in range(self.count))
                 others = [json.loads(self._store.get(f"rank-{rank}")) for rank in range(self.count)]
                 self._store.set("word", json.dumps([word, others]))
+            self._wait_for_keys(["word"])
             word, all_ranks = json.loads(self._store.get("word"))
             self._store.add("read", 1)
-        lead = all_ranks[0]
-        for rank, its in enumerate([*all_ranks, self._about]):
-            apart = [f"{name} {its[name]} (rank 0: {lead[name]})" for name in self._about if its[name] != lead[name]]
-            if apart:
-                self._until_all_have_read()
-                who = f"rank {rank if rank < len(all_ranks) else self.rank}"
-                raise UsageError(
-                    f"{who} is of another job than rank 0: {', '.join(apart)}; start all from one manifest"
-                )
+            lead = all_ranks[0]
+            for rank, its in [*enumerate(all_ranks), (self.rank, self._about)]:
+                apart = [
+                    f"{name} {its[name]} (rank 0: {lead[name]})" for name in self._about if its[name] != lead[name]
+                ]
+                if apart:
+                    if self.rank == 0:  # it serves the store, by which the others hear why it ends
+                        self._wait_for(lambda: self._store.add("read", 0) >= self.count, "the others", LEAVE_SECONDS)
+                    words = ", ".join(apart)
+                    raise UsageError(f"rank {rank} is of another job than rank 0: {words}; start all from one manifest")
         return str(word)
 
     def group(self, device: torch.device) -> "Ranks":
         """All ranks, once each is ready to learn on its ``device``."""
-        with _lost(f"rank {self.rank} of {self.count} waits for the others in vain"):
+        with _lost(f"rank {self.rank} of {self.count} has lost another"):
             self._store.set(f"ready-{self.rank}", "")
-            self._store.wait([f"ready-{rank}" for rank in range(self.count)])
+            self._wait_for_keys(f"ready-{rank}" for rank in range(self.count))
             dist.init_process_group(
                 "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo",
                 store=dist.PrefixStore("group", self._store),  # type: ignore[attr-defined]
@@ -104,11 +123,31 @@ class Meeting:
         log.info("rank %d of %d: all are there", self.rank, self.count)
         return Ranks(self.rank, self.count)
 
-    def _until_all_have_read(self) -> None:
-        """Rank 0 serves the store: the others have to hear why it ends."""
-        deadline = time.monotonic() + LEAVE_SECONDS
-        while self.rank == 0 and self._store.add("read", 0) < self.count and time.monotonic() < deadline:
-            time.sleep(0.05)
+    def _wait_for_keys(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            self._wait_for(partial(self._store.check, [key]), key.replace("-", " "))
+
+    def _wait_for(self, there: Callable[[], bool], what: str, seconds: float = MEET_SECONDS) -> None:
+        """Unlike torch's own waiting it ends when the process is told to leave, and says nothing meanwhile."""
+        deadline = time.monotonic() + seconds
+        while not there():
+            if self._stop.wait(0.1) or time.monotonic() > deadline:
+                who = f"rank {self.rank} of {self.count}"
+                raise RankLost(
+                    f"{who} has waited for {what} in vain; all of the learner's processes start again together"
+                )
+
+
+def _listens(address: tuple[str, int]) -> bool:
+    try:
+        socket.create_connection(address, timeout=1.0).close()
+    except OSError:  # its name may not be known yet
+        return False
+    return True
+
+
+def _bytes(content: bytes) -> Tensor:
+    return torch.frombuffer(bytearray(content), dtype=torch.uint8) if content else torch.zeros(0, dtype=torch.uint8)
 
 
 class Ranks:
@@ -147,9 +186,7 @@ class Ranks:
         """Rank 0's ``content``, for all."""
         size = torch.tensor([len(content)])
         self._together(lambda: dist.broadcast(size, 0))
-        data = torch.zeros(int(size), dtype=torch.uint8)
-        if self.rank == 0:
-            data = torch.frombuffer(bytearray(content), dtype=torch.uint8)
+        data = _bytes(content) if self.rank == 0 else torch.zeros(int(size), dtype=torch.uint8)
         self._together(lambda: dist.broadcast(data, 0))
         return data.numpy().tobytes()
 
@@ -159,7 +196,7 @@ class Ranks:
         sizes[self.rank] = len(content)
         self.sum(sizes)
         found = torch.zeros(self.count, int(sizes.max()), dtype=torch.uint8)
-        found[self.rank, : len(content)] = torch.frombuffer(bytearray(content), dtype=torch.uint8)
+        found[self.rank, : len(content)] = _bytes(content)
         self.sum(found)
         return [row[:size].numpy().tobytes() for row, size in zip(found, sizes.tolist(), strict=True)]
 

@@ -1,9 +1,13 @@
 """Everything a learner needs to go on as if it had never stopped, as named tensors: networks, optimiser, step
-size, running statistics, random state."""
+size, running statistics, random state; and how its other processes take that over."""
 
+import json
 import logging
 from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
+import safetensors.torch
 import torch
 from torch import Tensor, nn
 
@@ -12,6 +16,7 @@ from rljob.checkpoints.saved_policy import acting_state
 from rljob.checkpoints.store import Checkpoint, CheckpointProblem
 from rljob.learner.optim.update_trial import network_tensors
 from rljob.learner.optim.updater import AnyUpdater
+from rljob.strict_json import dumps
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +37,18 @@ def capture(updater: AnyUpdater) -> dict[str, Tensor]:
         copies["random.cuda"] = torch.cuda.get_rng_state(updater.device)
     copies["step_size.share"] = torch.tensor(updater.learning_rate.scale, dtype=torch.float64)
     return copies
+
+
+def packed(updater: AnyUpdater, manifest: Mapping[str, Any]) -> bytes:
+    """What ``capture`` gives, with a manifest, for the other processes of this learner, each with random numbers of its own."""
+    tensors = {name: tensor for name, tensor in capture(updater).items() if not name.startswith("random.")}
+    return dumps(manifest).encode() + b"\0" + safetensors.torch.save(tensors)
+
+
+def unpacked(content: bytes) -> Checkpoint:
+    """What ``packed`` gave, as ``restore`` takes it."""
+    manifest, _, tensors = content.partition(b"\0")
+    return Checkpoint(Path("rank 0"), json.loads(manifest), safetensors.torch.load(tensors))
 
 
 def statistics(updater: AnyUpdater) -> dict[str, Tensor]:

@@ -6,7 +6,7 @@ whose weights are too old (`lag_limit`) and those acted with weights of an earli
 
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,6 +59,8 @@ class UnrollQueueConfig:
     actor_timeout_seconds: float = 15.0
     epoch: int = 1
     """Epoch of the learner."""
+    serves: Callable[[str], bool] = lambda actor: True
+    """Whether unrolls are asked of this actor; those of others belong to another process of the learner."""
     resumed_from: Counted | None = None
     """The counts, by actor, of the checkpoint that this life of the learner goes on from; None in the first life."""
 
@@ -146,6 +148,7 @@ class UnrollQueue(BatchThread[ReadyUnrolls]):
             config.actor_timeout_seconds,
             self._read,
             self._iterations,
+            config.serves,
         )
         if config.resumed_from is not None:  # actors that outlived the learner report again what was counted then
             self._roster.resume(config.resumed_from)

@@ -23,6 +23,7 @@ from rljob.algorithms.base import UnrollAlgorithm
 from rljob.algorithms.compute import denormals_as_zero
 from rljob.algorithms.registry import algorithm
 from rljob.api import RLJob
+from rljob.api.roles import member_of
 from rljob.encoders.edge import make_encoded_vector
 from rljob.envs import (
     EnvironmentSpec,
@@ -196,7 +197,7 @@ def _connect(
     if spec.actors.inference == "Local":
         return sink, WeightClient(options.weights, options.notice, keys.client("learner") if keys else None)
     server = "inference" if spec.inference.replicas > 0 else "learner"
-    endpoint = options.inference[server_of(options.name, len(options.inference))]
+    endpoint = options.inference[member_of(options.name, len(options.inference))]
     client = Client(endpoint, keys.client(server) if keys else None)
     # One lane a group, and one for the values of final observations.
     outputs = algorithm(spec.algorithm.name).output_size(spec.algorithm.parameters, policy_numbers)
@@ -208,12 +209,6 @@ def _connect(
         compress=bool(layout.compressed_columns),
         outputs=outputs,
     )
-
-
-def server_of(actor: str, servers: int) -> int:
-    """Which of ``servers`` an actor asks: the number at the end of its name in turn, so that actors spread evenly."""
-    digits = actor[len(actor.rstrip("0123456789")) :]
-    return int(digits or 0) % servers
 
 
 def _in_groups(

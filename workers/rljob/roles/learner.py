@@ -1,6 +1,7 @@
 """The learner role: from a job to a running loop, and out again."""
 
 import logging
+import os
 import threading
 import time
 import uuid
@@ -8,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
+from importlib.metadata import version
 from typing import Any
 
 import torch
@@ -19,12 +21,15 @@ from rljob.algorithms.suits import check_suits
 from rljob.api import RLJob, credits_per_actor
 from rljob.api.course import ForkSpec
 from rljob.api.learner_status import LearnerStatus
+from rljob.api.roles import member_of
+from rljob.api.rules.read_at_start import read_at_start
 from rljob.checkpoints import store as checkpoint
 from rljob.checkpoints.location import Location, directory_of, location
 from rljob.checkpoints.restore_from import begins_elsewhere, forked_checkpoint, named_checkpoint, started_from
 from rljob.checkpoints.saved_policy import PolicyIdentity
 from rljob.checkpoints.store import Checkpoint, CheckpointProblem
 from rljob.envs import EnvironmentSpec, describe_rewards, environment_of
+from rljob.errors import UsageError
 from rljob.inference.batching import MAX_WAIT_SECONDS
 from rljob.inference.model import served_model
 from rljob.inference.server import InferenceServer, InferenceThread, LatestWeights
@@ -34,11 +39,13 @@ from rljob.learner.course import Course
 from rljob.learner.device import DeviceMemory, devices, keep_freed_memory
 from rljob.learner.device_mirror import DeviceMirror, MirrorPlace, MirrorSize, mirror_for
 from rljob.learner.gpu import DeviceStageClock, Gpu
+from rljob.learner.in_step import InStep, NobodyToServe
 from rljob.learner.loop import STAGES, Learner
 from rljob.learner.loop_inputs import LoopConfig
 from rljob.learner.optim.compiled_later import CompiledLater, has_compiler
 from rljob.learner.optim.sharded_optimizer import DataParallelThreads
 from rljob.learner.plan import make_plan
+from rljob.learner.ranks import LEAVE_SECONDS, Meeting, RankLost, Ranks
 from rljob.learner.saver import Saver
 from rljob.learner.unroll_queue import UnrollQueue, UnrollQueueConfig
 from rljob.replay.config import capacity_of
@@ -79,8 +86,10 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
 def _run(options: RoleOptions, stop: threading.Event, candidates: Sequence[torch.device], memory: DeviceMemory) -> None:
     spec = options.job.spec
     params, env_params = spec.algorithm.parameters, spec.environment.parameters
+    meeting = _meeting(options, stop)
+    leads = meeting is None or meeting.rank == 0
     directory = directory_of(options.job, options.run_dir)
-    found = _checkpoint_to_resume(options.resume, directory)
+    found = _checkpoint_to_resume(options.resume, directory) if leads else None
     # What was trained in before may fail now and then.
     environment = environment_of(options.run_dir, spec.environment, tried=found is None)
     if found is not None and (of := found.manifest["environment"].get("encoder", "")) != environment.encoder:
@@ -89,7 +98,7 @@ def _run(options: RoleOptions, stop: threading.Event, candidates: Sequence[torch
             f"{environment.encoder or 'none'}; put that file back, or begin a new job"
         )
     named = None
-    if begins_elsewhere(options.job, found.manifest if found is not None else None):
+    if leads and begins_elsewhere(options.job, found.manifest if found is not None else None):
         found, named = None, named_checkpoint(options.job, environment)
     memory.sufficed = found is not None and int(found.manifest["counters"]["updates"]) > 0
     method = algorithm(spec.algorithm.name)
@@ -98,26 +107,44 @@ def _run(options: RoleOptions, stop: threading.Event, candidates: Sequence[torch
     check_own_parts(options.job, environment)
     if candidates[-1].type == "cpu":
         keep_freed_memory()
-    updater, measured, threads, example = make_plan(options.job, method, environment, candidates)
+    told = "" if leads or meeting is None else meeting.agree()
+    updater, measured, threads, example = make_plan(options.job, method, environment, candidates, told)
     device, plan = updater.device, measured.place.compute
+    ranks = None
+    if meeting is not None:
+        if leads:
+            meeting.agree(str(plan))
+        ranks = meeting.group(device)
+        updater.join(ranks)
+        torch.manual_seed(spec.seed + (meeting.rank << 32))
     keys = load_keys(options.keys, "learner") if options.keys is not None else None
     with ExitStack() as closing:
-        server = WeightServer(options.weights, options.notice, keys.server() if keys else None)
-        closing.callback(server.close)
+        server: WeightServer | NobodyToServe = NobodyToServe()
+        if leads:
+            server = WeightServer(options.weights, options.notice, keys.server() if keys else None)
+            closing.callback(server.close)
         saver = Saver(directory, spec.checkpoint.retain)
         closing.callback(saver.close)
         # Before any client is served: a client that holds more of the job than this learner shows it that it was superseded.
-        epoch = saver.claim(
-            max(options.epoch - 1, int(found.manifest["counters"]["epoch"]) if found is not None else 0)
-        )
-        saver.watch()
+        epoch = 0
+        if leads:
+            epoch = saver.claim(
+                max(options.epoch - 1, int(found.manifest["counters"]["epoch"]) if found is not None else 0)
+            )
+            saver.watch()
+        if ranks is not None:
+            epoch = int(ranks.share(str(epoch).encode()))
         versions = VersionLog(_publish_interval(method, params) or 1)
-        mirror, place = _mirror(options.job, method, environment, device)
+        mirror, place = _mirror(options.job, method, environment, device, ranks)
         memory.mirror_bytes = mirror.nbytes if mirror is not None else 0
-        source = _source(options, method, environment, versions, epoch, found, device, mirror)
+        source: ReplayClient | UnrollQueue | InStep
+        source = _source(options, method, environment, versions, epoch, found, device, mirror, ranks)
+        if ranks is not None:
+            weigh = source.weight_beside if isinstance(source, ReplayClient) else None
+            source = InStep(ranks, source, stop, example, weigh)
         closing.callback(source.close)
         serving = None
-        if _serves(options.job):
+        if _serves(options.job) and isinstance(server, WeightServer):
             compute = plan if device.type == "cuda" else None
             serving = InferenceThread(
                 InferenceServer(
@@ -129,10 +156,10 @@ def _run(options: RoleOptions, stop: threading.Event, candidates: Sequence[torch
                 )
             )
             closing.enter_context(serving)
-        recorder = closing.enter_context(Recorder(options.run_dir))
+        recorder = closing.enter_context(Recorder(options.run_dir)) if leads else None
 
         trackers, requests = trackers_of(spec.tracking), dict[str, Callable[[Mapping[str, Any]], None]]()
-        if options.on_cluster and trackers:
+        if options.on_cluster and trackers and leads:
             forget_ending(options.run_dir)
             requests["/ending"] = partial(note_ending, options.run_dir)
 
@@ -150,7 +177,7 @@ def _run(options: RoleOptions, stop: threading.Event, candidates: Sequence[torch
 
         trace = TorchTrace()
         later = None
-        if _compiles_later(options, params, device, threads):
+        if ranks is None and _compiles_later(options, params, device, threads):
             later = CompiledLater(updater, example)
 
         def on_turn() -> None:
@@ -161,7 +188,8 @@ def _run(options: RoleOptions, stop: threading.Event, candidates: Sequence[torch
             trace()
 
         def record(status: LearnerStatus) -> None:
-            recorder.record_status(document(status))
+            if recorder is not None:
+                recorder.record_status(document(status))
 
         gpu = Gpu(device)
         closing.callback(gpu.close)
@@ -178,7 +206,7 @@ def _run(options: RoleOptions, stop: threading.Event, candidates: Sequence[torch
             "started_unix": time.time(),
         }
         config = LoopConfig(
-            batch_size=method.steps_per_batch(params),
+            batch_size=method.steps_per_batch(params) // (1 if ranks is None else ranks.count),
             publish_interval=_publish_interval(method, params),
             checkpoint_interval_seconds=spec.checkpoint.interval_seconds,
             checkpoint_directory=directory,
@@ -216,8 +244,31 @@ def _run(options: RoleOptions, stop: threading.Event, candidates: Sequence[torch
             )
         )
         announce(options, "learner", telemetry.url, uuid.uuid4().hex)
-        learner.run(stop, on_turn)
+        learner.run(source.left if isinstance(source, InStep) else stop, on_turn)
         write_last_words(options, {"role": "learner", "checkpoint": saver.status.to_document()})
+        if not stop.wait(LEAVE_SECONDS):
+            raise RankLost("another of the learner's processes was told to leave; all of them start again together")
+
+
+def _meeting(options: RoleOptions, stop: threading.Event) -> Meeting | None:
+    """The way to the job's other learner processes, by the variables that are customary for it; None where this is the only one.
+    Raises UsageError where they are not there."""
+    count, given = options.job.spec.learner.processes, {}
+    if count == 1:
+        return None
+    for name in ("RANK", "WORLD_SIZE", "MASTER_PORT"):
+        text = os.environ.get(name, "")
+        if not text.isdecimal():
+            raise UsageError(f"{name}={text!r}: a whole number is needed, as learner.processes is {count}")
+        given[name] = int(text)
+    if given["WORLD_SIZE"] != count or given["RANK"] >= count:
+        raise UsageError(
+            f"RANK={given['RANK']} of WORLD_SIZE={given['WORLD_SIZE']}: the job's learner.processes is {count}; start one "
+            f"process for each of 0 to {count - 1}"
+        )
+    about = {"job": read_at_start(options.job.spec), "rljob": version("rljob"), "torch": torch.__version__}
+    where = os.environ.get("MASTER_ADDR", "127.0.0.1"), given["MASTER_PORT"]
+    return Meeting(given["RANK"], count, where, options.epoch, about, stop)
 
 
 def _fork(job: RLJob, environment: EnvironmentSpec, fork: ForkSpec) -> Checkpoint:
@@ -246,32 +297,37 @@ def _source(
     found: Checkpoint | None,
     device: torch.device,
     mirror: DeviceMirror | None,
+    ranks: Ranks | None,
 ) -> ReplayClient | UnrollQueue:
-    """Where this job's batches come from: its replay shards, or a queue of unrolls in this process."""
+    """Where this process's batches come from: its share of the replay shards, or a queue of unrolls in it."""
     spec = options.job.spec
     params: Any = spec.algorithm.parameters
+    rank, count = (0, 1) if ranks is None else (ranks.rank, ranks.count)
+    size = params.batch_size // count
     keys = load_keys(options.keys, "learner") if options.keys is not None else None
     if isinstance(method, UnrollAlgorithm):
         lag, bounds = method.iteration_lag(params), {}
         if lag is None:
             queue = params.unroll_queue
             bounds = {
-                "capacity": queue.capacity,
+                "capacity": queue.capacity // count,
                 "drops_oldest": queue.overflow == "DropOldest",
                 "max_lag_updates": queue.max_policy_lag_updates,
                 "lag_limit_adapts": "max_policy_lag_updates" not in queue.model_fields_set,
             }
         envs = spec.actors.envs_per_actor
         config = UnrollQueueConfig(
-            endpoint=options.replay_ingest[0],
+            endpoint=options.replay_ingest[rank],
             layout=method.layout(environment, params),
-            batch_size=params.batch_size,
+            batch_size=size,
             iteration_lag=lag,
             prefetch=params.prefetch_batches if lag is None else 1,
             slots=max(1, spec.requested_actors),
             credits=credits_per_actor(envs) if lag is None else envs,
             epoch=epoch,
             resumed_from=_counted(found) if found is not None else None,
+            # An iteration asks an actor for a whole round of its environments: all of them for one process.
+            serves=(lambda actor: member_of(actor, count) == rank) if lag is not None else (lambda actor: True),
             **bounds,
         )
         return UnrollQueue(
@@ -284,13 +340,13 @@ def _source(
     assert isinstance(method, TransitionAlgorithm), f"{method.name} learns from neither unrolls nor transitions"
     return ReplayClient(
         ReplayClientConfig(
-            endpoints=options.replay_sample,
+            endpoints=options.replay_sample[rank::count],
             layout=method.layout(environment, params),
-            batch_size=params.batch_size,
+            batch_size=size,
             prefetch=params.prefetch_batches,
             exponent=replay.exponent,
             importance=replay.importance,
-            seed=spec.seed,
+            seed=spec.seed + rank,
             epoch=epoch,
         ),
         method.importance_weights,
@@ -307,14 +363,15 @@ def _publish_interval(method: AnyAlgorithm, params: Any) -> int:
 
 
 def _mirror(
-    job: RLJob, method: AnyAlgorithm, environment: EnvironmentSpec, device: torch.device
+    job: RLJob, method: AnyAlgorithm, environment: EnvironmentSpec, device: torch.device, ranks: Ranks | None
 ) -> tuple[DeviceMirror | None, MirrorPlace | None]:
     """The mirror of the replay on the learner's device, or None, and where it is; None, too, for a job without a replay."""
     if not isinstance(method, TransitionAlgorithm):
         return None, None
     params, replay = job.spec.algorithm.parameters, job.spec.required_replay.resolved()
     layout = method.layout(environment, params)
-    size = MirrorSize(layout, capacity_of(replay).chunks(layout), replay.shards, replay.capacity)
+    own = range(replay.shards)[slice(None) if ranks is None else slice(ranks.rank, None, ranks.count)]
+    size = MirrorSize(layout, capacity_of(replay).chunks(layout), len(own), replay.capacity)
     return mirror_for(size, params.batch_size, params.prefetch_batches, device)
 
 

@@ -52,7 +52,9 @@ def check_options(role: Role, options: RoleOptions) -> None:
         )
     if role is Role.REPLAY and (len(options.replay_ingest), len(options.replay_sample)) != (1, 1):
         raise UsageError("replay binds exactly one --replay-ingest and one --replay-sample; start one process a shard")
-    wanted, what = (replay.shards, "one for each of spec.replay.shards") if replay is not None else (1, "the learner's")
+    wanted, what = options.job.spec.learner.processes, "one for each of the learner's processes"
+    if replay is not None:
+        wanted, what = replay.shards, "one for each of spec.replay.shards"
     for name in set(needs) & {"replay_ingest", "replay_sample"}:
         given = len(getattr(options, name))
         if role is not Role.REPLAY and given != wanted:

@@ -25,7 +25,7 @@ def replay(context: ReconcileContext, mode: Mode) -> ConditionUpdate:
 
 def learner(context: ReconcileContext, mode: Mode) -> ConditionUpdate:
     """The learner serves."""
-    return _role(context, mode, ConditionType.LEARNER_READY, Role.LEARNER, 1)
+    return _role(context, mode, ConditionType.LEARNER_READY, Role.LEARNER, context.needed_of(Role.LEARNER))
 
 
 def inference(context: ReconcileContext, mode: Mode) -> ConditionUpdate:

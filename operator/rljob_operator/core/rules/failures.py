@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rljob.api.conditions import Reason
 from rljob.api.controller_memory import MAX_REMEMBERED_MEMBERS, MemberMemory, OutcomeMemory
-from rljob.api.exit_codes import EXIT_CONFIGURATION, EXIT_NON_FINITE_LOSS, EXIT_PROTOCOL
+from rljob.api.exit_codes import EXIT_CONFIGURATION, EXIT_NON_FINITE_LOSS, EXIT_PROTOCOL, EXIT_RANK_LOST
 from rljob.api.lifecycle import FailureRule
 from rljob.api.status import MAX_FAILURES, Failure
 from rljob.api.timestamps import rfc3339, stamp
@@ -45,14 +45,15 @@ CORE = (Role.REPLAY, Role.LEARNER, Role.INFERENCE)
 def action(context: ReconcileContext, member: Member) -> tuple[str, FailureRule | None]:
     """What is done about a member that ended unasked, and the rule of failurePolicy that says so (None: the default).
 
-    Without a rule a disruption is never counted, nor an image of another protocol (76); exit code 78 and the learner's 70 fail
+    Without a rule a disruption is never counted, nor an image of another protocol (76), nor a learner's process that has lost
+    another (68), whose end counts; exit code 78 and the learner's 70 fail
     the job, and all else is a restart, an end with 0 among it: no role ends by itself.
     """
     code = exit_code(member)
     for rule in context.spec.failure_policy.rules:
         if _matches(rule, member, code):
             return rule.action, rule
-    if member.disrupted or code == EXIT_PROTOCOL:
+    if member.disrupted or code in (EXIT_PROTOCOL, EXIT_RANK_LOST):
         return "RestartRoleAndIgnoreBackoff", None
     if code == EXIT_CONFIGURATION or (member.role is Role.LEARNER and code == EXIT_NON_FINITE_LOSS):
         return "FailJob", None

@@ -12,6 +12,9 @@ from rljob_operator.core.rules import failures, places
 STARTUP_WAVE = 32
 """Actors that may be starting at once: each asks the learner for weights, its image from a registry and its node for room."""
 
+LEFT_BEHIND_SECONDS = 10.0
+"""So long a process of the learner may run without one of the others: they are started one after the other."""
+
 _DRAIN_WAVES: tuple[tuple[Role, ...], ...] = (
     (Role.ACTOR, Role.EVALUATOR),
     (Role.LEARNER, Role.INFERENCE),
@@ -30,7 +33,8 @@ def to_start(context: ReconcileContext) -> tuple[str, ...]:
     comes back on its own, whatever else is down.
     """
     names = _missing(context, Role.REPLAY, [f"replay-{k}" for k in range(context.shards)])
-    names += _missing(context, Role.LEARNER, ["learner"])
+    learners = _missing(context, Role.LEARNER, context.spec.learner.members)
+    names += learners if len(learners) == context.spec.learner.processes else []  # all together, in one epoch
     names += _missing(context, Role.INFERENCE, [f"inference-{k}" for k in range(context.inference_servers)])
     names += _next_wave(context)
     if _core_has_places(context) and context.spec.evaluator.enabled:
@@ -73,7 +77,7 @@ def _core_has_places(context: ReconcileContext) -> bool:
 def to_drain(context: ReconcileContext, mode: Mode) -> tuple[str, ...]:
     """Members to ask to leave in this mode."""
     if mode is Mode.RUNNING:
-        return places.surplus(context) + _not_wanted(context)
+        return places.surplus(context) + _not_wanted(context) + _left_behind(context)
     if mode is Mode.SUSPENDING:
         suspension = context.memory.suspension
         saved = suspension is not None and suspension.saved
@@ -98,6 +102,17 @@ def _not_wanted(context: ReconcileContext) -> tuple[str, ...]:
     """The evaluator and inference servers that the spec no longer wants."""
     alive = context.alive(Role.REPLAY, Role.INFERENCE, Role.EVALUATOR)
     return tuple(m.name for m in alive if m.phase is not Phase.DRAINING and not context.is_wanted(m))
+
+
+def _left_behind(context: ReconcileContext) -> tuple[str, ...]:
+    """Processes of a learner of several, one of which has ended or never came: they can't go on, and start again with it. They
+    end by themselves, so this is for one that hangs."""
+    alive = context.alive(Role.LEARNER)
+    if len(alive) >= context.spec.learner.processes:
+        return ()
+    return tuple(
+        m.name for m in alive if m.phase is not Phase.DRAINING and context.since(m.since_seconds) >= LEFT_BEHIND_SECONDS
+    )
 
 
 def must_leave(context: ReconcileContext) -> bool:
