@@ -194,18 +194,26 @@ def typed(value: Any, schema: Schema) -> Any:
     return value
 
 
-def broken(value: Any, old: Any, schema: Schema, path: str) -> Iterator[tuple[str, dict[str, str], str]]:
+def broken(
+    value: Any, old: Any, schema: Schema, path: str, *, changes: bool = False
+) -> Iterator[tuple[str, dict[str, str], str]]:
     """The validations that ``value`` breaks, as (place, validation, message); those about a change only where there is
-    something to compare with."""
-    yield from _broken(typed(value, schema), None if old is None else typed(old, schema), schema, path)
+    something to compare with. ``changes``: no others."""
+    yield from _broken(typed(value, schema), None if old is None else typed(old, schema), schema, path, changes)
 
 
-def _broken(value: Any, old: Any, schema: Schema, path: str) -> Iterator[tuple[str, dict[str, str], str]]:
-    context = cel.Context(variables={"self": value} if old is None else {"self": value, "oldSelf": old})
-    for validation in schema.get("x-kubernetes-validations", []):
+def _broken(
+    value: Any, old: Any, schema: Schema, path: str, changes: bool
+) -> Iterator[tuple[str, dict[str, str], str]]:
+    rules = [
+        each
+        for each in schema.get("x-kubernetes-validations", [])
+        if (old is not None if "oldSelf" in each["rule"] else not changes)
+    ]
+    if rules:  # what CEL copies of a value takes most of the time
+        context = cel.Context(variables={"self": value} if old is None else {"self": value, "oldSelf": old})
+    for validation in rules:
         rule = validation["rule"]
-        if "oldSelf" in rule and old is None:
-            continue
         try:
             holds, message = _program(rule).execute(context), validation["message"]
         except (RuntimeError, ValueError, TypeError, OverflowError) as error:
@@ -216,11 +224,11 @@ def _broken(value: Any, old: Any, schema: Schema, path: str) -> Iterator[tuple[s
         for name, field in schema.get("properties", {}).items():
             if name in value:
                 before = old.get(name) if isinstance(old, dict) else None
-                yield from _broken(value[name], before, field, f"{path}.{name}".lstrip("."))
+                yield from _broken(value[name], before, field, f"{path}.{name}".lstrip("."), changes)
         further = schema.get("additionalProperties")
         if isinstance(further, dict):
             for name, item in value.items():
-                yield from _broken(item, None, further, f"{path}[{name}]")
+                yield from _broken(item, None, further, f"{path}[{name}]", changes)
     elif isinstance(value, list) and "items" in schema:
         for i, item in enumerate(value):  # entries of a list are not compared: no rule about a change stands below one
-            yield from _broken(item, None, schema["items"], f"{path}[{i}]")
+            yield from _broken(item, None, schema["items"], f"{path}[{i}]", changes)

@@ -1,5 +1,7 @@
 """Documents as a user of kubectl would write them, and a table of bad ones: each rule broken once, by overrides of a good one."""
 
+import copy
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -854,6 +856,11 @@ def in_force(job: RLJob) -> dict[str, Any]:
 
 def effective(file: Path, overrides: list[str] | tuple[str, ...] = ()) -> dict[str, Any]:
     """The same of a manifest whose fields break rules between them. Where one is wrong by itself, it stands in a good job."""
+    return copy.deepcopy(_effective(file, tuple(overrides)))
+
+
+@cache
+def _effective(file: Path, overrides: tuple[str, ...]) -> dict[str, Any]:
     written = without_nulls(document(file, overrides))
     try:
         return in_force(

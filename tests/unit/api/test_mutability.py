@@ -2,7 +2,6 @@
 
 import contextlib
 import copy
-import itertools
 import re
 from collections.abc import Iterator
 from typing import Annotated, Any
@@ -98,10 +97,9 @@ def in_job(given: dict[str, Any], place: MarkedField) -> Any:
 
 def changes(place: MarkedField) -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
     """What can happen to a field -> (a stored job, the new one), in each of which another value is in force."""
-    allowed = [given for value in (*_words(place), *VALUES) if (given := with_value(place, value)) is not None]
-    first, second = next(
-        pair for pair in itertools.combinations(allowed, 2) if in_job(pair[0], place) != in_job(pair[1], place)
-    )
+    allowed = (given for value in (*_words(place), *VALUES) if (given := with_value(place, value)) is not None)
+    first = next(allowed)
+    second = next(given for given in allowed if in_job(given, place) != in_job(first, place))
     found = {"replaced": (first, second)}
     absent = with_value(place, ABSENT)
     if absent is not None and "default" not in schema_at(place):
@@ -133,8 +131,7 @@ def refused(old: dict[str, Any], new: dict[str, Any]) -> tuple[list[str], list[s
     """(paths and messages of Python, messages of CEL): only what rules of a change say."""
     jobs = (RLJob.model_validate(each, by_alias=True, by_name=False) for each in (old, new))
     python = [f"{problem.path}: {problem.message}" for problem in transition_problems(*jobs)]
-    broken = api_server.broken(new, old, api_server.ROOT, "")
-    return python, [message for _, rule, message in broken if "oldSelf" in rule["rule"]]
+    return python, [message for *_, message in api_server.broken(new, old, api_server.ROOT, "", changes=True)]
 
 
 def suspended(given: dict[str, Any], value: bool = True) -> dict[str, Any]:
