@@ -50,27 +50,30 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {name: untrained(tmp_path_factory.mktemp("run"), *of) for name, of in MANIFESTS.items()}
 
 
-@pytest.mark.parametrize("name", MANIFESTS)
-def test_torchscript_acts_the_same_where_there_is_no_rljob(runs: dict[str, Path], name: str, tmp_path: Path) -> None:
+def test_torchscript_acts_the_same_where_there_is_no_rljob(runs: dict[str, Path], tmp_path: Path) -> None:
     """On noise, in a batch of a size that the file was not made with."""
-    policy = rljob.load_policy(runs[name])
-    written = export(policy, "torchscript", tmp_path)
-    random = np.random.default_rng(5)
-    observations = (100 * random.random((9, *policy.observation_shape))).astype(policy.observation_dtype)
-    memory = random.normal(size=(9, 2, policy.memory_units)).astype(np.float32)
-    np.savez(tmp_path / "given.npz", observations=observations, memory=memory)
-    code = f"""
-import sys
+    expected, random = [], np.random.default_rng(5)
+    for name, run in runs.items():
+        policy = rljob.load_policy(run)
+        written = export(policy, "torchscript", tmp_path / name)
+        assert written.difference < 1e-5, name
+        observations = (100 * random.random((9, *policy.observation_shape))).astype(policy.observation_dtype)
+        memory = random.normal(size=(9, 2, policy.memory_units)).astype(np.float32)
+        np.savez(tmp_path / name / "given.npz", observations, *[memory][: policy.memory_units])
+        expected.append((written.file, policy.act(observations, memory=memory)))
+    code = """
+import pathlib, sys
 sys.modules["rljob"] = None
 import numpy, torch
-given = numpy.load({str(tmp_path / "given.npz")!r})
-inputs = [torch.from_numpy(given[name]) for name in {["observations", "memory"][: 2 if policy.memory_units else 1]!r}]
-print(torch.jit.load({str(written.file)!r})(*inputs)[0].tolist())
+for file in map(pathlib.Path, sys.argv[1:]):
+    inputs = map(torch.from_numpy, numpy.load(file.parent / "given.npz").values())
+    print(torch.jit.load(file)(*inputs)[0].tolist())
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    command = [sys.executable, "-c", code, *(file for file, _ in expected)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
-    np.testing.assert_allclose(json.loads(done.stdout), policy.act(observations, memory=memory), rtol=1e-5, atol=1e-6)
-    assert written.difference < 1e-5
+    for (file, actions), said in zip(expected, done.stdout.splitlines(), strict=True):
+        np.testing.assert_allclose(json.loads(said), actions, rtol=1e-5, atol=1e-6, err_msg=file.parent.name)
 
 
 @pytest.mark.parametrize("name", MANIFESTS)
