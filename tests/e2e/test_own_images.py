@@ -1,11 +1,14 @@
-"""Algorithms and environments of one's own, in images that are made as docs/plugins.md says."""
+"""Algorithms and environments of one's own: beside the manifest, and in images that are made as docs/plugins.md says."""
 
 import os
+from pathlib import Path
 
 import pytest
+import rljob
 from rljob.api.document import parse_document
+from rljob.api.yaml_dialect import dump_document
 
-from tests.e2e.cluster import Namespace, Object, endless, requests
+from tests.e2e.cluster import LONG_SECONDS, Namespace, Object, endless, requests
 from tests.support.documents import block
 
 FILES_IMAGE, PACKAGE_IMAGE = "RLJOB_E2E_FILES_IMAGE", "RLJOB_E2E_PACKAGE_IMAGE"
@@ -51,6 +54,26 @@ def test_what_the_image_lacks_fails_the_job_with_its_name(namespace: Namespace) 
     namespace.apply(packaged("lacking", os.environ["RLJOB_E2E_IMAGE"], {"id": "corridor:make"}))
     failed = namespace.wait_for("lacking", "Failed", "True")
     assert "module 'corridor' cannot be imported" in failed["message"], failed
+
+
+def test_files_beside_the_manifest_train_and_a_changed_line_counts_for_the_next_job(
+    namespace: Namespace, tmp_path: Path
+) -> None:
+    """The page's environment and algorithm. It has no image with them, and none is built."""
+    place = {"namespace": namespace.name, "kubeconfig": str(namespace.kubeconfig)}
+    (tmp_path / "corridor.py").write_text(block("python", "class Corridor("))
+    (tmp_path / "soft_q.py").write_text(block("python", "class SoftQ("))
+    manifest = of_the_page(os.environ["RLJOB_E2E_IMAGE"])
+    (tmp_path / "job.yaml").write_text(dump_document(manifest))
+    rljob.run(tmp_path / "job.yaml", set={"metadata.name": "first"}, **place)
+    namespace.wait_updates("first", more_than=10)
+    assert "q_taken" in namespace.learner_figures("first"), "what the algorithm measures"
+
+    (tmp_path / "corridor.py").write_text(block("python", "class Corridor(") + 'raise ValueError("a changed line")\n')
+    second = rljob.run(tmp_path / "job.yaml", set={"metadata.name": "second"}, **place).wait(LONG_SECONDS)
+    assert second.status.state == "Failed"
+    assert "ValueError: a changed line" in second.status.message
+    assert namespace.job_status("first")["restarts"] == {"counted": 0, "ignored": 0}, "it goes on as it began"
 
 
 def packaged(name: str, image: str, environment: Object) -> Object:

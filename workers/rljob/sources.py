@@ -106,11 +106,11 @@ def to_load(name: str, run_dir: Path) -> str:
 
 def with_files(value: Any, change: Callable[[str], str], before: Any = None) -> Any:
     """A copy of a manifest, or of a part of it, with ``change`` made to each text that may name a file: keyword arguments stay as
-    they are, and so does what stands in ``before``, too."""
+    they are, and so do images, and what stands in ``before``, too."""
     if isinstance(value, Mapping):
         old = before if isinstance(before, Mapping) else {}
         return {
-            key: item if "kwargs" in str(key).split(".") else with_files(item, change, old.get(key))
+            key: item if {"kwargs", "image"} & {*str(key).split(".")} else with_files(item, change, old.get(key))
             for key, item in value.items()
         }
     if isinstance(value, list) and value != before:

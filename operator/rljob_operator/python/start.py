@@ -10,6 +10,7 @@ from rljob.api import (
     Problem,
     as_found,
     parse_job,
+    with_code,
     written_job,
 )
 from rljob.api.examples import manifest_file
@@ -54,7 +55,8 @@ def run(
             the field, so that its preset or default counts.
         folder: of this run, on this machine; without one ``runs/<name>-<time>``.
         max_seconds, max_actors: as `rljob run --max-seconds` and `--max-actors`, on this machine.
-        namespace, context, kubeconfig: any of them means a cluster, where the job is created; as `kubectl rljob`'s options.
+        namespace, context, kubeconfig: any of them means a cluster, where the job is created, with the manifest's folder as by
+            `rljob run -n`; that of a dict is the working directory.
 
     Raises, before anything is started, ManifestError with every problem of the manifest, in the command line's words, and
     UsageError where the folder, the cluster or this install does not allow it. What is found out later, such as an environment
@@ -64,7 +66,7 @@ def run(
     if not isinstance(set, Mapping | None):
         raise ManifestError([Problem("set", set, "allowed: a dict of paths and values, {'algorithm.gamma': 0.98}")])
     changes = [(path, ABSENT if value is None else value) for path, value in (set or {}).items()]
-    written = _written(manifest, changes, on_cluster=any(place))
+    written, beside = _written(manifest, changes)
     experiment = parse_experiment(written) if is_experiment(written) else None
     name = parse_job(written).metadata.name if experiment is None else experiment.name
     if any(place):
@@ -73,7 +75,7 @@ def run(
                 "folder, max_seconds and max_actors are for a run on this machine; leave out the namespace, or them"
             )
         with asking_jobs(place) as ask:
-            name = ask(lambda jobs: jobs.create(written))
+            name = ask(lambda jobs: jobs.create(*with_code(written, beside)))
         return Run(name, place) if experiment is None else Experiment(name, place)
     require_data_plane("rljob.run")
     bounds = (("--max-seconds", max_seconds), ("--max-actors", max_actors))
@@ -114,10 +116,9 @@ def attach(
 
 
 def _written(
-    manifest: str | os.PathLike[str] | Mapping[str, Any], overrides: list[Override], *, on_cluster: bool = False
-) -> dict[str, Any]:
-    """The job as its user writes it, not checked yet; files by their whole paths, save on a cluster, where they are those of an
-    image. Raises ManifestError."""
+    manifest: str | os.PathLike[str] | Mapping[str, Any], overrides: list[Override]
+) -> tuple[dict[str, Any], Path]:
+    """The job as its user writes it, not checked yet, with files by their whole paths; and its folder. Raises ManifestError."""
     folder = Path()
     if isinstance(manifest, Mapping):
         document = plain(manifest)
@@ -128,7 +129,7 @@ def _written(
     else:
         folder = manifest_file(user_path(name)).parent
         document = read_document(user_path(name))
-    return written_job(document, overrides) if on_cluster else written_job(as_found(document, overrides, folder))
+    return written_job(as_found(document, overrides, folder)), folder
 
 
 def _at_least_one(name: str, value: float) -> float:

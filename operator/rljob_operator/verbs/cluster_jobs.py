@@ -10,9 +10,12 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from types import TracebackType
 from typing import Any, BinaryIO, Final, Self, TypeVar
 
+from rljob.api.exit_codes import EXIT_UNAVAILABLE
 from rljob.api.experiment import is_experiment
+from rljob.api.sources import spec_of_job
 from rljob.api.status_document import json_document
 from rljob.api.timestamps import rfc3339
+from rljob.archive import ENTRY, Archive
 from rljob.errors import CommandRefused, UsageError
 
 from rljob_operator.core.desired import STOP_ANNOTATION
@@ -116,19 +119,58 @@ class ClusterJobs:
                 return ClusterJob(self, name, resource)
         return ClusterJob(self, name)
 
-    def create(self, written: Object) -> str:
-        """Create the job or the experiment in this namespace, as `kubectl create` would; answers its name."""
+    def create(self, written: Object, code: Archive | None = None) -> str:
+        """Create the job or the experiment in this namespace, as `kubectl create` would; answers its name. ``code``: its files,
+        in a ConfigMap that is deleted with it."""
         about = written["metadata"]
         if about.get("namespace", self.namespace) != self.namespace:
             raise UsageError(f"the manifest is of namespace {about['namespace']}, and {self.namespace} was named")
         document = {**written, "metadata": {**about, "namespace": self.namespace}}
         resource, word = (RLEXPERIMENTS, "an experiment") if is_experiment(written) else (RLJOBS, "a job")
-        with self.refusing("create", resource):
+        files = _files(document, code) if code is not None else None
+        stored, new = self._stored(files) if files is not None else ({}, False)
+        try:
+            with self.refusing("create", resource):
+                try:
+                    made = self.run(self.client.create(resource, document))
+                except AlreadyExists:
+                    there = f"there is {word} {self.namespace}/{about['name']}"
+                    kept = "that one keeps the spec and the code that it was made with"
+                    raise UsageError(f"{there}; give this one another name, or delete that one: {kept}") from None
+        except UsageError as problem:
+            if new and getattr(problem, "exit_code", 0) != EXIT_UNAVAILABLE:  # then the job may be there
+                with suppress(ApiError):
+                    self.run(self.client.delete(CONFIG_MAPS, self.namespace, stored["name"], uid=stored["uid"]))
+            raise
+        if files is not None:
+            owner = {
+                "apiVersion": made["apiVersion"],
+                "kind": resource.kind,
+                "name": about["name"],
+                "uid": made["metadata"]["uid"],
+            }
+            self._own(files, stored, owner)
+        return str(made["metadata"]["name"])
+
+    def _stored(self, config_map: Object) -> tuple[Object, bool]:
+        """The metadata of the ConfigMap, whose name says what is in it, and whether this call has made it."""
+        with self.refusing("create", CONFIG_MAPS):
             try:
-                return str(self.run(self.client.create(resource, document))["metadata"]["name"])
+                return self.run(self.client.create(CONFIG_MAPS, config_map))["metadata"], True
             except AlreadyExists:
-                there = f"there is {word} {self.namespace}/{about['name']}"
-                raise UsageError(f"{there}; give this one another name") from None
+                name = config_map["metadata"]["name"]
+                return self.run(self.client.get(CONFIG_MAPS, self.namespace, name))["metadata"], False
+
+    def _own(self, config_map: Object, stored: Object, owner: Object) -> None:
+        """Have it go with ``owner``."""
+        owners = [*stored.get("ownerReferences", ()), owner]
+        change = {"metadata": {"uid": stored["uid"], "ownerReferences": owners}}
+        with self.refusing("patch", CONFIG_MAPS):
+            try:
+                self.run(self.client.patch(CONFIG_MAPS, self.namespace, stored["name"], change))
+            except NotFound:  # an earlier job of this name had it, whose deletion has reached it only now
+                about = {**config_map["metadata"], "ownerReferences": [owner]}
+                self.run(self.client.create(CONFIG_MAPS, {**config_map, "metadata": about}))
 
     def shown(self, name: str | None, everything: bool, *, figures: bool) -> Listing:
         """See `Jobs`: without a name those of the namespace, or of all namespaces."""
@@ -224,7 +266,7 @@ class ClusterJob:
             return
         self.change({"metadata": {"annotations": {STOP_ANNOTATION: rfc3339(time.time())}}})
         say(f"{self.place}: asked to stop cleanly")
-        seen = wait_for(self, 0, _has_stopped, "stopped", timeout_seconds)
+        seen = wait_for(self, 0, has_stopped, "stopped", timeout_seconds)
         saved = seen.checkpoint
         # What the learner saved when it left is not verified, and may be newer.
         known = (
@@ -333,6 +375,20 @@ class ClusterJob:
             await asyncio.sleep(pod_logs.LOOK_SECONDS)
 
 
-def _has_stopped(seen: JobView) -> bool:
+def has_stopped(seen: JobView) -> bool:
     """Whether the operator has seen the request, and nothing of the job runs."""
     return seen.status.state == "SessionEnded" and seen.status.controller.active_since is None
+
+
+def _files(document: Object, code: Archive) -> Object:
+    """The ConfigMap with ``code``, which ``document`` then names."""
+    about = document["metadata"]
+    name = names.code(about["name"], code.digest)
+    spec_of_job(document)["code"] = {"configMap": name, "digest": f"sha256:{code.digest}"}
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": about["namespace"]},
+        "immutable": True,
+        "binaryData": {ENTRY: base64.b64encode(code.content).decode()},
+    }

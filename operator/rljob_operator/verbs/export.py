@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, BinaryIO
 
 import typer
+from rljob.archive import unpack
 from rljob.checkpoints.files import verify
 from rljob.checkpoints.names import CheckpointProblem
 from rljob.command_errors import one_line_errors
@@ -137,7 +138,7 @@ def into(folder: Path, fetch: Callable[[BinaryIO], None]) -> int:
             whole = Path(beside) / folder.name
             try:
                 with tarfile.open(fileobj=archive) as files:
-                    files.extractall(whole, filter="data")
+                    unpack(files, whole.absolute())
                 updates = verify(whole).updates
             except (tarfile.TarError, CheckpointProblem, OSError) as problem:
                 raise UsageError(f"what came is no whole policy: {problem}; try again") from None

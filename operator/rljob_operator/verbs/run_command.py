@@ -11,6 +11,8 @@ from rljob.command_errors import one_line_errors
 from rljob.data_plane import require_data_plane
 from rljob.errors import UsageError
 
+from rljob_operator.verbs.jobs import Place
+from rljob_operator.verbs.options import ContextOption, KubeconfigOption, NamespaceOption
 from rljob_operator.view.live import RunConsole
 
 
@@ -36,15 +38,25 @@ def run(
         ),
     ] = None,
     resume_: Annotated[bool, typer.Option("--resume", help="Resume the run in --run-dir.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="On a cluster: wait for the job's end.")] = False,
+    timeout: Annotated[
+        float | None, typer.Option(min=1, help="On a cluster: longest wait in seconds.", show_default="no limit")
+    ] = None,
+    namespace: NamespaceOption = None,
+    context: ContextOption = None,
+    kubeconfig: KubeconfigOption = None,
 ) -> None:
     """Train a job on this machine: actors, replay, learner and evaluator as processes, with an embedded Redis.
+
+    -n, --context or --kubeconfig create it on a cluster. If the manifest names a file or module beside it, its folder goes along.
 
     Watch and change it from another terminal: rljob get, top, why, logs, suspend, resume, scale, checkpoint, stop.
 
     An RLExperiment runs several jobs, spec.parallelism at a time, to find the best.
 
     Exit codes: 0 the success policy was met (or --max-seconds is over), 1 the job failed, 2 the manifest or the command line is
-    wrong or can't run here, 130 stopped with Ctrl-C.
+    wrong or can't run here, 130 stopped with Ctrl-C. On a cluster: 0 created, with --wait complete; 1 failed, stopped or not over
+    within --timeout; 2 refused; 69 the cluster does not answer, 77 it lacks a right; 130 Ctrl-C, and the job goes on.
 
     Examples:
 
@@ -54,8 +66,20 @@ def run(
         --set seed=2
 
       rljob run cartpole-search
+
+      rljob run walk.yaml -n team --wait
     """
+    place = Place(namespace, context, kubeconfig)
     with one_line_errors():
+        if any(place):
+            if resume_ or any(each is not None for each in (run_dir, max_seconds, max_actors)):
+                local = "--run-dir, --max-seconds, --max-actors and --resume"
+                raise UsageError(f"{local} are for a run on this machine; leave them out, or the cluster")
+            from rljob_operator.verbs import run_on_cluster  # its client takes a while to import
+
+            raise typer.Exit(run_on_cluster.start(file, set_ or (), place, wait=wait, timeout_seconds=timeout))
+        if wait or timeout is not None:
+            raise UsageError("--wait and --timeout are for a job of a cluster, which -n NAMESPACE names")
         require_data_plane("rljob run")
         if resume_ and run_dir is None:
             raise UsageError("--resume needs --run-dir: the folder of the run to go on with")

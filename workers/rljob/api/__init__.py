@@ -15,7 +15,7 @@ from rljob.api.presets import PRESETS, Preset
 from rljob.api.problems import ManifestError, Problem, nearest
 from rljob.api.roles import credits_per_actor
 from rljob.api.rules import transition_problems
-from rljob.api.sources import as_found, read_with_files, with_files_beside
+from rljob.api.sources import as_found, read_with_files, with_code, with_files_beside
 from rljob.api.types import quantity
 
 __all__ = [
@@ -45,6 +45,7 @@ __all__ = [
     "read_manifest",
     "read_with_files",
     "transition_problems",
+    "with_code",
     "with_files_beside",
     "written_job",
 ]

@@ -4,10 +4,19 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from rljob.api.types import APIModel, Integer
+from rljob.api.types import APIModel, Integer, Text
 
 DATA_PORTS: Final = range(5551, 5556)
 """Ports of the pods on which roles talk to each other."""
+
+
+class CodeSpec(APIModel):
+    """Your own files, which every pod unpacks and works in. `rljob run -n` and `rljob.run` write this."""
+
+    config_map: Annotated[str, Text(253, "a ConfigMap")]
+    """A ConfigMap in the job's namespace, with a tar archive compressed by gzip as its entry code.tar.gz."""
+    digest: Annotated[str, Text(71, "sha256: and 64 digits of the archive", r"^sha256:[0-9a-f]{64}$")]
+    """The archive that the pods take; a role that finds another one fails the job."""
 
 
 class Kueue(APIModel):

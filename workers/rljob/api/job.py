@@ -6,7 +6,7 @@ from pydantic import Field
 
 from rljob.api.algorithm import AlgorithmSpec
 from rljob.api.autoscaling import AutoscalingSpec
-from rljob.api.cluster import MonitoringSpec, NetworkSpec, SchedulingSpec
+from rljob.api.cluster import CodeSpec, MonitoringSpec, NetworkSpec, SchedulingSpec
 from rljob.api.course import ForkSpec, ScheduledChange
 from rljob.api.environment import EnvironmentSource
 from rljob.api.lifecycle import CheckpointSpec, EarlyStopping, FailurePolicy, SuccessPolicy
@@ -68,6 +68,8 @@ class RLJobSpec(APIModel):
         default_factory=list, max_length=16
     )
     """Secrets for the image's registry."""
+    code: Annotated[CodeSpec | None, WHILE_SUSPENDED] = None
+    """Your own files beside the manifest, on a cluster. Unset: all code is in the image."""
     preset: Annotated[PresetName | None, never("the job was started from it; set the fields that should differ")] = None
     """A whole job to start from; any field that you write wins."""
     preset_without: Annotated[

@@ -12,6 +12,7 @@ _CLUSTER_ONLY = (
     "spec.managedBy",
     "spec.image",
     "spec.imagePullSecrets",
+    "spec.code",
     *(f"spec.{role}.{field}" for role in ("learner", "replay", "actors", "inference", "evaluator") for field in _ROLE),
     "spec.replay.redis.image",
     "spec.replay.redis.resources",

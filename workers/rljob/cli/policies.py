@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from rljob.archive import enter
 from rljob.checkpoints.names import SCORED
 from rljob.command_errors import one_line_errors
 from rljob.data_plane import require_data_plane
@@ -91,6 +92,7 @@ def evaluate(
         if scored is not None and scored not in SCORED:
             raise UsageError(f"--scored {scored}: allowed: {' or '.join(SCORED)}")
         require_data_plane("rljob eval")
+        enter()
         import torch
 
         from rljob.algorithms.registry import algorithm

@@ -16,6 +16,7 @@ import typer
 from rljob.api import load_manifest
 from rljob.api.exit_codes import EXIT_CONFIGURATION
 from rljob.api.roles import Role
+from rljob.archive import enter
 from rljob.command_errors import Debug, one_line_errors
 from rljob.data_plane import require_data_plane
 from rljob.roles.options import KEEP_SECONDS, RoleOptions
@@ -226,6 +227,7 @@ def worker(
     ):
         check_protocol(protocol)  # before anything of the job is read, which may be as new as its protocol
         require_data_plane(f"rljob worker {role}")
+        enter()
         from rljob.algorithms.registry import with_own_parts
 
         options = RoleOptions(

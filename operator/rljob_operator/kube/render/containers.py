@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from rljob.api import RLJob
 from rljob.api.pods import Resources
+from rljob.archive import VARIABLE
 from rljob.wire.version import WIRE_VERSION
 
 from rljob_operator import surroundings
@@ -53,6 +54,8 @@ def _options(owned: Owned, member: str, settings: Settings) -> dict[str, str]:
         "RLJOB_METRICS_HOST": _EVERY_INTERFACE,
         "RLJOB_METRICS_PORT": str(job.spec.monitoring.metrics_port),
     }
+    if job.spec.code is not None:
+        found[VARIABLE] = f"{names.CODE_DIR}/{names.code_file(job)}"
     if job.spec.network.encryption == "Curve":
         found["RLJOB_KEYS"] = f"{names.KEYS_DIR}/{names.KEYS_FILE}"
     if role is Role.LEARNER:

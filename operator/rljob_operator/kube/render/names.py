@@ -63,6 +63,7 @@ RUNS_DIR: Final = "/var/lib/rljob-runs"
 """Where a run of an experiment sees the folders of all its runs, which are on one claim."""
 JOB_FILE: Final = "job.yaml"
 JOB_DIR: Final = "/etc/rljob/job"
+CODE_DIR: Final = "/etc/rljob/code"
 KEYS_FILE: Final = "keys.json"
 KEYS_DIR: Final = "/etc/rljob/keys"
 """A member's own keys, and of the learner the token beside them."""
@@ -121,6 +122,16 @@ def network_policy(job: str) -> str:
 def config_map(job: str) -> str:
     """The ConfigMap with the job in force."""
     return f"{job}-job"
+
+
+def code(job: str, digest: str) -> str:
+    """The ConfigMap with what the job takes along of its user's own files, by the sha256 of that in hex."""
+    return f"{job}-code-{digest[:12]}"
+
+
+def code_file(job: RLJob) -> str:
+    """The name in `CODE_DIR` of the archive that the job's roles take; empty where it takes none."""
+    return f"{job.spec.code.digest.removeprefix('sha256:')}.tar.gz" if job.spec.code is not None else ""
 
 
 def core_secret(job: str) -> str:

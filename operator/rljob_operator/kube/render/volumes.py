@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from rljob.api import RLJob
 from rljob.api.lifecycle import VolumeClaim
+from rljob.archive import ENTRY
 
 from rljob_operator.core.member import Role
 from rljob_operator.kube.render import names
@@ -64,14 +65,18 @@ def mounted(job: RLJob, member: str, settings: Settings) -> tuple[Mounted, ...]:
         *(each for each in room if _users_mount(job, role, each.path) is None),
         Mounted({"name": "rljob-job", "configMap": {"name": names.config_map(name)}}, names.JOB_DIR, read_only=True),
     ]
+    if job.spec.code is not None:  # optional: what is missing is said by the role, and not by an event of its pod alone
+        items = [{"key": ENTRY, "path": names.code_file(job)}]
+        volume = {"name": job.spec.code.config_map, "items": items, "optional": True}
+        found.append(Mounted({"name": "rljob-code", "configMap": volume}, names.CODE_DIR, read_only=True))
     if run.sub_path and names.EXPERIMENT_LABEL in job.metadata.labels:
         found.append(replace(run, path=names.RUNS_DIR, sub_path=dirname(run.sub_path)))
-    items = {names.TOKEN_FILE: names.TOKEN_FILE} if role is Role.LEARNER else {}
+    keys = {names.TOKEN_FILE: names.TOKEN_FILE} if role is Role.LEARNER else {}
     if job.spec.network.encryption == "Curve":
-        items[names.keys_entry(role)] = names.KEYS_FILE
-    if items:
+        keys[names.keys_entry(role)] = names.KEYS_FILE
+    if keys:
         secret = names.actor_secret(name) if role is Role.ACTOR else names.core_secret(name)
-        found.append(_keys(secret, items, settings))
+        found.append(_keys(secret, keys, settings))
     if role is Role.REPLAY and has_own_redis(job):
         found.append(Mounted({"name": REDIS_SOCKET, "emptyDir": {"medium": "Memory"}}, names.REDIS_SOCKET_DIR))
     return tuple(found)
