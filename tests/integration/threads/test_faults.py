@@ -83,6 +83,7 @@ CASES = [
     Case("zap", run_learner, "learner", options={"keys": "learner"}),
     Case("unroll-queue", run_learner, "learner", job=impala),
     Case("actor-telemetry", run_actor, "actor-0"),
+    Case("weight-relay", run_actor, "actor-0", options={"node": "n", "address": "127.0.0.1"}),
     Case("evaluator-telemetry", run_evaluator, "evaluator"),
     Case("inference-telemetry", run_inference, "inference-0", job=central),
     Case("zap", run_inference, "inference-0", job=central, options={"keys": "inference"}),

@@ -33,8 +33,9 @@ from rljob.roles.learner import wanted_since
 from rljob.telemetry.server import TelemetryServer
 from rljob.weights.evaluations import Evaluation
 from rljob.weights.exchange import WeightClient, WeightServer
-from rljob.weights.flat import OtherNetwork, WeightsProblem, snapshot
-from rljob.wire import Client, Message, Publisher, Server
+from rljob.weights.flat import OtherNetwork, Weights, WeightsProblem, snapshot
+from rljob.weights.published import PublishedVersion
+from rljob.wire import Client, Message, Publisher, Server, decode
 
 from tests.support.inference import answer_of, apex
 from tests.support.odd_peers import CHUNKS, HONEST, chunk, every_kind, saying, tell
@@ -359,25 +360,33 @@ def test_whoever_wants_weights_takes_whatever_the_learner_says(tmp_path: Path) -
     shapes = {name: tuple(tensor.shape) for name, tensor in NETWORK.state_dict().items()}
     numbers = itertools.count(2)
 
-    def good() -> Message:
-        made = snapshot(NETWORK, next(numbers), 1, {})
-        fields = {"version": made.version, "epoch": 1, "digest": made.digest}
-        return Message("weights", fields, {"buffer": made.buffer, "manifest": made.manifest})
+    def good() -> list[Message]:
+        return announced(snapshot(NETWORK, next(numbers), 1, {}))
 
     unusable = [good_digest(each) for name, each in UNUSABLE.items() if name != "another network"]
+    base = good()
+
+    def with_its_part(message: Message) -> list[Message]:
+        if message.kind != "weights":
+            return [message]
+        renewed = {"version": next(numbers)} if message.fields["version"] == base[0].fields["version"] else {}
+        fields = {**message.fields, **renewed}
+        part = replace(base[1], fields={**base[1].fields, **{name: fields[name] for name in ("version", "epoch")}})
+        return [replace(message, fields=fields), part]
+
     # After one of a later epoch all that follow are passed over, as those of a superseded learner, and not looked at.
-    told = iter([*unusable, *sorted(every_kind(good()), key=of_a_later_epoch)])
+    told = iter([*unusable, *map(with_its_part, sorted(every_kind(*base), key=of_a_later_epoch))])
     over = threading.Event()
 
     def answers(message: Message) -> list[Message]:
         some = list(itertools.islice(told, 1))
         if not some:
             over.set()
-        return [*some, good()]
+        return [*itertools.chain(*some), *good()]
 
     server, publisher = Server(f"ipc://{tmp_path}/weights"), Publisher(f"ipc://{tmp_path}/notice")
     with saying(server, answers):
-        client = WeightClient(server.endpoint, publisher.endpoint, poll_seconds=0.0)
+        client = WeightClient(server.endpoint, publisher.endpoint, poll_seconds=0.0, retry_seconds=0.01)
         client.shapes = shapes
         arrived = 0
         while not over.is_set():
@@ -398,11 +407,13 @@ def of_a_later_epoch(message: Message) -> bool:
     return isinstance(epoch, int) and epoch > 1
 
 
-def good_digest(evaluation: Evaluation) -> Message:
+def good_digest(evaluation: Evaluation) -> list[Message]:
     """The weights of a verdict as a learner would send them, with the digest that they have."""
-    judged = known(evaluation.weights)
-    fields = {"version": 1, "epoch": 1, "digest": judged.digest}
-    return Message("weights", fields, {"buffer": judged.buffer, "manifest": judged.manifest})
+    return announced(replace(known(evaluation.weights), version=1, epoch=1))
+
+
+def announced(weights: Weights) -> list[Message]:
+    return [decode(each) for each in PublishedVersion(weights, False).announcement(b"", "")]
 
 
 def test_weights_of_another_network_end_the_role_at_once(tmp_path: Path) -> None:

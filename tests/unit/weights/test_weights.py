@@ -1,8 +1,9 @@
 """Weights over real in-process sockets: fetching, evaluation weights, verdicts, damage, and a learner that comes back lower."""
 
 import itertools
-from collections.abc import Callable, Iterator
-from contextlib import closing
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ from rljob.api.learner_status import EvaluationUnderWay, Verdict
 from rljob.learner.verdicts import Verdicts
 from rljob.weights.evaluations import Evaluation
 from rljob.weights.exchange import WeightClient, WeightServer
-from rljob.weights.flat import OtherNetwork, Weights, WeightsProblem, pack, snapshot
+from rljob.weights.flat import OtherNetwork, Snapshot, Weights, WeightsProblem, snapshot
+from rljob.weights.published import PublishedVersion
+from rljob.wire import Message, Publisher, Server, load_keys, write_keys
 from torch import nn
 
 from tests.support.waiting import eventually
@@ -75,17 +78,17 @@ def test_flat_round_trip_and_checks() -> None:
     with pytest.raises(OtherNetwork, match=r"another network: \S+weight: expected float32 \[4, .*, got float32 "):
         weights.load_into(network(hidden=4))
     with pytest.raises(WeightsProblem, match="float32"):
-        pack({"x": torch.zeros(2, dtype=torch.bfloat16)}, 1, 1, {})
+        Snapshot({"x": torch.zeros(2, dtype=torch.bfloat16)}, 1, 1, {})
 
 
 def test_a_snapshot_does_not_follow_the_network() -> None:
     module = network()
     weights = snapshot(module, 1, 1, {})
-    digest = Weights(1, 1, weights.buffer.copy(), weights.manifest).digest
+    before = weights.buffer.copy()
     with torch.no_grad():
         for parameter in module.parameters():
             parameter.add_(1.0)
-    assert weights.digest == digest
+    assert np.array_equal(weights.buffer, before)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +120,6 @@ def test_clients_get_the_latest_and_then_only_news(server: WeightServer, connect
     assert (fresh.version, fresh.epoch, fresh.meta["updates"]) == (3, 1, 30)
     assert_those_of(fresh, network(3))
     assert client.wait(0.3) is None
-    assert client.announced in (0, 3)
 
 
 def test_a_notice_brings_weights_long_before_the_poll(server: WeightServer, connect: Connect) -> None:
@@ -215,20 +217,116 @@ def test_a_verdict_that_was_given_up_is_the_best_until_one_is_played_to_its_end(
     assert not behind.add(verdict(10, 29.0, False))
 
 
-def test_damaged_weights_are_dropped_and_the_version_in_use_stays(server: WeightServer, connect: Connect) -> None:
-    """A server that answers with a digest that is not the buffer's: the client must not let those weights out."""
-    client = connect(poll_seconds=0.05)
-    server.publish(network(1), 1, 1, {})
-    assert news(client).version == 1
-    good = snapshot(network(2), 2, 1, {})
-    damaged = Weights(2, 1, good.buffer.copy(), good.manifest)
-    damaged.buffer[11] ^= 1
-    damaged.__dict__["digest"] = good.digest
-    server.latest = damaged
-    eventually(lambda: client.digest_mismatches, between=lambda: client.poll() and pytest.fail("it let them out"))
-    assert client.version == 1
-    server.latest = good
-    assert news(client).version == 2
+class Numbers(nn.Module):
+    """A network of so many numbers."""
+
+    def __init__(self, count: int, seed: int = 0) -> None:
+        super().__init__()
+        self.register_buffer("numbers", torch.arange(count) + float(seed))
+
+
+@pytest.mark.parametrize(
+    ("count", "part_bytes", "parts"), [(0, 64, 0), (1, 1, 4), (16, 64, 1), (17, 64, 2), (1000, 64, 63)]
+)
+def test_a_version_is_encoded_once_for_all_its_clients(
+    connect: Connect, tmp_path: Path, count: int, part_bytes: int, parts: int
+) -> None:
+    write_keys(keys := tmp_path / "keys")
+    security = load_keys(keys, "learner").server()
+    server = WeightServer("tcp://127.0.0.1:*", "tcp://127.0.0.1:*", security, part_bytes=part_bytes)
+    with closing(server):
+        at = server.weights, server.notice, load_keys(keys, "actor").client("learner")
+        clients = [connect(at) for _ in range(6)]  # type: ignore[arg-type]
+        for version in (1, 2):
+            server.publish(Numbers(count, version), version, 1, {})
+            for client in clients:
+                assert_those_of(news(client), Numbers(count, version))
+        status = server.status()
+        assert status["encodings_total"] == 2
+        assert status["sent_bytes_total"] >= 2 * 6 * 4 * count
+        assert all(len(each.parts) == parts for each in server._published[False]._kept)
+
+
+@contextmanager
+def answering(at: str, answer: Callable[[Message], Iterable[Any]]) -> Iterator[list[int]]:
+    """A learner that answers as it is told; the parts that it was asked for."""
+    wanted: list[int] = []
+    over = threading.Event()
+
+    def serve() -> None:
+        with Server(at) as server:
+            while not over.is_set():
+                server.wait(0.02)
+                while (arrived := server.receive()) is not None:
+                    if "index" in arrived[1].fields:
+                        wanted.append(int(arrived[1].fields["index"]))
+                    for message in answer(arrived[1]):
+                        server.send(arrived[0], message)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    yield wanted
+    over.set()
+    thread.join()
+
+
+def test_a_damaged_part_and_a_lost_one_are_asked_for_again_and_no_other(
+    connect: Connect, endpoints: tuple[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    version = PublishedVersion(snapshot(Numbers(160), 1, 1, {}), False, 64)
+    faults = {3: "damaged", 7: "lost"}
+
+    def answer(message: Message) -> Iterable[Any]:
+        if message.kind == "fetch":
+            return version.announcement(b"", "")
+        index = int(message.fields["index"])
+        fault = faults.pop(index, "")
+        wrong = Message("part", message.fields, {"buffer": np.zeros(64, np.uint8)})
+        return [wrong] if fault == "damaged" else [version.parts[index]] if not fault else []
+
+    with answering(endpoints[0], answer) as wanted, Publisher(endpoints[1]):
+        client = connect(retry_seconds=0.2)
+        assert_those_of(news(client), Numbers(160))
+    assert sorted(wanted) == sorted([*range(10), 3, 7])
+    assert (client.digest_mismatches, caplog.text.count("that has not the digest")) == (1, 1)
+
+
+def test_a_client_gets_a_whole_version_from_a_learner_that_publishes_all_the_time(connect: Connect) -> None:
+    large = WeightServer("inproc://often", "inproc://often-notice", part_bytes=4)
+    with closing(large):
+        clients = [connect((large.weights, large.notice), poll_seconds=0.01) for _ in range(3)]
+        versions = itertools.count(1)
+        got: dict[int, int] = dict.fromkeys(range(3), 0)
+        while min(got.values()) < 3:
+            large.publish(Numbers(64), version := next(versions), 1, {})
+            assert version < 20_000
+            for number, client in enumerate(clients):
+                got[number] += client.poll() is not None
+        assert large.status()["encodings_total"] < version / 2
+        assert len(large._published[False]._kept) <= 4
+
+
+def test_a_client_that_keeps_up_gets_every_version(connect: Connect) -> None:
+    with closing(WeightServer("inproc://each", "inproc://each-notice", part_bytes=4)) as server:
+        client = connect((server.weights, server.notice))
+        for version in range(1, 20):
+            server.publish(Numbers(2, version), version, 1, {})
+            assert news(client).version == version, "those before hold it up"
+
+
+def test_a_learner_that_returns_between_announcement_and_parts_gives_its_own_version(
+    tmp_path: Path, connect: Connect
+) -> None:
+    endpoints = f"ipc://{tmp_path}/weights", f"ipc://{tmp_path}/notice"
+    client = connect(endpoints, poll_seconds=0.05, retry_seconds=0.3)
+    with closing(WeightServer(*endpoints, part_bytes=4)) as first:
+        first.publish(Numbers(64), 5, 1, {})
+        eventually(lambda: client.poll() is not None or client._download is not None)
+    with closing(WeightServer(*endpoints, part_bytes=4)) as second:
+        second.publish(Numbers(64, 9), 4, 2, {})
+        fresh = news(client)
+    assert (fresh.version, fresh.epoch) == (4, 2)
+    assert_those_of(fresh, Numbers(64, 9))
 
 
 def test_weights_never_go_back_to_an_earlier_epoch(

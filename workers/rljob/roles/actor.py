@@ -42,6 +42,7 @@ from rljob.telemetry.metrics import role_registry
 from rljob.telemetry.server import TelemetryServer
 from rljob.telemetry.torch_trace import TorchTrace
 from rljob.weights.exchange import WeightClient
+from rljob.weights.relay import Relay
 from rljob.wire import Client, load_keys
 
 log = logging.getLogger(__name__)
@@ -195,7 +196,18 @@ def _connect(
     ]
     sink = MultiShard(sessions)
     if spec.actors.inference == "Local":
-        return sink, WeightClient(options.weights, options.notice, keys.client("learner") if keys else None)
+        relay = None
+        if options.node and options.address:
+            host = f"[{options.address}]" if ":" in options.address else options.address
+            relay = Relay(f"tcp://{host}:*", keys.server() if keys else None)
+        return sink, WeightClient(
+            options.weights,
+            options.notice,
+            keys.client("learner") if keys else None,
+            relay=relay,
+            node=options.node,
+            of_relays=keys.client("actor") if keys else None,
+        )
     server = "inference" if spec.inference.replicas > 0 else "learner"
     endpoint = options.inference[member_of(options.name, len(options.inference))]
     client = Client(endpoint, keys.client(server) if keys else None)

@@ -186,6 +186,16 @@ def worker(
             "termination log.",
         ),
     ] = None,
+    node: Annotated[
+        str,
+        typer.Option(
+            envvar="RLJOB_NODE",
+            help="An actor's node: the learner sends weights to one actor of a node, and the others take them from it.",
+        ),
+    ] = "",
+    address: Annotated[
+        str, typer.Option(envvar="RLJOB_ADDRESS", help="Where the other actors of the node reach this one.")
+    ] = "",
     on_cluster: Annotated[
         bool,
         typer.Option(
@@ -250,6 +260,8 @@ def worker(
             epoch=epoch,
             keys=keys,
             last_words=last_words,
+            node=node,
+            address=address,
             on_cluster=on_cluster,
         )
         if on_cluster and options.job.spec.network.encryption == "None":

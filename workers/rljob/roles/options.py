@@ -29,6 +29,7 @@ class RoleOptions:
     ``token_file`` holds the job's token, which requests over that port need.
     ``redis_keys``: what a replay shard's keys begin with in a Redis that others use, too; ``redis_keep_seconds``: after how long
     without a shard they expire there.
+    ``node`` and ``address``: an actor's node, and where others of it reach this actor, which then passes weights on to them.
     ``epoch``: the least that a learner takes, so that it is later than any before it, wherever those kept their checkpoints.
     ``last_words``: file for what a learner leaves behind at an orderly end.
     ``on_cluster``: it is a pod that the operator made, so what it may use was reserved for it, and what is missing was promised.
@@ -53,6 +54,8 @@ class RoleOptions:
     epoch: int = 0
     keys: Path | None = None
     last_words: Path | None = None
+    node: str = ""
+    address: str = ""
     on_cluster: bool = False
 
 

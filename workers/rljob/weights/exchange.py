@@ -1,15 +1,17 @@
 """Weights on the wire: the learner announces versions and serves the latest; actors and the evaluator fetch when it suits them.
 
 Nothing is queued: a notice says only "there is version v", a fetch gets whatever is latest when it is answered, and a client
-that missed every notice still asks once every few seconds. An evaluator asks for the evaluation weights (a moving average of
-the online ones where the job keeps one) and reports its verdict, with the weights it judged, over the same socket.
+that missed every notice still asks once every few seconds. A version of more than 4 MB comes in parts that its client asks for,
+so that a client which reads slowly has no more than three of them waiting in the learner. An evaluator asks for the evaluation
+weights (a moving average of the online ones where the job keeps one) and reports its verdict, with the weights it judged, over
+the same socket.
 """
 
 import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import zmq
@@ -17,8 +19,11 @@ from torch import nn
 
 from rljob.api.learner_status import EvaluationUnderWay
 from rljob.threads import SupervisedThread
+from rljob.weights.download import Download
 from rljob.weights.evaluations import Evaluation, packed_document, uint8_column, unpacked_document
-from rljob.weights.flat import OtherNetwork, Weights, WeightsProblem, snapshot
+from rljob.weights.flat import OtherNetwork, Snapshot, Weights, WeightsProblem
+from rljob.weights.published import PART_BYTES, PublishedVersions
+from rljob.weights.relay import RELAY_SECONDS, Relay, RelayTree
 from rljob.wire import (
     Client,
     ClientSecurity,
@@ -28,12 +33,18 @@ from rljob.wire import (
     Server,
     ServerSecurity,
     Subscriber,
+    encode,
 )
+from rljob.wire.message import Part
+from rljob.wire.schema import Scalar
 
 log = logging.getLogger(__name__)
 
 # After so many versions in a row that this role can't read, it does not understand this learner.
 _HOPELESS_VERSIONS = 5
+
+_SLOW_RELAY_SECONDS = 10.0
+_PASSED_OVER_SECONDS = 60.0
 
 _WORD_SECONDS = 30.0
 """An evaluator that has sent nothing for so long is gone: between two messages a game may start on a busy machine."""
@@ -46,13 +57,16 @@ class WeightServer:
     ``publish`` belongs to one thread, the training loop's; everything else may be called from any.
     """
 
-    def __init__(self, weights: str, notice: str, security: ServerSecurity | None = None) -> None:
+    def __init__(
+        self, weights: str, notice: str, security: ServerSecurity | None = None, *, part_bytes: int = PART_BYTES
+    ) -> None:
         self._server = Server(weights, security)
         self._publisher = Publisher(notice, security)
         self.weights, self.notice = self._server.endpoint, self._publisher.endpoint
-        self.latest: Weights | None = None
-        """What was published last, by reference; None before the first."""
-        self._evaluation: Weights | None = None
+        self._latest: Snapshot | None = None
+        self._evaluation: Snapshot | None = None
+        self._relays = RelayTree()
+        self._published = [PublishedVersions(averaged, part_bytes) for averaged in (False, True)]
         self._evaluations: deque[Evaluation] = deque(maxlen=64)
         self._evaluating: tuple[EvaluationUnderWay, float] | None = None
         self._stop = threading.Event()
@@ -73,12 +87,19 @@ class WeightServer:
         """Make a copy of ``module`` the latest weights and announce them.
 
         ``evaluation``: the module to judge, where it differs; without it the evaluation weights stay what they were, or are
-        the published ones as long as there never were others. The swap is one reference: a fetch sees the old or the new.
+        the published ones as long as there never were others. The swap is one reference: a fetch sees the old or the new. The
+        caller makes the copies, and waits for no GPU; whatever else a version takes, the serving thread does for the first client
+        that asks.
         """
         if evaluation is not None:
-            self._evaluation = snapshot(evaluation, version, epoch, meta)
-        self.latest = snapshot(module, version, epoch, meta)
+            self._evaluation = Snapshot(evaluation.state_dict(), version, epoch, meta)
+        self._latest = Snapshot(module.state_dict(), version, epoch, meta)
         self._publisher.publish(version.to_bytes(8, "big"))
+
+    @property
+    def latest(self) -> Weights | None:
+        """What was published last, the same object every time; None before the first."""
+        return self._latest.weights if self._latest is not None else None
 
     def evaluations(self) -> list[Evaluation]:
         """The verdicts that arrived since the last call, oldest first."""
@@ -94,10 +115,14 @@ class WeightServer:
         return latest[0] if latest is not None and time.monotonic() - latest[1] < _WORD_SECONDS else None
 
     def status(self) -> dict[str, Any]:
-        """Fetches answered, bytes of weights in the answers, and what was refused by reason: ``weights`` of the learner's
-        status."""
-        refused = dict(self._server.malformed)
-        return {"fetches_total": self.fetches, "sent_bytes_total": self.sent_bytes, "refused_total": refused}
+        """Fetches answered, versions encoded for them, bytes of the answers, and what was refused by reason: ``weights`` of the
+        learner's status."""
+        return {
+            "fetches_total": self.fetches,
+            "encodings_total": sum(each.encodings for each in self._published),
+            "sent_bytes_total": self.sent_bytes,
+            "refused_total": dict(self._server.malformed),
+        }
 
     def close(self) -> None:
         """Stop serving and release the endpoints. Called by the thread that publishes."""
@@ -114,53 +139,67 @@ class WeightServer:
                 while (arrived := self._server.receive()) is not None:
                     peer, message = arrived
                     try:
-                        answer = self._answer(message)
+                        answer = self._answer(peer, message)
                     except MalformedMessage as error:
                         # The first of a kind is logged, the others are counted: a client must not fill the log.
                         if not self._server.malformed[error.reason]:
                             log.warning("a message to the weight server is refused: %s", error)
                         self._server.refuse(peer, error, message.kind)
                         continue
-                    if answer is not None:
-                        self._server.send(peer, answer)
+                    for each in answer:
+                        if self._server.send(peer, each, copy=False):
+                            self.sent_bytes += sum(map(len, each))
         finally:
             self._server.close()
 
-    def _answer(self, message: Message) -> Message | None:
-        """The answer to one message, None where it needs none. Raises MalformedMessage for one of an unknown kind."""
+    def _answer(self, peer: bytes, message: Message) -> list[Sequence[Part]]:
+        """The messages that answer one. Raises MalformedMessage for one of an unknown kind."""
+        fields = message.fields
+        if message.kind == "want":
+            part = self._published[bool(fields["averaged"])].part(peer, fields)
+            return [part] if part is not None else self._announcement(peer, bool(fields["averaged"]), fields, (-1, -1))
         if message.kind == "fetch":
             self.fetches += 1
-            for_evaluation = bool(message.fields["evaluation"])
-            current = (self._evaluation if for_evaluation else None) or self.latest
-            # "not equal" rather than "newer": after a restart from a checkpoint the latest may be a lower version, or the
-            # same one as the former life's last; an actor that still has that would have its unrolls refused for ever.
-            have = message.fields["have"], message.fields.get("epoch", current.epoch if current else 0)
-            self.heard_epoch = max(self.heard_epoch, int(have[1]))
-            if current is None or (current.version, current.epoch) == have:
-                return Message("current", {"version": current.version if current else 0}, {})
-            self.sent_bytes += len(current.buffer)
-            return Message(
-                "weights",
-                {"version": current.version, "epoch": current.epoch, "digest": current.digest},
-                {"buffer": current.buffer, "manifest": current.manifest},
-            )
+            epoch = int(fields.get("epoch", self._latest.key[0] if self._latest else 0))
+            self.heard_epoch = max(self.heard_epoch, epoch)
+            return self._announcement(peer, bool(fields["evaluation"]), fields, (epoch, int(fields["have"])))
         if message.kind == "evaluation":
             trained = self.latest.shapes if self.latest is not None else None
             self._evaluations.append(evaluation := Evaluation.from_message(message, trained))
             self._evaluating = None
-            return Message("noted", {"version": evaluation.verdict.version}, {})
+            return [encode(Message("noted", {"version": evaluation.verdict.version}, {}))]
         if message.kind == "evaluating":
             self._evaluating = unpacked_document(EvaluationUnderWay, message), time.monotonic()
-            return None
+            return []
         raise MalformedMessage("kind", f"a weight server does not answer {message.kind}")
+
+    def _announcement(
+        self, peer: bytes, evaluation: bool, fields: Mapping[str, Scalar], have: tuple[int, int]
+    ) -> list[Sequence[Part]]:
+        """The version to fetch now, or that there is none but the one that the client has."""
+        averaged = evaluation and self._evaluation is not None
+        latest = self._evaluation if averaged else self._latest
+        relay = self._relays.parent(fields)
+        # "not equal" rather than "newer": after a restart from a checkpoint the latest may be a lower version, or the same one as
+        # the former life's last; an actor that still has that would have its unrolls refused for ever.
+        if latest is not None and latest.key != have:
+            version = self._published[averaged].announced(latest)
+            if version.key != have:
+                return version.announcement(peer, relay)
+        return [encode(Message("current", {"version": latest.key[1] if latest is not None else 0}, {}))]
 
 
 class WeightClient:
     """Keeps one process up to date without ever making it wait. Used by one thread.
 
     ``poll`` costs microseconds when nothing has happened. One fetch is in flight at a time; a notice, or ``poll_seconds``
-    without one, starts the next; a fetch unanswered for ``retry_seconds`` is sent again (the learner was away). ``answered``
-    once the learner has answered any fetch. ``shapes``, once set, are those of the network that the weights are for.
+    without one, starts the next; whatever is unanswered for ``retry_seconds`` is asked for again (the learner was away), parts
+    that have come excepted. A learner that has a later version by then answers with that one. ``answered`` once the learner has
+    answered any fetch. ``shapes``, once set, are those of the network that the weights are for.
+
+    With a ``relay`` of its own it passes on what it gets to clients of the same ``node``, and takes parts from one of them, with
+    the key ``of_relays``, where the learner says so. A relay that sends nothing for three seconds, no part for ten, or a
+    damaged one, is passed over for a minute: the learner has what is missing.
 
     Epochs never go back: weights of an earlier one than those in use come from a learner that was superseded. They are passed
     over and counted in ``superseded``; the next fetch tells that learner of the later epoch.
@@ -175,17 +214,24 @@ class WeightClient:
         evaluation: bool = False,
         poll_seconds: float = 2.0,
         retry_seconds: float = 5.0,
+        relay: Relay | None = None,
+        node: str = "",
+        of_relays: ClientSecurity | None = None,
     ) -> None:
         self._client = Client(weights, security)
+        self._relay, self._of_relays = relay, of_relays
+        self._where: dict[str, Scalar] = {"node": node, "serves": relay.endpoint} if relay is not None else {}
+        self._parent: Client | None = None
+        self._passed_over, self._relay_alive_at = ("", 0.0), 0.0
         self._subscriber = Subscriber(notice, security)
         self._evaluation = evaluation
         self._poll_seconds, self._retry_seconds = poll_seconds, retry_seconds
         self._asked_at: float | None = None
         self._next_ask = 0.0
         self._outdated = False
+        self._download: Download | None = None
         self.version = 0
         self.epoch = 0
-        self.announced = 0
         self.digest_mismatches = 0
         self.unusable = 0
         self.superseded = 0
@@ -203,18 +249,30 @@ class WeightClient:
         """
         now = time.monotonic()
         while (notice := self._subscriber.receive()) is not None:
-            if len(notice) == 8:
-                self.announced = int.from_bytes(notice, "big")
-                if self.announced != self.version:
-                    self._next_ask = now
+            if len(notice) == 8 and int.from_bytes(notice, "big") != self.version:
+                self._next_ask = now
         fresh = None
         while (message := self._client.receive(0.0)) is not None:
             fresh = self._accept(message, now) or fresh
+        while self._parent is not None and (message := self._parent.receive(0.0)) is not None:
+            if message.kind == "part":
+                fresh = self._take(message, now, self._parent) or fresh
+            elif self._download is not None and message.fields.get("version") == self._download.version:
+                self._relay_alive_at = now  # the part is on its way to it
+            elif message.kind == "current":
+                self._leave_relay("", now)  # it has gone on to a later version
         if self._asked_at is not None and now - self._asked_at > self._retry_seconds:
             self._asked_at = None
-        if self._asked_at is None and now >= self._next_ask:
-            fields = {"have": self.version, "epoch": self.epoch, "evaluation": self._evaluation}
-            if self._client.send(Message("fetch", fields, {})):
+        if self._download is not None:
+            silent_seconds = now - self._download.heard_at
+            allowed = RELAY_SECONDS if now - self._relay_alive_at > RELAY_SECONDS else _SLOW_RELAY_SECONDS
+            # A client that looks every few seconds has to look again, for its connection was made meanwhile.
+            if self._parent is not None and silent_seconds > allowed and self._download.looks > 2:
+                self._leave_relay(f"has sent nothing for {silent_seconds:.1f} s", now)
+            self._download.ask((self._parent or self._client).send, now)
+        elif self._asked_at is None and now >= self._next_ask:
+            have = {"have": self.version, "epoch": self.epoch, "evaluation": self._evaluation}
+            if self._client.send(Message("fetch", {**have, **self._where}, {})):
                 self._asked_at = now
             self._next_ask = now + self._poll_seconds
         return fresh
@@ -230,6 +288,7 @@ class WeightClient:
     def outdate(self) -> None:
         """After a long time without ``poll``: drop the weights of a fetch from before now, and fetch again."""
         self._outdated = self._asked_at is not None
+        self._download = None
         self._next_ask = 0.0
 
     def report(self, evaluation: Evaluation) -> bool:
@@ -243,8 +302,9 @@ class WeightClient:
         self._client.send(Message("evaluating", {}, {"document": packed_document(evaluating)}))
 
     def close(self) -> None:
-        self._client.close()
-        self._subscriber.close()
+        for each in (self._client, self._subscriber, self._parent, self._relay):
+            if each is not None:
+                each.close()
 
     def _accept(self, message: Message, now: float) -> Weights | None:
         if message.kind == "noted":
@@ -255,6 +315,9 @@ class WeightClient:
             if message.fields.get("kind") == "evaluation":
                 self.noted = self._reported
                 return None
+            self._next_ask = now + self._poll_seconds
+        elif message.kind == "part":
+            return self._take(message, now, self._client)
         elif message.kind not in ("weights", "current"):
             self._client.count(MalformedMessage("kind", f"{message.kind} is no answer to a fetch"))
             return None
@@ -264,45 +327,84 @@ class WeightClient:
             self._outdated, self._next_ask = False, now
             return None
         if message.kind != "weights":
+            self._download = None
             return None
-        fields = message.fields
-        if int(fields["epoch"]) < self.epoch:
+        return self._begin(message, now)
+
+    def _begin(self, message: Message, now: float) -> Weights | None:
+        """Fetch the version that is announced."""
+        if int(message.fields["epoch"]) < self.epoch:
             if not self.superseded:
                 log.warning(
                     "weights of epoch %d are passed over: those in use are of epoch %d, so that learner was superseded",
-                    fields["epoch"],
+                    message.fields["epoch"],
                     self.epoch,
                 )
             self.superseded += 1
-            self._next_ask = now + self._poll_seconds
+            self._download, self._next_ask = None, now + self._poll_seconds
             return None
-        arrived = Weights(
-            version=int(fields["version"]),
-            epoch=int(fields["epoch"]),
-            buffer=uint8_column(message, "buffer"),
-            manifest=uint8_column(message, "manifest"),
-            expected_digest=str(fields["digest"]),
-        )
-        try:
-            arrived.verify()
-        except WeightsProblem as problem:
-            self.digest_mismatches += 1
-            self._next_ask = now + self._poll_seconds
-            log.warning("%s", problem)
+        if (message.fields["epoch"], message.fields["version"]) == (self.epoch, self.version):
             return None
+        if self._download is None or not self._download.is_of(message):  # each request for a part that is gone gets one
+            relay = str(message.fields.get("relay", ""))
+            try:
+                self._download = Download(message, now, self._retry_seconds, follows=not relay)
+                if self._relay is not None:
+                    self._relay.expect(message)
+                self._follow(relay if relay != self._passed_over[0] or now > self._passed_over[1] else "")
+            except (ValueError, zmq.ZMQError) as error:
+                self._client.count(MalformedMessage("contents", str(error)))
+        return self._finish(now)
+
+    def _follow(self, relay: str) -> None:
+        """Take parts from this relay, "" for none. Raises ValueError and ZMQError for one that is no endpoint."""
+        if self._parent is not None and self._parent.endpoint != relay:
+            self._parent.close()
+            self._parent = None
+        if relay and self._parent is None:
+            self._parent = Client(relay, self._of_relays)
+
+    def _leave_relay(self, why: str, now: float) -> None:
+        """Ask the learner for the parts that are missing; where there is a reason, for those of later versions, too."""
+        if self._parent is not None and why:
+            log.warning("relay %s %s; the learner is asked for a minute", self._parent.endpoint, why)
+            self._passed_over = self._parent.endpoint, now + _PASSED_OVER_SECONDS
+        self._follow("")
+        if self._download is not None:
+            self._download.again(now)
+
+    def _take(self, message: Message, now: float, source: Client) -> Weights | None:
+        """Put a part in its place. One that is damaged is asked for again, of the learner, whose own once nothing else comes."""
+        if self._download is None or not self._download.is_of(message):
+            return None  # of a version that was given up
+        if self._download.take(int(message.fields["index"]), uint8_column(message, "buffer"), now):
+            if self._relay is not None:
+                self._relay.hold(message)
+            return self._finish(now)
+        self.digest_mismatches += 1
+        why = f"has sent a part of weights version {message.fields['version']} that has not the digest announced"
+        if source is self._parent:
+            self._leave_relay(why, now)
+        elif self.digest_mismatches == 1:
+            log.warning("the learner %s; the version in use is kept", why)
+        return None
+
+    def _finish(self, now: float) -> Weights | None:
+        """The version that has come whole, once; None before, and where it is of no use."""
+        arrived = self._download.weights if self._download is not None else None
+        if arrived is None:
+            return None
+        self._download = None
         # Fetched once, whatever it is worth: only another version is worth another fetch.
         self.version, self.epoch = arrived.version, arrived.epoch
         try:
             arrived.check(self.shapes)
-        except OtherNetwork:
-            self.unusable += 1
-            raise
         except WeightsProblem as problem:
             self.unusable += 1
             self._unusable_in_a_row += 1
-            log.warning("%s; they are passed over", problem)
-            if self._unusable_in_a_row >= _HOPELESS_VERSIONS:
+            if isinstance(problem, OtherNetwork) or self._unusable_in_a_row >= _HOPELESS_VERSIONS:
                 raise
+            log.warning("%s; they are passed over", problem)
             return None
         self._unusable_in_a_row = 0
         return arrived

@@ -1,17 +1,16 @@
-"""A network's state as one flat buffer with a manifest and a digest: what travels to actors and evaluator, whatever way it comes.
+"""A network's state as one flat buffer with a manifest: what travels to actors and evaluator, whatever way it comes.
 
 The buffer is the float32 tensors of ``state_dict()`` one after the other, in its order, without gaps; the manifest is JSON,
 ``{"tensors": [{"name", "shape", "dtype", "offset"}, ...], "meta": {...}}``, offsets in bytes. Each published version is
 remembered with the update that it came after, so that the age of experience can be told in updates.
 """
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Protocol
 
 import numpy as np
 import torch
@@ -41,21 +40,13 @@ class OtherNetwork(WeightsProblem, UsageError):
 class Weights:
     """One version of a network's state. Immutable: ``buffer`` (uint8[bytes]) and ``manifest`` (uint8[bytes]) are never written.
 
-    ``version`` counts publications of the learner, ``epoch`` its lives; ``digest`` is sha256 over manifest and buffer, in hex.
+    ``version`` counts publications of the learner, ``epoch`` its lives.
     """
 
     version: int
     epoch: int
     buffer: NDArray[np.uint8]
     manifest: NDArray[np.uint8]
-    expected_digest: str = ""
-
-    @cached_property
-    def digest(self) -> str:
-        """sha256 of manifest and buffer; computed once, on first use, with the interpreter lock released."""
-        sha = hashlib.sha256(self.manifest.data)
-        sha.update(self.buffer.data)
-        return sha.hexdigest()
 
     @cached_property
     def document(self) -> dict[str, Any]:
@@ -75,15 +66,6 @@ class Weights:
     def meta(self) -> dict[str, Any]:
         """What the learner told about these weights: counters at the time they were published."""
         return self.document["meta"]  # type: ignore[no-any-return]
-
-    def verify(self) -> Self:
-        """Returns self when the digest is the one announced; raises WeightsProblem otherwise."""
-        if self.digest != self.expected_digest:
-            raise WeightsProblem(
-                f"weights version {self.version} have digest {self.digest[:12]}..., announced was "
-                f"{self.expected_digest[:12]}...; the version in use is kept"
-            )
-        return self
 
     def check(self, shapes: Mapping[str, tuple[int, ...]] | None = None) -> None:
         """Raise WeightsProblem unless everything that is read of these weights later can be: tensors that lie within the buffer
@@ -163,23 +145,42 @@ class Weights:
                 tensor.copy_(state[name])
 
 
+class Snapshot:
+    """A copy of a module's state as it is now, on its way off the device: the thread that makes it does not wait for that.
+
+    Every tensor must be float32: weights are kept in full precision.
+    """
+
+    def __init__(self, state: Mapping[str, Tensor], version: int, epoch: int, meta: Mapping[str, Any]) -> None:
+        self.key, self._meta = (epoch, version), dict(meta)
+        for name, tensor in state.items():
+            if tensor.dtype != torch.float32:
+                raise WeightsProblem(f"tensor {name!r} is {tensor.dtype}; weights are kept and sent as float32")
+        self._shapes = {name: list(tensor.shape) for name, tensor in state.items()}
+        parts = [tensor.detach().reshape(-1) for tensor in state.values()]
+        flat = torch.cat(parts) if parts else torch.zeros(0)
+        # From a GPU it arrives in pinned memory, after what that was told to do before.
+        self._flat = flat.to("cpu", non_blocking=flat.is_cuda)
+        self._event = torch.cuda.Event() if flat.is_cuda else None  # type: ignore[no-untyped-call]
+        if self._event is not None:
+            self._event.record()
+
+    @cached_property
+    def weights(self) -> Weights:
+        """They arrive when they are first asked for, whatever thread that is."""
+        if self._event is not None:
+            self._event.synchronize()
+        (epoch, version), offset, entries = self.key, 0, []
+        for name, shape in self._shapes.items():
+            entries.append({"name": name, "shape": shape, "dtype": "float32", "offset": offset})
+            offset += 4 * prod(shape)
+        manifest = dumps({"tensors": entries, "meta": self._meta}).encode()
+        return Weights(version, epoch, self._flat.numpy().view(np.uint8), np.frombuffer(manifest, np.uint8))
+
+
 def snapshot(module: nn.Module, version: int, epoch: int, meta: Mapping[str, Any]) -> Weights:
     """A copy of the module's state as it is now; later updates of the module do not reach it."""
-    return pack(module.state_dict(), version, epoch, meta)
-
-
-def pack(state: Mapping[str, Tensor], version: int, epoch: int, meta: Mapping[str, Any]) -> Weights:
-    """As ``snapshot``, from a state by name. Every tensor must be float32: weights are kept in full precision."""
-    offset, entries, parts = 0, [], []
-    for name, tensor in state.items():
-        if tensor.dtype != torch.float32:
-            raise WeightsProblem(f"tensor {name!r} is {tensor.dtype}; weights are kept and sent as float32")
-        entries.append({"name": name, "shape": list(tensor.shape), "dtype": "float32", "offset": offset})
-        offset += 4 * tensor.numel()
-        parts.append(tensor.detach().reshape(-1))
-    flat = torch.cat(parts).cpu().numpy() if parts else np.zeros(0, np.float32)
-    manifest = dumps({"tensors": entries, "meta": dict(meta)}).encode()
-    return Weights(version, epoch, flat.view(np.uint8), np.frombuffer(manifest, np.uint8))
+    return Snapshot(module.state_dict(), version, epoch, meta).weights
 
 
 class WeightSource(Protocol):

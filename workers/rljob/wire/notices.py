@@ -70,12 +70,5 @@ class Subscriber(Closing):
                 return bytes(parts[0])
             self.malformed_total += 1
 
-    def latest(self) -> bytes | None:
-        """The newest of the notices that are waiting, the others skipped; None if there is none."""
-        newest = None
-        while (notice := self.receive()) is not None:
-            newest = notice
-        return newest
-
     def close(self) -> None:
         self.socket.close()

@@ -229,6 +229,7 @@ _OBSERVATIONS: Final = _each_optional(
     }
 )
 _MEMORY: Final = _column("f4", ndim=(3, 3), max_bytes=64 * MiB, rows="n")
+_VERSION: Final = {"version": _COUNT, "epoch": _NUMBER, "averaged": _TRUTH}
 _BLOB: Final = _column("u1", max_bytes=512 * MiB)
 _TEXT: Final = _column("u1", max_bytes=4 * MiB)
 _NAMES: Final = Field(str, max_bytes=2048, optional=True)
@@ -321,8 +322,30 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
         "priorities": _kind({}, _rows("n", [("slot", "u4"), ("gen", "u4"), ("prio", "f4")])),
         "stats": _kind({}, _optional({"json": _TEXT})),
         # weights
-        "fetch": _kind({"have": _NUMBER, "epoch": Field(int, optional=True), "evaluation": _TRUTH}),
-        "weights": _kind({"version": _COUNT, "epoch": _NUMBER, "digest": _NAME}, {"buffer": _BLOB, "manifest": _TEXT}),
+        # `node` and `serves`: where an actor is, and where it gives parts of weights to others there
+        "fetch": _kind(
+            {
+                "have": _NUMBER,
+                "epoch": Field(int, optional=True),
+                "evaluation": _TRUTH,
+                "node": Field(str, max_bytes=253, optional=True),
+                "serves": Field(str, max_bytes=128, optional=True),
+            }
+        ),
+        # a version of `size` bytes in parts of `part`, with their sha256, and a `relay` to take them from; the only part follows
+        # by itself where there is no relay. `averaged`: of the weights that only evaluations use. `want` is answered by the part,
+        # or, of a version that is not kept, as `fetch` is
+        "weights": _kind(
+            {
+                **_VERSION,
+                "size": Field(int, low=0, high=512 * MiB),
+                "part": Field(int, low=1, high=8 * MiB),
+                "relay": Field(str, max_bytes=128, optional=True),
+            },
+            {"manifest": _TEXT, "digests": _column("u1", ndim=(2, 2))},
+        ),
+        "want": _kind({**_VERSION, "index": _SMALL}),
+        "part": _kind({**_VERSION, "index": _SMALL}, {"buffer": _column("u1", max_bytes=8 * MiB)}),
         "current": _kind({"version": _COUNT}),
         # `document`: a `Verdict` and an `EvaluationUnderWay` of the learner's status
         "evaluation": _kind({}, {"document": _TEXT, "buffer": _BLOB, "manifest": _TEXT}),

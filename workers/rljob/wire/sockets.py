@@ -17,7 +17,7 @@ import zmq
 from rljob.wire import transport
 from rljob.wire.column import Buffer
 from rljob.wire.errors import MalformedMessage
-from rljob.wire.message import DEFAULT, Message, MessageLimits, RawMessage, decode_header, encode
+from rljob.wire.message import DEFAULT, Message, MessageLimits, Part, RawMessage, decode_header, encode
 from rljob.wire.notices import Publisher, Subscriber
 from rljob.wire.schema import Scalar
 from rljob.wire.security import ClientSecurity, ServerSecurity
@@ -126,7 +126,7 @@ class _Endpoint(Closing):
         self.received_total += 1
         return parts
 
-    def _write(self, parts: Sequence[Buffer], *, copy: bool) -> bool:
+    def _write(self, parts: Sequence[Part], *, copy: bool) -> bool:
         try:
             self.socket.send_multipart(parts, zmq.NOBLOCK, copy=copy)
         except zmq.Again:
@@ -210,10 +210,11 @@ class Server(_Endpoint):
         else:
             self.unanswered_total += 1
 
-    def send(self, peer: bytes, message: Message | Sequence[Buffer], *, copy: bool = True) -> bool:
+    def send(self, peer: bytes, message: Message | Sequence[Part], *, copy: bool = True) -> bool:
         """Hands a message (or the parts of one) to libzmq; False if the peer is gone or its queue is full (counted).
 
-        With `copy=False` large parts are not copied: their memory must stay unchanged for as long as it lives.
+        With `copy=False` large parts are not copied: their memory must stay unchanged for as long as it lives. A `zmq.Frame` may
+        go to any number of peers.
         """
         parts = encode(message) if isinstance(message, Message) else message
         try:

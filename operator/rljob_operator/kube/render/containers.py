@@ -24,19 +24,27 @@ _EVERY_INTERFACE: Final = "*"
 """Where a role listens: over IPv4 and IPv6, for ZeroMQ and for the metrics."""
 
 
+_PLACE: Final[list[dict[str, Any]]] = [
+    {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+    for name, path in (("RLJOB_NODE", "spec.nodeName"), ("RLJOB_ADDRESS", "status.podIP"))
+]
+"""Actors of one node pass weights on to one another."""
+
+
 def environment(owned: Owned, member: str, settings: Settings) -> list[dict[str, Any]]:
     """The container's variables: the operator's, then the role's own in the order of the manifest, so that these may refer to
     those. Raises `PodProblem` where the manifest sets one on which the pod depends."""
     job, role = owned.job, Role.of(member)
     fixed = _options(owned, member, settings)
     redis = external_redis_of(job) if role is Role.REPLAY else None
-    hidden = external_redis.secret_variables(redis) if redis is not None else []
+    has_weights = role is Role.ACTOR and job.spec.actors.inference == "Local"
+    hidden = external_redis.secret_variables(redis) if redis is not None else _PLACE if has_weights else []
     defaults = {**surroundings.variables(role), "HOME": "/tmp", "USER": "rljob"}
     own = [entry.model_dump(mode="json", by_alias=True) for entry in section(job, role).env or ()]
     given = {entry["name"] for entry in own}
     for name in sorted(given & {*fixed, *(entry["name"] for entry in hidden)}):
         path = f"spec.{section_name(role)}.env[{name}]"
-        value = repr(fixed[name]) if name in fixed else "a key of a Secret"
+        value = repr(fixed[name]) if name in fixed else "a key of a Secret, or the pod's own place"
         raise PodProblem(f"{path}: the operator sets it, to {value}; remove it")
     plain = {**fixed, **{name: value for name, value in defaults.items() if name not in given}}
     return [*({"name": name, "value": value} for name, value in plain.items()), *hidden, *own]

@@ -193,6 +193,7 @@ def test_an_actor_computes_in_one_thread(role: Role, threads: str | None) -> Non
     found = environment(pod_of(owned(), MEMBERS[role]))
     assert (found.get("OMP_NUM_THREADS"), found["PYTHONUNBUFFERED"]) == (threads, "1")
     assert found["HOME"] == "/tmp", "what libraries keep in a home has a place to be"
+    assert ({"RLJOB_NODE", "RLJOB_ADDRESS"} <= found.keys()) == (role is Role.ACTOR), "actors of a node pass weights on"
 
 
 def test_a_users_variable_wins_over_a_default_and_not_over_what_the_pod_depends_on() -> None:

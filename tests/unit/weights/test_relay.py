@@ -1,0 +1,178 @@
+"""Weights from another actor of the node: real sockets with CURVE, and relays that lie, sleep or are none."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rljob.weights import exchange
+from rljob.weights.exchange import WeightClient, WeightServer
+from rljob.weights.relay import Relay, RelayTree
+from rljob.wire import Client, Message, RoleKeys, Server, load_keys, write_keys
+
+from tests.support.waiting import eventually
+from tests.unit.weights.test_weights import Numbers, assert_those_of, news
+
+PART = 1 << 10
+COUNT = 5_000
+SIZE = 4 * COUNT
+
+
+class Keys:
+    def __init__(self, folder: Path) -> None:
+        write_keys(folder / "keys")
+        self.learner: RoleKeys = load_keys(folder / "keys", "learner")
+        self.actor: RoleKeys = load_keys(folder / "keys", "actor")
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> Keys:
+    return Keys(tmp_path)
+
+
+@pytest.fixture
+def learner(keys: Keys) -> Iterator[WeightServer]:
+    server = WeightServer("tcp://127.0.0.1:*", "tcp://127.0.0.1:*", keys.learner.server(), part_bytes=PART)
+    with closing(server):
+        yield server
+
+
+def member(learner: WeightServer, keys: Keys, node: str = "n") -> WeightClient:
+    return WeightClient(
+        learner.weights,
+        learner.notice,
+        keys.actor.client("learner"),
+        poll_seconds=0.05,
+        relay=Relay("tcp://127.0.0.1:*", keys.actor.server()),
+        node=node,
+        of_relays=keys.actor.client("actor"),
+    )
+
+
+def test_one_actor_of_a_node_asks_the_learner_and_the_others_ask_one_another(learner: WeightServer, keys: Keys) -> None:
+    with ExitStack() as closed:
+        actors = [closed.enter_context(closing(member(learner, keys, node))) for node in "nnnnnnnm"]
+        for actor in actors:  # each makes itself known, before there is anything
+            eventually(lambda one=actor: one.poll() is None and one.answered)
+        for version in (1, 2):
+            before = learner.sent_bytes
+            learner.publish(Numbers(COUNT, version), version, 1, {})
+            got: dict[int, Any] = {}
+
+            def all_have(into: dict[int, Any] = got) -> bool:
+                for number, actor in enumerate(actors):
+                    if (fresh := actor.poll()) is not None:
+                        into[number] = fresh
+                return len(into) == len(actors)
+
+            eventually(all_have)
+            for weights in got.values():
+                assert_those_of(weights, Numbers(COUNT, version))
+            assert 2 * SIZE < learner.sent_bytes - before < 3 * SIZE, "once a node, and not once an actor"
+        assert learner.status()["encodings_total"] == 2
+
+
+@contextmanager
+def claims(learner: WeightServer, keys: Keys, endpoint: str) -> Iterator[None]:
+    """Somebody is the first of node n, and says that others find weights at ``endpoint``."""
+    fetch = Message("fetch", {"have": 0, "evaluation": False, "node": "n", "serves": endpoint}, {})
+    with Client(learner.weights, keys.actor.client("learner")) as first:
+        eventually(lambda: first.send(fetch))
+        eventually(lambda: first.receive(1.0))
+        yield
+
+
+@contextmanager
+def relay_that(answers: Callable[[Message], Message | None], keys: Keys) -> Iterator[tuple[str, list[int]]]:
+    """Its endpoint, and the parts that it was asked for."""
+    asked: list[int] = []
+    over = threading.Event()
+    server = Server("tcp://127.0.0.1:*", keys.actor.server())
+
+    def serve() -> None:
+        while not over.is_set():
+            server.wait(0.02)
+            while (arrived := server.receive()) is not None:
+                asked.append(int(arrived[1].fields["index"]))
+                if (answer := answers(arrived[1])) is not None:
+                    server.send(arrived[0], answer)
+        server.close()
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    yield server.endpoint, asked
+    over.set()
+    thread.join()
+
+
+def lying(request: Message) -> Message:
+    return Message("part", request.fields, {"buffer": np.ones(PART, np.uint8)})
+
+
+@pytest.mark.parametrize(
+    ("answers", "why"), [(lying, "has not the digest announced"), (lambda request: None, "has sent nothing for 0.")]
+)
+def test_a_relay_that_fails_costs_one_timeout_and_is_not_asked_again(
+    learner: WeightServer,
+    keys: Keys,
+    answers: Callable[[Message], Message | None],
+    why: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(exchange, "RELAY_SECONDS", 0.3)
+    with relay_that(answers, keys) as (endpoint, asked), claims(learner, keys, endpoint):
+        learner.publish(Numbers(COUNT), 1, 1, {})
+        with closing(member(learner, keys)) as actor:
+            assert_those_of(news(actor), Numbers(COUNT))
+            first = list(asked)
+            learner.publish(Numbers(COUNT, 2), 2, 1, {})
+            assert_those_of(news(actor), Numbers(COUNT, 2))
+    assert first
+    assert asked == first, "it is passed over"
+    assert caplog.text.count(why) == 1
+
+
+@pytest.mark.parametrize("endpoint", ["tcp://127.0.0.1:1", "nonsense", "tcp://", "tcp://127.0.0.1:999999", "ipc://x"])
+def test_a_relay_that_is_none_holds_nobody_up(
+    learner: WeightServer, keys: Keys, endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exchange, "RELAY_SECONDS", 0.3)
+    with claims(learner, keys, endpoint):
+        for count, version in ((COUNT, 1), (3, 2), (0, 3)):  # many parts, one, none
+            learner.publish(Numbers(count, version), version, 1, {})
+            with closing(member(learner, keys)) as actor:
+                assert_those_of(news(actor), Numbers(count, version))
+
+
+def test_a_relay_that_is_ahead_says_so_at_once(learner: WeightServer, keys: Keys) -> None:
+    relay = Relay("tcp://127.0.0.1:*", keys.actor.server())
+    part = {"version": 5, "epoch": 1, "averaged": False, "index": 0}
+    held = Message("part", part, {"buffer": np.ones(8, np.uint8)})
+    relay.expect(held)
+    relay.hold(held)
+    with closing(relay), Client(relay.endpoint, keys.actor.client("actor")) as client:
+        for fields, kind in ((part, "part"), ({**part, "version": 4}, "current")):
+            eventually(lambda asked=fields: client.send(Message("want", asked, {})))
+            assert eventually(lambda: client.receive(5.0)).kind == kind
+        assert client.send(Message("goodbye", {"actor": "a", "inc": "i"}, {}))
+        assert eventually(lambda: client.receive(5.0)).kind == "refused"
+
+
+def test_no_actor_has_more_than_four_to_serve_and_one_that_is_gone_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("rljob.weights.relay.time.monotonic", lambda: now[0])
+    tree = RelayTree()
+
+    def parents(actors: range) -> list[str]:
+        return [tree.parent({"node": "n", "serves": f"tcp://a{number}"}) for number in actors]
+
+    assert parents(range(12)) == ["", *["tcp://a0"] * 4, *["tcp://a1"] * 4, *["tcp://a2"] * 3]
+    assert tree.parent({"node": "m", "serves": "tcp://b"}) == tree.parent({}) == ""
+    now[0] = 40.0
+    parents(range(1, 12))
+    now[0] = 80.0
+    assert parents(range(1, 7)) == ["", *["tcp://a1"] * 4, "tcp://a2"]
