@@ -73,8 +73,8 @@ def run(
     with one_line_errors():
         if any(place):
             if resume_ or any(each is not None for each in (run_dir, max_seconds, max_actors)):
-                local = "--run-dir, --max-seconds, --max-actors and --resume"
-                raise UsageError(f"{local} are for a run on this machine; leave them out, or the cluster")
+                here = "--run-dir, --max-seconds, --max-actors and --resume"
+                raise UsageError(f"{here} are for a run on this machine; leave them out, or the cluster")
             from rljob_operator.verbs import run_on_cluster  # its client takes a while to import
 
             raise typer.Exit(run_on_cluster.start(file, set_ or (), place, wait=wait, timeout_seconds=timeout))
