@@ -6,7 +6,7 @@ JOB ?= manifests/examples/pong-vtrace.yaml
 ARGS ?=
 TESTS ?= tests
 # Half of the processes begin with tests that compute, half with those that wait; a file that is named runs in one process.
-WORKERS ?= $(if $(findstring .py,$(TESTS)),0,$(shell $(PYTHON) -c 'import os; print(min(8, 2 * (os.cpu_count() or 1)))'))
+WORKERS ?= $(if $(findstring .py,$(TESTS)),0,$(shell $(PYTHON) -c 'import os; print(min(8, 2 * len(os.sched_getaffinity(0))))'))
 SECONDS ?= 300
 SEED ?=
 VENV := .venv
@@ -28,10 +28,10 @@ train: $(READY) ## Train JOB (default: the Pong quickstart). ARGS="--set spec.pa
 # With PYTHONDONTWRITEBYTECODE, which images of CI set, each process would compile all tests again: 6 seconds.
 test: export PYTHONDONTWRITEBYTECODE =
 test: $(READY_TEST) ## Run the tests, unit tests first. TESTS=tests/unit narrows them down; WORKERS=0: one after the other.
-	$(VENV)/bin/python -m pytest -n $(WORKERS) $(if $(filter-out tests,$(TESTS)),,-m "not long") $(TESTS)
+	$(VENV)/bin/python -m pytest -n $(WORKERS) $(if $(findstring .py,$(TESTS)),,-m "not long") $(TESTS)
 
 test-all: export PYTHONDONTWRITEBYTECODE =
-test-all: $(READY_TEST) ## Run what `make test` leaves out of all tests, too: whole runs that take long.
+test-all: $(READY_TEST) ## Run what `make test` leaves out of folders, too: whole runs that take long.
 	$(VENV)/bin/python -m pytest -n $(WORKERS) $(TESTS)
 
 fuzz: $(READY_TEST) ## Look for what fixed draws miss: every randomised test with fresh ones for SECONDS=300; TESTS narrows, SEED repeats.

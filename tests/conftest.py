@@ -56,7 +56,7 @@ class UnitTestsFirst(LoadScopeScheduling):
         return "tests/e2e" if file.startswith("tests/e2e/") else file
 
     def _assign_work_unit(self, node: Any) -> None:
-        computes = int(node.gateway.id.removeprefix("gw")) < (os.cpu_count() or 1)
+        computes = int(node.gateway.id.removeprefix("gw")) < len(os.sched_getaffinity(0))
         mine = (scope for scope in self.workqueue if scope.startswith("tests/unit/") == computes)
         if scope := next(mine, None):
             self.workqueue.move_to_end(scope, last=False)

@@ -63,11 +63,10 @@ class Record:
         length = FIRST_TIME if whole else ""
         if seconds and seconds > SHORT_SECONDS:
             length = f"{seconds / 60:.0f} minutes, as the last time"
-        left = [
-            f"tests/{folder.name} ({missing(folder)})" for folder in sorted(HERE.iterdir()) if self.left_out(folder)
-        ]
+        folders = sorted(HERE.iterdir()) if whole else ()
+        left = [f"tests/{folder.name} ({missing(folder)})" for folder in folders if self.left_out(folder)]
         left += ["runs that take long (make test-all)"] * ("not long" in self.config.option.markexpr)
-        parts = [f"It takes {length}."] * bool(length) + [f"Left out: {', '.join(left)}."] * bool(whole and left)
+        parts = [f"It takes {length}."] * bool(length) + [f"Left out: {', '.join(left)}."] * bool(left)
         if parts:
             self.terminal.write_line(" ".join(parts))
 
