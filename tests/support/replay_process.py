@@ -21,7 +21,6 @@ def main(directory: str, ingest: str, sample: str, persistence: str) -> None:
     with EmbeddedRedis(Path(directory), persistence) as redis:
         changes = {"ingest": ingest, "sample": sample, "redis": str(redis.socket)}
         service = ReplayService(config(run="kill", capacity=Capacity(100_000), **changes))
-        assert redis.process is not None
         print(json.dumps({"redis_pid": redis.process.pid}), flush=True)
         service.run(stop)
 

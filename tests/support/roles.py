@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from tests.support.forked_roles import ForkedRole
+from tests.support.jobs import manifest_of
 from tests.support.waiting import eventually
 
 
@@ -21,9 +22,8 @@ class Roles:
     def __init__(self, directory: Path, spec: dict[str, Any]) -> None:
         self._sockets = tempfile.TemporaryDirectory(prefix="rljob-")
         self.directory = directory
-        head = {"apiVersion": "rljob.dev/v1alpha1", "kind": "RLJob", "metadata": {"name": "roles"}}
         self.job = directory / "job.yaml"
-        self.job.write_text(yaml.safe_dump({**head, "spec": spec}))
+        self.job.write_text(yaml.safe_dump(manifest_of(spec, "roles")))
         self.processes: dict[str, ForkedRole] = {}
 
     @property

@@ -78,7 +78,6 @@ class S3Server:
             self._process = None
 
     def _answers(self) -> bool:
-        assert self._process is not None
         assert self._process.poll() is None, (self._folder / "log").read_text()
         host, port = self.address.rsplit(":", 1)
         code = f"import socket; socket.create_connection(({host!r}, {port}), 0.5).close()"

@@ -62,8 +62,7 @@ def test_a_run_outlives_the_program_that_started_it() -> None:
     program.stdout.close()
     run = rljob.attach(folder)
     assert run.status.state == "Starting"
-    assert controller is not None
-    assert controller_pid(folder) == controller
+    assert controller_pid(folder) == controller is not None
     eventually(lambda: any(run.metrics().get("updates", ())), run.why, 180)
     assert run.status.state in ("Running", "Degraded", "Starting")
     assert rljob.attach().folder == folder, "the newest run here"

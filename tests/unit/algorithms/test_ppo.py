@@ -148,41 +148,6 @@ def test_figures_are_those_of_a_plain_computation(normalize: bool) -> None:
     assert {name: found[name] for name in expected} == pytest.approx(expected, rel=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("observation", "reward", "worth"),
-    [
-        (lambda given: given, torch.zeros_like, 1.0),
-        (lambda given: given, torch.zeros_like, 0.0),
-        (lambda given: given, lambda given: 1e6 * given, 1.0),
-        (lambda given: 1e30 * given, lambda given: given, 1.0),
-        (lambda given: torch.where(given > 2.0, 3e38, given), lambda given: given, 1.0),
-        (torch.ones_like, torch.zeros_like, 1.0),
-    ],
-    ids=[
-        "nothing is rewarded",
-        "nor is an end worth anything",
-        "a million",
-        "huge",
-        "huge now and then",
-        "nothing changes",
-    ],
-)
-def test_statistics_and_weights_stay_finite(observation: Any, reward: Any, worth: float) -> None:
-    params = parameters(batch_size=8, minibatches=4)
-    learner = updater(params)
-    for seed in range(4):
-        batch = iteration(params, seed=seed)
-        batch = batch._replace(observation=observation(batch.observation), reward=reward(batch.reward))
-        batch = batch._replace(final_value=batch.final_value * worth)
-        learner.normalizer.take(batch)
-        for _, figures in learner.updates_from(batch, 0):
-            assert torch.isfinite(figures).all()
-        learner.normalizer.apply(learner.networks().values())
-    assert int(learner.normalizer.left_out) == 0
-    for tensor in (*learner.normalizer.state().values(), *learner.online.state_dict().values()):
-        assert torch.isfinite(tensor).all()
-
-
 STEPS, UNROLLS = 5, 4
 NUMBERS = torch.arange(STEPS * UNROLLS).view(STEPS, UNROLLS)
 """A name for every step: t * B + b."""

@@ -65,12 +65,14 @@ def test_the_fingerprint_is_of_the_experience() -> None:
             "other skip": base.updated(atari={"frame_skip": 3}),
             "other kwargs": base.updated(kwargs={"sutton_barto_reward": True, "max_episode_steps": 9}),
             "another limit": base.updated(max_episode_steps=9),
+            "no function that registers it": base.updated(register_functions=[]),
+            "a function that registers it": base.updated(register_functions=["tests.support.registering:on_request"]),
             "the same kwargs": base.updated(kwargs={"max_episode_steps": 9, "sutton_barto_reward": True}),
         }.items()
     }
-    assert prints["base"] == prints["other backend"] == prints["other input"]
+    assert prints["base"] == prints["other backend"] == prints["other input"] == prints["no function that registers it"]
     assert prints["other kwargs"] == prints["the same kwargs"], "their order says nothing"
-    assert (len(set(prints.values())), len(prints["base"])) == (4, 64)
+    assert (len(set(prints.values())), len(prints["base"])) == (5, 64)
     assert describe_environment("CartPole-v0", base).fingerprint != prints["base"]
 
 
@@ -255,12 +257,3 @@ def test_a_leaf_of_the_masks_name_and_size_is_the_mask_whatever_its_numbers_are(
             "mask",
             "vector",
         ]
-
-
-def test_the_fingerprint_has_it_only_where_it_is_given() -> None:
-    without, with_it = (
-        describe_environment("CartPole-v1", parameters).fingerprint
-        for parameters in (asked(), asked("tests.support.registering:on_request"))
-    )
-    assert without == describe_environment("CartPole-v1", EnvironmentParameters()).fingerprint
-    assert without != with_it

@@ -28,7 +28,6 @@ class Dice(gymnasium.Env[Any, Any]):
     action_space = gymnasium.spaces.Discrete(2)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        assert seed is not None
         self.left = 3 + seed % 5
         return self._observation(), {}
 

@@ -19,6 +19,7 @@ from rljob.observation import ObservationColumn, frames, zeros
 from rljob.wire import MalformedMessage, Message, decode, decode_header, encode
 
 from tests.support.experience import changed, make_chunk, recorded
+from tests.unit.experience.test_unroll_builder import LAYOUT as UNROLLS, one_unroll
 
 LAYOUT = transition_layout(4, frames((2, 3), "u1", 2), 3)
 
@@ -37,12 +38,17 @@ def a_chunk() -> Segment:
     return Segment(LAYOUT, "actor-3", "c0ffee", 7, 5, 11, 2, 3, columns)
 
 
+def an_unroll() -> Segment:
+    return one_unroll(UNROLLS)
+
+
 @pytest.mark.parametrize("compress", [(), ("frames",)])
-def test_round_trip_over_the_wire(compress: tuple[str, ...]) -> None:
-    chunk = a_chunk()
+@pytest.mark.parametrize("made", [a_chunk, an_unroll])
+def test_round_trip_over_the_wire(made: Callable[[], Segment], compress: tuple[str, ...]) -> None:
+    chunk = made()
     parts = [bytes(part) for part in encode(chunk.to_message(), compress=compress)]
     assert len(parts[0]) <= 512
-    back = Segment.from_message(decode(parts), LAYOUT)
+    back = Segment.from_message(decode(parts), chunk.layout)
     names = [field.name for field in dataclasses.fields(Segment) if field.name != "columns"]
     assert [getattr(back, name) for name in names] == [getattr(chunk, name) for name in names]
     for name, column in chunk.columns.items():
@@ -50,26 +56,37 @@ def test_round_trip_over_the_wire(compress: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "reason"),
+    ("made", "change", "reason"),
     [
-        ({"frames": np.zeros((8, 3, 2), np.uint8)}, "frames is"),
-        ({"frames": np.zeros((8, 2, 3), np.float32)}, "frames is"),
-        ({"frames": np.zeros((1, 2, 3), np.uint8)}, "1 frames"),
-        ({"frames": np.zeros((LAYOUT.max_frames + 1, 2, 3), np.uint8)}, "frames, the layout allows"),
-        ({"observation": np.array([0, 2, 3], np.uint16)}, "obs_at leaves"),
-        ({"next_observation": np.array([4, 5, 8], np.uint16)}, "boot_at leaves"),
-        ({"action": np.array([0, 1, 2], np.int64)}, "column action"),
-        ({"flags": np.array([0, 1], np.uint8)}, "column flags"),
-        ({"priority": np.array([1, 0, 1], np.float32)}, "priority holds 0.0 to 1.0; allowed: 1.4013e-45 to any"),
-        ({"priority": np.array([1, np.nan, 1], np.float32)}, "not finite"),
-        ({"n_step_return": np.array([1, np.inf, 1], np.float32)}, "not finite"),
-        ({"discount": np.array([0, 1.5, 1], np.float32)}, "discount holds 0.0 to 1.5; allowed: 0 to 1"),
-        ({"discount": np.array([0, np.nan, 1], np.float32)}, "not finite"),
+        (a_chunk, {"frames": np.zeros((8, 3, 2), np.uint8)}, "frames is"),
+        (a_chunk, {"frames": np.zeros((8, 2, 3), np.float32)}, "frames is"),
+        (a_chunk, {"frames": np.zeros((1, 2, 3), np.uint8)}, "1 frames"),
+        (a_chunk, {"frames": np.zeros((LAYOUT.max_frames + 1, 2, 3), np.uint8)}, "frames, the layout allows"),
+        (a_chunk, {"observation": np.array([0, 2, 3], np.uint16)}, "obs_at leaves"),
+        (a_chunk, {"next_observation": np.array([4, 5, 8], np.uint16)}, "boot_at leaves"),
+        (a_chunk, {"action": np.array([0, 1, 2], np.int64)}, "column action"),
+        (a_chunk, {"flags": np.array([0, 1], np.uint8)}, "column flags"),
+        (
+            a_chunk,
+            {"priority": np.array([1, 0, 1], np.float32)},
+            "priority holds 0.0 to 1.0; allowed: 1.4013e-45 to any",
+        ),
+        (a_chunk, {"priority": np.array([1, np.nan, 1], np.float32)}, "not finite"),
+        (a_chunk, {"n_step_return": np.array([1, np.inf, 1], np.float32)}, "not finite"),
+        (a_chunk, {"discount": np.array([0, 1.5, 1], np.float32)}, "discount holds 0.0 to 1.5; allowed: 0 to 1"),
+        (a_chunk, {"discount": np.array([0, np.nan, 1], np.float32)}, "not finite"),
+        (an_unroll, {"reward": np.full(4, np.nan, np.float32)}, "reward is not finite"),
+        (an_unroll, {"reward": np.zeros(5, np.float32)}, r"column reward is float32\[5\]"),
+        (an_unroll, {"log_prob": np.full(4, 0.5, np.float32)}, "log_prob holds 0.5 to 0.5; allowed: any to 0.0001"),
+        (an_unroll, {"discount": np.full(4, 1.5, np.float32)}, "discount holds 1.5 to 1.5; allowed: 0 to 1"),
+        (an_unroll, {"observation": np.full(5, 60_000, np.uint16)}, "obs_at leaves"),
+        (an_unroll, {"state": np.zeros((2, 3), np.float32)}, r"expected float32\[2, 0\]"),
+        (an_unroll, {"action": np.full(4, -1, np.int32)}, "action holds -1 to -1; allowed: 0 to any"),
     ],
 )
-def test_contradictions_are_refused(change: dict[str, np.ndarray], reason: str) -> None:
+def test_contradictions_are_refused(made: Callable[[], Segment], change: dict[str, np.ndarray], reason: str) -> None:
     with pytest.raises(InvalidSegment, match=reason):
-        changed(a_chunk(), **change).check()
+        changed(made(), **change).check()
 
 
 def test_too_many_steps_and_missing_columns_are_refused() -> None:

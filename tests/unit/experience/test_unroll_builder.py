@@ -2,13 +2,11 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 from rljob.experience import (
-    InvalidSegment,
     Segment,
     SegmentBuilder,
     SegmentLayout,
@@ -17,9 +15,8 @@ from rljob.experience import (
     unroll_layout,
 )
 from rljob.observation import frames
-from rljob.wire import decode, encode
 
-from tests.support.experience import changed, recorded
+from tests.support.experience import recorded
 
 GAMMA = 0.9
 
@@ -131,32 +128,6 @@ def one_unroll(layout: SegmentLayout) -> Segment:
 
 
 LAYOUT = unroll_layout(4, frames((2, 3), np.uint8, 2), 0)
-
-
-def test_an_unroll_survives_the_wire() -> None:
-    unroll = one_unroll(LAYOUT)
-    parts = encode(unroll.to_message(), compress=LAYOUT.compressed_columns)
-    assert len(parts[0]) <= 512
-    back = Segment.from_message(decode(parts), LAYOUT)
-    for name, column in unroll.columns.items():
-        np.testing.assert_array_equal(back[name], column)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"reward": np.full(4, np.nan, np.float32)}, "reward is not finite"),
-        ({"reward": np.zeros(5, np.float32)}, r"column reward is float32\[5\]"),
-        ({"log_prob": np.full(4, 0.5, np.float32)}, "log_prob holds 0.5 to 0.5; allowed: any to 0.0001"),
-        ({"discount": np.full(4, 1.5, np.float32)}, "discount holds 1.5 to 1.5; allowed: 0 to 1"),
-        ({"observation": np.full(5, 60_000, np.uint16)}, "obs_at leaves"),
-        ({"state": np.zeros((2, 3), np.float32)}, r"expected float32\[2, 0\]"),
-        ({"action": np.full(4, -1, np.int32)}, "action holds -1 to -1; allowed: 0 to any"),
-    ],
-)
-def test_a_contradictory_unroll_is_refused(change: dict[str, Any], message: str) -> None:
-    with pytest.raises(InvalidSegment, match=message):
-        changed(one_unroll(LAYOUT), **change).check()
 
 
 def test_unknown_values_are_recorded_as_zero_and_steps_need_a_beginning() -> None:

@@ -5,7 +5,7 @@ import dataclasses
 import itertools
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,14 @@ from rljob.policy.trained import load
 from rljob.weights.exchange import WeightServer
 from rljob.weights.flat import VersionLog
 
-from tests.unit.learner.learner_builders import ENV_PARAMS, SPEC, course, parameters as of_apex, unroll_batches
+from tests.unit.learner.learner_builders import (
+    ENV_PARAMS,
+    SPEC,
+    course,
+    parameters as of_apex,
+    unroll_batches,
+    unrolls_with_ends,
+)
 from tests.unit.learner.optim.test_no_waiting import Waits
 
 CPU = torch.device("cpu")
@@ -65,16 +72,11 @@ def updater(
     return make_updater(method, params, method.build(spec, params, env_params).compute(plan or Compute()), CPU)
 
 
-def normalizer_of(one: AnyUpdater) -> Normalizer:
-    assert one.normalizer is not None
-    return one.normalizer
-
-
 def counted(one: AnyUpdater, *batches: Any) -> AnyUpdater:
     """``one``, whose networks have what was counted of ``batches``."""
     for batch in batches:
-        normalizer_of(one).take(batch)
-    normalizer_of(one).apply(one.networks().values())
+        one.normalizer.take(batch)
+    one.normalizer.apply(one.networks().values())
     return one
 
 
@@ -143,7 +145,7 @@ def test_of_replayed_transitions_they_are_those_of_what_was_acted_in() -> None:
         list(own.updates_from(batch, 0))
     counted(own, *batches)
     rows = np.concatenate([batch.observation.numpy()[:, 0] for batch in batches]).astype(np.float64)
-    found = normalizer_of(own).state()
+    found = own.normalizer.state()
     np.testing.assert_allclose(found["mean"].numpy(), rows.mean(0), rtol=1e-9)
     np.testing.assert_allclose((found["m2"] / found["count"]).numpy(), rows.var(0), rtol=1e-9)
     names = ("policy.observation_mean", "observation_mean")
@@ -174,7 +176,7 @@ def test_those_of_transitions_go_on_from_a_checkpoint_and_begin_anew_from_one_of
     third = of_sac(params)
     state.restore(third, checkpoint.read(path), 0)
     assert not third.acting.state_dict()["observation_mean"].any()
-    assert float(normalizer_of(third).state()["count"]) == 0.0
+    assert float(third.normalizer.state()["count"]) == 0.0
 
 
 @pytest.mark.parametrize("actors", [1, 4])
@@ -185,7 +187,7 @@ def test_they_are_numpy_s_whoever_sends(actors: int) -> None:
     order = torch.arange(8 * 40).reshape(actors, -1).T.flatten()
     batches = [whole.unrolls(order[start : start + 8]) for start in range(0, 8 * 40, 8)]
     one = counted(updater(params), *batches)
-    moments = normalizer_of(one).state()
+    moments = one.normalizer.state()
     seen, back = observed(batches), np.concatenate([returns(batch) for batch in batches])
     assert float(moments["count"]) == len(seen) == len(back)
     mean, variance = moments["mean"].numpy(), (moments["m2"] / moments["count"]).numpy()
@@ -218,24 +220,36 @@ def test_a_batch_with_a_number_that_is_not_finite_is_left_out(place: str, odd: f
     poisoned[(0,) * poisoned.dim()] = odd
     bad = bad._replace(**{place: poisoned, "discount": torch.ones_like(bad.discount)})
     one, clean = counted(updater(params), good, bad, more), counted(updater(params), good, more)
-    assert int(normalizer_of(one).left_out) == 1
-    assert same(normalizer_of(one).state(), normalizer_of(clean).state())
+    assert int(one.normalizer.left_out) == 1
+    assert same(one.normalizer.state(), clean.normalizer.state())
+
+
+ODD: dict[str, Callable[[UnrollBatch], dict[str, torch.Tensor]]] = {
+    "nothing is rewarded": lambda batch: {"reward": 0.0 * batch.reward},
+    "nor is an end worth anything": lambda batch: {"reward": 0.0 * batch.reward, "final_value": 0.0 * batch.reward},
+    "a million": lambda batch: {"reward": 1e6 * (batch.reward + 1.0)},
+    "huge": lambda batch: {"observation": 1e30 * (batch.observation.float() + 1.0)},
+    "huge now and then": lambda batch: {"observation": torch.where(batch.observation > 1.0, 3e38, batch.observation)},
+    "nothing changes": lambda batch: {"observation": 0.0 * batch.observation + 1.0, "reward": 0.0 * batch.reward},
+}
 
 
 @pytest.mark.parametrize("kind", ["IMPALA", "PPO"])
-@pytest.mark.parametrize(("place", "size"), [("observation", 1e30), ("reward", 1e6)])
-def test_numbers_of_any_size_are_learned_from(kind: str, place: str, size: float) -> None:
+@pytest.mark.parametrize("change", ODD.values(), ids=ODD.keys())
+def test_numbers_of_any_size_are_learned_from(
+    kind: str, change: Callable[[UnrollBatch], dict[str, torch.Tensor]]
+) -> None:
     method = algorithm(kind)
     params = method.parameters.model_validate(parameters(**BOTH).model_dump(include={*SHARED, *BOTH}))
     torch.manual_seed(0)
     one = make_updater(method, params, method.build(SPEC, params, ENV_PARAMS), CPU)
-    for batch in unroll_batches(params, 4):
-        batch = batch._replace(**{place: size * (getattr(batch, place).float() + 1.0)})
+    for batch in (unrolls_with_ends(params, SPEC, seed) for seed in range(4)):
+        batch = batch._replace(**change(batch))
         counted(one, batch)
         for _, figures in one.updates_from(batch, 0):
-            assert figures[:2].isfinite().all(), "the loss and its gradient's norm"
-    assert all(each.isfinite().all() for each in (*normalizer_of(one).state().values(), *one.online.parameters()))
-    assert int(normalizer_of(one).left_out) == 0
+            assert figures.isfinite().all()
+    assert all(each.isfinite().all() for each in (*one.normalizer.state().values(), *one.online.state_dict().values()))
+    assert int(one.normalizer.left_out) == 0
 
 
 def test_values_that_drift_do_not_drive_the_deviation() -> None:
@@ -246,8 +260,8 @@ def test_values_that_drift_do_not_drive_the_deviation() -> None:
     for value in (0.0, 1e6):
         one = updater(params)
         one.online.value.bias.data.fill_(value)  # type: ignore[union-attr,operator]
-        normalizer_of(one).take(batch._replace(final_value=torch.full_like(batch.reward, value)))
-        found.append(normalizer_of(one).state())
+        one.normalizer.take(batch._replace(final_value=torch.full_like(batch.reward, value)))
+        found.append(one.normalizer.state())
     assert same(*found)
 
 
@@ -291,9 +305,9 @@ def learned_in(kind: str, seen: float, paid: float) -> tuple[AnyUpdater, Sequenc
     counted(one, batches[0])
     torch.manual_seed(1)
     for batch in batches:
-        normalizer_of(one).take(batch)
+        one.normalizer.take(batch)
         list(one.updates_from(batch, 0))
-        normalizer_of(one).apply(one.networks().values())
+        one.normalizer.apply(one.networks().values())
     return one, batches
 
 
@@ -337,9 +351,7 @@ def test_whole_numbers_beside_floats_are_not_touched() -> None:
 
 def test_a_job_that_normalises_nothing_counts_nothing() -> None:
     assert updater(parameters(normalize_observations=False, normalize_returns=False)).normalizer is None
-    of_returns = updater(parameters(normalize_observations=False)).normalizer
-    assert of_returns is not None
-    assert of_returns.state()["mean"].shape == (1,)
+    assert updater(parameters(normalize_observations=False)).normalizer.state()["mean"].shape == (1,)
 
 
 # ------------------------------------------------------------------------------------------------- networks that follow
@@ -348,7 +360,6 @@ def test_a_job_that_normalises_nothing_counts_nothing() -> None:
 def test_followers_and_copies_of_16_bits_have_the_buffers_and_no_mixture() -> None:
     params = parameters(evaluation_weights_decay=0.9)
     one = updater(params, plan=Compute("bf16"))
-    assert one.evaluation is not None
     for batch in shifted(params, 3):
         list(counted(one, batch).updates_from(batch, 0))
         assert same(buffers(one.evaluation), buffers(one.online))
@@ -404,14 +415,11 @@ def learner(directory: Path, params: ImpalaParameters) -> Iterator[Learner]:
 
 def ready(params: ImpalaParameters, batch: UnrollBatch) -> ReadyUnrolls:
     staging = unroll_buffers(algorithm("IMPALA").layout(SPEC, params), params.batch_size, 1, CPU).take()
-    assert staging is not None
     return ReadyUnrolls(batch, np.ones((5, 4), np.int64), 1, staging)
 
 
 def published(one: Learner) -> dict[str, torch.Tensor]:
-    weights = one._server.latest
-    assert weights is not None
-    return {name: tensor for name, tensor in weights.state().items() if name in STATISTICS}
+    return {name: tensor for name, tensor in one._server.latest.state().items() if name in STATISTICS}
 
 
 def test_all_updates_from_a_batch_see_one_normaliser_and_a_version_brings_the_next(
@@ -438,7 +446,7 @@ def test_all_updates_from_a_batch_see_one_normaliser_and_a_version_brings_the_ne
             assert not same(after, before)
             assert same(published(one), after)
             assert one.counters.version == number + 1
-        counted = normalizer_of(one._updater).state()["count"]
+        counted = one._updater.normalizer.state()["count"]
         assert float(counted) == 3 * 20, "each batch counts once, not once an update"
 
 
@@ -456,7 +464,7 @@ def test_an_input_is_centred_beside_returns_that_are_normalised(tmp_path: Path) 
         assert one.counters.version == 1
         rows = observed(batches[:3])
         np.testing.assert_allclose(one._updater.online.mean.numpy(), rows.mean(axis=0), rtol=1e-4)
-        assert float(normalizer_of(one._updater).state()["count"]) == len(rows)
+        assert float(one._updater.normalizer.state()["count"]) == len(rows)
         assert float(one._updater.online.return_scale) != 1.0  # type: ignore[arg-type]
 
 
@@ -502,7 +510,6 @@ def test_after_a_checkpoint_it_goes_on_to_the_bit(tmp_path: Path, interval: int)
         networks = {name: net.state_dict() for name, net in one._updater.networks().items()}
         with learner(tmp_path, params) as other:
             found = checkpoint.latest_valid(tmp_path)
-            assert found is not None
             assert found.tensors["statistics.m2"].dtype == torch.float64
             other.resume(found)
             for batch in batches[3:]:
@@ -519,11 +526,8 @@ def test_a_run_from_another_s_checkpoint_takes_them_and_from_its_best_too(tmp_pa
         one._learn(ready(params, shifted(params, 1)[0]))
         one._save(wait=True)
         newest = checkpoint.latest_valid(tmp_path)
-        weights = one._server.latest
-        assert newest is not None
-        assert weights is not None
         one.verdicts.add(Verdict(version=1, mean=5.0, episodes=2))
-        one._save_best(weights.state())
+        one._save_best(one._server.latest.state())
         one._saver.finish()
         for number, found in enumerate((newest, checkpoint.read(tmp_path / checkpoint.BEST))):
             with learner(tmp_path / f"other-{number}", params) as other:
@@ -538,7 +542,6 @@ def test_a_checkpoint_of_before_goes_on_with_statistics_that_begin_anew(
     plain = updater(parameters(normalize_observations=False, normalize_returns=False))
     checkpoint.write(tmp_path, checkpoint.checkpoint_name(1, 5), state.capture(plain), {"counters": {}})
     found = checkpoint.latest_valid(tmp_path)
-    assert found is not None
     one = updater(parameters())
     new = buffers(one.online)
     state.restore(one, found, 5)

@@ -203,27 +203,17 @@ def test_one_that_has_ended_goes_on_with_more_trials_and_seeds(spec: dict[str, A
         assert (world.text, world.sent, world.played) == (calm.text, calm.sent, calm.played), at
 
 
-def test_with_more_time_it_goes_on_with_the_runs_that_had_to_end() -> None:
+def test_time_that_is_up_ends_it_with_the_best_so_far_and_with_more_it_goes_on_with_the_runs_that_had_to_end() -> None:
     state = begun(document(2, budget={"rawFrames": 9000, "seconds": 5}, parallelism=2))
     score = {"mean": 5.0, "standardError": 1.0, "episodes": 100, "rawFrames": 9000}
     state.apply({"kind": "Score", "trial": 1, "seed": 1, "solved": False, **score})
     state.apply({"kind": "TimeUp", "seconds": 5.5})
     state.apply(decide(state) or {})
     state.apply({"kind": "Verdict", "trial": 1, "seed": 1, **score})
-    assert state.active == []
+    assert (state.end["reason"], state.end["best"]["trial"], state.seconds, state.active) == ("TimeUp", 1, 5.5, [])
     state.apply(settings(document(2, budget={"rawFrames": 9000, "seconds": 50}, parallelism=2)))
     assert [run.trial for run in state.active] == [0]
     assert (state.end, state.time_up, state.verdicts, decide(state)) == (None, False, {}, None)
-
-
-def test_time_that_is_up_ends_it_with_the_best_so_far() -> None:
-    state = begun(document(9, prune=HALVING))
-    score = {"standardError": 1.0, "episodes": 100, "rawFrames": 1000, "solved": False}
-    state.apply({"kind": "Score", "trial": 1, "seed": 1, "mean": 5.0, **score})
-    state.apply({"kind": "TimeUp", "seconds": 12.5})
-    end = decide(state) or {}
-    state.apply(end)
-    assert (end["reason"], end["best"]["trial"], state.seconds, state.active) == ("TimeUp", 1, 12.5, [])
 
 
 def test_why_a_run_ends_is_said_with_its_score_and_how_many_it_was_one_of() -> None:
