@@ -31,6 +31,7 @@ from rljob.replay.selectors import Prioritized
 from rljob.replay.service import ReplayService
 from rljob.replay.table import Capacity, ReplayTable
 from rljob.wire import Client, CreditWindow, Message, RawMessage, decode_header, encode
+from rljob.wire.schema import drawn_column, drawn_of
 
 from benchmarks.common import machine, report
 
@@ -139,10 +140,11 @@ def sampling(target: ReplayTable, seconds: float, mirror: SegmentRing | None = N
     buffers = transition_arrays(LAYOUT, BATCH)
 
     def work() -> int:
-        slots, generations, _ = target.sample(BATCH, rng)
+        drawn = target.sample(BATCH, rng)
         if mirror is not None:
-            mirror.gather(slots, buffers)
-        target.update_priorities(slots, generations, rng.gamma(0.5, 0.2, BATCH).astype(np.float32))
+            mirror.gather(drawn["slot"], buffers)
+        drawn["value"] = rng.gamma(0.5, 0.2, BATCH)
+        target.update_priorities(drawn)
         return 1
 
     return rate(work, seconds)
@@ -157,7 +159,7 @@ def chi_square(target: ReplayTable, batches: int = 400) -> float:
     share = np.add.reduceat(leaves, edges[:-1]) / leaves.sum()
     counts = np.zeros(256)
     for _ in range(batches):
-        counts += np.histogram(target.sample(BATCH, rng)[0], bins=edges)[0]
+        counts += np.histogram(target.sample(BATCH, rng)["slot"], bins=edges)[0]
     expected = share * counts.sum()
     use = expected > 0
     return float((((counts - expected) ** 2)[use] / expected[use]).sum() / (use.sum() - 1))
@@ -218,8 +220,9 @@ def _send_chunks(client: Client, wire: list[list[bytes]], seconds: float) -> flo
 def _draw(client: Client, seconds: float) -> float:
     while not client.send(Message("subscribe", {"inc": "l"}, {})):
         time.sleep(0.01)
+    draws = {"draws": np.full((1, 2), BATCH, np.uint32)}
     for request in range(4):
-        client.send(Message("sample", {"req": request, "n": BATCH}, {}))
+        client.send(Message("sample", {"req": request}, draws))
     rng = np.random.default_rng(4)
     started, batches, request = 0.0, 0, 4
     while not started or time.perf_counter() - started < seconds:
@@ -227,11 +230,11 @@ def _draw(client: Client, seconds: float) -> float:
         if message is None or message.kind != "batch":
             continue
         started = started or time.perf_counter()
-        batches += 1
-        client.send(Message("sample", {"req": request, "n": BATCH}, {}))
+        batches += int(message.fields["parts"])
+        drawn = drawn_of(message.columns["rows"]).copy()
+        drawn["value"] = rng.gamma(0.5, 0.2, len(drawn))
+        client.send(Message("sample", {"req": request}, draws | {"rows": drawn_column(drawn)}))
         request += 1
-        columns = {"slot": message.columns["slot"], "gen": message.columns["gen"]}
-        client.send(Message("priorities", {}, {**columns, "prio": rng.gamma(0.5, 0.2, BATCH).astype(np.float32)}))
     return batches / (time.perf_counter() - started)
 
 

@@ -27,7 +27,7 @@ def _field(field: Field, name: str) -> Scalar:
 
 def _column(column: Column, rows: int, generator: np.random.Generator) -> np.ndarray:
     dtype = DTYPES[max(column.dtypes)]  # u1 rather than f4 for frames
-    shape = (rows, *[4] * (max(column.min_ndim, min(column.max_ndim, 3)) - 1))
+    shape = (rows, *[column.width or 4] * (max(column.min_ndim, min(column.max_ndim, 3)) - 1))
     return generator.integers(0, 3, shape).astype(dtype)
 
 

@@ -124,6 +124,11 @@ class Actor:
         self.until(lambda: self.window.unacknowledged == 0, seconds)
 
 
+def sample(request: int, *draws: tuple[int, int]) -> Message:
+    """Requests from that number on, of so many transitions for so many."""
+    return Message("sample", {"req": request}, {"draws": np.array(draws, np.uint32).reshape(-1, 2)})
+
+
 @dataclass
 class Learner:
     endpoint: str
@@ -133,9 +138,9 @@ class Learner:
         self.client = Client(self.endpoint)
         self.request = 0
 
-    def ask(self, kind: str, answer: str, fields: dict[str, Any] | None = None, seconds: float = 60.0) -> Message:
+    def ask(self, message: Message, answer: str, seconds: float = 60.0) -> Message:
         deadline = time.monotonic() + seconds
-        eventually(lambda: self.client.send(Message(kind, fields or {}, {})), f"{kind} is not sent", seconds)
+        eventually(lambda: self.client.send(message), f"{message.kind} is not sent", seconds)
         while time.monotonic() < deadline:
             message = self.client.receive(0.1)
             if message is not None and message.kind in (answer, "refused"):
@@ -143,15 +148,15 @@ class Learner:
         raise AssertionError(f"no {answer} in time")
 
     def subscribe(self, inc: str = "learner") -> Message:
-        return self.ask("subscribe", "subscribed", {"inc": inc, "epoch": self.epoch})
+        return self.ask(Message("subscribe", {"inc": inc, "epoch": self.epoch}, {}), "subscribed")
 
     def sample(self, count: int = 16) -> Message:
         self.request += 1
-        return self.ask("sample", "batch", {"req": self.request, "n": count})
+        return self.ask(sample(self.request, (count, count)), "batch")
 
     def stats(self) -> dict[str, Any]:
         time.sleep(0.11)  # the service answers from a document up to 0.1 s old
-        document: dict[str, Any] = json.loads(self.ask("stats", "stats").columns["json"].tobytes())
+        document: dict[str, Any] = json.loads(self.ask(Message("stats", {}, {}), "stats").columns["json"].tobytes())
         return document
 
     def warm_stats(self) -> dict[str, Any]:

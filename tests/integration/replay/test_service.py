@@ -17,9 +17,10 @@ from rljob.replay.service import ReplayService
 from rljob.replay.table import Capacity
 from rljob.threads import ThreadEnded
 from rljob.wire import Message, encode
+from rljob.wire.schema import drawn_column, drawn_of
 
 from tests.support.experience import CHUNKS
-from tests.support.replay_peers import Actor, Learner, config, random_chunk, serving
+from tests.support.replay_peers import Actor, Learner, config, random_chunk, sample, serving
 from tests.support.waiting import eventually
 
 
@@ -33,8 +34,10 @@ def test_a_learner_that_was_superseded_is_refused(server: Any) -> None:
         batch = old.sample()
         assert new.subscribe("new").fields["epoch"] == 2
         before = service.table.selector.priority_total
-        columns = {name: batch.columns[name] for name in ("slot", "gen")}
-        old.client.send(Message("priorities", {}, {**columns, "prio": np.full(16, 1e6, np.float32)}))
+        drawn = drawn_of(batch.columns["rows"]).copy()
+        drawn["value"] = 1e6
+        asked = sample(3)
+        old.client.send(Message("sample", asked.fields, {**asked.columns, "rows": drawn_column(drawn)}))
         for _ in ("priorities", "sample"):
             assert old.sample().kind == "refused"
         old.client.receive(5.0)  # there was a message more than questions
@@ -120,15 +123,31 @@ def test_a_request_may_cost_more_or_less_than_it_draws() -> None:
         actor, learner = Actor(service.ingest_endpoint), Learner(service.sample_endpoint)
         actor.send_all(3)
         learner.subscribe()
-        for request, (count, charge) in enumerate([(0, 16), (16, 0), (5, 11)]):
-            batch = learner.ask("sample", "batch", {"req": request, "n": count, "charge": charge})
-            assert len(batch.columns["slot"]) == count
+        for request, draws in enumerate([[(0, 16)], [(16, 0)], [(2, 5), (3, 6)]]):
+            batch = learner.ask(sample(request, *draws), "batch")
+            assert (batch.fields["parts"], len(batch.columns["rows"])) == (len(draws), sum(count for count, _ in draws))
             assert batch.fields["mass"] == pytest.approx(service.table.selector.priority_total)
         assert service.table.limiter.sampled == 27
         assert batch.fields["error"] == service.table.limiter.error == 4.0 * 30 - 27 - 80
-        refused = learner.ask("sample", "batch", {"req": 9, "n": 16, "charge": 10_000})
-        assert "10000" in refused.fields["reason"], "it would wait for ever"
-        assert learner.stats()["rejected_total"] == {"size": 1}
+        for draws in ((16, 10_000), (100_000, 0)):
+            refused = learner.ask(sample(9, draws), "batch")
+            assert str(max(draws)) in refused.fields["reason"], "it would wait for ever, or be larger than a message"
+        assert learner.stats()["rejected_total"] == {"size": 2}
+
+
+def test_requests_are_answered_together_as_far_as_the_limiter_allows() -> None:
+    with serving(config(limiter=LimiterConfig(4.0, 20, 100.0, insert_step=10, sample_step=16))) as service:
+        actor, learner = Actor(service.ingest_endpoint), Learner(service.sample_endpoint)
+        actor.send_all(3)
+        learner.subscribe()
+        first = learner.ask(sample(1, *[(16, 40)] * 5), "batch")
+        assert (first.fields["req"], first.fields["parts"], len(first.columns["rows"])) == (1, 3, 48)
+        actor.send_all(1)
+        rest = [learner.ask(sample(6), "batch")]
+        while rest[-1].fields["req"] + rest[-1].fields["parts"] < 6:
+            actor.send_all(1)
+            rest.append(learner.ask(sample(6), "batch"))
+        assert sum(each.fields["parts"] for each in rest) == 2, "each is answered once"
 
 
 def test_a_mirror_has_what_every_batch_names() -> None:
@@ -139,14 +158,15 @@ def test_a_mirror_has_what_every_batch_names() -> None:
         batch = transition_arrays(CHUNKS, 32)
         for turn in range(30):
             actor.send_all(3)
-            learner.client.send(Message("sample", {"req": turn, "n": 32}, {}))
+            learner.client.send(sample(turn, (20, 20), (12, 12)))
             while (message := learner.client.receive(2.0)) is not None and message.kind != "batch":
                 assert message.kind == "mirror"
                 chunk = Segment.from_message(message, CHUNKS)
                 mirror.insert(message.fields["slot"], message.fields["gen"], chunk)
             assert message is not None
-            slots = message.columns["slot"]
-            assert mirror.matches(slots, message.columns["gen"]).all()
+            drawn = drawn_of(message.columns["rows"])
+            slots = drawn["slot"]
+            assert mirror.matches(slots, drawn["gen"]).all()
             mirror.gather(slots, batch)
             for row, (number, offset) in enumerate(zip(batch["policy_version"], slots % CHUNKS.length, strict=True)):
                 sent = random_chunk(int(number), inc=actor.inc)

@@ -151,7 +151,7 @@ def test_replay_goes_on_serving_actors_and_learner(tmp_path: Path, damaged: list
         def both() -> None:
             insert()
             number = next(requests)
-            assert ask(learner, Message("sample", {"req": number, "n": 8}, {}), "batch").fields["req"] == number
+            assert ask(learner, replay_peers.sample(number, (8, 8)), "batch").fields["req"] == number
 
         storm(service.ingest_server, damaged, both)
         storm(service.sample_server, damaged, both)

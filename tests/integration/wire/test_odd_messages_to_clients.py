@@ -36,6 +36,7 @@ from rljob.weights.exchange import WeightClient, WeightServer
 from rljob.weights.flat import OtherNetwork, Weights, WeightsProblem, snapshot
 from rljob.weights.published import PublishedVersion
 from rljob.wire import Client, Message, Publisher, Server, decode
+from rljob.wire.schema import DRAWN, drawn_column
 
 from tests.support.inference import answer_of, apex
 from tests.support.odd_peers import CHUNKS, HONEST, chunk, every_kind, saying, tell
@@ -55,9 +56,9 @@ def test_a_learner_takes_whatever_a_shard_says(tmp_path: Path, monkeypatch: pyte
         {},
     )
     mirror = Message("mirror", {**chunk(0).to_message().fields, "slot": 0, "gen": 1}, chunk(0).to_message().columns)
-    four = np.zeros(4, np.uint32)
-    columns: dict[str, Any] = {"slot": four, "gen": four + 1, "prob": np.full(4, 0.1)}
-    batch = Message("batch", {"req": 1, "mass": 1.0, "error": 0.0, "shard": 0}, columns)
+    drawn = np.array([(0, 1, 0.1)] * 4, DRAWN)
+    columns: dict[str, Any] = {"rows": drawn_column(drawn)}
+    batch = Message("batch", {"req": 1, "parts": 1, "mass": 1.0, "error": 0.0, "shard": 0}, columns)
     serving = {"service": "s", "state": "serving", "priority_total": 1.0, "limiter": {"error": 0.0}}
     stats = Message("stats", {}, {"json": np.frombuffer(json.dumps(serving).encode(), np.uint8)})
     # A message of another job ends the learner, which says so. It is tested where the session is.

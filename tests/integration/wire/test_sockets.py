@@ -20,6 +20,7 @@ from rljob.wire import (
     transport,
 )
 
+from tests.support.replay_peers import sample
 from tests.support.sockets import GOODBYE, PULSE, take
 from tests.support.waiting import eventually, known
 
@@ -128,7 +129,7 @@ def test_a_full_queue_says_so_and_loses_nothing(endpoint: str, context: zmq.Cont
         eventually(lambda: server.send(peer, PULSE))
         sent = 0
         while client.eagain_total < 5:
-            sent += client.send(Message("sample", {"req": sent, "n": 1}, {}))
+            sent += client.send(sample(sent, (1, 1)))
             assert sent < 100_000
         for expected in range(sent):
             assert take(server)[1].fields["req"] == expected

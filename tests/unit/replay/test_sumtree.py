@@ -77,11 +77,12 @@ def test_with_exponent_0_draws_are_uniform_whatever_the_priorities() -> None:
     assert_as_often(ids, np.full(stored, 1 / stored))
 
 
-def test_each_stratum_is_hit_once() -> None:
+def test_each_stratum_of_each_batch_is_hit_once() -> None:
     tree = SumTree(100)
     tree.update_range(0, np.ones(100))
-    found, _ = tree.sample(100, np.random.default_rng(0))
-    np.testing.assert_array_equal(np.sort(found), np.arange(100))
+    found, _ = tree.sample([100, 0, 50], np.random.default_rng(0))
+    np.testing.assert_array_equal(np.sort(found[:100]), np.arange(100))
+    np.testing.assert_array_equal(np.sort(found[100:] // 2), np.arange(50))
 
 
 def test_bad_input_changes_nothing() -> None:

@@ -13,6 +13,7 @@ from rljob.replay.limiter import LimiterConfig, SamplesPerInsertLimiter
 from rljob.replay.selectors import Prioritized
 from rljob.replay.table import Capacity, ReplayTable
 from rljob.wire import RawMessage, decode_header, encode
+from rljob.wire.schema import DRAWN
 
 from tests.support.experience import make_chunk
 
@@ -125,16 +126,17 @@ def test_generations_are_never_given_twice() -> None:
 def test_priorities_of_overwritten_slots_are_dropped_and_counted() -> None:
     table = make_table(Capacity(16))
     table.insert([arrival(0), arrival(1, steps=5)])
-    slots, generations, probability = table.sample(64, np.random.default_rng(0))
-    np.testing.assert_allclose(probability, 1 / 13)
-    assert table.limiter.sampled == 64
-    table.update_priorities(slots, generations, np.full(64, 3.0, np.float32))
+    drawn = table.sample([40, 24], np.random.default_rng(0))
+    np.testing.assert_allclose(drawn["value"], 1 / 13)
+    drawn["value"] = 3.0
+    table.update_priorities(drawn)
     assert (table.stale_priorities, table.selector.priority_total) == (0, 39.0)
     table.insert([arrival(2)])
     before = table.selector.weights(0, table.slots.capacity_steps).copy()
-    first = slots < 8
+    first = drawn["slot"] < 8
     assert 0 < first.sum() < 64
-    table.update_priorities(slots, generations, np.full(64, 7.0, np.float32))
+    drawn["value"] = 7.0
+    table.update_priorities(drawn)
     assert table.stale_priorities == first.sum()
     after = table.selector.weights(0, table.slots.capacity_steps)
     assert stored(table)[-1].slot == 0, "the new chunk lies where the old one did"
@@ -144,9 +146,13 @@ def test_priorities_of_overwritten_slots_are_dropped_and_counted() -> None:
 def test_priorities_that_are_no_numbers_or_name_nothing_are_dropped_and_counted() -> None:
     table = make_table(Capacity(16))
     table.insert([arrival(0, steps=5)])
-    slots = np.array([0, 1, 2, 3, 6, 10_000], np.uint32)  # 6 lies behind the end of the short chunk
-    generations = np.full(6, stored(table)[0].generation, np.uint32)
-    table.update_priorities(slots, generations, np.array([np.nan, np.inf, -1.0, 2.0, 2.0, 2.0], np.float32))
+    drawn = np.zeros(6, DRAWN)
+    drawn["slot"], drawn["gen"] = (
+        [0, 1, 2, 3, 6, 10_000],
+        stored(table)[0].generation,
+    )  # 6 lies behind the end of the short chunk
+    drawn["value"] = [np.nan, np.inf, -1.0, 2.0, 2.0, 2.0]
+    table.update_priorities(drawn)
     assert (table.invalid_priorities, table.stale_priorities) == (3, 2)
     assert table.selector.weights(0, 8).tolist() == [1.0, 1.0, 1.0, 2.0, 1.0, 0.0, 0.0, 0.0]
 

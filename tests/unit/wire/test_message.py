@@ -122,11 +122,11 @@ def test_rekind_changes_the_header_and_no_buffer() -> None:
 
 
 def test_numpy_scalars_and_integers_become_the_declared_type() -> None:
-    batch = {"req": np.int64(4), "mass": np.float32(0.5), "error": 1, "shard": np.int64(5)}
+    batch = {"req": np.int64(4), "parts": 1, "mass": np.float32(0.5), "error": 1, "shard": np.int64(5)}
     result = dict(decode(encode(Message("batch", batch, well_formed("batch", 3).columns))).fields)
     fetch = dict(decode(encode(Message("fetch", {"have": 1, "evaluation": np.True_}, {}))).fields)
     assert (result, fetch) == (batch, {"have": 1, "evaluation": True})
-    assert [type(value) for value in (*result.values(), fetch["evaluation"])] == [int, float, float, int, bool]
+    assert [type(value) for value in (*result.values(), fetch["evaluation"])] == [int, int, float, float, int, bool]
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_rows_must_agree_with_the_field_and_with_each_other() -> None:
     for message, said in (
         (Message("chunk", {**chunk.fields, "steps": 4}, chunk.columns), "shape"),
         (Message("chunk", {**chunk.fields, "steps": 6}, chunk.columns), "shape"),
-        (Message("batch", batch.fields, {**batch.columns, "gen": np.zeros(4, "u4")}), "shape"),
+        (Message("batch", batch.fields, {"rows": np.zeros((5, 12), "u1")}), "rows of 12; they must be of 16"),
         (Message("inferred", inferred.fields, without), "together"),
     ):
         with pytest.raises(MalformedMessage, match=said):

@@ -17,7 +17,7 @@ from torch import Tensor
 from rljob.algorithms.batches import TransitionBatch
 from rljob.learner.shard import ShardSession
 from rljob.learner.staging import TransitionBuffers, on_current_stream
-from rljob.wire import Message
+from rljob.wire.schema import DRAWN
 
 
 def draws_by_mass(masses: Sequence[float], draws: int, offset: float) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
@@ -35,7 +35,7 @@ def draws_by_mass(masses: Sequence[float], draws: int, offset: float) -> tuple[N
     return edges[1:] - edges[:-1], mass / below[-1]
 
 
-def charges_by_error(errors: Sequence[float], amount: int) -> NDArray[np.int64]:
+def charges_by_error(errors: Sequence[float] | NDArray[np.float64], amount: int) -> NDArray[np.int64]:
     """How many samples of ``amount`` each shard's limiter counts, int64 [K]: as many as bring the errors down to one level.
 
     ``errors``: by how many samples each shard's inserts are ahead of its ratio. Those furthest ahead pay first, so that all stay
@@ -69,14 +69,13 @@ class Part:
 class ReadyBatch:
     """A batch to learn from, and what is needed to send its new priorities back.
 
-    ``batch`` is on the device. ``parts``, ``slots`` u4[B] and ``generations`` u4[B] name its transitions; ``policy_version``
-    int64[B] is the behaviour version of each, 0 for a random actor. ``least``: the least chance of any of them in a draw.
+    ``batch`` is on the device. ``parts`` and ``drawn``, ``DRAWN`` [B], name its transitions; ``policy_version`` int64[B] is the
+    behaviour version of each, 0 for a random actor. ``least``: the least chance of any of them in a draw.
     """
 
     batch: TransitionBatch
     parts: tuple[Part, ...]
-    slots: NDArray[np.uint32]
-    generations: NDArray[np.uint32]
+    drawn: NDArray[Any]
     policy_version: NDArray[np.int64]
     staging: TransitionBuffers
     ready: Any = None
@@ -113,69 +112,84 @@ class _Asked(_RowRange):
 class Assembly:
     """B rows of ``staging``, filled by the shards' answers as they come, in any order; used by the prefetch thread.
 
-    ``probability`` float64 [B]: each row's chance in one draw over all shards, which is the shard's share of the mass when it
-    was asked times the chance within the shard. ``slots`` and ``generations`` uint32 [B] name the transitions in their shards.
+    ``drawn`` ``DRAWN`` [B] names the transitions in their shards, with each row's chance in one draw over all shards: the shard's
+    share of the mass when it was asked times the chance within the shard. ``unasked``: rows that no shard is asked for now;
+    ``asked``: how many requests for others are under way.
     """
 
     def __init__(self, staging: TransitionBuffers, batch_size: int) -> None:
         self.staging = staging
         self.parts: list[Part] = []
         self.origins: list[str] = []
-        self.slots: NDArray[np.uint32] = np.zeros(batch_size, np.uint32)
-        self.generations: NDArray[np.uint32] = np.zeros(batch_size, np.uint32)
-        self.probability: NDArray[np.float64] = np.zeros(batch_size, np.float64)
-        self._unasked = [_RowRange(0, batch_size, batch_size)]
-        self._asked: dict[tuple[int, int], _Asked] = {}
+        self.drawn: NDArray[Any] = np.zeros(batch_size, DRAWN)
+        self.unasked = [_RowRange(0, batch_size, batch_size)]
+        self.asked = 0
 
     @property
     def complete(self) -> bool:
         """Whether every shard that was asked has answered and every row is there."""
-        return not self._unasked and not self._asked
+        return not self.unasked and not self.asked
 
-    def ask(self, sessions: Sequence[ShardSession], offset: float) -> None:
-        """Ask ``sessions``, those that can be drawn from now, for every row that no shard was asked for.
+    def fill(self, rows: slice, share: float, session: ShardSession, drawn: NDArray[Any]) -> None:
+        """Fill in ``rows`` that ``session`` has drawn; a draw of this batch went there with the chance ``share``."""
+        assert session.ring is not None, "a batch is accepted only where there is a mirror"
+        self.staging.fill(rows, drawn["slot"], session.ring)
+        self.drawn[rows] = drawn
+        self.drawn["value"][rows] *= share
+        self.origins += session.first_used(drawn["slot"])
+        self.parts.append(Part(session.index, session.resubscriptions, rows))
 
-        Rows that can't be asked for now are asked for later. A shard may be asked for no row, so that its limiter allows the
-        batch.
+
+class Requests:
+    """What the shards were asked for and have not answered, by shard and number."""
+
+    def __init__(self) -> None:
+        self._asked: dict[tuple[int, int], tuple[Assembly, _Asked]] = {}
+
+    def ask(
+        self, assemblies: Sequence[Assembly], sessions: Sequence[ShardSession], random: np.random.Generator, now: float
+    ) -> None:
+        """Ask ``sessions``, those that can be drawn from now, for every row of the ``assemblies`` that no shard is asked for, in
+        one message to each.
+
+        Rows that can't be asked for now are asked for later. A shard may be asked for no row, so that its limiter allows a batch.
         """
-        unasked, self._unasked = self._unasked, []
-        for wanted in unasked:
-            rows, shares = draws_by_mass([session.mass for session in sessions], wanted.stop - wanted.start, offset)
-            charges = charges_by_error([session.error for session in sessions], wanted.charge)
-            start = wanted.start
-            for session, count, share, charge in zip(
-                sessions, rows.tolist(), shares.tolist(), charges.tolist(), strict=True
-            ):
-                row_range = _RowRange(start, start + count, charge)
-                start += count
-                if not count and not charge:
-                    continue
-                request = session.ask(count, charge)
-                if request is None:
-                    self._unasked.append(row_range)
+        masses, errors = [session.mass for session in sessions], np.array([session.error for session in sessions])
+        asks: list[list[tuple[Assembly, _Asked]]] = [[] for _ in sessions]
+        for assembly in assemblies:
+            for wanted in assembly.unasked:
+                rows, shares = draws_by_mass(masses, wanted.stop - wanted.start, random.random())
+                charges, start = charges_by_error(errors, wanted.charge), wanted.start
+                errors -= charges
+                for asked, count, share, charge in zip(
+                    asks, rows.tolist(), shares.tolist(), charges.tolist(), strict=True
+                ):
+                    if count or charge:
+                        asked.append((assembly, _Asked(start, start + count, charge, share)))
+                    start += count
+            assembly.unasked = []
+        for session, of_one in zip(sessions, asks, strict=True):
+            first = session.ask([(part.stop - part.start, part.charge) for _, part in of_one], now) if of_one else None
+            for number, (assembly, part) in enumerate(of_one):
+                if first is None:
+                    assembly.unasked.append(part)
                 else:
-                    self._asked[session.index, request] = _Asked(row_range.start, row_range.stop, charge, share)
+                    assembly.asked += 1
+                    self._asked[session.index, first + number] = assembly, part
 
     def recover(self, sessions: Sequence[ShardSession], given_up: Container[int]) -> None:
         """Mark rows to be asked for again: those that a session has forgotten, and all of the sessions ``given_up``."""
         for index, request in list(self._asked):
-            session = sessions[index]
-            if index in given_up or request not in session.outstanding:
-                session.forget(request)
-                asked = self._asked.pop((index, request))
-                self._unasked.append(_RowRange(asked.start, asked.stop, asked.charge))
+            if index in given_up or request not in sessions[index].outstanding:
+                assembly, part = self._asked.pop((index, request))
+                assembly.asked -= 1
+                assembly.unasked.append(part)
 
-    def take(self, session: ShardSession, message: Message) -> bool:
-        """Fill in the rows of ``message``, a batch that ``session`` has accepted; False where it belongs to another assembly."""
-        asked = self._asked.pop((session.index, int(message.fields["req"])), None)
-        if asked is None:
-            return False
-        rows, columns = slice(asked.start, asked.stop), message.columns
-        if asked.stop > asked.start:
-            assert session.ring is not None, "a batch is accepted only where there is a mirror"
-            self.staging.fill(rows, columns["slot"], session.ring)
-            self.slots[rows], self.generations[rows] = columns["slot"], columns["gen"]
-            np.multiply(columns["prob"], asked.share, out=self.probability[rows])
-            self.origins += session.first_used(columns["slot"])
-            self.parts.append(Part(session.index, session.resubscriptions, rows))
-        return True
+    def take(self, session: ShardSession, request: int, drawn: NDArray[Any]) -> Assembly | None:
+        """Fill in the rows that ``session`` was asked for by ``request``. Returns their batch, None where nobody wants them."""
+        assembly, part = self._asked.pop((session.index, request), (None, None))
+        if assembly is not None and part is not None:
+            assembly.asked -= 1
+            if part.stop > part.start:
+                assembly.fill(slice(part.start, part.stop), part.share, session, drawn)
+        return assembly

@@ -1,14 +1,14 @@
 """The learner's side of replay: one thread that keeps a few batches ready, so that the training loop never waits for a socket.
 
 The thread owns the sockets of all shards, their mirrors and the filling of staging buffers. The loop takes batches, gives
-buffers back and hands over priorities; none of that blocks. At most ``prefetch`` batches are asked for or ready at any time:
-prioritized batches age, so more of them would be worse, not better.
+buffers back and hands over priorities; none of that blocks. Prioritized batches age, so no more are asked for or ready than
+``in_flight`` says. A message costs more than its rows: of many shards several batches are asked for at once.
 """
 
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -21,17 +21,31 @@ from numpy.typing import NDArray
 from rljob.api.job import RLJobSpec
 from rljob.experience import SegmentLayout
 from rljob.ingest.shard_status import ShardStatus
-from rljob.learner.assembly import Assembly, Part, ReadyBatch
+from rljob.learner.assembly import Assembly, Part, ReadyBatch, Requests
 from rljob.learner.batch_thread import BatchThread
 from rljob.learner.device_mirror import DeviceMirror, MirrorStagingRing
 from rljob.learner.shard import ShardSession
 from rljob.learner.shard_totals import actors, replay_summary
 from rljob.learner.staging import BufferRing, transition_buffers
 from rljob.learner.standstill import ShardView, standstill
-from rljob.wire import Client, ClientSecurity, Message
+from rljob.wire import Client, ClientSecurity
 
 POLL_MILLISECONDS = 100
 _COPYING_MILLISECONDS = 1
+
+
+SHARDS_A_BATCH = 4
+MOST_TOGETHER = 8
+
+
+def together(shards: int) -> int:
+    """How many batches are asked for at once: so many that each costs a request and an answer of about four shards."""
+    return min(MOST_TOGETHER, -(-shards // SHARDS_A_BATCH))
+
+
+def in_flight(prefetch: int, shards: int) -> int:
+    """How many batches are asked for or ready at most: ``prefetch``, or those asked for together and one before them."""
+    return max(prefetch, together(shards) + min(prefetch, 2) - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,17 +104,22 @@ class ReplayClient(BatchThread[ReadyBatch]):
             for index, endpoint in enumerate(config.endpoints)
         ]
         self.published(config.epoch)
+        self._together, self._in_flight = (
+            together(len(config.endpoints)),
+            in_flight(config.prefetch, len(config.endpoints)),
+        )
         # beside those asked for or ready: one that the loop computes from, one whose copy may not have finished
         self._staging: BufferRing[Any] = (
-            transition_buffers(config.layout, config.batch_size, config.prefetch + 2, device)
+            transition_buffers(config.layout, config.batch_size, self._in_flight + 2, device)
             if mirror is None
-            else MirrorStagingRing(mirror, config.batch_size, config.prefetch + 2)
+            else MirrorStagingRing(mirror, config.batch_size, self._in_flight + 2)
         )
         self._assemblies: list[Assembly] = []
+        self._requests = Requests()
         self._draws = np.random.default_rng(config.seed)
         self._copying = False
         self._ready_at = time.monotonic()
-        self._learned: deque[tuple[Part, NDArray[Any], NDArray[Any], NDArray[Any]]] = deque()
+        self._learned: deque[tuple[tuple[Part, ...], NDArray[Any]]] = deque()
         self._batches_learned = 0
         self._thread.start()
 
@@ -168,12 +187,9 @@ class ReplayClient(BatchThread[ReadyBatch]):
         ones stay."""
         if self._config.exponent == 0.0:
             return
-        finite = np.isfinite(priority)
-        for part in batch.parts:
-            known = finite[part.rows]
-            if known.any():
-                rows = np.flatnonzero(known) + part.rows.start
-                self._learned.append((part, batch.slots[rows], batch.generations[rows], priority[rows]))
+        drawn = batch.drawn.copy()
+        drawn["value"] = priority
+        self._learned.append((batch.parts, drawn))
 
     @property
     def resubscriptions(self) -> int:
@@ -195,73 +211,74 @@ class ReplayClient(BatchThread[ReadyBatch]):
         for session in self._sessions:
             poller.register(session.connection.socket, zmq.POLLIN)
         poller.register(self._waker.fileno(), zmq.POLLIN)
+        readable: Container[Any] = ()
         try:
             while not self._stop.is_set():
-                busy = self._turn(time.monotonic())
-                poller.poll(0 if busy else _COPYING_MILLISECONDS if self._copying else POLL_MILLISECONDS)
+                self._turn(time.monotonic(), readable)
+                readable = dict(poller.poll(_COPYING_MILLISECONDS if self._copying else POLL_MILLISECONDS))
                 self._waker.clear()
         finally:
             for session in self._sessions:
                 session.connection.close()
 
-    def _turn(self, now: float) -> bool:
-        """One round over all shards; True when there was something to receive, so that more may be waiting."""
+    def _turn(self, now: float, readable: Container[Any]) -> None:
+        """One round over all shards; those with ``readable`` sockets have sent something."""
         while self._learned:
-            part, slots, generations, priority = self._learned.popleft()
-            session = self._sessions[part.shard]
-            if session.resubscriptions == part.subscription:  # an empty shard uses the same slots for other transitions
-                session.priorities(slots, generations, priority)
-        heard = False
+            parts, drawn = self._learned.popleft()
+            finite = np.isfinite(drawn["value"])
+            every = finite.all()
+            for part in parts:
+                session = self._sessions[part.shard]
+                if (
+                    session.resubscriptions == part.subscription
+                ):  # an empty shard uses the same slots for other transitions
+                    rows = drawn[part.rows]
+                    session.priorities(rows if every else rows[finite[part.rows]])
         for session in self._sessions:
-            for message in session.receive(now):
-                heard = True
-                self._take(session, message)
+            if session.connection.socket in readable:
+                for request, drawn in session.receive(now):
+                    self._take(session, request, drawn)
             session.tick(now)
         self._ask(now)
-        return heard
 
     def _ask(self, now: float) -> None:
-        """Begin batches up to ``prefetch``, and ask for every row of them that no shard is about to send."""
+        """Begin batches up to ``in_flight``, ``together`` at once, and ask for every row that no shard is about to send."""
         askable = [session for session in self._sessions if session.can_be_asked(now)]
         # A quiet shard may still answer; where no other could, waiting is better than drawing twice.
         given_up = {session.index for session in self._sessions if askable and session.quiet(now)}
-        for assembly in self._assemblies:
-            assembly.recover(self._sessions, given_up)
+        self._requests.recover(self._sessions, given_up)
         self._copying = False
         if not askable:
             return
-        while len(self._assemblies) + len(self._ready) < self._config.prefetch:
+        room = self._in_flight - len(self._assemblies) - len(self._ready)
+        for _ in range(room if room >= self._together else 0):
             staging = self._staging.take()
             if staging is None:
                 self._copying = self._staging.available() > 0  # nothing tells when a copy to the device has finished
                 break
             self._assemblies.append(Assembly(staging, self._config.batch_size))
-        for assembly in self._assemblies:
-            assembly.ask(askable, self._draws.random())
+        self._requests.ask(self._assemblies, askable, self._draws, now)
 
-    def _take(self, session: ShardSession, message: Message) -> None:
+    def _take(self, session: ShardSession, request: int, drawn: NDArray[Any]) -> None:
         """Fill a part of a batch in, at once: the next chunk of this shard may replace what it names in the mirror."""
-        for assembly in self._assemblies:
-            if assembly.take(session, message):
-                if assembly.complete:
-                    self._assemblies.remove(assembly)
-                    self._finish(assembly)
-                return
+        assembly = self._requests.take(session, request, drawn)
+        if assembly is not None and assembly.complete:
+            self._assemblies.remove(assembly)
+            self._finish(assembly)
 
     def _finish(self, assembly: Assembly) -> None:
         staging = assembly.staging
-        staging.weight[:] = self._weights(assembly.probability, self._importance)
+        staging.weight[:] = self._weights(assembly.drawn["value"], self._importance)
         batch, ready = self._staging.upload(staging)
         self._hand_over(
             ReadyBatch(
                 batch=batch,
                 parts=tuple(assembly.parts),
-                slots=assembly.slots,
-                generations=assembly.generations,
+                drawn=assembly.drawn,
                 policy_version=staging.policy_version.copy(),
                 staging=staging,
                 ready=ready,
                 origins=assembly.origins,
-                least=float(assembly.probability.min()),
+                least=float(assembly.drawn["value"].min()),
             )
         )

@@ -7,8 +7,9 @@ A restarted service, a silent one, or a batch that does not fit the mirror start
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from rljob.ingest.shard_status import ShardStatus
 from rljob.learner.shard_totals import ShardReport
 from rljob.telemetry import timeline
 from rljob.wire import Client, MalformedMessage, Message
+from rljob.wire.schema import drawn_column, drawn_of
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +33,8 @@ STATS_SECONDS = 1.0
 FILLING_STATS_SECONDS = 0.2
 """Between two requests to a shard that does not serve yet: its experience is wanted as soon as it does."""
 SUBSCRIBE_AGAIN_SECONDS = 2.0
+PRIORITIES_SECONDS = 0.05
+"""New priorities wait for so long, at most, for a request to leave with."""
 MAX_PENDING_PRIORITIES = 64
 MESSAGES_A_TURN = 64
 _LARGEST = 1e100
@@ -77,24 +81,27 @@ class ShardSession:
         self._report = ShardReport()
         self._next_subscribe = 0.0
         self._next_stats = 0.0
-        self._pending: list[tuple[NDArray[Any], NDArray[Any], NDArray[Any]]] = []
+        self._pending: list[NDArray[Any]] = []
+        self._asked_at = 0.0
         self._unused: dict[int, str] = {}
 
     def tick(self, now: float) -> None:
         """Send what is due: a subscription, a question for statistics, priorities that could not be sent before."""
         if self.subscribed and self._silent_seconds(now) > SILENCE_SECONDS:
             self._start_over(f"it has been silent for {self._silent_seconds(now):.0f} s", now)
-        subscribe = Message("subscribe", {"inc": self._inc, "epoch": self.epoch}, self._layout.leaves_column)
-        # One that had no connection to leave by was never sent: it is tried again in the next turn.
-        if not self.subscribed and now >= self._next_subscribe and self.connection.send(subscribe):
-            self._next_subscribe = now + SUBSCRIBE_AGAIN_SECONDS
+        if not self.subscribed and now >= self._next_subscribe:
+            # One that had no connection to leave by was never sent: it is tried again in the next turn.
+            subscribe = Message("subscribe", {"inc": self._inc, "epoch": self.epoch}, self._layout.leaves_column)
+            if self.connection.send(subscribe):
+                self._next_subscribe = now + SUBSCRIBE_AGAIN_SECONDS
         if now >= self._next_stats:
             self._unreachable = not self.connection.send(Message("stats", {}, {}))
             if self._unanswered_since is None:
                 self._unanswered_since = now
             if not self._unreachable:
                 self._next_stats = now + (STATS_SECONDS if self._serving else FILLING_STATS_SECONDS)
-        self._flush_priorities()
+        if self._pending and self.subscribed and now - self._asked_at > PRIORITIES_SECONDS:
+            self.ask((), now)
 
     @property
     def error(self) -> float:
@@ -114,29 +121,32 @@ class ShardSession:
         """Whether batches may be drawn from it: it serves, holds something and answers."""
         return self.subscribed and self._serving and self.mass > 0.0 and not self.quiet(now)
 
-    def ask(self, count: int, charge: int) -> int | None:
-        """Request ``count`` transitions that its limiter counts as ``charge``; the request's number, None when it could not be
-        sent. The service answers when its limiter lets it."""
-        self._request += 1
-        if not self.connection.send(Message("sample", {"req": self._request, "n": count, "charge": charge}, {})):
+    def ask(self, draws: Sequence[tuple[int, int]], now: float) -> int | None:
+        """Request batches, each of so many transitions that its limiter counts as so many; new priorities leave with the request,
+        to be drawn by. Returns the number of the first request, None when it could not be sent. The service answers each when its
+        limiter lets it, in this order.
+        """
+        first, columns = self._request + 1, {"draws": np.array(draws, np.uint32).reshape(-1, 2)}
+        if self._pending:
+            self._pending = [np.concatenate(self._pending)]
+            columns["rows"] = self._pending[0]
+        if not self.connection.send(Message("sample", {"req": first}, columns)):
             self._unreachable = True
             return None
-        self.outstanding[self._request] = count, charge
-        return self._request
+        self._pending.clear()
+        self._asked_at, self._request = now, self._request + len(draws)
+        self.outstanding.update(zip(range(first, first + len(draws)), draws, strict=True))
+        return first
 
-    def forget(self, request: int) -> None:
-        """The answer to ``request`` is wanted no more."""
-        self.outstanding.pop(request, None)
-
-    def priorities(self, slots: NDArray[Any], generations: NDArray[Any], priority: NDArray[Any]) -> None:
-        """Pass on new priorities; kept and merged while the socket is full, dropped when that lasts."""
-        self._pending.append((slots, generations, priority))
+    def priorities(self, drawn: NDArray[Any]) -> None:
+        """Pass on new priorities with the next request, or soon without one; dropped when the socket stays full."""
+        self._pending.append(drawn_column(drawn))
         if len(self._pending) > MAX_PENDING_PRIORITIES:
             self._pending.pop(0)
-        self._flush_priorities()
 
-    def receive(self, now: float) -> Iterator[Message]:
-        """The batches that have arrived, each to be gathered before the next is asked for (the order is the consistency).
+    def receive(self, now: float) -> Iterator[tuple[int, NDArray[Any]]]:
+        """The answers that have arrived: a request's number and its ``DRAWN`` transitions, to be gathered before the next answer
+        is taken (the order is the consistency).
 
         Raises LayoutMismatch when the service's chunks are of another shape.
         """
@@ -158,8 +168,7 @@ class ShardSession:
             elif message.kind == "mirror" and self.ring is not None:
                 self._mirror(self.ring, message, now)
             elif message.kind == "batch":
-                if self._accept(message, now):
-                    yield message
+                yield from self._accept(message, now)
             else:
                 self.connection.count(
                     MalformedMessage("kind", f"{message.kind} is nothing that a shard tells a learner")
@@ -204,23 +213,29 @@ class ShardSession:
         drawn = np.unique(slots // self._layout.length).tolist()
         return [self._unused.pop(slot) for slot in drawn if slot in self._unused]
 
-    def _accept(self, message: Message, now: float) -> bool:
-        request = int(message.fields["req"])
-        if request not in self.outstanding:
-            return False
-        count, _ = self.outstanding.pop(request)
-        columns = message.columns
-        if len(columns["slot"]) != count:
-            self._start_over(f"it sent {len(columns['slot'])} transitions where {count} were asked for", now)
-            return False
-        if not (np.isfinite(columns["prob"]) & np.greater(columns["prob"], 0)).all():
-            self._start_over("a batch holds what no table could have drawn", now)
-            return False
-        if self.ring is None or not self.ring.matches(columns["slot"], columns["gen"]).all():
-            self._start_over("a batch named transitions that the mirror does not hold", now)
-            return False
-        self._weigh(message.fields["mass"], message.fields["error"])
-        return True
+    def _accept(self, message: Message, now: float) -> list[tuple[int, NDArray[Any]]]:
+        fields, drawn = message.fields, drawn_of(message.columns["rows"])
+        answered = list(self.outstanding.items())[: int(fields["parts"])]
+        ends = list(accumulate(count for _, (count, _) in answered))
+        if len(answered) != fields["parts"] or not answered or answered[0][0] != fields["req"]:
+            problem = (
+                f"it answered {fields['parts']} requests from {fields['req']} on, it was asked {list(self.outstanding)}"
+            )
+        elif len(drawn) != ends[-1]:
+            problem = f"it sent {len(drawn)} transitions where {ends[-1]} were asked for"
+        elif not ((drawn["value"] > 0) & (drawn["value"] < np.inf)).all():
+            problem = "a batch holds what no table could have drawn"
+        elif self.ring is None or not self.ring.matches(drawn["slot"], drawn["gen"]).all():
+            problem = "a batch named transitions that the mirror does not hold"
+        else:
+            self._weigh(fields["mass"], fields["error"])
+            for request, _ in answered:
+                del self.outstanding[request]
+            return [
+                (request, drawn[end - count : end]) for (request, (count, _)), end in zip(answered, ends, strict=True)
+            ]
+        self._start_over(problem, now)
+        return []
 
     def _learn_status(self, message: Message, now: float) -> None:
         if "json" not in message.columns:
@@ -256,12 +271,3 @@ class ShardSession:
 
     def _silent_seconds(self, now: float) -> float:
         return 0.0 if self._unanswered_since is None else now - self._unanswered_since
-
-    def _flush_priorities(self) -> None:
-        if not self._pending or not self.subscribed:
-            return
-        if len(self._pending) > 1:
-            self._pending = [tuple(np.concatenate(column) for column in zip(*self._pending, strict=True))]  # type: ignore[list-item]
-        slots, generations, priority = self._pending[0]
-        if self.connection.send(Message("priorities", {}, {"slot": slots, "gen": generations, "prio": priority})):
-            self._pending.clear()

@@ -10,12 +10,13 @@ import numpy as np
 
 from rljob.replay.table import ReplayTable
 from rljob.wire import Message, Server, encode
-from rljob.wire.schema import Scalar
+from rljob.wire.schema import Scalar, drawn_column, drawn_of
 
 log = logging.getLogger(__name__)
 
 MESSAGES_A_TURN = 64
 REQUESTS_PER_SUBSCRIBER = 64
+MOST_DRAWS = 1 << 16
 _UNREAD_SECONDS = 30.0
 
 Parts = list[bytes | memoryview]
@@ -23,7 +24,7 @@ Parts = list[bytes | memoryview]
 
 @dataclass(slots=True)
 class _Subscriber:
-    """``cursor`` is the ordinal of the next chunk to mirror; ``unsent`` a batch that its socket would not take yet.
+    """``cursor`` is the ordinal of the next chunk to mirror; ``unsent`` batches that its socket would not take yet.
 
     ``requests``: (number, transitions to draw, transitions to count)."""
 
@@ -108,16 +109,15 @@ class Sampling:
                 self._refuse(peer, "leaves", differs.encode("ascii", "replace")[:200].decode())
             else:
                 self._subscribe(peer, fields["inc"], fields.get("epoch", 0), state)
-        elif message.kind not in ("sample", "priorities"):
+        elif message.kind != "sample":
             self._refuse(peer, "kind", f"{message.kind} is no message for sampling")
         elif peer not in self._subscribers:
             self._refuse(peer, "unknown", "not subscribed (any more); send subscribe first")
-        elif message.kind == "priorities":
-            columns = message.columns
-            self._table.update_priorities(columns["slot"], columns["gen"], columns["prio"])
         else:
-            count = fields["n"]
-            self._request(peer, self._subscribers[peer], fields["req"], count, fields.get("charge", count))
+            if "rows" in message.columns:
+                self._table.update_priorities(drawn_of(message.columns["rows"]))
+            for request, draws in enumerate(message.columns["draws"].tolist(), fields["req"]):
+                self._request(peer, self._subscribers[peer], request, *draws)
 
     def _subscribe(self, peer: bytes, incarnation: str, epoch: int, state: str) -> None:
         if epoch < self.epoch:
@@ -151,7 +151,9 @@ class Sampling:
     def _request(self, peer: bytes, subscriber: _Subscriber, request: int, count: int, charge: int) -> None:
         config = self._table.limiter.config
         most = 2.0 * config.error_buffer - config.insert_step * config.samples_per_insert
-        if self._table.limiter.limits and charge > max(most, config.sample_step):
+        if max(count, charge) > MOST_DRAWS:
+            self._refuse(peer, "size", f"a batch of {max(count, charge)}, at most {MOST_DRAWS} are allowed")
+        elif self._table.limiter.limits and charge > max(most, config.sample_step):
             self._refuse(peer, "size", f"a batch of {charge} exceeds errorBuffer and would never be served")
         elif len(subscriber.requests) >= REQUESTS_PER_SUBSCRIBER:
             self._refuse(peer, "requests", f"more than {REQUESTS_PER_SUBSCRIBER} requests under way")
@@ -186,29 +188,26 @@ class Sampling:
         return sent or subscriber.cursor > before
 
     def _answer(self, peer: bytes, subscriber: _Subscriber) -> bool:
-        progress = False
-        while subscriber.unsent is None and subscriber.requests:
-            if subscriber.cursor < self._table.head:
-                break
-            request, count, charge = subscriber.requests[0]
-            if self._table.items == 0 or not self._table.limiter.can_sample(charge):
-                break
-            subscriber.requests.popleft()
-            parts = self._batch(request, count, charge)
-            self.batches_total += 1
-            progress = self._server.send(peer, parts)
-            if not progress:
-                subscriber.unsent = parts
-        return progress
-
-    def _batch(self, request: int, count: int, charge: int) -> Parts:
-        slots, generations, probability = self._table.sample(count, self._generator, charge)
-        columns = {"slot": slots, "gen": generations, "prob": probability}
-        table = self._table
-        fields = {
-            "req": request,
+        """Draw for all requests that the limiter allows now, and answer them in one message."""
+        table, requests, answered = self._table, subscriber.requests, list[tuple[int, int]]()
+        if subscriber.unsent is not None or subscriber.cursor < table.head or not table.items:
+            return False
+        while requests and table.limiter.can_sample(requests[0][2]):
+            request, count, charge = requests.popleft()
+            table.limiter.sample(charge)
+            answered.append((request, count))
+        if not answered:
+            return False
+        drawn = table.sample([count for _, count in answered], self._generator)
+        fields: dict[str, Scalar] = {
+            "req": answered[0][0],
+            "parts": len(answered),
             "mass": table.selector.priority_total,
             "error": table.limiter.error,
             "shard": self._shard,
         }
-        return encode(Message("batch", fields, columns))
+        parts = encode(Message("batch", fields, {"rows": drawn_column(drawn)}))
+        self.batches_total += len(answered)
+        if not self._server.send(peer, parts):
+            subscriber.unsent = parts
+        return subscriber.unsent is None

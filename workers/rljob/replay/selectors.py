@@ -1,5 +1,7 @@
 """Which transitions a sample takes: in proportion to priority, or uniformly when the exponent is 0."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from rljob.observation import Array
@@ -79,16 +81,17 @@ class SumTree:
             start, stop = start >> 1, (stop + 1) >> 1
             np.add(below[2 * start : 2 * stop : 2], below[2 * start + 1 : 2 * stop : 2], out=level[start:stop])
 
-    def sample(self, count: int, generator: np.random.Generator) -> tuple[Array, Array]:
-        """Draw ``count`` leaves in proportion to their weights, one from each of ``count`` equal strata of the total.
+    def sample(self, counts: int | Sequence[int], generator: np.random.Generator) -> tuple[Array, Array]:
+        """Draw leaves in proportion to their weights: one from each of so many equal strata of the total. Of several ``counts``,
+        which are several batches, one after the other.
 
-        Returns (indices intp[count], weights f8[count]); every weight is positive. Raises ``ValueError`` when the tree
-        is empty.
+        Returns (indices intp[n], weights f8[n]); every weight is positive. Raises ``ValueError`` when the tree is empty.
         """
         if self.total <= 0.0:
             raise ValueError("sampling from a sum-tree without weight")
-        strata = np.arange(count, dtype=np.float64)
-        return self.find((strata + generator.random(count)) * (self.total / max(count, 1)))
+        batches = [counts] if isinstance(counts, int) else counts
+        strata = [(np.arange(count) + generator.random(count)) * (self.total / max(count, 1)) for count in batches]
+        return self.find(np.concatenate(strata))
 
     def find(self, prefix: Array) -> tuple[Array, Array]:
         """The leaves in which cumulative sums ``prefix`` (f8[n]) fall, with their weights, all positive.
@@ -160,9 +163,9 @@ class Prioritized:
         """Change the priorities of ids that have contents."""
         self.tree.update(ids, self._weights(priorities))
 
-    def sample(self, count: int, generator: np.random.Generator) -> tuple[Array, Array]:
-        """(ids intp[count], probability of each f8[count]). Raises ``ValueError`` when no id has contents."""
-        ids, weights = self.tree.sample(count, generator)
+    def sample(self, counts: int | Sequence[int], generator: np.random.Generator) -> tuple[Array, Array]:
+        """(ids intp[n], probability of each f8[n]), as of ``SumTree``. Raises ``ValueError`` when no id has contents."""
+        ids, weights = self.tree.sample(counts, generator)
         return ids, weights / self.tree.total
 
     @property

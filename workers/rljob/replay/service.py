@@ -134,20 +134,19 @@ class ReplayService:
         poller.register(self.sample_server.socket, zmq.POLLIN)
         if self._writer is not None:
             poller.register(self._writer.fileno(), zmq.POLLIN)
-        busy = False
         while not stop.is_set():
             self.clock.enter("poll")
-            if not busy and warming is None:
-                poller.poll(_LAGGING_MILLISECONDS if self.sampling.mirror_lags else _IDLE_MILLISECONDS)
+            wait = _LAGGING_MILLISECONDS if self.sampling.mirror_lags else _IDLE_MILLISECONDS
+            readable = dict(poller.poll(wait if warming is None else 0))
             now = time.monotonic()
-            handled = 0
             if warming is not None:
                 self.clock.enter("log")
                 if next(warming, None) is None:
                     warming = None
             else:
                 self.clock.enter("ingest")
-                handled = self.ingest.receive(now)
+                if self.ingest_server.socket in readable:
+                    self.ingest.receive(now)
                 self.clock.enter("log")
                 self.durability.pump()
                 if self._writer is not None:
@@ -155,7 +154,8 @@ class ReplayService:
                 self.clock.enter("ingest")
                 self.ingest.reply()
             self.clock.enter("sample")
-            handled += self.sampling.receive(now, self.state, self._stats_json)
+            if self.sample_server.socket in readable:
+                self.sampling.receive(now, self.state, self._stats_json)
             self.sampling.serve(now, sampling=warming is None)
             if warming is None:
                 self.state = "serving" if self.table.limiter.inserted >= self.config.limiter.min_size else "filling"
@@ -163,7 +163,6 @@ class ReplayService:
             self.clock.enter("status")
             self._parts.blocked.observe(now, self.table.limiter, self.ingest.inserts_wait, self.sampling.samples_wait)
             self._housekeep(now, warm=warming is None)
-            busy = handled > 0
 
     def _warm(self) -> Iterator[list[int]]:
         """Restore everything from the log in slices. Where Redis fails for too long, or the log is damaged,

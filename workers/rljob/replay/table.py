@@ -14,6 +14,7 @@ from rljob.observation import Array
 from rljob.replay.limiter import SamplesPerInsertLimiter
 from rljob.replay.selectors import Prioritized
 from rljob.wire import RawMessage
+from rljob.wire.schema import DRAWN
 
 log = logging.getLogger(__name__)
 
@@ -129,19 +130,19 @@ class ReplayTable:
         self._assign(touched)
         return evicted
 
-    def sample(
-        self, count: int, generator: np.random.Generator, charge: int | None = None
-    ) -> tuple[Array, Array, Array]:
-        """(slot u4, generation u4, probability f8), all [count]; the limiter counts ``charge``, by default ``count``.
+    def sample(self, counts: int | Sequence[int], generator: np.random.Generator) -> Array:
+        """``DRAWN`` [n] with the probability of each, of several ``counts`` one after the other. The limiter does not count them.
 
         Raises ``ValueError`` when nothing is stored; whether the limiter allows it is the caller's question.
         """
-        ids, probability = self.selector.sample(count, generator)
-        self.limiter.sample(count if charge is None else charge)
-        return ids.astype(np.uint32), self.slots.generation[ids // self.layout.length], probability
+        ids, probability = self.selector.sample(counts, generator)
+        drawn = np.empty(len(ids), DRAWN)
+        drawn["slot"], drawn["gen"], drawn["value"] = ids, self.slots.generation[ids // self.layout.length], probability
+        return drawn
 
-    def update_priorities(self, slots: Array, generations: Array, priorities: Array) -> None:
-        """Apply new priorities (f4[n]); entries of overwritten slots are counted as stale, non-finite ones as invalid."""
+    def update_priorities(self, drawn: Array) -> None:
+        """Apply the new priorities of ``DRAWN``; those of overwritten slots are counted as stale, non-finite ones as invalid."""
+        slots, generations, priorities = drawn["slot"], drawn["gen"], drawn["value"]
         current = self.slots.matches(slots, generations)
         finite = np.isfinite(priorities) & (priorities >= 0.0)
         self.stale_priorities += int(np.count_nonzero(~current))

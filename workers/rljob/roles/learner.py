@@ -34,7 +34,7 @@ from rljob.inference.batching import MAX_WAIT_SECONDS
 from rljob.inference.model import served_model
 from rljob.inference.server import InferenceServer, InferenceThread, LatestWeights
 from rljob.ingest.roster import Counted
-from rljob.learner.client import ReplayClient, ReplayClientConfig
+from rljob.learner.client import ReplayClient, ReplayClientConfig, in_flight
 from rljob.learner.course import Course
 from rljob.learner.device import DeviceMemory, devices, keep_freed_memory
 from rljob.learner.device_mirror import DeviceMirror, MirrorPlace, MirrorSize, mirror_for
@@ -372,7 +372,7 @@ def _mirror(
     layout = method.layout(environment, params)
     own = range(replay.shards)[slice(None) if ranks is None else slice(ranks.rank, None, ranks.count)]
     size = MirrorSize(layout, capacity_of(replay).chunks(layout), len(own), replay.capacity)
-    return mirror_for(size, params.batch_size, params.prefetch_batches, device)
+    return mirror_for(size, params.batch_size, in_flight(params.prefetch_batches, len(own)), device)
 
 
 def _counted(found: Checkpoint) -> Counted:

@@ -7,9 +7,10 @@ elements unless the name says `_bytes`; counts and sequence numbers are signed 6
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from rljob.observation import PICTURES
 from rljob.wire.errors import MalformedMessage, quoted
@@ -26,9 +27,23 @@ DTYPES: Final[Mapping[str, np.dtype[np.generic]]] = MappingProxyType(
 
 CODES: Final[Mapping[np.dtype[np.generic], str]] = MappingProxyType({dtype: code for code, dtype in DTYPES.items()})
 
+DRAWN: Final = np.dtype([("slot", "<u4"), ("gen", "<u4"), ("value", "<f8")])
+"""A transition of a shard: its slot id, the generation of its slot, and the probability of its draw, or its new priority. A
+column `u1` [n, 16] has n of them (`drawn_of`, `drawn_column`): one buffer with one checksum."""
+
 ITEM_BYTES: Final[Mapping[str, int]] = MappingProxyType({code: dtype.itemsize for code, dtype in DTYPES.items()})
 
 MiB: Final = 1 << 20
+
+
+def drawn_of(column: npt.NDArray[Any]) -> npt.NDArray[np.void]:
+    """``DRAWN`` [n], a view of a column ``u1`` [n, 16]."""
+    return column.view(DRAWN)[:, 0]
+
+
+def drawn_column(drawn: npt.NDArray[np.void]) -> npt.NDArray[np.uint8]:
+    """The column of contiguous ``DRAWN`` [n], a view."""
+    return drawn.view(np.uint8).reshape(-1, DRAWN.itemsize)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +85,7 @@ class Column:
 
     `rows` labels the leading dimension: columns with the same label must have the same number of rows, and where the
     label is the name of a field, that many. Columns with the same ``optional`` come all together or not at all; "" is required.
+    ``width``: the last extent; 0: any.
     """
 
     dtypes: frozenset[str]
@@ -78,6 +94,7 @@ class Column:
     max_bytes: int = MiB
     rows: str = ""
     optional: str = ""
+    width: int = 0
 
     def check(self, name: str, code: str, shape: tuple[int, ...]) -> int:
         """The size in bytes of this column with that type and shape; raises `MalformedMessage`. Allocates nothing."""
@@ -87,6 +104,8 @@ class Column:
             raise MalformedMessage(
                 "shape", f"{name} has {len(shape)} dimensions; it must have {self.min_ndim}..{self.max_ndim}"
             )
+        if self.width and shape[-1] != self.width:
+            raise MalformedMessage("shape", f"{name} has rows of {quoted(shape[-1])}; they must be of {self.width}")
         raw_bytes = ITEM_BYTES[code]
         # Every extent is bounded before the product is formed, zero extents included: [0, 2**40] is refused.
         for extent in shape:
@@ -151,7 +170,6 @@ class Kind:
 _COUNT = Field(int, low=0)
 _NUMBER = Field(int)
 _SMALL = Field(int, low=0, high=1 << 20)
-_DRAWS = Field(int, low=0, high=1 << 16)
 _REAL = Field(float)
 _TRUTH = Field(bool)
 _NAME = Field(str, max_bytes=64)
@@ -233,6 +251,8 @@ _VERSION: Final = {"version": _COUNT, "epoch": _NUMBER, "averaged": _TRUTH}
 _BLOB: Final = _column("u1", max_bytes=512 * MiB)
 _TEXT: Final = _column("u1", max_bytes=4 * MiB)
 _NAMES: Final = Field(str, max_bytes=2048, optional=True)
+_DRAWN: Final = replace(_column("u1", ndim=(2, 2), max_bytes=64 * MiB), width=DRAWN.itemsize)
+_DRAWS: Final = replace(_column("u4", ndim=(2, 2), max_bytes=512), width=2)
 _NUMBERS: Final = replace(_column("f8", ndim=(2, 2)), optional="metrics")
 
 KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
@@ -312,14 +332,13 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
             }
         ),
         "mirror": _kind({"slot": _COUNT, "gen": _COUNT, **_CHUNK_FIELDS}, _CHUNK_COLUMNS),
-        # `n` transitions, for which the limiter counts `charge` (n where it is not said); `mass` is the sum of all p^alpha and
-        # `error` the limiter's, both after the draw
-        "sample": _kind({"req": _COUNT, "n": _DRAWS, "charge": replace(_DRAWS, optional=True)}),
+        # Requests numbered from `req` on, a row of `draws` each (there may be none): how many transitions, how many the limiter
+        # counts. `rows`: new priorities, to be taken over before. A batch answers the `parts` oldest requests, first `req`, with
+        # their transitions one after the other; `mass` is the sum of all p^alpha and `error` the limiter's, both after the draw.
+        "sample": _kind({"req": _COUNT}, {"draws": _DRAWS, "rows": replace(_DRAWN, optional="rows")}),
         "batch": _kind(
-            {"req": _COUNT, "mass": _REAL, "error": _REAL, "shard": _NUMBER},
-            _rows("n", [("slot", "u4"), ("gen", "u4"), ("prob", "f8")]),
+            {"req": _COUNT, "parts": _SMALL, "mass": _REAL, "error": _REAL, "shard": _NUMBER}, {"rows": _DRAWN}
         ),
-        "priorities": _kind({}, _rows("n", [("slot", "u4"), ("gen", "u4"), ("prio", "f4")])),
         "stats": _kind({}, _optional({"json": _TEXT})),
         # weights
         # `node` and `serves`: where an actor is, and where it gives parts of weights to others there
