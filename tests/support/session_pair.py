@@ -113,7 +113,7 @@ class ScriptedShard:
                 self.server.send(peer, Message("ack", fields, {}))
             else:
                 self.server.send(peer, Message("pulse", {"service": self.service, "known": False}, {}))
-        elif message.kind == "heartbeat":
+        elif message.kind in ("heartbeat", "alive"):
             self.server.send(peer, Message("pulse", {"service": self.service, "known": self.ledger.knows(peer)}, {}))
 
     def _credits(self, peer: bytes) -> int:

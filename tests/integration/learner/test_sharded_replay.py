@@ -20,6 +20,10 @@ def total(sharded: Sharded, name: str) -> int:
     return sum(getattr(shard, name) for shard in sharded.client.statuses())
 
 
+def listed(sharded: Sharded) -> list[str]:
+    return sorted(actor.name for shard in sharded.client.statuses() for actor in shard.actors)
+
+
 @pytest.fixture
 def sockets() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="rljob-") as directory:
@@ -73,6 +77,7 @@ def test_every_shard_is_given_and_gives_its_part(
         masses = np.array([shard.service.table.selector.priority_total for shard in sharded.shards])
         shares = np.array([rows[index] for index in range(count)]) / sum(rows.values())
         np.testing.assert_allclose(shares, masses / masses.sum(), rtol=0.5)
+        eventually(lambda: listed(sharded) == ["actor-0", "actor-1"], "each actor is listed by one shard")
         errors = [shard.service.table.limiter.error for shard in sharded.shards]
         assert max(errors) - min(errors) < 4 * BATCH, f"the limiters stay level: {errors}"
 

@@ -196,13 +196,13 @@ def test_made_up_names_of_actors_are_forgotten_and_counted(server: Any, monkeypa
             honest.step(0.0)
         honest.send_all(3)
         stats = learner.stats()
-        assert (stats["forgotten_actors_total"], len(stats["accepted"])) == (5 * most + 1 - most, most)
-        assert stats["accepted"][honest.name]["transitions"] == 60
+        assert (stats["forgotten_actors_total"], len(service.status.accepted)) == (5 * most + 1 - most, most)
+        assert service.status.accepted[honest.name]["transitions"] == 60
         assert max(remembered(service)) == most
         assert stats["duplicates_total"] == 0
     with serving(settings) as service:
         stats = Learner(service.sample_endpoint).warm_stats()
-        assert len(stats["accepted"]) == most, "nor does the log grow"
+        assert len(service.status.accepted) == most, "nor does the log grow"
         again = Actor(service.ingest_endpoint, honest.name, honest.inc)
         again.until(lambda: again.window.connected)
         assert again.welcome["seq"] == 5, "who had a session all the time is known as before"

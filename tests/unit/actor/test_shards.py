@@ -263,6 +263,28 @@ def test_whatever_happens_to_whichever_shard_every_chunk_arrives_once(
         assert some.sink.held_transitions == 0
 
 
+def test_one_shard_that_is_there_is_told_everything_and_the_others_the_steps() -> None:
+    def told() -> list[str]:
+        """The last sign of life that each shard was given."""
+        return [[kind for kind in pair.shard.kinds() if kind in ("heartbeat", "alive")][-1] for pair in some.pairs]
+
+    with shards(4) as some:
+        some.turn(3, seconds=1.1)
+        home = told().index("heartbeat")
+        assert sorted(told()) == ["alive"] * 3 + ["heartbeat"]
+        some.kill(home, keep_log=True)
+        some.until(lambda: not some.pairs[home].session.connected, seconds_each=0.5)
+        some.turn(3, seconds=1.1)
+        assert [number for number, kind in enumerate(told()) if kind == "heartbeat" and number != home], (
+            "another takes over"
+        )
+        some.revive(home)
+        some.until(lambda: some.pairs[home].session.connected, seconds_each=0.5)
+        some.turn(3, seconds=1.1)
+        assert told().index("heartbeat") == home
+        assert sorted(told()) == ["alive"] * 3 + ["heartbeat"]
+
+
 def test_a_blocked_sink_sleeps_until_a_credit_comes(monkeypatch: pytest.MonkeyPatch) -> None:
     with shards(4) as four:
         for pair in four.pairs:
@@ -272,7 +294,7 @@ def test_a_blocked_sink_sleeps_until_a_credit_comes(monkeypatch: pytest.MonkeyPa
         assert four.sink.waiting == 1
         wakes: list[object] = []
         poll = zmq.Poller.poll
-        monkeypatch.setattr(zmq.Poller, "poll", lambda poller, timeout: wakes.append(poll(poller, timeout)))
+        monkeypatch.setattr(zmq.Poller, "poll", lambda poller, timeout: wakes.append(None) or poll(poller, timeout))
         credit = threading.Timer(0.5, four.pairs[2].shard.grant_now)
         credit.start()
         while four.sink.waiting:

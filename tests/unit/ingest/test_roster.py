@@ -47,6 +47,25 @@ def test_what_an_actor_s_process_takes_is_told_and_what_is_no_number_is_refused(
         )
 
 
+def test_every_shard_counts_an_actor_and_its_home_alone_lists_it() -> None:
+    roster = with_actor()
+    roster.heard(heartbeat(10), 1.0)
+    for second in (2.0, 3.0, 4.5):
+        assert [actor.age_seconds for actor in roster.statuses(second)] == [second - 1.0], (
+            "until its next home has told of it"
+        )
+        roster.alive(Message("alive", {"actor": "actor-0", "inc": "a", "steps": 30, "raw": 120}, {}), second)
+    assert (roster.statuses(4.5), roster.steps_total, roster.raw_frames_total) == ((), 30, 120)
+    assert roster.lose(15.0, 300.0, 18.0) == [], "it has been seen since"
+    roster.heard(heartbeat(40), 18.0)
+    (listed,) = roster.statuses(18.5)
+    assert (listed.steps, listed.age_seconds, roster.steps_total) == (40, 0.5, 40)
+    assert roster.lose(15.0, 300.0, 40.0) == ["actor-0"]
+    assert [actor.state for actor in roster.statuses(40.0)] == ["Lost"]
+    with pytest.raises(MalformedMessage):
+        roster.alive(Message("alive", {"actor": "actor-0", "inc": "a", "steps": 1 << 60, "raw": 0}, {}), 41.0)
+
+
 def test_a_restarted_service_counts_on_from_what_it_restored(roster: Roster) -> None:
     roster.steps_total, roster.raw_frames_total = 1000, 4000
     roster.joined("actor-0", "a", 0, 0.0, known=True)

@@ -1,8 +1,9 @@
 """A learner's shards: one that is not there yet, the sums over all of them, and how a batch is divided among them."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,11 +11,13 @@ from hypothesis import given, strategies as st
 from rljob.experience import transition_layout
 from rljob.ingest.shard_status import ShardStatus
 from rljob.learner.assembly import charges_by_error, draws_by_mass
-from rljob.learner.shard import SUBSCRIBE_AGAIN_SECONDS, ShardSession
+from rljob.learner.shard import SILENCE_SECONDS, SUBSCRIBE_AGAIN_SECONDS, ShardSession
 from rljob.learner.shard_totals import ShardReport, actors, replay_summary
 from rljob.observation import frames
-from rljob.wire import Client, Server
+from rljob.wire import Client, Message, Server
+from rljob.wire.schema import DRAWN, drawn_column
 
+from tests.support.sharded_replay import chunk
 from tests.support.waiting import eventually
 
 LAYOUT = transition_layout(5, frames((2,), np.float32), 1)
@@ -53,6 +56,69 @@ def test_a_subscription_that_was_sent_is_repeated_when_its_answer_is_overdue_and
         session.tick(SUBSCRIBE_AGAIN_SECONDS - 0.1)
         session.tick(SUBSCRIBE_AGAIN_SECONDS)
         assert until(server, "subscribe") == ["stats"] * (1 if asked else 2) + ["subscribe"]
+
+
+@pytest.fixture
+def conversation(tmp_path: Path) -> Iterator[tuple[ShardSession, Callable[..., list[int]]]]:
+    """A session that has asked for batches of 4 and of 2, with the numbers 1 and 2, and how it is answered."""
+    with Server(f"ipc://{tmp_path}/s") as server, Client(server.endpoint) as connection:
+        session, peers = ShardSession(0, connection, LAYOUT, "learner"), []
+
+        def subscribed() -> bool:
+            session.tick(0.0)
+            peers.extend(peer for peer, _ in iter(server.receive, None))
+            return bool(peers)
+
+        def tell(*messages: Message) -> list[int]:
+            assert all(server.send(peers[0], message) for message in messages)
+            connection.wait(20)
+            return [request for request, _ in session.receive(0.0)]
+
+        def answer(req: int = 1, parts: int = 2, rows: int = 6, gen: int = 1, value: float = 0.1) -> list[int]:
+            fields = {"req": req, "parts": parts, "mass": 1.0, "error": 0.0, "shard": 0}
+            drawn = np.array([(0, gen, value)] * rows, DRAWN)
+            return tell(Message("batch", fields, {"rows": drawn_column(drawn)}))
+
+        eventually(subscribed, "a subscription")
+        about = {"service": "s", "epoch": 0, "chunks": 4, "length": 5, "frames": LAYOUT.max_frames, "state": "serving"}
+        stored = chunk("actor-0", 0, 0, np.ones(5, np.float32)).to_message()
+        mirror = Message("mirror", {**stored.fields, "slot": 0, "gen": 1}, stored.columns)
+        tell(Message("subscribed", about, {}))
+        tell(mirror)
+        assert session.ask([(4, 4), (2, 2)], 0.0) == 1
+        yield session, answer
+
+
+@pytest.mark.parametrize(
+    ("odd", "said"),
+    [
+        ({"req": 2, "parts": 1, "rows": 2}, "it answered 1 requests from 2 on, it was asked [1, 2]"),
+        ({"parts": 3}, "it answered 3 requests from 1 on"),
+        ({"parts": 0, "rows": 0}, "it answered 0 requests"),
+        ({"rows": 5}, "it sent 5 transitions where 6 were asked for"),
+        ({"parts": 1}, "it sent 6 transitions where 4 were asked for"),
+        ({"gen": 2}, "named transitions that the mirror does not hold"),
+        ({"value": 0.0}, "what no table could have drawn"),
+    ],
+)
+def test_an_answer_to_no_request_is_named_and_never_learned_from(
+    conversation: Any, odd: dict[str, Any], said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    session, answer = conversation
+    with caplog.at_level("INFO"):
+        assert answer(**odd) == []
+    assert said in caplog.text
+    assert (session.subscribed, session.outstanding, session.resubscriptions) == (False, {}, 1)
+
+
+def test_a_request_that_is_left_unanswered_is_waited_for_and_given_up_with_a_silent_shard(conversation: Any) -> None:
+    session, answer = conversation
+    assert answer(parts=1, rows=4) == [1]
+    assert (list(session.outstanding), session.quiet(0.5)) == ([2], False)
+    session.tick(1.0)  # it is asked how it is
+    assert session.quiet(2.5), "others are asked for its rows"
+    session.tick(2.0 + SILENCE_SECONDS)
+    assert (session.outstanding, session.subscribed) == ({}, False)
 
 
 def status(inserted: int, state: str = "serving", age_seconds: float = 0.2) -> ShardStatus:

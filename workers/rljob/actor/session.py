@@ -88,6 +88,7 @@ class ReplaySession:
         self._clock = clock
         self._window: CreditWindow[_Encoded] = CreditWindow()
         self._held: deque[int] = deque()  # transitions of each chunk in the window, oldest first
+        self._home = True
         self._sequence = 0
         self._highest_sent = -1
         self._service = ""
@@ -101,6 +102,10 @@ class ReplaySession:
         self.bytes_encoded = 0
         self.refused: Counter[str] = Counter()
         self._refusals_in_a_row = 0
+
+    @property
+    def actor(self) -> str:
+        return self._identity.actor
 
     @property
     def connected(self) -> bool:
@@ -156,10 +161,18 @@ class ReplaySession:
 
         Raises ``ChunkRefused`` when the shard refuses again and again without accepting anything.
         """
+        self.read(timeout_seconds)
+        self.send_due()
+
+    def read(self, timeout_seconds: float = 0.0) -> None:
+        """The first half of ``poll``."""
         while (message := self._client.receive(timeout_seconds)) is not None:
             timeout_seconds = 0.0
             self._heard_at = self._clock()
             self._handle(message)
+
+    def send_due(self) -> None:
+        """The second half of ``poll``."""
         now = self._clock()
         if not self.connected:
             if now >= self._next_hello:
@@ -171,7 +184,7 @@ class ReplaySession:
         self.send_waiting()
         if now >= self._next_heartbeat:
             self._next_heartbeat = now + HEARTBEAT_INTERVAL_SECONDS
-            self._client.send(self._heartbeat())
+            self._client.send(self._sign_of_life())
         in_flight = self.unacknowledged > self.waiting
         if now - self._heard_at > SILENCE_SECONDS or (in_flight and now - self._progress_at > SILENCE_SECONDS):
             log.info("no answer from the %s for %.0f s, saying hello again", self._receiver, SILENCE_SECONDS)
@@ -184,10 +197,22 @@ class ReplaySession:
     def close(self) -> None:
         """Tell the shard that this incarnation will send nothing more, and let the socket go. May be called twice."""
         if self.connected:
-            self._client.send(self._heartbeat())  # the steps since the last one count as well
+            self._client.send(self._sign_of_life())  # the steps since the last one count as well
             self._client.send(self._about("goodbye"))
             self._window.disconnected()
         self._client.close()
+
+    def is_home(self, home: bool) -> None:
+        """Whether this shard is told everything, or only of the steps. A new home is told at once."""
+        if home and not self._home:
+            self._next_heartbeat = self._clock()
+        self._home = home
+
+    def _sign_of_life(self) -> Message:
+        heartbeat = self._heartbeat()
+        if self._home:
+            return heartbeat
+        return self._about("alive", steps=heartbeat.fields["steps"], raw=heartbeat.fields["raw"])
 
     def _about(self, kind: str, **fields: Any) -> Message:
         return Message(kind, {"actor": self._identity.actor, "inc": self._identity.incarnation, **fields}, {})

@@ -2,6 +2,7 @@
 
 import time
 from collections import Counter, deque
+from hashlib import blake2b
 
 import zmq
 
@@ -22,6 +23,9 @@ class MultiShard:
 
     The epsilon slot comes from the first shard that has welcomed this actor. Each message of finished games goes to one shard,
     the first that is there, and is not sent again, so that no game counts twice; one that a shard takes with it is lost.
+
+    One shard that is there is the actor's home, by a hash of both names: it alone is told everything, and lists the actor in its
+    status. The others are told the steps.
     """
 
     def __init__(self, sessions: list[ReplaySession]) -> None:
@@ -33,6 +37,9 @@ class MultiShard:
         self._unbound_transitions = 0
         self._episodes: deque[Message] = deque(maxlen=_KEPT_EPISODE_MESSAGES)
         self.episodes_dropped = 0
+        names = [f"{number} {session.actor}" for number, session in enumerate(sessions)]
+        self._preferences = [blake2b(name.encode(), digest_size=8).digest() for name in names]
+        self._there: list[int] = []
         self._poller = zmq.Poller()
         for session in sessions:
             self._poller.register(session.socket, zmq.POLLIN)
@@ -94,10 +101,13 @@ class MultiShard:
 
     def poll(self, timeout_seconds: float = 0.0) -> None:
         """Serve every shard once, having waited up to ``timeout_seconds`` for the first message of any of them."""
-        if timeout_seconds > 0:
-            self._poller.poll(round(timeout_seconds * 1000))
+        readable = dict(self._poller.poll(round(timeout_seconds * 1000)))
         for session in self.sessions:
-            session.poll()
+            if session.socket in readable:
+                session.read()
+        self._choose_home()
+        for session in self.sessions:
+            session.send_due()
         for session in self._bind():
             session.send_waiting()
         while self._episodes and any(session.send_episodes(self._episodes[0]) for session in self.sessions):
@@ -117,6 +127,14 @@ class MultiShard:
         """Say goodbye to every shard and let the sockets go."""
         for session in self.sessions:
             session.close()
+
+    def _choose_home(self) -> None:
+        there = [number for number, session in enumerate(self.sessions) if session.connected]
+        if there != self._there:
+            self._there = there
+            home = max(there, key=self._preferences.__getitem__, default=0)
+            for number, session in enumerate(self.sessions):
+                session.is_home(number == home)
 
     def _bind(self) -> list[ReplaySession]:
         """Give each waiting chunk to the next shard in turn that has a credit for it; answers who was given any."""

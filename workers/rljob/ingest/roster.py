@@ -24,14 +24,19 @@ _GONE = ("Lost", "Finished")
 ACTOR_STAGES = ("env", "infer", "encode", "send", "blocked")
 
 
+_HANDOVER_SECONDS = 3.0
+
+
 @dataclass(slots=True)
 class ActorRecord:
-    """The last heartbeat of one actor; counters are those of its current incarnation."""
+    """The last heartbeat of one actor, of ``reported_at``; counters are those of its current incarnation. One that has its home
+    elsewhere is only ``seen_at`` since."""
 
     name: str
     incarnation: str
     slot: int
     seen_at: float
+    reported_at: float
     state: str = "Starting"
     steps: int = 0
     raw_frames: int = 0
@@ -58,7 +63,7 @@ class ActorRecord:
             stages=self.stages,  # replaced as a whole by each heartbeat
             blocked_seconds=self.blocked_seconds,
             process=self.process,
-            age_seconds=max(0.0, now - self.seen_at),
+            age_seconds=max(0.0, now - self.reported_at),
         )
 
 
@@ -126,7 +131,9 @@ class Roster:
             if record is not None:
                 self._remember(record)
             before = self._counted.pop((actor, incarnation), None)
-            self.actors[actor] = ActorRecord(actor, incarnation, slot, now, counted=before is not None or not known)
+            self.actors[actor] = ActorRecord(
+                actor, incarnation, slot, now, now, counted=before is not None or not known
+            )
             if before is not None:
                 self.actors[actor].steps, self.actors[actor].raw_frames = before
         else:
@@ -145,21 +152,40 @@ class Roster:
             raise MalformedMessage(
                 "contents", "a rate or a time is negative, not finite or beyond all that an actor lives"
             )
-        if max(fields["steps"], fields["raw"], fields["produced"]) > _MOST_COUNTED:
-            raise MalformedMessage("contents", f"a count is above {_MOST_COUNTED}, which no actor lives to reach")
-        record = self.actors.get(fields["actor"])
-        if record is None or record.incarnation != fields["inc"]:
+        record = self.alive(message, now)
+        if record is None:
             return
-        if record.counted:
-            self.steps_total += max(0, fields["steps"] - record.steps)
-            self.raw_frames_total += max(0, fields["raw"] - record.raw_frames)
-        record.counted = True
-        record.seen_at = now
-        record.state = fields["state"]
-        record.steps, record.raw_frames, record.produced = fields["steps"], fields["raw"], fields["produced"]
+        record.reported_at = now
+        record.state, record.produced = fields["state"], fields["produced"]
         record.steps_per_second, record.policy_version = fields["sps"], fields["pv"]
         record.blocked_seconds, record.process = fields["blocked"], process
         record.stages = dict(zip(ACTOR_STAGES, map(float, stages.tolist()), strict=False))
+
+    def alive(self, message: Message, now: float) -> ActorRecord | None:
+        """Count what an actor has done: every shard counts all actors. None for another incarnation than the one that joined.
+
+        Raises ``MalformedMessage`` for impossible counts.
+        """
+        fields: Mapping[str, Any] = message.fields
+        if max(fields["steps"], fields["raw"], fields.get("produced", 0)) > _MOST_COUNTED:
+            raise MalformedMessage("contents", f"a count is above {_MOST_COUNTED}, which no actor lives to reach")
+        record = self.actors.get(fields["actor"])
+        if record is None or record.incarnation != fields["inc"]:
+            return None
+        if record.counted:
+            self.steps_total += max(0, fields["steps"] - record.steps)
+            self.raw_frames_total += max(0, fields["raw"] - record.raw_frames)
+        record.counted, record.seen_at = True, now
+        record.steps, record.raw_frames = fields["steps"], fields["raw"]
+        return record
+
+    def statuses(self, now: float) -> tuple[ActorStatus, ...]:
+        """The actors that have their home here. One that has gone to another shard stays until that has told of it."""
+        return tuple(
+            record.as_status(now)
+            for record in self.actors.values()
+            if record.seen_at - record.reported_at <= _HANDOVER_SECONDS
+        )
 
     def left(self, actor: str, incarnation: str) -> None:
         """An actor said goodbye."""

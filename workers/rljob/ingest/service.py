@@ -228,11 +228,11 @@ class Ingest:
                 self._server.send(peer, Message("refused", {"reason": _reason(differs)}, {}))
                 return
             self._hello(peer, fields, now)
-        elif message.kind == "heartbeat":
+        elif message.kind in ("heartbeat", "alive"):
             known = session is not None and (session.actor, session.incarnation) == (fields["actor"], fields["inc"])
             if session is not None and known:
                 session.heard_at = now
-                self._roster.heard(message, now)
+                (self._roster.heard if message.kind == "heartbeat" else self._roster.alive)(message, now)
                 self._renew(session, now)
             self._pulse(peer, known=known)
         elif message.kind == "episodes" and session is not None and session.actor == fields["actor"]:

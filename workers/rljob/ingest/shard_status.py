@@ -141,7 +141,7 @@ class ShardStatus(Document):
     raw_frames_total: Whole = 0
     """Emulator frames, counted likewise."""
     actors: tuple[ActorStatus, ...] = ()
-    """All actors that act, or have until a short while ago."""
+    """The actors that have their home here, and act or have until a short while ago."""
     episodes: tuple[Episode, ...] = ()
     """The newest games that this shard was told of, oldest first."""
     episodes_total: Whole = 0

@@ -336,7 +336,7 @@ class UnrollQueue(BatchThread[ReadyUnrolls]):
             rejected_total=rejected,
             steps_total=self._roster.steps_total,
             raw_frames_total=self._roster.raw_frames_total,
-            actors=tuple(record.as_status(now) for record in self._roster.actors.values()),
+            actors=self._roster.statuses(now),
             episodes=tuple(self._roster.episodes),
             episodes_total=self._roster.episodes_total,
         )

@@ -104,7 +104,7 @@ def describe(parts: ShardParts, state: str, priority_drift: float, now: float) -
         eagain=sum(server.eagain_total for server in parts.servers),
         steps_total=roster.steps_total,
         raw_frames_total=roster.raw_frames_total,
-        actors=tuple(record.as_status(now) for record in roster.actors.values()),
+        actors=roster.statuses(now),
         episodes=tuple(roster.episodes),
         episodes_total=roster.episodes_total,
         stages=parts.clock.seconds(),

@@ -290,6 +290,8 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
             },
             {"stages": _column("f8", max_bytes=4096), "metrics": _NUMBERS},
         ),
+        # what an actor tells the shards that are not its home instead of a heartbeat
+        "alive": _kind({**_WHO, "steps": _COUNT, "raw": _COUNT}),
         "pulse": _kind({"service": _NAME, "known": _TRUTH}),
         "episodes": _kind(
             {**_WHO, "names": _NAMES},
