@@ -30,7 +30,7 @@ def filled(folder: Path, *names: str) -> Path:
 
 
 def test_what_a_job_reads_goes_along_and_what_belongs_to_this_machine_stays(tmp_path: Path) -> None:
-    goes = ("env.py", "games/__init__.py", "games/maze.py", *ODD)
+    goes = ("env.py", "games/__init__.py", "games/maze.py", "games/data/x.py", *ODD)
     stays = (
         ".git/x",
         "games/__pycache__/maze.pyc",
@@ -39,9 +39,10 @@ def test_what_a_job_reads_goes_along_and_what_belongs_to_this_machine_stays(tmp_
         "runs/r/x",
         "mine/job-effective.yaml",
         "w.npy",
+        "data/x",
     )
     filled(tmp_path, *goes, *stays)
-    (tmp_path / ".rljobignore").write_text("# large\n\n*.npy\n")
+    (tmp_path / ".rljobignore").write_text("# large\n\n*.npy\n/data\n")
     (tmp_path / "games/latest.py").symlink_to("maze.py")
     code = pack(tmp_path)
     assert list(code.names) == sorted((*goes, "games/latest.py"))
@@ -57,7 +58,9 @@ def test_what_a_job_reads_goes_along_and_what_belongs_to_this_machine_stays(tmp_
     [
         (lambda at: os.truncate(filled(at, "data/huge.bin") / "data/huge.bin", 2 << 30), "huge.bin' .2,147,483,648"),
         (lambda at: (at / "noise").write_bytes(os.urandom(1_100_000)), "1,1[0-9,]+ compressed; allowed: 1,000,000"),
-        (lambda at: [(at / f"{k}").touch() for k in range(5_001)], "more than 5,000 files"),
+        (lambda at: [(at / f"{k}").touch() for k in range(5_001)], "more than 5,000 files, 5,0.. of them in '.'"),
+        (lambda at: [os.truncate(filled(at, f"many/{k}") / f"many/{k}", 99_000) for k in range(200)], "many/' .19,800,000"),
+        (lambda at: (at / ".rljobignore").write_text("!env.py"), "!env.py: a pattern can't take files back in"),
         (lambda at: (at / "out").symlink_to("/etc"), "out: a link to /etc, which is not in the folder"),
         (lambda at: (filled(at, "a/b") / "a/up").symlink_to(".."), "a/up: a link to a folder that it lies in"),
         (lambda at: (at / ".rljobignore").write_text("env.py"), "env.py: hidden or in .rljobignore"),

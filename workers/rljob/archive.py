@@ -7,6 +7,7 @@ import sys
 import tarfile
 import tempfile
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -28,8 +29,8 @@ _LARGEST_UNPACKED_BYTES: Final = 16_000_000
 """More is refused by the sizes of the files, before one is read."""
 _MOST_FILES: Final = 5_000
 _SHOWN: Final = 3
-_RUN: Final = "job-effective.yaml"
-"""A file that every folder of a run has."""
+_NOT_CODE: Final = ("pyvenv.cfg", "job-effective.yaml")
+"""Files of a virtual environment, and of the folder of a run."""
 _LESS: Final = (
     f"the code of a job is the folder of its manifest: name in {IGNORED} there what the job does not read, and put large files "
     "into the image"
@@ -60,17 +61,20 @@ def pack(folder: Path) -> Archive:
         for path in _files(folder, folder, (), _patterns(folder)):
             found[path.relative_to(folder).as_posix()] = path, path.stat().st_size
             if len(found) > _MOST_FILES:
-                raise UsageError(f"{folder}: more than {_MOST_FILES:,} files; {_LESS}")
+                most, count = Counter(os.path.dirname(name) or "." for name in found).most_common(1)[0]
+                raise UsageError(f"{folder}: more than {_MOST_FILES:,} files, {count:,} of them in {most!r}; {_LESS}")
         unpacked = sum(size for _, size in found.values())
         content = _packed(found) if unpacked <= _LARGEST_UNPACKED_BYTES else b""
     except OSError as error:
         raise UsageError(f"{error.filename}: can't be read: {error.strerror}; {_LESS}") from None
     if unpacked > _LARGEST_UNPACKED_BYTES or len(content) > LARGEST_BYTES:
-        largest = sorted(found, key=lambda name: found[name][1], reverse=True)[:_SHOWN]
+        sizes = Counter({name: size for name, (_, size) in found.items()})
+        for name in filter(os.path.dirname, found):  # many small files are seen by their folder
+            sizes[f"{os.path.dirname(name)}/"] += found[name][1]
         packed = f", {len(content):,} compressed" if content else ""
         raise UsageError(
             f"{folder}: {unpacked:,} bytes in {len(found):,} files{packed}; allowed: {LARGEST_BYTES:,} compressed. The largest: "
-            f"{', '.join(f'{name!r} ({found[name][1]:,})' for name in largest)}; {_LESS}"
+            f"{', '.join(f'{name!r} ({size:,})' for name, size in sizes.most_common(_SHOWN))}; {_LESS}"
         )
     return Archive(content, sorted(found))
 
@@ -88,8 +92,15 @@ def _packed(found: dict[str, tuple[Path, int]]) -> bytes:
 
 def _patterns(folder: Path) -> list[str]:
     file = folder / IGNORED
-    lines = file.read_text().splitlines() if file.is_file() else []
-    return [line.strip().rstrip("/") for line in lines if line.strip() and not line.startswith("#")]
+    lines = [
+        line.strip().rstrip("/")
+        for line in (file.read_text(errors="surrogateescape").splitlines() if file.is_file() else ())
+    ]
+    if back := next((line for line in lines if line.startswith("!")), ""):
+        raise UsageError(
+            f"{file}: {back}: a pattern can't take files back in; write narrower ones, such as /data for the top alone"
+        )
+    return [line for line in lines if line and not line.startswith("#")]
 
 
 def _files(folder: Path, at: Path, above: tuple[Path, ...], patterns: list[str]) -> Iterator[Path]:
@@ -99,13 +110,13 @@ def _files(folder: Path, at: Path, above: tuple[Path, ...], patterns: list[str])
         name = path.relative_to(folder).as_posix()
         if path.name[0] == "." or name == "runs" or path.name == "__pycache__":
             continue
-        if any(fnmatch(each, pattern) for pattern in patterns for each in (name, path.name)):
+        if any(fnmatch(each, pattern) for pattern in patterns for each in (name, path.name, f"/{name}")):
             continue
         if path.is_symlink() and not (real := Path(os.path.realpath(path))).is_relative_to(above[0]):
             raise UsageError(f"{path}: a link to {real}, which is not in the folder; {_LESS}")
         if path.is_file():
             yield path
-        elif path.is_dir() and not (path / "pyvenv.cfg").is_file() and not (path / _RUN).is_file():
+        elif path.is_dir() and not any(os.path.isfile(path / mark) for mark in _NOT_CODE):
             if path.resolve() in above:
                 raise UsageError(f"{path}: a link to a folder that it lies in; {_LESS}")
             yield from _files(folder, path, above, patterns)

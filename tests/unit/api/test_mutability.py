@@ -51,6 +51,7 @@ def complete(base: dict[str, Any]) -> dict[str, Any]:
         "earlyStopping": {"plateau": {}, "trainingReturn": {}, "valueLoss": {}},
         "evaluator": {"environment": {}},
         "fork": {"id": "a", "from": "file:///a", "digest": f"sha256:{'0' * 64}"},
+        "code": {"configMap": "a", "digest": f"sha256:{'0' * 64}"},
     }
     given["spec"]["environment"]["encoder"] = {"file": "a.safetensors"}
     given["spec"]["checkpoint"]["storage"]["objectStore"]["secretRef"] = {"name": "a"}

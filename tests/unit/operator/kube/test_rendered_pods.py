@@ -125,6 +125,17 @@ def test_kubectl_takes_the_worker_where_there_are_sidecars(role: Role) -> None:
 
 
 @pytest.mark.parametrize("role", Role)
+def test_every_role_gets_the_jobs_code_under_its_digest(role: Role) -> None:
+    code = f'spec.code={{configMap: mine, digest: "sha256:{"a" * 64}"}}'
+    pod = pod_of(owned(*CENTRAL, code), MEMBERS[role])
+    assert environment(pod)["RLJOB_CODE"] == f"{names.CODE_DIR}/{'a' * 64}.tar.gz"
+    (mounted,) = [each for each in worker(pod)["volumeMounts"] if each["mountPath"] == names.CODE_DIR]
+    (volume,) = [each["configMap"] for each in pod["spec"]["volumes"] if each["name"] == mounted["name"]]
+    assert (volume["name"], volume["items"]) == ("mine", [{"key": "code.tar.gz", "path": f"{'a' * 64}.tar.gz"}])
+    assert "RLJOB_CODE" not in environment(pod_of(owned(*CENTRAL), MEMBERS[role]))
+
+
+@pytest.mark.parametrize("role", Role)
 def test_a_pod_may_do_as_little_as_possible(role: Role) -> None:
     """Pod Security `restricted`, which tests/cluster has a server check, and a root that is read only."""
     spec = pod_of(owned(*CENTRAL), MEMBERS[role])["spec"]
