@@ -20,7 +20,10 @@ from tests.cluster.jobs import JOBS, create
 from tests.cluster.reconciling import BreakingClient, Clock, Kubelet, Run
 from tests.cluster.terminal import User
 from tests.support.chart import Chart, find_program
+from tests.support.s3_server import s3
 from tests.unit.api.bad_manifests import BASE, document
+
+__all__ = ["s3"]
 
 VARIABLE = "KUBEBUILDER_ASSETS"
 

@@ -31,9 +31,10 @@ _LOGARITHMIC: Final = 30
 """Positive values are drawn by their logarithm where the largest is so many times the smallest."""
 
 
-def write_experiment_report(folder: Path) -> Path:
-    """Write ``report.html`` of the experiment in ``folder``, as far as it has come. Raises RunFolderProblem and OSError."""
-    state = read_experiment(folder)
+def write_experiment_report(folder: Path, on_cluster: ExperimentState | None = None) -> Path:
+    """Write ``report.html`` of the experiment in ``folder``, as far as it has come; ``on_cluster``: by a cluster's journal.
+    Raises RunFolderProblem and OSError."""
+    state = on_cluster or read_experiment(folder)
     trials, best, comparison = trials_of(state, folder), best_of(state, folder), None
     judged = [trial for trial in trials if trial.scores]
     words = {trial.number: settings_in_words(state, trial.number) for trial in trials}
@@ -44,7 +45,7 @@ def write_experiment_report(folder: Path) -> Path:
         .get_template("experiment.html.jinja")
         .render(
             experiment=state.known,
-            state=("goes on" if holder(folder) is not None else "stopped")
+            state=("goes on" if on_cluster is not None or holder(folder) is not None else "stopped")
             if state.end is None
             else state.end["reason"],
             best=best,

@@ -11,6 +11,7 @@ from rljob.checkpoints import store as checkpoint
 from rljob.checkpoints.files import is_checkpoint, verify
 from rljob.checkpoints.location import Location, location, place
 from rljob.checkpoints.names import CheckpointProblem, checkpoint_name, claim_name
+from rljob.checkpoints.recording import METRICS, Recording, kept, unpacked
 from rljob.learner.saver import Saver
 
 from tests.support.s3_server import BUCKET, S3Server
@@ -185,3 +186,28 @@ def test_one_that_was_removed_while_it_was_looked_for_is_no_reason_to_begin_anew
 
     monkeypatch.setattr(checkpoint, "read", read)
     assert known(checkpoint.latest_valid(directory)).path.name == checkpoint_name(1, 20)
+
+
+def test_a_recording_goes_on_on_another_node_and_is_its_own_jobs(directory: Location, tmp_path: Path) -> None:
+    def life(node: str, uid: str, lines: str) -> Saver:
+        recording = Recording("kind: RLJob\n", uid, tmp_path / node, directory).restored()
+        saver = Saver(directory, 5, recording)
+        saver.claim(0)
+        recording.run_dir.mkdir(exist_ok=True)
+        with (recording.run_dir / METRICS).open("a") as metrics:
+            metrics.write(lines)
+        saver.save(1, {}, {"counters": {"updates": 1}}, wait=True)
+        return saver
+
+    first = life("node-1", "uid-1", '{"of": 1}\n{"torn')
+    assert unpacked(kept(directory, "uid-1")) == ("kind: RLJob\n", b'{"of": 1}\n', ""), "it comes with the checkpoint"
+    life("node-2", "uid-1", '{"of": 2}\n').close()
+    first.close()
+    assert unpacked(kept(directory, "uid-1"))[1] == b'{"of": 1}\n{"of": 2}\n', "a superseded learner changes nothing"
+    life("node-3", "uid-2", '{"of": 3}\n').close()
+    assert [unpacked(kept(directory, uid))[1].count(b"\n") for uid in ("uid-1", "uid-2")] == [2, 1]
+    checkpoint.retain(directory, 1, 3)
+    assert names(directory) == [claim_name(3), checkpoint_name(3, 1)], "it is no checkpoint, and is not cleared away"
+    assert kept(directory, "uid-1")
+    with pytest.raises(CheckpointProblem, match="no recording of it at"):
+        kept(directory, "uid-3")

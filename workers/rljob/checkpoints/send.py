@@ -1,8 +1,9 @@
 """The policy of a run on standard output (``python -m rljob.checkpoints.send FOLDER``): for those who reach the volume that it is
-on through a pod alone.
+on through a pod alone. With the uid of a job its recording, and with its manifest's file, too, as its learner would keep it now.
 
-First a line with the number of bytes, then that many bytes of a tar archive. The process stays until its reader has written a
-line: where a command in a pod ends before all of its output was read, the rest is lost, and the command counts as successful.
+First a line with the number of bytes, then that many bytes: of a tar archive, or of a recording. The process stays until its
+reader has written a line: where a command in a pod ends before all of its output was read, the rest is lost, and the command
+counts as successful.
 """
 
 import sys
@@ -13,6 +14,7 @@ from typing import BinaryIO
 
 from rljob.checkpoints.files import VerifiedFiles, policies, tensors_file, verify
 from rljob.checkpoints.names import MANIFEST, CheckpointProblem, StorageProblem
+from rljob.checkpoints.recording import kept, packed
 
 
 def policy_files(directory: Path) -> VerifiedFiles:
@@ -48,9 +50,15 @@ def _paths(found: VerifiedFiles) -> list[Path]:
 def main(arguments: Sequence[str]) -> int:
     """The exit code; what is wrong stands on standard error in a sentence."""
     try:
-        found, out = policy_files(Path(arguments[0])), sys.stdout.buffer
-        out.write(b"%d\n" % size_bytes(found))
-        send(found, out)
+        folder, out = Path(arguments[0]), sys.stdout.buffer
+        if len(arguments) > 1:
+            job = [Path(file).read_text() for file in arguments[2:]]
+            content = packed(job[0], folder.parent) if job else kept(folder, arguments[1])
+            out.write(b"%d\n%s" % (len(content), content))
+        else:
+            found = policy_files(folder)
+            out.write(b"%d\n" % size_bytes(found))
+            send(found, out)
         out.flush()
         sys.stdin.readline()
     except (CheckpointProblem, StorageProblem, OSError) as problem:

@@ -19,6 +19,7 @@ from rljob.api.learner_status import CheckpointStatement
 from rljob.checkpoints import store as checkpoint
 from rljob.checkpoints.files import verify
 from rljob.checkpoints.names import CheckpointProblem, StorageProblem, checkpoint_name
+from rljob.checkpoints.recording import Recording
 from rljob.threads import SupervisedThread
 
 log = logging.getLogger(__name__)
@@ -41,11 +42,11 @@ class Saver:
     """Checkpoints of one run in ``directory``, the newest ``keep`` of them, written one at a time by a thread of its own.
 
     A checkpoint that cannot be written, for whatever reason, is reported in ``status`` and in the log; the one before stays and
-    training goes on.
+    training goes on. ``recording`` is written after checkpoints and at the end.
     """
 
-    def __init__(self, directory: checkpoint.Location, keep: int) -> None:
-        self._directory, self._keep = directory, keep
+    def __init__(self, directory: checkpoint.Location, keep: int, recording: Recording | None = None) -> None:
+        self._directory, self._keep, self._recording = directory, keep, recording
         self._epoch = 1
         self.heard_epoch = 0
         """The latest epoch that was found at the place."""
@@ -126,9 +127,10 @@ class Saver:
             writer.check()
 
     def close(self) -> None:
-        """Wait for the checkpoint under way, as ``finish``."""
+        """Wait for the checkpoint under way, as ``finish``; then nothing more is recorded."""
         self._closing.set()
         self.finish()
+        self._keep_recording()
         self._watch.close(timeout_seconds=1.0)
 
     def _start(self, wanted: _Wanted) -> None:
@@ -168,7 +170,16 @@ class Saver:
         if wanted.updates is not None:
             self.status = _valid(wanted.updates, path, whole.digest, wanted.manifest)
             self._remove_old()
+            self._keep_recording()
         log.info("checkpoint %s written and verified in %.1f s", path.name, time.monotonic() - started)
+
+    def _keep_recording(self) -> None:
+        """Where the last checkpoint could be written: a place that does not answer has taken enough of the time to leave."""
+        if self._recording is not None and self.status.state != "Failed":
+            try:
+                self._recording.keep(partial(self._confirm, "of the recording"))
+            except (CheckpointProblem, StorageProblem, OSError) as problem:
+                log.warning("the recording for `rljob report` stays as it was: %s", problem)
 
     def _confirm(self, name: str) -> None:
         """Raise CheckpointProblem where a later epoch is taken, StorageProblem where the place cannot be asked."""

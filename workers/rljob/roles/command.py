@@ -173,6 +173,10 @@ def worker(
             "later epoch counts, and the other ends with 75.",
         ),
     ] = 0,
+    uid: Annotated[
+        str,
+        typer.Option(envvar="RLJOB_UID", help="Name of the learner's recording beside its checkpoints; none without."),
+    ] = "",
     keys: Annotated[
         Path | None,
         typer.Option(envvar="RLJOB_KEYS", resolve_path=True, help="CURVE keys, for tcp:// beyond this machine."),
@@ -262,6 +266,7 @@ def worker(
             last_words=last_words,
             node=node,
             address=address,
+            uid=uid,
             on_cluster=on_cluster,
         )
         if on_cluster and options.job.spec.network.encryption == "None":

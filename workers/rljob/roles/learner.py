@@ -18,13 +18,14 @@ from rljob.algorithms.compute import denormals_as_zero
 from rljob.algorithms.conformance import check_own_parts
 from rljob.algorithms.registry import algorithm
 from rljob.algorithms.suits import check_suits
-from rljob.api import RLJob, credits_per_actor
+from rljob.api import RLJob, credits_per_actor, dump_manifest
 from rljob.api.course import ForkSpec
 from rljob.api.learner_status import LearnerStatus
 from rljob.api.roles import member_of
 from rljob.api.rules.read_at_start import read_at_start
 from rljob.checkpoints import store as checkpoint
 from rljob.checkpoints.location import Location, directory_of, location
+from rljob.checkpoints.recording import Recording
 from rljob.checkpoints.restore_from import begins_elsewhere, forked_checkpoint, named_checkpoint, started_from
 from rljob.checkpoints.saved_policy import PolicyIdentity
 from rljob.checkpoints.store import Checkpoint, CheckpointProblem
@@ -123,7 +124,8 @@ def _run(options: RoleOptions, stop: threading.Event, candidates: Sequence[torch
         if leads:
             server = WeightServer(options.weights, options.notice, keys.server() if keys else None)
             closing.callback(server.close)
-        saver = Saver(directory, spec.checkpoint.retain)
+        recording = Recording(dump_manifest(options.job), options.uid, options.run_dir, directory)
+        saver = Saver(directory, spec.checkpoint.retain, recording.restored() if leads and options.uid else None)
         closing.callback(saver.close)
         # Before any client is served: a client that holds more of the job than this learner shows it that it was superseded.
         epoch = 0

@@ -32,6 +32,7 @@ class RoleOptions:
     ``node`` and ``address``: an actor's node, and where others of it reach this actor, which then passes weights on to them.
     ``epoch``: the least that a learner takes, so that it is later than any before it, wherever those kept their checkpoints.
     ``last_words``: file for what a learner leaves behind at an orderly end.
+    ``uid``: of the job's object on a cluster, under which the learner keeps its recording beside its checkpoints.
     ``on_cluster``: it is a pod that the operator made, so what it may use was reserved for it, and what is missing was promised.
     """
 
@@ -56,6 +57,7 @@ class RoleOptions:
     last_words: Path | None = None
     node: str = ""
     address: str = ""
+    uid: str = ""
     on_cluster: bool = False
 
 

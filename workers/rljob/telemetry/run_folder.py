@@ -70,9 +70,9 @@ def read_run_folder(path: Path) -> RunFolder:
     if not path.is_dir():
         raise NotADirectoryError(f"{path} is not a run folder: there is no such directory")
     problems: list[str] = []
-    written = _text(path / MANIFEST_FILE, "the job's configuration", problems)
-    as_written = _manifest(written, MANIFEST_FILE, problems)
     in_force = _text(path / EFFECTIVE_FILE, "", [])
+    written = _text(path / MANIFEST_FILE, "the job's configuration", [] if in_force else problems)
+    as_written = _manifest(written, MANIFEST_FILE, problems)
     job = _manifest(in_force, EFFECTIVE_FILE, problems) or as_written
     outcome = _json(path / OUTCOME_FILE, "how the run ended; it may still be going on", problems)
     records: list[dict[str, Any]] = []

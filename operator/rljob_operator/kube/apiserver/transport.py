@@ -148,7 +148,9 @@ class Transport:
         except TimeoutError as problem:
             raise Unavailable(f"the command in the pod has not ended within {timeout_seconds:g} s") from problem
         except aiohttp.WSServerHandshakeError as problem:
-            raise error_of(problem.status, {"message": problem.message}, None) from problem
+            raise error_of(
+                problem.status, {"message": f"the API server refuses pods/exec: HTTP {problem.status}"}, None
+            ) from problem
         except (aiohttp.ClientError, OSError) as problem:
             raise Unavailable(f"the API server can't be reached: {_words(problem)}") from problem
         lines = errors.decode(errors="replace").strip().splitlines()

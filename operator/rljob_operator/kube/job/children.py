@@ -13,6 +13,7 @@ import logging
 from collections.abc import Awaitable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from rljob_operator.kube.apiserver.client import Client
@@ -25,7 +26,7 @@ from rljob_operator.kube.apiserver.errors import (
     TooManyRequests,
     Unavailable,
 )
-from rljob_operator.kube.apiserver.resources import ALL, JOBS, NETWORK_POLICIES, PODS, Object, resource_of
+from rljob_operator.kube.apiserver.resources import ALL, CONFIG_MAPS, JOBS, NETWORK_POLICIES, PODS, Object, resource_of
 from rljob_operator.kube.job.keys import NameConflict, create, ensure_secrets, get_own
 from rljob_operator.kube.job.members import Pod
 from rljob_operator.kube.render import names
@@ -156,6 +157,28 @@ async def renew_policy(client: Client, owned: Owned, settings: Settings) -> None
     wanted = network_policy(owned, settings)
     if found is not None and found.get("spec") != wanted["spec"]:
         await client.apply(NETWORK_POLICIES, wanted, uid=found["metadata"]["uid"])
+
+
+_MOST_NOTES: Final = 300
+"""Notes under one name; with the pods that read a claim they have half of what a ConfigMap may."""
+
+
+async def keep_note(client: Client, owned: Owned, note: Object) -> None:
+    """Store a note (`render.reader.note`) of the job, in the place of its earlier one, where it outlives the job: one ConfigMap
+    has those of all jobs of a name, or of an experiment, and no operator deletes it. Raises whatever `Client` raises."""
+    about = owned.job.metadata
+    name = names.history(about.labels.get(names.EXPERIMENT_LABEL, owned.name))
+    patch = partial(client.patch, CONFIG_MAPS, about.namespace, name)
+    change = {"data": {f"{note['created'].replace(':', '.')}_{owned.uid}": json.dumps(note)}}  # sorted by time
+    try:
+        kept = await patch(change)
+    except NotFound:
+        document = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": about.namespace}}
+        with suppress(AlreadyExists):
+            await client.create(CONFIG_MAPS, document)
+        kept = await patch(change)
+    if oldest := sorted(kept["data"])[:-_MOST_NOTES]:
+        await patch({"data": dict.fromkeys(oldest)})
 
 
 _WEBHOOK_FAILED: Final = 500

@@ -33,6 +33,8 @@ from rljob_operator.kube.job.stored import ReadBefore, StoredJob, is_ours, read,
 from rljob_operator.kube.job.waiting_claims import is_held_up, settings_of_start, with_claims
 from rljob_operator.kube.reach import has_address
 from rljob_operator.kube.render import names
+from rljob_operator.kube.render.names import PodProblem
+from rljob_operator.kube.render.reader import note
 from rljob_operator.kube.render.rendering import offered, settings_for
 from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.render.volumes import checkpoint_claim, checkpoints_are
@@ -165,11 +167,22 @@ class Reconciler:
         for kind, text in (*warnings, *([("Normal", "; ".join(plain))] if plain else [])):
             self._events.record(about, kind, reason, text, action="Reconciling")
         await self._follow(key, stored, known, observed, pods, decision)
+        await self._note(stored, known, decision)
         news = await self._carry_out(stored, known, observed, pods, decision)
         now = self._monotonic()
         again = NEVER if decision.requeue_seconds is None else decision.requeue_seconds
         soonest = min(again, known.refusals.due_in(now), max(0.0, known.due - now), 0.0 if news else NEVER)
         return None if soonest == NEVER else soonest
+
+    async def _note(self, stored: StoredJob, known: RememberedJob, decision: Decision) -> None:
+        """Note for later where the job's recording is, and how the job ends."""
+        if "learner" in decision.start or (decision.outcome is not None and not stored.status.finished):
+            settings = settings_for(decision.status, self._settings)
+            with suppress(ApiError, PodProblem):  # no reason to hold up a job
+                found = note(stored.document, stored.owned(), settings, decision.status)
+                if found["outlives"] and found != known.noted:
+                    await children.keep_note(self._client, stored.owned(), found)
+                    known.noted = found
 
     async def _carry_out(
         self, stored: StoredJob, known: RememberedJob, observed: Observation, pods: Sequence[Pod], decision: Decision

@@ -40,6 +40,7 @@ class RememberedJob:
         were_up: incarnations that were ready once; a learner that is not ready any more is still asked for its checkpoint.
         at_start: the operator's settings as far as the cluster has volumes for them, found out before the job starts.
         children_seen: whether this operator has looked at what there is besides the pods, and whom the NetworkPolicy lets in.
+        noted: the note of it that was stored last (`children.keep_note`).
     """
 
     uid: str
@@ -55,6 +56,7 @@ class RememberedJob:
     were_up: set[str] = field(default_factory=set)
     at_start: Settings | None = None
     children_seen: bool = False
+    noted: Mapping[str, Any] = field(default_factory=dict)
 
     def note_version(self, version: str) -> None:
         """The object as it is stored has this version. Where that is newer than our own last write another client has changed it,

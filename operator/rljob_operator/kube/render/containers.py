@@ -71,6 +71,7 @@ def _options(owned: Owned, member: str, settings: Settings) -> dict[str, str]:
         found["RLJOB_RESUME"] = "latest"
         found["RLJOB_EPOCH"] = str(owned.learner_epoch)
         found["RLJOB_LAST_WORDS"] = names.TERMINATION_LOG
+        found["RLJOB_UID"] = owned.uid
     if role is Role.REPLAY:
         redis = external_redis_of(job)
         found["RLJOB_REDIS"] = names.REDIS_SOCKET if has_own_redis(job) else "none"

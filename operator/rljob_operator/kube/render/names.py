@@ -109,6 +109,11 @@ def journal(experiment: str, number: int) -> str:
     return f"{experiment}-journal-{number}"
 
 
+def history(name: str) -> str:
+    """The ConfigMap with the notes of all jobs of one name, or of one experiment, that outlives them."""
+    return f"{name}-rljob-history"
+
+
 def service(job: str) -> str:
     """The headless Service, and the subdomain of every pod."""
     return job

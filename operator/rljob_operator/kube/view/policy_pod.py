@@ -1,24 +1,21 @@
-"""A job's policy from where its checkpoints are, with the rights of the user who asks: through its learner while that runs, else
-through a pod that mounts the claim, reads it and goes."""
+"""A job's policy, and its recording, from where its checkpoints are, with the rights of the user who asks: through its learner
+while that runs, else through a pod that mounts the claim, reads it and goes. And of which jobs there are recordings."""
 
 import asyncio
-import secrets
+import json
 import time
-from collections.abc import Callable
-from posixpath import normpath
-from typing import Any, BinaryIO, Final
-
-from rljob.api.job import API_VERSION, KIND
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import BinaryIO, Final
 
 from rljob_operator.core.member import Phase, Role
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.errors import NotFound
-from rljob_operator.kube.apiserver.resources import PODS, VOLUME_CLAIMS, Object
+from rljob_operator.kube.apiserver.resources import CONFIG_MAPS, PODS, RLJOBS, VOLUME_CLAIMS, Object
 from rljob_operator.kube.job.members import Pod, current, shown
-from rljob_operator.kube.job.stored import StoredJob
+from rljob_operator.kube.job.stored import StoredJob, read
 from rljob_operator.kube.render import names
-from rljob_operator.kube.render.metadata import Owned, handed_on
-from rljob_operator.kube.render.pod import pod
+from rljob_operator.kube.render.reader import READ_SECONDS, note, reader
 from rljob_operator.kube.render.rendering import started_with
 from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.render.volumes import checkpoint_claim, checkpoints_are
@@ -26,9 +23,6 @@ from rljob_operator.kube.view.job_view import find_pods
 
 SEND: Final = ("python", "-m", "rljob.checkpoints.send", f"{names.RUN_DIR}/checkpoints")
 LOOK_SECONDS: Final = 0.5
-_TAKEN_OVER: Final = ("nodeSelector", "affinity", "tolerations", "imagePullSecrets", "securityContext", "serviceAccountName",
-                      "runtimeClassName")  # fmt: skip
-"""What a reader has from the learner's pod: where its volume can be had, and what a namespace's policies have let in before."""
 
 
 class NoPolicy(Exception):
@@ -41,9 +35,9 @@ async def fetch(
     """Write the policy into ``out``, a tar archive of its checkpoint's files. Raises `NoPolicy`, and what `Client` raises."""
     settings = _checkpoints_of(stored)
     namespace, name = stored.key
-    learner = current(await find_pods(client, namespace, name)).get("learner")
-    if learner is not None and shown(learner, "learner", time.time()).phase is Phase.READY:
-        await _send(client, learner, out, timeout_seconds)
+    learner = await _learner(client, namespace, name)
+    if learner is not None:
+        await _printed(client, learner, SEND, out, timeout_seconds)
         return
     claim, where = checkpoint_claim(stored.desired.job, settings), checkpoints_are(stored.desired.job, settings)
     if not where:
@@ -55,53 +49,82 @@ async def fetch(
             raise NoPolicy(
                 f"claim {claim.claim_name} does not exist any more, and what was trained went with it"
             ) from None
-    made = await client.create(PODS, reader(stored.owned(), settings, timeout_seconds))
-    say(f"pod {made['metadata']['name']} reads the checkpoints {where}")
+    pod = reader(stored.owned(), settings, timeout_seconds)
+    await _by_pod(
+        client, pod, SEND, out, lambda name: say(f"pod {name} reads the checkpoints {where}"), timeout_seconds
+    )
+
+
+async def fetch_recording(
+    client: Client, namespace: str, note: Object, out: BinaryIO, say: Callable[[str], None]
+) -> bool:
+    """Write the recording of a noted job into ``out``: by its learner, as it is now, or by a pod that reads its claim; False
+    where it is in a bucket. Raises `NoPolicy`, and what `Client` raises."""
+    command = (*SEND, note["uid"])
+    learner = await _learner(client, namespace, note["name"]) if note["there"] else None
+    if learner is not None:
+        await _printed(client, learner, (*command, f"{names.JOB_DIR}/{names.JOB_FILE}"), out, READ_SECONDS)
+    elif "pod" in note:
+        # Where the owner of a pod is gone, the pod goes, too.
+        about = {
+            name: each for name, each in note["pod"]["metadata"].items() if note["there"] or name != "ownerReferences"
+        }
+        await _by_pod(
+            client,
+            {**note["pod"], "metadata": about},
+            command,
+            out,
+            lambda pod: say(f"pod {pod} reads the recording of {note['name']} of {note['created']}"),
+            READ_SECONDS,
+        )
+    elif "url" not in note:
+        raise NoPolicy(
+            "its recording was in its learner's pod and went with it; checkpoint.storage says where one is kept"
+        )
+    return "url" not in note or learner is not None
+
+
+async def noted(client: Client, namespace: str, name: str) -> list[Object]:
+    """The notes (`render.reader.note`) of the jobs of a name, or of the runs of an experiment, that have begun, newest first;
+    ``there`` is false for those that are gone."""
+    documents = (await client.list(RLJOBS, namespace, label_selector=f"{names.EXPERIMENT_LABEL}={name}")).items
+    found = dict[str, Object]()
+    with suppress(NotFound):
+        kept = await client.get(CONFIG_MAPS, namespace, names.history(name))
+        found = {
+            each["uid"]: {
+                "there": False,
+                "outcome": {"state": "Deleted", "message": "The job was deleted before it ended."},
+                **each,
+            }
+            for each in map(json.loads, kept["data"].values())
+        }
+    with suppress(NotFound):
+        documents.append(await client.get(RLJOBS, namespace, name))
+    for stored in map(read, documents):
+        if (fixed := stored.status.controller.rendering) is not None:
+            settings = started_with(fixed, Settings(image="of no release"))
+            found[stored.uid] = {**note(stored.document, stored.owned(), settings, stored.status), "there": True}
+    return sorted(found.values(), key=lambda each: (each["there"], each["created"]), reverse=True)
+
+
+async def _learner(client: Client, namespace: str, name: str) -> Pod | None:
+    """The pod of a job's learner, where it answers."""
+    learner = current(await find_pods(client, namespace, name)).get("learner")
+    return learner if learner is not None and shown(learner, "learner", time.time()).phase is Phase.READY else None
+
+
+async def _by_pod(
+    client: Client, pod: Object, command: Sequence[str], out: BinaryIO, say: Callable[[str], None], seconds: float
+) -> None:
+    """Have a pod that is made for it print into ``out``; ``say`` is told its name."""
+    made = await client.create(PODS, pod)
+    say(made["metadata"]["name"])
     try:
-        await _runs(client, made, timeout_seconds)
-        await _send(client, made, out, timeout_seconds)
+        await _runs(client, made, seconds)
+        await _printed(client, made, command, out, seconds)
     finally:
-        await client.delete(PODS, namespace, made["metadata"]["name"], grace_seconds=0)
-
-
-def reader(owned: Owned, settings: Settings, longest_seconds: float) -> Object:
-    """The pod that reads: with the image, the place, the claim, and the cores and memory of the learner's, which quotas and a
-    LimitRange have let in, and nothing else. It ends by itself, and goes with its job where it is not deleted before."""
-    learner: dict[str, Any] = pod(owned, "learner", "policy", "", settings)["spec"]
-    (worker,) = [each for each in learner["containers"] if each["name"] == names.WORKER]
-    mount = next(each for each in worker["volumeMounts"] if normpath(each["mountPath"]) == names.RUN_DIR)
-    seconds = int(2 * longest_seconds) + 30
-    container = {
-        "name": names.WORKER,
-        "image": worker["image"],
-        "command": ["python", "-c", f"import time; time.sleep({seconds})"],
-        "resources": {
-            kind: {name: amounts[name] for name in ("cpu", "memory") if name in amounts}
-            for kind, amounts in worker["resources"].items()
-        },
-        "securityContext": worker["securityContext"],
-        "volumeMounts": [{**mount, "readOnly": True}],
-        **({"imagePullPolicy": worker["imagePullPolicy"]} if "imagePullPolicy" in worker else {}),
-    }
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": names.pod(owned.name, "policy", secrets.token_hex(3)),
-            "namespace": owned.job.metadata.namespace,
-            # Without the operator's: it is none of the job's members.
-            "labels": {**handed_on(owned.job.metadata.labels), names.JOB_LABEL: owned.name},
-            "ownerReferences": [{"apiVersion": API_VERSION, "kind": KIND, "name": owned.name, "uid": owned.uid}],
-        },
-        "spec": {
-            **{field: learner[field] for field in _TAKEN_OVER if field in learner},
-            "restartPolicy": "Never",
-            "activeDeadlineSeconds": seconds,
-            "automountServiceAccountToken": False,
-            "containers": [container],
-            "volumes": [each for each in learner["volumes"] if each["name"] == mount["name"]],
-        },
-    }
+        await client.delete(PODS, pod["metadata"]["namespace"], made["metadata"]["name"], grace_seconds=0)
 
 
 def _checkpoints_of(stored: StoredJob) -> Settings:
@@ -133,15 +156,18 @@ async def _runs(client: Client, made: Object, timeout_seconds: float) -> None:
         raise NoPolicy(f"pod {about['name']} did not come up within {timeout_seconds:g} s{why}") from None
 
 
-async def _send(client: Client, source: Pod, out: BinaryIO, timeout_seconds: float) -> None:
+async def _printed(client: Client, source: Pod, command: Sequence[str], out: BinaryIO, timeout_seconds: float) -> None:
+    """Write into ``out`` what a command in a pod prints, a line with its length before it. Raises `NoPolicy`."""
     about = source["metadata"]
-    problem = await client.execute(about["namespace"], about["name"], names.WORKER, SEND, _whole(out), timeout_seconds)
+    problem = await client.execute(
+        about["namespace"], about["name"], names.WORKER, command, _whole(out), timeout_seconds
+    )
     if problem:
         raise NoPolicy(problem)
 
 
 def _whole(out: BinaryIO) -> Callable[[bytes], bool]:
-    """Takes what `rljob.checkpoints.send` prints, writes the archive into ``out``, and answers whether all of it has come."""
+    """Takes what is printed, writes all behind the first line into ``out``, and answers whether all of it has come."""
     head, left = b"", -1
 
     def take(piece: bytes) -> bool:

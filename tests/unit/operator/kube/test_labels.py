@@ -9,8 +9,8 @@ from rljob_operator.kube.render import names
 from rljob_operator.kube.render.children import children
 from rljob_operator.kube.render.external_redis import removal
 from rljob_operator.kube.render.metadata import Owned
+from rljob_operator.kube.render.reader import reader
 from rljob_operator.kube.render.workload import core, workload
-from rljob_operator.kube.view.policy_pod import reader
 
 from .rendered import CENTRAL, MEMBERS, SECRETS, SETTINGS, owned, pod_of
 

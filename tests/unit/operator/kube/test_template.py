@@ -8,9 +8,9 @@ import pytest
 from rljob_operator.core.member import Role
 from rljob_operator.kube.render import names
 from rljob_operator.kube.render.metadata import Owned
+from rljob_operator.kube.render.reader import reader
 from rljob_operator.kube.render.template import PodTemplateProblem
 from rljob_operator.kube.render.volumes import checkpoints_are
-from rljob_operator.kube.view.policy_pod import reader
 
 from tests.unit.operator.kube.rendered import MEMBERS, SETTINGS, names_of, pod_of, with_section, worker
 

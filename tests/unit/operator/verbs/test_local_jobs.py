@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import rljob
 from rljob.checkpoints import store
+from rljob.checkpoints.recording import METRICS, Recording, unpacked
 from rljob.checkpoints.send import main
 from rljob.errors import UsageError
 from rljob.learner import state
@@ -81,7 +82,9 @@ def test_a_role_that_has_not_begun_is_no_mistake(name: str, said: str) -> None:
     assert str(no_log(name, "runs/x", ["learner"])).startswith(said)
 
 
-@pytest.mark.parametrize("words", [["--help"], ["get", "--help"], ["get"], ["why", "runs/none"]])
+@pytest.mark.parametrize(
+    "words", [["--help"], ["get", "--help"], ["get"], ["why", "runs/none"], ["report", "runs/none"]]
+)
 def test_what_is_not_about_a_cluster_loads_nothing_of_it(words: list[str], tmp_path: Path) -> None:
     code = (
         "import atexit, sys\n"
@@ -111,11 +114,11 @@ def run(tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-def archive_of(folder: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> bytes:
+def archive_of(folder: Path, capsysbinary: pytest.CaptureFixture[bytes], *words: str) -> bytes:
     """What a pod sends of a run, through its reader in pieces of any size."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "stdin", io.StringIO("\n"))
-        assert main([str(folder / "checkpoints")]) == 0
+        assert main([str(folder / "checkpoints"), *words]) == 0
     said, taken = bytes(capsysbinary.readouterr().out), io.BytesIO()
     take = _whole(taken)
     pieces = [b"", said[:2], said[2:50], said[50:-1], said[-1:]]
@@ -137,6 +140,19 @@ def test_what_a_pod_sends_loads_as_the_run_does(
     with pytest.raises(UsageError, match="what came is no whole policy"):
         into(tmp_path / "cut", lambda archive: archive.write(sent[: len(sent) // 2]) and None)
     assert sorted(each.name for each in tmp_path.iterdir()) == ["a", "judged", "run"], "nothing half is left"
+
+
+def test_a_pod_sends_the_recording_that_is_kept_and_the_one_of_now(
+    tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    (tmp_path / METRICS).write_text('{"loss":1}\n')
+    Recording("kind: RLJob\n", "uid-1", tmp_path, tmp_path / "checkpoints").keep(lambda: None)
+    (tmp_path / METRICS).write_text('{"loss":1}\n{"loss":2}\n')
+    (tmp_path / "now.yaml").write_text("kind: Now\n")
+    kept = archive_of(tmp_path, capsysbinary, "uid-1")
+    now = archive_of(tmp_path, capsysbinary, "uid-1", str(tmp_path / "now.yaml"))
+    assert unpacked(kept) == ("kind: RLJob\n", b'{"loss":1}\n', "")
+    assert unpacked(now) == ("kind: Now\n", b'{"loss":1}\n{"loss":2}\n', "")
 
 
 def test_a_place_without_one_is_told_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
