@@ -101,7 +101,7 @@ def _fetched(jobs: ClusterJobs, note: Object, folder: Path, say: Callable[[str],
     documents = ((STATUS_FILE, note["status"]), (OUTCOME_FILE, note.get("outcome")))
     for file, content in {
         EFFECTIVE_FILE: job,
-        METRICS: metrics,
+        METRICS: metrics.decode(errors="replace"),
         **{file: dumps(each) for file, each in documents if each},
     }.items():
         replace(folder / file, content)

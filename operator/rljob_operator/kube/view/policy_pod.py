@@ -97,7 +97,7 @@ async def noted(client: Client, namespace: str, name: str) -> list[Object]:
                 "outcome": {"state": "Deleted", "message": "The job was deleted before it ended."},
                 **each,
             }
-            for each in map(json.loads, kept["data"].values())
+            for each in map(json.loads, (kept.get("data") or {}).values())
         }
     with suppress(NotFound):
         documents.append(await client.get(RLJOBS, namespace, name))
