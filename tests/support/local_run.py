@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rljob.api.status import RLJobStatus
+from rljob.replay.embedded_redis import with_parent_death_signal
 from rljob_operator.local.job_view import running_members
 
 from tests.support.waiting import eventually
@@ -47,7 +48,7 @@ class LocalRun:
         command = [sys.executable, *program, "run", str(job), "--run-dir", str(run_dir), *options]
         with self._output.open("wb") as printed:
             self.process = subprocess.Popen(
-                command,
+                with_parent_death_signal(command),  # it ends with the tests, also where these are killed
                 stdout=printed,
                 stderr=subprocess.STDOUT,
                 env=os.environ | {"CXX": "none"} | (environment or {}),  # a run of more than a minute would compile
