@@ -21,7 +21,8 @@ CALLED_HERE: Final[Mapping[str, str]] = {
         "replay.rateLimiter.samplesPerInsert": "train_freq gradient_steps training_intensity",
         "evaluator.episodes": "n_eval_episodes evaluation_duration",
         "evaluator.intervalSeconds": "eval_freq evaluation_interval",
-        "successPolicy.rawFrames": "total_timesteps timesteps train_for_env_steps max_steps frames num_frames max_frames total_frames",
+        "successPolicy.rawFrames": "total_timesteps timesteps train_for_env_steps max_steps num_frames max_frames "
+        "total_frames",
         "successPolicy.targetReturn.value": "reward_threshold stop_reward",
         "activeDeadlineSeconds": "timeout timeout_seconds max_seconds",
         "seed": "seed random_seed",

@@ -283,7 +283,7 @@ def worker(
 def prepare_process(log_level: int) -> None:
     """Log to stderr, also where a user's module gives the root logger other handlers or none, and the place of a crash in native
     code; open as many files as may be, for many copies of an environment have many pipes."""
-    faulthandler.enable(all_threads=False)
+    faulthandler.enable(2, all_threads=False)
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
     logging.basicConfig(level=log_level, format=LOG_FORMAT, datefmt="%H:%M:%S", stream=sys.stderr)
