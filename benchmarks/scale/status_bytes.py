@@ -12,6 +12,7 @@ import tempfile
 import threading
 import time
 
+import zmq
 from rljob.replay.config import ReplayConfig
 from rljob.replay.limiter import LimiterConfig
 from rljob.replay.service import ReplayService
@@ -28,6 +29,7 @@ def main() -> None:
     parser.add_argument("--actors", type=int, default=256)
     options = parser.parse_args()
     report("machine", **machine())
+    zmq.Context.instance().set(zmq.MAX_SOCKETS, 4 * (options.shards + 1) * options.actors)
     limiter = LimiterConfig(0.0, 1, 0.0, LENGTH, BATCH)
     with tempfile.TemporaryDirectory(prefix="rljob-") as directory:
         services = [
