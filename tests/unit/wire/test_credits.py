@@ -260,6 +260,10 @@ def test_a_new_hello_ends_the_session_before_it_but_not_what_was_accepted() -> N
     # But the bookkeeping of ended processes does not pile up.
     assert (ledger.hello(b"s", "actor-0", "one"), ledger.stream(b"s")) == (-1, ("actor-0", "one"))
     assert len(ledger._accepted) <= 8
+    ledger.hello(b"u", "stranger", "one")
+    ledger.forget(b"u")
+    ledger.forget_actor("stranger")
+    assert ("stranger" in ledger._peer_of, {actor for actor, _ in ledger._accepted}) == (False, {"actor-0"})
 
 
 def test_the_welcome_of_an_earlier_hello_is_ignored(window: CreditWindow[Any]) -> None:

@@ -21,7 +21,7 @@ from tests.support.messages import well_formed
 
 ANY = {
     "any": Kind(
-        {"flag": Field(bool, optional=True)},
+        {"flag": Field(bool, optional=True), "name": Field(str, max_bytes=4, optional=True)},
         {"data": Column(frozenset(DTYPES), 1, 5, max_bytes=1 << 20), "b": Column(frozenset({"u1"}), optional="b")},
     )
 }
@@ -144,6 +144,7 @@ def test_numpy_scalars_and_integers_become_the_declared_type() -> None:
         ({}, {}, "column"),
         ({"flag": 1}, {"data": np.zeros(3, "u1")}, "field"),
         ({"other": 1}, {"data": np.zeros(3, "u1")}, "field"),
+        ({"name": "\u00e9" * 3}, {"data": np.zeros(3, "u1")}, "field"),  # six bytes of UTF-8
     ],
 )
 def test_what_may_not_be_sent_is_refused_before_it_leaves(fields: dict, columns: dict, reason: str) -> None:
