@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeVar
 
 from rljob.api.conditions import Reason
 from rljob.api.roles import Role as Role
 
+T = TypeVar("T")
+
 LEADERS: Final = ("learner", "learner-0")
 """Names of the learner, or of the first of its processes, which speaks for all."""
+
+
+def leader(by_name: Mapping[str, T]) -> T | None:
+    """That of the learner, by the members' names."""
+    return next((by_name[name] for name in LEADERS if name in by_name), None)
 
 
 def number(name: str) -> int:

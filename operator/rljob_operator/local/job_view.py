@@ -20,7 +20,7 @@ from rljob.api.learner_status import LearnerStatus
 from rljob.api.status import RLJobStatus
 from rljob.api.status_document import json_document
 
-from rljob_operator.core.member import LEADERS
+from rljob_operator.core.member import LEADERS, leader
 from rljob_operator.local.addresses import Loopback
 from rljob_operator.local.log_files import tail
 from rljob_operator.local.run_folder import (
@@ -104,7 +104,7 @@ def look(run_dir: Path, *, figures: bool = True) -> JobView:
                 answers[name] = member_status(run_dir, name)
             except (NoAnswer, ValueError) as no:
                 problem = problem or f"{name}: {no}"
-    learner = LearnerStatus.lenient(next((answers.pop(name) for name in LEADERS if name in answers), {}))
+    learner = LearnerStatus.lenient(leader(answers) or {})
     problem = _unwritten(run_dir, status, controller) or problem
     return JobView(
         str(run_dir),
@@ -113,7 +113,7 @@ def look(run_dir: Path, *, figures: bool = True) -> JobView:
         controller is not None,
         tuple(running),
         learner,
-        servers=answers,
+        servers={name: answer for name, answer in answers.items() if name not in LEADERS},
         problem=problem,
         resumed_by=resume_command(run_dir),
         further={"CONTROLLER": str(controller or "-").removeprefix("pid "), "FOLDER": str(run_dir)},

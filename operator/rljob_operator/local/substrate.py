@@ -37,13 +37,6 @@ STATUS = Rhythm(0.5)
 _LOOPBACK = "lo0" if sys.platform == "darwin" else "lo"
 
 
-def _free_port() -> int:
-    """A port of loopback for the processes of a learner to meet at. Where another takes it, they end and try the next."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 class MemberPolls:
     """Asks whom ``watch`` names, until closed. ``now`` answers Unix seconds."""
 
@@ -167,7 +160,9 @@ class LocalSubstrate:
         if decision.start:
             self._arrange(job)
         if not set(self._learners).isdisjoint(decision.start):
-            self._meeting_port = _free_port()
+            # Where another takes the port meanwhile, they end, and try the next.
+            with socket.create_server(("127.0.0.1", 0)) as probe:
+                self._meeting_port = probe.getsockname()[1]
         for name in decision.start:
             if name not in self._processes:
                 self._processes[name] = RoleProcess(

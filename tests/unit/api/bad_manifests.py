@@ -210,6 +210,27 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
         "spec.replay.shards",
         ["at most 160", "40 transitions"],
     ),
+    (["spec.learner.processes=2"], "spec.learner.processes", ["at most replay.shards", "shards of its own"]),
+    (
+        ["spec.learner.processes=3", "spec.replay.shards=3"],
+        "spec.learner.processes",
+        ["a divisor of batchSize", "an equal part"],
+    ),
+    (
+        ["spec.learner.processes=2", "spec.replay.shards=2", "spec.environment.centreInput=true"],
+        "spec.environment.centreInput",
+        ["false with learner.processes"],
+    ),
+    (
+        ["spec.learner.processes=2", "spec.replay.shards=2", "spec.earlyStopping.onNonFiniteLoss=RestoreAndContinue"],
+        "spec.earlyStopping.onNonFiniteLoss",
+        ["Fail or Ignore with learner.processes"],
+    ),
+    (
+        ["spec.algorithm={type: PPO}", "spec.replay=null", "spec.actors={replicas: 4}", "spec.learner.processes=4"],
+        "spec.learner.processes",
+        ["an unroll of each environment"],
+    ),
     (["spec.replay.redis.persistence.mode=AOF"], "spec.replay.redis.persistence.mode", ["Snapshot", "AppendOnly"]),
     (
         ["spec.replay.redis.external.url=redis://me:word@host:6379"],
@@ -373,6 +394,7 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
 ]
 
 BROKEN_IMPALA: list[tuple[list[str], str, list[str]]] = [
+    (["spec.learner.processes=2"], "spec.learner.processes", ["at most actors.replicas", "unrolls of its own"]),
     (["spec.replay={}"], "spec.replay", ["not allowed with algorithm IMPALA", "stores none"]),
     (
         ["spec.algorithm={type: PPO}", "spec.replay={}"],

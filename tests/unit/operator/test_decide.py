@@ -77,6 +77,23 @@ def test_members_that_were_killed_come_back_at_once_each_on_its_own(names: tuple
     running().after(1.0, {"members": seen}, start=names, end="")
 
 
+def test_processes_of_one_learner_start_and_end_together_each_time_in_a_later_epoch() -> None:
+    job = make_job("spec.learner.processes=2", "spec.replay.shards=2")
+    controller = Controller(job, members=())
+    learners = ("learner-0", "learner-1")
+    others = tuple(map(member, ("replay-0", "replay-1", "actor-0", "actor-1", "evaluator")))
+    assert set(learners) < set(controller.look().start)
+    assert controller.status.controller.learner_epoch == 1
+    up = (*others, *(member(name) for name in learners))
+    controller.after(1.0, {"members": up}, start=(), drain=())
+    lost = exited("learner-1", up, exit_code=-9)
+    controller.after(20.0, {"members": lost}, start=(), drain=("learner-0",))
+    both = exited("learner-0", lost, exit_code=68)
+    seen = controller.look(1.0, members=both)
+    assert (seen.start, controller.status.controller.learner_epoch) == (learners, 2)
+    assert (controller.status.restarts.counted, controller.status.restarts.ignored) == (1, 1)
+
+
 def test_an_evaluator_that_is_no_longer_wanted_leaves() -> None:
     unasked = ("spec.successPolicy.targetReturn=", "spec.evaluator.triggerReturn=")
     controller = running(*unasked)

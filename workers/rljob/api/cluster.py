@@ -6,7 +6,7 @@ from pydantic import Field
 
 from rljob.api.types import APIModel, Integer, Text
 
-DATA_PORTS: Final = range(5551, 5556)
+DATA_PORTS: Final = range(5551, 5557)
 """Ports of the pods on which roles talk to each other."""
 
 

@@ -10,15 +10,12 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from rljob.api.job import RLJobSpec
 from rljob.ingest.shard_status import ShardStatus
 from rljob.learner.loop_inputs import BatchSource
 from rljob.learner.ranks import Ranks
@@ -55,10 +52,6 @@ class SharedBatch:
         batch = self.stand_in if self.own is None else self.own.wait()
         return batch if self.weight == 1.0 else batch._replace(weight=batch.weight * self.weight)
 
-    def newest_frames(self) -> Tensor:
-        frames: Tensor = self.own.newest_frames()
-        return frames
-
 
 class InStep:
     """A ``BatchSource`` of all ranks, around this rank's own ``source``; see the protocol. For the training loop's thread, but
@@ -78,27 +71,26 @@ class InStep:
         weigh: Callable[[float, float], float] | None,
     ) -> None:
         self.ranks, self.leads = ranks, ranks.rank == 0
-        self._source, self._asked, self._example, self._weigh = source, asked, example, weigh
+        self._source, self._asked, self._weigh = source, asked, weigh
+        self._stand_in = example()
         self.left = threading.Event()
         self.news = self.leads
         self.on_news: Callable[[], None] = lambda: None
         self.counts = 0, 0
         """(agent steps, raw frames) of the run: rank 0 says them, the others hear them."""
-        self.needs_weights_first = source.needs_weights_first
+        self.produced = self.consumed = self._seen = self._next_status = 0.0
         self._held: Any = None
         self._moved = self._held_since = time.monotonic()
-        self._seen, self._late, self._others_have = 0.0, False, False
-        self._totals = 0.0, 0.0
-        self._next_status = 0.0
+        self._late = self._others_have = False
         self._others: list[ShardStatus] = []
-
-    @cached_property
-    def _stand_in(self) -> Any:
-        return self._example()
 
     def next(self, timeout_seconds: float) -> SharedBatch | None:
         """This rank's part of the next batch, once all ranks learn from theirs; None where they do not within about the time."""
-        now, hopes = time.monotonic(), self._hopes()
+        now = time.monotonic()
+        if self._source.produced != self._seen:
+            self._seen, self._moved = self._source.produced, now
+        # That a batch comes soon. One who was late once is not waited for, but in iterations, which it would always miss.
+        hopes = now - self._moved < PATIENCE_SECONDS and (self.needs_weights_first or not self._late)
         if self._held is None:
             self._held = self._source.next((0.01 if hopes else 0.0) if self._others_have else timeout_seconds)
             self._held_since = now
@@ -122,13 +114,6 @@ class InStep:
         self._agree(stands=True)
         time.sleep(seconds)
 
-    def _hopes(self) -> bool:
-        """Whether a batch may come soon, so that it is worth while for others to wait for this rank."""
-        now = time.monotonic()
-        if self._source.produced != self._seen:
-            self._seen, self._moved = self._source.produced, now
-        return now - self._moved < PATIENCE_SECONDS and not self._late
-
     def _agree(self, **flags: bool) -> tuple[dict[str, float], float]:
         """What all ranks say, added up, and the least chance of a transition in their batches. What does not depend on a batch is
         done at once."""
@@ -149,7 +134,8 @@ class InStep:
         numbers = torch.tensor([*(float(mine.get(word, 0.0)) for word in _WORDS), *chances], dtype=torch.float64)
         told = self.ranks.sum(numbers).tolist()
         said = dict(zip(_WORDS, told, strict=False))
-        self._totals, self.counts = (said["produced"], said["consumed"]), (int(said["steps"]), int(said["raw_frames"]))
+        self.produced, self.consumed = said["produced"], said["consumed"]
+        self.counts = int(said["steps"]), int(said["raw_frames"])
         if said["leaves"]:
             self.left.set()
         if said["news"]:
@@ -157,14 +143,10 @@ class InStep:
             self.on_news()
         if said["asks"]:
             self._next_status = now + STATUS_SECONDS
-            self._gather()
-        return said, min((chance for chance in told[len(_WORDS) :] if chance > 0.0), default=0.0)
-
-    def _gather(self) -> None:
-        documents = [] if self.leads else [each.to_document() for each in self._source.statuses()]
-        found = self.ranks.gather(b"\n".join(dumps(each).encode() for each in documents))
-        if self.leads:
+            documents = [] if self.leads else [each.to_document() for each in self._source.statuses()]
+            found = self.ranks.gather(b"\n".join(dumps(each).encode() for each in documents))
             self._others = [ShardStatus.from_json(line) for each in found for line in each.splitlines()]
+        return said, min((chance for chance in told[len(_WORDS) :] if chance > 0.0), default=0.0)
 
     def give_back(self, batch: SharedBatch) -> None:
         if batch.own is not None:
@@ -178,58 +160,14 @@ class InStep:
         if batch.own is not None:
             self._source.learned(batch.own, priority)
 
-    def published(self, epoch: int) -> None:
-        self._source.published(epoch)
-
-    def follow(self, spec: RLJobSpec) -> None:
-        self._source.follow(spec)
-
-    def close(self) -> None:
-        """End this rank's source, and leave the others."""
-        self._source.close()
-        self.ranks.close()
-
-    @property
-    def ready_batches(self) -> int:
-        return self._source.ready_batches + (self._held is not None)
-
-    @property
-    def resubscriptions(self) -> int:
-        return self._source.resubscriptions
-
-    @property
-    def heard_epoch(self) -> int:
-        return self._source.heard_epoch if self.leads else 0
+    def __getattr__(self, name: str) -> Any:
+        """All else is this rank's own."""
+        return getattr(self._source, name)
 
     def statuses(self) -> list[ShardStatus]:
         """Of rank 0: those of all ranks' shards or queues, which are a second old."""
-        return [*self._source.statuses(), *self._others]
+        return [*self._source.statuses(), *(self._others if self.leads else ())]
 
     def section(self) -> dict[str, Any]:
         found = self._source.section()
         return {**found, "replay": replay_summary(self.statuses())} if "replay" in found else found
-
-    @property
-    def counted(self) -> dict[str, Any] | None:
-        return self._source.counted
-
-    @property
-    def produced(self) -> float:
-        return self._totals[0]
-
-    @property
-    def consumed(self) -> float:
-        return self._totals[1]
-
-
-class NobodyToServe:
-    """In the place of a ``WeightServer``, for the ranks that publish nothing."""
-
-    heard_epoch, evaluating, latest = 0, None, None
-
-    def publish(self, *given: Any) -> None: ...
-    def evaluations(self) -> list[Any]:
-        return []
-
-    def status(self) -> dict[str, Any]:
-        return {}

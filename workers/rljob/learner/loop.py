@@ -26,7 +26,7 @@ from rljob.learner import state
 from rljob.learner.course import Course
 from rljob.learner.figures import Counters, Figures
 from rljob.learner.gpu import DeviceStageClock, Gpu
-from rljob.learner.in_step import InStep, NobodyToServe
+from rljob.learner.in_step import InStep
 from rljob.learner.loop_inputs import BatchSource, LoopConfig, NonFiniteLoss, Ready, Superseded
 from rljob.learner.optim.readback import Arrived, Readback
 from rljob.learner.optim.updater import AnyUpdater
@@ -62,7 +62,7 @@ class Learner:
         course: Course,
         updater: AnyUpdater,
         source: BatchSource,
-        server: WeightServer | NobodyToServe,
+        server: WeightServer,
         saver: Saver,
         record: Callable[[LearnerStatus], None],
         surroundings: dict[str, Any],
@@ -133,11 +133,14 @@ class Learner:
     def _share(self) -> None:
         """All processes of this learner go on from what the first one is now; all call it at the same time."""
         assert self._in_step is not None, "there are several"
+        content = b""
         if self._leads:
             manifest = {"counters": self.counters.document(self._updater.updates), "live": self._course.live}
-            self._in_step.ranks.share(state.packed(self._updater, manifest))
+            content = state.packed(self._updater, manifest)
+        lead, *_ = self._in_step.ranks.gather(content)
+        if self._leads:
             return
-        found = state.unpacked(self._in_step.ranks.share())
+        found = state.unpacked(lead)
         counters, spec = found.manifest["counters"], self._course.with_live(found.manifest["live"])
         self._updater.follow(spec.algorithm.parameters)
         self._source.follow(spec)
@@ -369,7 +372,10 @@ class Learner:
             **self.counters.document(self._updater.updates),
             "mean_return": self._mean_return,
         }  # an evaluator may wait for a return worth judging
-        self._server.publish(self._updater.acting, self.counters.version, self.counters.epoch, meta, evaluation_weights)
+        if self._leads:
+            self._server.publish(
+                self._updater.acting, self.counters.version, self.counters.epoch, meta, evaluation_weights
+            )
         self._versions.note(self.counters.version, self._updater.updates)
         self._source.published(self.counters.epoch)
 
@@ -399,9 +405,12 @@ class Learner:
     def _save_if_due(self, now: float) -> None:
         wanted = self._checkpoint_wanted
         asked = wanted != self._checkpoint_answered
-        if not (asked or now >= self._next_checkpoint) or self._updater.updates == 0 or self._saver.busy:
-            return
-        if not self._leads:
+        if (
+            not self._leads
+            or not (asked or now >= self._next_checkpoint)
+            or self._updater.updates == 0
+            or self._saver.busy
+        ):
             return
         self.clock.enter("checkpoint")
         self._save(wait=False)

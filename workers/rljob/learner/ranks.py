@@ -32,6 +32,7 @@ MEET_SECONDS: Final = 600.0
 """A rank may come so much later than another: its image is pulled, its libraries are loaded, its updates are measured."""
 WAIT_SECONDS: Final = 60.0
 """For a rank that does not come to an exchange. One that has ended is noticed at once by its connection."""
+_LOOPBACK: Final = "127.0.0.1"
 LEAVE_SECONDS: Final = 5.0
 """After so long a rank that has lost another is ended, whatever still holds it."""
 
@@ -48,13 +49,12 @@ def _lost(what: str) -> Iterator[None]:
     """Any failure to reach the other ranks is a `RankLost`; the process ends soon, also where a library's thread hangs."""
     try:
         yield
-    except RuntimeError as error:  # of which torch.distributed's own errors are
+    except (OSError, RuntimeError) as error:  # of which torch.distributed's own errors are
         end = threading.Timer(LEAVE_SECONDS, os._exit, (EXIT_RANK_LOST,))
         end.daemon = True
         end.start()
-        why = first_line(error).rpartition(".cc:")[2].partition("] ")[2] or first_line(
-            error
-        )  # gloo's own begin with a place
+        said = first_line(error)
+        why = said.rpartition(".cc:")[2].partition("] ")[2] or said  # gloo's own begin with a place in its source
         raise RankLost(
             f"{what}: {why.partition('. ')[0]}; all of the learner's processes start again together"
         ) from None
@@ -81,8 +81,16 @@ class Meeting:
         if rank > 0:
             self._wait_for(lambda: _listens(address), f"rank 0 at {address[0]}:{address[1]}")
         with _lost(f"rank {rank} of {count} can't meet the others at {address[0]}:{address[1]}"):
-            limit = timedelta(seconds=WAIT_SECONDS)
-            store = dist.TCPStore(*address, is_master=rank == 0, timeout=limit, wait_for_workers=False)  # type: ignore[attr-defined]
+            host = _LOOPBACK if address[0] == _LOOPBACK else ""
+            listening = socket.create_server((host, address[1])).detach() if rank == 0 else None
+            store = dist.TCPStore(  # type: ignore[attr-defined]
+                address[0] if rank > 0 else _LOOPBACK,  # by its own name rank 0 may not be known yet
+                address[1],
+                is_master=rank == 0,
+                timeout=timedelta(seconds=WAIT_SECONDS),
+                wait_for_workers=False,
+                master_listen_fd=listening,
+            )
         self._store = dist.PrefixStore(f"epoch-{epoch}", store)  # type: ignore[attr-defined]
 
     def agree(self, word: str = "") -> str:
@@ -103,7 +111,8 @@ class Meeting:
                 ]
                 if apart:
                     if self.rank == 0:  # it serves the store, by which the others hear why it ends
-                        self._wait_for(lambda: self._store.add("read", 0) >= self.count, "the others", LEAVE_SECONDS)
+                        with contextlib.suppress(RankLost):
+                            self._wait_for(lambda: self._store.add("read", 0) >= self.count, "others", LEAVE_SECONDS)
                     words = ", ".join(apart)
                     raise UsageError(f"rank {rank} is of another job than rank 0: {words}; start all from one manifest")
         return str(word)
@@ -146,10 +155,6 @@ def _listens(address: tuple[str, int]) -> bool:
     return True
 
 
-def _bytes(content: bytes) -> Tensor:
-    return torch.frombuffer(bytearray(content), dtype=torch.uint8) if content else torch.zeros(0, dtype=torch.uint8)
-
-
 class Ranks:
     """What all ranks, ``count`` of them, do together; ``rank`` is this one. For the training loop's thread.
 
@@ -162,7 +167,8 @@ class Ranks:
 
     def sum(self, numbers: Tensor) -> Tensor:
         """``numbers`` of all ranks added up, in place. (Not gloo's average, which is wrong without a word: pytorch#162338.)"""
-        self._together(lambda: dist.all_reduce(numbers))
+        with _lost(f"rank {self.rank} of {self.count} has lost another"):
+            dist.all_reduce(numbers)
         return numbers
 
     def rows(self, row: Tensor) -> Tensor:
@@ -175,35 +181,18 @@ class Ranks:
     def moments(self, values: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and deviation over all ranks' values."""
         own = values.double()
-        count, total, squares = self.rows(
-            torch.stack([own.new_tensor(float(own.numel())), own.sum(), own.square().sum()])
-        ).sum(dim=0)
+        sums = torch.stack([own.new_tensor(float(own.numel())), own.sum(), own.square().sum()])
+        count, total, squares = self.rows(sums).sum(dim=0)
         mean = total / count
         spread = (squares / count - mean.square()).clamp(min=0.0).sqrt()
         return mean.to(values.dtype), spread.to(values.dtype)
 
-    def share(self, content: bytes = b"") -> bytes:
-        """Rank 0's ``content``, for all."""
-        size = torch.tensor([len(content)])
-        self._together(lambda: dist.broadcast(size, 0))
-        data = _bytes(content) if self.rank == 0 else torch.zeros(int(size), dtype=torch.uint8)
-        self._together(lambda: dist.broadcast(data, 0))
-        return data.numpy().tobytes()
-
     def gather(self, content: bytes) -> list[bytes]:
         """Every rank's ``content``, by rank."""
-        sizes = torch.zeros(self.count, dtype=torch.int64)
-        sizes[self.rank] = len(content)
-        self.sum(sizes)
-        found = torch.zeros(self.count, int(sizes.max()), dtype=torch.uint8)
-        found[self.rank, : len(content)] = _bytes(content)
-        self.sum(found)
-        return [row[:size].numpy().tobytes() for row, size in zip(found, sizes.tolist(), strict=True)]
+        sizes = self.sum(torch.eye(self.count, dtype=torch.int64)[self.rank] * len(content)).tolist()
+        found = torch.zeros(self.count, max(sizes) + 1, dtype=torch.uint8)
+        found[self.rank, : len(content) + 1] = torch.frombuffer(bytearray(content + b"\0"), dtype=torch.uint8)
+        return [row[:size].numpy().tobytes() for row, size in zip(self.sum(found), sizes, strict=True)]
 
-    def close(self) -> None:
-        """Leave the others, which end then."""
-        dist.destroy_process_group()
-
-    def _together(self, exchange: Callable[[], object]) -> None:
-        with _lost(f"rank {self.rank} of {self.count} has lost another"):
-            exchange()
+    close = staticmethod(dist.destroy_process_group)
+    """Leave the others, which end then."""

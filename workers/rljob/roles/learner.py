@@ -40,7 +40,7 @@ from rljob.learner.course import Course
 from rljob.learner.device import DeviceMemory, devices, keep_freed_memory
 from rljob.learner.device_mirror import DeviceMirror, MirrorPlace, MirrorSize, mirror_for
 from rljob.learner.gpu import DeviceStageClock, Gpu
-from rljob.learner.in_step import InStep, NobodyToServe
+from rljob.learner.in_step import InStep
 from rljob.learner.loop import STAGES, Learner
 from rljob.learner.loop_inputs import LoopConfig
 from rljob.learner.optim.compiled_later import CompiledLater, has_compiler
@@ -120,22 +120,20 @@ def _run(options: RoleOptions, stop: threading.Event, candidates: Sequence[torch
         torch.manual_seed(spec.seed + (meeting.rank << 32))
     keys = load_keys(options.keys, "learner") if options.keys is not None else None
     with ExitStack() as closing:
-        server: WeightServer | NobodyToServe = NobodyToServe()
-        if leads:
-            server = WeightServer(options.weights, options.notice, keys.server() if keys else None)
-            closing.callback(server.close)
+        # Of several processes one has clients.
+        weights, notice = (options.weights, options.notice) if leads else ("inproc://weights", "inproc://notice")
+        server = WeightServer(weights, notice, keys.server() if keys else None)
+        closing.callback(server.close)
         recording = Recording(dump_manifest(options.job), options.uid, options.run_dir, directory)
         saver = Saver(directory, spec.checkpoint.retain, recording.restored() if leads and options.uid else None)
         closing.callback(saver.close)
         # Before any client is served: a client that holds more of the job than this learner shows it that it was superseded.
-        epoch = 0
+        before = max(options.epoch - 1, int(found.manifest["counters"]["epoch"]) if found is not None else 0)
+        epoch = saver.claim(before) if leads else 0
         if leads:
-            epoch = saver.claim(
-                max(options.epoch - 1, int(found.manifest["counters"]["epoch"]) if found is not None else 0)
-            )
             saver.watch()
         if ranks is not None:
-            epoch = int(ranks.share(str(epoch).encode()))
+            epoch = int(ranks.sum(torch.tensor(epoch)))
         versions = VersionLog(_publish_interval(method, params) or 1)
         mirror, place = _mirror(options.job, method, environment, device, ranks)
         memory.mirror_bytes = mirror.nbytes if mirror is not None else 0
@@ -143,10 +141,11 @@ def _run(options: RoleOptions, stop: threading.Event, candidates: Sequence[torch
         source = _source(options, method, environment, versions, epoch, found, device, mirror, ranks)
         if ranks is not None:
             weigh = source.weight_beside if isinstance(source, ReplayClient) else None
+            closing.callback(ranks.close)
             source = InStep(ranks, source, stop, example, weigh)
         closing.callback(source.close)
         serving = None
-        if _serves(options.job) and isinstance(server, WeightServer):
+        if _serves(options.job) and leads:
             compute = plan if device.type == "cuda" else None
             serving = InferenceThread(
                 InferenceServer(
@@ -255,22 +254,18 @@ def _run(options: RoleOptions, stop: threading.Event, candidates: Sequence[torch
 def _meeting(options: RoleOptions, stop: threading.Event) -> Meeting | None:
     """The way to the job's other learner processes, by the variables that are customary for it; None where this is the only one.
     Raises UsageError where they are not there."""
-    count, given = options.job.spec.learner.processes, {}
+    count = options.job.spec.learner.processes
     if count == 1:
         return None
-    for name in ("RANK", "WORLD_SIZE", "MASTER_PORT"):
-        text = os.environ.get(name, "")
-        if not text.isdecimal():
-            raise UsageError(f"{name}={text!r}: a whole number is needed, as learner.processes is {count}")
-        given[name] = int(text)
-    if given["WORLD_SIZE"] != count or given["RANK"] >= count:
+    given = {name: os.environ.get(name, "") for name in ("RANK", "WORLD_SIZE", "MASTER_PORT")}
+    rank, size, port = (int(text) if text.isdecimal() else -1 for text in given.values())
+    if size != count or not 0 <= rank < count or port < 0:
+        words = ", ".join(f"{name}={text}" for name, text in given.items())
         raise UsageError(
-            f"RANK={given['RANK']} of WORLD_SIZE={given['WORLD_SIZE']}: the job's learner.processes is {count}; start one "
-            f"process for each of 0 to {count - 1}"
+            f"{words}: needed are a RANK of 0 to {count - 1}, a WORLD_SIZE of {count}, as learner.processes is, and a MASTER_PORT"
         )
     about = {"job": read_at_start(options.job.spec), "rljob": version("rljob"), "torch": torch.__version__}
-    where = os.environ.get("MASTER_ADDR", "127.0.0.1"), given["MASTER_PORT"]
-    return Meeting(given["RANK"], count, where, options.epoch, about, stop)
+    return Meeting(rank, count, (os.environ.get("MASTER_ADDR", "127.0.0.1"), port), options.epoch, about, stop)
 
 
 def _fork(job: RLJob, environment: EnvironmentSpec, fork: ForkSpec) -> Checkpoint:

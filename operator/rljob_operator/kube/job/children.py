@@ -30,7 +30,7 @@ from rljob_operator.kube.apiserver.resources import ALL, CONFIG_MAPS, JOBS, NETW
 from rljob_operator.kube.job.keys import NameConflict, create, ensure_secrets, get_own
 from rljob_operator.kube.job.members import Pod
 from rljob_operator.kube.render import names
-from rljob_operator.kube.render.children import changing_children, network_policy, unwanted
+from rljob_operator.kube.render.children import changing_children, network_policies, unwanted
 from rljob_operator.kube.render.external_redis import removal
 from rljob_operator.kube.render.metadata import Owned, is_of
 from rljob_operator.kube.render.settings import Settings
@@ -144,19 +144,19 @@ async def _ensure(client: Client, owned: Owned, document: Object, known: Known) 
 
 
 async def renew_policy(client: Client, owned: Owned, settings: Settings) -> None:
-    """Have the job's NetworkPolicy let in whom ``settings`` name, such as this operator itself in its own namespace.
+    """Have the job's NetworkPolicies let in whom ``settings`` name, such as this operator itself in its own namespace.
 
     One that is not there, or is not the job's, is left to `children.ensure`. Raises whatever `Client` raises.
     """
     if owned.job.spec.network.policy != "Enabled":
         return
-    try:
-        found = await get_own(client, owned, NETWORK_POLICIES, names.network_policy(owned.name))
-    except NameConflict:
-        return
-    wanted = network_policy(owned, settings)
-    if found is not None and found.get("spec") != wanted["spec"]:
-        await client.apply(NETWORK_POLICIES, wanted, uid=found["metadata"]["uid"])
+    for wanted in network_policies(owned, settings):
+        try:
+            found = await get_own(client, owned, NETWORK_POLICIES, wanted["metadata"]["name"])
+        except NameConflict:
+            continue
+        if found is not None and found.get("spec") != wanted["spec"]:
+            await client.apply(NETWORK_POLICIES, wanted, uid=found["metadata"]["uid"])
 
 
 _MOST_NOTES: Final = 300

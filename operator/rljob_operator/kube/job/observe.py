@@ -9,7 +9,7 @@ from rljob.api.status import RLJobStatus
 from rljob.api.timestamps import parse_rfc3339
 
 from rljob_operator.core.checkpoint_words import checkpoint_facts
-from rljob_operator.core.member import Member, Phase, Role
+from rljob_operator.core.member import Member, Phase, Role, leader
 from rljob_operator.core.observed import CheckpointFacts, CheckpointState
 from rljob_operator.kube.job.members import Pod, current, parsed
 from rljob_operator.polls.poll import Silence
@@ -84,7 +84,7 @@ def _lost(newest: CheckpointFacts) -> CheckpointFacts:
 
 def checkpoint_in_its_pod(newest: CheckpointFacts, learner: Member | None, pods: Sequence[Pod]) -> CheckpointFacts:
     """The newest checkpoint where those of former pods are lost: gone, unless the present one has written it."""
-    pod = current(pods).get("learner")
+    pod = leader(current(pods))
     if not newest.usable or (
         pod is not None
         and learner is not None
@@ -100,7 +100,7 @@ def newest_checkpoint(status: RLJobStatus, said: LearnerStatus | None, pods: Seq
 
     What a learner reported while it was up is older than its last words, which stay remembered when its pod is gone.
     """
-    ended = current(pods).get("learner")
+    ended = leader(current(pods))
     if ended is not None:
         last = checkpoint_facts(LearnerStatus.lenient(parsed(ended)).checkpoint)
         if last.usable or last.state is CheckpointState.STORAGE_ERROR:

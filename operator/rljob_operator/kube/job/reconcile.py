@@ -12,7 +12,7 @@ from rljob.api.status import RLJobStatus
 from rljob_operator.core.conditions.update import false, merged
 from rljob_operator.core.decision import Decision
 from rljob_operator.core.desired import Session
-from rljob_operator.core.member import Member, Phase, Role
+from rljob_operator.core.member import LEADERS, Member, Phase, Role, leader
 from rljob_operator.core.observed import Observation
 from rljob_operator.core.turn import turn
 from rljob_operator.kube.apiserver.client import Client
@@ -244,7 +244,7 @@ class Reconciler:
             found.append(seen(member, now, self._nodes.lost(member.node_name), silence))
         known.were_up &= {pod["metadata"]["uid"] for pod in pods}
         found += unseen_end(stored.status, found, now)
-        job, learner = stored.desired.job, next((each for each in found if each.role is Role.LEARNER), None)
+        job, learner = stored.desired.job, leader({each.name: each for each in found})
         claim, where = checkpoint_claim(job, settings), checkpoints_are(job, settings)
         going = claim is not None and (key[0], claim.claim_name) in self._going.values()
         newest, where = checkpoints(stored.status, answer.status, pods, learner, where, going=going)
@@ -305,7 +305,7 @@ class Reconciler:
             if member.role is Role.REPLAY and member.phase is Phase.READY:
                 asked.append(Alive(incarnation, url))
             ends = member.phase is Phase.DRAINING and incarnation in known.were_up
-            if member.role is Role.LEARNER and (member.phase is Phase.READY or ends):
+            if member.name in LEADERS and (member.phase is Phase.READY or ends):
                 if not known.children.token:
                     known.children.token = await token_of(self._client, stored.owned())
                 asked.append(LearnerPoll(incarnation, url, known.children.token))

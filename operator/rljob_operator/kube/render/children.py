@@ -34,9 +34,32 @@ def service(owned: Owned) -> dict[str, Any]:
     }
 
 
-def network_policy(owned: Owned, settings: Settings) -> dict[str, Any]:
+def network_policies(owned: Owned, settings: Settings) -> list[dict[str, Any]]:
     """Pods of the job reach each other; the operator and Prometheus reach the metrics, and nothing else is reached. What the pods
-    themselves reach is not limited: an environment may need the world."""
+    themselves reach is not limited: an environment may need the world.
+
+    The pods of a learner of several processes have a policy of their own: they reach each other on any port, in the clear, and
+    nobody else reaches these ports, not even an actor.
+    """
+    name, everyone = owned.name, {"matchLabels": names.labels(owned.name)}
+    if owned.job.spec.learner.processes == 1:
+        return [_policy(owned, settings, names.network_policy(name), everyone, [{"from": [{"podSelector": everyone}]}])]
+    others = {
+        **everyone,
+        "matchExpressions": [{"key": names.ROLE_LABEL, "operator": "NotIn", "values": [str(Role.LEARNER)]}],
+    }
+    learners = {"matchLabels": names.role_labels(name, Role.LEARNER)}
+    ports = [{"protocol": "TCP", "port": port} for port in names.DATA_PORTS.values()]
+    peers = [{"from": [{"podSelector": everyone}], "ports": ports}, {"from": [{"podSelector": learners}]}]
+    return [
+        _policy(owned, settings, names.network_policy(name), others, [{"from": [{"podSelector": everyone}]}]),
+        _policy(owned, settings, names.learners_policy(name), learners, peers),
+    ]
+
+
+def _policy(
+    owned: Owned, settings: Settings, name: str, of: dict[str, Any], peers: list[dict[str, Any]]
+) -> dict[str, Any]:
     readers = [dict(settings.operator_namespaces)]
     if settings.prometheus_namespaces is not None:
         readers.append(dict(settings.prometheus_namespaces))
@@ -44,12 +67,12 @@ def network_policy(owned: Owned, settings: Settings) -> dict[str, Any]:
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
-        "metadata": owned.metadata(names.network_policy(owned.name)),
+        "metadata": owned.metadata(name),
         "spec": {
-            "podSelector": {"matchLabels": names.labels(owned.name)},
+            "podSelector": of,
             "policyTypes": ["Ingress"],
             "ingress": [
-                {"from": [{"podSelector": {"matchLabels": names.labels(owned.name)}}]},
+                *peers,
                 {"from": [{"namespaceSelector": {"matchLabels": each}} for each in readers], "ports": metrics},
             ],
         },
@@ -138,7 +161,7 @@ def changing_children(owned: Owned, settings: Settings) -> list[dict[str, Any]]:
     return [
         config_map(owned),
         service(owned),
-        *([network_policy(owned, settings)] if owned.job.spec.network.policy == "Enabled" else []),
+        *(network_policies(owned, settings) if owned.job.spec.network.policy == "Enabled" else []),
         *claims(owned, settings),
     ]
 
@@ -146,4 +169,5 @@ def changing_children(owned: Owned, settings: Settings) -> list[dict[str, Any]]:
 def unwanted(owned: Owned) -> list[tuple[str, str]]:
     """(kind, name) of the objects that the job could have and does not want: to be deleted where an earlier manifest did."""
     job, name = owned.job, owned.name
-    return [] if job.spec.network.policy == "Enabled" else [("NetworkPolicy", names.network_policy(name))]
+    policies = [names.network_policy(name), names.learners_policy(name)][: 1 + (job.spec.learner.processes > 1)]
+    return [] if job.spec.network.policy == "Enabled" else [("NetworkPolicy", each) for each in policies]

@@ -72,6 +72,8 @@ def _options(owned: Owned, member: str, settings: Settings) -> dict[str, str]:
         found["RLJOB_EPOCH"] = str(owned.learner_epoch)
         found["RLJOB_LAST_WORDS"] = names.TERMINATION_LOG
         found["RLJOB_UID"] = owned.uid
+        leader = names.host(job, job.spec.learner.members[0], settings.cluster_domain)
+        found |= surroundings.rank_variables(job, member, leader, names.MEETING_PORT)
     if role is Role.REPLAY:
         redis = external_redis_of(job)
         found["RLJOB_REDIS"] = names.REDIS_SOCKET if has_own_redis(job) else "none"
@@ -91,13 +93,13 @@ def _addresses(job: RLJob, member: str, settings: Settings) -> dict[str, str]:
             for peer in peers
         )
 
-    shards, servers = names.shards(job), names.inference_servers(job)
-    ingest = of(shards or ["learner"], names.INGEST_PORT)
+    shards, servers, learners = names.shards(job), names.inference_servers(job), job.spec.learner.members
+    ingest = of(shards or learners, names.INGEST_PORT)
     weights = {
-        "RLJOB_WEIGHTS": of(["learner"], names.WEIGHTS_PORT),
-        "RLJOB_NOTICE": of(["learner"], names.NOTICE_PORT),
+        "RLJOB_WEIGHTS": of(learners[:1], names.WEIGHTS_PORT),
+        "RLJOB_NOTICE": of(learners[:1], names.NOTICE_PORT),
     }
-    inference = {"RLJOB_INFERENCE": of(servers or ["learner"], names.INFERENCE_PORT)} if serves else {}
+    inference = {"RLJOB_INFERENCE": of(servers or learners[:1], names.INFERENCE_PORT)} if serves else {}
     if role is Role.REPLAY:
         return {
             "RLJOB_REPLAY_INGEST": of([member], names.INGEST_PORT),

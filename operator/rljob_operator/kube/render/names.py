@@ -41,7 +41,7 @@ REVISION_ANNOTATION: Final = "rljob.dev/revision"
 EXTERNAL_LOG_ANNOTATION: Final = "rljob.dev/external-log"
 """On a replay shard's pod: it has its log in a Redis that others use, too, from which it is to be removed in the end."""
 
-INGEST_PORT, SAMPLE_PORT, WEIGHTS_PORT, NOTICE_PORT, INFERENCE_PORT = PORT_NUMBERS
+INGEST_PORT, SAMPLE_PORT, WEIGHTS_PORT, NOTICE_PORT, INFERENCE_PORT, MEETING_PORT = PORT_NUMBERS
 DATA_PORTS: Final = {
     "ingest": INGEST_PORT,
     "sample": SAMPLE_PORT,
@@ -124,6 +124,11 @@ def network_policy(job: str) -> str:
     return job
 
 
+def learners_policy(job: str) -> str:
+    """The NetworkPolicy of the pods of a learner of several processes."""
+    return f"{job}-learners"
+
+
 def config_map(job: str) -> str:
     """The ConfigMap with the job in force."""
     return f"{job}-job"
@@ -179,7 +184,7 @@ def inference_servers(job: RLJob) -> list[str]:
 def first_members(job: RLJob) -> Iterable[str]:
     """The members that a job starts with, in the order in which they start."""
     yield from shards(job)
-    yield "learner"
+    yield from job.spec.learner.members
     yield from inference_servers(job)
     yield from (f"actor-{k}" for k in range(job.spec.requested_actors))
     if job.spec.evaluator.enabled:

@@ -15,7 +15,7 @@ from rljob.api.pods import Resources
 from rljob.replay.redis_options import server_options
 from rljob.tracking.tracker import trackers_of
 
-from rljob_operator.core.member import Role
+from rljob_operator.core.member import LEADERS, Role
 from rljob_operator.kube.render import external_redis, names, trackers
 from rljob_operator.kube.render.containers import resources, restricted, worker
 from rljob_operator.kube.render.metadata import Owned
@@ -206,7 +206,7 @@ def grace_seconds(job: RLJob, role: Role) -> int:
 def _spec(owned: Owned, member: str, settings: Settings) -> dict[str, Any]:
     job, role, secrets = owned.job, Role.of(member), owned.job.spec.image_pull_secrets
     beside = [sidecar(job, settings)] if role is Role.REPLAY and has_own_redis(job) else []
-    beside += trackers.sidecars(owned, settings) if role is Role.LEARNER else []
+    beside += trackers.sidecars(owned, settings) if member in LEADERS else []
     found = {
         "hostname": member,
         "subdomain": names.service(job.metadata.name),

@@ -9,7 +9,7 @@ from rljob.api import RLJob
 from rljob.api.lifecycle import VolumeClaim
 from rljob.archive import ENTRY
 
-from rljob_operator.core.member import Role
+from rljob_operator.core.member import LEADERS, Role
 from rljob_operator.kube.render import names
 from rljob_operator.kube.render.metadata import Owned
 from rljob_operator.kube.render.roles import has_own_redis, users_pod_spec
@@ -52,7 +52,7 @@ class Mounted:
 def mounted(job: RLJob, member: str, settings: Settings) -> tuple[Mounted, ...]:
     """The operator's own volumes of a member's container; of those that are room to write in, where its user mounts no other."""
     role, name = Role.of(member), job.metadata.name
-    run = _run_folder(job, role, settings)
+    run = _run_folder(job, member, settings)
     room = (
         run,
         Mounted({"name": "rljob-tmp", "emptyDir": {}}, _TMP),
@@ -153,8 +153,8 @@ def _entry(entries: Any, key: str, value: str) -> dict[str, Any]:
     return next((e for e in known if normpath(str(e.get(key, ""))) == value and "$patch" not in e), {})
 
 
-def _run_folder(job: RLJob, role: Role, settings: Settings) -> Mounted:
-    claim = checkpoint_claim(job, settings) if role is Role.LEARNER else None
+def _run_folder(job: RLJob, member: str, settings: Settings) -> Mounted:
+    claim = checkpoint_claim(job, settings) if member in LEADERS else None
     if claim is not None:
         return Mounted(_claim(RUN, claim.claim_name), names.RUN_DIR, sub_path=claim.sub_path)
     return Mounted({"name": RUN, "emptyDir": {}}, names.RUN_DIR)

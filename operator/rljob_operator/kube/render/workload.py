@@ -72,7 +72,8 @@ def core(owned: Owned, settings: Settings) -> list[dict[str, Any]]:
 def pod_set(owned: Owned, role: Role, count: int, settings: Settings) -> dict[str, Any]:
     """``count`` pods of a role, with the fields that a queue uses."""
     numbered = role in (Role.REPLAY, Role.INFERENCE, Role.ACTOR)
-    spec = pod(owned, f"{role}-0" if numbered else str(role), "", "", settings)["spec"]
+    first = owned.job.spec.learner.members[0] if role is Role.LEARNER else f"{role}-0" if numbered else str(role)
+    spec = pod(owned, first, "", "", settings)["spec"]
     found = {name: spec[name] for name in _OF_A_POD if name in spec}
     for kind in ("initContainers", "containers"):
         if spec.get(kind):

@@ -8,6 +8,7 @@ from rljob.api.learner_status import LearnerStatus
 from rljob.api.status import RLJobStatus
 from rljob.api.timestamps import parse_rfc3339
 
+from rljob_operator.core.member import Role, leader
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.resources import PODS, without_managed_fields
 from rljob_operator.kube.job.members import Pod, current
@@ -37,7 +38,8 @@ def view(
     """
     status, about = status_of(document, RLJobStatus), document["metadata"]
     servers = dict(answers or {})
-    learner = servers.pop("learner", None)
+    learner = leader(servers)
+    servers = {name: told for name, told in servers.items() if Role.of(name) is not Role.LEARNER}
     return JobView(
         place=f"{about['namespace']}/{about['name']}",
         document=without_managed_fields(document),

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import BinaryIO, Final
 
-from rljob_operator.core.member import Phase, Role
+from rljob_operator.core.member import Phase, Role, leader
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.errors import NotFound
 from rljob_operator.kube.apiserver.resources import CONFIG_MAPS, PODS, RLJOBS, VOLUME_CLAIMS, Object
@@ -110,7 +110,7 @@ async def noted(client: Client, namespace: str, name: str) -> list[Object]:
 
 async def _learner(client: Client, namespace: str, name: str) -> Pod | None:
     """The pod of a job's learner, where it answers."""
-    learner = current(await find_pods(client, namespace, name)).get("learner")
+    learner = leader(current(await find_pods(client, namespace, name)))
     return learner if learner is not None and shown(learner, "learner", time.time()).phase is Phase.READY else None
 
 

@@ -170,6 +170,30 @@ def test_who_may_come_in() -> None:
     assert len(child(owned(), "NetworkPolicy", "pong-apex", other)["spec"]["ingress"][1]["from"]) == 2
 
 
+def test_only_a_learners_own_processes_reach_their_ports() -> None:
+    job = owned("spec.learner.processes=2", "spec.replay.shards=2")
+    others, own = (each["spec"] for each in children(job, SECRETS, SETTINGS) if each["kind"] == "NetworkPolicy")
+    learners = names.role_labels("pong-apex", Role.LEARNER)
+    assert own["podSelector"] == {"matchLabels": learners}
+    assert others["podSelector"]["matchExpressions"] == [
+        {"key": names.ROLE_LABEL, "operator": "NotIn", "values": ["learner"]}
+    ]
+    anyone, themselves, _ = own["ingress"]
+    assert names.MEETING_PORT not in {each["port"] for each in anyone["ports"]}
+    assert themselves == {"from": [{"podSelector": {"matchLabels": learners}}]}
+    told = [environment(pod_of(job, name)) for name in ("learner-0", "learner-1")]
+    assert [(each["RANK"], each["WORLD_SIZE"], each["MASTER_PORT"]) for each in told] == [
+        ("0", "2", "5556"),
+        ("1", "2", "5556"),
+    ]
+    assert {each["MASTER_ADDR"] for each in told} == {names.host(job.job, "learner-0")}
+    mounted = [
+        {each["name"]: each for each in pod_of(job, name)["spec"]["volumes"]}["rljob-run"]
+        for name in ("learner-0", "learner-1")
+    ]
+    assert ["persistentVolumeClaim" in each for each in mounted] == [True, False]
+
+
 def test_names_hold_before_pods_are_ready() -> None:
     spec = child(owned(), "Service", "pong-apex")["spec"]
     assert (spec["clusterIP"], spec["publishNotReadyAddresses"]) == ("None", True)

@@ -1,9 +1,63 @@
 """Rules of ``spec.learner.processes``: a part of every batch for each process, and experience of its own."""
 
 from rljob.api.job import RLJobSpec
-from rljob.api.rule import Outcome, holds, rule
+from rljob.api.rule import holds
 
-_ALONE = (
+
+def _parts_are_equal(spec: RLJobSpec) -> bool:
+    parameters, processes = spec.algorithm.parameters, spec.learner.processes
+    steps = parameters.unroll_length if getattr(parameters, "splits_steps", False) else 1
+    minibatches = getattr(parameters, "minibatches", 1) if processes > 1 else 1
+    return bool(parameters.batch_size % processes == 0 == parameters.batch_size // processes * steps % minibatches)
+
+
+def _fewest_actors(spec: RLJobSpec) -> int:
+    return spec.actors.replicas if spec.autoscaling.mode == "Disabled" else spec.autoscaling.min_replicas
+
+
+_ACTORS = ("actors.replicas", "actors.envsPerActor", "autoscaling.mode", "autoscaling.minReplicas")
+_RULES = (
+    holds(
+        "an_equal_part_for_each",
+        RLJobSpec,
+        "learner.processes",
+        _parts_are_equal,
+        parameters=("batchSize",),
+        message="allowed: a divisor of batchSize whose quotient minibatches divides; every process learns from an equal part",
+    ),
+    holds(
+        "a_shard_for_each",
+        RLJobSpec,
+        "learner.processes",
+        lambda spec: spec.replay is None or spec.learner.processes <= spec.replay.shards,
+        parameters=("chunkLength",),
+        also=("replay.shards",),
+        message="allowed: at most replay.shards; each process draws from shards of its own",
+    ),
+    holds(
+        "an_actor_for_each",
+        RLJobSpec,
+        "learner.processes",
+        lambda spec: spec.learner.processes in (1, *range(_fewest_actors(spec) + 1)),
+        parameters=("unrollLength", "batchSize"),
+        also=_ACTORS,
+        message="allowed: at most actors.replicas, with autoscaling minReplicas; each process learns from unrolls of its own",
+    ),
+    holds(
+        "an_unroll_of_each_environment_of_a_process",
+        RLJobSpec,
+        "learner.processes",
+        lambda spec: (
+            spec.learner.processes == 1
+            or -(-_fewest_actors(spec) // spec.learner.processes) * spec.actors.envs_per_actor
+            <= spec.algorithm.parameters.batch_size // spec.learner.processes
+        ),
+        algorithm="PPO",
+        parameters=("unrollLength", "batchSize"),
+        also=_ACTORS,
+        message="allowed: few enough that a process's part of batchSize has an unroll of each environment of its actors, which "
+        "the processes share",
+    ),
     holds(
         "centred_by_one",
         RLJobSpec,
@@ -20,62 +74,6 @@ _ALONE = (
         lambda spec: spec.learner.processes == 1 or spec.early_stopping.on_non_finite_loss != "RestoreAndContinue",
         parameters=("batchSize",),
         also=("learner.processes",),
-        message="allowed: Fail or Ignore with learner.processes above 1",
+        message="allowed: Fail or Ignore with learner.processes above 1; its processes go back to a checkpoint by starting again",
     ),
 )
-
-
-@rule(
-    RLJobSpec,
-    "learner.processes",
-    parameters=("batchSize",),
-    message="allowed: a divisor of batchSize whose quotient minibatches divides; every process learns from an equal part",
-)
-def an_equal_part_for_each(spec: RLJobSpec) -> Outcome:
-    parameters, processes = spec.algorithm.parameters, spec.learner.processes
-    minibatches = getattr(parameters, "minibatches", 1)
-    steps = parameters.unroll_length if getattr(parameters, "splits_steps", False) else 1
-    if processes == 1 or (
-        parameters.batch_size % processes == 0 == parameters.batch_size // processes * steps % minibatches
-    ):
-        return None
-    of = f" / minibatches ({minibatches})" if minibatches > 1 else ""
-    return f"allowed: a divisor of batchSize ({parameters.batch_size}){of}; every process learns from an equal part"
-
-
-@rule(
-    RLJobSpec,
-    "learner.processes",
-    parameters=("chunkLength",),
-    also=("replay.shards",),
-    message="allowed: at most replay.shards; each process draws from shards of its own",
-)
-def a_shard_for_each(spec: RLJobSpec) -> Outcome:
-    replay, processes = spec.replay, spec.learner.processes
-    if processes == 1 or replay is None or replay.shards >= processes:
-        return None
-    return f"allowed: at most replay.shards ({replay.shards}); each process draws from shards of its own"
-
-
-@rule(
-    RLJobSpec,
-    "learner.processes",
-    parameters=("unrollLength", "batchSize"),
-    also=("actors.replicas", "actors.envsPerActor", "autoscaling.mode", "autoscaling.minReplicas"),
-    message="allowed: at most the fewest actors; each process learns from unrolls of its own, with PPO of its own actors, whose "
-    "environments are at most its part of batchSize",
-)
-def an_actor_for_each(spec: RLJobSpec) -> Outcome:
-    processes, scales = spec.learner.processes, spec.autoscaling.mode != "Disabled"
-    actors = spec.autoscaling.min_replicas if scales else spec.actors.replicas
-    if processes == 1:
-        return None
-    if actors < processes:
-        return f"allowed: at most {actors}, the fewest actors; each process learns from unrolls of its own actors"
-    most = (spec.algorithm.parameters.batch_size // processes) // spec.actors.envs_per_actor
-    if spec.algorithm.type == "PPO" and -(-actors // processes) > most:
-        return (
-            f"allowed: few enough for an unroll of each environment in a process's part of batchSize; here at most {most} "
-            "actors a process"
-        )
-    return None
