@@ -303,7 +303,7 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
     ),
     (["spec.autoscaling.behavior={}"], "spec.autoscaling.behavior", ["removed; a decision adds as many again or 4"]),
     (["spec.monitoring.metricsPort=80"], "spec.monitoring.metricsPort", ["from 1,024 to 65,535"]),
-    (["spec.monitoring.metricsPort=5551"], "spec.monitoring.metricsPort", ["outside 5551 to 5555"]),
+    (["spec.monitoring.metricsPort=5551"], "spec.monitoring.metricsPort", ["outside 5551 to 5556"]),
     # the end of a job
     (["spec.successPolicy.targetReturn={}"], "spec.successPolicy.targetReturn.value", ["required", "Mean return"]),
     (["spec.successPolicy.targetReturn.value='18'"], "spec.successPolicy.targetReturn.value", ["'18'", "finite"]),
@@ -797,7 +797,7 @@ EDGES: list[tuple[Path, list[str], str]] = [
         "spec.algorithm.learningRateDecaySteps=0",
     ),
     (BASE, ["spec.monitoring.metricsPort=5550"], "spec.monitoring.metricsPort=5551"),
-    (BASE, ["spec.monitoring.metricsPort=5556"], "spec.monitoring.metricsPort=5555"),
+    (BASE, ["spec.monitoring.metricsPort=5557"], "spec.monitoring.metricsPort=5556"),
     (BASE, [f"{ENVIRONMENT}.maxEpisodeRawFrames=4"], f"{ENVIRONMENT}.maxEpisodeRawFrames=3"),
     (
         BASE,

@@ -59,7 +59,7 @@ def of_a_rank(ranks: Ranks) -> dict[str, Any]:
     while len(learners) < ROUNDS:
         batch = source.next(0.2)
         if batch is not None:
-            learners.append(batch.learners)
+            learners.append(source.learners)
             weights.append(batch.wait())
             source.give_back(batch)
     if ranks.rank == 1:

@@ -33,12 +33,11 @@ _WORDS: Final = (
 @dataclass(frozen=True, slots=True, eq=False)
 class SharedBatch:
     """A rank's part of a batch: ``own``, with weights ``weight`` times as large; or, where it has none, ``stand_in`` of the same
-    shape, from which nothing is learned. ``learners``: of how many ranks parts are learned from."""
+    shape, from which nothing is learned."""
 
     own: Any
     stand_in: Any
     weight: float
-    learners: int
 
     @property
     def policy_version(self) -> NDArray[np.int64]:
@@ -79,6 +78,8 @@ class InStep:
         self.counts = 0, 0
         """(agent steps, raw frames) of the run: rank 0 says them, the others hear them."""
         self.produced = self.consumed = self._seen = self._next_status = 0.0
+        self.learners = 0
+        """How many ranks have a part of the latest batch."""
         self._held: Any = None
         self._moved = self._held_since = time.monotonic()
         self._late = self._others_have = False
@@ -98,16 +99,16 @@ class InStep:
         said, least = self._agree(
             has=has, hopes=hopes and not has, tired=has and now - self._held_since > PATIENCE_SECONDS
         )
-        learners = int(said["has"])
-        self._others_have = learners > has
-        if not learners or said["news"] or said["leaves"] or said["stands"]:
+        self.learners = int(said["has"])
+        self._others_have = self.learners > has
+        if not self.learners or said["news"] or said["leaves"] or said["stands"]:
             return None
         if said["hopes"] and not said["tired"]:
             return None
         own, self._held, self._late, self._others_have = self._held, None, not has, False
         self.ranks.present = has
         weight = self._weigh(own.least, least) if has and self._weigh is not None else 1.0
-        return SharedBatch(own, None if has else self._stand_in, weight, learners)
+        return SharedBatch(own, None if has else self._stand_in, weight)
 
     def idle(self, seconds: float) -> None:
         """Training stands still for so long, for all ranks."""

@@ -224,7 +224,7 @@ class Learner:
     def _learn(self, ready: Ready) -> None:
         self.clock.enter("h2d")
         batch = ready.wait()
-        learners = 1 if self._in_step is None else ready.learners
+        learners = 1 if self._in_step is None else self._in_step.learners
         self.counters.samples += self._config.batch_size * learners
         self.figures.lag(self._versions.ages(ready.policy_version), ready.policy_version)
         epoch, interval = self.counters.epoch, self._config.publish_interval

@@ -63,7 +63,7 @@ def fastest_arithmetic(
     On a GPU at least one update is tried: what it took of the memory there is torch's from then on, and what is free is free.
     """
     device = next(network.parameters()).device
-    plans = network.compute_plans(precision, native=native_arithmetic(device))
+    plans: Sequence[Compute] = network.compute_plans(precision, native=native_arithmetic(device))
     plans = [plan for plan in plans if str(plan) == way] or plans
 
     def run(trial: FrameNetwork) -> None:

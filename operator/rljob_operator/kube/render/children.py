@@ -50,7 +50,10 @@ def network_policies(owned: Owned, settings: Settings) -> list[dict[str, Any]]:
     }
     learners = {"matchLabels": names.role_labels(name, Role.LEARNER)}
     ports = [{"protocol": "TCP", "port": port} for port in names.DATA_PORTS.values()]
-    peers = [{"from": [{"podSelector": everyone}], "ports": ports}, {"from": [{"podSelector": learners}]}]
+    peers: list[dict[str, Any]] = [
+        {"from": [{"podSelector": everyone}], "ports": ports},
+        {"from": [{"podSelector": learners}]},
+    ]
     return [
         _policy(owned, settings, names.network_policy(name), others, [{"from": [{"podSelector": everyone}]}]),
         _policy(owned, settings, names.learners_policy(name), learners, peers),
