@@ -71,7 +71,7 @@ def ready(value: float) -> ReadyBatch:
     (batch,) = batches(1)
     slots = np.arange(16, dtype=np.uint32)
     poisoned = batch._replace(n_step_return=torch.full((16,), value))
-    return ReadyBatch(poisoned, (), slots, slots, np.zeros(16, np.int64), staging)
+    return ReadyBatch(poisoned, (), slots, np.zeros(16, np.int64), staging)
 
 
 def learn(one: Learner, *values: float) -> None:
