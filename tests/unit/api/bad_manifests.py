@@ -227,7 +227,12 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
         ["Fail or Ignore with learner.processes"],
     ),
     (
-        ["spec.algorithm={type: PPO}", "spec.replay=null", "spec.actors={replicas: 4}", "spec.learner.processes=4"],
+        [
+            "spec.algorithm={type: PPO, batchSize: 48}",
+            "spec.replay=null",
+            "spec.actors={replicas: 6}",
+            "spec.learner.processes=4",
+        ],
         "spec.learner.processes",
         ["an unroll of each environment"],
     ),

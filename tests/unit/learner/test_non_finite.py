@@ -28,6 +28,7 @@ from rljob.learner.staging import transition_buffers
 from rljob.observation import frames
 from rljob.weights.exchange import WeightServer
 from rljob.weights.flat import VersionLog
+from rljob.wire.schema import DRAWN
 
 from tests.support.devices import LateEvents
 from tests.unit.learner.learner_builders import CPU, batches, course, identity, parameters, updater
@@ -69,9 +70,8 @@ def ready(value: float) -> ReadyBatch:
     """A batch whose returns are all ``value``."""
     staging: Any = transition_buffers(LAYOUT, 16, 1, CPU).take()
     (batch,) = batches(1)
-    slots = np.arange(16, dtype=np.uint32)
     poisoned = batch._replace(n_step_return=torch.full((16,), value))
-    return ReadyBatch(poisoned, (), slots, np.zeros(16, np.int64), staging)
+    return ReadyBatch(poisoned, (), np.zeros(16, DRAWN), np.zeros(16, np.int64), staging)
 
 
 def learn(one: Learner, *values: float) -> None:

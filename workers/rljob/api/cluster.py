@@ -11,7 +11,7 @@ DATA_PORTS: Final = range(5551, 5557)
 
 
 class CodeSpec(APIModel):
-    """Your own files, which every pod unpacks and works in. `rljob run -n` and `rljob.run` write this."""
+    """Your own files, which every pod unpacks and works in. `rljob run -n` writes this."""
 
     config_map: Annotated[str, Text(253, "a ConfigMap")]
     """A ConfigMap in the job's namespace, with a tar archive compressed by gzip as its entry code.tar.gz."""
