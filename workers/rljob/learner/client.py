@@ -229,9 +229,8 @@ class ReplayClient(BatchThread[ReadyBatch]):
             every = finite.all()
             for part in parts:
                 session = self._sessions[part.shard]
-                if (
-                    session.resubscriptions == part.subscription
-                ):  # an empty shard uses the same slots for other transitions
+                # An empty shard uses the same slots for other transitions.
+                if session.resubscriptions == part.subscription:
                     rows = drawn[part.rows]
                     session.priorities(rows if every else rows[finite[part.rows]])
         for session in self._sessions:

@@ -386,9 +386,8 @@ class Learner:
             return
         self._next_record = now + self._config.record_seconds
         shards = self._source.statuses()
-        if (
-            shards and self._leads
-        ):  # counted by the replay service over the whole run; never less than what a checkpoint knew
+        if shards and self._leads:
+            # Counted by the replay service over the whole run; never less than what a checkpoint knew.
             steps, raw_frames = steps_and_raw_frames(shards)
             self.counters.played(steps, raw_frames)
             self._mean_return = return_to_go_by(shards)
