@@ -102,7 +102,7 @@ def _overrides(job: RLJob) -> list[Override]:
         **{"evaluator.enabled": False, "evaluator.triggerReturn": ABSENT, "evaluator.resources.requests.cpu": 1},
         **{"successPolicy.targetReturn": ABSENT, "successPolicy.metric": ABSENT, "successPolicy.rawFrames": 10**12},
         **{f"earlyStopping.{rule}": ABSENT for rule in ("plateau", "trainingReturn", "valueLoss")},
-        **{"autoscaling.mode": "Disabled", "actors.replicas": 1},
+        **{"autoscaling.mode": "Disabled", "actors.replicas": 1, "learner.processes": 1},
     }
     if "cpu" in spec.evaluator.resources.limits:
         wanted["evaluator.resources.limits.cpu"] = 1  # it has a process for each of its cores

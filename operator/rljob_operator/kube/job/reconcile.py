@@ -176,7 +176,7 @@ class Reconciler:
 
     async def _note(self, stored: StoredJob, known: RememberedJob, decision: Decision) -> None:
         """Note for later where the job's recording is, and how the job ends."""
-        if "learner" in decision.start or (decision.outcome is not None and not stored.status.finished):
+        if not {*LEADERS}.isdisjoint(decision.start) or (decision.outcome is not None and not stored.status.finished):
             settings = settings_for(decision.status, self._settings)
             with suppress(ApiError, PodProblem):  # no reason to hold up a job
                 found = note(stored.document, stored.owned(), settings, decision.status)
