@@ -25,6 +25,7 @@ from torch import Tensor
 
 from rljob.api.exit_codes import EXIT_RANK_LOST
 from rljob.errors import CommandRefused, UsageError, first_line
+from rljob.threads import start_contained
 
 log = logging.getLogger(__name__)
 
@@ -50,14 +51,17 @@ def _lost(what: str) -> Iterator[None]:
     try:
         yield
     except (OSError, RuntimeError) as error:  # of which torch.distributed's own errors are
-        end = threading.Timer(LEAVE_SECONDS, os._exit, (EXIT_RANK_LOST,))
-        end.daemon = True
-        end.start()
+        start_contained("rank-lost", _end_soon)
         said = first_line(error)
         why = said.rpartition(".cc:")[2].partition("] ")[2] or said  # gloo's own begin with a place in its source
         raise RankLost(
             f"{what}: {why.partition('. ')[0]}; all of the learner's processes start again together"
         ) from None
+
+
+def _end_soon() -> None:
+    time.sleep(LEAVE_SECONDS)
+    os._exit(EXIT_RANK_LOST)
 
 
 class Meeting:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import rljob
-from rljob.api import dump_manifest, parse_job
+from rljob.api import dump_manifest, parse_job, with_code
 from rljob.api.conditions import Reason
 from rljob.api.document import parse_document
 from rljob.api.problems import ABSENT
@@ -142,7 +142,7 @@ HEAD: dict[str, Any] = {"apiVersion": "rljob.dev/v1alpha1", "kind": "RLJob", "me
     ],
 )
 def test_what_names_a_job(manifest: Any, name: str, environment: str) -> None:
-    job = parse_job(_written(manifest, []))
+    job = parse_job(_written(manifest, [])[0])
     assert (job.metadata.name, job.spec.environment.id) == (name, environment)
 
 
@@ -157,7 +157,7 @@ def test_values_of_python_become_fields() -> None:
         "environment.kwargs.gone": ABSENT,
         "metadata.name": "other",
     }
-    job = parse_job(_written(CARTPOLE, [*given.items()]))
+    job = parse_job(_written(CARTPOLE, [*given.items()])[0])
     assert job.metadata.name == "other"
     assert (job.spec.algorithm.parameters.learning_rate, job.spec.seed) == (0.25, 3)
     kwargs = {
@@ -178,7 +178,7 @@ def test_what_is_too_large_to_be_read_again_is_refused(tmp_path: Path) -> None:
         rljob.run(CARTPOLE, set={"environment.kwargs.x": "x" * 600_000}, folder=tmp_path / "run")
 
 
-def test_files_are_named_by_their_whole_paths_save_on_a_cluster(
+def test_files_are_named_by_their_whole_paths_and_on_a_cluster_from_their_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = tmp_path / "here"
@@ -198,8 +198,13 @@ def test_files_are_named_by_their_whole_paths_save_on_a_cluster(
         (plain, [], here),
         ("PPOVector", chosen, here),
     ):
-        assert _written(manifest, overrides)["spec"]["environment"]["id"] == f"{folder}/game.py:make"
-        assert _written(manifest, overrides, on_cluster=True)["spec"]["environment"]["id"] == "game.py:make"
+        written, beside = _written(manifest, overrides)
+        assert written["spec"]["environment"]["id"] == f"{folder}/game.py:make"
+        sent, code = with_code(written, beside)
+        name = sent["spec"]["environment"]["id"].removesuffix(":make")
+        assert code is not None
+        assert name in code.names
+        assert beside.absolute() / name == folder / "game.py"
 
 
 WRONG = {
