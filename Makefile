@@ -72,7 +72,7 @@ $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
 	  { echo "this Python lacks its venv module; on Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(PIP_INSTALL) -e '.[worker]'
+	$(PIP_INSTALL) -e '.[worker,box2d,mujoco]'
 	@touch $@
 
 $(READY_TEST): $(READY)
