@@ -71,6 +71,7 @@ async def load_access(kubeconfig: str | None = None, context: str | None = None)
     configuration = Configuration()
     named = kubeconfig or os.environ.get("KUBECONFIG")
     in_a_pod = not named and context is None and (SERVICE_ACCOUNT / "token").is_file()
+    path = named or str(Path.home() / ".kube" / "config")
     try:
         if in_a_pod:
             loader = InClusterConfigLoader(str(SERVICE_ACCOUNT / "token"), str(SERVICE_ACCOUNT / "ca.crt"))  # type: ignore[no-untyped-call]
@@ -78,7 +79,6 @@ async def load_access(kubeconfig: str | None = None, context: str | None = None)
             namespace = (SERVICE_ACCOUNT / "namespace").read_text().strip()
             configuration.proxy = None  # of the variables; the cluster's own address is reached from a pod without one
         else:
-            path = named or str(Path.home() / ".kube" / "config")
             if not any(Path(one).expanduser().is_file() for one in path.split(os.pathsep) if one):
                 raise NoAccess(f"there is no kubeconfig at {path}: name one with --kubeconfig or KUBECONFIG")
             current, known = _contexts(path)
@@ -93,7 +93,9 @@ async def load_access(kubeconfig: str | None = None, context: str | None = None)
             namespace = loader.current_context["context"].get("namespace", "default")
             configuration.proxy = configuration.proxy or _proxy_of_environment(configuration.host)
     except (ConfigException, OSError, ValueError, KeyError, TypeError, AttributeError, YAMLError) as problem:
-        raise NoAccess(f"the access to the cluster can't be read: {' '.join(str(problem).split())}") from problem
+        where = str(SERVICE_ACCOUNT) if in_a_pod else path
+        said = "it is no kubeconfig" if isinstance(problem, TypeError | AttributeError) else " ".join(str(problem).split())
+        raise NoAccess(f"the access to the cluster can't be read from {where}: {said}") from problem
     configuration.connection_pool_maxsize = 100
     configuration.client_session_kwargs = {"trust_env": False}
     return Access(configuration, namespace or "default", kubeconfig, context)
