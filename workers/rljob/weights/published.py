@@ -15,6 +15,8 @@ from rljob.wire.schema import Scalar
 
 PART_BYTES: Final = 4 << 20
 _VERSIONS: Final = 4
+_LEAST_SHARE_RELAYED: Final = 16
+"""A smaller share of a part is sent sooner than it is passed on: 256 kB."""
 _IDLE_SECONDS: Final = 10.0
 _LONGEST_SECONDS: Final = 60.0
 
@@ -30,6 +32,7 @@ class PublishedVersion:
         self.made_at = self.asked_at = time.monotonic()
         self._to_ask: dict[bytes, int] = {}
         size = len(weights.buffer)
+        self._relayed = size * _LEAST_SHARE_RELAYED >= part_bytes
         parts = [weights.buffer[begin : begin + part_bytes] for begin in range(0, size, part_bytes)]
         of = {"epoch": weights.epoch, "version": weights.version, "averaged": averaged}
         digests = b"".join(hashlib.sha256(part.data).digest() for part in parts)
@@ -44,8 +47,8 @@ class PublishedVersion:
 
     def announcement(self, peer: bytes, relay: str) -> list[Sequence[Part]]:
         """What a client is told first: the digests (sha256) of all parts, and ``relay``, the endpoint of an actor to take them
-        from, if any. The part itself comes with it where it is the only one."""
-        self.asked_at = time.monotonic()
+        from, if any, and if they are worth it. The part itself comes with it where it is the only one."""
+        self.asked_at, relay = time.monotonic(), relay if self._relayed else ""
         told = self._announcement.rekind("weights", {"relay": relay})
         if len(self.parts) == 1 and not relay:
             return [told, *self.parts]
