@@ -94,7 +94,9 @@ async def load_access(kubeconfig: str | None = None, context: str | None = None)
             configuration.proxy = configuration.proxy or _proxy_of_environment(configuration.host)
     except (ConfigException, OSError, ValueError, KeyError, TypeError, AttributeError, YAMLError) as problem:
         where = str(SERVICE_ACCOUNT) if in_a_pod else path
-        said = "it is no kubeconfig" if isinstance(problem, TypeError | AttributeError) else " ".join(str(problem).split())
+        said = (
+            "it is no kubeconfig" if isinstance(problem, TypeError | AttributeError) else " ".join(str(problem).split())
+        )
         raise NoAccess(f"the access to the cluster can't be read from {where}: {said}") from problem
     configuration.connection_pool_maxsize = 100
     configuration.client_session_kwargs = {"trust_env": False}
