@@ -9,6 +9,7 @@ from rljob.api.job import API_VERSION, KIND
 from rljob.api.status import RLJobStatus
 
 from rljob_operator.kube.render import names
+from rljob_operator.kube.render.containers import restricted
 from rljob_operator.kube.render.metadata import Owned, handed_on
 from rljob_operator.kube.render.pod import pod
 from rljob_operator.kube.render.settings import Settings
@@ -18,6 +19,7 @@ Object = dict[str, Any]
 _TAKEN_OVER: Final = ("nodeSelector", "affinity", "tolerations", "imagePullSecrets", "securityContext", "serviceAccountName",
                       "runtimeClassName")  # fmt: skip
 """What a reader has from the learner's pod: where its volume can be had, and what a namespace's policies have let in before."""
+_OWN: Final = ("restartPolicy", "activeDeadlineSeconds", "automountServiceAccountToken", "containers", "volumes")
 
 
 def reader(owned: Owned, settings: Settings, longest_seconds: float) -> Object:
@@ -58,6 +60,22 @@ def reader(owned: Owned, settings: Settings, longest_seconds: float) -> Object:
             "volumes": [each for each in learner["volumes"] if each["name"] == mount["name"]],
         },
     }
+
+
+def only_reads(pod: Mapping[str, Any], namespace: str) -> bool:
+    """Whether a pod that was noted is one that `reader` could have made, as far as rights go: it is made with those of the user
+    who asks, who may have more than whoever may write the note."""
+    try:
+        spec, (container,) = pod["spec"], pod["spec"]["containers"]
+        return (
+            pod["metadata"]["namespace"] == namespace
+            and {*spec} <= {*_TAKEN_OVER, *_OWN}
+            and spec["automountServiceAccountToken"] is False
+            and all({*each} == {"name", "persistentVolumeClaim"} for each in spec["volumes"])
+            and restricted().items() <= container["securityContext"].items()
+        )
+    except (LookupError, TypeError, ValueError, AttributeError):
+        return False
 
 
 READ_SECONDS: Final = 120.0

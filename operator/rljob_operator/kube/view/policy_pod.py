@@ -3,6 +3,7 @@ while that runs, else through a pod that mounts the claim, reads it and goes. An
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -15,7 +16,7 @@ from rljob_operator.kube.apiserver.resources import CONFIG_MAPS, PODS, RLJOBS, V
 from rljob_operator.kube.job.members import Pod, current, shown
 from rljob_operator.kube.job.stored import StoredJob, read
 from rljob_operator.kube.render import names
-from rljob_operator.kube.render.reader import READ_SECONDS, note, reader
+from rljob_operator.kube.render.reader import READ_SECONDS, note, only_reads, reader
 from rljob_operator.kube.render.rendering import started_with
 from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.render.volumes import checkpoint_claim, checkpoints_are
@@ -23,6 +24,8 @@ from rljob_operator.kube.view.job_view import find_pods
 
 SEND: Final = ("python", "-m", "rljob.checkpoints.send", f"{names.RUN_DIR}/checkpoints")
 LOOK_SECONDS: Final = 0.5
+_PLAIN: Final = re.compile(r"[a-z0-9][a-z0-9.-]*")
+"""Names and uids: they become folders of the user who asks."""
 
 
 class NoPolicy(Exception):
@@ -65,6 +68,10 @@ async def fetch_recording(
     if learner is not None:
         await _printed(client, learner, (*command, f"{names.JOB_DIR}/{names.JOB_FILE}"), out, READ_SECONDS)
     elif "pod" in note:
+        if not only_reads(note["pod"], namespace):
+            raise NoPolicy(
+                "its note asks for a pod that may do more than read its claim; see who may write ConfigMaps there"
+            )
         # Where the owner of a pod is gone, the pod goes, too.
         about = {
             name: each for name, each in note["pod"]["metadata"].items() if note["there"] or name != "ownerReferences"
@@ -97,7 +104,8 @@ async def noted(client: Client, namespace: str, name: str) -> list[Object]:
                 "outcome": {"state": "Deleted", "message": "The job was deleted before it ended."},
                 **each,
             }
-            for each in map(json.loads, (kept.get("data") or {}).values())
+            for each in map(_read_note, (kept.get("data") or {}).values())
+            if each is not None
         }
     with suppress(NotFound):
         documents.append(await client.get(RLJOBS, namespace, name))
@@ -106,6 +114,15 @@ async def noted(client: Client, namespace: str, name: str) -> list[Object]:
             settings = started_with(fixed, Settings(image="of no release"))
             found[stored.uid] = {**note(stored.document, stored.owned(), settings, stored.status), "there": True}
     return sorted(found.values(), key=lambda each: (each["there"], each["created"]), reverse=True)
+
+
+def _read_note(text: str) -> Object | None:
+    """A note; None where no operator can have written it."""
+    with suppress(ValueError, LookupError, TypeError):
+        found: Object = json.loads(text)
+        if all(_PLAIN.fullmatch(found[name]) for name in ("name", "uid", "of")) and isinstance(found["created"], str):
+            return found
+    return None
 
 
 async def _learner(client: Client, namespace: str, name: str) -> Pod | None:

@@ -8,7 +8,7 @@ import pytest
 from rljob_operator.core.member import Role
 from rljob_operator.kube.render import names
 from rljob_operator.kube.render.metadata import Owned
-from rljob_operator.kube.render.reader import reader
+from rljob_operator.kube.render.reader import only_reads, reader
 from rljob_operator.kube.render.template import PodTemplateProblem
 from rljob_operator.kube.render.volumes import checkpoints_are
 
@@ -139,3 +139,23 @@ def test_checkpoints_are_where_the_learners_run_folder_is(source: dict[str, Any]
     assert checkpoints_are(job.job, SETTINGS) == where
     assert f"PersistentVolumeClaim/{names.claim(job.name, 'learner')}" not in names_of(job), "no pod would mount it"
     assert (made["volumes"], made["containers"][0]["volumeMounts"]) == ([{"name": "mine", **source}], [mount])
+
+
+@pytest.mark.parametrize(
+    ("change", "allowed"),
+    [
+        ({}, True),
+        ({"hostNetwork": True}, False),
+        ({"initContainers": []}, False),
+        ({"automountServiceAccountToken": True}, False),
+        ({"volumes": [{"name": "mine", "hostPath": {"path": "/"}}]}, False),
+        ({"containers": [{"securityContext": {"privileged": True}}]}, False),
+        ({"containers": 3}, False),
+    ],
+)
+def test_a_noted_pod_may_do_no_more_than_read_its_claim(change: dict[str, Any], allowed: bool) -> None:
+    made = reader(mounting(Role.LEARNER, names.RUN_DIR, persistentVolumeClaim={"claimName": "big"}), SETTINGS, 10.0)
+    namespace = made["metadata"]["namespace"]
+    noted = {**made, "spec": {**made["spec"], **change}}
+    assert only_reads(noted, namespace) is allowed
+    assert not only_reads(noted, f"not-{namespace}")
