@@ -102,6 +102,7 @@ CONTAINED = {
     "signals": "unit/roles/test_command.py",
     "rljob-run-*": "integration/operator/test_python_front_door.py",
     "parent": "integration/operator/test_controller_killed.py",
+    "rank-lost": "unit/learner/test_in_step.py",
     "fork": "unit/learner/test_course.py: whatever it raises is why the fork is refused",
 }
 WAITED_FOR = {

@@ -1,6 +1,7 @@
 """Ranks of a learner that wait for each other, or do not; and those that are refused."""
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
+from rljob.api.exit_codes import EXIT_RANK_LOST
 from rljob.ingest.shard_status import ShardStatus
 from rljob.learner.in_step import PATIENCE_SECONDS, InStep
 from rljob.learner.ranks import Meeting, RankLost, Ranks
@@ -124,3 +126,20 @@ def test_a_rank_that_is_told_to_leave_waits_no_longer() -> None:
     stop.set()
     with pytest.raises(RankLost, match=r"rank 1 of 2 has waited for rank 0 at 127\.0\.0\.1"):
         Meeting(1, 2, ("127.0.0.1", port), 1, {}, stop)
+
+
+def of_one_that_is_lost(ranks: Ranks) -> None:
+    if ranks.rank == 1:
+        os._exit(0)
+    try:
+        ranks.sum(torch.ones(1))
+    except RankLost as error:
+        print(error, flush=True)
+    time.sleep(60)  # as a library's thread that hangs
+
+
+def test_a_rank_that_has_lost_another_ends_whatever_holds_it(tmp_path: Path) -> None:
+    began = time.monotonic()
+    with pytest.raises(AssertionError, match=rf"\[{EXIT_RANK_LOST}, 0\]"):
+        answers(f"{__name__}:of_one_that_is_lost", tmp_path)
+    assert time.monotonic() - began < 50.0
