@@ -97,7 +97,7 @@ def test_figures_come_from_the_learner_through_the_api_server(user: User, runnin
 
 
 def test_a_profile_comes_from_a_pod_through_the_api_server(user: User, running: KubeletServer, tmp_path: Path) -> None:
-    said = user.sees("profile", "pong", "learner", "--seconds", "1", "--torch", "-o", str(tmp_path / "profile"))
+    said = user.sees("profile", "pong", "learner", "--seconds", "1", "-o", str(tmp_path / "profile"))
     assert "MainThread" in said
     assert "functions as sampled" in (tmp_path / "profile" / "timeline.json").read_text()
     refusal = user.refused(2, "profile", "pong", "inference-3", "-o", str(tmp_path / "other"))

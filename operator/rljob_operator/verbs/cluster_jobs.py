@@ -30,7 +30,6 @@ from rljob_operator.kube.apiserver.resources import (
     PODS,
     RLEXPERIMENTS,
     RLJOBS,
-    SECRETS,
     Object,
     Resource,
 )
@@ -322,16 +321,6 @@ class ClusterJob:
         ports = {name: job_view.metrics_port(pod) for name, pod in pods.items()}
         urls = {name: reach.url(pod, port) for name, pod in pods.items() if (port := ports[name]) is not None}
         return self._jobs.run(work(reach, urls))
-
-    def token(self) -> str:
-        """See `Job`: out of its Secret."""
-        name = names.core_secret(self._name)
-        try:
-            with self._jobs.refusing("get", SECRETS):
-                secret = self._jobs.run(self._client.get(SECRETS, self._jobs.namespace, name))
-        except NotFound:
-            raise UsageError(f"{self.place}: there is no Secret {name}, whose token --torch needs") from None
-        return base64.b64decode(secret["data"][names.TOKEN_FILE]).decode()
 
     def _document(self) -> Object:
         with self._named(), self._jobs.refusing("get", self.resource):

@@ -54,9 +54,6 @@ class Job(Protocol):
     def ask(self, work: Callable[[Reach, Mapping[str, str]], Coroutine[Any, Any, T]]) -> T:
         """Do ``work`` with the way to its members and, by name, where each that can be asked now is asked."""
 
-    def token(self) -> str:
-        """What a request to a member carries that changes something there."""
-
 
 class Listing(NamedTuple):
     """Jobs to show. ``is_list`` where several could have come; ``namespaces`` where they may be of different ones."""

@@ -14,7 +14,7 @@ from rljob.checkpoints.send import policy_files, send
 from rljob.errors import UsageError
 
 from rljob_operator.core.member import Role
-from rljob_operator.local.addresses import TOKEN_FILE, Loopback, read_token
+from rljob_operator.local.addresses import Loopback
 from rljob_operator.local.experiment_trials import look_at_experiment
 from rljob_operator.local.job_view import look, running_members
 from rljob_operator.local.log_files import LogFollower
@@ -142,10 +142,6 @@ class LocalJob:
         announced = {name: read_json(self._folder / "roles" / f"{name}.json") for name in running_members(self._folder)}
         urls = {name: str(about["metrics_url"]) for name, about in announced.items() if "metrics_url" in about}
         return asyncio.run(work(Loopback(_ASKED_SECONDS), urls))
-
-    def token(self) -> str:
-        """See `Job`."""
-        return read_token(self._folder / TOKEN_FILE)
 
 
 def merge(document: dict[str, Any], patch: Mapping[str, Any]) -> None:

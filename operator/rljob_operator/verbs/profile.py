@@ -29,17 +29,12 @@ from rljob_operator.view.profile import MemberProfile, chrome_trace
 _AGAIN_SECONDS: Final = 0.5
 _PATIENCE_SECONDS: Final = 5.0
 """A member without an answer for so long has ended, or its machine can't be reached."""
-_TORCH_SECONDS: Final = 120.0
 
 
 def profile(
     job: JobArgument = None,
     who: MembersArgument = None,
     seconds: Annotated[int, typer.Option(min=1, max=600, help="How long.")] = 10,
-    torch: Annotated[
-        bool,
-        typer.Option("--torch", help="Then record some updates of learner and actors under torch's profiler, too."),
-    ] = False,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -55,14 +50,13 @@ def profile(
     Prints the most expensive functions and writes a time line of all roles for ui.perfetto.dev (timeline.json): their stages,
     the path of experience, and the functions of each thread. Ctrl-C ends it early and keeps the samples.
 
-    On a cluster this uses the API server and needs the right to get pods/proxy; --torch also needs create on pods/proxy and get
-    on the Secret with the job's token.
+    On a cluster this uses the API server and needs the right to get pods/proxy.
 
     Examples:
 
       rljob profile
 
-      rljob profile learner --seconds 30 --torch
+      rljob profile learner --seconds 30
 
       rljob profile -n team-a pong actor-0
     """
@@ -71,9 +65,7 @@ def profile(
             job, who = None, job
         chosen = jobs.chosen(job)
         folder = output or Path(chosen.place) / "profiles" / time.strftime("%Y%m%d-%H%M%S")
-        token = chosen.token() if torch else ""
         found: dict[str, MemberProfile] = {}
-        files: dict[str, bytes] = {}
 
         async def work(reach: Reach, urls: Mapping[str, str]) -> None:
             names = sorted(urls, key=lambda name: (not name.startswith("learner"), len(name), name))
@@ -86,8 +78,6 @@ def profile(
             typer.echo(f"{chosen.place}: profiling {listed(list(meant))} for {seconds} s", err=True)
             found.update({name: MemberProfile(name) for name in meant})
             await asyncio.gather(*(_sample(reach, url, found[name], seconds) for name, url in meant.items()))
-            if torch:
-                await asyncio.gather(*(_trace(reach, url, name, token, files) for name, url in meant.items()))
 
         try:
             chosen.ask(work)
@@ -100,14 +90,11 @@ def profile(
             folder.rmdir()
             reasons = "; ".join(f"{each.name}: {each.problem or 'ended early'}" for each in found.values())
             raise CommandRefused(f"{chosen.place}: nothing was sampled: {reasons}", EXIT_FAILURE)
-        others = "".join(f"; {name}" for name in sorted(files))
-        files["timeline.json"] = dumps(chrome_trace(sampled)).encode()
         with _writing(folder):
-            for name, content in files.items():
-                (folder / name).write_bytes(content)
+            (folder / "timeline.json").write_text(dumps(chrome_trace(sampled)))
         for each in found.values():
             typer.echo("\n".join([*each.table(), ""]))
-        typer.echo(f"{folder}: timeline.json, which ui.perfetto.dev opens{others}")
+        typer.echo(f"{folder}: timeline.json, which ui.perfetto.dev opens")
 
 
 @contextmanager
@@ -132,18 +119,3 @@ async def _sample(reach: Reach, url: str, profile: MemberProfile, seconds: int) 
             if time.monotonic() - heard > _PATIENCE_SECONDS:
                 profile.problem = f"it has ended or no longer answers: {problem}"
         await asyncio.sleep(_AGAIN_SECONDS)
-
-
-async def _trace(reach: Reach, url: str, name: str, token: str, files: dict[str, bytes]) -> None:
-    """Have a learner or an actor record some updates or turns under torch's profiler, and fetch the trace."""
-    problem = "only learners and actors have one, and on a cluster only learners"
-    deadline = time.monotonic() + (_TORCH_SECONDS if await reach.send(url, "profile", {}, token) else 0.0)
-    while time.monotonic() < deadline:
-        await asyncio.sleep(_AGAIN_SECONDS)
-        try:
-            files[f"{name}.torch.json.gz"] = await reach.read(url, "profile/torch")
-            files[f"{name}.operations.txt"] = await reach.read(url, "profile/operations")
-            return
-        except NoAnswer as error:
-            problem = str(error)
-    typer.echo(f"{name}: no trace of torch's: {problem}", err=True)

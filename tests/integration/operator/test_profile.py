@@ -1,6 +1,5 @@
 """`rljob profile` beside a live `rljob run`: what it writes of all roles, the way of a segment, and what it refuses."""
 
-import gzip
 import json
 import re
 import signal
@@ -60,13 +59,10 @@ def test_all_roles_are_profiled_and_a_segment_is_followed_from_its_actor_to_the_
 ) -> None:
     run = local_run(*ENDLESS)
     run.until_learning(50)
-    folder, printed = profiled(run, "--torch")
+    folder, printed = profiled(run)
     for name in ("learner", "actor-0", "replay-0"):
         assert re.search(rf"{name}: .*of a core: .*MainThread [0-9]", printed), printed
     assert "run (rljob/learner/loop.py)" in sampled(folder)
-    for name in ("learner", "actor-0"):
-        assert len(json.loads(gzip.decompress((folder / f"{name}.torch.json.gz").read_bytes()))["traceEvents"]) > 100
-        assert "aten::" in (folder / f"{name}.operations.txt").read_text()
     assert_a_segment_is_followed(folder, {"ingest"})
 
     for words, said in (

@@ -40,7 +40,6 @@ from rljob.inference.remote_policy import RemotePolicy
 from rljob.roles.options import RoleOptions, announce, write_final
 from rljob.telemetry.metrics import role_registry
 from rljob.telemetry.server import TelemetryServer
-from rljob.telemetry.torch_trace import TorchTrace
 from rljob.weights.exchange import WeightClient
 from rljob.weights.relay import Relay
 from rljob.wire import Client, load_keys
@@ -81,7 +80,6 @@ def run_actor(options: RoleOptions, stop: threading.Event) -> None:
     figures.failures = failures = RestartLimit()
     sink, actions = _connect(options, identity, figures, layout, spec.policy_numbers)
     figures.sink = sink
-    trace = TorchTrace()
     telemetry = TelemetryServer(
         "actor",
         options.metrics_port,
@@ -89,8 +87,6 @@ def run_actor(options: RoleOptions, stop: threading.Event) -> None:
         # One that waits for credit does its work too: the learner sets the pace, and a new actor would wait as well.
         lambda: figures.state in ("Running", "Blocked"),
         role_registry("actor", figures.status),
-        requests={"/profile": trace.ask},
-        pages=trace.pages,
         host=options.metrics_host,
     )
     announce(options, "actor", telemetry.url, identity.incarnation)
@@ -147,7 +143,7 @@ def run_actor(options: RoleOptions, stop: threading.Event) -> None:
                 refresh_steps = chosen.refresh_steps(parameters) if isinstance(chosen, UnrollAlgorithm) else 1
                 loop = ActorLoop(environment, policy, builder, sink, actions, figures, refresh_steps)
             try:
-                _play(loop, stop, telemetry, trace)
+                _play(loop, stop, telemetry)
                 write_final(options, figures.final())
             finally:
                 environment.close()
@@ -156,15 +152,10 @@ def run_actor(options: RoleOptions, stop: threading.Event) -> None:
         sink.close()
 
 
-def _play(loop: Loop, stop: threading.Event, telemetry: TelemetryServer, trace: TorchTrace) -> None:
+def _play(loop: Loop, stop: threading.Event, telemetry: TelemetryServer) -> None:
     """Play until ``stop`` is set, then leave in order; in order too where the inference server is lost."""
-
-    def on_turn() -> None:
-        telemetry.beat(_LONGEST_TURN_SECONDS)
-        trace()
-
     try:
-        loop.run(stop, on_turn)
+        loop.run(stop, partial(telemetry.beat, _LONGEST_TURN_SECONDS))
     except (InferenceLost, KeepsFailing):
         loop.leave(_DRAIN_SECONDS)
         raise

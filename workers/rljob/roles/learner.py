@@ -54,7 +54,6 @@ from rljob.roles.options import RoleOptions, announce, write_last_words
 from rljob.telemetry.metrics import role_registry
 from rljob.telemetry.recorder import Recorder
 from rljob.telemetry.server import TelemetryServer
-from rljob.telemetry.torch_trace import TorchTrace
 from rljob.tracking.ending import forget_ending, note_ending
 from rljob.tracking.tracker import FOLDER, trackers_of, untracked
 from rljob.weights.exchange import WeightServer
@@ -176,7 +175,6 @@ def _run(options: RoleOptions, stop: threading.Event, candidates: Sequence[torch
                 )
             return status.to_document()
 
-        trace = TorchTrace()
         later = None
         if ranks is None and _compiles_later(options, params, device, threads):
             later = CompiledLater(updater, example)
@@ -186,7 +184,6 @@ def _run(options: RoleOptions, stop: threading.Event, candidates: Sequence[torch
             if later is not None:
                 later()
             memory.sufficed = memory.sufficed or updater.updates > begun_at
-            trace()
 
         def record(status: LearnerStatus) -> None:
             if recorder is not None:
@@ -237,9 +234,7 @@ def _run(options: RoleOptions, stop: threading.Event, candidates: Sequence[torch
                     **requests,
                     "/checkpoint": lambda note: learner.request_checkpoint(wanted_since(note)),
                     "/changes": course.ask,
-                    "/profile": trace.ask,
                 },
-                pages=trace.pages,
                 host=options.metrics_host,
                 token_file=options.token_file,
             )

@@ -17,9 +17,8 @@ absent, not 0. `/profile` samples the role while it is polled, as [`rljob profil
 does.
 
 Any client that reaches the port may read. `POST /checkpoint` and `POST /ending` (learner; the operator reports a tracked job's
-end) and `POST /profile` (learner and actors; a torch trace) need the job's token, as `Authorization: Bearer TOKEN` or
-`X-RLJob-Token: TOKEN`, if the role has one (`--token-file FILE` or `RLJOB_TOKEN_FILE`, read at each request). Without a token,
-they work on loopback only. The answer is 401 for a missing or wrong token, 403 if the role has none. `rljob run` makes a token
+end) need the job's token, as `Authorization: Bearer TOKEN` or `X-RLJob-Token: TOKEN`, if the role has one
+(`--token-file FILE` or `RLJOB_TOKEN_FILE`, read at each request). Without a token, they work on loopback only. The answer is 401 for a missing or wrong token, 403 if the role has none. `rljob run` makes a token
 for each run (`roles/request-token` in the run folder), so `rljob checkpoint` and `suspend` work wherever the learner listens.
 
 Every series has the label `role`, and `actor`, `shard` or `evaluator` with the name of the process; braces show a further

@@ -173,7 +173,6 @@ class TelemetryServer:
         registry: the figures for ``/metrics``; None serves an empty page.
         requests: path -> what ``POST path`` leaves a note with, called on a server thread with the JSON object that was
             sent. It must be harmless to repeat and return at once; ValueError is answered as a bad request.
-        pages: path -> the reply to ``GET path``, for what this role shows beside the others.
         host: address to bind; ``*`` is every interface, over IPv4 and IPv6, whichever of them there are.
         token_file: the job's token, read anew for each request, so that it may be replaced. Where it is given, every request
             must carry it as ``Authorization: Bearer TOKEN`` or as ``X-RLJob-Token: TOKEN``; without it requests are taken on
@@ -194,14 +193,12 @@ class TelemetryServer:
         registry: CollectorRegistry | None = None,
         *,
         requests: Mapping[str, Callable[[Mapping[str, Any]], None]] | None = None,
-        pages: Mapping[str, Callable[[], Reply]] | None = None,
         host: str = LOOPBACK,
         token_file: Path | None = None,
     ) -> None:
         self.role = role
         self._token_file = token_file
         self._requests = dict(requests or {})
-        self._pages = dict(pages or {})
         self._status = status
         self._ready = ready
         self._registry = registry if registry is not None else CollectorRegistry()
@@ -276,8 +273,6 @@ class TelemetryServer:
                 )
             if path == "/healthz":
                 return self._health()
-            if path in self._pages:
-                return self._pages[path]()
             kind, _, number = path[1:].partition("/")
             if kind == "profile" and (not number or number.isdecimal()):
                 document = PROFILER.read(int(number) if number else None)
@@ -286,7 +281,7 @@ class TelemetryServer:
             reason = f"{type(error).__name__}: {error}"
             log.warning("%s: cannot answer %s: %s", self.role, path, reason)
             return 500, "application/json", dumps({"error": f"{self.role} cannot answer {path}: {reason}"}).encode()
-        known = ", ".join(("/metrics, /healthz, /readyz, /status, /profile, /profile/NUMBER", *self._pages))
+        known = "/metrics, /healthz, /readyz, /status, /profile, /profile/NUMBER"
         return 404, "application/json", dumps({"error": f"no such page; there are: {known}"}).encode()
 
     def note(self, path: str, body: bytes) -> Reply:
