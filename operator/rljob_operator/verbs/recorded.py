@@ -24,14 +24,11 @@ from rljob_operator.verbs.experiment_page import write_experiment_report
 from rljob_operator.verbs.jobs import listed
 
 
-def write_recorded(
-    jobs: ClusterJobs, name: str, which: str, prices: Path | None, say: Callable[[str], None]
-) -> list[Path]:
+def write_recorded(jobs: ClusterJobs, name: str, which: str, say: Callable[[str], None]) -> list[Path]:
     """Fetch the recording of a job, or those of an experiment's runs, below ``runs/``, and write the page.
 
     Args:
         which: how its uid, or the time of its creation, begins; empty for the newest.
-        prices: a table of prices, for one job.
         say: told what the user may want to know.
 
     Returns: the page; those of the runs for an experiment that is gone before any was judged.
@@ -50,9 +47,7 @@ def write_recorded(
     if len(meant) > 1:
         say(f"{len(meant)} have the name {name}: {_listed(meant)}; the first is taken, --uid takes another")
     if meant[0]["of"] == meant[0]["uid"]:
-        return [write_report(_fetched(jobs, meant[0], folder, say), prices)]
-    if prices is not None:
-        raise UsageError("--prices goes with a single run; name one of the experiment's")
+        return [write_report(_fetched(jobs, meant[0], folder, say))]
     runs = list[Path]()
     for each in notes:
         if each["of"] == meant[0]["of"]:

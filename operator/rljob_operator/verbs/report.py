@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rljob.cli.policies import PricesOption
 from rljob.command_errors import one_line_errors
 from rljob.data_plane import require_data_plane
 from rljob.errors import UsageError
@@ -23,7 +22,6 @@ def report(
             show_default=False,
         ),
     ],
-    prices: PricesOption = None,
     uid: Annotated[
         str,
         typer.Option(
@@ -47,8 +45,6 @@ def report(
 
         rljob report runs/pong-apex-20260101-120000
 
-        rljob report runs/pong-apex-20260101-120000 --prices prices.yaml
-
         rljob report -n team-a pong
     """
     with one_line_errors():
@@ -59,7 +55,7 @@ def report(
             from rljob_operator.verbs.recorded import write_recorded
 
             with ClusterJobs(place, plugin=Meaning.cluster) as jobs:
-                pages = write_recorded(jobs, run, uid, prices, lambda said: typer.echo(said, err=True))
+                pages = write_recorded(jobs, run, uid, lambda said: typer.echo(said, err=True))
             typer.echo("\n".join(map(str, pages)))
             return
         folder = Path(run)
@@ -72,9 +68,5 @@ def report(
 
         from rljob_operator.verbs.experiment_page import write_experiment_report
 
-        if not (folder / EXPERIMENT_FILE).is_file():
-            typer.echo(str(write_report(folder, prices)))
-        elif prices is not None:
-            raise UsageError("--prices goes with a single run; name one of the experiment's")
-        else:
-            typer.echo(str(write_experiment_report(folder)))
+        write = write_experiment_report if (folder / EXPERIMENT_FILE).is_file() else write_report
+        typer.echo(str(write(folder)))

@@ -9,13 +9,12 @@ from typing import Annotated, Any, Final
 import typer
 from rljob.api import ManifestError, load_manifest, parse_job
 from rljob.api.experiment import is_experiment
-from rljob.cli.policies import PricesOption
 from rljob.cli.validate import SetOption
 from rljob.command_errors import one_line_errors
 from rljob.errors import UsageError
 from rljob.strict_json import dumps
 from rljob.telemetry.flat_figures import flatten_status
-from rljob.telemetry.sizing import crowded, lines, next_units, read_prices
+from rljob.telemetry.sizing import crowded, lines, next_units
 from rljob.threads import usable_cores
 
 from rljob_operator.core.recorded import EVALUATION, Judged, Moment, judged
@@ -164,7 +163,6 @@ def why(
     namespace: NamespaceOption = None,
     context: ContextOption = None,
     kubeconfig: KubeconfigOption = None,
-    prices: PricesOption = None,
 ) -> None:
     """Explain a job: the last decision about its actors, with all numbers, and its limits; during training the gain of one more
     of each part; for a job that does not run, the conditions and the last failures.
@@ -178,8 +176,6 @@ def why(
 
       rljob why -n team-a pong
 
-      rljob why --prices prices.yaml
-
       rljob why --rules job.yaml runs/pong-*
 
       rljob why --rules job.yaml --json runs/* \\
@@ -187,7 +183,7 @@ def why(
     """
     with one_line_errors():
         if rules is not None:
-            if not runs or any((namespace, context, kubeconfig, prices)):
+            if not runs or any((namespace, context, kubeconfig)):
                 raise UsageError("--rules needs runs on this machine: their folders, or CSV files of their curves")
             job = load_manifest(rules, overrides or ())
             found = {run: judged(job, records_of(Path(run))) for run in runs}
@@ -199,21 +195,18 @@ def why(
         with jobs_of(place) as jobs:
             run = jobs.chosen(runs[0] if runs else None, or_experiment=True).look()
             cores = None if Meaning.cluster or any(place) else float(usable_cores())
-            for line in (*reasons(run), *_next_unit(run, prices, cores)):
+            for line in (*reasons(run), *_next_unit(run, cores)):
                 typer.echo(line)
 
 
-def _next_unit(run: JobView, prices: Path | None, cores: float | None) -> Iterator[str]:
+def _next_unit(run: JobView, cores: float | None) -> Iterator[str]:
     """What one more of each thing would bring by the learner's figures; where they do not tell, or training stands still for an
-    evaluation, what the status has of it. ``cores``: that all roles share, None on a cluster. Raises ManifestError for a table
-    of prices that lacks something."""
+    evaluation, what the status has of it. ``cores``: that all roles share, None on a cluster."""
     if is_experiment(run.document) or run.status.finished:
         return
     try:
         spec = parse_job(run.document).spec
-    except ManifestError:  # it was edited since, or is not there; without prices that does not matter
-        if prices is not None:
-            raise
+    except ManifestError:  # it was edited since, or is not there
         spec = None
     figures = flatten_status(run.figures.to_document()) if run.figures.state != "Evaluating" else {}
     found = next_units(
@@ -221,7 +214,6 @@ def _next_unit(run: JobView, prices: Path | None, cores: float | None) -> Iterat
         spec,
         cores=cores,
         seconds_left=run.status.progress.estimated_seconds_remaining,
-        prices=read_prices(prices, spec) if prices is not None and spec is not None else None,
     )
     told = [crowded(figures, cores) or run.status.progress.next_unit] if found is None else list(lines(found))
     yield from ("", *told) if any(told) else ()

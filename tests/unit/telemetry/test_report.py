@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
-from rljob.api import ManifestError, dump_manifest, load_manifest
+from rljob.api import dump_manifest, load_manifest
 from rljob.telemetry.charts import Series, compact, line_chart, nice_ticks, stacked_bars, thinned
 from rljob.telemetry.flat_figures import mean_figures
 from rljob.telemetry.recorder import Recorder
@@ -130,20 +130,14 @@ def test_a_complete_run_is_told_in_full(run: Path) -> None:
     assert all(len(label) > 20 for label in page.labels)
 
 
-def test_what_the_next_unit_buys_with_and_without_prices(priced: Path) -> None:
+def test_what_the_next_unit_buys(priced: Path) -> None:
     """The learner waits 62 % of its time for two actors, which never wait: the knee is at 2 / 0.38 of them."""
-    text = read(write_report(priced)).text
-    assert re.search("What the next unit buys.*The knee of one more actor is at 5.3 actors, 2 played", text, re.DOTALL)
-    assert "A million steps" not in text
-    prices = priced / "prices.yaml"
-    prices.write_text("onDemand: {core: 0.04}\nspot: {core: 0.01}\n")
-    page = read(write_report(priced, prices))
-    assert "A million steps, on demand" in page.text
+    page = read(write_report(priced))
+    assert re.search(
+        "What the next unit buys.*The knee of one more actor is at 5.3 actors, 2 played", page.text, re.DOTALL
+    )
     (drawn,) = (label for label in page.labels if label.startswith("Steps a second with more actors"))
     assert re.search("now: from 900 to 900.*the knee: from", drawn)
-    prices.write_text("spot: {core: 0.01}\n")
-    with pytest.raises(ManifestError, match="onDemand: required"):
-        write_report(priced, prices)
 
 
 @pytest.mark.parametrize(

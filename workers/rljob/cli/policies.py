@@ -48,16 +48,6 @@ _TemperatureOption = Annotated[
     float | None, typer.Option(min=0.0, help=_TEMPERATURE_HELP, show_default="the job's evaluationTemperature")
 ]
 
-PricesOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--prices",
-        metavar="FILE",
-        help="A table of what an hour of a core, and of an accelerator, costs on demand and spot (docs/sizing.md).",
-        show_default=False,
-    ),
-]
-
 
 def evaluate(
     source: Annotated[str, typer.Argument(metavar="RUN_OR_CHECKPOINT", help=_CHECKPOINT_HELP, show_default=False)],

@@ -18,8 +18,9 @@ does.
 
 Any client that reaches the port may read. `POST /checkpoint` and `POST /ending` (learner; the operator reports a tracked job's
 end) need the job's token, as `Authorization: Bearer TOKEN` or `X-RLJob-Token: TOKEN`, if the role has one
-(`--token-file FILE` or `RLJOB_TOKEN_FILE`, read at each request). Without a token, they work on loopback only. The answer is 401 for a missing or wrong token, 403 if the role has none. `rljob run` makes a token
-for each run (`roles/request-token` in the run folder), so `rljob checkpoint` and `suspend` work wherever the learner listens.
+(`--token-file FILE` or `RLJOB_TOKEN_FILE`, read at each request). Without a token, they work on loopback only. The answer is 401
+for a missing or wrong token, 403 if the role has none. `rljob run` makes a token for each run (`roles/request-token` in the run
+folder), so `rljob checkpoint` and `suspend` work wherever the learner listens.
 
 Every series has the label `role`, and `actor`, `shard` or `evaluator` with the name of the process; braces show a further
 label. Names that end in `_total` are counters, all others gauges unless noted. Counters start at 0 with their process, except

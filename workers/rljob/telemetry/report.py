@@ -24,7 +24,7 @@ from rljob.telemetry.run_charts import (
     run_charts,
 )
 from rljob.telemetry.run_folder import RunFolder, read_run_folder
-from rljob.telemetry.sizing import NextUnits, Prices, next_units, read_prices
+from rljob.telemetry.sizing import NextUnits, next_units
 
 MIN_FILL_RANGE: Final = 0.2
 """The replay must have filled by at least this share of its capacity in the records at hand."""
@@ -147,22 +147,17 @@ TRAINING: Final = "Training"
 EVALUATING: Final = "Evaluating"
 
 
-def write_report(run_dir: Path, prices: Path | None = None) -> Path:
-    """Writes ``run_dir/report.html`` from whatever the folder holds, and returns its path. ``prices``: a
-    file with a table of them.
+def write_report(run_dir: Path) -> Path:
+    """Writes ``run_dir/report.html`` from whatever the folder holds, and returns its path.
 
-    Raises:
-        NotADirectoryError: there is no such folder.
-        ManifestError: the table lacks something; or the run's job can't be read, so that nothing of it has a price.
-        OSError: the page cannot be written.
+    Raises NotADirectoryError where there is no such folder, OSError where the page cannot be written.
     """
-    path, run = run_dir / REPORT_FILE, read_run_folder(run_dir)
-    table = None if prices is None else read_prices(prices, parse_job(run.job).spec)
-    replace(path, render(run, table))
+    path = run_dir / REPORT_FILE
+    replace(path, render(read_run_folder(run_dir)))
     return path
 
 
-def render(run: RunFolder, prices: Prices | None = None) -> str:
+def render(run: RunFolder) -> str:
     """The page for a run. Every text of the folder is escaped."""
     environment = page_environment()
     environment.filters["compact"] = compact
@@ -171,7 +166,7 @@ def render(run: RunFolder, prices: Prices | None = None) -> str:
     environment.filters["size"] = size
     environment.filters["grouped"] = grouped
     shares, rows = mean_stages(run.points), learning_figures(run)
-    buys = what_buys(run, prices)
+    buys = what_buys(run)
     return environment.get_template("report.html.jinja").render(
         run=run,
         verdict=judge(run.points, cores=shared_cores(run)),
@@ -209,7 +204,7 @@ def judge(points: Points, *, cores: int | None = None) -> Bottleneck:
     return bottleneck(mean_figures(training), cores=cores)
 
 
-def what_buys(run: RunFolder, prices: Prices | None = None) -> NextUnits | None:
+def what_buys(run: RunFolder) -> NextUnits | None:
     """What one more of each thing would bring, by the later half of the time in which the run trained: by then it goes as fast as
     it will. None where that does not tell, or its job can't be read."""
     try:
@@ -229,7 +224,6 @@ def what_buys(run: RunFolder, prices: Prices | None = None) -> NextUnits | None:
         job.spec,
         cores=shared_cores(run),
         seconds_left=took if run.outcome or left is None else left,
-        prices=prices,
     )
 
 

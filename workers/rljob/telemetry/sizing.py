@@ -1,28 +1,17 @@
-"""How a job's parts keep each other waiting, what that makes a job need, and what one more unit of each would buy. Pure, but for
-reading a table of prices.
+"""How a job's parts keep each other waiting, what that makes a job need, and what one more unit of each would buy. Pure.
 
-Every number that comes out was measured, stands in the manifest or in the user's prices, or is computed from these. A table of
-prices, an hour each, in whatever currency; the price of a core includes its memory::
-
-    onDemand: {core: 0.034, accelerator: 2.10}
-    spot: {core: 0.011, accelerator: 0.75}
+Every number that comes out was measured, stands in the manifest, or is computed from these.
 """
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Annotated, Any, Final
-
-from pydantic import ValidationError
+from dataclasses import dataclass
+from typing import Any, Final
 
 from rljob.api import RLJob
-from rljob.api.document import parse_document
 from rljob.api.job import RLJobSpec
 from rljob.api.plain import plain
-from rljob.api.problems import ABSENT, ManifestError, Problem
-from rljob.api.structure import structural_problems
-from rljob.api.types import APIModel, Real, quantity
+from rljob.api.types import quantity
 from rljob.telemetry.bottleneck import busy_share, known_share
 from rljob.telemetry.flat_figures import numbers_in
 
@@ -301,80 +290,6 @@ def with_requests(written: Mapping[str, Any], roles: Mapping[str, Mapping[str, f
     return sized
 
 
-Price = Annotated[float, Real(0, 1e9)]
-KINDS: Final = ("on_demand", "spot")
-_MILLION_OVER_SECONDS_AN_HOUR: Final = 1e6 / 3600
-
-
-class HourlyPrices(APIModel):
-    """What an hour costs."""
-
-    core: Price
-    """The price of a core for an hour, with the memory that comes with it."""
-    accelerator: Price | None = None
-    """The price of an accelerator for an hour; needed where the learner or an inference server asks for one."""
-
-
-class Prices(APIModel):
-    """A table of prices: of machines that stay, and of those that may be taken away."""
-
-    on_demand: HourlyPrices
-    """Prices of machines that stay: {core: PRICE}."""
-    spot: HourlyPrices
-    """Prices of machines that may be taken away: {core: PRICE}."""
-
-
-def read_prices(path: Path, spec: RLJobSpec) -> Prices:
-    """The table in ``path``. Raises ManifestError, with every problem: a kind that is missing, or what ``spec`` needs of one;
-    what has no name here; what is no price."""
-    try:
-        prices = Prices.model_validate(parse_document(path.read_bytes(), str(path)))
-    except OSError as error:
-        raise ManifestError([Problem(str(path), ABSENT, f"cannot be read: {error.strerror}")]) from None
-    except ValidationError as error:
-        found = structural_problems(error, Prices)[0]
-        raise ManifestError(replace(each, path=f"{path}: {each.path}") for each in found) from None
-    if _accelerators(spec) and None in (prices.on_demand.accelerator, prices.spot.accelerator):
-        missing = "required: the price of an accelerator for an hour, on demand and spot, as the job asks for one"
-        raise ManifestError([Problem(f"{path}: accelerator", ABSENT, missing)])
-    return prices
-
-
-def _accelerators(spec: RLJobSpec) -> int:
-    """The accelerators of the learner, and of inference servers of their own."""
-    return (spec.learner.accelerator.count or 0) + spec.inference.replicas * (spec.inference.accelerator.count or 0)
-
-
-def cores_of(spec: RLJobSpec, figures: Mapping[str, float], role: str, members: float) -> float:
-    """Cores of one member: what the manifest asks for, else what it was measured to take. ``role``: as figures name it."""
-    section = getattr(spec, "actors" if role == "actor" else role, None)
-    asked = section.resources.requests.get("cpu") if section is not None else None
-    return quantity(asked) if asked else figures.get(f"processes/{role}/cpu_cores", 0.0) / max(1.0, members)
-
-
-def price_of_an_hour(spec: RLJobSpec, figures: Mapping[str, float], prices: Prices) -> float:
-    """What an hour of a run costs, with actors on spot where the manifest says so, and all else on demand."""
-    actors = figures.get("actors_running", 0.0)
-    shards = spec.replay.shards if spec.replay is not None else 0
-    reserved = sum(
-        members * cores_of(spec, figures, role, members)
-        for role, members in (
-            *(("learner", 1), ("replay", shards), ("inference", spec.inference.replicas)),
-            ("evaluator", int(spec.evaluator.enabled)),
-        )
-    )
-    playing = (
-        actors * cores_of(spec, figures, "actor", actors) * (prices.spot if spec.actors.spot else prices.on_demand).core
-    )
-    computing = _accelerators(spec) * (prices.on_demand.accelerator or 0.0)
-    return reserved * prices.on_demand.core + playing + computing
-
-
-def per_million_steps(price_of_hour: float, steps_per_second: float) -> float:
-    """What a million agent steps cost."""
-    return price_of_hour / steps_per_second * _MILLION_OVER_SECONDS_AN_HOUR
-
-
 _LEAST_SHARE: Final = 0.5
 """A share of a machine's cores. With less than that, a core more is several times what the run has, and nothing says that it
 would get it rather than the others."""
@@ -385,22 +300,20 @@ class NextUnit:
     """One thing more.
 
     ``share``: what it adds to the steps a second, of what there is now. ``seconds_saved``: of those that are left, where that is
-    known. ``costs``: of a million steps with it, by kind of price; None where there is no table, or no price of the unit in it.
+    known.
     """
 
     name: str
     steps_per_second: float
     share: float
     seconds_saved: float | None = None
-    costs: Mapping[str, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class NextUnits:
-    """All of them; ``steps_per_second`` and ``cost`` of a million steps as it is. ``curve``: (actors, steps a second)."""
+    """All of them; ``steps_per_second`` as it is. ``curve``: (actors, steps a second)."""
 
     steps_per_second: float
-    cost: float | None
     actors: int
     knee: float
     curve: tuple[tuple[int, float], ...]
@@ -413,7 +326,6 @@ def next_units(
     *,
     cores: float | None = None,
     seconds_left: float | None = None,
-    prices: Prices | None = None,
 ) -> NextUnits | None:
     """What one more of each would bring to a run with these flat figures; None before they tell, and where the run is `crowded`.
     ``cores``: of the one machine that all roles share, None where each has its own. Rates are in proportion to what was
@@ -424,23 +336,15 @@ def next_units(
         return None
     actors, rate = max(1, round(figures["actors_running"])), figures["steps_per_second"]
     scale = rate / parts.steps_per_second(actors, shards)
-    hour = price_of_an_hour(spec, figures, prices) if prices is not None and spec is not None else None
     found = []
-    for name, further, cores_added in _units(parts, actors, shards, spec, figures):
-        costs = None
-        if prices is not None and hour is not None and cores_added is not None:
-            costs = {
-                kind: per_million_steps(hour + cores_added * getattr(prices, kind).core, scale * further)
-                for kind in KINDS
-            }
+    for name, further in _units(parts, actors, shards, spec, figures):
         share = scale * further / rate - 1
         saved = None if seconds_left is None else seconds_left * (1 - 1 / (1 + share))
-        found.append(NextUnit(name, scale * further, share, saved, costs))
+        found.append(NextUnit(name, scale * further, share, saved))
     most = max(2 * actors, round(2 * parts.knee(shards)), 4)
     counts = sorted({*(1 + round(step * (most - 1) / 40) for step in range(41)), actors})
     return NextUnits(
         rate,
-        None if hour is None else per_million_steps(hour, rate),
         actors,
         parts.knee(shards),
         tuple((count, scale * _with_cores(parts, count, actors, shards)) for count in counts),
@@ -466,19 +370,19 @@ def _with_cores(parts: Pipeline, count: int, actors: int, shards: int) -> float:
 
 def _units(
     parts: Pipeline, actors: int, shards: int, spec: RLJobSpec | None, figures: Mapping[str, float]
-) -> Iterator[tuple[str, float, float | None]]:
-    """(name, steps a second with it, cores that it costs; None where it has no price)."""
-    own = cores_of(spec, figures, "actor", actors) if spec is not None else 0.0
-    yield "an actor on a core of its own", _with_cores(parts, actors + 1, actors, shards), own
+) -> Iterator[tuple[str, float]]:
+    """(name, steps a second with it)."""
+    yield "an actor on a core of its own", _with_cores(parts, actors + 1, actors, shards)
     if parts.cores is not None:
-        yield "an actor on the cores there are", parts.steps_per_second(actors + 1, shards), 0.0
-        yield "a core more for what runs", parts.steps_per_second(actors, shards, further_cores=1), 1.0
-    if parts.shard_seconds(1) and spec is not None:
-        shard = cores_of(spec, figures, "replay", shards)
-        yield "a replay shard", parts.steps_per_second(actors, shards + 1, further_cores=shard), shard
+        yield "an actor on the cores there are", parts.steps_per_second(actors + 1, shards)
+        yield "a core more for what runs", parts.steps_per_second(actors, shards, further_cores=1)
+    if parts.shard_seconds(1) and spec is not None and spec.replay is not None:
+        asked = spec.replay.resources.requests.get("cpu")
+        shard = quantity(asked) if asked else figures.get("processes/replay/cpu_cores", 0.0) / shards
+        yield "a replay shard", parts.steps_per_second(actors, shards + 1, further_cores=shard)
     if parts.cores is None:
-        yield "a network twice as fast", parts.steps_per_second(actors, shards, ways=2), None
-    yield "a learner twice as fast", parts.steps_per_second(actors, shards, learners=2), None
+        yield "a network twice as fast", parts.steps_per_second(actors, shards, ways=2)
+    yield "a learner twice as fast", parts.steps_per_second(actors, shards, learners=2)
 
 
 def sentence(found: NextUnits) -> str:
@@ -492,10 +396,8 @@ def sentence(found: NextUnits) -> str:
 
 def lines(found: NextUnits) -> Iterator[str]:
     """All of them as a table in plain text."""
-    now = "" if found.cost is None else f", {found.cost:.3g} a million steps; behind each, what those would cost"
-    yield f"What the next unit would bring to {found.steps_per_second:,.0f} steps/s{now}:"
+    yield f"What the next unit would bring to {found.steps_per_second:,.0f} steps/s:"
     for unit in found.units:
         saved = "" if unit.seconds_saved is None else f"  {unit.seconds_saved:,.0f} s sooner"
-        costs = "".join(f"  {cost:.3g} {kind.replace('_', ' ')}" for kind, cost in (unit.costs or {}).items())
-        yield f"  {unit.name:<32} {unit.steps_per_second:>9,.0f} steps/s  {100 * unit.share:>+6.1f} %{saved}{costs}"
+        yield f"  {unit.name:<32} {unit.steps_per_second:>9,.0f} steps/s  {100 * unit.share:>+6.1f} %{saved}"
     yield f"The knee of one more actor is at {found.knee:.1f} actors; {found.actors} play now."

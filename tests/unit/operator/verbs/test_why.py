@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from rich.console import Console
-from rljob.api import ManifestError
 from rljob.api.learner_status import ActorStatus, LearnerStatus
 from rljob.api.load import read_manifest
 from rljob.api.presets.merging import NO_ALGORITHM
@@ -30,20 +29,17 @@ STATUS = RLJobStatus(progress=ProgressStatus(estimated_seconds_remaining=600, ne
 RUN = JobView("runs/pong", DOCUMENT, STATUS, True, ("learner",), FIGURES)
 
 
-def said(run: JobView, prices: Path | None = None, cores: float | None = None) -> str:
-    return "\n".join(_next_unit(run, prices, cores))
+def said(run: JobView, cores: float | None = None) -> str:
+    return "\n".join(_next_unit(run, cores))
 
 
-def test_the_table_of_what_each_unit_adds(tmp_path: Path) -> None:
+def test_the_table_of_what_each_unit_adds() -> None:
     text = said(RUN)
     assert "What the next unit would bring to 1,000 steps/s:" in text
     assert "+97" in text.splitlines()[2], "two actors feed the learner: all but the rounding of the knee"
     # On a cluster each part has its own cores.
     assert ("s sooner" in text, "cores there are" in text) == (True, False)
     assert "an actor on the cores there are" in said(RUN, cores=2.0)
-    prices = tmp_path / "prices.yaml"
-    prices.write_text("onDemand: {core: 0.04}\nspot: {core: 0.01}\n")
-    assert " spot" in said(RUN, prices)
 
 
 def test_cores_that_others_have_are_said_instead() -> None:
@@ -63,16 +59,9 @@ def test_without_figures_the_jobs_status_tells() -> None:
 
 
 @pytest.mark.parametrize("document", [{}, {"spec": 3}, {**DOCUMENT, "spec": {"preset": "none"}}])
-def test_a_job_that_was_edited_to_nonsense_is_explained_all_the_same(document: Any, tmp_path: Path) -> None:
+def test_a_job_that_was_edited_to_nonsense_is_explained_all_the_same(document: Any) -> None:
     run = replace(RUN, document=document)
     assert "What the next unit would bring" in said(run)
-    with pytest.raises(ManifestError):
-        said(run, tmp_path / "prices.yaml")
-
-
-def test_a_missing_table_is_said(tmp_path: Path) -> None:
-    with pytest.raises(ManifestError, match=r"none.yaml: cannot be read"):
-        said(RUN, tmp_path / "none.yaml")
 
 
 def test_nothing_would_bring_more_to_a_job_that_is_over() -> None:
