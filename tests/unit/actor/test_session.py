@@ -19,9 +19,9 @@ from rljob.actor.compression import TRIED_SEGMENTS, Compression
 from rljob.actor.session import SILENCE_SECONDS
 from rljob.api import EnvironmentParameters
 from rljob.api.roles import member_of
+from rljob.choices import GroupedDraws
 from rljob.envs import make_vector_environment
 from rljob.envs.grouped import GroupedEnvironment
-from rljob.inference.remote_policy import GroupedDraws
 from rljob.inference.server import InferenceServer
 
 from tests.support.inference import Given, Player, ppo, serving

@@ -2,7 +2,7 @@
 may depend on alone."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,62 +13,10 @@ from rljob.algorithms.base import UnrollAlgorithm
 from rljob.algorithms.decision import Inference
 from rljob.algorithms.trial import Trial
 from rljob.algorithms.trunk import FrameNetwork
-from rljob.choices import FORBIDDEN
+from rljob.choices import FORBIDDEN, GroupedDraws, RandomNumbers
 from rljob.experience import Decision
 from rljob.loading import PLUGIN_FAILURES
 from rljob.observation import ObservationColumn, by_column, each, of_columns
-
-
-class RestrictedGenerator:
-    """Draws for ``rows`` environments, the same ones for the same ``seed``.
-
-    What else a ``numpy.random.Generator`` can do is refused here, in words for its author: where environments act in groups, the
-    generator is one that has only these calls, and takes the first extent of ``size`` for the number of environments.
-    """
-
-    def __init__(self, seed: int, rows: int) -> None:
-        self._generator = np.random.default_rng(seed)
-        self._rows = rows
-
-    def random(self, *given: Any, **named: Any) -> NDArray[np.float64]:
-        """As ``random(size)`` of a ``RandomNumbers``. Raises ValueError for other arguments."""
-        (size,) = self._arguments("random", ("size",), given, named)
-        found: NDArray[np.float64] = self._generator.random(size)
-        return found
-
-    def integers(self, *given: Any, **named: Any) -> NDArray[np.int64]:
-        """As ``integers(low, high, size)`` of a ``RandomNumbers``. Raises ValueError for other arguments."""
-        low, high, size = self._arguments("integers", ("low", "high", "size"), given, named)
-        if not all(isinstance(each, int | np.integer) for each in (low, high)):
-            self._refuse("integers", given, named)
-        found: NDArray[np.int64] = self._generator.integers(low, high, size)
-        return found
-
-    def __getattr__(self, name: str) -> NoReturn:
-        raise AttributeError(f"the generator has no {name}; {self._there_is()}")
-
-    def _arguments(
-        self, function: str, names: tuple[str, ...], given: tuple[Any, ...], named: dict[str, Any]
-    ) -> list[Any]:
-        found = dict(zip(names, given, strict=False)) | named
-        if len(given) + len(named) != len(names) or set(found) != set(names):
-            self._refuse(function, given, named)
-        size = found["size"]
-        rows = size[0] if isinstance(size, tuple | list) and size else size
-        if not isinstance(rows, int) or rows != self._rows:
-            self._refuse(function, given, named)
-        return [found[name] for name in names]
-
-    def _refuse(self, function: str, given: tuple[Any, ...], named: dict[str, Any]) -> NoReturn:
-        written = [*map(repr, given), *(f"{name}={value!r}" for name, value in named.items())]
-        raise ValueError(f"the generator was asked for {function}({', '.join(written)}); {self._there_is()}")
-
-    def _there_is(self) -> str:
-        return (
-            "there is random(size) and integers(low, high, size), where size, or its first extent, is the number of "
-            f"environments, here {self._rows}"
-        )
-
 
 _N = 3
 _MANY = 510
@@ -192,7 +140,7 @@ def _chance_of_its_generator(trial: Trial, numbers: NDArray[np.float32]) -> None
     trial.array("exploration", rungs, (_MANY,))
     epsilon = np.where(rungs > 0, np.maximum(rungs, np.float32(_OFTEN)), rungs)
     rows = np.tile(numbers, (_MANY // _N, 1))
-    asked: dict[str, Callable[[RestrictedGenerator], Decision]] = {
+    asked: dict[str, Callable[[RandomNumbers], Decision]] = {
         "decide": lambda draws: method.decide(rows.copy(), epsilon.copy(), draws, choices),
         "random_decision": lambda draws: method.random_decision(_MANY, choices, draws),
     }
@@ -211,9 +159,9 @@ def _chance_of_its_generator(trial: Trial, numbers: NDArray[np.float32]) -> None
         )
 
 
-def _decision(trial: Trial, function: str, rows: int, decide: Callable[[RestrictedGenerator], Decision]) -> Decision:
+def _decision(trial: Trial, function: str, rows: int, decide: Callable[[RandomNumbers], Decision]) -> Decision:
     """A decision for ``rows`` environments, of draws that are the same for each call."""
-    found = trial.call(function, lambda: decide(RestrictedGenerator(0, rows)))
+    found = trial.call(function, lambda: decide(GroupedDraws(np.random.default_rng(0), 2)))
     trial.expect(function, isinstance(found, Decision), "a Decision(action, taken, value)", found)
     _actions(trial, f"{function}: action", found.action, rows)
     trial.array(f"{function}: taken", found.taken, (rows,))

@@ -14,6 +14,7 @@ from rljob.algorithms.acting_rules import ActionValueAlgorithm
 from rljob.algorithms.base import AnyAlgorithm, TransitionAlgorithm, UnrollAlgorithm
 from rljob.api import EnvironmentParameters
 from rljob.api.problems import ManifestError
+from rljob.choices import GroupedDraws
 from rljob.envs.spec import EnvironmentSpec
 from rljob.loading import PLUGIN_FAILURES, PluginProblem, authors_line, short, shown, told
 
@@ -80,6 +81,8 @@ def _about(error: BaseException, batch: Any) -> str:
     """What the author of a function that failed may want to know of what it was given; nothing where that is not the cause."""
     if isinstance(error, AttributeError) and isinstance(error.obj, np.ndarray):
         return "; it is given arrays here, and may be given tensors: torch.as_tensor(...) takes both"
+    if GroupedDraws.__name__ in str(error):
+        return "; the generator has random(size) and integers(low, high, size), with the number of environments first"
     if not hasattr(batch, "_asdict"):
         return ""
     kind = type(batch).__name__
