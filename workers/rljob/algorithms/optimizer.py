@@ -1,4 +1,4 @@
-"""Adam, by torch's fused kernel, RMSProp as the papers on Atari use it (epsilon under the root, and a centred form), and Muon.
+"""Adam, by torch's fused kernel, and RMSProp as the papers on Atari use it (epsilon under the root, and a centred form).
 
 They are none of ``torch.optim.Optimizer``, whose construction and every step import ``torch._dynamo``, the compiler: two seconds
 and 70 MB of a process that begins anew, and of a pod that takes the place of another, for what most jobs never use.
@@ -6,13 +6,10 @@ and 70 MB of a process that begins anew, and of a pod that takes the place of an
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from math import sqrt
 from typing import ClassVar
 
 import torch
 from torch import Tensor
-
-from rljob.algorithms.compute import native_arithmetic
 
 Kept = Callable[[str], list[Tensor]]
 
@@ -20,10 +17,10 @@ Kept = Callable[[str], list[Tensor]]
 class Optimizer(ABC):
     """Moves ``weights``, float32 on one device, along their gradients. A subclass says how, in ``move``.
 
+    ``weights`` may be slices of parameters, flat, so that several threads share the work: each number is moved by itself.
+
     Attributes:
         names: of the tensors that are kept for each weight, beside ``step``. They begin as zeros.
-        whole: whether ``weights`` are whole parameters. Otherwise they may be slices of them, flat, so that several threads share
-            the work: right for what moves each number by itself.
         skips: whether ``move`` minds ``found_inf`` itself.
         learning_rate: of the next step; a number on the weights' device lets a step be captured in a CUDA graph.
         found_inf: where it is set before a step, a number on the weights' device: 1 lets the step move nothing, and the host
@@ -33,7 +30,6 @@ class Optimizer(ABC):
     """
 
     names: tuple[str, ...]
-    whole: ClassVar[bool] = False
     skips: ClassVar[bool] = False
 
     def __init__(self, weights: Sequence[Tensor], learning_rate: float | Tensor) -> None:
@@ -156,56 +152,3 @@ class RMSProp(Optimizer):
             torch._foreach_sub_(weights, torch._foreach_mul(moved, self.learning_rate))
         else:
             torch._foreach_add_(weights, moved, alpha=-self.learning_rate)
-
-
-class Muon(Optimizer):
-    """Moves matrices along their momentum made orthogonal, so that all its directions count alike (Jordan et al. 2024).
-
-    All weights of an output of a convolution are a row; each of several matrices beside each other is one. Of a single
-    row or column, as biases of several networks beside each other are, only a direction would be left (``is_matrix``). A step is
-    as long as Adam's are about, ``0.2 * sqrt(larger side)`` times the rate (Liu et al. 2025, arXiv 2502.16982, eq. 4), so that a
-    learning rate that is good for Adam is good here. Nesterov's momentum; five iterations of Newton and Schulz with the published
-    coefficients stand for the singular value decomposition, in bf16 where the device multiplies that natively. As
-    ``torch.optim.Muon`` does it, which takes matrices alone and reads its learning rate on the host.
-    """
-
-    names = ("momentum_buffer",)
-    whole = True
-
-    def __init__(self, weights: Sequence[Tensor], learning_rate: float) -> None:
-        super().__init__(weights, learning_rate)
-        device = self.weights[0].device if self.weights else torch.device("cpu")
-        self._half = "bf16" in native_arithmetic(device)
-
-    def move(self, weights: list[Tensor], gradients: list[Tensor], kept: Kept) -> None:
-        momenta = kept("momentum_buffer")
-        torch._foreach_lerp_(momenta, gradients, 1.0 - _MOMENTUM)
-        ahead = torch._foreach_lerp(gradients, momenta, _MOMENTUM)
-        for weight, direction in zip(weights, ahead, strict=True):
-            rows = direction.flatten(1) if direction.dim() > 3 else direction
-            length = 0.2 * sqrt(max(rows.shape[-2:]))
-            moved = orthogonal(rows.bfloat16() if self._half else rows).float()
-            weight.sub_(moved.reshape(direction.shape) * (self.learning_rate * length))
-
-
-_MOMENTUM = 0.95
-_COEFFICIENTS = (3.4445, -4.7750, 2.0315)
-_ITERATIONS = 5
-
-
-def is_matrix(weight: Tensor) -> bool:
-    """Whether ``weight`` has several rows and several columns, as ``Muon`` sees them."""
-    rows = weight.flatten(1) if weight.dim() > 3 else weight
-    return rows.dim() > 1 and min(rows.shape[-2:]) > 1
-
-
-def orthogonal(matrix: Tensor) -> Tensor:
-    """Nearly the orthogonal factor of ``matrix`` [..., rows, columns]: its singular values become 0.5 to 1.5."""
-    tall = matrix.shape[-2] > matrix.shape[-1]
-    x: Tensor = matrix.mT if tall else matrix
-    x = x / torch.linalg.matrix_norm(x, keepdim=True).clamp(min=1e-7)
-    a, b, c = _COEFFICIENTS
-    for _ in range(_ITERATIONS):
-        gram = x @ x.mT
-        x = a * x + (torch.add(b * gram, gram @ gram, alpha=c)) @ x
-    return x.mT if tall else x

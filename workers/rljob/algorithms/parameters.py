@@ -42,7 +42,7 @@ class LearnerParameters(Protocol):
 
     @property
     def optimizer(self) -> str:
-        """Adam, RMSProp, CentredRMSProp or Muon."""
+        """Adam, RMSProp or CentredRMSProp."""
 
     @property
     def optimizer_epsilon(self) -> float:

@@ -11,7 +11,7 @@ from rljob.api.fields import Follows
 from rljob.api.mutability import LIVE, UNLEARNED, never
 from rljob.api.types import APIModel, Flag, Integer, JSONObject, Real, WordOrFactory
 
-OptimizerName: TypeAlias = Literal["Adam", "RMSProp", "CentredRMSProp", "Muon"]
+OptimizerName: TypeAlias = Literal["Adam", "RMSProp", "CentredRMSProp"]
 LearningRate: TypeAlias = Annotated[float, Real(0, 1, above=True), LIVE]
 Epsilon: TypeAlias = Annotated[float, Real(0, 1, above=True)]
 ClipNorm: TypeAlias = Annotated[float, Real(0), LIVE]
@@ -57,8 +57,7 @@ class LearnerParameterSet(ParameterSet):
     learning_rate_decay_steps: Annotated[int, Integer(0)] = 0
     """Steps of all environments over which the learning rate falls; 0 keeps it constant."""
     optimizer: OptimizerName = "Adam"
-    """The optimiser. CentredRMSProp divides by the gradient's standard deviation. Muon orthogonalises the momentum of matrices
-    and leaves the rest to Adam. A change resets the moments."""
+    """The optimiser. CentredRMSProp divides by the gradient's standard deviation. A change resets the moments."""
     optimizer_epsilon: Epsilon = 1e-5
     """Added to the optimiser's denominator: beside the root with Adam, under it with RMSProp."""
     rmsprop_decay: Annotated[float, Real(0, 1, below=True)] = 0.95

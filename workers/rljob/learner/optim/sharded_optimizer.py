@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from rljob.algorithms.base import ParameterGroup
-from rljob.algorithms.optimizer import Adam, Muon, Optimizer, RMSProp, is_matrix
+from rljob.algorithms.optimizer import Adam, Optimizer, RMSProp
 from rljob.algorithms.parameters import LearnerParameters
 
 Item = TypeVar("Item")
@@ -64,15 +64,6 @@ class ParameterSlice:
         return self.view(tensors[self.index])
 
 
-@dataclass(frozen=True, slots=True)
-class WholeParameter(ParameterSlice):
-    """All numbers of the ``index``-th of some tensors, in its own shape."""
-
-    def view(self, tensor: Tensor) -> Tensor:
-        """The tensor itself, without a gradient."""
-        return tensor.detach()
-
-
 def shard_evenly(sizes: Sequence[int], count: int) -> list[list[ParameterSlice]]:
     """What each of ``count`` threads works on, of tensors with so many numbers: shards of about equal length, none empty."""
     total = sum(sizes)
@@ -85,17 +76,6 @@ def shard_evenly(sizes: Sequence[int], count: int) -> list[list[ParameterSlice]]
             if first < last:
                 shard.append(ParameterSlice(index, first, last))
         before += size
-    return [shard for shard in shards if shard]
-
-
-def shard_whole(sizes: Sequence[int], count: int) -> list[list[ParameterSlice]]:
-    """The same with every tensor in one shard: the largest ones first, each to the thread that has least."""
-    shards: list[list[ParameterSlice]] = [[] for _ in range(count)]
-    loads = [0] * count
-    for index in sorted((index for index, size in enumerate(sizes) if size), key=lambda index: (-sizes[index], index)):
-        least = loads.index(min(loads))
-        shards[least].append(WholeParameter(index, 0, sizes[index]))
-        loads[least] += sizes[index]
     return [shard for shard in shards if shard]
 
 
@@ -129,13 +109,12 @@ class ShardedOptimizer:
         self._group_of: list[int] = []
         self._optimizers: list[Optimizer] = []
         for number, sizes in enumerate(_sizes(self._parameters, self._groups)):
-            for make, own in _makers(params, self._groups[number], self._parameters, sizes):
-                divide = shard_whole if make([], params.learning_rate).whole else shard_evenly
-                shards = divide(own, threads.count if sum(sizes) >= FEW_NUMBERS else 1)
-                self.shards += shards
-                self._group_of += [number] * len(shards)
-                weights = ([each.select(self._parameters) for each in shard] for shard in shards)
-                self._optimizers += [make(each, params.learning_rate) for each in weights]
+            make = _maker(params, self._groups[number])
+            shards = shard_evenly(sizes, threads.count if sum(sizes) >= FEW_NUMBERS else 1)
+            self.shards += shards
+            self._group_of += [number] * len(shards)
+            weights = ([each.select(self._parameters) for each in shard] for shard in shards)
+            self._optimizers += [make(each, params.learning_rate) for each in weights]
         self._weights = [optimizer.weights for optimizer in self._optimizers]
         # Reading a number on a CPU waits for nothing.
         self._skips_on_device = not self._parameters[0].is_cpu
@@ -315,20 +294,12 @@ def in_order_of(parameter: Tensor, value: Tensor) -> Tensor:
     return value if value.stride() == parameter.stride() else torch.empty_like(parameter).copy_(value)
 
 
-def _makers(
-    params: LearnerParameters, group: ParameterGroup, parameters: Sequence[Tensor], sizes: Sequence[int]
-) -> list[tuple[Callable[[Sequence[Tensor], float], Optimizer], list[int]]]:
-    """What makes a group's optimisers, and of how many numbers of each parameter: Muon is for matrices, Adam for all else."""
-    adam = partial(Adam, epsilon=params.optimizer_epsilon)
+def _maker(params: LearnerParameters, group: ParameterGroup) -> Callable[[Sequence[Tensor], float], Optimizer]:
+    """What makes a group's optimisers."""
     if group.optimizer is not None:
-        return [(group.optimizer, list(sizes))]
+        return group.optimizer
     if params.optimizer == "Adam":
-        return [(adam, list(sizes))]
-    if params.optimizer == "Muon":
-        matrices = [size * is_matrix(tensor) for size, tensor in zip(sizes, parameters, strict=True)]
-        rest = [size - of_matrices for size, of_matrices in zip(sizes, matrices, strict=True)]
-        return [(Muon, matrices), (adam, rest)]
+        return partial(Adam, epsilon=params.optimizer_epsilon)
     decay, momentum = params.rmsprop_decay, params.rmsprop_momentum
     centred = params.optimizer == "CentredRMSProp"
-    rmsprop = partial(RMSProp, decay=decay, epsilon=params.optimizer_epsilon, momentum=momentum, centred=centred)
-    return [(rmsprop, list(sizes))]
+    return partial(RMSProp, decay=decay, epsilon=params.optimizer_epsilon, momentum=momentum, centred=centred)
