@@ -58,6 +58,8 @@ class Interrupt:
 
 
 TURN_SECONDS = 0.5
+_LOOKS = 10
+"""Looks at what is stored in the time of a turn: an edit is followed at once."""
 
 
 def run_job(
@@ -88,4 +90,6 @@ def run_job(
         report(now)
         if decision.finished:
             return decision
-        interrupt.wait(TURN_SECONDS)
+        for _ in range(_LOOKS):
+            if not stored.spec.edited:
+                interrupt.wait(TURN_SECONDS / _LOOKS)

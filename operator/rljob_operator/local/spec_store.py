@@ -10,7 +10,7 @@ import fcntl
 import json
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -71,14 +71,24 @@ class SpecStore:
         there is no file any more.
         """
         try:
-            stat = self._path.stat()
+            seen = self._stamp()
         except OSError as error:
             raise RunFolderProblem(f"{self._path}: can't be read: {error.strerror}") from error
-        seen = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
         if self._last is None or seen != self._seen:
             self._last = self._look()
             self._seen = seen
         return self._last
+
+    @property
+    def edited(self) -> bool:
+        """Whether another file is stored than was read last."""
+        with suppress(OSError):
+            return self._stamp() != self._seen
+        return False
+
+    def _stamp(self) -> tuple[int, int, int]:
+        stat = self._path.stat()
+        return stat.st_mtime_ns, stat.st_size, stat.st_ino
 
     def edit(self, change: Callable[[Document], None]) -> int:
         """Let ``change`` alter the stored document and store the result; answers its generation.

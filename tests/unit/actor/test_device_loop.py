@@ -169,6 +169,18 @@ def test_weights_are_taken_between_blocks_and_none_play_at_random() -> None:
     assert actor.figures.policy_version == 4
 
 
+def test_weights_of_another_epoch_end_an_unroll_which_the_learner_would_refuse() -> None:
+    setup = clocks(IMPALA(), impala())
+    actor = Actor(setup, in_blocks=False, weights=3).play(4)
+    for version, epoch in ((4, 7), (5, 8)):
+        actor.given.next, actor.loop._next_exchange = setup.weights(version, epoch), 0.0
+        actor.play(1)
+    assert (actor.figures.cut_steps, actor.recorder.steps_into_unroll) == (5 * ENVS, 1)
+    actor.play(STEPS - 1)
+    played = {(each.epoch, *each["policy_version"]) for each in actor.sink.chunks}
+    assert played == {(8, *[5] * STEPS)}
+
+
 def test_weights_that_arrive_within_a_block_wait_for_its_end_and_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     setup = clocks(IMPALA(), impala())
     actor = Actor(setup, in_blocks=True, weights=3)

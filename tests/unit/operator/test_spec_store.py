@@ -38,8 +38,9 @@ def replicas(number: int) -> Any:
 
 
 def test_a_changed_spec_is_a_new_generation_and_an_annotation_is_not(store: SpecStore, tmp_path: Path) -> None:
-    assert (store.read().generation, store.edit(replicas(3))) == (1, 2)
+    assert (store.read().generation, store.edited, store.edit(replicas(3)), store.edited) == (1, False, 2, True)
     assert store.edit(replicas(3)) == 2, "nothing changed"
+    assert (store.read().generation, store.edited) == (2, False)
     assert store.edit(lambda document: document["metadata"].update(annotations={"a": "b"})) == 2
     stored = SpecStore(tmp_path / "run").read()
     assert (stored.generation, stored.job.spec.actors.replicas) == (2, 3)

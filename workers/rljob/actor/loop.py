@@ -296,8 +296,14 @@ class ActorLoop(LocalLoop):
         return self._observation
 
     def _may_refresh(self) -> bool:
-        """Whether weights may be replaced now: between unrolls, and inside one as often as the job says."""
+        """Whether weights may be replaced now: between unrolls, and inside one as often as the job says. Weights of another epoch
+        end an unroll."""
         into = self._builder.steps_into_unroll
         if not into:
+            return True
+        if self._arrived is not None and self._arrived.epoch != self._builder.epoch:
+            # The learner has left the weights with which this unroll began, and would refuse it.
+            self._builder.cut_steps += self._builder.begin(self._observation)
+            self._figures.cut_steps = self._builder.cut_steps
             return True
         return self._refresh_steps > 0 and into % self._refresh_steps == 0
