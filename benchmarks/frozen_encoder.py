@@ -23,7 +23,7 @@ import torch
 from rljob.algorithms.apex_dqn.loss import ApeXDQN
 from rljob.algorithms.batches import TransitionBatch
 from rljob.api import ApeXDQNParameters, EnvironmentParameters
-from rljob.encoders.edge import make_encoded_vector
+from rljob.encoders import make_encoded_vector
 from rljob.envs import EnvironmentSpec, RestartLimit, describe_environment
 from rljob.learner.optim.sharded_optimizer import DataParallelThreads
 from rljob.learner.optim.updater import TransitionUpdater

@@ -21,8 +21,7 @@ from rljob.algorithms.registry import algorithm
 from rljob.api import ApeXDQNParameters, EnvironmentParameters
 from rljob.envs import EnvironmentSpec, describe_environment, make_vector_environment
 from rljob.experience import Decision, Segment, make_builder
-from rljob.experience.batch_arrays import transition_arrays
-from rljob.experience.ring import SegmentRing
+from rljob.experience.ring import SegmentRing, transition_arrays
 from rljob.ingest.table import read_segment
 from rljob.wire import decode_header, encode
 

@@ -21,8 +21,7 @@ import numpy as np
 from rljob.api import EnvironmentParameters
 from rljob.envs import make_vector_environment
 from rljob.experience import Segment, transition_layout
-from rljob.experience.batch_arrays import transition_arrays
-from rljob.experience.ring import SegmentRing, Slots
+from rljob.experience.ring import SegmentRing, Slots, transition_arrays
 from rljob.ingest.table import read_segment
 from rljob.observation import frames
 from rljob.replay.config import ReplayConfig

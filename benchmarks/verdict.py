@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from rljob.evaluation.interval import LEAST_GAMES, Bounds, capital, deviations
+from rljob.evaluation.verdicts import LEAST_GAMES, Bounds, capital, deviations
 
 from benchmarks.common import report
 from tests.support.paths import ROOT

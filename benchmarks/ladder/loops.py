@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from rljob.algorithms.apex_dqn.loss import ApeXDQN
 from rljob.algorithms.apex_dqn.network import QNetwork
+from rljob.algorithms.base import Inference
 from rljob.algorithms.batches import LossResult, Observation, TransitionBatch
-from rljob.algorithms.decision import Inference
 from rljob.api import ApeXDQNParameters
 from rljob.envs import make_vector_environment
 from rljob.experience import Decision, Segment, SegmentLayout

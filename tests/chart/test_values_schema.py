@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from rljob_operator.generate.files import CHART as FOLDER, INSTALL_FILE, README_FILE, chart_readme, install_manifest
+from rljob_operator.generate import CHART as FOLDER, INSTALL_FILE, README_FILE, chart_readme, install_manifest
 
 from tests.support.chart import CHART, Chart, HelmRefused, find_program, only
 from tests.support.paths import ROOT

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rljob_operator.generate.files import INSTALL_FILE
+from rljob_operator.generate import INSTALL_FILE
 from rljob_operator.kube.process import rbac
 
 from tests.cluster.control_plane import ControlPlane

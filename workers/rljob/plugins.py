@@ -5,7 +5,7 @@ own is a plain ``gymnasium.Env`` and needs nothing of this.
 """
 
 from rljob.algorithms.acting_rules import ActionValueAlgorithm, GaussianAlgorithm, epsilon_ladder
-from rljob.algorithms.base import ParameterGroup, TransitionAlgorithm, UnrollAlgorithm
+from rljob.algorithms.base import Game, Inference, ParameterGroup, TransitionAlgorithm, UnrollAlgorithm
 from rljob.algorithms.batches import (
     LossResult,
     Observation,
@@ -15,7 +15,6 @@ from rljob.algorithms.batches import (
     minibatches_of_unrolls,
 )
 from rljob.algorithms.conformance import check
-from rljob.algorithms.decision import Game, Inference
 from rljob.algorithms.impala.loss import IMPALA
 from rljob.algorithms.layers import DenseEnsemble
 from rljob.algorithms.optimizer import Optimizer

@@ -20,8 +20,7 @@ from rljob.child import Child
 from rljob.threads import start_contained
 
 from rljob_operator.core.member import last_line
-from rljob_operator.local.lock import ControllerLock
-from rljob_operator.local.run_folder import CONTROLLER_LOG, JOB_FILE
+from rljob_operator.local.run_folder import CONTROLLER_LOG, JOB_FILE, ControllerLock
 
 _ANSWER_SECONDS: Final = 15.0
 _LEAVE_SECONDS: Final = 2.0

@@ -12,7 +12,7 @@ from rljob.api.memory_estimate import MemoryEstimate
 from rljob.checkpoints.files import stored
 from rljob.checkpoints.location import bucket_of
 from rljob.checkpoints.restore_from import named_checkpoint
-from rljob.encoders.edge import check_encoder
+from rljob.encoders import check_encoder
 from rljob.envs import EnvironmentSpec, apart, describe_both, try_environment
 from rljob.errors import UsageError
 from rljob.loading import files_loaded

@@ -32,11 +32,10 @@ from rljob_operator.local import preflight, run_folder
 from rljob_operator.local.fork_server import LEAVE_SECONDS
 from rljob_operator.local.job_view import StatusFile, running_members
 from rljob_operator.local.launch import Launcher
-from rljob_operator.local.lock import ControllerLock
 from rljob_operator.local.log_files import tail
 from rljob_operator.local.loop import Interrupt, raise_when_asked_to_end, run_job
 from rljob_operator.local.other_load import OtherLoad
-from rljob_operator.local.run_folder import OUTCOME_FILE
+from rljob_operator.local.run_folder import OUTCOME_FILE, ControllerLock
 from rljob_operator.local.spec_store import SpecStore, StoredRun, replace_spec
 from rljob_operator.local.substrate import LocalSubstrate
 from rljob_operator.local.trackers import Trackers

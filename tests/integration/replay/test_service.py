@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from rljob.experience import Segment
-from rljob.experience.batch_arrays import transition_arrays
-from rljob.experience.ring import SegmentRing
+from rljob.experience.ring import SegmentRing, transition_arrays
 from rljob.replay.chunk_log import ChunkLog, Commit
 from rljob.replay.limiter import LimiterConfig
 from rljob.replay.service import ReplayService

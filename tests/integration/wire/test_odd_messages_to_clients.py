@@ -25,9 +25,8 @@ from rljob.inference.client import InferenceClient, InferenceLost
 from rljob.ingest.shard_status import ShardStatus
 from rljob.learner import shard
 from rljob.learner.client import ReplayClient, ReplayClientConfig
-from rljob.learner.figures import Figures
+from rljob.learner.figures import Figures, Verdicts
 from rljob.learner.shard_totals import replay_summary, return_to_go_by, steps_and_raw_frames
-from rljob.learner.verdicts import Verdicts
 from rljob.observation import frames
 from rljob.roles.learner import wanted_since
 from rljob.telemetry.server import TelemetryServer

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from rljob.api.document import parse_document
 from rljob.api.experiment_check import parse_experiment
-from rljob_operator.local.lock import ControllerLock
+from rljob_operator.local.run_folder import ControllerLock
 
 from tests.support.command_line import printed, refused
 from tests.support.paths import EXAMPLES

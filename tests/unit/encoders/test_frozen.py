@@ -12,7 +12,7 @@ import rljob
 import safetensors.torch
 import torch
 from rljob.api import EnvironmentParameters, ManifestError, load_manifest, with_files_beside
-from rljob.encoders.edge import check_encoder, make_encoded_environment, make_encoded_vector
+from rljob.encoders import check_encoder, make_encoded_environment, make_encoded_vector
 from rljob.envs import EnvironmentProblem, RestartLimit, describe_environment, try_environment
 from rljob.policy.export import export
 from rljob.wire.schema import CODES, KINDS

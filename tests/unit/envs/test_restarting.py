@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import gymnasium
 import numpy as np
 import pytest
-from rljob.algorithms.decision import Game
+from rljob.algorithms.base import Game
 from rljob.api import EnvironmentParameters
 from rljob.envs import (
     KeepsFailing,

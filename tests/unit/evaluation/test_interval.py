@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
-from rljob.evaluation.interval import LEAST_GAMES, deviations, interval
+from rljob.evaluation.verdicts import LEAST_GAMES, deviations, interval
 
 from benchmarks.verdict import EPISODES, judged, policies
 

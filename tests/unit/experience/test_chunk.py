@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 from rljob.experience import InvalidSegment, Segment, SegmentLayout, make_builder, transition_layout, unroll_layout
-from rljob.experience.batch_arrays import transition_arrays
 from rljob.experience.columns import ActionSpace
-from rljob.experience.ring import SegmentRing
+from rljob.experience.ring import SegmentRing, transition_arrays
 from rljob.ingest.table import read_segment
 from rljob.observation import ObservationColumn, frames, zeros
 from rljob.wire import MalformedMessage, Message, decode, decode_header, encode

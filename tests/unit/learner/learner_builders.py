@@ -12,8 +12,8 @@ from rljob.algorithms.optimizer import RMSProp
 from rljob.algorithms.registry import algorithm
 from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters, PPOParameters
 from rljob.api.algorithm import AlgorithmSpec
-from rljob.api.course import ForkSpec
 from rljob.api.job import RLJobSpec
+from rljob.api.lifecycle import ForkSpec
 from rljob.checkpoints import store as checkpoint
 from rljob.checkpoints.saved_policy import PolicyIdentity
 from rljob.checkpoints.store import CheckpointProblem

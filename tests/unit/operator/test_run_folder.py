@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 from rljob_operator.local import log_files
-from rljob_operator.local.lock import ControllerLock
 from rljob_operator.local.log_files import LogFollower, bound, tail
 from rljob_operator.local.run_folder import (
     EXPERIMENT_FILE,
     JOB_FILE,
     LOCK_FILE,
+    ControllerLock,
     RunFolderProblem,
     chosen_run,
     holder,
@@ -113,7 +113,7 @@ def test_one_controller_a_run_folder(tmp_path: Path) -> None:
 CONTROLLER = """
 import subprocess, sys, time
 from pathlib import Path
-from rljob_operator.local.lock import ControllerLock
+from rljob_operator.local.run_folder import ControllerLock
 with ControllerLock(Path(sys.argv[1])):
     print(subprocess.Popen(["sleep", "60"], close_fds=False).pid, sys.stdin.read() == "", flush=True)
     time.sleep(60)

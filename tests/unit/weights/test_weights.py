@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from rljob.api.learner_status import EvaluationUnderWay, Verdict
-from rljob.learner.verdicts import Verdicts
+from rljob.learner.figures import Verdicts
 from rljob.weights.evaluations import Evaluation
 from rljob.weights.exchange import WeightClient, WeightServer
 from rljob.weights.flat import OtherNetwork, Snapshot, Weights, WeightsProblem, snapshot

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from rljob.acting.int8 import WITHIN, Int8Trunk, computable
-from rljob.algorithms.base import AnyAlgorithm
+from rljob.algorithms.base import AnyAlgorithm, Inference
 from rljob.algorithms.compute import (
     Compute,
     DeviceCompute,
@@ -29,7 +29,6 @@ from rljob.algorithms.compute import (
     native_arithmetic,
     told,
 )
-from rljob.algorithms.decision import Inference
 from rljob.algorithms.suits import NOT_IN_INT8
 from rljob.algorithms.trunk import FrameNetwork
 from rljob.api.networks import NetworkProblem

@@ -16,8 +16,7 @@ from torch.utils.dlpack import from_dlpack
 
 from rljob.acting.device_rule import DeviceDecision, rule_of
 from rljob.acting.network import ActingNetwork, choose_compute
-from rljob.algorithms.base import AnyAlgorithm
-from rljob.algorithms.decision import Inference
+from rljob.algorithms.base import AnyAlgorithm, Inference
 from rljob.algorithms.shapes import shapes_of
 from rljob.api import EnvironmentParameters
 from rljob.envs.base import EnvironmentProblem

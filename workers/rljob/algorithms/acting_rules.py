@@ -14,9 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rljob.algorithms.base import TransitionAlgorithm
+from rljob.algorithms.base import Game, Inference, TransitionAlgorithm
 from rljob.algorithms.batches import Observation
-from rljob.algorithms.decision import Game, Inference
 from rljob.algorithms.parameters import TransitionParameters
 from rljob.algorithms.trunk import FrameNetwork
 from rljob.choices import Choices, RandomNumbers

@@ -13,9 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rljob.algorithms.base import UnrollAlgorithm
+from rljob.algorithms.base import Game, Inference, UnrollAlgorithm
 from rljob.algorithms.batches import Observation
-from rljob.algorithms.decision import Game, Inference
 from rljob.algorithms.distributions import ActionDistribution
 from rljob.algorithms.policy_network import PolicyConfig, PolicyNetwork
 from rljob.api import ImpalaParameters, PPOParameters

@@ -12,27 +12,42 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from rljob.algorithms.batches import LossResult, Moments, Observation, TransitionBatch, UnrollBatch, as_batch
-from rljob.algorithms.decision import Game, Inference
 from rljob.algorithms.optimizer import Optimizer
 from rljob.algorithms.parameters import LearnerParameters, TransitionParameters, UnrollParameters
 from rljob.algorithms.trunk import FrameNetwork
 from rljob.choices import HALF_LOG_2PI, Choices, RandomNumbers
 from rljob.experience import ColumnRole, Decision, SegmentLayout, transition_layout, unroll_layout
-from rljob.experience.batch_arrays import batch_key, transition_arrays, unroll_arrays
 from rljob.experience.columns import ActionSpace
+from rljob.experience.ring import batch_key, transition_arrays, unroll_arrays
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rljob.api import EnvironmentParameters
     from rljob.envs.spec import EnvironmentSpec
+
+
+class Inference(NamedTuple):
+    """One forward pass for N observations: ``outputs`` float32 [N, K], of which ``Algorithm.decide`` makes actions, and
+    ``state`` float32 [N, 2, H], the memory afterwards (H is 0 for a network without one)."""
+
+    outputs: Tensor
+    state: Tensor
+
+
+class Game(Protocol):
+    """One game that is being evaluated, as a policy sees it: its own random numbers, and room for a memory (None at first)."""
+
+    random: np.random.Generator
+    memory: Any
+
 
 P = TypeVar("P", bound=LearnerParameters)
 TransitionP = TypeVar("TransitionP", bound=TransitionParameters)

@@ -1,6 +1,6 @@
 """The registry of built-in algorithms: each is a folder beside this file, and a line here.
 
-A folder has ``DECLARED`` (`rljob.api.declaration`), ``parameters``, and ``presets`` and ``rules`` where there are some, none of
+A folder has ``DECLARED`` (`rljob.api.declaration`) with its presets, ``parameters``, and ``rules`` where there are some, none of
 which needs torch; and its code: ``loss``, where the class has the algorithm's name, and ``network`` where that is its own.
 """
 

@@ -9,8 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from rljob.algorithms.acting_rules import ActionValueAlgorithm
-from rljob.algorithms.base import UnrollAlgorithm
-from rljob.algorithms.decision import Inference
+from rljob.algorithms.base import Inference, UnrollAlgorithm
 from rljob.algorithms.trial import Trial
 from rljob.algorithms.trunk import FrameNetwork
 from rljob.choices import FORBIDDEN, GroupedDraws, RandomNumbers

@@ -7,9 +7,8 @@ from pydantic import Field
 from rljob.api.algorithm import AlgorithmSpec
 from rljob.api.autoscaling import AutoscalingSpec
 from rljob.api.cluster import CodeSpec, MonitoringSpec, NetworkSpec, SchedulingSpec
-from rljob.api.course import ForkSpec, ScheduledChange
 from rljob.api.environment import EnvironmentSource
-from rljob.api.lifecycle import CheckpointSpec, EarlyStopping, FailurePolicy, SuccessPolicy
+from rljob.api.lifecycle import CheckpointSpec, EarlyStopping, FailurePolicy, ForkSpec, ScheduledChange, SuccessPolicy
 from rljob.api.mutability import ANY_TIME, UNLEARNED, WHILE_SUSPENDED, never
 from rljob.api.pods import SecretRef
 from rljob.api.presets import PresetName

@@ -1,6 +1,8 @@
-"""When a job ends, what it keeps, and what counts as a failure."""
+"""When a job ends, what it keeps, what counts as a failure, and what changes in its course without a restart."""
 
-from typing import Annotated, Literal
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -8,7 +10,7 @@ from rljob.api.episode_metrics import NAME_PATTERN
 from rljob.api.learner_status import Verdict
 from rljob.api.mutability import ANY_TIME, UNLEARNED, WHILE_SUSPENDED, never
 from rljob.api.pods import SecretRef
-from rljob.api.types import APIModel, Integer, Name, Real, Seconds, Text
+from rljob.api.types import APIModel, Integer, JSONObject, Name, Real, Seconds, Text
 
 Included = Literal["Learner", "Replay"]
 Role = Literal["Learner", "Replay", "Actor", "Inference", "Evaluator"]
@@ -207,3 +209,25 @@ class FailurePolicy(APIModel):
 
     rules: list[FailureRule] = Field(default_factory=list, max_length=32)
     """Rules; the first match decides."""
+
+
+class ForkSpec(APIModel):
+    """One fork. It is done once: the next checkpoint names its id, so that a restarted learner does not repeat it."""
+
+    id: Name
+    """Name of the fork; a new id asks for a new fork."""
+    source: Annotated[
+        str, Text(2048, 'a URI such as "file:///runs/pong-1"', r"^[a-z][a-z0-9+.-]*://.+$"), Field(alias="from")
+    ]
+    """URI of a checkpoint, or of a run (its newest one). On a cluster: a bucket, or a volume that the learner mounts."""
+    digest: Annotated[str, Text(71, "sha256: and 64 hexadecimal digits", r"^sha256:[0-9a-f]{64}$")]
+    """Digest of the checkpoint's tensors (status.checkpoint.digest of the other run). Another checkpoint is refused."""
+
+
+class ScheduledChange(APIModel):
+    """One entry of a schedule."""
+
+    after_raw_frames: Annotated[int, Integer(0)]
+    """Raw frames of all actors from which the change applies. The last entry that applies wins."""
+    set: Annotated[dict[str, Any], JSONObject()] = Field(min_length=1)
+    """Paths of live fields, such as algorithm.learningRate, and their new values."""

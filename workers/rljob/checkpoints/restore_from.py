@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from rljob.api import RLJob
-from rljob.api.course import ForkSpec
+from rljob.api.lifecycle import ForkSpec
 from rljob.checkpoints.files import VerifiedFiles, directory_in, is_checkpoint, read_manifest, stored, verify
 from rljob.checkpoints.location import Location, bucket_of, location
 from rljob.checkpoints.names import CheckpointProblem

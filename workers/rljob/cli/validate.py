@@ -93,7 +93,7 @@ def _look(job: RLJob, made: bool) -> tuple[str, ...]:
         try_environment(training.id, training.parameters, spec)
         check_suits(job, spec)
         if training.encoder is not None:
-            from rljob.encoders.edge import check_encoder  # it loads torch
+            from rljob.encoders import check_encoder  # it loads torch
 
             for source in (training, judged):
                 check_encoder(source.id, source.parameters)

@@ -10,16 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from rljob.algorithms.base import AnyAlgorithm
-from rljob.algorithms.decision import Game
+from rljob.algorithms.base import AnyAlgorithm, Game
 from rljob.algorithms.registry import algorithm
 from rljob.algorithms.shapes import shapes_of
 from rljob.checkpoints.saved_policy import PolicyIdentity
-from rljob.encoders.edge import make_encoded_environment
+from rljob.encoders import make_encoded_environment
 from rljob.envs import EnvironmentProblem, RestartLimit
 from rljob.envs.base import Observation, seed_generators, seed_of
-from rljob.evaluation.interval import Bounds
 from rljob.evaluation.score import JudgedPolicy, Played, Sitting
+from rljob.evaluation.verdicts import Bounds
 from rljob.loading import contained
 from rljob.observation import each
 from rljob.weights.flat import Weights

@@ -14,7 +14,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from rljob.algorithms.decision import Game
+from rljob.algorithms.base import Game
 from rljob.api.episode_metrics import means
 from rljob.choices import Choices
 from rljob.envs.base import Observation, seed_of

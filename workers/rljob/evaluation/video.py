@@ -10,7 +10,7 @@ import imageio.v2 as imageio
 import numpy as np
 from numpy.typing import NDArray
 
-from rljob.encoders.edge import make_encoded_environment
+from rljob.encoders import make_encoded_environment
 from rljob.envs.received import RENDER_MODE, picture_rate, pictures
 from rljob.evaluation.score import JudgedPolicy, Played, Sitting
 from rljob.files import replacing

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 from pydantic import ValidationError
 
-from rljob.api.course import ForkSpec, ScheduledChange
 from rljob.api.job import RLJobSpec
 from rljob.api.learner_status import ForkStatement
+from rljob.api.lifecycle import ForkSpec, ScheduledChange
 from rljob.api.live import digest, live_values, wanted, with_live
 from rljob.checkpoints.store import Checkpoint
 from rljob.threads import start_contained

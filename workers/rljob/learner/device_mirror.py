@@ -18,8 +18,7 @@ from rljob.algorithms.batches import TransitionBatch, as_batch
 from rljob.api.memory_estimate import two_digits
 from rljob.errors import first_line
 from rljob.experience import ColumnRole, SegmentLayout
-from rljob.experience.batch_arrays import part_of, transition_arrays
-from rljob.experience.ring import SegmentRing
+from rljob.experience.ring import SegmentRing, part_of, transition_arrays
 from rljob.learner.optim import readback
 from rljob.learner.staging import AtOnce, BufferRing, SideStream, on_host, stream_beside
 

@@ -24,7 +24,7 @@ from rljob.checkpoints.restore_from import FORK, STARTED_FROM
 from rljob.checkpoints.saved_policy import PolicyIdentity
 from rljob.learner import state
 from rljob.learner.course import Course
-from rljob.learner.figures import Counters, Figures
+from rljob.learner.figures import Counters, Figures, Verdicts
 from rljob.learner.gpu import DeviceStageClock, Gpu
 from rljob.learner.in_step import InStep
 from rljob.learner.loop_inputs import BatchSource, LoopConfig, NonFiniteLoss, Ready, Superseded
@@ -32,7 +32,6 @@ from rljob.learner.optim.readback import Arrived, Readback
 from rljob.learner.optim.updater import AnyUpdater
 from rljob.learner.saver import Saver
 from rljob.learner.shard_totals import return_to_go_by, steps_and_raw_frames
-from rljob.learner.verdicts import Verdicts
 from rljob.loading import short
 from rljob.telemetry import timeline
 from rljob.telemetry.clock import StageClock

@@ -19,9 +19,8 @@ from torch.utils._pytree import tree_leaves
 
 from rljob.algorithms.batches import TransitionBatch, UnrollBatch, as_batch
 from rljob.experience import ColumnRole, Segment, SegmentLayout
-from rljob.experience.batch_arrays import batch_key, part_of, take_stacks, transition_arrays, unroll_arrays
 from rljob.experience.columns import Rows
-from rljob.experience.ring import SegmentRing
+from rljob.experience.ring import SegmentRing, batch_key, part_of, take_stacks, transition_arrays, unroll_arrays
 
 
 class Buffers(Protocol):

@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from rljob.algorithms.base import AnyAlgorithm
 from rljob.algorithms.registry import algorithm
 from rljob.algorithms.trunk import FrameNetwork
-from rljob.encoders.edge import make_encoded_environment
+from rljob.encoders import make_encoded_environment
 from rljob.envs import EnvironmentProblem
 from rljob.envs.encoding import any_action, at
 from rljob.envs.spec import EnvironmentSpec

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from rljob.algorithms.registry import algorithm
 from rljob.checkpoints import saved_policy as stored
 from rljob.checkpoints.location import location
-from rljob.encoders.edge import make_encoded_environment
+from rljob.encoders import make_encoded_environment
 from rljob.envs.encoding import Encoding
 from rljob.observation import ObservationColumn, by_column, each, of_columns, rows_of
 

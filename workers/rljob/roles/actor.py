@@ -24,7 +24,7 @@ from rljob.algorithms.compute import denormals_as_zero
 from rljob.algorithms.registry import algorithm
 from rljob.api import RLJob
 from rljob.api.roles import member_of
-from rljob.encoders.edge import make_encoded_vector
+from rljob.encoders import make_encoded_vector
 from rljob.envs import (
     EnvironmentSpec,
     KeepsFailing,

@@ -22,10 +22,9 @@ from rljob.checkpoints.saved_policy import PolicyIdentity
 from rljob.envs import describe_both, environment_of
 from rljob.envs.base import seed_of
 from rljob.envs.meter import kept
-from rljob.evaluation.interval import LEAST_GAMES, interval
 from rljob.evaluation.players import NoGameEnds, Players
 from rljob.evaluation.score import Played, tally
-from rljob.evaluation.verdicts import Verdicts
+from rljob.evaluation.verdicts import LEAST_GAMES, Verdicts, interval
 from rljob.roles.options import RoleOptions, announce
 from rljob.telemetry.clock import StageClock
 from rljob.telemetry.metrics import role_registry

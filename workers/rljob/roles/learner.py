@@ -19,8 +19,8 @@ from rljob.algorithms.conformance import check_own_parts
 from rljob.algorithms.registry import algorithm
 from rljob.algorithms.suits import check_suits
 from rljob.api import RLJob, credits_per_actor, dump_manifest
-from rljob.api.course import ForkSpec
 from rljob.api.learner_status import LearnerStatus
+from rljob.api.lifecycle import ForkSpec
 from rljob.api.roles import member_of
 from rljob.api.rules.read_at_start import read_at_start
 from rljob.checkpoints import store as checkpoint

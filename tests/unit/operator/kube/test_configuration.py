@@ -9,7 +9,7 @@ from jsonschema import Draft7Validator
 from rljob.api import ManifestError
 from rljob.api.generate.schema import schema_of
 from rljob_operator.core.member import Role
-from rljob_operator.generate.files import CONFIGURATION_PAGE, RULES_FILE, SCHEMA_FILE, generated, strict
+from rljob_operator.generate import CONFIGURATION_PAGE, RULES_FILE, SCHEMA_FILE, generated, strict
 from rljob_operator.kube.process.configuration import OperatorConfiguration, checked, read_configuration, settings_of
 from rljob_operator.kube.render.settings import REQUESTS, Settings, default_image
 from rljob_operator.kube.render.spot import SpotMarks

@@ -20,8 +20,7 @@ from rljob.api.document import parse_document
 from rljob.api.problems import ABSENT
 from rljob.api.status import Condition, RLJobStatus
 from rljob_operator.local.job_view import StatusFile
-from rljob_operator.local.lock import ControllerLock
-from rljob_operator.local.run_folder import CONTROLLER_LOG, JOB_FILE, prepare
+from rljob_operator.local.run_folder import CONTROLLER_LOG, JOB_FILE, ControllerLock, prepare
 from rljob_operator.python.handle import Metrics
 from rljob_operator.python.start import _written
 

@@ -18,7 +18,7 @@ import rljob
 import yaml
 from aiohttp import web
 from rljob.api.timestamps import rfc3339
-from rljob_operator.local.lock import ControllerLock
+from rljob_operator.local.run_folder import ControllerLock
 from rljob_operator.python import experiment
 
 from tests.support.experiment_runs import RATE, document, experiment_folder

@@ -12,13 +12,13 @@ from rljob.api.keyed import KEYED
 from rljob.api.parameters import ParameterSet
 from rljob.api.problems import Problem
 from rljob.api.rule import Broken, Rule, value_at
-from rljob.api.rules import actors, algorithm, learner, lifecycle, replay, sections
+from rljob.api.rules import actors, algorithm, replay, sections
 from rljob.api.rules.transitions import TRANSITIONS
 from rljob.api.shared import names_in
 
 RULES: tuple[Rule, ...] = tuple(
     rule
-    for module in (algorithm, replay, actors, learner, lifecycle, sections, *parts("rules"))
+    for module in (algorithm, replay, actors, sections, *parts("rules"))
     for item in vars(module).values()
     for rule in (item if isinstance(item, tuple) else (item,))
     if isinstance(rule, Rule)

@@ -1,9 +1,23 @@
-"""Rules of ``spec.actors``, ``spec.inference`` and ``spec.autoscaling``: how many there are, and who decides."""
+"""Rules of ``spec.actors``, ``spec.inference``, ``spec.autoscaling`` and ``spec.learner.processes``: how many there are, and who
+decides; a part of every batch for each process of the learner, and experience of its own."""
 
 from rljob.api.autoscaling import AutoscalingSpec
 from rljob.api.job import RLJobSpec
 from rljob.api.rule import Outcome, at_most, holds, rule
 
+
+def _parts_are_equal(spec: RLJobSpec) -> bool:
+    parameters, processes = spec.algorithm.parameters, spec.learner.processes
+    steps = parameters.unroll_length if getattr(parameters, "splits_steps", False) else 1
+    minibatches = getattr(parameters, "minibatches", 1) if processes > 1 else 1
+    return bool(parameters.batch_size % processes == 0 == parameters.batch_size // processes * steps % minibatches)
+
+
+def _fewest_actors(spec: RLJobSpec) -> int:
+    return spec.actors.replicas if spec.autoscaling.mode == "Disabled" else spec.autoscaling.min_replicas
+
+
+_ACTORS = ("actors.replicas", "actors.envsPerActor", "autoscaling.mode", "autoscaling.minReplicas")
 _RULES = (
     at_most(
         "min_below_max",
@@ -43,6 +57,65 @@ _RULES = (
         lambda spec: spec.actors.inference == "Central" or spec.inference.replicas == 0,
         cel="has(self.actors.inference) && self.actors.inference == 'Central' || self.inference.replicas == 0",
         message="allowed: 0 with actors.inference: Local; no actor would use these servers. Set actors.inference: Central",
+    ),
+    holds(
+        "an_equal_part_for_each",
+        RLJobSpec,
+        "learner.processes",
+        _parts_are_equal,
+        parameters=("batchSize",),
+        message="allowed: a divisor of batchSize whose quotient minibatches divides; every process learns from an equal part",
+    ),
+    holds(
+        "a_shard_for_each",
+        RLJobSpec,
+        "learner.processes",
+        lambda spec: spec.replay is None or spec.learner.processes <= spec.replay.shards,
+        parameters=("chunkLength",),
+        also=("replay.shards",),
+        message="allowed: at most replay.shards; each process draws from shards of its own",
+    ),
+    holds(
+        "an_actor_for_each",
+        RLJobSpec,
+        "learner.processes",
+        lambda spec: spec.learner.processes in (1, *range(_fewest_actors(spec) + 1)),
+        parameters=("unrollLength", "batchSize"),
+        also=_ACTORS,
+        message="allowed: at most actors.replicas, with autoscaling minReplicas; each process learns from unrolls of its own",
+    ),
+    holds(
+        "an_unroll_of_each_environment_of_a_process",
+        RLJobSpec,
+        "learner.processes",
+        lambda spec: (
+            spec.learner.processes == 1
+            or -(-_fewest_actors(spec) // spec.learner.processes) * spec.actors.envs_per_actor
+            <= spec.algorithm.parameters.batch_size // spec.learner.processes
+        ),
+        algorithm="PPO",
+        parameters=("unrollLength", "batchSize"),
+        also=_ACTORS,
+        message="allowed: few enough that a process's part of batchSize has an unroll of each environment of its actors, which "
+        "the processes share",
+    ),
+    holds(
+        "centred_by_one",
+        RLJobSpec,
+        "environment.centreInput",
+        lambda spec: spec.learner.processes == 1 or not spec.environment.centre_input,
+        parameters=("batchSize",),
+        also=("learner.processes",),
+        message="allowed: false with learner.processes above 1; each process would subtract another mean",
+    ),
+    holds(
+        "back_together",
+        RLJobSpec,
+        "earlyStopping.onNonFiniteLoss",
+        lambda spec: spec.learner.processes == 1 or spec.early_stopping.on_non_finite_loss != "RestoreAndContinue",
+        parameters=("batchSize",),
+        also=("learner.processes",),
+        message="allowed: Fail or Ignore with learner.processes above 1; its processes go back to a checkpoint by starting again",
     ),
 )
 

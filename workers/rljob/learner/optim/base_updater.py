@@ -32,9 +32,8 @@ from rljob.learner.normalizer import Normalizer
 from rljob.learner.optim.captured_update import CapturedUpdate, Learned
 from rljob.learner.optim.half_precision import HalfWeightsCopy, LossScale
 from rljob.learner.optim.readback import LateNumber
-from rljob.learner.optim.reduction import over_ranks, rows_of
 from rljob.learner.optim.sharded_optimizer import DataParallelThreads, ShardedOptimizer
-from rljob.learner.ranks import Ranks
+from rljob.learner.ranks import Ranks, over_ranks, rows_of
 
 LARGEST_CHANGE = 1.25
 """By how much one batch may change the scale of the schedule: a batch's divergence is a noisy figure."""

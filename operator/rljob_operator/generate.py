@@ -220,3 +220,23 @@ def generated(root: Path) -> dict[Path, str]:
 
 OF_THE_CHART: dict[Path, Callable[[Path], str]] = {INSTALL_FILE: install_manifest, README_FILE: chart_readme}
 """Files that other programs make of the chart, of which they are given the folder. They raise `MissingProgram`."""
+
+
+def main() -> None:
+    """Write the generated files; those that need a program which is not there stay as they are, and are named."""
+    for path, content in generated(Path()).items():
+        _write(path, content)
+    for path, make in OF_THE_CHART.items():
+        try:
+            _write(path, make(CHART))
+        except MissingProgram as missing:
+            print(f"{path}: not made anew, because {missing} is not on the PATH")
+
+
+def _write(path: Path, content: str) -> None:
+    path.write_text(content)
+    print(f"{path}: {len(content.encode()):,} bytes")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,1 +1,0 @@
-"""Environments whose pictures a frozen network turns into features before anything else sees them."""
