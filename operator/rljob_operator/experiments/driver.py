@@ -102,6 +102,21 @@ class Driver:
         through = self.journal.state.known.plays_through
         return sight is not None and not sight.why and not (sight.reached and (sight.rests or not through))
 
+    def wanted(self, run: Run, stored: Mapping[str, Any], now: float) -> dict[str, Any]:
+        """The ``stored`` job of a run that plays as it is to be: a member of a population follows its settings and its fork, and
+        is asked for the checkpoint by which it is judged while it plays on. Doing it again changes nothing.
+
+        Args:
+            now: Unix seconds, which name a new request.
+        """
+        document, sight = brought(stored, self.journal.state.known, run), self.sight(run)
+        about = document["metadata"]
+        annotations = about.get("annotations") or {}
+        if not sight.reached or sight.saved or annotations.get(RUNG_ANNOTATION) == str(run.rung):
+            return document
+        asked = {**annotations, RUNG_ANNOTATION: str(run.rung), CHECKPOINT_ANNOTATION: rfc3339(now)}
+        return {**document, "metadata": {**about, "annotations": asked}}
+
     @property
     def rests(self) -> bool:
         """Whether nothing of it runs."""
@@ -149,17 +164,9 @@ class Driver:
         return None if found is None else {"kind": "Verdict", "trial": run.trial, "seed": run.seed, **found}
 
 
-def brought(job: Mapping[str, Any], run: Run, asked: Mapping[str, str]) -> dict[str, Any]:
-    """The stored ``job`` of a member of a population as it is to be: with its settings and its fork, and with the annotations
-    ``asked``. Doing it again changes nothing."""
-    document = apply_overrides(job, sorted(run.overrides.items()))
-    annotations = {**(document["metadata"].get("annotations") or {}), **asked}
-    return {**document, "metadata": {**document["metadata"], **({"annotations": annotations} if asked else {})}}
-
-
-def asking(run: Run, now: float) -> dict[str, str]:
-    """The annotations that ask for a checkpoint to be judged at the run's rung."""
-    return {RUNG_ANNOTATION: str(run.rung), CHECKPOINT_ANNOTATION: rfc3339(now)}
+def brought(job: Mapping[str, Any], experiment: Experiment, run: Run) -> dict[str, Any]:
+    """The stored ``job`` of a run with the settings and the fork that a member of a population has by now."""
+    return apply_overrides(job, [] if experiment.spec.population is None else sorted(run.overrides.items()))
 
 
 def is_saved(run: Run, annotations: Mapping[str, str], status: RLJobStatus) -> bool:

@@ -18,17 +18,7 @@ from rljob.api.status import RLJobStatus
 from rljob.child import Child
 from rljob.sources import without_places
 
-from rljob_operator.experiments.driver import (
-    RUNG_ANNOTATION,
-    Driver,
-    Sight,
-    asking,
-    brought,
-    is_saved,
-    judging,
-    refusal,
-    scored,
-)
+from rljob_operator.experiments.driver import Driver, Sight, brought, is_saved, judging, refusal, scored
 from rljob_operator.experiments.state import Run
 from rljob_operator.local.experiment_folder import judgement
 from rljob_operator.local.log_files import tail
@@ -50,7 +40,7 @@ class Runs:
         self._judging: dict[tuple[Path, int], Child] = {}
         self._starts = Counter[tuple[Path, int]]()
         self._asked: dict[Path, dict[str, str]] = {}
-        self._brought: dict[Path, dict[str, Any]] = {}
+        self._brought: dict[Path, tuple[int | None, dict[str, Any]]] = {}
         self._unfit: dict[Path, str] = {}
         (folder / "logs").mkdir(exist_ok=True)
 
@@ -124,26 +114,28 @@ class Runs:
                 with self._log(folder).open("ab") as log:
                     self._playing[folder] = Child(CONTROLLER, *order, title=title, stdout=log, stderr=subprocess.STDOUT)
                 self._starts[folder, run.rung] += 1
-                self._brought[folder] = run.overrides
-            elif self._experiment.plays_through and (folder / JOB_FILE).is_file():
-                self._bring(folder, run, driver.sight(run))
+                self._brought[folder] = None, run.overrides
+            elif self._experiment.plays_through and (folder / JOB_FILE).is_file() and driver.plays(run):
+                self._bring(folder, run, driver)
         for playing in self._playing.values() if driver.journal.state.end is not None else ():
             playing.leave()
 
-    def _bring(self, folder: Path, run: Run, sight: Sight) -> None:
+    def _bring(self, folder: Path, run: Run, driver: Driver) -> None:
         """Have a member that plays follow its settings and its fork, and save itself where it is to be judged."""
-        asks = sight.reached and self._asked.get(folder, {}).get(RUNG_ANNOTATION) != str(run.rung)
-        if asks:
-            self._asked[folder] = asking(run, time.time())
-        if asks or self._brought.get(folder) != run.overrides:
-            asked = self._asked.get(folder, {})
+
+        def change(document: dict[str, Any]) -> None:
+            document.update(driver.wanted(run, document, time.time()))
+            self._asked[folder] = document["metadata"].get("annotations") or {}
+
+        due = run.rung if driver.sight(run).reached else None, run.overrides
+        if self._brought.get(folder) != due:
+            self._brought[folder] = due
             try:
-                SpecStore(folder).edit(lambda document: document.update(brought(document, run, asked)))
+                SpecStore(folder).edit(change)
             except (ManifestError, RunFolderProblem) as problem:  # its job.yaml was changed by hand
                 self._unfit[folder] = f"it can't follow: {problem}"
                 if (playing := self._playing.get(folder)) is not None:
                     playing.leave()
-            self._brought[folder] = run.overrides
 
     def end(self, *, at_once: bool = False) -> None:
         """Ask everything to end: runs in good order, which can be resumed, unless ``at_once``; judgements at once."""
@@ -176,6 +168,5 @@ class Runs:
     def _job(self, run: Run) -> RLJob | None:
         """What is stored of a run; of a member of a population as it is to go on."""
         with contextlib.suppress(ManifestError):
-            stored = read_manifest(self.folder(run) / JOB_FILE)
-            return parse_job(stored if self._experiment.spec.population is None else brought(stored, run, {}))
+            return parse_job(brought(read_manifest(self.folder(run) / JOB_FILE), self._experiment, run))
         return None

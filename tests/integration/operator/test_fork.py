@@ -23,7 +23,12 @@ def test_a_fork_is_done_at_once_in_place_and_once(local_run: Callable[..., Local
 
     members, before = running_members(run.run_dir), run.status("learner")
     fork = f"fork={{id: first, from: '{saved.uri}', digest: '{saved.digest}'}}"
-    run.answer("set", folder, fork, "replay.prioritization.importance=0.7", "--wait", said="the learner follows")
+    live = (
+        "replay.prioritization.importance=0.7",
+        "replay.prioritization.exponent=0.3",
+        "algorithm.apeXDQN.epsilonBase=0.2",
+    )
+    run.answer("set", folder, fork, *live, "--wait", said="the learner follows")
     said, after = known(run.job_status.fork), run.status("learner")
     assert (said.id, said.state) == ("first", "Done"), said
     assert after["epoch"] == before["epoch"] + 1
@@ -31,6 +36,7 @@ def test_a_fork_is_done_at_once_in_place_and_once(local_run: Callable[..., Local
         assert after[name] >= before[name]
     assert running_members(run.run_dir) == members
     run.until_learning(known(said.updates) + 1, seconds=10)
+    run.until(lambda: "epsilon 0.2 to" in (run.run_dir / "logs" / "actor-0.log").read_text(), 10, "actors that follow")
 
     def newest_says() -> object:
         return next((read_manifest(path).get("fork") for path in stored(run.run_dir / "checkpoints")), None)

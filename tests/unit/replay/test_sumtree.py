@@ -77,6 +77,19 @@ def test_with_exponent_0_draws_are_uniform_whatever_the_priorities() -> None:
     assert_as_often(ids, np.full(stored, 1 / stored))
 
 
+def test_another_exponent_weighs_what_is_stored_as_if_it_had_always_been_it() -> None:
+    priorities = np.random.default_rng(5).gamma(0.5, size=200) + 0.01
+    changed, others = Prioritized(256, 0.6), {exponent: Prioritized(256, exponent) for exponent in (0.3, 1.0, 0.0)}
+    changed.assign(0, priorities)
+    for exponent, other in others.items():
+        other.assign(0, priorities)
+        changed.go_by(exponent)
+        np.testing.assert_allclose(changed.weights(0, 256), other.weights(0, 256), rtol=1e-9)
+    for exponent in (5e-324, 1.0):
+        changed.go_by(exponent)
+        assert np.isfinite(changed.priority_total)
+
+
 def test_each_stratum_of_each_batch_is_hit_once() -> None:
     tree = SumTree(100)
     tree.update_range(0, np.ones(100))

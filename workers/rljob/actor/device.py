@@ -49,7 +49,7 @@ class DevicePolicy:
         precision: str | None = None,
     ) -> None:
         self._algorithm = algorithm
-        self._parameters = parameters
+        self.parameters = parameters
         self._choices = spec.all_choices
         self._num_envs = num_envs
         self._device = device
@@ -70,7 +70,7 @@ class DevicePolicy:
 
     def take_slot(self, slot: int, slots: int) -> None:
         """Explore as the ``slot``-th of ``slots`` actors, in the way of the algorithm."""
-        self.take_epsilon(self._algorithm.exploration(self._parameters, slot, slots, self._num_envs))
+        self.take_epsilon(self._algorithm.exploration(self.parameters, slot, slots, self._num_envs))
         log.info("slot %d of %d on %s", slot, slots, self._device)
 
     def take_epsilon(self, epsilon: NDArray[np.float32]) -> None:

@@ -10,7 +10,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +47,8 @@ class ExploringPolicy(Protocol):
 
 class LoadedPolicy(ExploringPolicy, Protocol):
     """What ``LocalLoop`` needs of a policy."""
+
+    parameters: Any
 
     def load(self, weights: Weights) -> None: ...
 
@@ -234,6 +236,7 @@ class LocalLoop(Loop):
         self._loaded = policy
         self._weights = weights
         self._arrived: Weights | None = None
+        self._live: dict[str, Any] = {}
 
     def _may_begin(self) -> bool:
         """Once the learner has told which weights there are: an actor that was up before it would play at random meanwhile."""
@@ -244,6 +247,9 @@ class LocalLoop(Loop):
         if self._arrived is not None and self._may_refresh():
             weights, self._arrived = self._arrived, None
             self._loaded.load(weights)
+            if (live := weights.meta.get("live", {})) != self._live:
+                self._live, self._loaded.parameters = live, self._loaded.parameters.updated(**live)
+                self._slot = None  # which is taken again, by these
             self._builder.epoch = weights.epoch
             self._figures.policy_version = weights.version
             self._figures.weights_loaded_at = now

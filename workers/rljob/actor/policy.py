@@ -41,7 +41,8 @@ class ActingPolicy:
         precision: str | None = None,
     ) -> None:
         self._algorithm = algorithm
-        self._parameters = parameters
+        self.parameters = parameters
+        """A learner's live values replace its own (`take_slot`)."""
         self._spec = spec
         self._num_envs = num_envs
         self._generator = generator
@@ -57,7 +58,7 @@ class ActingPolicy:
 
     def take_slot(self, slot: int, slots: int) -> None:
         """Explore as the ``slot``-th of ``slots`` actors, in the way of the algorithm."""
-        self.epsilon = self._algorithm.exploration(self._parameters, slot, slots, self._num_envs)
+        self.epsilon = self._algorithm.exploration(self.parameters, slot, slots, self._num_envs)
         log.info("slot %d of %d, epsilon %.3g to %.3g", slot, slots, self.epsilon.max(), self.epsilon.min())
 
     @property

@@ -13,6 +13,10 @@ from rljob.api.types import APIModel, Flag, Integer, JSONObject, Real, Seconds, 
 EXPERIMENT_KIND = "RLExperiment"
 MOST_TRIALS = 1000
 """A status that lists them all would be too large, and a person could not read it."""
+WHY_COMMON = (
+    "template.spec.checkpoint.storage: required of a population on a cluster, since its members read the checkpoints of one "
+    "another: a bucket, or a claim that pods on all nodes can mount"
+)
 
 
 class TemplateMetadata(APIModel):

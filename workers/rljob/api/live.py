@@ -19,10 +19,14 @@ _PLACES: Final = {each.path: each for each in places(RLJobSpec, whole_sections=F
 RATES: Final = tuple(place for place in _PLACES.values() if "learning_rate" in place.name)
 """Step sizes, which stay as they are while they decay."""
 
+LADDER: Final = tuple(place for place in _PLACES.values() if place.name.startswith("epsilon"))
+"""How actors explore; the weights that they get tell them."""
+
 DECAYS: Final = (
     "allowed: as it was while learningRateDecaySteps is above 0: the decay leads from it to learningRateFinal; set "
     "learningRateDecaySteps: 0, or suspend the job first"
 )
+CENTRAL: Final = "allowed: as it was with actors.inference: Central, whose actors get no weights; suspend the job first"
 
 
 def live_values(spec: RLJobSpec) -> dict[str, Any]:
@@ -46,12 +50,18 @@ def not_live(spec: RLJobSpec, path: str) -> str | None:
     """Why the field at ``path`` of a running job in force can't be changed, in words; None where it can."""
     if path not in (live := live_values(spec)):
         return f"allowed: live fields, which a running learner takes; with {spec.algorithm.type} {', '.join(live)}"
-    return DECAYS if path in [place.path for place in RATES] and decays(spec) else None
+    held = ((RATES, decays, DECAYS), (LADDER, acts_centrally, CENTRAL))
+    return next((why for places, holds, why in held if path in [each.path for each in places] and holds(spec)), None)
 
 
 def decays(spec: RLJobSpec) -> bool:
     """Whether its learning rate falls by itself."""
     return bool(getattr(spec.algorithm, "learning_rate_decay_steps", 0))
+
+
+def acts_centrally(spec: RLJobSpec) -> bool:
+    """Whether inference servers have the weights, and actors none."""
+    return spec.actors.inference == "Central"
 
 
 def with_live(spec: RLJobSpec, values: Mapping[str, Any]) -> RLJobSpec:

@@ -101,9 +101,9 @@ class TransitionParameterSet(LearnerParameterSet):
 class ActionValueParameterSet(TransitionParameterSet):
     """Parameters of an ``ActionValueAlgorithm``, which acts by the best action value, and by a ladder of epsilons at random."""
 
-    epsilon_base: Annotated[float, Real(0, 1)] = 0.4
+    epsilon_base: Annotated[float, Real(0, 1), LIVE] = 0.4
     """Environment i of N explores with base^(1 + exponent * i / (N - 1))."""
-    epsilon_exponent: Annotated[float, Real(0, 100)] = 7.0
+    epsilon_exponent: Annotated[float, Real(0, 100), LIVE] = 7.0
     """The exponent in it; 0 gives every environment epsilonBase."""
     evaluation_epsilon: Annotated[float, Real(0, 1)] = 0.01
     """Share of random actions in evaluations."""

@@ -15,7 +15,7 @@ _COUNTED = "with the counts so far, one side would wait long for the other"
 class Prioritization(APIModel):
     """Which transitions are drawn (Schaul et al., 2016)."""
 
-    exponent: Annotated[float, Real(0, 1)] = 0.6
+    exponent: Annotated[float, Real(0, 1), LIVE] = 0.6
     """Influence of the TD error: 0 draws uniformly, 1 in proportion."""
     importance: Annotated[float, Real(0, 1), LIVE] = 0.4
     """Share of the resulting bias that is corrected."""

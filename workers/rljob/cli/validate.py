@@ -9,7 +9,7 @@ import typer
 
 from rljob.api import ManifestError, RLJob, dump_manifest, parse_job, read_with_files
 from rljob.api.exit_codes import EXIT_INVALID
-from rljob.api.experiment import is_experiment
+from rljob.api.experiment import WHY_COMMON, is_experiment
 from rljob.api.experiment_check import parse_experiment
 from rljob.api.experiment_trials import dump_experiment
 from rljob.api.presets.merging import note_on, preset_of, value_at
@@ -141,11 +141,13 @@ def checked(file: Path, overrides: Sequence[str], *, made: bool) -> Checked:
         for path, value in leaves(written["spec"])
         if value is None and value_at(preset_of(written), path) is not None
     )
+    apart = experiment is not None and experiment.spec.population is not None and job.spec.checkpoint.storage is None
+    alone = f"on a cluster it is refused: {WHY_COMMON}" if apart else ""
     verdict = f"{file}: ok, {short(job.spec.algorithm.name)} on {short(job.spec.environment.id)}{note}"
     return Checked(
         dump_manifest(job) if experiment is None else dump_experiment(experiment),
         (verdict, *([experiment.in_words] if experiment is not None else ()), *shown),
-        tuple(filter(None, (note_on(job.spec), *nulls))),
+        tuple(filter(None, (note_on(job.spec), *nulls, alone))),
     )
 
 

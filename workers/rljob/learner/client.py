@@ -100,6 +100,7 @@ class ReplayClient(BatchThread[ReadyBatch]):
                 config.layout,
                 incarnation,
                 partial(mirror.ring, index) if mirror is not None else None,
+                config.exponent,
             )
             for index, endpoint in enumerate(config.endpoints)
         ]
@@ -148,8 +149,11 @@ class ReplayClient(BatchThread[ReadyBatch]):
             session.epoch = epoch
 
     def follow(self, spec: RLJobSpec) -> None:
-        """Weigh what is drawn from now on as the job says."""
-        self._importance = spec.required_replay.prioritization.importance
+        """Have transitions drawn, and weigh those that are, from now on as the job says."""
+        prioritization = spec.required_replay.prioritization
+        self._importance = prioritization.importance
+        for session in self._sessions:
+            session.exponent = prioritization.exponent
 
     def weight_beside(self, least: float, least_of_all: float) -> float:
         """How large the largest weight of a batch with this least chance is beside that of another: 1 where both are one."""
@@ -185,7 +189,7 @@ class ReplayClient(BatchThread[ReadyBatch]):
     def learned(self, batch: ReadyBatch, priority: NDArray[np.float32]) -> None:
         """Send new priorities (float32[B]) of a batch, where draws go by them. Those that are not finite are left out: the old
         ones stay."""
-        if self._config.exponent == 0.0:
+        if self._sessions[0].exponent == 0.0:
             return
         drawn = batch.drawn.copy()
         drawn["value"] = priority

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from rljob.api.learner_status import LearnerStatus
+from rljob.api.live import live_names
 from rljob.checkpoints import store as checkpoint
 from rljob.checkpoints.files import read_manifest
 from rljob.checkpoints.names import CheckpointProblem, StorageProblem
@@ -367,10 +368,12 @@ class Learner:
                 self._updater.evaluation
             )  # an evaluation takes seconds; a copy a second is fresh enough for it
             self._next_evaluation_weights = now + EVALUATION_WEIGHTS_SECONDS
+        params = self._identity.params
         meta = {
             **self.counters.document(self._updater.updates),
-            "mean_return": self._mean_return,
-        }  # an evaluator may wait for a return worth judging
+            "mean_return": self._mean_return,  # an evaluator may wait for a return worth judging
+            "live": {name: getattr(params, name) for name in sorted(live_names(type(params)))},
+        }
         if self._leads:
             self._server.publish(
                 self._updater.acting, self.counters.version, self.counters.epoch, meta, evaluation_weights

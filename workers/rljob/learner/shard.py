@@ -47,8 +47,8 @@ class LayoutMismatch(ValueError):
 class ShardSession:
     """State of one conversation; owned by the prefetch thread. ``now`` is always a monotonic time in seconds.
 
-    ``epoch`` is the learner's. ``status`` is the service's latest status (None before the first), ``mass`` the sum of its
-    transitions' p^alpha when it was last heard of, 0 before.
+    ``epoch`` is the learner's, ``exponent`` the one by which draws are to be made. ``status`` is the service's latest status (None
+    before the first), ``mass`` the sum of its transitions' p^alpha when it was last heard of, 0 before.
     ``new_ring`` makes an empty mirror of a table with so many chunks; None: in this process's memory.
     """
 
@@ -59,8 +59,9 @@ class ShardSession:
         layout: SegmentLayout,
         inc: str,
         new_ring: Callable[[int], SegmentRing] | None = None,
+        exponent: float = 0.6,
     ) -> None:
-        self.index = index
+        self.index, self.exponent = index, exponent
         self.connection = connection
         self.epoch = 0
         self.status: ShardStatus | None = None
@@ -130,7 +131,7 @@ class ShardSession:
         if self._pending:
             self._pending = [np.concatenate(self._pending)]
             columns["rows"] = self._pending[0]
-        if not self.connection.send(Message("sample", {"req": first}, columns)):
+        if not self.connection.send(Message("sample", {"req": first, "alpha": self.exponent}, columns)):
             self._unreachable = True
             return None
         self._pending.clear()

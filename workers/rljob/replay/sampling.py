@@ -113,9 +113,12 @@ class Sampling:
             self._refuse(peer, "kind", f"{message.kind} is no message for sampling")
         elif peer not in self._subscribers:
             self._refuse(peer, "unknown", "not subscribed (any more); send subscribe first")
+        elif not 0.0 <= (alpha := fields.get("alpha", self._table.selector.exponent)) <= 1.0:
+            self._refuse(peer, "alpha", f"an exponent of {alpha}; it must lie between 0 and 1")
         else:
             if "rows" in message.columns:
                 self._table.update_priorities(drawn_of(message.columns["rows"]))
+            self._table.selector.go_by(alpha)
             for request, draws in enumerate(message.columns["draws"].tolist(), fields["req"]):
                 self._request(peer, self._subscribers[peer], request, *draws)
 

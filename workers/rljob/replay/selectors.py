@@ -153,6 +153,18 @@ class Prioritized:
         self.exponent = exponent
         self.tree = SumTree(capacity)
 
+    def go_by(self, exponent: float) -> None:
+        """Draw by another exponent from now on. With one of 0 priorities were all 1; what is stored then keeps that until it has
+        a new one."""
+        if exponent != self.exponent:
+            weights, power = self.tree.leaves.copy(), exponent / self.exponent if self.exponent else 0.0
+            stored = weights > 0.0
+            with np.errstate(over="ignore"):
+                powers = weights[stored] ** power
+            weights[stored] = np.clip(powers, LOWEST_PRIORITY**exponent, HIGHEST_PRIORITY**exponent)
+            self.exponent = exponent
+            self.tree.update_range(0, weights)
+
     def assign(self, first: int, priorities: Array) -> None:
         """Give ``len(priorities)`` ids from ``first`` on new contents; priority 0 means that there is none."""
         weights = self._weights(priorities)

@@ -335,9 +335,13 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
         ),
         "mirror": _kind({"slot": _COUNT, "gen": _COUNT, **_CHUNK_FIELDS}, _CHUNK_COLUMNS),
         # Requests numbered from `req` on, a row of `draws` each (there may be none): how many transitions, how many the limiter
-        # counts. `rows`: new priorities, to be taken over before. A batch answers the `parts` oldest requests, first `req`, with
-        # their transitions one after the other; `mass` is the sum of all p^alpha and `error` the limiter's, both after the draw.
-        "sample": _kind({"req": _COUNT}, {"draws": _DRAWS, "rows": replace(_DRAWN, optional="rows")}),
+        # counts. `rows`: new priorities, to be taken over before; `alpha`: the exponent to draw by. A batch answers the `parts`
+        # oldest requests, first `req`, with their transitions one after the other; `mass` is the sum of all p^alpha and `error`
+        # the limiter's, both after the draw.
+        "sample": _kind(
+            {"req": _COUNT, "alpha": replace(_REAL, optional=True)},
+            {"draws": _DRAWS, "rows": replace(_DRAWN, optional="rows")},
+        ),
         "batch": _kind(
             {"req": _COUNT, "parts": _SMALL, "mass": _REAL, "error": _REAL, "shard": _NUMBER}, {"rows": _DRAWN}
         ),

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rljob.api import ManifestError
 from rljob.api.conditions import ConditionType, Reason
+from rljob.api.experiment import WHY_COMMON
 from rljob.api.experiment_status import RLExperimentStatus
 from rljob.api.load import given
 
@@ -18,7 +20,8 @@ from rljob_operator.experiments.driver import Driver
 from rljob_operator.experiments.journal import Entry, JournalProblem
 from rljob_operator.experiments.state import Mismatch
 from rljob_operator.experiments.summary import in_words, summary
-from rljob_operator.kube.apiserver.resources import RLEXPERIMENTS, Object, merge_patch
+from rljob_operator.kube.apiserver.errors import NotFound
+from rljob_operator.kube.apiserver.resources import RLEXPERIMENTS, VOLUME_CLAIMS, Object, merge_patch
 from rljob_operator.kube.experiment.conditions import after, conditions, finished
 from rljob_operator.kube.experiment.journal import Journal
 from rljob_operator.kube.experiment.runs import Runs, Sources
@@ -163,6 +166,7 @@ class ExperimentReconciler:
             known.generation, known.refused = document["metadata"]["generation"], ""
             try:
                 taken = await asyncio.to_thread(state.taking, _settings_of(document))
+                await self._require_common(document)
                 for entry in (taken,) if taken is not None else ():
                     journal.add(entry)
                     entries.append(entry)
@@ -175,6 +179,17 @@ class ExperimentReconciler:
             entries += await asyncio.to_thread(driver.turn, lambda: known.seconds(self._monotonic()))
         await journal.store()
         return driver, runs, entries
+
+    async def _require_common(self, document: Object) -> None:
+        """Raises Mismatch where the members of a population have their checkpoints in a claim that not all can mount."""
+        spec, namespace = document["spec"], document["metadata"]["namespace"]
+        storage = (spec["template"]["spec"].get("checkpoint") or {}).get("storage") or {}
+        name = (storage.get("persistentVolumeClaim") or {}).get("claimName")
+        if spec.get("population") and name:
+            with suppress(NotFound):  # it may come
+                claim = await self._sources.client.get(VOLUME_CLAIMS, namespace, name)
+                if "ReadWriteMany" not in (modes := claim["spec"]["accessModes"]):
+                    raise Mismatch(f"claim {name} is {', '.join(modes)}, ReadWriteMany is needed: {WHY_COMMON}")
 
     async def _tell(self, document: Object, known: Known, reason: str, words: str) -> None:
         self._events.record(reference(RLEXPERIMENTS, document), "Warning", reason, words, action="Deciding")

@@ -13,17 +13,7 @@ from rljob.api.learned import as_begun
 from rljob.api.status import RLJobStatus
 
 from rljob_operator.core.member import Phase, Role
-from rljob_operator.experiments.driver import (
-    RUNG_ANNOTATION,
-    Driver,
-    Sight,
-    asking,
-    brought,
-    is_saved,
-    judging,
-    refusal,
-    scored,
-)
+from rljob_operator.experiments.driver import Driver, Sight, brought, is_saved, judging, refusal, scored
 from rljob_operator.experiments.state import ExperimentState, Run
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.errors import (
@@ -176,11 +166,7 @@ class Runs:
         elif there is not None and plays and not is_of(there, self.owner["metadata"]["uid"]):
             raise NameConflict("that of another has its name: delete it, or rename the experiment")
         elif there is not None and status is not None and not status.finished:
-            sight, known = driver.sight(run), self.state.known
-            asks = plays and known.plays_through and sight.reached and not sight.saved
-            annotations = there["metadata"].get("annotations") or {}
-            asked = asking(run, self.now) if asks and annotations.get(RUNG_ANNOTATION) != str(run.rung) else {}
-            wanted = brought(there, run, asked) if known.spec.population is not None and plays else there
+            wanted = driver.wanted(run, there, self.now) if plays else there
             wanted = {**wanted, "spec": {**wanted["spec"], "suspend": not plays}}
             if change := merge_patch(there, wanted):
                 change["metadata"] = {**change.get("metadata", {}), "uid": there["metadata"]["uid"]}
@@ -218,8 +204,7 @@ class Runs:
                 break  # of another life of the run, and about to go
             judge = shown(pod, Role.EVALUATOR, self.now)
             if judge.phase is Phase.EXITED and (figures := parsed(pod)):  # whatever is beside it may run on
-                stored = job if self.state.known.spec.population is None else brought(job, run, {})
-                if _comparable(stored) != _comparable(self._manifest(run)):
+                if _comparable(brought(job, self.state.known, run)) != _comparable(self._manifest(run)):
                     return {"why": f"RLJob {job['metadata']['name']} was changed by hand, so that it is another trial"}
                 return scored(figures, status.progress.raw_frames, "its judge left no mean")
             goes = judge.deleted and judge.disrupted != NODE_LOST  # then another one is made in its place

@@ -5,7 +5,7 @@ from typing import Any
 
 import yaml
 
-from rljob.api.experiment import EXPERIMENT_KIND, RLExperiment, RLExperimentSpec
+from rljob.api.experiment import EXPERIMENT_KIND, WHY_COMMON, RLExperiment, RLExperimentSpec
 from rljob.api.experiment_status import RLExperimentStatus
 from rljob.api.fields import marker_of
 from rljob.api.generate.cel import text
@@ -127,10 +127,6 @@ EXPERIMENT_COLUMNS: tuple[dict[str, Any], ...] = (
 _COMMON_PLACE = (
     "!has(self.population) || has(self.template.spec.checkpoint) && has(self.template.spec.checkpoint.storage)"
 )
-_WHY_COMMON = (
-    "template.spec.checkpoint.storage: required of a population on a cluster, since its members read the checkpoints of one "
-    "another: a bucket, or a claim that pods on all nodes can mount"
-)
 
 OF_ONE_OWNER: tuple[str, ...] = ("effectiveSpec", "controller", "autoscaling", "progress")
 """Parts of the status that only the operator writes. With an owner for each of their fields, a write of a status costs an API
@@ -157,7 +153,7 @@ def experiment_definition() -> dict[str, Any]:
     spec = {"description": flowed(RLExperimentSpec.__doc__), **schema_of(RLExperimentSpec, "spec")}
     below = spec["properties"]["template"]["properties"]
     below["spec"] = {"description": below["spec"]["description"], **_bare(schema_of(RLJobSpec, "spec"))}
-    spec["x-kubernetes-validations"] = [{"rule": _COMMON_PLACE, "message": _WHY_COMMON, "reason": "FieldValueRequired"}]
+    spec["x-kubernetes-validations"] = [{"rule": _COMMON_PLACE, "message": WHY_COMMON, "reason": "FieldValueRequired"}]
     status = {"description": flowed(RLExperimentStatus.__doc__), **schema_of(RLExperimentStatus)}
     root = _root(EXPERIMENT_KIND, flowed(RLExperiment.__doc__), spec, status)
     return _definition(EXPERIMENT_KIND, "rlx", EXPERIMENT_COLUMNS, root, {"status": {}})

@@ -1,7 +1,7 @@
 """Rules of a change: what may never change, and what may only change while the job is suspended; made from the marks on the
 fields (`rljob.api.mutability`)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from pydantic import BaseModel
@@ -11,7 +11,7 @@ from rljob.api.algorithm import SHARED
 from rljob.api.effective import computed_words
 from rljob.api.job import RLJobSpec
 from rljob.api.keyed import KEYED
-from rljob.api.live import DECAYS, RATES, decays
+from rljob.api.live import CENTRAL, DECAYS, LADDER, RATES, acts_centrally, decays
 from rljob.api.mutability import MarkedField, Mutability, When, places
 from rljob.api.parameters import TransitionParameterSet, UnrollParameterSet
 from rljob.api.problems import ABSENT
@@ -130,24 +130,26 @@ def _parameter_set(spec: RLJobSpec) -> type[BaseModel]:
     return UnrollParameterSet if spec.replay is None else TransitionParameterSet
 
 
-def _beside_a_decay(place: MarkedField) -> TransitionRule:
-    """The rule that a step size which decays stays as it is while the job runs; Python alone tells it of a block's."""
+def _held(place: MarkedField, holds: Callable[[RLJobSpec], bool], why: str, unless: str) -> TransitionRule:
+    """The rule that a live field stays as it is while a job runs of which ``holds`` is true; ``unless``: CEL in which that is not
+    so. Python alone tells it of a block's."""
 
     def broken(old: RLJobSpec, new: RLJobSpec) -> list[Difference]:
         before, after = place.parent_in(old), place.parent_in(new)
-        free = old.suspend or new.suspend or not decays(new)
+        free = old.suspend or new.suspend or not holds(new)
         return [] if before is None or after is None or free else list(_of_field(before, after, place.name, place.path))
 
-    steps = "algorithm.learningRateDecaySteps"
-    cel = f"(!has(self.{steps}) || self.{steps} == 0 || ({_unchanged(place)}))"
-    return TransitionRule(place.path, cel if len(place.steps) == 2 else "", DECAYS, broken, True)
+    cel = f"({unless} || ({_unchanged(place)}))"
+    return TransitionRule(place.path, cel if len(place.steps) == 2 else "", why, broken, True)
 
 
+_STEPS = "algorithm.learningRateDecaySteps"
 _PLACES = tuple(place for place in places(RLJobSpec) if not place.mutability.when.at_any_time)
 TRANSITIONS: tuple[TransitionRule, ...] = (
     *(_of_place(place) for place in _PLACES if place.mutability.when is When.NEVER),
     *(rule for alias, name in SHARED.items() for rule in _never_with_some(alias, name)),
     *(_of_place(place) for place in _PLACES if place.mutability.when is When.WHILE_SUSPENDED),
-    *(_beside_a_decay(place) for place in RATES),
+    *(_held(place, decays, DECAYS, f"!has(self.{_STEPS}) || self.{_STEPS} == 0") for place in RATES),
+    *(_held(place, acts_centrally, CENTRAL, "") for place in LADDER),
 )
 """Fields that never change come first: for them the advice to suspend the job would be of no use."""
