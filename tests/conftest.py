@@ -7,6 +7,8 @@ round finds is mended and pinned beside its test, as an `@example` or a row of a
 Unit tests come first. Where several processes run tests, half of them begin with those that wait for processes.
 """
 
+import asyncio
+import inspect
 import os
 import random
 import time
@@ -133,6 +135,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     rank = random.Random(FUZZ_SEED)
     order = {path: rank.random() for path in sorted({item.path for item in items})}
     items[:] = sorted((item for item in items if _randomised(item)), key=lambda item: order[item.path])
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """A test that is a coroutine function runs in the event loop of its fixtures, ``runner``, or in one of its own."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    given = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
+    run = pyfuncitem.funcargs["runner"].run if "runner" in pyfuncitem.funcargs else asyncio.run
+    run(pyfuncitem.obj(**given))
+    return True
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -43,8 +43,16 @@ class Record:
 
     @property
     def key(self) -> str:
-        """Where pytest's cache has how long such a run took the last time."""
-        return f"rljob/seconds/{crc32(' '.join([*self.config.args, self.config.option.markexpr]).encode())}"
+        """Where pytest's cache has how long such a run took the last time: of the same tests on as many cores."""
+        options = self.config.option
+        chosen = (
+            options.markexpr,
+            options.keyword,
+            options.maxfail,
+            getattr(options, "lf", False),
+            bool(options.draw_long),
+        )
+        return f"rljob/seconds/{crc32(repr((self.config.args, chosen, len(os.sched_getaffinity(0)))).encode())}"
 
     def left_out(self, folder: Path) -> bool:
         """Whether a folder's tests are not even looked for: a need is missing, and nobody named them."""

@@ -4,7 +4,6 @@ A test here may be an ``async def``: it runs on the event loop of the clients th
 """
 
 import asyncio
-import inspect
 import os
 import secrets
 from collections.abc import Callable, Iterator
@@ -19,22 +18,13 @@ from tests.cluster.control_plane import CRD_FILE, EXPERIMENT_CRD_FILE, PROGRAMS,
 from tests.cluster.jobs import JOBS, create
 from tests.cluster.reconciling import BreakingClient, Clock, Kubelet, Run
 from tests.cluster.terminal import User
-from tests.support.chart import Chart, find_program
+from tests.support.chart import chart
 from tests.support.s3_server import s3
 from tests.unit.api.bad_manifests import BASE, document
 
-__all__ = ["s3"]
+__all__ = ["chart", "s3"]
 
 VARIABLE = "KUBEBUILDER_ASSETS"
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    if not inspect.iscoroutinefunction(pyfuncitem.obj):
-        return None
-    given = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
-    pyfuncitem.funcargs["runner"].run(pyfuncitem.obj(**given))
-    return True
 
 
 @pytest.fixture(autouse=True)
@@ -85,14 +75,6 @@ def with_kueue(cluster: ControlPlane) -> Iterator[ControlPlane]:
     kueue.install(cluster)
     yield cluster
     kueue.uninstall(cluster)
-
-
-@pytest.fixture(scope="session")
-def chart(tmp_path_factory: pytest.TempPathFactory) -> Chart:
-    program = find_program("helm")
-    if program is None:
-        pytest.skip("helm is neither on the PATH nor in KUBEBUILDER_ASSETS")
-    return Chart(program, tmp_path_factory.mktemp("helm"))
 
 
 @pytest.fixture

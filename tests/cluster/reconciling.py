@@ -33,18 +33,12 @@ SETTINGS = Settings(image="rl:1")
 TWO_ACTORS = {"actors": {"replicas": 2}}
 
 
-class Crash(BaseException):
-    """The operator's process is gone."""
-
-
 class BreakingClient(Client):
     """Counts its calls, and breaks at the one that it is told to.
 
     Attributes:
         calls: (verb, resource) -> how often, since the last `reset`; ``order``: one after the other. A dry run is a ``try``.
-        breaks_at: the number of the call that breaks; 0 for none.
-        how: ``lost`` sends nothing and says so, ``unanswered`` loses the answer, ``killed`` is the end of the process after the
-            call was sent, ``cancelled`` the same by cancelling the turn before it is.
+        breaks_at: the number of the call that is not sent, which says so; 0 for none.
         loses: (verb, resource) of calls none of which is sent.
     """
 
@@ -52,13 +46,13 @@ class BreakingClient(Client):
         super().__init__(access, **options)
         self.calls: Counter[tuple[str, str]] = Counter()
         self.order: list[tuple[str, str]] = []
-        self.made, self.breaks_at, self.how = 0, 0, "lost"
+        self.made, self.breaks_at = 0, 0
         self.loses: tuple[str, str] | None = None
 
-    def reset(self, breaks_at: int = 0, how: str = "lost") -> None:
+    def reset(self, breaks_at: int = 0) -> None:
         self.calls.clear()
         self.order.clear()
-        self.made, self.breaks_at, self.how = 0, breaks_at, how
+        self.made, self.breaks_at = 0, breaks_at
 
     @property
     def writes(self) -> dict[tuple[str, str], int]:
@@ -69,15 +63,9 @@ class BreakingClient(Client):
         counted = "try" if "dryRun" in call.query else call.verb, call.counted_as
         self.calls[counted] += 1
         self.order.append(counted)
-        breaks = self.made == self.breaks_at
-        if (breaks and self.how == "lost") or (call.verb, call.counted_as) == self.loses:
+        if self.made == self.breaks_at or (call.verb, call.counted_as) == self.loses:
             raise Unavailable("the connection was refused")
-        if breaks and self.how == "cancelled":
-            raise Crash
-        answer = await super()._ask(call, timeout_seconds)
-        if breaks:
-            raise Crash if self.how == "killed" else Unavailable("the answer was lost")
-        return answer
+        return await super()._ask(call, timeout_seconds)
 
 
 class SilentPoll:

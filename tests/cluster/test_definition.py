@@ -1,15 +1,19 @@
-"""The CRDs on a real API server: accepted without a complaint, quick to check objects with, and applied by several owners."""
+"""The CRDs on a real API server: accepted without a complaint, quick to check objects with, and applied by several owners.
+
+What a role has of a PodSpec: kept as it is written, merged by its keys, and not changed while the job runs.
+"""
 
 from typing import Any
 
 import pytest
-from rljob.api import parse_job
+from rljob.api import parse_job, transition_problems
 from rljob.api.generate.crd import definition, experiment_definition
 
 from tests.cluster import jobs
 from tests.cluster.control_plane import CRD_FILE, EXPERIMENT_CRD_FILE, ControlPlane
 from tests.cluster.rule_cost import ALL, LIMIT_OF_A_RULE, LIMIT_OF_ALL, estimates
 from tests.unit.api.bad_manifests import BASE, PRESET, document
+from tests.unit.api.changed_manifests import rule_of, said_by_the_server
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 BOTH = pytest.mark.parametrize("crd", [definition(), experiment_definition()], ids=["RLJob", "RLExperiment"])
@@ -57,17 +61,10 @@ def test_its_rules_cost_a_fraction_of_what_a_server_allows(cluster: ControlPlane
     assert max(found.values()) < LIMIT_OF_A_RULE / 4
 
 
-def apply(
-    cluster: ControlPlane, owner: str, spec: dict[str, Any], *, force: bool = False, status: bool = False
-) -> jobs.Answer:
-    part = "status" if status else "spec"
-    given = {"apiVersion": "rljob.dev/v1alpha1", "kind": "RLJob", "metadata": {"name": "pong"}, part: spec}
-    path = f"{jobs.JOBS}/pong{'/status' if status else ''}?fieldManager={owner}&{jobs.STRICT}"
+def apply(cluster: ControlPlane, owner: str, spec: dict[str, Any], *, force: bool = False) -> jobs.Answer:
+    given = {"apiVersion": "rljob.dev/v1alpha1", "kind": "RLJob", "metadata": {"name": "pong"}, "spec": spec}
+    path = f"{jobs.JOBS}/pong?fieldManager={owner}&{jobs.STRICT}"
     return jobs.Answer(*cluster.request("PATCH", f"{path}&force={str(force).lower()}", given, APPLY))
-
-
-def by_name(entries: list[dict[str, Any]], key: str = "name") -> dict[str, dict[str, Any]]:
-    return {entry[key]: entry for entry in entries}
 
 
 @pytest.fixture
@@ -108,7 +105,7 @@ def test_the_same_leaf_is_a_conflict(cluster: ControlPlane, pong: dict[str, Any]
 def test_rules_of_failures_are_merged_by_name(cluster: ControlPlane, pong: dict[str, Any]) -> None:
     policy = {"failurePolicy": {"rules": [{"name": "evicted", "onPodConditions": [{"type": "X"}], "action": "Ignore"}]}}
     applied = apply(cluster, "platform", policy).stored()
-    assert set(by_name(applied["spec"]["failurePolicy"]["rules"])) == {"bad-config", "evicted"}
+    assert {each["name"] for each in applied["spec"]["failurePolicy"]["rules"]} == {"bad-config", "evicted"}
 
 
 @pytest.mark.parametrize(
@@ -129,11 +126,91 @@ def test_a_partial_owner_breaks_no_rule(
     assert (refused.code, words in refused.message) == (422, True), refused.message
 
 
-def test_conditions_of_two_writers_lie_side_by_side(cluster: ControlPlane, pong: dict[str, Any]) -> None:
-    def condition(kind: str) -> dict[str, Any]:
-        times = {"lastTransitionTime": "2026-11-21T16:05:00.250Z"}
-        return {"conditions": [{"type": kind, "status": "True", "reason": "Checked", "message": "", **times}]}
+NODE = {"valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
 
-    apply(cluster, "operator", condition("Ready"), status=True).stored()
-    applied = apply(cluster, "queue", condition("QuotaReserved"), status=True).stored()
-    assert set(by_name(applied["status"]["conditions"], "type")) == {"Ready", "QuotaReserved"}
+
+def with_role(**fields: Any) -> dict[str, Any]:
+    """A job whose actors have ``fields``."""
+    given = document(BASE)
+    given["spec"]["actors"] = {**given["spec"].get("actors", {}), **fields}
+    return given
+
+
+def test_what_no_schema_knows_is_kept(cluster: ControlPlane) -> None:
+    written = {
+        "env": [{"name": "A", "value": "a"}, {"name": "NODE", **NODE}],
+        "tolerations": [{"operator": "Exists", "tolerationSeconds": 30}],
+        "podTemplate": {
+            "spec": {
+                "hostNetwork": None,
+                "affinity": {"nodeAffinity": {}},
+                "containers": [{"name": "actor", "tty": True}],
+            }
+        },
+    }
+    answer = jobs.create(cluster, with_role(**written)).stored()
+    assert {name: answer["spec"]["actors"][name] for name in written} == written
+
+
+CHANGES: list[tuple[str, Any, Any]] = [
+    ("env", [{"name": "A", "value": "a"}], [{"name": "A", "value": "b"}]),
+    ("env", [{"name": "A", "value": "a"}], None),
+    ("env", [{"name": "A", **NODE}], [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "spec.hostIP"}}}]),
+    ("tolerations", [{"key": "a"}], [{"key": "b"}]),
+    ("tolerations", [{"key": "a"}], [{"key": "a", "effect": "NoSchedule"}]),
+    ("podTemplate", {"spec": {"hostPID": True}}, {"spec": {"hostIPC": True}}),
+]
+ONLY_THE_CONTROLLER_SEES: list[tuple[str, Any, Any]] = [
+    ("env", [{"name": "A", "value": "a"}], [{"name": "A", **NODE}]),
+    ("tolerations", [{"key": "a"}], [{"operator": "Exists"}]),
+    ("podTemplate", {"spec": {}}, {"metadata": {}}),
+]
+"""A key in the place of another (`rljob.api.cel.NOT_IN_CEL`)."""
+
+
+def ids(cases: list[tuple[str, Any, Any]]) -> list[str]:
+    return [f"{field} {before} {after}"[:60] for field, before, after in cases]
+
+
+def problems(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    """What the controller says of the change."""
+    return [problem.path for problem in transition_problems(parse_job(before), parse_job(after))]
+
+
+@pytest.mark.parametrize(("field", "before", "after"), CHANGES, ids=ids(CHANGES))
+def test_none_of_it_changes_while_the_job_runs(cluster: ControlPlane, field: str, before: Any, after: Any) -> None:
+    old, new = with_role(**{field: before}), with_role(**({} if after is None else {field: after}))
+    jobs.create(cluster, old, dry_run=False).stored()
+    answer = jobs.replace(cluster, new)
+    assert not answer.accepted
+    assert answer.names("spec.actors", said_by_the_server(rule_of(f"actors.{field}"))[1]), answer.message
+    assert [path for path in problems(old, new) if path.startswith(f"spec.actors.{field}")]
+    new["spec"] |= {"suspend": True}
+    jobs.replace(cluster, new).stored()
+
+
+@pytest.mark.parametrize(("field", "before", "after"), ONLY_THE_CONTROLLER_SEES, ids=ids(ONLY_THE_CONTROLLER_SEES))
+def test_what_only_the_controller_sees(cluster: ControlPlane, field: str, before: Any, after: Any) -> None:
+    """If servers begin to see it, the list of exceptions is out of date."""
+    old, new = with_role(**{field: before}), with_role(**{field: after})
+    jobs.create(cluster, old, dry_run=False).stored()
+    jobs.replace(cluster, new).stored()
+    assert [path for path in problems(old, new) if path.startswith(f"spec.actors.{field}")]
+
+
+def test_the_order_of_what_has_names_is_no_change(cluster: ControlPlane) -> None:
+    entries = [{"name": "a", "value": "a"}, {"name": "b", "value": "b"}]
+    jobs.create(cluster, with_role(env=entries), dry_run=False).stored()
+    jobs.replace(cluster, with_role(env=entries[::-1])).stored()
+
+
+def test_variables_of_two_owners_lie_side_by_side(cluster: ControlPlane) -> None:
+    def apply(owner: str, value: str) -> jobs.Answer:
+        role = {"env": [{"name": owner, "value": value}]}
+        spec = with_role()["spec"] | {"suspend": True, "actors": role}
+        given = {"apiVersion": "rljob.dev/v1alpha1", "kind": "RLJob", "metadata": {"name": "pong"}, "spec": spec}
+        return jobs.Answer(*cluster.request("PATCH", f"{jobs.JOBS}/pong?fieldManager={owner}&force=true", given, APPLY))
+
+    apply("one", "1").stored()
+    env = apply("two", "2").stored()["spec"]["actors"]["env"]
+    assert sorted((each["name"], each["value"]) for each in env) == [("one", "1"), ("two", "2")]

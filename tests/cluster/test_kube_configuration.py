@@ -1,13 +1,29 @@
-"""An operator with another configuration: of a running job it restarts nothing, and what it starts is as the job was started."""
+"""An operator with another configuration: of a running job it restarts nothing, and what it starts is as the job was started.
+
+A release of the operator that makes other pods, on a running job; other images and settings: test_kube_configuration.py.
+"""
 
 import asyncio
 
+import pytest
 from rljob_operator.kube.apiserver.client import Client
-from rljob_operator.kube.apiserver.resources import NETWORK_POLICIES, RLJOBS, Object
+from rljob_operator.kube.apiserver.resources import CONFIG_MAPS, NETWORK_POLICIES, RLJOBS, Object
+from rljob_operator.kube.render import rendering
 from rljob_operator.kube.render.settings import Settings
 
-from tests.cluster.reconciling import BreakingClient, Kubelet, Run, bring_up, children_of, started, written
-from tests.cluster.test_kube_upgrade import suspend
+from tests.cluster.reconciling import (
+    TWO_ACTORS,
+    BreakingClient,
+    Kubelet,
+    Run,
+    bring_up,
+    children_of,
+    condition,
+    started,
+    status_of,
+    take_down,
+    written,
+)
 from tests.unit.operator.kube.changed_configuration import TOGETHER, changed, started_under
 
 EVERY_ROLE = {
@@ -106,3 +122,50 @@ async def test_a_policy_of_somebody_else_is_left_alone(
     kept = await viewer.create(NETWORK_POLICIES, theirs)
     await Run(client, namespace, Settings(image="rl:1", prometheus_namespaces={"team": "watch"})).settle(viewer, "pong")
     assert await viewer.get(NETWORK_POLICIES, namespace, "pong") == kept
+
+
+async def patch(viewer: Client, namespace: str, **spec: object) -> None:
+    await viewer.patch(RLJOBS, namespace, "pong", {"spec": spec})
+
+
+async def configured(viewer: Client, namespace: str) -> object:
+    """What roles read when they start."""
+    return (await viewer.get(CONFIG_MAPS, namespace, "pong-job"))["data"]
+
+
+async def suspend(run: Run, viewer: Client, kubelet: Kubelet, namespace: str) -> None:
+    await patch(viewer, namespace, suspend=True)
+    await take_down(run, viewer, kubelet, "pong")
+    left = [pod for pods in (await kubelet.pods("pong")).values() for pod in pods]
+    assert all(pod["status"]["phase"] == "Failed" for pod in left), "what had ended before stays to be read"
+
+
+async def test_a_release_that_makes_other_pods_adds_none_to_those_that_run(
+    viewer: Client, client: BreakingClient, kubelet: Kubelet, run: Run, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await started(Run(client, namespace), viewer, kubelet, written(namespace, "pong", backoffLimit=9, **TWO_ACTORS))
+    later = rendering.version() + 1
+    monkeypatch.setattr(rendering, "version", lambda: later)
+    read = await configured(viewer, namespace)
+    await patch(viewer, namespace, actors={"replicas": 1}, backoffLimit=7)
+    await kubelet.end(await kubelet.pod("pong", "actor-1"), 1)
+    for _ in range(4):
+        await run.settle(viewer, "pong")
+        await asyncio.sleep(0.3)
+    pods = await kubelet.pods("pong")
+    assert [member for member, each in pods.items() if each[0]["status"]["phase"] == "Running"] == [
+        "actor-0",
+        "learner",
+        "replay-0",
+    ]
+    status = await status_of(viewer, namespace, "pong")
+    assert condition(status, "Accepted") == ("False", "RenderingUnknown")
+    assert status["actors"]["ready"] == 1
+    assert await configured(viewer, namespace) == read
+
+    await suspend(run, viewer, kubelet, namespace)
+    await patch(viewer, namespace, suspend=False)
+    await bring_up(run, viewer, kubelet, "pong")
+    status = await status_of(viewer, namespace, "pong")
+    assert condition(status, "Accepted") == ("True", "Valid")
+    assert (status["actors"]["ready"], status["controller"]["rendering"]["version"]) == (1, later)

@@ -76,7 +76,7 @@ async def test_a_shard_that_comes_again_keeps_its_log_and_one_of_a_deleted_job_d
 async def test_a_suspended_job_keeps_it_and_a_complete_one_does_not(
     viewer: Client, kubelet: Kubelet, clock: Clock, run: Run, namespace: str
 ) -> None:
-    await started(run, viewer, kubelet, job(namespace, successPolicy={"rawFrames": 100}))
+    await started(run, viewer, kubelet, job(namespace, shards=2, successPolicy={"rawFrames": 100}))
     await viewer.patch(RLJOBS, namespace, "pong", {"spec": {"suspend": True}})
     await take_down(run, viewer, kubelet, "pong")
     assert condition(await status_of(viewer, namespace, "pong"), "Suspended")[0] == "True"
@@ -84,18 +84,6 @@ async def test_a_suspended_job_keeps_it_and_a_complete_one_does_not(
 
     await viewer.patch(RLJOBS, namespace, "pong", {"spec": {"suspend": False}})
     await bring_up(run, viewer, kubelet, "pong")
-    name = (await kubelet.pod("pong", "replay-0"))["metadata"]["name"]
-    clock.updates = 1000
-    run.poll.answers[namespace, "pong"] = clock.answer()
-    await take_down(run, viewer, kubelet, "pong")
-    assert condition(await status_of(viewer, namespace, "pong"), "Complete")[0] == "True"
-    assert await removals(viewer, namespace) == [name]
-
-
-async def test_each_shard_of_a_complete_job_loses_its_log(
-    viewer: Client, kubelet: Kubelet, clock: Clock, run: Run, namespace: str
-) -> None:
-    await started(run, viewer, kubelet, job(namespace, shards=2, successPolicy={"rawFrames": 100}))
     shards = [(await kubelet.pods("pong"))[f"replay-{number}"][0] for number in (0, 1)]
     clock.updates = 1000
     run.poll.answers[namespace, "pong"] = clock.answer()

@@ -16,7 +16,7 @@ from rljob_operator.kube.watch.intake import Intake
 from tests.cluster.bad_proxy import bad_proxy
 from tests.cluster.control_plane import CRD_FILE, ControlPlane, away, connected, meanwhile, until
 from tests.cluster.policies import give_rights
-from tests.cluster.test_ready_operator import grant
+from tests.cluster.test_kube_lease import grant
 from tests.support.operator_roles import role_objects
 from tests.unit.api.bad_manifests import BASE, document
 

@@ -1,4 +1,4 @@
-"""The reconciler on a real API server: what it makes, what it counts, and what it does after it was cut off anywhere."""
+"""The reconciler on a real API server: what it makes and counts. Of turns that are cut off: test_kube_killed.py."""
 
 import asyncio
 import dataclasses
@@ -18,7 +18,6 @@ from tests.cluster.reconciling import (
     TWO_ACTORS,
     BreakingClient,
     Clock,
-    Crash,
     Kubelet,
     Run,
     bring_up,
@@ -30,8 +29,6 @@ from tests.cluster.reconciling import (
     written,
 )
 
-CORE = {"replay-0": 1, "learner": 1, "actor-0": 1}
-"""The pods that a job of one shard begins with."""
 
 
 async def test_a_job_may_be_made_suspended_and_starts_when_it_is_resumed(
@@ -97,65 +94,6 @@ async def test_actors_come_in_waves_once_the_core_has_places(
     assert seen == [3, 5, 7, 7, 7, 7]
 
 
-@pytest.mark.parametrize("how", ["lost", "unanswered", "killed", "cancelled"])
-async def test_a_turn_that_is_cut_off_anywhere_doubles_and_loses_nothing(
-    viewer: Client, client: BreakingClient, kubelet: Kubelet, namespace: str, how: str
-) -> None:
-    async def cut(run: Run, viewer: Client, client: BreakingClient, name: str, at: int) -> tuple[Run, bool]:
-        """(who goes on, whether the turn got that far)."""
-        await run.look(viewer)
-        client.reset(at, how)
-        try:
-            await run.reconciler.reconcile((namespace, name))
-        except Crash:
-            run = Run(client, namespace)
-        except (Unavailable, Conflict):
-            pass
-        reached = client.made >= at
-        client.reset()
-        return run, reached
-
-    reached, at = True, 0
-    while reached:  # the first turn, which makes the children
-        at += 1
-        name = f"first-{how}-{at}"
-        await viewer.create(RLJOBS, written(namespace, name, **TWO_ACTORS))
-        run, reached = await cut(Run(client, namespace), viewer, client, name, at)
-        await run.settle(viewer, name)
-        assert {k: len(v) for k, v in (await kubelet.pods(name)).items()} == CORE, at
-        await viewer.delete(RLJOBS, namespace, name)
-    assert at > 8, "it was cut off at every call"
-    name = f"end-{how}"
-    await viewer.create(RLJOBS, written(namespace, name, backoffLimit=100, **TWO_ACTORS))
-    run = Run(client, namespace)
-    await bring_up(run, viewer, kubelet, name)
-    reached, at = True, 0
-    while reached:  # the learner fails: its end is counted, its pod goes, another one comes
-        at += 1
-        learner = await kubelet.pod(name, "learner")
-        await kubelet.end(learner, 1, message=f"end {at}")
-        run, reached = await cut(run, viewer, client, name, at)
-        status = await status_of(viewer, namespace, name)
-        kept = any(
-            each["metadata"]["uid"] == learner["metadata"]["uid"]
-            for each in (await kubelet.pods(name)).get("learner", [])
-        )
-        assert kept or status["restarts"]["counted"] == at, "let go before its end was counted"
-        for _ in range(20):
-            await run.settle(viewer, name)
-            learners = (await kubelet.pods(name)).get("learner", [])
-            if len(learners) == 1 and learners[0]["metadata"]["uid"] != learner["metadata"]["uid"]:
-                break
-            await asyncio.sleep(0.2)
-        assert {k: len(v) for k, v in (await kubelet.pods(name)).items()} == dict.fromkeys(
-            ("replay-0", "learner", "actor-0", "actor-1"), 1
-        ), at
-        assert (await status_of(viewer, namespace, name))["restarts"] == {"counted": at, "ignored": 0}, (how, at)
-        await kubelet.start(name)
-        await run.settle(viewer, name)
-    assert at > 3
-
-
 async def test_a_status_that_could_not_be_stored_is_stored_by_a_later_turn(
     viewer: Client, client: BreakingClient, kubelet: Kubelet, run: Run, namespace: str
 ) -> None:
@@ -165,7 +103,7 @@ async def test_a_status_that_could_not_be_stored_is_stored_by_a_later_turn(
         await kubelet.start("pong", "replay-0", "learner")
     await kubelet.start("pong", "actor-0")
     await run.look(viewer)
-    client.reset(1, "lost")
+    client.reset(1)
     with pytest.raises(Unavailable):
         await run.reconciler.reconcile((namespace, "pong"))
     assert client.order == [("patch", "rljobs/status")]

@@ -162,10 +162,6 @@ class Namespace:
         except KubectlFailed:
             return ""  # its container has not started
 
-    def kill_worker(self, job: str, member: str) -> None:
-        """End the member's process as a fault would, inside its container."""
-        self.signal_worker(job, member, "SIGKILL")
-
     def signal_worker(self, job: str, member: str, name: str) -> None:
         """Send the member's process a signal by its name."""
         pod = self.pods(job)[member]["metadata"]["name"]

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from tests.support.paths import ROOT
@@ -80,3 +81,12 @@ def at(document: Any, path: str) -> Any:
         else:
             return None
     return document
+
+
+@pytest.fixture(scope="session")
+def chart(tmp_path_factory: pytest.TempPathFactory) -> Chart:
+    """The chart of this tree."""
+    helm = find_program("helm")
+    if helm is None:
+        pytest.skip("helm is not on the PATH: version 3.8 or newer renders the chart (docs/testing-on-kubernetes.md)")
+    return Chart(helm, tmp_path_factory.mktemp("helm"))

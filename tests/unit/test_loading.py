@@ -3,7 +3,6 @@
 import itertools
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,11 +14,9 @@ _numbers = itertools.count()
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Iterator[Path]:
-    """A file of a name that no module has; what it adds to ``sys.path`` goes again."""
-    before = list(sys.path)
-    yield tmp_path / f"outside_{next(_numbers)}.py"
-    sys.path[:] = before
+def file(tmp_path: Path) -> Path:
+    """A file of a name that no module has."""
+    return tmp_path / f"outside_{next(_numbers)}.py"
 
 
 def test_a_function_of_a_file(file: Path) -> None:

@@ -30,7 +30,6 @@ from rljob_operator.local.run_folder import ProcessIdentity
 from tests.integration.operator.pod_containers import PodContainers
 from tests.support.launch import execute
 from tests.support.paths import EXAMPLES
-from tests.support.s3_server import BUCKET, S3Server
 from tests.support.waiting import eventually, known
 
 READY = (
@@ -206,18 +205,6 @@ def test_a_process_that_has_ended_is_left_alone() -> None:
     set_niceness(process.pid, 5)
 
 
-@pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="this kernel does not group processes by session")
-def test_its_session_has_the_same_niceness(tmp_path: Path) -> None:
-    with (tmp_path / "log").open("ab") as log:
-        role = execute([sys.executable, "-c", "import time; time.sleep(60)"], os.environ, {}, log.fileno(), 11)
-    try:
-        assert Path(f"/proc/{role.pid}/autogroup").read_text().split()[-1] == "11"
-        assert os.getpriority(os.PRIO_PROCESS, role.pid) == 11
-    finally:
-        os.kill(role.pid, 9)
-        role.wait()
-
-
 TOKEN = "the-token-of-this-job"
 
 
@@ -280,34 +267,6 @@ def test_pods_train_leave_and_come_back_where_they_were(pods: PodContainers) -> 
     assert pods.status("replay-0")["items"] >= 500, "from its volume"
     assert pods.status("replay-0")["durable"] is True
     pods.until(lambda: pods.status("learner").get("updates", 0) >= left["step"], "the learner goes on")
-
-
-def test_a_learner_comes_back_from_its_bucket_with_nothing_on_a_disk(
-    folder: Path, tmp_path: Path, s3: S3Server
-) -> None:
-    store = {"url": f"s3://{BUCKET}/pods", "endpoint": s3.url, "secretRef": {"name": "keys-of-the-bucket"}}
-    spec = {
-        "preset": "CartPoleIMPALA",
-        "checkpoint": {"intervalSeconds": 3600, "storage": {"objectStore": store}},
-        "successPolicy": {"targetReturn": None, "rawFrames": 1_000_000_000},
-    }
-    document = {"apiVersion": "rljob.dev/v1alpha1", "kind": "RLJob", "metadata": {"name": "pods"}, "spec": spec}
-    owned = Owned(parse_job(document), "uid")
-    keys = {name: value for name, value in s3.environment.items() if name != "AWS_ENDPOINT_URL"}
-    secrets, settings = Secrets(made_keys(tmp_path), TOKEN), Settings(image="rl:1")
-    with closing(PodContainers(owned, secrets, settings, folder, {"keys-of-the-bucket": keys})) as pods:
-        for member in ("learner", "actor-0"):
-            pods.start(member)
-        pods.until(lambda: pods.status("learner").get("updates", 0) > 50, "updates")
-        assert pods.end("learner") == 0
-        left = pods.last_words("learner")["checkpoint"]
-        assert left["state"] == "Valid"
-        assert left["path"].startswith(f"s3://{BUCKET}/pods/epoch-000001-step-")
-        assert s3.path(left["path"].removeprefix(f"s3://{BUCKET}/")).is_dir()
-        pods.start("learner")
-        pods.until(lambda: pods.status("learner").get("updates", 0) > left["step"], "the learner goes on")
-        assert pods.status("learner")["epoch"] == 2
-        assert not list(folder.glob("*/checkpoints"))
 
 
 JOB = EXAMPLES / "cartpole-apex.yaml"

@@ -7,27 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.local_run import ENDLESS, LocalRun, assert_nothing_was_lost
+from tests.support.local_run import ENDLESS, LocalRun
 from tests.support.shared_redis import PASSWORD, shared_redis
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.long]
 TWO_SHARDS = ["--set", "spec.replay.shards=2", "--set", "spec.actors.replicas=2"]
-
-
-def test_a_killed_shard_comes_back_and_every_chunk_counts_once(local_run: Callable[..., LocalRun]) -> None:
-    run = local_run(*ENDLESS, *TWO_SHARDS)
-    run.until_learning(50)
-    killed, other = "replay-1", "replay-0"
-    run.until(lambda: run.status(killed).get("inserted_total", 0) > 500, 60, "experience in both shards")
-    before = run.status(killed)["inserted_total"]
-    pid = run.kill(killed)
-    inserted = run.status(other)["inserted_total"]
-    run.until(lambda: run.status(other)["inserted_total"] > inserted, 60, "the actors go on with the other shard")
-    run.until(lambda: run.announced(killed).get("pid") not in (None, pid), 60, "the shard is back")
-    run.until(lambda: run.status(killed).get("inserted_total", 0) > before, 60, "the shard is given new experience")
-    run.until_learning(run.status("learner")["updates"] + 100)
-    assert run.interrupt() == 130
-    assert_nothing_was_lost(run, "actor-0", "actor-1", one_life=True)
 
 
 def test_a_shard_that_was_away_and_comes_back_without_its_redis_data_stops_nothing(

@@ -2,8 +2,6 @@
 
 import itertools
 import re
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,13 +36,6 @@ def make(render_mode=None):
 """
 OBSERVED = "np.array([self.place / self.length], np.float32)"
 _numbers = itertools.count()
-
-
-@pytest.fixture(autouse=True)
-def path_as_before() -> Iterator[None]:
-    before = list(sys.path)
-    yield
-    sys.path[:] = before
 
 
 def tried(folder: Path, *changes: tuple[str, str], **parameters: Any) -> None:

@@ -1,22 +1,11 @@
-"""A test that is a coroutine function runs in an event loop of its own; a job that trains is given to whoever asks for it."""
+"""A job that trains, and failures that are soon forgiven, for whoever asks for them."""
 
-import asyncio
-import inspect
 from collections.abc import Iterator
 
 import pytest
 from rljob_operator.core.rules import failures
 
 from tests.support.controller import Controller, running
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    if not inspect.iscoroutinefunction(pyfuncitem.obj):
-        return None
-    asked = inspect.signature(pyfuncitem.obj).parameters
-    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in asked}))
-    return True
 
 
 @pytest.fixture

@@ -1,4 +1,7 @@
-"""Suspend: drain, checkpoint, verify, stop; resume at the same step."""
+"""Suspend: drain, checkpoint, verify, stop; resume at the same step.
+
+What pods are made with is fixed when a job comes up from nothing, and by nothing else.
+"""
 
 from dataclasses import replace
 
@@ -6,6 +9,7 @@ import pytest
 import yaml
 from rljob.api import dump_manifest, parse_job
 from rljob.api.conditions import Reason
+from rljob.api.controller_memory import RenderingMemory
 from rljob_operator.core.desired import Refusal
 from rljob_operator.core.observed import Admission, CheckpointFacts, CheckpointState
 from rljob_operator.core.rules.suspension import RETRY_SECONDS
@@ -225,3 +229,42 @@ def test_a_checkpoint_on_request() -> None:
     assert controller.look(100.0).checkpoint_seconds is None
     assert controller.look(1.0, checkpoint_requested_at="again").checkpoint_seconds == controller.now
     controller.after(1.0, {"checkpoint_requested_at": ""}, checkpoint_request=None)
+
+
+OLD, NEW = (RenderingMemory(version=number, image=f"rl:{number}") for number in (1, 2))
+
+
+@pytest.fixture
+def controller() -> Controller:
+    """A job that trains, with an operator that would make pods in another way."""
+    controller = running(rendering=OLD, written="a-1")
+    controller.world["rendering"] = NEW
+    return controller
+
+
+def test_it_stands_from_the_first_start_and_no_other_operator_changes_it(controller: Controller) -> None:
+    controller.expect(rendering=OLD)
+    controller.look(100.0)
+    controller.after(1.0, {"job": make_job("spec.actors.replicas=3")}, start=("actor-2",), rendering=OLD)
+    controller.looks({"members": CORE}, {"members": ()})
+    controller.expect(rendering=OLD)  # that all members are gone is no suspension
+
+
+def test_a_suspension_changes_it_once_nothing_runs_and_not_when_it_is_called_off(controller: Controller) -> None:
+    controller.look(1.0, job=make_job("spec.suspend=true"))
+    controller.after(1.0, {"job": make_job()}, rendering=OLD)
+    controller.job = make_job("spec.suspend=true")
+    controller.looks({}, {"members": CORE}, {"checkpoint": verified(controller.now + 3, 2000)}, {"members": ()})
+    controller.expect(Suspended=("True", "UserRequested"), rendering=OLD)
+    controller.after(1.0, {"job": make_job()}, start=("replay-0", "learner", "actor-0"), rendering=NEW)
+
+
+def test_a_queue_that_takes_the_quota_back_changes_it_too(controller: Controller) -> None:
+    controller.look(1.0, admission=Admission(False, Reason.EVICTED), checkpoint=CheckpointFacts())
+    controller.look(120.0, members=())
+    controller.after(1.0, {"admission": None}, rendering=NEW)
+
+
+def test_a_change_that_restarts_everything_changes_it(controller: Controller) -> None:
+    assert controller.after(1.0, {"written": "a-2"}, rendering=OLD).drain, "the user has written something else"
+    controller.after(1.0, {"members": ()}, rendering=NEW)

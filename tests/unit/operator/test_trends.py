@@ -1,12 +1,24 @@
-"""``earlyStopping.trainingReturn`` and ``valueLoss`` in a running job: medians over windows of raw frames, and grace periods."""
+"""``earlyStopping.trainingReturn`` and ``valueLoss`` in a running job: medians over windows of raw frames, and grace periods.
 
+`rljob why --rules`: recorded runs led through the rules of a job, by the same code that ends a job that runs.
+"""
+
+import json
 from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
 
 import pytest
+from rljob.api import RLJob, load_manifest
 from rljob.api.controller_memory import TREND_POINTS
+from rljob_operator.cli import app
 from rljob_operator.core.decision import Decision
+from rljob_operator.core.recorded import Judged, judged
+from rljob_operator.verbs.why import records_of, summary
+from typer.testing import CliRunner
 
 from tests.support.controller import Controller, end_of, evaluation, make_job, running, sample
+from tests.support.paths import EXAMPLES, ROOT
 
 WINDOW = 9_000
 """Raw frames; a moment is noted every thousand."""
@@ -146,3 +158,142 @@ def test_evaluations_of_the_grace_period_do_not_count_for_a_plateau() -> None:
 def test_a_factor_has_to_be_above_one(value: str) -> None:
     with pytest.raises(ValueError, match="above 1"):
         make_job(f"spec.earlyStopping.valueLoss={{factor: {value}}}")
+
+
+CURVES = sorted((ROOT / "tests" / "data" / "curves").glob("*.csv"))
+DIVERGING = ROOT / "tests" / "data" / "diverging" / "cartpole-apex-seed-2.csv"
+SOLVED_AT_18 = "spec.successPolicy={targetReturn: {value: 18}}"
+DIVERGES = "spec.earlyStopping.valueLoss={windowRawFrames: 9000, graceRawFrames: 0}"
+DEFAULTS = "spec.earlyStopping={plateau: {}, trainingReturn: {}, valueLoss: {}}"
+
+
+def with_rules(rules: str) -> RLJob:
+    return load_manifest(EXAMPLES / "pong-vtrace.yaml", [SOLVED_AT_18, rules])
+
+
+def of_curves(rules: str) -> dict[str, Judged]:
+    return {file.stem: judged(with_rules(rules), records_of(file)) for file in CURVES}
+
+
+def invoked(*words: str) -> tuple[int, str]:
+    result = CliRunner().invoke(app, ["why", *words])
+    return result.exit_code, result.output
+
+
+def test_the_defaults_would_have_ended_no_curve_that_got_solved() -> None:
+    found = of_curves(DEFAULTS)
+    assert sum(run.solved is not None for run in found.values()) >= 17
+    assert summary(found)["solvedGivenUp"] == []
+
+
+@pytest.mark.parametrize(
+    ("window", "given_up", "saved"), [(300_000, range(1), range(1)), (100_000, range(5, 99), None)]
+)
+def test_windows_as_short_as_a_sixteenth_of_the_default_would_not_either_and_shorter_ones_would(
+    window: int, given_up: range, saved: range | None
+) -> None:
+    found = summary(of_curves(f"spec.earlyStopping.trainingReturn={{windowRawFrames: {window}}}"))
+    assert len(found["solvedGivenUp"]) in given_up
+    assert saved is not None or found["savedRawFrames"] > 0
+
+
+def records(count: int, frames: int = 1000) -> list[dict[str, Any]]:
+    """A run of which the value loss diverges from its middle on."""
+    found = [{"kind": "machine", "elapsed_seconds": 0.0, "raw_frames": 0}]
+    found = [{"kind": "machine", "elapsed_seconds": 0.0, "raw_frames": 0}]
+    for number in range(1, count + 1):
+        late = number > count // 2
+        moment = {"elapsed_seconds": 2.0 * number, "raw_frames": frames * number, "updates": 10 * number, "games": 20}
+        learned = {"mean_return": -number if late else number, "loss": -1.0, "value_loss": 100.0 if late else 0.5}
+        found.append(moment | learned)
+    return found
+
+
+def test_a_run_is_ended_where_the_running_job_would_have_ended_it() -> None:
+    found = judged(make_job(DIVERGES), records(60)).ends["valueLoss"]
+    controller, ended = running(DIVERGES), None
+    for record in records(60)[1:]:
+        figures = {**record, "raw_frames_total": record["raw_frames"]}
+        outcome = controller.look(2.0, learner=sample(controller.now + 2.0, **figures)).outcome
+        if outcome is not None and ended is None:
+            ended = record["raw_frames"], outcome.message
+    assert ended == (found.raw_frames, found.message)
+
+
+def test_what_comes_after_the_solution_is_neither_given_up_nor_saved() -> None:
+    verdict = {"kind": "evaluation", "mean": 19.0, "version": 7, "elapsed_seconds": 61.0, "raw_frames": 30_000}
+    found = judged(make_job(DIVERGES), sorted([*records(60), verdict], key=lambda record: record["elapsed_seconds"]))
+    assert (found.solved.seconds, found.given_up, summary({"a": found})["savedRawFrames"]) == (61.0, None, 0)
+
+
+def test_metrics_that_an_environment_reports_and_deadlines_are_asked_too() -> None:
+    job = make_job(
+        "spec.successPolicy={metric: {name: is_success, value: 0.9}}",
+        "spec.activeDeadlineSeconds=100",
+        "spec.progressDeadlineSeconds=60",
+    )
+    verdict = {"kind": "evaluation", "mean": 0.0, "version": 7, "episode/is_success": 0.95, "elapsed_seconds": 30.0}
+    assert judged(job, [*records(20), verdict]).solved is not None
+    ends = judged(job, [*records(20), {"elapsed_seconds": 400.0, "raw_frames": 20_000, "updates": 200}]).ends
+    assert ends["progressDeadlineSeconds"].seconds == ends["activeDeadlineSeconds"].seconds == 400.0
+
+
+def test_the_command_says_which_rule_ends_which_run_and_what_is_saved(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    lines = [json.dumps(record) for record in records(60)]
+    (run / "metrics.jsonl").write_text("\n".join([lines[0], "[1]", '{"elapsed', *lines[1:]]))
+    rules = ["--rules", str(EXAMPLES / "pong-vtrace.yaml"), "--set", SOLVED_AT_18, "--set", DIVERGES]
+    code, said = invoked(*rules, str(run))
+    assert code == 0
+    for words in (
+        "valueLoss at 43,000 raw frames, 86 s, training return -43.00  <- ends it: value loss: its median over",
+        "1 runs, 0 solved. Given up before: 0 of those solved, 1 of the others.",
+        "Saved: 17,000 of 60,000 raw frames, 34 of 120 s.",
+    ):
+        assert words in said
+    document = json.loads(invoked(*rules, "--json", str(run), str(CURVES[0]))[1])
+    assert document["runs"][str(run)]["givenUpBy"] == "valueLoss"
+    assert document["runs"][str(CURVES[0])]["solved"]
+    assert document["together"]["savedSeconds"] == 34.0
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "said"),
+    [
+        (None, "none", "No such file or directory; give folders of runs, or CSV files"),
+        ("", "empty.csv", "it has no column elapsed_seconds, raw_frames, mean_return"),
+        (
+            "elapsed_seconds,raw_frames,mean_return\n1,2,3\n1,x,3\n",
+            "odd.csv",
+            "line 3: could not convert string to float: 'x'",
+        ),
+        ("elapsed_seconds,raw_frames,mean_return\n", "head.csv", "it holds no record of a run"),
+        ("hello\n", "text.jsonl", "it holds no record of a run"),
+    ],
+)
+def test_what_is_no_record_is_said_in_a_line(content: str | None, name: str, said: str, tmp_path: Path) -> None:
+    file = tmp_path / name
+    if content is not None:
+        file.write_text(content)
+    code, output = invoked("--rules", str(EXAMPLES / "pong-vtrace.yaml"), str(file))
+    assert (code, said in output, str(file) in output) == (2, True, True)
+
+
+def test_options_that_would_change_nothing_are_refused() -> None:
+    for words in ((), ("-n", "team", "runs/a")):
+        assert invoked("--rules", str(EXAMPLES / "pong-vtrace.yaml"), *words)[0] == 2
+    for words in (("--json",), ("--set", "spec.suspend=true"), ("a", "b")):
+        code, said = invoked(*words)
+        assert (code, "go with --rules FILE" in said) == (2, True)
+
+
+def test_a_recorded_run_whose_values_diverge_is_ended_and_not_by_the_return_of_training() -> None:
+    """Ape-X on CartPole with a learning rate of 0.01, neither a target network that lags nor double learning, and no clipping.
+    Its return is best after 22,000 raw frames, and the loss grows ten-thousandfold."""
+    rules = "spec.earlyStopping={valueLoss: {windowRawFrames: 10000, graceRawFrames: 10000}, trainingReturn: {}}"
+    found = judged(with_rules(rules), records_of(DIVERGING))
+    assert set(found.ends) == {"valueLoss"}
+    assert 40_000 < found.ends["valueLoss"].raw_frames < 60_000
+    # With the defaults, for longer runs, it would have gone on to its end.
+    assert judged(with_rules(DEFAULTS), records_of(DIVERGING)).ends == {}

@@ -134,7 +134,7 @@ def test_the_hpa_of_the_examples_asks_for_one_actor_for_each_that_is_recommended
 
 
 def test_kedas_example_asks_prometheus_for_the_number_of_this_job() -> None:
-    """That the ScaledObject has these fields, KEDA's own CRD says in tests/cluster/test_monitoring.py."""
+    """That the ScaledObject has these fields, KEDA's own CRD says in tests/cluster/test_monitored_operator.py."""
     (trigger,) = scaling("keda.yaml")["triggers"]
     metadata = trigger["metadata"]
     assert (trigger["type"], trigger["metricType"], metadata["threshold"]) == ("prometheus", "AverageValue", "1")

@@ -1,4 +1,4 @@
-"""What every test of algorithms begins with."""
+"""What every unit test begins with."""
 
 import sys
 
@@ -7,5 +7,5 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def path_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A plug-in's folder is put on the path by loading it, and taken off after the test."""
+    """The folder of a user's file is put on the path by loading it, and taken off after the test."""
     monkeypatch.setattr(sys, "path", list(sys.path))
