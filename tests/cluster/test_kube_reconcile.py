@@ -30,7 +30,6 @@ from tests.cluster.reconciling import (
 )
 
 
-
 async def test_a_job_may_be_made_suspended_and_starts_when_it_is_resumed(
     viewer: Client, kubelet: Kubelet, run: Run, namespace: str
 ) -> None:

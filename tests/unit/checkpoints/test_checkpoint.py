@@ -21,26 +21,6 @@ from rljob.learner.saver import Saver
 from tests.unit.learner.learner_builders import IMAGES, SPEC, batches, identity, parameters, updater
 
 
-def test_resume_is_exact(tmp_path: Path) -> None:
-    params = parameters(evaluation_weights_decay=0.95, learning_rate_final=1e-4, learning_rate_decay_steps=100)
-    data = batches(40)
-    straight = updater(params)
-    for index, batch in enumerate(data):
-        if index == 20:
-            path, _ = checkpoint.write(tmp_path, "step-20", state.capture(straight), {})
-            draws = torch.rand(3)
-        straight.update(batch, index)
-    resumed = updater(params, seed=99)
-    state.restore(resumed, checkpoint.read(path), 20)
-    assert torch.equal(torch.rand(3), draws)
-    for index in range(20, 40):
-        resumed.update(data[index], index)
-    assert resumed.updates == straight.updates == 40
-    first, second = state.capture(straight), state.capture(resumed)
-    assert first.keys() == second.keys()
-    assert all(torch.equal(first[name], second[name]) for name in first.keys() - {"random.torch"})  # bit for bit
-
-
 def test_a_checkpoint_is_a_snapshot(tmp_path: Path) -> None:
     learner = updater(parameters())
     captured = state.capture(learner)
@@ -71,27 +51,6 @@ def test_a_damaged_checkpoint_is_passed_over(tmp_path: Path, file: str, damage: 
     if damage != "remove":
         target.write_bytes(content[: len(content) // 2 if damage == "cut" else None])
     assert checkpoint.latest_valid(tmp_path).manifest["counters"]["updates"] == 10
-
-
-def test_retention_keeps_the_newest_and_clears_leftovers(tmp_path: Path) -> None:
-    for updates in (5, 100, 20, 3):
-        checkpoint.write(tmp_path, checkpoint.checkpoint_name(1, updates), {}, {})
-    checkpoint.write(tmp_path, checkpoint.BEST, {}, {})
-    (tmp_path / ".new-0a1b2c3d-step-000000000200").mkdir()
-    checkpoint.retain(tmp_path, 2, 1)
-    assert sorted(p.name for p in tmp_path.iterdir()) == [
-        "best",
-        checkpoint.checkpoint_name(1, 20),
-        checkpoint.checkpoint_name(1, 100),
-    ]
-
-
-def test_best_is_replaced_whole(tmp_path: Path) -> None:
-    for value in (1.0, 2.0):
-        checkpoint.write(tmp_path, checkpoint.BEST, {"policy.x": torch.tensor([value])}, {"value": value})
-    found = checkpoint.read(tmp_path / checkpoint.BEST)
-    assert found.section("policy")["x"].item() == found.manifest["value"] == 2.0
-    assert [p.name for p in tmp_path.iterdir()] == [checkpoint.BEST]
 
 
 def test_a_full_disk_keeps_the_previous_checkpoint_and_says_so(tmp_path: Path) -> None:

@@ -77,6 +77,7 @@ RESUMED = [
     (parameters(recurrent="LSTM", lstm_units=6, minibatches=2, **FALLING), ORDERED, 1),
     (parameters(epochs=2, target_policy_kl=1e-4, **FALLING), ORDERED, 1),
     (transition_parameters(layer_norm=True), Compute("fp16", channels_last=True), 1),
+    (transition_parameters(evaluation_weights_decay=0.95, **FALLING), Compute(), 1),
 ]
 
 
