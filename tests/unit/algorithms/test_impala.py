@@ -230,20 +230,6 @@ def test_vtrace_is_its_definition(streams: int, rho_clip: float, c_clip: float, 
         np.testing.assert_allclose(found.ratio.numpy(), np.exp(given["log_ratio"]), rtol=1e-5)
 
 
-def on_policy(steps: int, streams: int, seed: int) -> dict[str, Any]:
-    return case(steps, streams, seed) | {"log_ratio": np.zeros((steps, streams))}
-
-
-def test_on_policy_vtrace_is_the_n_step_return() -> None:
-    given = on_policy(7, 3, 1)
-    found = vtrace(**tensors(given)).value.numpy()
-    for b in range(3):
-        following = given["bootstrap"][b]
-        for t in reversed(range(7)):
-            following = given["reward"][t, b] + given["discount"][t, b] * following
-            assert found[t, b] == pytest.approx(following, rel=1e-4, abs=1e-5)
-
-
 def test_nothing_reaches_back_over_the_end_of_an_episode() -> None:
     given = case(6, 1, 2)
     given["discount"][:] = 0.9
@@ -287,13 +273,6 @@ def test_gae_is_its_definition() -> None:
                 weight *= 0.9 * given["discount"][t, b]
             assert found.advantage[s, b].item() == pytest.approx(total, rel=1e-4, abs=1e-5)
             assert found.value[s, b].item() == pytest.approx(total + values[s, b], rel=1e-4, abs=1e-5)
-
-
-def test_gae_with_a_full_trace_is_on_policy_vtrace() -> None:
-    whole = tensors(on_policy(8, 4, 6))
-    trace = vtrace(**whole).value
-    del whole["log_ratio"]
-    torch.testing.assert_close(gae(**whole, trace_decay=1.0).value, trace)
 
 
 @pytest.mark.parametrize(

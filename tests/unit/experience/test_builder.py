@@ -16,7 +16,6 @@ from rljob.experience import (
     make_builder,
     transition_layout,
 )
-from rljob.experience.transitions import n_step_windows
 from rljob.observation import frames
 from rljob.wire import encode
 
@@ -201,23 +200,6 @@ def test_misuse_is_named() -> None:
     for num_envs, gamma, named in ((1, 1.5, "gamma"), (0, 0.9, "num_envs")):
         with pytest.raises(ValueError, match=named):
             make_builder(layout, num_envs, gamma, False, "actor-0", "a1", 0)
-
-
-@given(
-    steps=st.lists(st.tuples(st.floats(-10, 10), st.booleans()), max_size=30),
-    n_step=st.integers(1, 12),
-    gamma=st.floats(0, 1),
-)
-def test_the_vectorised_sum_of_n_steps_equals_explicit_ones(
-    steps: list[tuple[float, bool]], n_step: int, gamma: float
-) -> None:
-    reward, closes = (np.array([step[i] for step in steps], dtype) for i, dtype in enumerate((np.float32, bool)))
-    total, length = n_step_windows(reward, closes, n_step, gamma)
-    for start in range(len(steps)):
-        window = range(start, min(start + n_step, len(steps)))
-        taken = next((k - start + 1 for k in window if closes[k]), len(window))
-        expected = sum(gamma**k * float(reward[start + k]) for k in range(taken))
-        assert (length[start], total[start]) == (taken, pytest.approx(expected, rel=1e-9, abs=1e-9))
 
 
 # Real games: every stack rebuilt from chunks equals what the environment returned, and chunks stay small.

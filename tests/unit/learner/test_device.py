@@ -221,11 +221,6 @@ def test_who_holds_the_memory_of_a_gpu_is_said(monkeypatch: pytest.MonkeyPatch) 
     assert held in out_of_memory(DeviceMemory(CUDA, ApeXDQNParameters()))
 
 
-def test_other_errors_are_left_as_they_are() -> None:
-    with pytest.raises(KeyError), DeviceMemory(torch.device("cpu"), ApeXDQNParameters()).explained():
-        raise KeyError("x")
-
-
 @needs_cuda
 def test_a_gpu_that_is_asked_for_too_much_says_so() -> None:
     with pytest.raises(DeviceProblem, match="is out of memory"), DeviceMemory(CUDA, ApeXDQNParameters()).explained():

@@ -5,7 +5,6 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from rljob.api.status_document import json_document
 from rljob_operator.local.addresses import Loopback
 from rljob_operator.local.substrate import MemberPolls
 from rljob_operator.polls.poll import Alive, LearnerPoll as Target, Poll, Rhythm, Silence
@@ -13,36 +12,6 @@ from rljob_operator.polls.reach import NoAnswer
 
 from tests.support.waiting import until
 from tests.unit.operator.kube.test_learner_poll import serving
-
-
-@pytest.mark.parametrize(
-    ("body", "words"),
-    [
-        (b"", "no JSON"),
-        (b"<html>busy</html>", "no JSON"),
-        (b"\xff\xfe", "no JSON"),
-        (b'{"updates": NaN}', "no JSON"),
-        (b'{"updates": 1', "no JSON"),
-        (b"[" * 100_000, "no JSON"),
-        (b"[1]", "no JSON object"),
-        (b'{"x": "' + b"y" * (9 << 20) + b'"}', "bytes"),
-    ],
-)
-async def test_garbage_is_no_answer(body: bytes, words: str) -> None:
-    async with serving() as learner:
-        learner.body = body
-        with pytest.raises((NoAnswer, ValueError), match=words):
-            json_document(await Loopback(30.0).read(learner.url, "status"))
-
-
-async def test_errors_and_silence_are_no_answer() -> None:
-    async with serving() as learner:
-        learner.code = 500
-        with pytest.raises(NoAnswer, match="its status answers with HTTP 500"):
-            await Loopback(30.0).read(learner.url, "status")
-        learner.code, learner.delay_seconds = 200, 1.0
-        with pytest.raises(NoAnswer, match=r"it has not answered within 0\.2 s"):
-            await Loopback(0.2).read(learner.url, "status")
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1", "http://127.0.0.1:99999999", "nonsense", ""])

@@ -127,16 +127,6 @@ async def test_what_is_no_answer_counts_as_silence(monkeypatch: Any, changes: di
         await until(lambda: poll.silence("pong", "a") is None)
 
 
-async def test_nobody_listens_and_silence_counts_from_its_first_moment() -> None:
-    moments = iter(range(100, 100_000))
-    async with polling(now=lambda: float(next(moments))) as (poll, told):
-        poll.follow("pong", [LearnerPoll("a", "http://127.0.0.1:1")])
-        await until(lambda: len(told) >= 3)
-        silence = poll.silence("pong", "a")
-        assert (silence.since, silence.because) == (100.0, poll.answer("pong").missing)
-        assert "can't be read" in silence.because
-
-
 async def test_of_a_silence_that_is_no_news_any_more_only_other_words_and_its_end_are_told() -> None:
     async with serving() as learner, polling(timeout_seconds=30.0, news_seconds=0.2) as (poll, told):
         learner.code = 500

@@ -147,23 +147,6 @@ async def test_a_silence_begins_with_the_first_question_that_has_no_answer_and_e
         assert len(told) > count
 
 
-async def test_of_a_silence_that_is_no_news_any_more_only_other_words_and_its_end_are_told() -> None:
-    async with asking(2.0, news_seconds=0.2) as (shard, poll, told):
-        shard.code, shard.body = 503, "no turn for 61 s"
-        poll.follow("pong", [Alive("a", shard.url)])
-        await until(lambda: len(told) > 2)
-        await asyncio.sleep(0.3)
-        count, asked = len(told), shard.asked
-        await until(lambda: shard.asked > asked + 3)
-        assert len(told) == count
-        shard.delay_seconds = 30.0
-        await until(lambda: because(poll) == NO_ANSWER)
-        assert len(told) == count + 1
-        shard.code, shard.body, shard.delay_seconds = 200, "ok", 0.0
-        await until(lambda: not because(poll))
-        assert len(told) == count + 2
-
-
 def test_a_member_is_asked_at_once_again_until_it_is_named_and_then_as_often_as_any_other() -> None:
     rhythm = Rhythm()
     assert rhythm.after_silence(0.0, 0.2) == AGAIN_SECONDS - 0.2
@@ -179,20 +162,6 @@ async def test_a_loop_that_stands_still_is_a_silence_and_a_server_with_many_call
         await until(lambda: because(poll) == STANDS_STILL)
         shard.body = "busy\n"
         await until(lambda: not because(poll))
-
-
-async def test_another_life_is_asked_anew_and_nobody_asks_for_one_that_is_gone() -> None:
-    async with asking() as (shard, poll, told):
-        poll.follow("pong", [Alive("a", "http://127.0.0.1:1")])
-        await until(lambda: because(poll) == NO_ANSWER)
-        poll.follow("pong", [Alive("b", shard.url)])
-        assert poll.silence("pong", "a") is None
-        await until(lambda: shard.asked >= 2)
-        assert because(poll, "b") == ""
-        poll.follow("pong", ())
-        asked, count = shard.asked, len(told)
-        await asyncio.sleep(0.2)
-        assert (shard.asked, len(told)) == (asked, count)
 
 
 def test_a_shard_that_dies_is_named_within_ten_seconds() -> None:
