@@ -1,4 +1,4 @@
-"""Ape-X with two shards on claims of their own: roles land where they shall, actors come and go, and nothing learned is lost.
+"""Ape-X with two shards on claims of their own: roles land where they shall, and nothing learned is lost.
 
 The tests follow each other on one job, since each begins with a job that trains.
 """
@@ -40,43 +40,6 @@ def test_roles_land_where_they_shall(trains: Namespace) -> None:
     for shard in ("replay-0", "replay-1"):
         volumes = [each.get("persistentVolumeClaim", {}).get("claimName") for each in pods[shard]["spec"]["volumes"]]
         assert f"{JOB}-{shard}" in volumes
-
-
-def test_kubectl_scale_adds_actors_and_takes_them_away(trains: Namespace) -> None:
-    before = trains.uids(JOB)
-    restarts = trains.job_status(JOB)["restarts"]
-
-    trains.kubectl("scale", "rljob", JOB, "--replicas=4")
-    trains.wait_actors(JOB, 4)
-    more = trains.uids(JOB)
-    assert set(more) == ALL | {"actor-2", "actor-3"}
-    assert {member: more[member] for member in before} == before
-
-    asked: dict[str, bool] = {}
-
-    def look() -> None:
-        """Note of each leaving pod whether it was asked to."""
-        for pod in trains.all_pods(JOB):
-            if "deletionTimestamp" in pod["metadata"]:
-                member = pod["metadata"]["labels"]["rljob.dev/member"]
-                asked[member] = "rljob.dev/asked" in pod["metadata"].get("annotations", {})
-
-    trains.kubectl("scale", "rljob", JOB, "--replicas=1")
-    eventually(
-        lambda: len([pod for pod in trains.all_pods(JOB) if "-actor-" in pod["metadata"]["name"]]) == 1,
-        lambda: f"actors are {sorted(trains.pods(JOB, 'actor'))}",
-        LONG_SECONDS,
-        look,
-    )
-    assert asked
-    assert all(asked.values()), asked
-    assert set(asked) <= {"actor-0", "actor-1", "actor-2", "actor-3"}
-    after = trains.uids(JOB)
-    assert {member: more[member] for member in after} == after
-    assert trains.job_status(JOB)["restarts"] == restarts
-
-    trains.kubectl("scale", "rljob", JOB, "--replicas=2")
-    trains.wait_actors(JOB, 2)
 
 
 def test_a_shard_that_is_deleted_comes_back_with_what_it_held(trains: Namespace) -> None:

@@ -5,7 +5,6 @@ The tests follow each other on one job, as a user would go through them.
 """
 
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -63,21 +62,6 @@ def test_suspend_and_resume(trains: Namespace, terminal: Terminal) -> None:
     assert "is suspended, and saved itself then" in terminal.types("checkpoint", JOB).stderr
     terminal.sees("resume", JOB, "--wait", "--timeout", str(LONG_SECONDS))
     trains.wait_updates(JOB, more_than=step)
-
-
-def test_stop_and_resume(trains: Namespace, terminal: Terminal) -> None:
-    restarts = trains.job_status(JOB)["restarts"]
-    said = terminal.sees("stop", JOB, "--timeout", str(LONG_SECONDS))
-    step = trains.job_status(JOB)["checkpoint"]["step"]
-    assert f"continues from update {step:,} or later" in said
-    eventually(lambda: not trains.all_pods(JOB), lambda: str(trains.pods(JOB)), LONG_SECONDS, pause)
-    assert terminal.sees("get", JOB).splitlines()[1].split()[1] == "SessionEnded"
-    terminal.sees("resume", JOB, "--wait", "--timeout", str(LONG_SECONDS))
-    trains.wait_updates(JOB, more_than=step)
-    resumed = re.search(r"resumed from .*: update (\d+), epoch", trains.log(JOB, "learner"))
-    assert resumed is not None
-    assert int(resumed[1]) >= step
-    assert trains.job_status(JOB)["restarts"] == restarts
 
 
 def test_stopping_and_resuming_at_once_again_and_again(trains: Namespace, terminal: Terminal) -> None:

@@ -1,11 +1,7 @@
 """The rungs of benchmarks/ladder: they differ in what they are said to differ in, and learn the same."""
 
 import itertools
-import json
-import sys
-import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,11 +13,10 @@ from rljob.experience import Decision
 from rljob.threads import usable_cores
 from torch import Tensor
 
-from benchmarks.ladder import bench, measure, rungs
+from benchmarks.ladder import measure, rungs
 from benchmarks.ladder.loops import SynchronousLoop
-from benchmarks.ladder.picture import draw
 from benchmarks.ladder.readings import Reading, Solving, SpeedWindow
-from benchmarks.ladder.table import PEER, markdown, rows_of
+from benchmarks.ladder.table import PEER, rows_of
 
 RUNG = {rung.name: rung for rung in rungs.MEASURED}
 IN_ONE_PROCESS = [rung.name for rung in rungs.LADDER if not rung.apart]
@@ -279,46 +274,3 @@ def test_ratios_are_of_the_same_round_and_pass_the_control_over() -> None:
     ratios = (several.published_over_below, tensors.over_below, tensors.published_over_first)
     assert ratios == pytest.approx((228 / 159, 6 / 5, 409 / 159))
     assert (rows["apart-tensors-32"].published_over_first, rows[PEER].over_first) == (None, pytest.approx(1.0))
-
-
-def test_table_and_picture_show_every_rung(tmp_path: Path) -> None:
-    rows = rows_of(rungs.MEASURED, ROUNDS)
-    table = markdown(rows)
-    assert len({line.count("|") for line in table.splitlines()}) == 1
-    draw(tmp_path / "ladder.svg", [replace(rows[0], told="a < b & c"), *rows[1:]], "noted < here")
-    picture = ElementTree.parse(tmp_path / "ladder.svg").getroot()
-    texts = [element.text or "" for element in picture.iter("{http://www.w3.org/2000/svg}text")]
-    assert [word for word in ("a < b & c", "noted < here") if word not in texts] == []
-    for row in rows:
-        assert row.told in table
-        assert f"{row.over_first:.2f}x" in texts
-
-
-def told(kept: Path, monkeypatch: pytest.MonkeyPatch, *options: str) -> None:
-    monkeypatch.setattr(sys, "argv", ["bench", "--from", str(kept), *options])
-    bench.main()
-
-
-def test_kept_measurements_are_told_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    kept = tmp_path / "ladder.json"
-    about = {"cores": 2, "date": "2026-11-27", "commit": "abc"}
-    kept.write_text(json.dumps({"machine": about, "rounds": ROUNDS | {PEER: ROUNDS["synchronous"]}}))
-    told(kept, monkeypatch, "--markdown", str(tmp_path / "ladder.md"), "--picture", str(tmp_path / "ladder.svg"))
-    *rows, summary = map(json.loads, capsys.readouterr().out.splitlines())
-    assert [row["rung"] for row in rows] == [*RUNG, PEER]
-    assert (summary["end_to_end"], summary["reached"], summary["quiet"]) == (6.0, True, True)
-    for name, words in (("ladder.md", "Stable-Baselines3"), ("ladder.svg", "abc: medians of 3 rounds")):
-        assert words in (tmp_path / name).read_text()
-
-
-@pytest.mark.parametrize("content", ["", "[]", '{"machine": {}}', '{"machine": {}, "rounds": {"several": []}}'])
-def test_a_file_of_something_else_is_refused(
-    content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    kept = tmp_path / "other.json"
-    kept.write_text(content)
-    with pytest.raises(SystemExit, match=r"^2$"):
-        told(kept, monkeypatch)
-    assert "is not a file that --json has written" in capsys.readouterr().err
