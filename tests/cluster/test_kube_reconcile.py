@@ -8,7 +8,7 @@ import pytest
 from rljob.api.learner_status import LearnerStatus
 from rljob_operator.core.rules import start_and_drain
 from rljob_operator.kube.apiserver.client import Client
-from rljob_operator.kube.apiserver.errors import Conflict, Unavailable
+from rljob_operator.kube.apiserver.errors import Conflict
 from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, SECRETS
 from rljob_operator.kube.render import names
 from rljob_operator.polls.poll import Answer
@@ -91,23 +91,6 @@ async def test_actors_come_in_waves_once_the_core_has_places(
         seen.append(len(await kubelet.pods("pong")))
         await kubelet.start("pong")
     assert seen == [3, 5, 7, 7, 7, 7]
-
-
-async def test_a_status_that_could_not_be_stored_is_stored_by_a_later_turn(
-    viewer: Client, client: BreakingClient, kubelet: Kubelet, run: Run, namespace: str
-) -> None:
-    await viewer.create(RLJOBS, written(namespace, "pong", **TWO_ACTORS))
-    while "actor-0" not in await kubelet.pods("pong"):
-        await run.settle(viewer, "pong")
-        await kubelet.start("pong", "replay-0", "learner")
-    await kubelet.start("pong", "actor-0")
-    await run.look(viewer)
-    client.reset(1)
-    with pytest.raises(Unavailable):
-        await run.reconciler.reconcile((namespace, "pong"))
-    assert client.order == [("patch", "rljobs/status")]
-    await run.settle(viewer, "pong")
-    assert (await status_of(viewer, namespace, "pong"))["actors"]["ready"] == 1
 
 
 async def test_a_scale_down_names_its_victims_before_it_deletes_them(

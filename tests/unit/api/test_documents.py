@@ -202,10 +202,6 @@ def test_other_names_lead_to_fields_that_there_are() -> None:
     assert [words for words in names if words not in fields and not words.startswith(free)] == []
 
 
-def test_the_base_is_right() -> None:
-    assert load_manifest(BASE).spec.algorithm.parameters.batch_size == 128
-
-
 def test_every_problem_at_once() -> None:
     """Structure, numbers, names, and rules between fields, in one answer."""
     overrides = [

@@ -62,6 +62,7 @@ EVERY = "tests.support.every_space:EverySpace"
         ),
         ("tests.support.toys:Countdown", {"kwargs": {"lenght": 3}}, "no argument 'lenght'; did you mean 'length'?"),
         ("tests.support.toys:LosesRewards", {}, "kwargs: the factory needs env"),
+        ("game.py", {}, "a file is named with its function, game.py:make"),
         ("gone.py:make", {}, "gone.py: there is no such file, and no module 'gone' that can be imported in its place"),
         ("gymnasium.envs.classic_control:cartpole", {}, "has no callable 'cartpole': it is a module"),
         ("tests.support.registering:OnRequest-v9", {}, "where a function of tests.support.registering registers it"),
@@ -163,25 +164,24 @@ def test_a_missing_rom_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize(
-    ("environment_id", "module", "extra"),
-    [("LunarLander-v3", "Box2D", "box2d"), ("HalfCheetah-v5", "mujoco", "mujoco"), ("CarRacing-v3", "pygame", "video")],
+    ("environment_id", "backend", "module", "extra"),
+    [
+        ("LunarLander-v3", "Auto", "Box2D", "box2d"),
+        ("HalfCheetah-v5", "Auto", "mujoco", "mujoco"),
+        ("CarRacing-v3", "Auto", "pygame", "video"),
+        ("CartPole-v1", "EnvPool", "envpool", "envpool"),
+    ],
 )
-def test_a_package_that_an_environment_of_gymnasium_needs_is_named_with_our_extra(
-    environment_id: str, module: str, extra: str, monkeypatch: pytest.MonkeyPatch
+def test_a_package_that_an_environment_or_a_backend_needs_is_named_with_our_extra(
+    environment_id: str, backend: str, module: str, extra: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in [
         name for name in sys.modules if f"{name}.".startswith(("gymnasium.envs.box2d.", "gymnasium.envs.mujoco."))
     ]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, module, None)  # an import of it then fails
-    with pytest.raises(EnvironmentProblem, match=rf"which this install lacks: pip install 'rljob\[{extra}\]'$"):
-        describe_environment(environment_id, EnvironmentParameters())
-
-
-def test_a_backend_that_is_not_installed_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "envpool", None)
-    with pytest.raises(EnvironmentProblem, match=r"this install lacks: pip install 'rljob\[envpool\]'$"):
-        describe_environment("CartPole-v1", EnvironmentParameters(backend="EnvPool"))
+    with pytest.raises(EnvironmentProblem, match=rf"this install lacks: pip install 'rljob\[{extra}\]'$"):
+        describe_environment(environment_id, EnvironmentParameters(backend=backend))
 
 
 def test_a_vector_only_factory_cannot_be_scored() -> None:
@@ -229,8 +229,3 @@ def test_an_installed_package_that_may_register_an_id_is_named(tmp_path: Path, m
     )
     with pytest.raises(EnvironmentProblem, match=said):
         describe_environment("Mazes/Small-v2", EnvironmentParameters())
-
-
-def test_a_file_without_its_function_is_told_how_it_is_named() -> None:
-    with pytest.raises(EnvironmentProblem, match=r"a file is named with its function, game\.py:make"):
-        describe_environment("game.py", EnvironmentParameters())

@@ -54,27 +54,30 @@ def test_runs_that_start_in_the_same_moment_have_folders_of_their_own(
         new_run_dir("same")
 
 
-def test_nothing_to_resume(tmp_path: Path) -> None:
-    with pytest.raises(RunFolderProblem, match="nothing to resume"):
-        prepare(tmp_path / "none", resume=True)
-
-
-def test_a_path_that_can_not_be_a_folder(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("path", "resume", "said"),
+    [("none", True, "nothing to resume"), ("file", False, "can't be written"), ("file/run", False, "can't be written")],
+)
+def test_a_path_that_can_not_be_a_folder_or_has_nothing(tmp_path: Path, path: str, resume: bool, said: str) -> None:
     (tmp_path / "file").write_text("")
-    for path in (tmp_path / "file", tmp_path / "file" / "run"):
-        with pytest.raises(RunFolderProblem, match="can't be written"):
-            prepare(path, resume=False)
+    with pytest.raises(RunFolderProblem, match=said):
+        prepare(tmp_path / path, resume=resume)
+
+
+def runs(*names: str) -> None:
+    """Runs that were begun one after the other, and have no controller any more."""
+    for name in names:
+        prepare(Path("runs") / name, resume=False)
+        (Path("runs") / name / JOB_FILE).write_text("")
+        with ControllerLock(Path("runs") / name):
+            pass
 
 
 def test_the_newest_run_is_meant_where_none_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(RunFolderProblem, match="no run under runs/"):
         chosen_run(None)
-    for name in ("old", "new"):
-        prepare(Path("runs") / name, resume=False)
-        (Path("runs") / name / JOB_FILE).write_text("")
-        with ControllerLock(Path("runs") / name):
-            pass
+    runs("old", "new")
     assert chosen_run(None) == Path("runs/new")
     with pytest.raises(RunFolderProblem, match="not a run folder"):
         chosen_run(tmp_path)
@@ -84,11 +87,7 @@ def test_the_newest_run_is_meant_where_none_is_named(tmp_path: Path, monkeypatch
 
 def test_where_the_newest_is_an_experiments_its_runs_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for name in ("alone", "search/search-0", "search/search-1"):
-        prepare(Path("runs") / name, resume=False)
-        (Path("runs") / name / JOB_FILE).write_text("")
-        with ControllerLock(Path("runs") / name):
-            pass
+    runs("alone", "search/search-0", "search/search-1")
     (Path("runs") / "search" / EXPERIMENT_FILE).write_text("")
     assert newest() == Path("runs/search")
     with pytest.raises(RunFolderProblem, match=r"experiment's .* runs/search/search-1, runs/search/search-0 "):
