@@ -14,17 +14,13 @@ from rljob.algorithms.trial import Trial
 from rljob.algorithms.trunk import FrameNetwork
 from rljob.choices import FORBIDDEN, GroupedDraws, RandomNumbers
 from rljob.experience import Decision
-from rljob.loading import PLUGIN_FAILURES
-from rljob.observation import ObservationColumn, by_column, each, of_columns
+from rljob.observation import by_column, each, of_columns
 
 _N = 3
 _MANY = 510
 """Environments enough that two decisions by chance are never the same for all of them; a multiple of _N."""
 _OFTEN = 0.5
 """The least that each environment explores there."""
-_DIFFERENT = 16
-_NOISE = (0.0, 0.1, 0.3, 1.0)
-"""Standard deviations of what is added to all weights to see whether outputs depend on observations; 0: as they are."""
 _ROUNDING = 1e-4
 """How far above 0 a log-probability may be; as experience takes it."""
 
@@ -86,7 +82,6 @@ def _outputs(trial: Trial, acting: FrameNetwork, seen: Any) -> torch.Tensor:
     random = not torch.equal(again, found.outputs)  # as of a network with noise
     by_itself = random or torch.allclose(alone, found.outputs[-1:], rtol=0.01, atol=0.01)
     expect(function, by_itself, "outputs of a row that do not depend on the others", "other ones for it alone")
-    _sees(trial, acting)
     trial.tensor(f"{function}{outputs}", found.outputs, (_N, size), detached=True)
     trial.tensor(f"{function}: state", found.state, (_N, 2, memory), detached=True)
     return found.outputs
@@ -98,38 +93,6 @@ def _written(trial: Trial) -> tuple[str, str]:
     if isinstance(method, ActionValueAlgorithm) and type(method).infer is ActionValueAlgorithm.infer:
         return "action_values", ""
     return "infer", ": outputs"
-
-
-def _sees(trial: Trial, net: FrameNetwork) -> None:
-    """Whether what it gives can depend on what it observes. With its first weights it need not, as where a head begins with
-    zeros; so it is asked again with others."""
-    weights = list(net.parameters())
-    before = [weight.detach().clone() for weight in weights]
-    generator = torch.Generator().manual_seed(0)
-    columns = trial.spec.columns
-    seen = of_columns(columns, [_different(column) for column in columns])
-    try:
-        for size in _NOISE:
-            for weight, old in zip(weights, before, strict=True):
-                weight.data.copy_(old + size * torch.randn(old.shape, generator=generator))
-            if _tells_apart(trial, net, seen):
-                return
-    finally:
-        for weight, old in zip(weights, before, strict=True):
-            weight.data.copy_(old)
-    same = f"the same ones for {_DIFFERENT} different observations, also with other weights"
-    trial.expect(_written(trial)[0], False, "outputs that depend on the observation", same)
-
-
-def _tells_apart(trial: Trial, net: FrameNetwork, seen: Any) -> bool:
-    """Whether any observation gives something else than the first one."""
-    memory = np.zeros((_DIFFERENT, 2, trial.method.memory_units(trial.params)), np.float32)
-    try:
-        found = trial.method.infer(net, seen, memory)
-    except PLUGIN_FAILURES:  # with numbers larger than it was made for; it has been tried with others
-        return True
-    rows = torch.cat([found.outputs, found.state.flatten(1)], dim=1)
-    return not torch.equal(rows, rows[:1].expand_as(rows))
 
 
 def _chance_of_its_generator(trial: Trial, numbers: NDArray[np.float32]) -> None:
@@ -205,15 +168,3 @@ def _actions(trial: Trial, function: str, found: Any, rows: int) -> None:
     inside = bool(((found >= 0) & (found < np.array(sizes))).all())
     most = ", ".join(str(size - 1) for size in sizes)
     trial.expect(function, inside, f"actions from 0 to {most}", found.tolist())
-
-
-def _different(column: ObservationColumn) -> NDArray[Any]:
-    """Observations [16, S, *F] that any network which looks at them can tell apart: of bytes, dark to bright; of floats, of sizes
-    from a hundredth to hundreds; of indices, any."""
-    drawn = column.drawn(np.random.default_rng(0), _DIFFERENT)
-    if column.most:
-        return drawn
-    largest = 1.0 if column.dtype == np.uint8 else 300.0
-    sizes = np.geomspace(0.01, largest, _DIFFERENT).reshape(-1, *(1 for _ in column.observed))
-    found: NDArray[Any] = (sizes * drawn).astype(column.dtype)
-    return found
