@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from rljob.api.autoscaling import AutoscalingSpec
+from rljob.api.roles import AutoscalingSpec
 from rljob_operator.core.autoscaling import AutoscalingMemory, advance
 from rljob_operator.core.rules.actors import LAW_SECONDS
 

@@ -9,7 +9,7 @@ from rljob.cli.app import COMMANDS, HIDDEN, LEARNED, MANIFEST, TRAIN, Commands, 
 
 _STEER: Commands = {
     "get": (TRAIN, "rljob_operator.verbs.get:get"),
-    "top": (TRAIN, "rljob_operator.verbs.top:top"),
+    "top": (TRAIN, "rljob_operator.verbs.get:top"),
     "why": (TRAIN, "rljob_operator.verbs.why:why"),
     "profile": (TRAIN, "rljob_operator.verbs.profile:profile"),
     "logs": (TRAIN, "rljob_operator.verbs.get:logs"),

@@ -21,8 +21,7 @@ from rljob.cli.app import app
 from rljob.command_errors import one_line_errors
 from rljob.errors import UsageError
 from rljob.roles.command import stopping_on_signals
-from rljob.roles.options import RoleOptions, write_last_words
-from rljob.roles.role import check_options, role_function
+from rljob.roles.options import RoleOptions, check_options, role_function, write_last_words
 from rljob.wire import security
 from rljob.wire.security import SecurityProblem, require_security
 from rljob.wire.version import WIRE_VERSION

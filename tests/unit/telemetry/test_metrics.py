@@ -15,8 +15,7 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from rljob.telemetry import process
 from rljob.telemetry.catalogue import PROCESS, ROLES, Metric
-from rljob.telemetry.metrics import role_registry
-from rljob.telemetry.metrics_page import markdown
+from rljob.telemetry.metrics import markdown, role_registry
 from rljob.telemetry.process import ProcessUse, core_wait_seconds, cpu_seconds, thread_times
 
 from tests.support.paths import ROOT
@@ -124,7 +123,7 @@ def test_declarations_are_sound() -> None:
 
 
 def test_the_page_lists_exactly_what_is_declared() -> None:
-    assert PAGE.read_text() == markdown(), "run: python -m rljob.telemetry.metrics_page > docs/metrics.md"
+    assert PAGE.read_text() == markdown(), "run: python -m rljob.telemetry.metrics > docs/metrics.md"
     listed = set(re.findall(r"^- `(rljob_\w+)(?:\{\w+\})?`: ", PAGE.read_text(), re.MULTILINE))
     assert listed == {metric.full_name for metrics in (*ROLES.values(), PROCESS) for metric in metrics}
 

@@ -16,12 +16,11 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from rljob.algorithms.built_in import BUILT_IN
-from rljob.api.autoscaling import AutoscalingSpec
 from rljob.api.declaration import Computed, Field
 from rljob.api.fields import default_in_words, default_of
 from rljob.api.job import RLJob, RLJobSpec
 from rljob.api.replay import RateLimiter, ReplaySpec
-from rljob.api.roles import InferenceSpec
+from rljob.api.roles import AutoscalingSpec, InferenceSpec
 from rljob.api.types import plain_number
 
 M = TypeVar("M", bound=BaseModel)

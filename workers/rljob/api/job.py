@@ -5,7 +5,6 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from rljob.api.algorithm import AlgorithmSpec
-from rljob.api.autoscaling import AutoscalingSpec
 from rljob.api.cluster import CodeSpec, MonitoringSpec, NetworkSpec, SchedulingSpec
 from rljob.api.environment import EnvironmentSource
 from rljob.api.lifecycle import CheckpointSpec, EarlyStopping, FailurePolicy, ForkSpec, ScheduledChange, SuccessPolicy
@@ -15,7 +14,7 @@ from rljob.api.presets import PresetName
 from rljob.api.presets.values import REMOVABLE
 from rljob.api.problems import ABSENT, ManifestError, Problem
 from rljob.api.replay import ReplaySpec
-from rljob.api.roles import ActorsSpec, EvaluatorSpec, InferenceSpec, LearnerSpec
+from rljob.api.roles import ActorsSpec, AutoscalingSpec, EvaluatorSpec, InferenceSpec, LearnerSpec
 from rljob.api.tracking import TrackingSpec
 from rljob.api.types import APIModel, Flag, Integer, Name, Seconds, SecondsOrZero, Text
 

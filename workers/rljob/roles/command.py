@@ -19,8 +19,7 @@ from rljob.api.roles import Role
 from rljob.archive import enter
 from rljob.command_errors import Debug, one_line_errors
 from rljob.data_plane import require_data_plane
-from rljob.roles.options import KEEP_SECONDS, RoleOptions
-from rljob.roles.role import check_options, check_protocol, role_function
+from rljob.roles.options import KEEP_SECONDS, RoleOptions, check_options, check_protocol, role_function
 from rljob.threads import start_contained
 from setproctitle import setproctitle, setthreadtitle
 from typer.core import TyperCommand

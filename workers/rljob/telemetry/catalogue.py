@@ -1,7 +1,7 @@
 """Every metric a role exports, declared once: name, kind, help, and where its value stands in the status document.
 
 A declaration holds a path into the role's status document, so a hot path only ever counts in plain ints and floats, and
-``/metrics`` and ``/status`` cannot disagree. ``docs/metrics.md`` is written from these tables (:mod:`.metrics_page`).
+``/metrics`` and ``/status`` cannot disagree. ``docs/metrics.md`` is written from these tables (:mod:`.metrics`).
 """
 
 from collections.abc import Mapping

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rljob.api.autoscaling import AutoscalingSpec
+from rljob.api.roles import AutoscalingSpec
 
 from rljob_operator.core.autoscaling import guards, law, pace, sentence
 from rljob_operator.core.autoscaling.limits import Limited, bounded, limits_now, through

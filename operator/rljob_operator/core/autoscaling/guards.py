@@ -11,7 +11,7 @@ import math
 from dataclasses import replace
 from typing import Final
 
-from rljob.api.autoscaling import GUARD_PERCENT, AutoscalingSpec
+from rljob.api.roles import GUARD_PERCENT, AutoscalingSpec
 
 from rljob_operator.core.autoscaling.law import Match
 from rljob_operator.core.autoscaling.memory import GuardMemory, RateMemory

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from rljob.api.autoscaling import AutoscalingSpec
+from rljob.api.roles import AutoscalingSpec
 
 from rljob_operator.core.autoscaling.model import ScalingSample
 from rljob_operator.core.autoscaling.rates import TOLERANCE, TRIM_SECONDS, Rates

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rljob.api.autoscaling import AutoscalingSpec
+from rljob.api.roles import AutoscalingSpec
 
 from rljob_operator.core.autoscaling import guards, pace
 from rljob_operator.core.autoscaling.law import Match

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rljob.api.autoscaling import AutoscalingSpec, ScalingTarget
 from rljob.api.conditions import Reason
+from rljob.api.roles import AutoscalingSpec, ScalingTarget
 from rljob.api.status import AutoscalingStatus, ScalingCalculation
 from rljob.api.timestamps import stamp
 

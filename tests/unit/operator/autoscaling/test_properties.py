@@ -6,7 +6,7 @@ import random
 from dataclasses import replace
 
 from hypothesis import given, settings, strategies as st
-from rljob.api.autoscaling import AutoscalingSpec
+from rljob.api.roles import AutoscalingSpec
 from rljob_operator.core.autoscaling import AutoscalingMemory, ScalingSample, Supply, advance
 from rljob_operator.core.autoscaling.memory import RateMemory
 from rljob_operator.core.autoscaling.rates import figure_error, observe, rates

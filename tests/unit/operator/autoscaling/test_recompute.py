@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from rljob.api.autoscaling import AutoscalingSpec
 from rljob.api.mutability import places
+from rljob.api.roles import AutoscalingSpec
 from rljob.api.status import ScalingCalculation
 from rljob_operator.core.autoscaling import AutoscalingMemory, LimitedBy, ScalingSample, Supply, advance
 from rljob_operator.core.rules.actors import told

@@ -5,10 +5,10 @@ from typing import Any
 from rljob.algorithms.impala.parameters import ImpalaParameters
 from rljob.algorithms.impala.staleness import in_flight
 from rljob.algorithms.preset_jobs import CARTPOLE, PONG_BY_UNROLLS, TWO_THREADS, cpu_request, pong
-from rljob.api.autoscaling import GUARD_PERCENT, ScalingGuards
 from rljob.api.declaration import BuiltIn, Computed, Preset
 from rljob.api.networks import OF_UNROLLS
 from rljob.api.parameters import MOST_LAG_UPDATES, UnrollQueue
+from rljob.api.roles import GUARD_PERCENT, ScalingGuards
 
 _VTRACE = {
     "type": "IMPALA",

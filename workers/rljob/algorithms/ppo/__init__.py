@@ -2,9 +2,9 @@
 
 from rljob.algorithms.ppo.parameters import PPOParameters
 from rljob.algorithms.preset_jobs import PONG_BY_UNROLLS, TWO_THREADS, pong
-from rljob.api.autoscaling import AutoscalingSpec, ScalingGuards
 from rljob.api.declaration import BuiltIn, Computed, Preset
 from rljob.api.networks import OF_UNROLLS
+from rljob.api.roles import AutoscalingSpec, ScalingGuards
 
 _PPO = {
     "type": "PPO",

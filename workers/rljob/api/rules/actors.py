@@ -1,8 +1,8 @@
 """Rules of ``spec.actors``, ``spec.inference``, ``spec.autoscaling`` and ``spec.learner.processes``: how many there are, and who
 decides; a part of every batch for each process of the learner, and experience of its own."""
 
-from rljob.api.autoscaling import AutoscalingSpec
 from rljob.api.job import RLJobSpec
+from rljob.api.roles import AutoscalingSpec
 from rljob.api.rule import Outcome, at_most, holds, rule
 
 
