@@ -1,4 +1,4 @@
-"""The figures that both views show, of a turn and of each actor: plain text, ready to print."""
+"""The figures that the views show, of a turn and of each actor: plain text, ready to print."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -36,7 +36,7 @@ def stop_rule(job: RLJob) -> str:
 
 def figures(turn: Turn) -> dict[str, str]:
     """Label -> value of the job's main figures; a dash stands for what is not known yet."""
-    status = _status(turn)
+    status = learner_status(turn)
     depth, bound = status.queue_depth_batches, status.queue_bound_batches
     return {
         "return": number(status.mean_return, "{:.2f}"),
@@ -108,21 +108,24 @@ def _gib(size: object) -> float | None:
     return size / 2**30 if isinstance(size, int | float) else None
 
 
-def warnings(turn: Turn) -> tuple[str, ...]:
-    """What the user should know now: a refused edit, a learner that stands still, a replay that is not durable, a checkpoint
-    that could not be written."""
-    replay, found = _status(turn).replay, success.unreported(turn.desired.job.spec.success_policy, _status(turn))
+def warnings(turn: Turn, *, conditions: bool = True) -> tuple[str, ...]:
+    """What the user should know now: a replay that is not durable and, by its ``conditions``, a refused edit, a learner that
+    stands still, a checkpoint that could not be written."""
+    replay, found = (
+        learner_status(turn).replay,
+        success.unreported(turn.desired.job.spec.success_policy, learner_status(turn)),
+    )
     if replay is not None and replay.durable is False and replay.durability != "Off":
         why = replay.not_durable_because or "its Redis does not answer"
         found.append(f"replay is not durable: {why}; training goes on from memory")
-    for type, reasons in _TOLD.items():
+    for type, reasons in _TOLD.items() if conditions else ():
         condition = turn.decision.status.condition(type)
         if condition is not None and condition.status == "False" and (not reasons or condition.reason in reasons):
             found.append(f"{type} {condition.reason}: {condition.message}")
     return tuple(found)
 
 
-def _status(turn: Turn) -> LearnerStatus:
+def learner_status(turn: Turn) -> LearnerStatus:
     """What the learner reports, while there is a learner: what one reported before it left is no figure of now."""
     seen = turn.observed
     here = any(m.phase in (Phase.READY, Phase.DRAINING) for m in seen.of(Role.LEARNER))

@@ -9,11 +9,12 @@ from rich.console import Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
+from rljob.api.conditions import Reason
 from rljob.api.learner_status import ActorStatus
 
 from rljob_operator.view.job_view import JobView, lag, updates
 from rljob_operator.view.reasons import is_odd
-from rljob_operator.view.run_figures import blocked_fraction, evaluation, gpu, reported, stage_seconds
+from rljob_operator.view.run_figures import blocked_fraction, evaluation, gpu, reported, stage_seconds, stored
 from rljob_operator.view.words import age, bytes_of, duration, milliseconds, number, percent
 
 _UNWELL = "bold red"
@@ -42,7 +43,11 @@ def unwell(run: JobView) -> list[str]:
     found = []
     if not run.attended and run.running:
         found.append(f"no controller; these are ending: {', '.join(run.running)}")
-    odd = (each for each in run.status.conditions if each.type in _SHOWN_CONDITIONS and is_odd(each))
+    odd = (
+        each
+        for each in run.status.conditions
+        if each.type in _SHOWN_CONDITIONS and each.reason != Reason.MISSING and is_odd(each)
+    )
     found += [f"{each.type} {each.status}, {each.reason}: {each.message}".rstrip(": ") for each in odd]
     if run.problem:
         found.append(run.problem)
@@ -67,6 +72,7 @@ def _figures(run: JobView) -> RenderableType:
         "return": number(figures.mean_return, "{:.2f}"),
         "evaluation": evaluation(figures),
         **reported(figures),
+        **stored(figures),
         "updates": updates(run),
         "actors": f"{status.actors.ready} ready of {desired}"
         + (f", {status.actors.draining} draining" if status.actors.draining else ""),

@@ -1,4 +1,4 @@
-"""The roles of a job, and their parts of ``spec``. ``spec.inference`` computes the actions with ``actors.inference: Central``, and
+"""The roles of a job, and their parts of ``spec``. ``spec.inference`` computes the actions with ``actors.inference: Central``;
 ``spec.autoscaling`` says how the number of actors follows the learner."""
 
 from __future__ import annotations

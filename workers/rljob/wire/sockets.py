@@ -143,7 +143,7 @@ class Server(_Endpoint):
     stands in their messages. An id is a number that libzmq counts up from a random start (`scatter_routing_ids`) unless
     the client chose it itself, so it proves nothing; and it is never sent. `unreachable_total` counts sends to
     peers that are gone, `eagain_total` those to peers that do not read; `refused_total` the malformed messages whose
-    sender was told, `unanswered_total` those whose sender was not, to keep the rate down.
+    sender was told: not every one is, to keep the rate down.
     """
 
     def __init__(
@@ -164,7 +164,6 @@ class Server(_Endpoint):
         super().__init__(socket, limits)
         self.unreachable_total = 0
         self.refused_total = 0
-        self.unanswered_total = 0
         self._refusals = RefusalLimiter(time.monotonic)
 
     def close(self) -> None:
@@ -207,8 +206,6 @@ class Server(_Endpoint):
             fields["kind"] = kind
         if self._refusals.allows(peer) and self.send(peer, Message("refused", fields, {})):
             self.refused_total += 1
-        else:
-            self.unanswered_total += 1
 
     def send(self, peer: bytes, message: Message | Sequence[Part], *, copy: bool = True) -> bool:
         """Hands a message (or the parts of one) to libzmq; False if the peer is gone or its queue is full (counted).
