@@ -50,7 +50,8 @@ class LiveView:
             at = f" at update {status.checkpoint.step:,}" if status.checkpoint is not None else ""
             notes.append(f"suspended{at}; `rljob resume` in another terminal resumes it; Ctrl-C ends the session")
         warned = [Text(f"! {text}", style="bold red") for text in warnings(turn, conditions=False)]
-        self._live.update(Group(screen(run), *map(Text, filter(None, notes)), *warned))
+        # Before the screen, whose end is cut off where a terminal is too low for all actors.
+        self._live.update(Group(*map(Text, filter(None, notes)), *warned, screen(run)))
 
 
 class RunConsole(Console):
