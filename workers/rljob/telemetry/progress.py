@@ -46,12 +46,11 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Percent of the way (0..100) and seconds to go; None where unknowable. ``criterion`` names the one that leads; seconds
-    are only ever those to the end of the raw frames."""
+    """Percent of the way (0..100) and seconds to go; None where unknowable. Seconds are only ever those to the end of the raw
+    frames."""
 
     percent: float | None
     eta_seconds: float | None
-    criterion: str
 
 
 def progress(target: Target, history: Sequence[Point], evaluations: Sequence[float] = ()) -> Progress:
@@ -70,41 +69,39 @@ def progress(target: Target, history: Sequence[Point], evaluations: Sequence[flo
     if target.mean_return is not None:
         candidates.append(_return(target.mean_return, target.window_evaluations, history, evaluations))
     if not candidates:
-        return Progress(None, None, "")
+        return Progress(None, None)
     return max(candidates, key=lambda one: -1.0 if one.percent is None else one.percent)
 
 
 def _frames(wanted: int, history: Sequence[Point]) -> Progress:
-    name = "raw frames"
     if not history:
-        return Progress(0.0, None, name)
+        return Progress(0.0, None)
     last = history[-1]
     if last.raw_frames >= wanted:
-        return Progress(100.0, 0.0, name)
+        return Progress(100.0, 0.0)
     percent = 100.0 * max(0, last.raw_frames) / wanted
     recent = _recent(history)
     seconds = last.elapsed_seconds - recent[0].elapsed_seconds
     frames = last.raw_frames - recent[0].raw_frames
     if seconds <= 0 or frames <= 0:
-        return Progress(percent, None, name)
-    return Progress(percent, (wanted - last.raw_frames) * seconds / frames, name)
+        return Progress(percent, None)
+    return Progress(percent, (wanted - last.raw_frames) * seconds / frames)
 
 
 def _return(wanted: float, window: int, history: Sequence[Point], evaluations: Sequence[float]) -> Progress:
-    name = "return"
     if len(evaluations) >= window and sum(evaluations[-window:]) / window >= wanted:
-        return Progress(100.0, 0.0, name)
+        return Progress(100.0, 0.0)
     curve = [(point.elapsed_seconds, point.mean_return) for point in history if point.mean_return is not None]
     if not curve:
-        return Progress(None, None, name)
+        return Progress(None, None)
     start = min(value for _, value in curve[: max(1, len(curve) // 10)])
     now = median(value for _, value in curve[-5:])
     if start >= wanted:
-        return Progress(99.0 if now >= wanted else None, None, name)
+        return Progress(99.0 if now >= wanted else None, None)
     percent = min(99.0, max(0.0, 100.0 * (now - start) / (wanted - start)))
     if now >= wanted:
-        return Progress(99.0, None, name)  # only an evaluation is missing
-    return Progress(percent, None, name)
+        return Progress(99.0, None)  # only an evaluation is missing
+    return Progress(percent, None)
 
 
 def _recent(history: Sequence[Point]) -> Sequence[Point]:
