@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from rljob.acting.device_rule import EpsilonGreedy, OnHost, SampledPolicy, rule_of
 from rljob.acting.network import acting_copy, choose_compute
+from rljob.actor.device import EpsilonGreedy, OnHost, SampledPolicy, rule_of
 from rljob.algorithms.apex_dqn.loss import ApeXDQN
 from rljob.algorithms.apex_dqn.network import QNetwork, QNetworkConfig
 from rljob.algorithms.compute import Compute

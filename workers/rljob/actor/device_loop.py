@@ -11,8 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rljob.acting.device_rule import DeviceDecision
-from rljob.actor.device import DeviceEnvironment, DevicePolicy, DeviceStep
+from rljob.actor.device import DeviceDecision, DeviceEnvironment, DevicePolicy, DeviceStep
 from rljob.actor.figures import ActorFigures
 from rljob.actor.loop import LocalLoop
 from rljob.actor.shards import MultiShard
