@@ -72,6 +72,7 @@ SWITCHES: list[tuple[str, bool, set[str]]] = [
     ("podDisruptionBudget.enabled", True, {f"PodDisruptionBudget/{NAME}"}),
     ("networkPolicy.enabled", False, {f"NetworkPolicy/{NAME}"}),
     ("flowSchemas", True, {f"FlowSchema/{NAME}-lease", f"FlowSchema/{NAME}-jobs"}),
+    ("podPolicy.enabled", False, {f"ValidatingAdmissionPolicy{kind}/{NAME}-pods" for kind in ("", "Binding")}),
     ("priorityClass.create", True, {f"PriorityClass/{NAME}"}),
     ("rbac.create", True, {
         "Role/rljob-operator-leader", "RoleBinding/rljob-operator-leader", "ClusterRole/rljob-operator",
@@ -101,7 +102,7 @@ def names(objects: list[Object]) -> set[str]:
 def leaves(values: dict[str, Any], path: str = "") -> Iterator[str]:
     """Every value that has a description: those below blocks that have none themselves."""
     blocks = {"image", "crds", "rbac", "serviceAccount", "service", "podDisruptionBudget", "networkPolicy",
-              "priorityClass"}  # fmt: skip
+              "podPolicy", "priorityClass"}  # fmt: skip
     for name, value in values.items():
         if name in blocks:
             yield from leaves(value, f"{name}.")

@@ -106,6 +106,45 @@ def test_what_is_installed_changed_and_left(helm: Installed, cluster: ControlPla
     assert helm.has("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/rljobs.rljob.dev")
 
 
+PRIVILEGED = {"containers": [{"name": "w", "image": "x", "securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}}}]}
+PODS: list[tuple[dict[str, Any], str]] = [
+    ({}, ""),
+    ({"volumes": [{"name": "v", "emptyDir": {}}], "serviceAccountName": "robot"}, ""),
+    ({"volumes": [{"name": "v", "hostPath": {"path": "/"}}]}, "hostPath is not allowed"),
+    ({"hostNetwork": True}, "hostNetwork, hostPID and hostIPC are not allowed"),
+    ({"hostPID": True}, "hostNetwork, hostPID and hostIPC are not allowed"),
+    (PRIVILEGED, "securityContext.capabilities.add is not allowed"),
+    ({**PRIVILEGED, "initContainers": PRIVILEGED["containers"], "containers": [{"name": "c", "image": "x"}]}, "capabilities"),
+    ({"serviceAccountName": "admin"}, "admin is not allowed for pods of RLJobs; allowed: default, robot"),
+]  # fmt: skip
+
+
+def test_a_policy_keeps_the_operators_pods_from_their_node(
+    helm: Installed, cluster: ControlPlane, namespace: str, other_namespace: str, tmp_path: Path
+) -> None:
+    """Only where it is asked for, and nobody else's."""
+    cluster.change(f"/api/v1/namespaces/{namespace}", {"metadata": {"labels": {"tenant": "yes"}}})
+    policy = {
+        "enabled": True,
+        "namespaceSelector": {"matchLabels": {"tenant": "yes"}},
+        "serviceAccounts": ["robot"],
+    }
+    helm.install("rl", "of-operators", podPolicy=policy, **WITHOUT_CRD)
+    login = cluster.kubeconfig_for(tmp_path, {"token": cluster.token("of-operators", "rl-rljob-operator")})
+
+    def made(where: str, spec: dict[str, Any], *who: str) -> str:
+        about = {"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "p-", "namespace": where}}
+        document = {**about, "spec": {"containers": [{"name": "w", "image": "x"}], **spec}}
+        return cluster.kubectl(*who, "create", "-f", "-", stdin=json.dumps(document)).stderr
+
+    operator = f"--kubeconfig={login}"
+    cluster.wait_until("refusing", lambda: "hostPath" in made(namespace, PODS[2][0], operator))
+    for spec, words in PODS:
+        assert words in (said := made(namespace, spec, operator)), spec
+        assert bool(said) == bool(words)
+        assert made(other_namespace, spec, operator) == made(namespace, spec) == ""
+
+
 def test_a_cluster_without_a_default_storage_class_is_told_of(helm: Installed, cluster: ControlPlane) -> None:
     missing = "This cluster has no default StorageClass"
     plain = {
