@@ -1,5 +1,7 @@
 """`python -m tests.search`: explore the small jobs in two processes, and print what does not hold with the shortest way there.
 
+With ``--fields``, change each field of a job that runs on a real API server instead (`tests.search.fields`).
+
 Exits 1 where something was found.
 """
 
@@ -9,6 +11,7 @@ import multiprocessing
 import sys
 import time
 
+from tests.search import fields
 from tests.search.explorer import Explorer, Result
 from tests.search.jobs import JOBS, short_waits
 from tests.search.world import World
@@ -57,7 +60,12 @@ def main() -> int:
     parser.add_argument("--states", type=int, default=10**9, help="of each job, at most")
     parser.add_argument("--job", choices=sorted(JOBS), action="append", help="this one alone; may be given again")
     parser.add_argument("--replay", metavar="JOB:STEP,...", help="print the events of a way that was found")
+    parser.add_argument(
+        "--fields", metavar="PART", nargs="?", const="", help="change each field whose path has this in it"
+    )
     options = parser.parse_args()
+    if options.fields is not None:
+        return fields.main(options.seconds, options.fields)
     if options.replay:
         replay(options.replay)
         return 0
