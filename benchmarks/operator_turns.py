@@ -74,7 +74,8 @@ class InMemory(Client):
 
     def _stored(self, place: tuple[str, str], document: Object) -> Object:
         self._version += 1
-        about = {"uid": f"uid-{self._version}", **document["metadata"], "resourceVersion": str(self._version)}
+        about = {"uid": f"uid-{self._version}", "creationTimestamp": "2026-01-01T00:00:00Z"}
+        about |= {**document["metadata"], "resourceVersion": str(self._version)}
         self.objects[place] = {**document, "metadata": {**about, "generation": 1}}
         return self.objects[place]
 

@@ -65,20 +65,20 @@ async def learns(run: Run, viewer: Client, clock: Clock, name: str, seconds: flo
     await run.turn(viewer, name)
 
 
-async def test_what_differs_is_sent_and_the_spec_in_force_only_once(
+async def test_what_differs_is_sent_and_nothing_else(
     viewer: Client, client: BreakingClient, kubelet: Kubelet, clock: Clock, run: Run, namespace: str
 ) -> None:
     client.__class__, client.sent = Listening, []  # type: ignore[attr-defined]
     await started(run, viewer, kubelet, written(namespace, "pong", **TWO_ACTORS))
     await learns(run, viewer, clock, "pong")
     first, *others = client.sent  # type: ignore[attr-defined]
-    assert "effectiveSpec" in first
+    assert "environment" in first
     assert others
-    assert not any("effectiveSpec" in each for each in others)
+    assert not any("environment" in each for each in others)
     assert "restarts" not in others[-1], "it has not changed"
     status = await status_of(viewer, namespace, "pong")
     assert status["progress"]["learnerUpdates"] == clock.updates
-    assert status["effectiveSpec"]["actors"]["replicas"] == 2
+    assert (status["algorithm"], status["environment"]) == ("ApeXDQN", "ALE/Pong-v5")
     assert condition(status, "ActorsReady") == ("True", "PodsReady")
 
 

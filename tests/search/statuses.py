@@ -13,7 +13,6 @@ NOW = 1_700_000_000.0
 OLDEST_SECONDS = 130.0
 """Longer than every wait of the small jobs; a member that is gone is forgotten later still, which is left out."""
 _OLD = NOW - OLDEST_SECONDS
-_IN_FORCE = {"in": "force"}
 _WAITED_FROM = frozenset({"LearnerReady", "ReplayReady", "InferenceReady"})
 """Conditions from whose times something is waited for."""
 
@@ -61,7 +60,6 @@ def _plain(status: RLJobStatus) -> RLJobStatus:
         "progress": ProgressStatus.model_construct(last_update_time=_capped(status.progress.last_update_time)),
         "learner": status.learner.model_copy(update={"node_name": "", "start_time": None}),
         "restarts": status.restarts.model_copy(update={"ignored": min(1, status.restarts.ignored)}),
-        "effective_spec": _IN_FORCE if status.effective_spec else {},
         "autoscaling": scaling.model_copy(update={"last_scale_time": _there(scaling.last_scale_time)}),
         "conditions": [
             each

@@ -10,8 +10,7 @@ from rljob.telemetry.server import TOKEN_HEADER
 
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.errors import ApiError, Forbidden
-from rljob_operator.polls import reach
-from rljob_operator.polls.reach import TIMEOUT_SECONDS, NoAnswer, good, not_in_time, unreadable
+from rljob_operator.polls.reach import LARGEST_BYTES, TIMEOUT_SECONDS, NoAnswer, good, not_in_time, unreadable
 
 _WORDS_BYTES: Final = 64
 
@@ -49,14 +48,14 @@ class PodNetwork:
         """Where a pod that has an address is asked."""
         return pod_url(pod, port)
 
-    async def read(self, url: str, page: str) -> bytes:
+    async def read(self, url: str, page: str, most_bytes: int = LARGEST_BYTES) -> bytes:
         """See `Reach`."""
         try:
             async with self._open().get(f"{url}/{page}", allow_redirects=False) as response:
-                body = await response.content.read(reach.LARGEST_BYTES + 1)
-                while not response.content.at_eof() and len(body) <= reach.LARGEST_BYTES:
-                    body += await response.content.read(reach.LARGEST_BYTES + 1 - len(body))
-                return good(response.status, body, page)
+                body = await response.content.read(most_bytes + 1)
+                while not response.content.at_eof() and len(body) <= most_bytes:
+                    body += await response.content.read(most_bytes + 1 - len(body))
+                return good(response.status, body, page, most_bytes)
         except TimeoutError:
             raise not_in_time(self._timeout_seconds) from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
@@ -107,10 +106,10 @@ class PodsProxy:
         """Where a pod that has an address is asked."""
         return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}/{port}"
 
-    async def read(self, url: str, page: str) -> bytes:
+    async def read(self, url: str, page: str, most_bytes: int = LARGEST_BYTES) -> bytes:
         """See `Reach`."""
         try:
-            return good(200, await self._ask(url, page), page)
+            return good(200, await self._ask(url, page, most_bytes=most_bytes), page, most_bytes)
         except Forbidden as problem:
             namespace = url.partition("/")[0]
             raise NoAnswer(f"the right to get pods/proxy in namespace {namespace} is missing: {problem}") from None
@@ -144,7 +143,12 @@ class PodsProxy:
         """See `Reach`: the client is its maker's."""
 
     async def _ask(
-        self, url: str, page: str, body: Mapping[str, Any] | None = None, headers: Mapping[str, str] | None = None
+        self,
+        url: str,
+        page: str,
+        body: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        most_bytes: int = LARGEST_BYTES,
     ) -> bytes:
         namespace, pod, port = url.split("/")
         return await self._client.through_pod(
@@ -155,5 +159,5 @@ class PodsProxy:
             body=body,
             headers=headers,
             timeout_seconds=self._timeout_seconds,
-            longest_bytes=reach.LARGEST_BYTES,
+            longest_bytes=most_bytes,
         )

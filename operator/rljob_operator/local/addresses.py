@@ -108,9 +108,9 @@ class Loopback:
     def __init__(self, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
         self._timeout_seconds = timeout_seconds
 
-    async def read(self, url: str, page: str) -> bytes:
+    async def read(self, url: str, page: str, most_bytes: int = reach.LARGEST_BYTES) -> bytes:
         """See `Reach`."""
-        return good(*await self._ask(url, page), page)
+        return good(*await self._ask(url, page), page, most_bytes)
 
     async def health(self, url: str) -> tuple[int, str]:
         """See `Reach`."""

@@ -10,12 +10,13 @@ import random
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, Final, Generic, TypeVar
 
 from rljob.api.learner_status import LearnerStatus
 from rljob.api.live import digest
 
-from rljob_operator.polls.reach import TIMEOUT_SECONDS, NoAnswer, Reach
+from rljob_operator.polls.reach import TIMEOUT_SECONDS, USUAL_BYTES, NoAnswer, Reach, TooLong
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +55,10 @@ class Rhythm:
         return silent_seconds < self.news_seconds
 
 
+_TURNS: Final = attrgetter(
+    *("state", "epoch", "following", "scheduled", "fork", "standstill", "given_up", "checkpoint", "evaluations")
+)
+"""What a learner says beside figures, which are others in each answer."""
 Key = TypeVar("Key", bound=Hashable)
 
 
@@ -107,6 +112,7 @@ class _Asked:
     ended: float = 0.0
     requests: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # page -> document
     taken: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    is_long: bool = False
     wake: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -120,6 +126,7 @@ class Poll(Generic[Key]):
         rhythm: how often a member is asked.
         now: Unix seconds; ``steady``: seconds in which the machine is awake.
         on_defect: told where a member is asked no more because of a mistake in here.
+        on_figures: told in the place of ``on_news`` of an answer that differs from the one before in its figures alone.
     """
 
     def __init__(
@@ -133,8 +140,10 @@ class Poll(Generic[Key]):
         on_defect: Callable[[BaseException], None] = lambda error: log.error(
             "a member is asked no more", exc_info=error
         ),
+        on_figures: Callable[[Key], None] | None = None,
     ) -> None:
         self._on_news, self._reach, self._on_defect = on_news, reach, on_defect
+        self._on_figures, self._long_answers = on_figures or on_news, asyncio.Semaphore(1)
         self._rhythm, self._now, self._steady = rhythm, now, steady
         self._asked: dict[Key, dict[str, _Asked]] = {}  # by incarnation
         self._answers: dict[Key, Answer] = {}
@@ -206,16 +215,20 @@ class Poll(Generic[Key]):
             status: LearnerStatus | None = None
             try:
                 if isinstance(asked.member, LearnerPoll):
-                    status = LearnerStatus.answered(await self._reach.read(asked.member.url, "status"), began)
+                    status = await self._status(asked)
                 else:
                     problem = _problem_of(*await self._reach.health(asked.member.url))
             except (NoAnswer, ValueError) as error:
                 problem = f"learner: {error}" if isinstance(asked.member, LearnerPoll) else NO_ANSWER
             if not self._is_asked(key, asked):
                 return  # another life is asked by now, whose answer counts
+            tell = self._on_news
             if isinstance(asked.member, LearnerPoll):
-                said = status.for_decisions() if status is not None else self.answer(key).status
+                former = self.answer(key).status
+                said = status.for_decisions() if status is not None else former
                 self._answers[key] = Answer(said, problem)
+                if said and former and not (problem or before) and _TURNS(said) == _TURNS(former):
+                    tell = self._on_figures
             asked.silence, news, pause = None, before is not None or status is not None, self._rhythm.after_an_answer()
             since, asked.ended = asked.ended, self._steady()
             changes = asked.requests.get("changes")
@@ -227,11 +240,24 @@ class Poll(Generic[Key]):
                 news = before is None or problem != before.because or self._rhythm.is_news(silent_seconds)
                 pause = self._rhythm.after_silence(silent_seconds, asked.ended - steady)
             if news:
-                self._on_news(key)
+                tell(key)
             try:
                 await asyncio.wait_for(asked.wake.wait(), pause)
             except TimeoutError:
                 continue
+
+    async def _status(self, asked: _Asked) -> LearnerStatus:
+        """A long answer is read beside the event loop, one at a time: members that send such take little from all others."""
+        began = self._now()
+        if not asked.is_long:
+            try:
+                return LearnerStatus.answered(await self._reach.read(asked.member.url, "status", USUAL_BYTES), began)
+            except TooLong:
+                asked.is_long = True
+        async with self._long_answers:
+            began = self._now()
+            body = await self._reach.read(asked.member.url, "status")
+            return await asyncio.to_thread(LearnerStatus.answered, body, began)
 
     def _is_asked(self, key: Key, asked: _Asked) -> bool:
         return self._asked.get(key, {}).get(asked.member.incarnation) is asked

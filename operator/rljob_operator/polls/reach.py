@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
 LARGEST_BYTES: Final = 8 << 20
+USUAL_BYTES: Final = 1 << 18
+"""An answer up to this is read within 10 ms; longer ones wait for one another (`Poll`)."""
 TIMEOUT_SECONDS: Final = 2.0
 
 
@@ -13,10 +15,14 @@ class NoAnswer(Exception):
     """Why a member's answer can't be used, or that there is none."""
 
 
+class TooLong(NoAnswer):
+    """The answer has more bytes than were asked for."""
+
+
 class Reach(Protocol):
     """One way. ``url`` is where a member is asked, as this way names it."""
 
-    async def read(self, url: str, page: str) -> bytes:
+    async def read(self, url: str, page: str, most_bytes: int = LARGEST_BYTES) -> bytes:
         """What a page says. Raises `NoAnswer`."""
 
     async def health(self, url: str) -> tuple[int, str]:
@@ -29,12 +35,12 @@ class Reach(Protocol):
         """Give up all connections."""
 
 
-def good(code: int, body: bytes, page: str) -> bytes:
+def good(code: int, body: bytes, page: str, most_bytes: int) -> bytes:
     """The answer, unless it says that there is none, or is too long. Raises `NoAnswer`."""
     if code != 200:
         raise NoAnswer(f"its {page} answers with HTTP {code}")
-    if len(body) > LARGEST_BYTES:
-        raise NoAnswer(f"its {page} has more than {LARGEST_BYTES:,} bytes")
+    if len(body) > most_bytes:
+        raise TooLong(f"its {page} has more than {most_bytes:,} bytes")
     return body
 
 

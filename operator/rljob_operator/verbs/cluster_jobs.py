@@ -35,7 +35,6 @@ from rljob_operator.kube.apiserver.resources import (
 )
 from rljob_operator.kube.experiment.journal import Journal
 from rljob_operator.kube.job.members import Pod
-from rljob_operator.kube.job.stored import read
 from rljob_operator.kube.reach import PodsProxy
 from rljob_operator.kube.render import names
 from rljob_operator.kube.view import job_view, pod_logs, policy_pod
@@ -296,10 +295,10 @@ class ClusterJob:
 
     def policy(self, out: BinaryIO, say: Callable[[str], None], timeout_seconds: float) -> None:
         """See `Job`."""
-        stored = read(self._document())
+        document = self._document()
         try:
             with self._jobs.refusing("create", "pods, and get and create pods/exec,"):
-                self._jobs.run(policy_pod.fetch(self._client, stored, out, say, timeout_seconds))
+                self._jobs.run(policy_pod.fetch(self._client, document, out, say, timeout_seconds))
         except policy_pod.NoPolicy as problem:
             raise UsageError(f"{self.place}: {problem}") from None
 

@@ -18,7 +18,7 @@ from rljob_operator.kube.render.children import Secrets, children
 from rljob_operator.kube.render.metadata import Owned
 from rljob_operator.kube.render.names import PodProblem
 from rljob_operator.kube.render.pod import pod
-from rljob_operator.kube.render.revision import revision
+from rljob_operator.kube.render.revision import revision, revision_of_job
 from rljob_operator.kube.render.settings import Settings, default_image
 
 _NO_UID = "00000000-0000-0000-0000-000000000000"
@@ -88,7 +88,7 @@ def render(
 
 def objects(written: dict[str, Any], settings: Settings) -> Iterator[dict[str, Any]]:
     """The objects of a manifest, in the order in which they are made. Raises ManifestError and `PodProblem`."""
-    owned = Owned(parse_job(written), _NO_UID)
+    owned = Owned(parse_job(written), _NO_UID, written=revision_of_job(written))
     secrets = Secrets(keys=dict.fromkeys(Role, _SECRET), token=_SECRET)
     yield from (_readable(each) for each in children(owned, secrets, settings))
     for member in names.first_members(owned.job):

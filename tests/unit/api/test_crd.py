@@ -134,7 +134,7 @@ def test_the_large_parts_of_a_status_have_one_owner_each() -> None:
     (version,) = definition()["spec"]["versions"]
     root = version["schema"]["openAPIV3Schema"]["properties"]
     atomic = {name for name, each in root["status"]["properties"].items() if "x-kubernetes-map-type" in each}
-    assert atomic == {"effectiveSpec", "controller", "autoscaling", "progress"}
+    assert atomic == {"controller", "autoscaling", "progress"}
     assert "x-kubernetes-map-type" not in json.dumps(root["spec"]), (
         "users share a spec with autoscalers, field by field"
     )
@@ -161,8 +161,7 @@ def test_columns_and_subresources_point_at_fields() -> None:
     columns = version["additionalPrinterColumns"]
     assert version["subresources"]["status"] == {}
     for path in (*version["subresources"]["scale"].values(), *(column["jsonPath"] for column in columns)):
-        # It holds a spec, and is not described a second time.
-        assert points_at_a_field(path.replace(".status.effectiveSpec.", ".spec."), api_server.ROOT), path
+        assert points_at_a_field(path, api_server.ROOT), path
     assert [column["name"] for column in columns if not column.get("priority")][:4] == [
         "State",
         "Actors",

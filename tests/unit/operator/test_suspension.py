@@ -175,13 +175,13 @@ def test_what_may_change_at_any_time_restarts_nothing(controller: Controller) ->
 
 def test_what_runs_is_left_alone_while_no_spec_is_known_to_run_it_by(controller: Controller) -> None:
     """As after an upgrade to a release with other fields: nothing may be judged by what is left of the spec."""
-    known, job = controller.status.effective_spec, controller.job
+    known, job = controller.status.environment, controller.job
     unknown = {"refusal": Refusal(Reason.RENDERING_UNKNOWN, "of another release"), "generation": 7}
     controller.job = make_job("spec.actors.replicas=1", "spec.successPolicy.rawFrames=1")
     ended = exited("actor-0", members(), exit_code=78)
     controller.after(1.0, {**unknown, "members": ended}, start=(), drain=(), outcome=None)
     controller.expect(Accepted=("False", "RenderingUnknown"), Ready=("False", "Accepting"))
-    assert (controller.status.effective_spec, controller.status.observed_generation) == (known, 7)
+    assert (controller.status.environment, controller.status.observed_generation) == (known, 7)
     controller.job = job
     controller.look(1.0, refusal=None, members=members())
     controller.expect(Accepted=("True", "Valid"), Ready=("True", "Running"))

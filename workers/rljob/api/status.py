@@ -12,7 +12,7 @@ from pydantic import Field
 from rljob.api.controller_memory import ControllerMemory
 from rljob.api.status_model import Count, Message, ShortText, StatusModel, Word
 from rljob.api.timestamps import Timestamp
-from rljob.api.types import DecimalText, Integer, JSONObject, Opaque, Text
+from rljob.api.types import DecimalText, Integer, Opaque, Text
 
 MAX_FAILURES = 5
 """Ends that a status lists."""
@@ -250,8 +250,10 @@ class RLJobStatus(StatusModel):
 
     observed_generation: Count = 0
     """Generation of the spec that this status describes; 0 before the first reconciliation."""
-    effective_spec: Annotated[dict[str, Any], JSONObject()] = Field(default_factory=dict)
-    """The spec of that generation with its preset and all defaults."""
+    algorithm: Word = ""
+    """The algorithm that learns."""
+    environment: ShortText = ""
+    """The environment that is played."""
     start_time: Timestamp | None = None
     """When the controller first acted on the job."""
     completion_time: Timestamp | None = None

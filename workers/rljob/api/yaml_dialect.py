@@ -134,8 +134,16 @@ class Reader(_Dialect, yaml.SafeLoader):
 
 if TYPE_CHECKING:
     _Dumper = yaml.SafeDumper
+    _Loader = yaml.SafeLoader
 else:  # libyaml's, where PyYAML was built with it, takes a sixth of the time; an operator writes a thousand jobs
     _Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class OwnReader(_Dialect, _Loader):
+    """Reads what `dump_document` has written, as `Reader` would; of other texts its refusals are not as clear."""
+
+    yaml_constructors = Reader.yaml_constructors
 
 
 class _Writer(_Dialect, _Dumper):

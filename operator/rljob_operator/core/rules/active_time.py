@@ -45,7 +45,6 @@ def start(context: ReconcileContext) -> ReconcileContext:
             started=None,
             advance=_resumes_at(context),
         )
-        context = context.with_status(effective_spec={})  # written anew: it may come of another release's presets
     if context.memory.suspension is None:
         return context
     return context.with_memory(suspension=None, watched_since=context.now)  # nothing was expected of it meanwhile

@@ -42,13 +42,14 @@ def members(context: ReconcileContext) -> ReconcileContext:
 
 
 def spec(context: ReconcileContext, generation: int) -> ReconcileContext:
-    """Write which generation of the spec was reconciled, and what is in force by it; what was before stays where nothing is."""
+    """Write which generation of the spec was reconciled, and what is learned by it; what was before stays where nothing is."""
     if context.desired.blocked:
         return context.with_status(observed_generation=generation)
-    if context.status.observed_generation == generation and context.status.effective_spec:
+    found = generation, context.spec.algorithm.type, context.spec.environment.id
+    status = context.status
+    if found == (status.observed_generation, status.algorithm, status.environment):
         return context
-    in_force = context.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return context.with_status(observed_generation=generation, effective_spec=in_force)
+    return context.with_status(observed_generation=generation, algorithm=found[1], environment=found[2])
 
 
 def _learner(context: ReconcileContext) -> LearnerStatus:

@@ -4,6 +4,7 @@ An object is the `dict` that the server sent: no generated models.
 """
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import Any, NamedTuple
@@ -64,6 +65,10 @@ class Client:
         self._transport = Transport(access, observe, timeout_seconds)
         self._guard, self._field_manager = guard, field_manager
         self._slots = asyncio.Semaphore(AT_ONCE)
+
+    def now(self) -> float:
+        """Unix seconds by the API server's clock, which the times of pods are by."""
+        return time.time() - self._transport.ahead_seconds
 
     async def close(self) -> None:
         """Give up all connections; watches under way end with `Unavailable`."""

@@ -7,10 +7,12 @@ again here, apart from a call whose token the server refused: the caller knows w
 
 import asyncio
 import json
+import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode
 
@@ -24,7 +26,10 @@ from rljob_operator.kube.apiserver.access import Access
 from rljob_operator.kube.apiserver.errors import ApiError, Unauthorized, Unavailable, error_of
 from rljob_operator.kube.apiserver.resources import Object
 
+log = logging.getLogger(__name__)
+
 USER_AGENT = "rljob-operator"
+CLOCKS_AGREE_SECONDS: Final = 5.0
 JSON = "application/json"
 _CHANNELS: Final = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 """How a command's streams share one connection: the first byte of a message says which one it is of."""
@@ -69,6 +74,8 @@ class Transport:
         self._closed = False
         self.timeout_seconds = timeout_seconds
         """For a call and its whole answer, unless the caller says otherwise."""
+        self.ahead_seconds = 0.0
+        """How far the clock of this machine is ahead of the API server's; 0 where they agree within a few seconds."""
 
     async def close(self) -> None:
         """Give up all connections."""
@@ -175,6 +182,7 @@ class Transport:
         if call.query:
             url += f"?{urlencode(call.query)}"
         answer = await self._api.call_api(call.method, url, headers, whole_numbers(call.body), _request_timeout=limits)
+        self._compare_clocks(answer.headers.get("Date", ""))
         if 200 <= answer.status <= 299:
             return answer
         try:
@@ -182,6 +190,16 @@ class Transport:
         finally:
             answer.response.release()
         raise error_of(answer.status, _status(content), answer.headers.get("Retry-After"))
+
+    def _compare_clocks(self, date: str) -> None:
+        """Note how far this machine's clock is from the time of an answer, which has whole seconds."""
+        with suppress(ValueError):
+            ahead = time.time() - parsedate_to_datetime(date).timestamp()
+            if abs(ahead - self.ahead_seconds) > CLOCKS_AGREE_SECONDS:
+                self.ahead_seconds = ahead if abs(ahead) > CLOCKS_AGREE_SECONDS else 0.0
+                log.warning(
+                    "this machine's clock is %+.0f s from the API server's, whose time counts", self.ahead_seconds
+                )
 
 
 def _document(content: bytes) -> Object:

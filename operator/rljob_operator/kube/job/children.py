@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
+from rljob.api.status import RLJobStatus
+
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.concurrently import concurrently
 from rljob_operator.kube.apiserver.errors import (
@@ -29,8 +31,9 @@ from rljob_operator.kube.apiserver.errors import (
 from rljob_operator.kube.apiserver.resources import ALL, CONFIG_MAPS, JOBS, NETWORK_POLICIES, PODS, Object, resource_of
 from rljob_operator.kube.job.keys import NameConflict, create, ensure_secrets, get_own
 from rljob_operator.kube.job.members import Pod
+from rljob_operator.kube.job.stored import ReadBefore, StoredJob, kept_job, read, status_of
 from rljob_operator.kube.render import names
-from rljob_operator.kube.render.children import changing_children, network_policies, unwanted
+from rljob_operator.kube.render.children import changing_children, config_map, network_policies, unwanted
 from rljob_operator.kube.render.external_redis import removal
 from rljob_operator.kube.render.metadata import Owned, is_of
 from rljob_operator.kube.render.settings import Settings
@@ -59,6 +62,7 @@ class Known:
         secrets_seen: when they were all there, by the clock that `ensure` is given; minus infinity where that is not known.
         made_for: what all the other children were made for; None while something may be missing. ``made_with``: and with what.
         lost: whether one of these has gone since.
+        kept: the job that the ConfigMap has.
     """
 
     digests: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -68,6 +72,7 @@ class Known:
     made_for: Owned | None = None
     made_with: Settings | None = None
     lost: bool = False
+    kept: Owned | None = None
 
     def forget(self, uid: str) -> None:
         """The object of this uid is not there any more; where it is one of these, `ensure` makes it anew."""
@@ -75,6 +80,33 @@ class Known:
             del self.uids[place]
             self.digests.pop(place, None)
             self.made_for, self.lost = None, True
+
+
+async def recalled(client: Client, document: Object, before: ReadBefore) -> Owned | None:
+    """Note in ``before`` the job that another operator had in force, as its ConfigMap has it, and answer it; None where there is
+    none. Raises whatever `Client` raises."""
+    about, status = document["metadata"], status_of(document, RLJobStatus)
+    if not status.observed_generation or status.finished:
+        return None
+    try:
+        found = await client.get(CONFIG_MAPS, about["namespace"], names.config_map(about["name"]))
+    except NotFound:
+        return None
+    job = kept_job(document, (found.get("data") or {}).get(names.JOB_FILE, "")) if is_of(found, about["uid"]) else None
+    if job is None:
+        return None
+    notes = found["metadata"].get("annotations") or {}
+    before.in_force = job
+    before.made_for = notes.get(names.WRITTEN_ANNOTATION, status.controller.started_with)  # earlier releases noted none
+    return Owned(job, about["uid"], written=before.made_for)
+
+
+async def stored_job(client: Client, document: Object) -> StoredJob:
+    """The job as the operator takes it, for one who only looks; without the right to read ConfigMaps as its user wrote it."""
+    before = ReadBefore()
+    with suppress(ApiError):
+        await recalled(client, document, before)
+    return read(document, before=before)
 
 
 async def ensure(
@@ -102,7 +134,14 @@ async def ensure(
         if not new:
             calls += [_ensure_none(client, owned, kind, name, known) for kind, name in unwanted(owned)]
     await concurrently(*calls)
-    known.made_for, known.made_with, known.lost = owned, settings, False
+    known.made_for, known.made_with, known.lost, known.kept = owned, settings, False, owned
+
+
+async def keep(client: Client, owned: Owned, known: Known) -> None:
+    """Have the ConfigMap follow a change of the job that makes no role start. Raises whatever `Client` raises."""
+    if known.kept is not None and not known.kept.same_children(owned):
+        await _ensure(client, owned, config_map(owned), known)
+        known.kept = owned
 
 
 async def _ensure_secrets(client: Client, owned: Owned, known: Known, now: float, *, new: bool, idle: bool) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from types import MappingProxyType
+from typing import Final
 
 from rljob.api.conditions import ConditionType, Reason
 from rljob.api.status import RLJobStatus
@@ -43,6 +44,9 @@ from rljob_operator.kube.watch.expectations import Expectations, Seen
 from rljob_operator.kube.watch.nodes import NodeCache
 from rljob_operator.kube.watch.pods import JobKey, PodCache, is_gone, owner_of
 from rljob_operator.polls.poll import Alive, LearnerPoll, Poll
+
+FIGURES_SECONDS: Final = 15.0
+"""Half of the time between two writes of progress."""
 
 
 class Reconciler:
@@ -88,7 +92,7 @@ class Reconciler:
         self._now, self._monotonic = now, monotonic
         self._known: dict[JobKey, RememberedJob] = {}
         self._interner = Interner()
-        self._statuses = StatusWriter(client, WriteTimes(seen_seconds), self._interner, monotonic)
+        self._statuses = StatusWriter(client, WriteTimes(seen_seconds), monotonic)
 
     async def reconcile(self, key: JobKey) -> float | None:
         """Reconcile the job; in how many seconds to do it again, None where only a change matters.
@@ -107,7 +111,9 @@ class Reconciler:
                 self._pods.settle(pod)
             return None
         if known is None:
-            known = self._known[key] = RememberedJob(uid, read=ReadBefore(interner=self._interner))
+            known = RememberedJob(uid, read=ReadBefore(interner=self._interner))
+            known.children.kept = await children.recalled(self._client, document, known.read)
+            self._known[key] = known
         known.note_version(document["metadata"]["resourceVersion"])
         stored = read(document, known.status, known.read)
         pods = await self._pods_of(stored)
@@ -122,6 +128,18 @@ class Reconciler:
         """The newest status of a job, stored or not; None before it was reconciled."""
         known = self._known.get(key)
         return known.status if known is not None and known.uid == uid else None
+
+    def patience(self, key: JobKey) -> float:
+        """For how many seconds after a reconciliation figures of the job's learner alone are no reason for another: of one that
+        runs, whose actors follow from no figures, and that is not about to end."""
+        known = self._known.get(key)
+        status = known.status if known is not None else None
+        if status is None or recommendation(status) is not None or not status.is_true(ConditionType.READY):
+            return 0.0
+        remaining = status.progress.estimated_seconds_remaining
+        if remaining is None:
+            return FIGURES_SECONDS if status.progress.percent is None else 0.0
+        return min(FIGURES_SECONDS, remaining / 4)
 
     def child_gone(self, key: JobKey, uid: str) -> None:
         """Something of the job, or of a former one of its name, is not there any more: make what is missing next time."""
@@ -207,6 +225,8 @@ class Reconciler:
                 )  # fmt: skip
             elif not (blocked or known.children_seen or idle):
                 await renew_policy(self._client, stored.owned(), self._settings)
+            if not (blocked or idle):
+                await children.keep(self._client, owned, known.children)
             known.children_seen = not blocked
         except Exception as problem:  # noqa: BLE001  members that are to leave or to be replaced need not wait for this
             problems = dict.fromkeys(tried, problem)

@@ -23,6 +23,7 @@ from rljob_operator.kube.apiserver.errors import (
     Unavailable,
 )
 from rljob_operator.kube.job.keys import KeysLost, NameConflict
+from rljob_operator.kube.render.names import PodProblem
 
 log = logging.getLogger(__name__)
 
@@ -40,12 +41,13 @@ _REASONS: Final[tuple[tuple[type[Exception], Reason], ...]] = (
     (PodSecurityViolated, Reason.POD_SECURITY_FORBIDDEN),
     (Forbidden, Reason.POD_TEMPLATE_REJECTED),
     (Invalid, Reason.POD_TEMPLATE_REJECTED),
+    (PodProblem, Reason.POD_TEMPLATE_REJECTED),
 )
 
 
 def is_defect(problem: Exception) -> bool:
     """Whether it is a mistake in the operator itself."""
-    return not isinstance(problem, ApiError | NotLeader | NameConflict | KeysLost)
+    return not isinstance(problem, ApiError | NotLeader | NameConflict | KeysLost | PodProblem)
 
 
 def in_words(problem: Exception) -> str:

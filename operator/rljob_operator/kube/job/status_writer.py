@@ -17,7 +17,6 @@ from rljob_operator.core.turn import StatusWrite
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.resources import RLJOBS, merge_patch
 from rljob_operator.kube.job import children
-from rljob_operator.kube.job.interning import Interner
 from rljob_operator.kube.job.refusals import Refusals
 from rljob_operator.kube.job.stored import ReadBefore, StoredJob, status_document
 from rljob_operator.kube.render.settings import Settings
@@ -110,16 +109,12 @@ _OURS: Final = frozenset(ConditionType)
 class StatusWriter:
     """Writes the statuses of all jobs of one operator. ``monotonic``: seconds that only go forward."""
 
-    def __init__(
-        self, client: Client, times: WriteTimes, interner: Interner, monotonic: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._client, self._times, self._interner, self._monotonic = client, times, interner, monotonic
+    def __init__(self, client: Client, times: WriteTimes, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._client, self._times, self._monotonic = client, times, monotonic
 
     async def store(self, stored: StoredJob, known: RememberedJob, status: RLJobStatus, write: StatusWrite) -> None:
         """Store the status, or remember it until it is due. Raises what `Client.patch` raises."""
         now = self._monotonic()
-        if status.effective_spec is not stored.status.effective_spec:
-            status = self._interner.status(status)
         known.due = min(known.due, self._times.due(write, now, known.written))
         is_stored = known.due == NEVER and (write is StatusWrite.NONE or status == stored.status)
         if is_stored or (write is not StatusWrite.BEFORE_ACTING and now < known.due):

@@ -1,7 +1,5 @@
 """From the RLJob that the API server stores to what the controller works with: the spec in force, and what is refused. Pure.
 
-The spec that a stored job runs by. Pure.
-
 While members of a job run, it goes by the presets and defaults that it was started with: a learner that is started again must not
 learn with other parameters than before. Fields that may change at any time are taken from the stored object.
 """
@@ -11,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
+import yaml
 from pydantic import ValidationError
 from rljob.api import ManifestError, RLJob, parse_job, transition_problems
 from rljob.api.conditions import ConditionType, Reason
@@ -21,6 +20,7 @@ from rljob.api.live import with_value
 from rljob.api.mutability import places
 from rljob.api.status import RLJobStatus
 from rljob.api.status_model import StatusModel
+from rljob.api.yaml_dialect import OwnReader
 
 from rljob_operator.core.desired import CHECKPOINT_ANNOTATION, STOP_ANNOTATION, DesiredState, Refusal
 from rljob_operator.core.member import Role
@@ -33,36 +33,18 @@ S = TypeVar("S", bound=StatusModel)
 _AT_ANY_TIME: Final = tuple(place for place in places(RLJobSpec) if place.mutability.when.at_any_time)
 
 
-def started_with(
-    document: Mapping[str, Any], status: RLJobStatus, written: str, known: RLJob | None = None
-) -> RLJob | None:
-    """The job that runs, as the status has it; None where nothing of it runs, or its user has changed what roles read when they
-    start. ``written`` is the digest of that. ``known`` as for `stored_spec`."""
-    if status.controller.active_since is None or status.controller.started_with != written:
-        return None
-    return stored_spec(document, status, known)
+def kept_job(document: Mapping[str, Any], text: str) -> RLJob | None:
+    """The job that was in force when its ConfigMap was written; None where this release does not take it.
 
-
-def stored_spec(document: Mapping[str, Any], status: RLJobStatus, known: RLJob | None = None) -> RLJob | None:
-    """The job with the spec that the status says is in force; None where there is none, or this release does not take it.
-
-    The preset's values are in it already. They are not merged again: this release's preset may have others. ``known``: a job with
-    the metadata of ``document``; it is answered where it has that spec, since reading one takes longer.
+    The preset's values are in it already. They are not merged again: this release's preset may have others.
     """
-    if not status.effective_spec:
-        return None
-    if (
-        known is not None
-        and known.spec.model_dump(mode="json", by_alias=True, exclude_none=True) == status.effective_spec
-    ):
-        return known
-    spec = {name: value for name, value in status.effective_spec.items() if name != "preset"}
     try:
-        job = job_with(document, spec)
-    except ManifestError:
+        kept = dict(yaml.load(text, Loader=OwnReader)["spec"])
+        preset = kept.pop("preset", None)
+        job = job_with(document, kept)
+    except (ValueError, yaml.YAMLError, LookupError, TypeError):
         return None
-    preset = status.effective_spec.get("preset")
-    # Which fields its user wrote is in the stored object alone: in the status every field stands.
+    # Which fields its user wrote is in the stored object alone: here every field stands.
     written = {"metadata": about(document), "spec": document["spec"]}
     return as_written(job.model_copy(update={"spec": job.spec.model_copy(update={"preset": preset})}), written)
 
@@ -137,19 +119,24 @@ class StoredJob:
 
     def owned(self) -> Owned:
         """What its children are made for."""
-        return Owned(self.desired.job, self.uid)
+        return Owned(self.desired.job, self.uid, written=self.desired.written)
 
 
 @dataclass(slots=True)
 class ReadBefore:
-    """What a job's spec was read as last. It stands while nothing that it follows from has changed: reading it anew takes more
-    than a millisecond, each time."""
+    """What a job's spec was read as last. It stands while nothing that it follows from has changed: reading it takes more than a
+    millisecond, each time.
+
+    ``in_force``: the job that was in force last; None where none was. ``made_for``: the digest of what was written of it then.
+    """
 
     follows_from: tuple[Any, ...] = (None, None)
     found: tuple[RLJob, Refusal | None, str] | None = None
     written: str = ""
     interner: Interner = field(default_factory=Interner)
     revisions: dict[Role, str] = field(default_factory=dict)
+    in_force: RLJob | None = None
+    made_for: str = ""
 
 
 def is_ours(document: Mapping[str, Any]) -> bool:
@@ -162,12 +149,12 @@ def read(document: Mapping[str, Any], status: RLJobStatus | None = None, before:
     """The stored object as the controller takes it; ``status`` is one that was written since, and is not in ``document`` yet.
     ``before`` is what is kept of the object between two readings.
 
-    A spec that can't be run is refused with every reason; the one in force stays, as ``status.effectiveSpec`` has it. Where
-    there is none, the refusal blocks the job. So does one of a job that runs with pods of another release, until it is suspended.
+    A spec that can't be run is refused with every reason; the one in force stays, as ``before`` has it. Where there is
+    none, the refusal blocks the job. So does one of a job that runs with pods of another release, until it is suspended.
     The API server has already checked whether the spec may follow on the one before, by the CRD's rules.
     """
     before = before if before is not None else ReadBefore()
-    known = status if status is not None else before.interner.status(status_of(document, RLJobStatus))
+    known = status if status is not None else status_of(document, RLJobStatus)
     metadata = document["metadata"]
     annotations = metadata.get("annotations") or {}
     job, refusal, written = _in_force(document, known, before)
@@ -185,14 +172,19 @@ def _in_force(
     runs = (memory.started_with, memory.rendering) if memory.active_since is not None else None
     newest = status.observed_generation, _is_refused(status)
     spec, named = document.get("spec"), about(document)
-    follows_from = spec, named, status.effective_spec, memory.started_with, runs, newest
+    follows_from = spec, named, memory.started_with, runs, newest
     if before.found is None or before.follows_from != follows_from:
         if not before.written or before.follows_from[0] != spec:
             before.written, before.revisions = revision_of_job(document), {}
-        # A job that has just started is in force as it was read before it did.
-        known = before.found[0] if before.found is not None and before.follows_from[1] == named else None
-        job, refusal = _read_in_force(document, status, before.written, known)
-        job = job if job is known else before.interner.job(job)
+        kept = before.in_force
+        if kept is not None and kept.metadata.labels != named["labels"]:
+            kept = before.in_force = kept.model_copy(
+                update={"metadata": kept.metadata.model_copy(update={"labels": named["labels"]})}
+            )
+        job, refusal = _read_in_force(document, status, before)
+        job = job if job is kept else before.interner.job(job)
+        if refusal is None:
+            before.in_force, before.made_for = job, before.written
         # While a job is refused, what was written last is not what is wanted.
         before.found = job, refusal, before.written if refusal is None else memory.started_with
     before.follows_from = follows_from
@@ -200,11 +192,14 @@ def _in_force(
 
 
 def _read_in_force(
-    document: Mapping[str, Any], status: RLJobStatus, written: str, known: RLJob | None
+    document: Mapping[str, Any], status: RLJobStatus, before: ReadBefore
 ) -> tuple[RLJob, Refusal | None]:
+    """While members run and their user has not changed what roles read when they start, the job that is in force stays."""
+    memory = status.controller
     is_newest = status.observed_generation == int(document["metadata"].get("generation", 1)) and not _is_refused(status)
-    foreign = is_of_another_release(status.controller)
-    runs = None if foreign else started_with(document, status, written, known)
+    foreign = is_of_another_release(memory)
+    unchanged = memory.started_with == before.written == before.made_for
+    runs = before.in_force if unchanged and memory.active_since is not None and not foreign else None
     if runs is not None and is_newest:
         return runs, None
     job, problems = _job(document)
@@ -217,7 +212,7 @@ def _read_in_force(
         problems = [] if runs is None else [str(problem) for problem in transition_problems(runs, changed)]
         if not problems:
             return changed, None
-    words, last_good = "; ".join(problems), runs or stored_spec(document, status)
+    words, last_good = "; ".join(problems), before.in_force
     if last_good is not None:
         return last_good, Refusal(Reason.INVALID_SPEC, f"{words}; the last good spec stays in force", blocking=False)
     return job_with(document, _NOTHING), Refusal(Reason.INVALID_SPEC, words)

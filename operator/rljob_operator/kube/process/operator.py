@@ -50,8 +50,9 @@ TOLD_FROM_SECONDS: Final = 1.0
 """A failure is told on its job once the next try is to wait so long, which is from the second failure on."""
 UNPREPARED_SECONDS: Final = 5.0
 BETWEEN_TURNS_SECONDS: Final = 0.1
+COMING_UP_SECONDS: Final = 1.0
 """The events of pods within this time after a reconciliation of their job are answered by one: 500 actors that start bring
-1,500."""
+1,500. The second counts while pods come up, the first where one is made, leaves or has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ class Operator:
         metrics.registry.register(JobFigures(self._intake.documents))
         self._events = EventRecorder(client, identity, counted=metrics.event)
         reach = PodsProxy(client) if config.reach is Way.PODS_PROXY else PodNetwork()
-        self._poll: Poll[JobKey] = Poll(self._queue.add, reach)
+        self._poll: Poll[JobKey] = Poll(self._queue.add, reach, now=client.now, on_figures=self._figures_came)
         self._nodes = NodeCache(self._node_changed)
         self._children = ChildWatch(client, namespaces, self._child_gone)
         self._workloads = (
@@ -113,6 +114,7 @@ class Operator:
             if self._workloads is None
             else JobQueue(client, self._workloads, config.settings, self._queue.add_after),
             recommended=metrics.recommended,
+            now=client.now,
         )
         self._experiment_queue: WorkQueue[JobKey] = WorkQueue()
         experiments, judges = Kept(self._experiment_seen), Kept(self._experiment_seen)
@@ -254,7 +256,16 @@ class Operator:
         owner = owner_of(pod)
         if owner is not None:
             self._expectations.observe(owner["uid"], kind, pod)
-        self._queue.add_after(key, self._turned.get(key, float("-inf")) + BETWEEN_TURNS_SECONDS - time.monotonic())
+        comes = kind == "MODIFIED" and "deletionTimestamp" not in pod["metadata"]
+        comes = comes and (pod.get("status") or {}).get("phase") in (None, "Pending", "Running")
+        self._add_after_turn(key, COMING_UP_SECONDS if comes else BETWEEN_TURNS_SECONDS)
+
+    def _figures_came(self, key: JobKey) -> None:
+        self._add_after_turn(key, self._reconciler.patience(key))
+
+    def _add_after_turn(self, key: JobKey, seconds: float) -> None:
+        """Have a job reconciled ``seconds`` after its last time, at once where that is longer ago."""
+        self._queue.add_after(key, self._turned.get(key, float("-inf")) + seconds - time.monotonic())
 
     def _child_gone(self, key: JobKey, uid: str) -> None:
         self._reconciler.child_gone(key, uid)

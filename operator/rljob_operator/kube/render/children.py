@@ -83,11 +83,13 @@ def _policy(
 
 
 def config_map(owned: Owned) -> dict[str, Any]:
-    """The job in force, with every preset and default filled in, as roles read it when they start."""
+    """The job in force, with every preset and default filled in, as roles read it when they start, and the next operator does
+    (`job.children.recalled`)."""
+    about = owned.metadata(names.config_map(owned.name))
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": owned.metadata(names.config_map(owned.name)),
+        "metadata": {**about, "annotations": {names.WRITTEN_ANNOTATION: owned.written}},
         "data": {names.JOB_FILE: dump_manifest(owned.job)},
     }
 

@@ -37,12 +37,13 @@ def is_of(found: Mapping[str, Any], uid: str) -> bool:
 class Owned:
     """A stored job: the job in force, and the uid of its object, which every child names as its owner's.
 
-    ``learner_epoch``: of the learner that is about to start; see `ControllerMemory`.
+    ``learner_epoch``: of the learner that is about to start; see `ControllerMemory`. ``written``: as `DesiredState.written`.
     """
 
     job: RLJob
     uid: str
     learner_epoch: int = 0
+    written: str = ""
 
     @property
     def name(self) -> str:
@@ -55,7 +56,10 @@ class Owned:
 
     def same_children(self, other: "Owned") -> bool:
         """Whether ``other`` has the same children: to compare two jobs takes a hundredth of what rendering them does."""
-        return (self.job is other.job or self.job == other.job) and self.uid == other.uid
+        return (self.job is other.job or self.job == other.job) and (self.uid, self.written) == (
+            other.uid,
+            other.written,
+        )
 
     def metadata(self, name: str, labels: dict[str, str] | None = None) -> dict[str, Any]:
         """The metadata of a child; ``labels`` in the place of those that the operator gives every child. Those of the job are

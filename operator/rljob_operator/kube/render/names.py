@@ -38,6 +38,8 @@ ASKED_ANNOTATION: Final = "rljob.dev/asked"
 """On a pod: when the controller asked it to end (RFC 3339)."""
 REVISION_ANNOTATION: Final = "rljob.dev/revision"
 """On a pod: `render.revision` of what it was made from."""
+WRITTEN_ANNOTATION: Final = "rljob.dev/written"
+"""Of the ConfigMap: digest of what the job's user had written (`DesiredState.written`) when it was made."""
 EXTERNAL_LOG_ANNOTATION: Final = "rljob.dev/external-log"
 """On a replay shard's pod: it has its log in a Redis that others use, too, from which it is to be removed in the end."""
 

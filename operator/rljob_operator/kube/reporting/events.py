@@ -35,9 +35,8 @@ MOST_SERIES = 5000
 SERIES_EVERY_SECONDS = 30.0
 SERIES_ENDS_SECONDS = 360.0
 """A series to which nothing was added for so long begins anew."""
-BURST = 25
-REFILL_SECONDS = 10.0
-"""An object may have so many different events at once, and one more in so many seconds."""
+MOST_OF_ONE = 25
+"""An object may have so many series that have not ended."""
 SEND_TIMEOUT_SECONDS = 10.0
 PAUSE_SECONDS = 2.0
 """Before the next try where the API server has no time."""
@@ -70,12 +69,6 @@ class _Series:
     waiting: bool = True
 
 
-@dataclass(slots=True)
-class _Allowance:
-    left: float
-    at: float
-
-
 class EventRecorder:
     """Records events of one event loop; `run` sends them.
 
@@ -92,7 +85,6 @@ class EventRecorder:
     ) -> None:
         self._client, self._instance, self._now = client, instance[:128], now
         self._series: dict[tuple[str, ...], _Series] = {}
-        self._allowances: dict[str, _Allowance] = {}
         self._waiting: deque[tuple[str, ...]] = deque()
         self._more = asyncio.Event()
         self._counted = counted
@@ -147,9 +139,6 @@ class EventRecorder:
                 self._enqueue(key, series)
             elif ended and not series.waiting:
                 del self._series[key]
-        for uid, allowance in list(self._allowances.items()):
-            if now - allowance.at > BURST * REFILL_SECONDS:
-                del self._allowances[uid]
 
     def _record(self, regarding: Object, kind: str, reason: str, note: str, action: str) -> None:
         key = (regarding["uid"], kind, reason, action, note)
@@ -164,7 +153,7 @@ class EventRecorder:
         if (
             len(self._series) >= MOST_SERIES
             or len(self._waiting) >= MOST_WAITING
-            or not self._allowed(regarding["uid"], now)
+            or sum(each[0] == regarding["uid"] for each in self._series) >= MOST_OF_ONE
         ):
             self._counted("dropped")
             return
@@ -186,16 +175,6 @@ class EventRecorder:
         }
         series = self._series[key] = _Series(document, now, stamp, waiting=False)
         self._enqueue(key, series)
-
-    def _allowed(self, uid: str, now: float) -> bool:
-        """Whether the object may say one more thing."""
-        allowance = self._allowances.setdefault(uid, _Allowance(BURST, now))
-        allowance.left = min(BURST, allowance.left + (now - allowance.at) / REFILL_SECONDS)
-        allowance.at = now
-        if allowance.left < 1.0:
-            return False
-        allowance.left -= 1.0
-        return True
 
     def _enqueue(self, key: tuple[str, ...], series: _Series) -> None:
         if not series.waiting:

@@ -13,8 +13,9 @@ from rljob_operator.core.member import Phase, Role, leader
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.errors import NotFound
 from rljob_operator.kube.apiserver.resources import CONFIG_MAPS, PODS, RLJOBS, VOLUME_CLAIMS, Object
+from rljob_operator.kube.job.children import stored_job
 from rljob_operator.kube.job.members import Pod, current, shown
-from rljob_operator.kube.job.stored import StoredJob, read
+from rljob_operator.kube.job.stored import StoredJob
 from rljob_operator.kube.render import names
 from rljob_operator.kube.render.reader import READ_SECONDS, note, only_reads, reader
 from rljob_operator.kube.render.rendering import started_with
@@ -33,9 +34,10 @@ class NoPolicy(Exception):
 
 
 async def fetch(
-    client: Client, stored: StoredJob, out: BinaryIO, say: Callable[[str], None], timeout_seconds: float
+    client: Client, document: Object, out: BinaryIO, say: Callable[[str], None], timeout_seconds: float
 ) -> None:
     """Write the policy into ``out``, a tar archive of its checkpoint's files. Raises `NoPolicy`, and what `Client` raises."""
+    stored = await stored_job(client, document)
     settings = _checkpoints_of(stored)
     namespace, name = stored.key
     learner = await _learner(client, namespace, name)
@@ -109,7 +111,8 @@ async def noted(client: Client, namespace: str, name: str) -> list[Object]:
         }
     with suppress(NotFound):
         documents.append(await client.get(RLJOBS, namespace, name))
-    for stored in map(read, documents):
+    for document in documents:
+        stored = await stored_job(client, document)
         if (fixed := stored.status.controller.rendering) is not None:
             settings = started_with(fixed, Settings(image="of no release"))
             found[stored.uid] = {**note(stored.document, stored.owned(), settings, stored.status), "there": True}

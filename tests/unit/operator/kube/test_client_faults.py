@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
@@ -305,3 +306,15 @@ def test_how_long_to_wait_is_taken_from_the_header_or_the_body(header: Any, deta
 @pytest.mark.parametrize("details", [None, [], "x", {"causes": None}, {"causes": ["x"]}])
 def test_a_body_that_is_no_status_is_no_fault_of_ours(details: Any) -> None:
     assert type(error_of(403, {"details": details, "message": None, "reason": None}, None)) is Forbidden
+
+
+@pytest.mark.parametrize(
+    ("ahead", "counted"), [(300.0, 300.0), (-300.0, -300.0), (3.0, 0.0)], ids=["ahead", "behind", "as good as right"]
+)
+async def test_the_time_that_counts_is_the_api_servers(ahead: float, counted: float) -> None:
+    """Pods have their times from it: by a clock that is five minutes ahead each pod that leaves would be on a lost node."""
+    date = {"Date": formatdate(time.time() - ahead, usegmt=True)}
+    async with served(says(200, POD, date), says(200, POD, {"Date": "no date"})) as (_, client):
+        for _ in range(2):
+            await client.get(PODS, "default", "one")
+            assert abs(time.time() - client.now() - counted) < 2.0

@@ -15,7 +15,7 @@ from rljob.api.status import Condition, RLJobStatus
 from rljob_operator.core.decide import decide
 from rljob_operator.core.desired import DesiredState
 from rljob_operator.core.observed import Observation
-from rljob_operator.kube.job.stored import read
+from rljob_operator.kube.job.stored import ReadBefore, kept_job, read
 from rljob_operator.kube.render import rendering
 from rljob_operator.kube.render.revision import revision_of_job
 from rljob_operator.kube.render.settings import Settings
@@ -33,9 +33,14 @@ def manifest(generation: int = 1, **spec: Any) -> dict[str, Any]:
 
 def running(document: Mapping[str, Any], generation: int = 1) -> RLJobStatus:
     """The status of a job that was started from ``document``."""
-    spec = parse_job(document).spec.model_dump(mode="json", by_alias=True, exclude_none=True)
     memory = ControllerMemory(active_since=1.0, started_with=revision_of_job(document))
-    return RLJobStatus(observed_generation=generation, effective_spec=spec, controller=memory)
+    return RLJobStatus(observed_generation=generation, controller=memory)
+
+
+def recalled(document: Mapping[str, Any]) -> ReadBefore:
+    """What an operator that takes over knows of a job that was started from ``document``: its ConfigMap."""
+    kept = kept_job(document, dump_manifest(parse_job(document)))
+    return ReadBefore(in_force=kept, made_for=revision_of_job(document))
 
 
 @pytest.fixture
@@ -56,7 +61,7 @@ def gamma(desired: DesiredState) -> float:
 def test_what_runs_is_read_back_as_it_was(file: Path) -> None:
     written = read_manifest(file)
     document = {**written, "metadata": {**written["metadata"], "namespace": "team", "uid": "u", "generation": 1}}
-    found = read(document, running(document)).desired
+    found = read(document, running(document), recalled(document)).desired
     assert (dump_manifest(found.job), found.refusal) == (dump_manifest(parse_job(document)), None)
 
 
@@ -65,11 +70,11 @@ def test_what_runs_is_read_back_as_it_was(file: Path) -> None:
     [({}, NO_ALGORITHM), ({"algorithm": {}}, NO_ALGORITHM), ({"algorithm": {"type": "PPO"}}, "")],
 )
 def test_that_no_algorithm_is_named_is_said_of_what_runs_too(written: dict[str, Any], note: str) -> None:
-    """An operator that takes over reads the job from its status, which has every field."""
+    """An operator that takes over reads the job from its ConfigMap, which has every field."""
     document = manifest(environment={"id": "Pendulum-v1"}, **written)
     del document["spec"]["preset"]
-    for status in (None, running(document)):
-        found = read(document, status).desired.job
+    for known in ((), (running(document), recalled(document))):
+        found = read(document, *known).desired.job
         assert (found.spec.algorithm.type, note_on(found.spec)) == ("PPO", note)
 
 
@@ -112,33 +117,41 @@ def test_what_an_author_may_not_know_is_said_once(spec: dict[str, Any], said: st
     document = manifest(**spec)
     if "preset" not in spec:
         del document["spec"]["preset"]
-    for status in (None, running(document)):
-        assert note_on(read(document, status).desired.job.spec) == said
+    for known in ((), (running(document), recalled(document))):
+        assert note_on(read(document, *known).desired.job.spec) == said
 
 
 def test_another_preset_reaches_a_job_at_its_next_start(request: pytest.FixtureRequest) -> None:
-    status, before = running(manifest()), gamma(read(manifest()).desired)
+    status, before, started = running(manifest()), gamma(read(manifest()).desired), recalled(manifest())
     request.getfixturevalue("other_release")
-    assert gamma(read(manifest(), status).desired) == before
-    more = read(manifest(2, actors={"replicas": 7}, backoffLimit=9, autoscaling={"mode": "Internal"}), status).desired
+    assert gamma(read(manifest(), status, started).desired) == before
+    more = read(
+        manifest(2, actors={"replicas": 7}, backoffLimit=9, autoscaling={"mode": "Internal"}), status, started
+    ).desired
     assert (gamma(more), more.job.spec.actors.replicas, more.job.spec.backoff_limit) == (before, 7, 9)
     assert (more.job.spec.autoscaling.mode, more.job.spec.preset) == ("Internal", "CartPoleIMPALA")
     assert more.written == status.controller.started_with
-    changed = read(manifest(2, image="rl:2"), status).desired
+    changed = read(manifest(2, image="rl:2"), status, started).desired
     assert (gamma(changed), changed.job.spec.image) == (0.5, "rl:2"), "its user has changed what roles start with"
     assert changed.written != status.controller.started_with
     suspended = status.model_copy(update={"controller": status.controller.model_copy(update={"active_since": None})})
-    assert gamma(read(manifest(), suspended).desired) == 0.5
+    assert gamma(read(manifest(), suspended, started).desired) == 0.5
 
 
 def test_a_release_that_refuses_the_preset_leaves_what_runs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    status = running(manifest())
+    status, started = running(manifest()), recalled(manifest())
     monkeypatch.setattr("rljob.api.presets.merging.PRESETS", {})
     assert read(manifest()).desired.refusal is not None
-    assert read(manifest(), status).desired.refusal is None
-    scaled = read(manifest(2, actors={"replicas": 7}), status).desired
+    assert read(manifest(), status, started).desired.refusal is None
+    scaled = read(manifest(2, actors={"replicas": 7}), status, started).desired
     assert not scaled.refusal.blocking
     assert scaled.read_at_start == status.controller.started_with, "nothing is restarted for what is refused"
+
+
+def test_a_spec_in_force_that_was_made_before_its_user_changed_the_job_is_not_taken() -> None:
+    """An operator was killed between the status of a resumed job and its ConfigMap."""
+    changed = manifest(2, algorithm={"gamma": 0.75})
+    assert gamma(read(changed, running(changed, generation=2), recalled(manifest())).desired) == 0.75
 
 
 def test_a_refused_spec_stays_refused_at_the_next_look() -> None:
@@ -149,7 +162,7 @@ def test_a_refused_spec_stays_refused_at_the_next_look() -> None:
     seen = status.model_copy(update={"conditions": [refused]})
     bad = manifest(2, actors={"replicas": "many"})
     for known in (status.model_copy(update={"observed_generation": 1}), seen):
-        assert "spec.actors.replicas" in read(bad, known).desired.refusal.message
+        assert "spec.actors.replicas" in read(bad, known, recalled(manifest())).desired.refusal.message
 
 
 def test_a_job_that_was_never_good_starts_nothing_at_any_look() -> None:
@@ -158,7 +171,7 @@ def test_a_job_that_was_never_good_starts_nothing_at_any_look() -> None:
     for _ in range(3):
         found = read(manifest(actors={"replicas": 0}), status)
         decision = decide(found.desired, found.status, Observation(), 1e9)
-        assert (decision.start, found.desired.blocked, decision.status.effective_spec) == ((), True, {})
+        assert (decision.start, found.desired.blocked, decision.status.algorithm) == ((), True, "")
         status = RLJobStatus.model_validate(decision.status.document())
 
 

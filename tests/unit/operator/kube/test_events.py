@@ -13,7 +13,13 @@ import pytest
 from aiohttp import web
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.resources import PODS, RLJOBS
-from rljob_operator.kube.reporting.events import BURST, MOST_WAITING, REFILL_SECONDS, EventRecorder, reference
+from rljob_operator.kube.reporting.events import (
+    MOST_OF_ONE,
+    MOST_WAITING,
+    SERIES_ENDS_SECONDS,
+    EventRecorder,
+    reference,
+)
 
 from tests.support.clock import Clock
 from tests.unit.operator.kube.fake_api_server import Answer, FakeApiServer, never, refuses, served
@@ -118,11 +124,11 @@ async def test_an_object_that_says_too_much_does_not_keep_others_from_speaking(t
         for number in range(200):
             say(recorder, f"note {number}")
         await told(recorder, regarding=POD)
-        assert [event["regarding"]["kind"] for _, event in taken.sent] == ["RLJob"] * BURST + ["Pod"]
-        assert recorder.counts["dropped"] == 200 - BURST
-        clock.now += REFILL_SECONDS
-        say(recorder, "one more")
-        await told(recorder, "and another")
+        assert [event["regarding"]["kind"] for _, event in taken.sent] == ["RLJob"] * MOST_OF_ONE + ["Pod"]
+        assert recorder.counts["dropped"] == 200 - MOST_OF_ONE
+        clock.now += SERIES_ENDS_SECONDS + 1.0
+        recorder.tidy()
+        await told(recorder, "one more")
         assert taken.sent[-1][1]["note"] == "one more"
 
 

@@ -13,6 +13,7 @@ from rljob_operator.kube.apiserver.errors import Forbidden, Invalid, QuotaExceed
 from rljob_operator.kube.job.keys import KeysLost, NameConflict
 from rljob_operator.kube.job.refusals import FIRST_PAUSE_SECONDS, Refusals
 from rljob_operator.kube.job.status_writer import SEEN_SECONDS, SELDOM_SECONDS, WriteTimes
+from rljob_operator.kube.render.names import PodProblem
 from rljob_operator.kube.watch.expectations import LAPSE_SECONDS, Expectations, Seen
 
 from tests.support.clock import Clock
@@ -136,6 +137,7 @@ def test_a_member_that_cannot_be_made_stands_among_those_that_are_there() -> Non
         (KeysLost("gone"), Reason.KEYS_LOST),
         (Forbidden("no"), Reason.POD_TEMPLATE_REJECTED),
         (Invalid("no"), Reason.POD_TEMPLATE_REJECTED),
+        (PodProblem("spec.actors.podTemplate.some: allowed: metadata and spec"), Reason.POD_TEMPLATE_REJECTED),
         (Unavailable("failed calling webhook", code=500), Reason.NOT_MADE),
         (ZeroDivisionError("by zero"), Reason.NOT_MADE),
     ],

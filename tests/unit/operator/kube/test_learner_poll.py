@@ -14,8 +14,8 @@ from rljob.api.learner_status import ReplaySummary
 from rljob_operator.core.checkpoint_words import checkpoint_facts
 from rljob_operator.core.observed import CheckpointState
 from rljob_operator.kube.reach import PodNetwork
-from rljob_operator.polls import reach
 from rljob_operator.polls.poll import NEWS_SECONDS, LearnerPoll, Poll, Rhythm
+from rljob_operator.polls.reach import LARGEST_BYTES
 
 from tests.support.waiting import until
 from tests.unit.operator.kube.fake_api_server import listening
@@ -108,12 +108,12 @@ async def test_an_answer_is_kept_as_far_as_decisions_are_made_from_it() -> None:
         ({"code": 500}, "HTTP 500"),
         ({"code": 302, "headers": {"Location": "/elsewhere"}}, "HTTP 302"),
         ({"delay_seconds": 2.0}, "within 0.5 s"),
-        ({"body": b"[" + b"1," * 600}, "more than 1,000 bytes"),
+        ({"body": b"[" + b"1," * (4 << 20)}, "more than 8,388,608 bytes"),
     ],
 )
-async def test_what_is_no_answer_counts_as_silence(monkeypatch: Any, changes: dict[str, Any], words: str) -> None:
-    monkeypatch.setattr(reach, "LARGEST_BYTES", 1000 if "1," in str(changes.get("body")) else 8 << 20)
-    async with serving() as learner, polling(now=lambda: 100.0) as (poll, told):
+async def test_what_is_no_answer_counts_as_silence(changes: dict[str, Any], words: str) -> None:
+    seconds = 30.0 if "bytes" in words else 0.5
+    async with serving() as learner, polling(seconds, now=lambda: 100.0) as (poll, told):
         poll.follow("pong", [LearnerPoll("a", learner.url)])
         await until(lambda: poll.answer("pong").status is not None)
         told.clear()
@@ -125,6 +125,44 @@ async def test_what_is_no_answer_counts_as_silence(monkeypatch: Any, changes: di
         assert (silence.since, silence.because) == (100.0, answer.missing)
         learner.body, learner.code, learner.delay_seconds = json.dumps(GOOD).encode(), 200, 0.0
         await until(lambda: poll.silence("pong", "a") is None)
+
+
+async def test_long_answers_are_read_one_at_a_time() -> None:
+    class Counting(PodNetwork):
+        under_way, most = 0, 0
+
+        async def read(self, url: str, page: str, most_bytes: int = LARGEST_BYTES) -> bytes:
+            self.under_way += most_bytes == LARGEST_BYTES
+            self.most = max(self.most, self.under_way)
+            try:
+                return await super().read(url, page, most_bytes)
+            finally:
+                self.under_way -= most_bytes == LARGEST_BYTES
+
+    told, reach = set[str](), Counting()
+    async with serving() as learner:
+        learner.body = json.dumps({**GOOD, "weights": {"text": "x" * (1 << 20)}}).encode()
+        poll = Poll(told.add, reach, rhythm=Rhythm(0.01))
+        for name in "abcdefgh":
+            poll.follow(name, [LearnerPoll("a", learner.url)])
+        await until(lambda: len(told) == 8)
+        assert ({poll.answer(name).status.updates for name in told}, reach.most) == ({7}, 1)
+        await poll.close()
+
+
+async def test_figures_alone_are_told_apart_from_news() -> None:
+    news, figures = list[str](), list[str]()
+    async with serving() as learner:
+        poll = Poll(news.append, PodNetwork(0.5), rhythm=Rhythm(0.01), on_figures=figures.append)
+        poll.follow("pong", [LearnerPoll("a", learner.url)])
+        await until(lambda: len(figures) > 2)
+        assert len(news) == 1, "the first answer"
+        for count, change in enumerate(({"standstill": "no batch"}, {"following": "x"}, {"epoch": 3}), start=2):
+            learner.body = json.dumps({**json.loads(learner.body), **change}).encode()
+            await until(lambda: len(news) == count)  # noqa: B023
+        learner.code = 500
+        await until(lambda: len(news) > 5)
+        await poll.close()
 
 
 async def test_of_a_silence_that_is_no_news_any_more_only_other_words_and_its_end_are_told() -> None:
@@ -188,7 +226,7 @@ async def test_the_late_word_of_a_learner_that_was_superseded_is_not_taken() -> 
     """Its answer may come at the very moment at which another learner is asked in its place."""
 
     class LateReach(PodNetwork):
-        async def read(self, url: str, page: str) -> bytes:
+        async def read(self, url: str, page: str, most_bytes: int = 0) -> bytes:
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.sleep(0.2)
             return json.dumps({"updates": 1 if url.endswith("old") else 2}).encode()

@@ -12,7 +12,6 @@ import pytest
 from aiohttp import web
 from rljob_operator.core.rules.hangs import NAMED_SECONDS
 from rljob_operator.kube.reach import PodNetwork, PodsProxy
-from rljob_operator.polls import reach
 from rljob_operator.polls.poll import (
     AGAIN_SECONDS,
     NEWS_SECONDS,
@@ -68,13 +67,12 @@ async def test_the_poll_goes_through_the_api_server_and_carries_the_token_past_i
         (says(200, {"text": "x" * 2000}), "more than 1,000 bytes"),
     ],
 )  # fmt: skip
-async def test_what_is_no_answer(monkeypatch: pytest.MonkeyPatch, answer: Any, words: str) -> None:
-    monkeypatch.setattr(reach, "LARGEST_BYTES", 1000)
+async def test_what_is_no_answer(answer: Any, words: str) -> None:
     seconds = 0.3 if "has not answered" in words else 30.0
     async with served(answer) as (_, client):
         way = PodsProxy(client, timeout_seconds=seconds)
         with pytest.raises(NoAnswer, match=words):
-            await way.read(way.url(POD, 9090), "status")
+            await way.read(way.url(POD, 9090), "status", 1000)
         assert (await way.send(way.url(POD, 9090), "checkpoint", {}, "")) is (words == "more than 1,000 bytes")
 
 

@@ -61,13 +61,13 @@ COLUMNS: tuple[dict[str, Any], ...] = (
     {
         "name": "Algorithm",
         "priority": 1,
-        "jsonPath": ".status.effectiveSpec.algorithm.type",
+        "jsonPath": ".status.algorithm",
         "description": "The algorithm that learns.",
     },
     {
         "name": "Environment",
         "priority": 1,
-        "jsonPath": ".status.effectiveSpec.environment.id",
+        "jsonPath": ".status.environment",
         "description": "The environment that is played.",
     },
     {
@@ -128,7 +128,7 @@ _COMMON_PLACE = (
     "!has(self.population) || has(self.template.spec.checkpoint) && has(self.template.spec.checkpoint.storage)"
 )
 
-OF_ONE_OWNER: tuple[str, ...] = ("effectiveSpec", "controller", "autoscaling", "progress")
+OF_ONE_OWNER: tuple[str, ...] = ("controller", "autoscaling", "progress")
 """Parts of the status that only the operator writes. With an owner for each of their fields, a write of a status costs an API
 server half as much again, and a stored job is twice as large. Conditions have owners of their own: a queue may add some."""
 
