@@ -42,7 +42,7 @@ LENGTH, BATCH, TRANSITIONS = 50, 512, 64_000
 LAYOUT = transition_layout(LENGTH, frames((8,), np.float32, 1), 1)
 
 
-def chunk(number: int, random: np.random.Generator) -> Segment:
+def chunk(number: int, random: np.random.Generator, actor: str = "actor-0") -> Segment:
     """Its transitions name the time at which it was made nowhere: an action is the number of its chunk."""
     at = np.arange(LENGTH, dtype=np.uint16)
     columns = {
@@ -56,7 +56,7 @@ def chunk(number: int, random: np.random.Generator) -> Segment:
         "flags": np.zeros(LENGTH, np.uint8),
     }
     names = [column.name for column in (*LAYOUT.observation, *LAYOUT.columns)]
-    return Segment(LAYOUT, "actor-0", "a", number, 0, 1, 1, LENGTH, {name: columns[name] for name in names})
+    return Segment(LAYOUT, actor, "a", number, 0, 1, 1, LENGTH, {name: columns[name] for name in names})
 
 
 def serve(directory: str, index: int, count: int, told: Connection) -> None:

@@ -25,29 +25,32 @@ from typing import Any
 
 import torch
 from rljob.learner.device import keep_freed_memory
-from rljob.weights.exchange import WeightServer
+from rljob.weights.server import WeightServer
 from rljob.wire import load_keys, message, write_keys
 from rljob.wire.version import WIRE_VERSION
 
 from benchmarks.common import machine, report
+from benchmarks.scale.links import sent_bytes
 
 HERE = Path(__file__).parents[2]
 PROCESSES = 2
 TIMEOUT_SECONDS = 300.0
 
 
-def serve(keys: Path, megabytes: float) -> None:
+def serve(keys: Path, megabytes: float, host: str = "127.0.0.1") -> None:
     """The learner: publishes a version at each odd line on stdin, and tells at the next what it took."""
     keep_freed_memory()
     packed = _count_packed_bytes()
-    server = WeightServer("tcp://127.0.0.1:*", "tcp://127.0.0.1:*", load_keys(keys, "learner").server())
+    server = WeightServer(f"tcp://{host}:*", f"tcp://{host}:*", load_keys(keys, "learner").server())
     layers = max(1, round(megabytes * 1e6 / 4 / 512**2))
     module = torch.nn.ParameterList([torch.rand(512, 512) for _ in range(layers)])
     with closing(server):
-        print(json.dumps({"weights": server.weights, "wire_version": WIRE_VERSION}), flush=True)
+        print(
+            json.dumps({"weights": server.weights, "notice": server.notice, "wire_version": WIRE_VERSION}), flush=True
+        )
         for version, _ in enumerate(sys.stdin, 1):
             began, packed_before, sent_before = _processor_seconds(), packed[0], server.sent_bytes
-            thread_began = time.thread_time()
+            thread_began, node_before = time.thread_time(), sent_bytes()
             server.publish(module, version, 1, {"updates": version})
             published = time.thread_time() - thread_began
             print(version, flush=True)
@@ -59,6 +62,7 @@ def serve(keys: Path, megabytes: float) -> None:
                 "learner_thread_seconds": published,
                 "learner_process_seconds": _processor_seconds() - began,
                 "gigabytes_out": (server.sent_bytes - sent_before) / 1e9,
+                "megabytes_out_of_the_node": (sent_bytes() - node_before) / 1e6,
             }
             print(json.dumps(figures), flush=True)
 
@@ -104,7 +108,8 @@ def _process(tree: Path, *arguments: object) -> Iterator[subprocess.Popen[str]]:
         process.stdin.close()
 
 
-def _told(process: subprocess.Popen[str]) -> Any:
+def told(process: subprocess.Popen[str]) -> Any:
+    """The next line that it says, a JSON value or a word."""
     assert process.stdout is not None
     line = process.stdout.readline()
     if not line:
@@ -112,29 +117,30 @@ def _told(process: subprocess.Popen[str]) -> Any:
     return json.loads(line) if line[0] in '{["0123456789' else line.strip()
 
 
-def _tell(process: subprocess.Popen[str]) -> None:
+def tell(process: subprocess.Popen[str], what: str = "") -> None:
+    """Say one line to it."""
     assert process.stdin is not None
-    process.stdin.write("\n")
+    process.stdin.write(f"{what}\n")
     process.stdin.flush()
 
 
 def measure(tree: Path, keys: Path, clients: int, megabytes: float, rounds: int) -> dict[str, float]:
     """The medians over ``rounds`` versions, after a first one that is not counted."""
     with _process(tree, "serve", keys, megabytes) as learner:
-        ready = _told(learner)
+        ready = told(learner)
         about = ready["weights"], ready["wire_version"], clients // PROCESSES
         with _process(HERE, "receive", keys, *about) as first, _process(HERE, "receive", keys, *about) as second:
             both = first, second
-            assert [_told(each) for each in both] == ["ready", "ready"]
+            assert [told(each) for each in both] == ["ready", "ready"]
             found: list[dict[str, float]] = []
             for _ in range(rounds + 1):
-                _tell(learner)
-                assert isinstance(_told(learner), int)
+                tell(learner)
+                assert isinstance(told(learner), int)
                 for each in both:
-                    _tell(each)
-                seconds = max(_told(each)[1] for each in both)
-                _tell(learner)
-                found.append({**_told(learner), "seconds_until_the_last": seconds})
+                    tell(each)
+                seconds = max(told(each)[1] for each in both)
+                tell(learner)
+                found.append({**told(learner), "seconds_until_the_last": seconds})
     return {name: statistics.median(each[name] for each in found[1:]) for name in found[0]}
 
 
@@ -156,7 +162,7 @@ def main() -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["serve"]:
-        serve(Path(sys.argv[2]), float(sys.argv[3]))
+        serve(Path(sys.argv[2]), float(sys.argv[3]), *sys.argv[4:])
     elif sys.argv[1:2] == ["receive"]:
         receive(Path(sys.argv[2]), sys.argv[3], int(sys.argv[4]), int(sys.argv[5]))
     else:

@@ -26,7 +26,7 @@ from rljob.replay.limiter import LimiterConfig
 from rljob.replay.service import ReplayService
 from rljob.roles.actor import run_actor
 from rljob.roles.options import RoleOptions
-from rljob.weights.exchange import WeightServer
+from rljob.weights.server import WeightServer
 
 from tests.support.forked_roles import ForkedRole
 from tests.support.jobs import job_of

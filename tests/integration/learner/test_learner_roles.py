@@ -29,7 +29,7 @@ from rljob.roles import learner, learner as learner_role
 from rljob.roles.actor import run_actor
 from rljob.roles.learner import run_learner
 from rljob.roles.replay import run_replay
-from rljob.weights.exchange import WeightClient
+from rljob.weights.client import WeightClient
 
 from tests.support import role_threads
 from tests.support.jobs import job_of

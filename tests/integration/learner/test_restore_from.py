@@ -10,7 +10,7 @@ from rljob.checkpoints import store as checkpoint
 from rljob.checkpoints.store import CheckpointProblem
 from rljob.roles.actor import run_actor
 from rljob.roles.learner import run_learner
-from rljob.weights.exchange import WeightClient
+from rljob.weights.client import WeightClient
 
 from tests.support import role_threads
 from tests.support.forked_roles import ForkedRole

@@ -322,7 +322,7 @@ def test_what_a_share_of_an_update_raises_is_raised_in_the_loop() -> None:
 PROCESS = """
 import sys
 from rljob.cli.app import app
-from rljob.weights.exchange import WeightServer
+from rljob.weights.server import WeightServer
 
 def answer(self, *_):
     raise KeyError("evaluation")

@@ -28,8 +28,9 @@ from rljob.ingest.roster import Roster
 from rljob.ingest.shard_status import ShardStatus
 from rljob.learner.unroll_queue import UnrollQueue, UnrollQueueConfig
 from rljob.telemetry.server import TelemetryServer
-from rljob.weights.exchange import WeightClient, WeightServer
+from rljob.weights.client import WeightClient
 from rljob.weights.flat import VersionLog
+from rljob.weights.server import WeightServer
 from rljob.wire import Client, Message, Server, Subscriber
 from rljob.wire.schema import KINDS
 

@@ -30,10 +30,11 @@ from rljob.learner.shard_totals import replay_summary, return_to_go_by, steps_an
 from rljob.observation import frames
 from rljob.roles.learner import wanted_since
 from rljob.telemetry.server import TelemetryServer
+from rljob.weights.client import WeightClient
 from rljob.weights.evaluations import Evaluation
-from rljob.weights.exchange import WeightClient, WeightServer
 from rljob.weights.flat import OtherNetwork, Weights, WeightsProblem, snapshot
 from rljob.weights.published import PublishedVersion
+from rljob.weights.server import WeightServer
 from rljob.wire import Client, Message, Publisher, Server, decode
 from rljob.wire.schema import DRAWN, drawn_column
 

@@ -25,8 +25,8 @@ from rljob.inference.model import ServedModel, served_model
 from rljob.inference.server import InferenceServer, InferenceThread, LatestWeights
 from rljob.observation import frames
 from rljob.threads import ThreadEnded, check_threads
-from rljob.weights.exchange import WeightServer
 from rljob.weights.flat import snapshot
+from rljob.weights.server import WeightServer
 from rljob.wire import Client, Message
 
 from tests.support.devices import DEVICES, needs_cuda

@@ -20,8 +20,9 @@ from rljob.checkpoints.names import CheckpointProblem
 from rljob.learner import state
 from rljob.learner.loop import Learner
 from rljob.roles.learner import wanted_since
+from rljob.weights.client import WeightClient
 from rljob.weights.evaluations import Evaluation
-from rljob.weights.exchange import WeightClient, WeightServer
+from rljob.weights.server import WeightServer
 
 from tests.support.waiting import eventually, known
 from tests.unit.learner.learner_builders import (

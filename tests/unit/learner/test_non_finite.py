@@ -26,8 +26,8 @@ from rljob.learner.optim.updater import AnyUpdater
 from rljob.learner.saver import Saver
 from rljob.learner.staging import transition_buffers
 from rljob.observation import frames
-from rljob.weights.exchange import WeightServer
 from rljob.weights.flat import VersionLog
+from rljob.weights.server import WeightServer
 from rljob.wire.schema import DRAWN
 
 from tests.support.devices import LateEvents

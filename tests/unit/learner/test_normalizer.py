@@ -33,8 +33,8 @@ from rljob.learner.staging import unroll_buffers
 from rljob.learner.unroll_queue import ReadyUnrolls, UnrollQueue, UnrollQueueConfig
 from rljob.policy.export import export
 from rljob.policy.trained import load
-from rljob.weights.exchange import WeightServer
 from rljob.weights.flat import VersionLog
+from rljob.weights.server import WeightServer
 
 from tests.unit.learner.learner_builders import (
     ENV_PARAMS,

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rljob.weights import exchange
-from rljob.weights.exchange import WeightClient, WeightServer
+from rljob.weights import client as weight_client
+from rljob.weights.client import WeightClient
 from rljob.weights.relay import Relay, RelayTree
+from rljob.weights.server import WeightServer
 from rljob.wire import Client, Message, RoleKeys, Server, load_keys, write_keys
 
 from tests.support.waiting import eventually
@@ -52,12 +53,17 @@ def member(learner: WeightServer, keys: Keys, node: str = "n") -> WeightClient:
     )
 
 
-def test_one_actor_of_a_node_asks_the_learner_and_the_others_ask_one_another(learner: WeightServer, keys: Keys) -> None:
+def test_one_actor_of_a_node_asks_the_learner_and_the_others_ask_one_another(
+    learner: WeightServer, keys: Keys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(weight_client, "RELAY_SECONDS", 0.5)
     with ExitStack() as closed:
         actors = [closed.enter_context(closing(member(learner, keys, node))) for node in "nnnnnnnm"]
         for actor in actors:  # each makes itself known, before there is anything
             eventually(lambda one=actor: one.poll() is None and one.answered)
-        for version in (1, 2):
+        for version in (1, 2, 3):
+            if version == 3:
+                actors.pop(0).close()  # four of its node have it as their relay, and another takes its place
             before = learner.sent_bytes
             learner.publish(Numbers(COUNT, version), version, 1, {})
             got: dict[int, Any] = {}
@@ -72,7 +78,7 @@ def test_one_actor_of_a_node_asks_the_learner_and_the_others_ask_one_another(lea
             for weights in got.values():
                 assert_those_of(weights, Numbers(COUNT, version))
             assert 2 * SIZE < learner.sent_bytes - before < 3 * SIZE, "once a node, and not once an actor"
-        assert learner.status()["encodings_total"] == 2
+        assert learner.status()["encodings_total"] == 3
 
 
 @contextmanager
@@ -123,7 +129,7 @@ def test_a_relay_that_fails_costs_one_timeout_and_is_not_asked_again(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(exchange, "RELAY_SECONDS", 0.3)
+    monkeypatch.setattr(weight_client, "RELAY_SECONDS", 0.3)
     with relay_that(answers, keys) as (endpoint, asked), claims(learner, keys, endpoint):
         learner.publish(Numbers(COUNT), 1, 1, {})
         with closing(member(learner, keys)) as actor:
@@ -140,7 +146,7 @@ def test_a_relay_that_fails_costs_one_timeout_and_is_not_asked_again(
 def test_a_relay_that_is_none_holds_nobody_up(
     learner: WeightServer, keys: Keys, endpoint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exchange, "RELAY_SECONDS", 0.3)
+    monkeypatch.setattr(weight_client, "RELAY_SECONDS", 0.3)
     with claims(learner, keys, endpoint):
         for count, version in ((COUNT, 1), (3, 2), (0, 3)):  # many parts, one, none
             learner.publish(Numbers(count, version), version, 1, {})
@@ -176,3 +182,9 @@ def test_no_actor_has_more_than_four_to_serve_and_one_that_is_gone_has_none(monk
     parents(range(1, 12))
     now[0] = 80.0
     assert parents(range(1, 7)) == ["", *["tcp://a1"] * 4, "tcp://a2"]
+    assert tree.parent({"node": "m", "serves": "tcp://b", "lost": "tcp://a1"}) == "", (
+        "of another node: nobody's business"
+    )
+    assert tree.parent({"node": "n", "serves": "tcp://a3", "lost": "tcp://a1"}) == "tcp://a2"
+    assert parents(range(1, 3)) == ["tcp://a4", ""], "the lost one is the last, and gets what there is"
+    assert "tcp://a1" not in parents(range(2, 12))

@@ -12,10 +12,11 @@ import pytest
 import torch
 from rljob.api.learner_status import EvaluationUnderWay, Verdict
 from rljob.learner.figures import Verdicts
+from rljob.weights.client import WeightClient
 from rljob.weights.evaluations import Evaluation
-from rljob.weights.exchange import WeightClient, WeightServer
 from rljob.weights.flat import OtherNetwork, Snapshot, Weights, WeightsProblem, snapshot
 from rljob.weights.published import PublishedVersion
+from rljob.weights.server import WeightServer
 from rljob.wire import Message, Publisher, Server, load_keys, write_keys
 from torch import nn
 
@@ -244,7 +245,14 @@ def test_a_version_is_encoded_once_for_all_its_clients(
         status = server.status()
         assert status["encodings_total"] == 2
         assert status["sent_bytes_total"] >= 2 * 6 * 4 * count
-        assert all(len(each.parts) == parts for each in server._published[False]._kept)
+        for each in server._published[False]._kept:
+            assert len(each.parts) == parts
+            for _ in range(2 if parts else 0):
+                each.announcement(b"slow", "")
+                first = [len(each.part(b"slow", parts - 1)) for _ in range(3)]
+                assert first == [0 if parts == 1 else 1, 0, 0], (
+                    "a part travels once, the only one with what is told first"
+                )
 
 
 @contextmanager

@@ -22,8 +22,8 @@ from rljob.inference.model import ServedModel
 from rljob.observation import of_columns
 from rljob.telemetry.clock import StageClock
 from rljob.threads import SupervisedThread
-from rljob.weights.exchange import WeightServer
 from rljob.weights.flat import Weights, WeightSource
+from rljob.weights.server import WeightServer
 from rljob.wire import MalformedMessage, Message, Server, ServerSecurity, encode
 
 log = logging.getLogger(__name__)

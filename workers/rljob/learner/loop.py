@@ -36,8 +36,8 @@ from rljob.learner.shard_totals import return_to_go_by, steps_and_raw_frames
 from rljob.loading import short
 from rljob.telemetry import timeline
 from rljob.telemetry.clock import StageClock
-from rljob.weights.exchange import WeightServer
 from rljob.weights.flat import VersionLog
+from rljob.weights.server import WeightServer
 from rljob.wire import refused_handshakes_total
 
 log = logging.getLogger(__name__)

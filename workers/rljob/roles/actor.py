@@ -40,7 +40,7 @@ from rljob.inference.remote_policy import RemotePolicy
 from rljob.roles.options import RoleOptions, announce, write_final
 from rljob.telemetry.metrics import role_registry
 from rljob.telemetry.server import TelemetryServer
-from rljob.weights.exchange import WeightClient
+from rljob.weights.client import WeightClient
 from rljob.weights.relay import Relay
 from rljob.wire import Client, load_keys
 

@@ -30,8 +30,8 @@ from rljob.telemetry.clock import StageClock
 from rljob.telemetry.metrics import role_registry
 from rljob.telemetry.process import PROCESS
 from rljob.telemetry.server import TelemetryServer
+from rljob.weights.client import WeightClient
 from rljob.weights.evaluations import Evaluation
-from rljob.weights.exchange import WeightClient
 from rljob.weights.flat import Weights
 from rljob.wire.keyfile import load_keys
 

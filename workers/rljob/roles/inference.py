@@ -16,7 +16,7 @@ from rljob.roles.options import RoleOptions, announce, write_final
 from rljob.telemetry.metrics import role_registry
 from rljob.telemetry.process import PROCESS
 from rljob.telemetry.server import TelemetryServer
-from rljob.weights.exchange import WeightClient
+from rljob.weights.client import WeightClient
 from rljob.wire import load_keys
 
 _LONGEST_TURN_SECONDS = 60.0

@@ -56,8 +56,8 @@ from rljob.telemetry.recorder import Recorder
 from rljob.telemetry.server import TelemetryServer
 from rljob.tracking.ending import forget_ending, note_ending
 from rljob.tracking.tracker import FOLDER, trackers_of, untracked
-from rljob.weights.exchange import WeightServer
 from rljob.weights.flat import VersionLog
+from rljob.weights.server import WeightServer
 from rljob.wire import load_keys
 
 log = logging.getLogger(__name__)

@@ -31,6 +31,7 @@ class PublishedVersion:
         self.key = weights.epoch, weights.version
         self.made_at = self.asked_at = time.monotonic()
         self._to_ask: dict[bytes, int] = {}
+        self._sent_at: dict[bytes, dict[int, float]] = {}
         size = len(weights.buffer)
         self._relayed = size * _LEAST_SHARE_RELAYED >= part_bytes
         parts = [weights.buffer[begin : begin + part_bytes] for begin in range(0, size, part_bytes)]
@@ -49,19 +50,28 @@ class PublishedVersion:
         """What a client is told first: the digests (sha256) of all parts, and ``relay``, the endpoint of an actor to take them
         from, if any, and if they are worth it. The part itself comes with it where it is the only one."""
         self.asked_at, relay = time.monotonic(), relay if self._relayed else ""
+        self._sent_at[peer] = {}  # it may have given up what was sent to it
         told = self._announcement.rekind("weights", {"relay": relay})
         if len(self.parts) == 1 and not relay:
-            return [told, *self.parts]
+            return [told, *self.part(peer, 0)]
         self._to_ask |= {} if relay else {peer: len(self.parts)}
         return [told]
 
-    def part(self, peer: bytes, index: int) -> Sequence[Part]:
-        """The message with one part. Raises IndexError where there is none."""
-        self.asked_at = time.monotonic()
+    def part(self, peer: bytes, index: int) -> list[Sequence[Part]]:
+        """The message with one part; none where it is on its way to this peer. Raises IndexError where there is no such part.
+
+        A connection loses nothing, and a client that has another one is another peer: over a slow link a part that is asked for
+        again would only travel twice.
+        """
+        now = self.asked_at = time.monotonic()
+        sent_at = self._sent_at.setdefault(peer, {})
+        if now - sent_at.get(index, -_LONGEST_SECONDS) < _LONGEST_SECONDS:
+            return []
+        sent_at[index] = now
         self._to_ask[peer] = self._to_ask.get(peer, 1) - 1  # a client that a relay has left alone asks for a few
         if self._to_ask[peer] <= 0:
             del self._to_ask[peer]
-        return self.parts[index]
+        return [self.parts[index]]
 
     def is_fetched(self, now: float) -> bool:
         """Whether a client has parts to ask for still. One that is gone, or very slow, is not waited for."""
@@ -92,8 +102,8 @@ class PublishedVersions:
                 self.encodings += 1
         return newest
 
-    def part(self, peer: bytes, fields: Mapping[str, Scalar]) -> Sequence[Part] | None:
-        """The message with the part that a request names; None where there is none, or none any more."""
+    def part(self, peer: bytes, fields: Mapping[str, Scalar]) -> list[Sequence[Part]] | None:
+        """What answers a request for a part, see `PublishedVersion.part`; None where there is no such part, or no longer."""
         for each in self._kept:
             if each.key == (fields["epoch"], fields["version"]) and int(fields["index"]) < len(each.parts):
                 return each.part(peer, int(fields["index"]))

@@ -5,7 +5,6 @@ A relay is trusted with nothing: whoever gets a part from it compares it with th
 
 import threading
 import time
-from collections import deque
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -14,9 +13,9 @@ from rljob.wire import MalformedMessage, Message, Server, ServerSecurity
 from rljob.wire.schema import Scalar
 
 RELAY_SECONDS: Final = 3.0
-"""Without a word from its relay for so long, a client asks the learner."""
+"""A client gives up a relay that says nothing for so long."""
 _GONE_SECONDS: Final = 60.0
-"""While it fetches a large version over a slow link an actor says nothing to the learner."""
+"""While it fetches a large version over a slow link an actor tells the learner nothing. So long a lost relay has no children."""
 _CHILDREN: Final = 4
 _VERSIONS: Final = 2
 _REQUESTS: Final = 64
@@ -28,15 +27,27 @@ class RelayTree:
 
     def __init__(self) -> None:
         self._heard: dict[str, tuple[str, float]] = {}
+        self._lost: dict[str, float] = {}
 
     def parent(self, fetch: Mapping[str, Scalar]) -> str:
-        """The endpoint to take parts from, for a client that says where it gives them itself; "" is the learner's own."""
-        node, own, now = str(fetch.get("node", "")), str(fetch.get("serves", "")), time.monotonic()
+        """The endpoint to take parts from, for a client that says where it gives them itself; "" is the learner's own.
+
+        A relay that one of its own node has lost leaves the tree: the next in order takes its place, so that the node still takes
+        one copy from the learner. One that was only slow comes back as the last.
+        """
+        node, own, lost = (str(fetch.get(name, "")) for name in ("node", "serves", "lost"))
+        now = time.monotonic()
         if not own:
             return ""
+        if lost != own and self._heard.get(lost, ("", 0.0))[0] == node:
+            del self._heard[lost]
+            self._lost[lost] = now
+        self._lost = {each: at for each, at in self._lost.items() if now - at < _GONE_SECONDS}
         self._heard = {each: place for each, place in self._heard.items() if now - place[1] < _GONE_SECONDS}
         self._heard[own] = node, now
-        members = [each for each, place in self._heard.items() if place[0] == node]
+        members = [
+            each for each, place in self._heard.items() if place[0] == node and (each == own or each not in self._lost)
+        ]
         before = members.index(own) - 1
         return members[before // _CHILDREN] if before >= 0 else ""
 
@@ -72,28 +83,29 @@ class Relay:
         self._thread.close(timeout_seconds=5.0)
 
     def _serve(self) -> None:
-        # For each when its client is told next that the part is still on its way.
-        waiting: deque[tuple[float, bytes, Message]] = deque(maxlen=_REQUESTS)
+        # For each when its client is told next that the part is still on its way. One that asks again gets it once.
+        waiting: dict[tuple[Any, ...], float] = {}
         with self._server:
             while not self._stop.is_set():
                 self._server.wait(0.02 if waiting else 0.1)
                 now = time.monotonic()
                 while (arrived := self._server.receive()) is not None:
-                    if arrived[1].kind == "want":
-                        waiting.append((now + _WORD_SECONDS, *arrived))
-                    else:
-                        self._server.refuse(arrived[0], MalformedMessage("kind", "a relay has parts of weights alone"))
-                for _ in range(len(waiting)):
-                    next_word, peer, request = waiting.popleft()
-                    wanted, newest = _version_of(request), self._newest
-                    held = self._held.get(wanted, {}).get(request.fields["index"])
+                    peer, request = arrived
+                    if request.kind != "want":
+                        self._server.refuse(peer, MalformedMessage("kind", "a relay has parts of weights alone"))
+                        continue
+                    waiting.setdefault((peer, _version_of(request), request.fields["index"]), now + _WORD_SECONDS)
+                    if len(waiting) > _REQUESTS:
+                        del waiting[next(iter(waiting))]
+                for (peer, wanted, index), next_word in list(waiting.items()):
+                    newest, held = self._newest, self._held.get(wanted, {}).get(index)
                     if held is None and (now > next_word or wanted < newest):
                         self._server.send(peer, Message("current", {"version": newest[1] if newest else 0}, {}))
-                        next_word = now + _WORD_SECONDS
+                        waiting[peer, wanted, index] = now + _WORD_SECONDS
                     if held is not None:
                         self._server.send(peer, held, copy=False)
-                    elif wanted >= newest:
-                        waiting.append((next_word, peer, request))
+                    if held is not None or wanted < newest:
+                        del waiting[peer, wanted, index]
 
 
 def _version_of(message: Message) -> tuple[Scalar, ...]:

@@ -347,7 +347,8 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
         ),
         "stats": _kind({}, _optional({"json": _TEXT})),
         # weights
-        # `node` and `serves`: where an actor is, and where it gives parts of weights to others there
+        # `node` and `serves`: where an actor is, and where it gives parts of weights to others there; `lost`: the relay that has
+        # failed it
         "fetch": _kind(
             {
                 "have": _NUMBER,
@@ -355,6 +356,7 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
                 "evaluation": _TRUTH,
                 "node": Field(str, max_bytes=253, optional=True),
                 "serves": Field(str, max_bytes=128, optional=True),
+                "lost": Field(str, max_bytes=128, optional=True),
             }
         ),
         # a version of `size` bytes in parts of `part`, with their sha256, and a `relay` to take them from; the only part follows
