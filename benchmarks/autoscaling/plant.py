@@ -158,28 +158,63 @@ class IterationFlow(Flow):
         return consumed, over
 
 
+class Plant:
+    """Learner, queue and actors of a scenario, a second a step; who plays is for the caller to say."""
+
+    def __init__(self, scenario: Scenario, seed: int) -> None:
+        self._scenario = scenario
+        self._errors, self._jitters, self._lags = (
+            random.Random(f"{what} {seed}") for what in ("errors", "jitter", "lag")
+        )
+        self._recent: deque[tuple[float, float, float, float]] = deque(maxlen=FIGURES_SECONDS)
+        items, lag = scenario.queue_items, scenario.iteration_lag
+        self._flow = Flow(items) if lag is None else IterationFlow(2 * items, lag=lag)
+        self.trace = Trace(starts=scenario.initial_actors)
+
+    def sample(self, second: int, now_seconds: float) -> ScalingSample | None:
+        """What the learner says now; None in an outage."""
+        scenario, lag = self._scenario, self.trace.lag
+        sample = _sample(scenario, self._recent, self._flow.depth, second, now_seconds, self._errors)
+        if sample is not None and scenario.lag_knee is not None:
+            mean_lag = sum(lag[-FIGURES_SECONDS:]) / min(len(lag), FIGURES_SECONDS)
+            reported = max(0.0, mean_lag * self._lags.gauss(1, scenario.lag_noise))
+            sample = replace(sample, policy_lag_updates_p95=reported)
+        return sample
+
+    def step(self, second: int, ready: int, existing: int, desired: int) -> None:
+        """``ready`` actors of ``existing`` play for a second, where there should be ``desired``."""
+        scenario, trace = self._scenario, self.trace
+        capacity, rate = _at(scenario.capacity, second), _at(scenario.actor_rate, second)
+        shared = max(0.0, _at(scenario.most_produced, second) - scenario.start_load * (existing - ready))
+        offered = min(ready * rate, shared) * max(0.0, self._jitters.gauss(1, scenario.jitter))
+        consumed, over = self._flow.second(offered, capacity)
+        starved, blocked = 1 - consumed / capacity, over / offered if offered else 0.0
+        self._recent.append((starved, blocked, consumed, offered - over))
+        trace.starved.append(starved)
+        trace.blocked.append(blocked)
+        trace.desired.append(desired)
+        trace.ready.append(ready)
+        trace.existing.append(existing)
+        trace.needed.append(min(capacity, _at(scenario.most_produced, second)) / rate)
+        trace.depth.append(self._flow.depth)
+        if scenario.lag_knee is not None:
+            over_knee = max(0.0, ready / _at(scenario.lag_knee, second) - 1)
+            trace.lag.append(MOST_LAG * (0.5 + 2.0 * over_knee))
+        trace.consumed += consumed
+
+
 def simulate(scenario: Scenario, law: Law, seed: int) -> Trace:
     """Run ``law`` through ``scenario``; the same seed gives every law the same noise and the same delays."""
-    delays, errors = random.Random(f"delays {seed}"), random.Random(f"errors {seed}")
-    jitters, lags = random.Random(f"jitter {seed}"), random.Random(f"lag {seed}")
-    trace = Trace(starts=scenario.initial_actors)
+    delays, plant, offset = random.Random(f"delays {seed}"), Plant(scenario, seed), 0.0
     ready_at = [0.0] * scenario.initial_actors
-    recent: deque[tuple[float, float, float, float]] = deque(maxlen=FIGURES_SECONDS)
-    lag, offset = scenario.iteration_lag, 0.0
-    flow = Flow(scenario.queue_items) if lag is None else IterationFlow(2 * scenario.queue_items, lag=lag)
     for second in range(scenario.seconds):
-        capacity, rate = _at(scenario.capacity, second), _at(scenario.actor_rate, second)
         ready = _ready(ready_at, second)
         for at, share in scenario.evictions:
             if at == second:
                 del ready_at[: round(share * ready)]
                 ready = _ready(ready_at, second)
         offset += sum(jump for at, jump in scenario.clock_jumps if at == second)
-        sample = _sample(scenario, recent, flow.depth, second, START + second + offset, errors)
-        if sample is not None and scenario.lag_knee is not None:
-            mean_lag = sum(trace.lag[-FIGURES_SECONDS:]) / min(len(trace.lag), FIGURES_SECONDS)
-            reported = max(0.0, mean_lag * lags.gauss(1, scenario.lag_noise))
-            sample = replace(sample, policy_lag_updates_p95=reported)
+        now_seconds = START + second + offset
         supply = Supply(
             ready=ready,
             pending=len(ready_at) - ready,
@@ -188,31 +223,14 @@ def simulate(scenario: Scenario, law: Law, seed: int) -> Trace:
             learner_started_seconds=START,
             requested_replicas=scenario.initial_actors,
         )
-        most = _at(scenario.max_replicas, second)
-        desired = law(View(second, START + second + offset, sample, supply, len(ready_at), int(most)))
+        most = int(_at(scenario.max_replicas, second))
+        desired = law(View(second, now_seconds, plant.sample(second, now_seconds), supply, len(ready_at), most))
         while len(ready_at) < desired:
             insort(ready_at, second + scenario.start_delay_seconds + delays.uniform(0, scenario.start_spread_seconds))
-            trace.starts += 1
+            plant.trace.starts += 1
         del ready_at[desired:]  # those that are not ready go first
-        ready = _ready(ready_at, second)
-
-        shared = max(0.0, _at(scenario.most_produced, second) - scenario.start_load * (len(ready_at) - ready))
-        offered = min(ready * rate, shared) * max(0.0, jitters.gauss(1, scenario.jitter))
-        consumed, over = flow.second(offered, capacity)
-        starved, blocked = 1 - consumed / capacity, over / offered if offered else 0.0
-        recent.append((starved, blocked, consumed, offered - over))
-        trace.starved.append(starved)
-        trace.blocked.append(blocked)
-        trace.desired.append(desired)
-        trace.ready.append(ready)
-        trace.existing.append(len(ready_at))
-        trace.needed.append(min(capacity, _at(scenario.most_produced, second)) / rate)
-        trace.depth.append(flow.depth)
-        if scenario.lag_knee is not None:
-            over_knee = max(0.0, ready / _at(scenario.lag_knee, second) - 1)
-            trace.lag.append(MOST_LAG * (0.5 + 2.0 * over_knee))
-        trace.consumed += consumed
-    return trace
+        plant.step(second, _ready(ready_at, second), len(ready_at), desired)
+    return plant.trace
 
 
 def _at(steps: tuple[tuple[int, float], ...], second: int) -> float:

@@ -152,17 +152,26 @@ class Learners:
 
 
 @contextmanager
-def learners(port: int, addresses: str) -> Iterator[Learners]:
-    """Answers at every address of the range ``addresses``: all of them are made this machine's own meanwhile (Linux, as root)."""
+def own_addresses(addresses: str) -> Iterator[None]:
+    """All of the range ``addresses`` are this machine's own meanwhile (Linux, as root)."""
     route = ["local", addresses, "dev", "lo"]
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     subprocess.run(["ip", "route", "add", *route], check=True)
-    running = Learners(port)
     try:
-        yield running
+        yield
     finally:
-        running.stop()
         subprocess.run(["ip", "route", "del", *route], check=False)
+
+
+@contextmanager
+def learners(port: int, addresses: str) -> Iterator[Learners]:
+    """Answers at every address of the range ``addresses``."""
+    with own_addresses(addresses):
+        running = Learners(port)
+        try:
+            yield running
+        finally:
+            running.stop()
 
 
 def calls_between(before: dict[str, float], after: dict[str, float]) -> dict[str, int]:

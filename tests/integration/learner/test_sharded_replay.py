@@ -106,6 +106,19 @@ def test_a_shard_that_comes_back_cold_does_not_stop_training(sockets: Path, numb
         assert total(sharded, "inserted_total") > alone, "totals go on"
 
 
+def test_a_shard_that_answers_but_never_samples_is_named_and_drawn_around(
+    sockets: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("rljob.learner.shard.OWING_SECONDS", 1.0)
+    with Sharded(sockets, 2, actors=2) as sharded:
+        eventually(lambda: set(sharded.learn(20)) == {0, 1}, "both are drawn from")
+        with monkeypatch.context() as stuck:
+            stuck.setattr(sharded.shards[1].service.sampling, "_answer", lambda *_: False)
+            eventually(lambda: set(sharded.learn(5)) == {0}, "batches of the other")
+            assert "replay shard 1 answers, but has sent no batch for" in caplog.text
+        eventually(lambda: set(sharded.learn(20)) == {0, 1}, "both again")
+
+
 def test_a_stand_still_of_both_sides_is_named(sockets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The limiters are made to block both sides, which they never do: what is tried is that it would be seen and said."""
     with Sharded(sockets, 2, actors=2) as sharded:

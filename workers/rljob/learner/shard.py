@@ -33,6 +33,9 @@ STATS_SECONDS = 1.0
 FILLING_STATS_SECONDS = 0.2
 """Between two requests to a shard that does not serve yet: its experience is wanted as soon as it does."""
 SUBSCRIBE_AGAIN_SECONDS = 2.0
+OWING_SECONDS = 10.0
+"""A shard that could draw, and answers all but requests for so long, is started over, and left alone for longer each time."""
+LONGEST_ALONE_SECONDS = 60.0
 PRIORITIES_SECONDS = 0.05
 """New priorities wait for so long, at most, for a request to leave with."""
 MAX_PENDING_PRIORITIES = 64
@@ -77,6 +80,9 @@ class ShardSession:
         self._serving = False
         self._error = 0.0
         self._unanswered_since: float | None = None
+        self._owing_since: float | None = None
+        self._mirrored = 0
+        self._alone_seconds = SUBSCRIBE_AGAIN_SECONDS
         self._unreachable = False
         self._heard_at = 0.0
         self._report = ShardReport()
@@ -90,6 +96,15 @@ class ShardSession:
         """Send what is due: a subscription, a question for statistics, priorities that could not be sent before."""
         if self.subscribed and self._silent_seconds(now) > SILENCE_SECONDS:
             self._start_over(f"it has been silent for {self._silent_seconds(now):.0f} s", now)
+        if self._owing_since is not None and now - self._owing_since > OWING_SECONDS:
+            log.warning(
+                "replay shard %d answers, but has sent no batch for %.0f s; the others are drawn from",
+                self.index,
+                now - self._owing_since,
+            )
+            self._start_over("it owes batches", now)
+            self._next_subscribe = now + self._alone_seconds
+            self._alone_seconds = min(2 * self._alone_seconds, LONGEST_ALONE_SECONDS)
         if not self.subscribed and now >= self._next_subscribe:
             # One that had no connection to leave by was never sent: it is tried again in the next turn.
             subscribe = Message("subscribe", {"inc": self._inc, "epoch": self.epoch}, self._layout.leaves_column)
@@ -191,7 +206,7 @@ class ShardSession:
         self._service = str(fields["service"])
         self.outstanding.clear()
         self._pending.clear()
-        self.subscribed, self._serving, self.mass = True, False, 0.0
+        self.subscribed, self._serving, self.mass, self._mirrored = True, False, 0.0, 0
         self.ring = ring
 
     def _mirror(self, ring: SegmentRing, message: Message, now: float) -> None:
@@ -199,6 +214,7 @@ class ShardSession:
         try:
             chunk = Segment.from_message(message, self._layout)
             ring.insert(int(message.fields["slot"]), int(message.fields["gen"]), chunk)
+            self._mirrored += 1
             if (recording := timeline.recording) is not None:
                 recording.flow("t", chunk.origin, "mirror", began)
                 self._unused[int(message.fields["slot"])] = chunk.origin
@@ -230,6 +246,7 @@ class ShardSession:
             problem = "a batch named transitions that the mirror does not hold"
         else:
             self._weigh(fields["mass"], fields["error"])
+            self._owing_since, self._alone_seconds = None, SUBSCRIBE_AGAIN_SECONDS
             for request, _ in answered:
                 del self.outstanding[request]
             return [
@@ -254,6 +271,12 @@ class ShardSession:
         elif self.subscribed:
             self._serving = status.state == "serving"
             self._weigh(status.priority_total, status.limiter.error if status.limiter is not None else None)
+            # One that waits for inserts owes nothing, nor does one that fills the mirror still.
+            waits = status.limiter is None or status.limiter.blocked == "samples" or self._mirrored < status.chunks
+            if waits or not self.outstanding:
+                self._owing_since = None
+            elif self._owing_since is None:
+                self._owing_since = now
 
     def _weigh(self, mass: Any, error: Any) -> None:
         self.mass = mass if isinstance(mass, float) and 0.0 < mass < _LARGEST else 0.0
@@ -267,7 +290,7 @@ class ShardSession:
         self._pending.clear()
         self.ring = None
         self._serving, self.mass = False, 0.0
-        self._unanswered_since = None
+        self._unanswered_since = self._owing_since = None
         self._next_subscribe = now
 
     def _silent_seconds(self, now: float) -> float:
