@@ -17,6 +17,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,13 @@ def main() -> None:
             process.start()
             return process
 
+        def mended() -> int:
+            """Start shards again that have ended by themselves, as a kubelet would; how many."""
+            gone = [index for index, process in enumerate(shards) if not process.is_alive()]
+            for index in gone:
+                shards[index] = shard(index)
+            return len(gone)
+
         shards, learning, epoch = [shard(index) for index in range(options.shards)], learner(1), 1
         actors: list[MultiShard] = [
             sink(Path(directory), options.shards, f"actor-{number}") for number in range(options.actors)
@@ -139,9 +147,7 @@ def main() -> None:
                     number += 1
                 for actor in actors:
                     actor.poll()
-                for index, process in enumerate(shards):
-                    if not process.is_alive():  # as a kubelet would
-                        shards[index], ended = shard(index), ended + 1
+                ended += mended()
                 if now >= next_kill:
                     next_kill, kills = now + options.every, kills + 1
                     unacknowledged_at_kills += sum(actor.unacknowledged for actor in actors)
@@ -158,13 +164,14 @@ def main() -> None:
                         batches = context.Value("q", 0)
                         learning = learner(epoch)
                 time.sleep(0.001)
-            drained = all(drained_of(actors))
+            later = drained(actors, mended)
             learning.kill()
             found = Counter(each for index in range(options.shards) for each in stored(directory, index))
             report(
                 "losses",
                 shards=options.shards, kills_of_shards=kills - kills // 4, kills_of_the_learner=kills // 4,
-                ended_by_themselves=ended, chunks=number, all_acknowledged=drained,
+                ended_by_themselves=ended + (later or 0), chunks=number,
+                all_acknowledged=later is not None,
                 in_the_logs=all(actor.durable for actor in actors),
                 unacknowledged_at_kills=unacknowledged_at_kills,
                 lost=sum(each not in found for each in range(number)),
@@ -191,13 +198,16 @@ def wait_for(actors: list[MultiShard], shards: int) -> None:
             actor.poll(0.01)
 
 
-def drained_of(actors: list[MultiShard]) -> list[bool]:
-    """Whether each has had all its chunks acknowledged, all served meanwhile."""
-    deadline = time.monotonic() + LONGEST_SECONDS
-    while any(actor.unacknowledged for actor in actors) and time.monotonic() < deadline:
+def drained(actors: list[MultiShard], mended: Callable[[], int]) -> int | None:
+    """How many shards ended by themselves until all chunks were acknowledged; None where they never were."""
+    deadline, ended = time.monotonic() + LONGEST_SECONDS, 0
+    while any(actor.unacknowledged for actor in actors):
+        if time.monotonic() > deadline:
+            return None
+        ended += mended()
         for actor in actors:
             actor.poll(0.005)
-    return [not actor.unacknowledged for actor in actors]
+    return ended
 
 
 if __name__ == "__main__":
