@@ -2,6 +2,7 @@
 
 import os
 import socket
+import time
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
@@ -107,6 +108,25 @@ def test_sending_to_a_vanished_peer_blocks_nobody(endpoint: str, context: zmq.Co
         eventually(lambda: server.receive() or server.unreachable_total, between=lambda: server.send(peer, PULSE))
         assert not server.send(b"never-seen", PULSE)
         assert server.unreachable_total == 2
+
+
+@pytest.mark.parametrize("read", range(45, 51))
+def test_a_server_that_goes_between_the_parts_of_a_message_does_not_take_its_clients_along(
+    read: int, context: zmq.Context, tmp_path: Path
+) -> None:
+    """libzmq looks for lost connections at each hundredth part, and ends the process where it is in the middle of a message."""
+    part = Message("part", {"version": 1, "epoch": 1, "averaged": False, "index": 0}, {"buffer": np.ones(8, np.uint8)})
+    at = f"ipc://{tmp_path}/s"
+    with Server(at, context=context) as server, Client(at, context=context) as client:
+        eventually(lambda: client.send(Message("stats", {}, {})))
+        peer, _ = eventually(server.receive)
+        assert all(server.send(peer, part) for _ in range(60))
+        for _ in range(read):
+            assert client.receive(5.0) is not None
+        server.close()
+        time.sleep(0.3)
+        while client.receive() is not None:
+            pass
 
 
 def test_a_full_queue_says_so_and_loses_nothing(endpoint: str, context: zmq.Context) -> None:

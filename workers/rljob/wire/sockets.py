@@ -82,6 +82,11 @@ class _Bucket:
 
 __all__ = ["Client", "Publisher", "Server", "Subscriber"]
 
+_CALLS: Final = 100
+_USUAL_PARTS: Final = 32
+"""libzmq looks for lost connections at every hundredth part that is received. One of a client that it finds in the middle of a
+message ends the process (fq.cpp, `!_more`), so it is made to look before each message that may hold the hundredth."""
+
 # A small part received without copying keeps alive libzmq's whole 8 kB receive buffer; copying it is cheaper.
 _COPY_BYTES: Final = 1 << 16
 
@@ -96,6 +101,7 @@ class _Endpoint(Closing):
         self.received_total = 0
         self.eagain_total = 0
         self.malformed: Counter[str] = Counter()
+        self._calls = 0
 
     def close(self) -> None:
         self.socket.close()
@@ -109,22 +115,28 @@ class _Endpoint(Closing):
         return bool(self.socket.poll(max(0, round(timeout_seconds * 1000)), zmq.POLLIN))
 
     def _read(self, max_parts: int) -> list[Buffer] | None:
-        """The parts of the next message, or None if there is none. All parts of a message arrive together, so only the
-        first can be missing. Parts beyond `max_parts` + 1 are taken off the socket but not kept."""
-        try:
-            frame = self.socket.recv(zmq.NOBLOCK, copy=False)
-        except zmq.Again:
-            return None
+        """The parts of the next message, or None if there is none. All parts of a message arrive together; the rest of one is
+        lost only with its connection. Parts beyond `max_parts` + 1 are taken off the socket but not kept."""
+        if self._calls + _USUAL_PARTS >= _CALLS:
+            self.socket.get(zmq.EVENTS)
         parts: list[Buffer] = []
-        while True:
+        while (frame := self._frame()) is not None:
             size = len(frame)
             if len(parts) <= max_parts:
                 parts.append(frame.bytes if size < _COPY_BYTES else frame.buffer)
             if not frame.more:
-                break
+                self.received_total += 1
+                return parts
+        return None
+
+    def _frame(self) -> zmq.Frame | None:
+        try:
             frame = self.socket.recv(zmq.NOBLOCK, copy=False)
-        self.received_total += 1
-        return parts
+        except zmq.Again:
+            self._calls = 0
+            return None
+        self._calls = (self._calls + 1) % _CALLS
+        return frame
 
     def _write(self, parts: Sequence[Part], *, copy: bool) -> bool:
         try:
