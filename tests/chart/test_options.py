@@ -79,7 +79,7 @@ SWITCHES: list[tuple[str, bool, set[str]]] = [
         "ClusterRoleBinding/rljob-operator", *(f"ClusterRole/rljobs-{role}" for role in ("view", "edit", "admin")),
     }),
 ]  # fmt: skip
-WITHOUT_OBJECTS = {"enabled", "conflictCheck", "config"}
+WITHOUT_OBJECTS = {"enabled", "conflictCheck", "config", "podPolicy.namespaceSelector", "podPolicy.serviceAccounts"}
 """Values whose effect is tried in tests below and on a real API server."""
 NETWORK: list[tuple[str, Any, str, Any]] = [
     ("apiServerPorts", [6443], "spec.egress.1.ports", [{"protocol": "TCP", "port": 6443}]),

@@ -2,12 +2,14 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from rljob.api.presets import PRESETS
 from rljob_operator.kube.apiserver.client import FIELD_MANAGER, Client
 from rljob_operator.kube.apiserver.errors import Conflict
-from rljob_operator.kube.apiserver.resources import RLJOBS, Object
+from rljob_operator.kube.apiserver.resources import CONFIG_MAPS, RLJOBS, Object
 from rljob_operator.kube.apiserver.transport import Call
 from rljob_operator.kube.reporting.events import EventRecorder, reference
 
@@ -80,6 +82,25 @@ async def test_what_differs_is_sent_and_nothing_else(
     assert status["progress"]["learnerUpdates"] == clock.updates
     assert (status["algorithm"], status["environment"]) == ("ApeXDQN", "ALE/Pong-v5")
     assert condition(status, "ActorsReady") == ("True", "PodsReady")
+
+
+async def test_another_operator_goes_by_the_configmap_whatever_its_presets_say(
+    viewer: Client, client: BreakingClient, kubelet: Kubelet, run: Run, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def configured() -> str:
+        return str((await viewer.get(CONFIG_MAPS, namespace, "pong-job"))["data"]["job.yaml"])
+
+    job = {**written(namespace, "pong"), "spec": {"preset": "CartPoleIMPALA", "evaluator": {"enabled": False}}}
+    await started(run, viewer, kubelet, job)
+    before, preset = await configured(), PRESETS["CartPoleIMPALA"]
+    other = replace(preset, spec={**preset.spec, "algorithm": {"type": "IMPALA", "gamma": 0.5}})
+    monkeypatch.setattr("rljob.api.presets.merging.PRESETS", {**PRESETS, "CartPoleIMPALA": other})
+    next_one = Run(client, namespace)
+    await next_one.settle(viewer, "pong")
+    assert await configured() == before
+    await next_one.change(viewer, "pong", backoffLimit=9)
+    text = await configured()
+    assert ("backoffLimit: 9" in text, "gamma: 0.5" in text) == (True, False), "what may change does, and nothing else"
 
 
 async def test_a_condition_that_somebody_else_has_added_stays(

@@ -162,7 +162,8 @@ class Fields:
             try:
                 await self.run.change(self.viewer, name, **patch(path, each))
             except Invalid as problem:
-                self._expect(place.mutability.when is When.NEVER, f"{path}: refused while suspended: {problem}")
+                never = place.mutability.when is When.NEVER or each is None  # and then required
+                self._expect(never, f"{path}: refused while suspended: {problem}")
                 return "refused"
             self._expect(place.mutability.when is not When.NEVER, f"{path}: {each!r} is taken, and may never change")
             await self.run.change(self.viewer, name, suspend=False)
