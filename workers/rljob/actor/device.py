@@ -1,8 +1,8 @@
 """What an actor acts with, and the simulator that it steps, where observations and actions stay on a device.
 
-Arrays of any framework come in as torch's, without a copy. ``Algorithm.decide`` is written for the host, with numpy. What is built
-in has a counterpart here with the same distribution and draws of its own; an algorithm that decides in a way of its own is asked
-on the host, which waits for the device at every step.
+Arrays of any framework come in as torch's, without a copy. ``Algorithm.decide`` is written for the host, with numpy. Built-in
+algorithms have a counterpart here with the same distribution and draws of its own; an algorithm that decides in a way of its own
+is asked on the host, which waits for the device at every step.
 """
 
 import contextlib
