@@ -38,7 +38,7 @@ def test_shards_are_drawn_from_as_one_table(sockets: Path) -> None:
         eventually(lambda: sharded.client.subscribed, "subscriptions")
         time.sleep(1.5)  # every shard has said what it holds
         for number, batch in enumerate(sharded.batches(600)):
-            if number < 4:  # asked for when not all shards were known
+            if number < 8:  # asked for when not all shards were known
                 continue
             transitions = batch.batch.action.numpy()
             drawn += np.bincount(transitions, minlength=len(drawn))

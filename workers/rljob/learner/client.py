@@ -34,12 +34,12 @@ POLL_MILLISECONDS = 100
 _COPYING_MILLISECONDS = 1
 
 
-SHARDS_A_BATCH = 4
+SHARDS_A_BATCH = 2
 MOST_TOGETHER = 8
 
 
 def together(shards: int) -> int:
-    """How many batches are asked for at once: so many that each costs a request and an answer of about four shards."""
+    """How many batches are asked for at once: so many that each costs a request and an answer of about two shards."""
     return min(MOST_TOGETHER, -(-shards // SHARDS_A_BATCH))
 
 
