@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 from rljob.experience import transition_layout
 from rljob.ingest.shard_status import ShardStatus
-from rljob.learner.assembly import charges_by_error, draws_by_mass
+from rljob.learner.assembly import Assembly, Requests, charges_by_error, draws_by_mass
 from rljob.learner.shard import SILENCE_SECONDS, SUBSCRIBE_AGAIN_SECONDS, ShardSession
 from rljob.learner.shard_totals import ShardReport, actors, replay_summary
 from rljob.observation import frames
@@ -119,6 +120,17 @@ def test_a_request_that_is_left_unanswered_is_waited_for_and_given_up_with_a_sil
     assert session.quiet(2.5), "others are asked for its rows"
     session.tick(2.0 + SILENCE_SECONDS)
     assert (session.outstanding, session.subscribed) == ({}, False)
+
+
+def test_many_small_requests_wait_for_those_before_them(conversation: Any) -> None:
+    """As many as there are once the rows of several lost shards are divided among the others."""
+    session, answer = conversation
+    assert answer(parts=1, rows=4) == [1]
+    assembly: Any = Assembly(None, 400)  # type: ignore[arg-type]  # nothing is filled in
+    whole = assembly.unasked[0]
+    assembly.unasked = [replace(whole, start=row, stop=row + 2, charge=2) for row in range(0, 400, 2)]
+    Requests().ask([assembly], [session], np.random.default_rng(1), 0.0)
+    assert (len(session.outstanding), assembly.asked, len(assembly.unasked)) == (64, 63, 200 - 63)
 
 
 def status(inserted: int, state: str = "serving", age_seconds: float = 0.2) -> ShardStatus:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rljob.algorithms.batches import TransitionBatch
-from rljob.learner.shard import ShardSession
+from rljob.learner.shard import MOST_REQUESTS, ShardSession
 from rljob.learner.staging import TransitionBuffers, on_current_stream
 from rljob.wire.schema import DRAWN
 
@@ -169,9 +169,11 @@ class Requests:
                     start += count
             assembly.unasked = []
         for session, of_one in zip(sessions, asks, strict=True):
-            first = session.ask([(part.stop - part.start, part.charge) for _, part in of_one], now) if of_one else None
+            room = MOST_REQUESTS - len(session.outstanding)
+            asked_now = [(part.stop - part.start, part.charge) for _, part in of_one][:room]
+            first = session.ask(asked_now, now) if asked_now else None
             for number, (assembly, part) in enumerate(of_one):
-                if first is None:
+                if first is None or number >= len(asked_now):
                     assembly.unasked.append(part)
                 else:
                     assembly.asked += 1

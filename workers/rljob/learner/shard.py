@@ -39,6 +39,8 @@ LONGEST_ALONE_SECONDS = 60.0
 PRIORITIES_SECONDS = 0.05
 """New priorities wait for so long, at most, for a request to leave with."""
 MAX_PENDING_PRIORITIES = 64
+MOST_REQUESTS = 64
+"""That a shard may owe answers to, which is as many as it keeps: rows of several lost shards are many small requests."""
 MESSAGES_A_TURN = 64
 _LARGEST = 1e100
 
