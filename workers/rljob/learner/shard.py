@@ -52,8 +52,8 @@ class LayoutMismatch(ValueError):
 class ShardSession:
     """State of one conversation; owned by the prefetch thread. ``now`` is always a monotonic time in seconds.
 
-    ``epoch`` is the learner's, ``exponent`` the one by which draws are to be made. ``status`` is the service's latest status (None
-    before the first), ``mass`` the sum of its transitions' p^alpha when it was last heard of, 0 before.
+    ``epoch`` is the learner's, ``exponent`` the one by which draws are to be made. ``status`` is the service's latest status
+    (None before the first), ``mass`` the sum of its transitions' p^alpha when it was last heard of, 0 before.
     ``new_ring`` makes an empty mirror of a table with so many chunks; None: in this process's memory.
     """
 
