@@ -17,7 +17,7 @@ def steady(seconds: int, frames_per_second: int, curve: object = None) -> list[P
 
 def test_frames_at_a_steady_rate() -> None:
     found = progress(Target(raw_frames=1_000_000), steady(250, 1000))
-    assert found == Progress(pytest.approx(25.0), pytest.approx(750.0), "raw frames")
+    assert found == Progress(pytest.approx(25.0), pytest.approx(750.0))
 
 
 def test_the_recent_rate_counts() -> None:
@@ -27,8 +27,8 @@ def test_the_recent_rate_counts() -> None:
 
 
 def test_met_targets() -> None:
-    assert progress(Target(raw_frames=100), [Point(1.0, 100)]) == Progress(100.0, 0.0, "raw frames")
-    assert progress(Target(mean_return=18), [], [17.0, 18.5]) == Progress(100.0, 0.0, "return")
+    assert progress(Target(raw_frames=100), [Point(1.0, 100)]) == Progress(100.0, 0.0)
+    assert progress(Target(mean_return=18), [], [17.0, 18.5]) == Progress(100.0, 0.0)
     three = Target(mean_return=18, window_evaluations=3)
     assert [progress(three, [], returns).percent for returns in ([17.5, 18.5, 18.0], [19.0, 19.0])] == [100.0, None]
 
