@@ -51,7 +51,8 @@ TEXTS: list[tuple[str, bytes, str, str]] = [
     ("a bomb", BOMB, "m.yaml", "unfolds to more than 100,000"),
     ("infinity", b"a: 1\nb: -.inf\n", "m.yaml:2:4", "allowed: a finite number"),
     ("deep", b"[" * 5000 + b"]" * 5000, "m.yaml", "nested too deeply"),
-    ("a control character", b"a: \x07\n", "m.yaml", "not valid YAML"),
+    ("a control character", b"a: 1\nb: \x07\n", "m.yaml:2:4", "not valid YAML: the character U+0007; delete it"),
+    ("blanks of a page", "a: 1\nb:\u00a01\n".encode(), "m.yaml:3:1", "there is U+00A0 (no-break space)"),
     ("too long", b"#" * (MAX_BYTES + 1), "m.yaml", "allowed: up to 524,288"),
 ]
 
@@ -60,6 +61,13 @@ TEXTS: list[tuple[str, bytes, str, str]] = [
 def test_bad_text(text: bytes, place: str, words: str) -> None:
     with pytest.raises(ManifestError, match=f"(?s)^{re.escape(place)}.*{re.escape(words)}"):
         parse_document(text, "m.yaml")
+
+
+@pytest.mark.parametrize(
+    "text", [b'{\n\t"a":\t1\n}', b"# Helm's\n---\n# a\n---\na: 1\n", b"a: 1\n---\n"], ids=["JSON", "before", "behind"]
+)
+def test_text_that_kubectl_takes(text: bytes) -> None:
+    assert parse_document(text, "m.yaml") == {"a": 1}
 
 
 def test_all_duplicate_keys_are_named() -> None:
@@ -73,6 +81,7 @@ def test_all_duplicate_keys_are_named() -> None:
     [
         ("apiVersion: rljob.dev/v1", "apiVersion", "'rljob.dev/v1'; allowed: rljob.dev/v1alpha1"),
         ("kind: Job", "kind", "'Job'; allowed: RLJob"),
+        ("kind: RLJ\u043eb", "kind", "with U+043E (cyrillic small letter o); allowed: RLJob"),
         ("metadata: {}", "metadata.name", "required"),
         ("spec:", "spec", "required"),
     ],

@@ -2,13 +2,16 @@
 
 How scalars are read, and how a document is written, is in `rljob.api.yaml_dialect`."""
 
-from collections.abc import Hashable
+import json
+from collections.abc import Hashable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import yaml
+from yaml.reader import ReaderError
 
 from rljob.api.plain import MAX_VALUES, plain
-from rljob.api.problems import ABSENT, ManifestError, Problem
+from rljob.api.problems import ABSENT, ManifestError, Problem, odd_character
 from rljob.api.yaml_dialect import MERGE, NULL, STRING, Reader, scalar
 
 MAX_BYTES = 1 << 19
@@ -29,10 +32,12 @@ def parse_document(text: bytes, source: str) -> dict[str, Any]:
     try:
         decoded = text.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = text[: error.start].count(b"\n") + 1
-        column = error.start - (text.rfind(b"\n", 0, error.start) + 1) + 1
         message = f"byte 0x{text[error.start]:02x} is not UTF-8; save the file as UTF-8"
-        raise ManifestError([Problem(f"{source}:{line}:{column}", ABSENT, message)]) from None
+        raise ManifestError([Problem(_at(source, text[: error.start].split(b"\n")), ABSENT, message)]) from None
+    if decoded.lstrip()[:1] == "{":
+        with suppress(ValueError, RecursionError):  # JSON has tabs between values, YAML has none
+            json.loads(decoded)
+            decoded = decoded.replace("\t", " ")
     try:
         loader = Reader(decoded)
         try:
@@ -46,9 +51,15 @@ def parse_document(text: bytes, source: str) -> dict[str, Any]:
         what = " ".join(part for part in (error.context, error.problem) if part)
         if what.endswith(_TAB):
             what = "a tab; indent with spaces"
+        elif mark is not None:
+            begun = max((error.context_mark or mark).line - 1, 0)
+            lines = "".join(decoded.splitlines(keepends=True)[begun : mark.line + 1])
+            what += (odd := odd_character(lines, unseen=True)) and f"; there is {odd}, which YAML takes for text"
         raise ManifestError([Problem(_place(source, mark), ABSENT, f"not valid YAML: {what}")]) from None
-    except yaml.YAMLError as error:
-        raise ManifestError([Problem(source, ABSENT, f"not valid YAML: {error}".splitlines()[0])]) from None
+    except ReaderError as error:
+        place = _at(source, decoded[: error.position].split("\n"))
+        message = f"not valid YAML: the character U+{ord(decoded[error.position]):04X}; delete it"
+        raise ManifestError([Problem(place, ABSENT, message)]) from None
     except RecursionError:
         raise ManifestError(
             [Problem(source, ABSENT, "is nested too deeply; an RLJob needs about ten levels")]
@@ -70,7 +81,9 @@ def _mapping(loader: Reader, source: str) -> dict[str, Any]:
     nodes: list[yaml.Node] = []
     while loader.check_node() and (node := loader.get_node()) is not None:
         nodes.append(node)
-    if not nodes or all(isinstance(node, yaml.ScalarNode) and node.tag == NULL for node in nodes):
+    # Like kubectl: Helm's output and a last "---" leave documents without anything in them.
+    nodes = [node for node in nodes if not (isinstance(node, yaml.ScalarNode) and node.tag == NULL)]
+    if not nodes:
         raise ManifestError([Problem(source, ABSENT, "is empty; allowed: one RLJob document")])
     if len(nodes) > 1:
         place = _place(source, nodes[1].start_mark)
@@ -139,6 +152,11 @@ def _check(node: yaml.Node, source: str, problems: list[Problem], open_nodes: se
         except ValueError as error:
             problems.append(Problem(_place(source, node.start_mark), node.value, str(error)))
     open_nodes.discard(id(node))
+
+
+def _at(source: str, before: Sequence[str] | Sequence[bytes]) -> str:
+    """The place after the lines ``before``."""
+    return f"{source}:{len(before)}:{len(before[-1]) + 1}"
 
 
 def _place(source: str, mark: yaml.Mark | None) -> str:

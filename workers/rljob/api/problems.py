@@ -1,6 +1,7 @@
 """What can be wrong with a manifest, and how it is reported: where, what was found, what is allowed."""
 
 import difflib
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -35,7 +36,8 @@ class Problem:
     def __str__(self) -> str:
         if self.value is ABSENT:
             return f"{self.path}: {self.message}"
-        return f"{self.path}: got {_shown(self.value)}; {self.message}"
+        odd = odd_character(self.path) or odd_character(self.value if isinstance(self.value, str) else "")
+        return f"{self.path}: got {_shown(self.value)}{odd and f', with {odd}'}; {self.message}"
 
 
 class ManifestError(ValueError):
@@ -46,6 +48,15 @@ class ManifestError(ValueError):
         self.problems: tuple[Problem, ...] = tuple(problems)
         self.alone = alone
         super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+def odd_character(text: str, *, unseen: bool = False) -> str:
+    """The first character that is not ASCII, for a blank, dash or letter that came along from a page may look like another:
+    ``U+00A0 (no-break space)``; empty where there is none. With ``unseen`` only one that can't be seen counts."""
+    for one in text:
+        if not one.isascii() and (not unseen or unicodedata.category(one)[0] in "ZC"):
+            return f"U+{ord(one):04X} ({unicodedata.name(one, 'no character').lower()})"
+    return ""
 
 
 def path_of(location: Location) -> str:

@@ -100,6 +100,8 @@ def _unknown_field(name: str, place: TypedPlace | None) -> str:
     )
     if (called := _called_here(name, place.field_names)) is not None:
         return called
+    if ":" in name:
+        return "unknown field; a space belongs behind the colon that ends a field's name"
     same = None if nearest(name, place.field_names, likeness=1.0) else next(below, None)
     if same is not None:
         return f"unknown field; did you mean {same!r}?"
