@@ -1,5 +1,9 @@
 """The errors that every part of rljob shares; importing them imports nothing else."""
 
+from typing import Final
+
+_LONGEST: Final = 2_000
+
 
 class UsageError(Exception):
     """A request can't be done as asked. ``str()`` says why, and what would be right."""
@@ -14,9 +18,13 @@ class CommandRefused(UsageError):
 
 
 def first_line(error: BaseException) -> str:
-    """An error as one line: its message, or its type if it has none."""
-    text = str(error).strip()
-    return text.splitlines()[0] if text else type(error).__name__
+    """An error as one line: its message, or its type if it has none, or can't tell it, as a user's own class of error may."""
+    try:
+        line = "".join(str(error).strip().splitlines()[:1])
+    except Exception:  # noqa: BLE001 (as above)
+        line = ""
+    shown = line if len(line) <= _LONGEST else f"{line[:_LONGEST]} ... ({len(line):,} characters)"
+    return shown or type(error).__name__
 
 
 def named(error: BaseException) -> str:

@@ -73,8 +73,8 @@ def test_what_is_no_number_begins_the_copy_anew_and_is_told(backend: str) -> Non
     *_, last = steps(made("NotANumber", backend), 4)
     assert (last.cut.all(), last.final_observation) == (True, None)
     assert last.failures[1] == (
-        f"environment 1 of '{ODD}:NotANumber' failed in step(): ValueError: expected an observation of finite numbers, got "
-        "nan at [1], in step 4 of the episode"
+        f"environment 1 of '{ODD}:NotANumber' failed in step(): ValueError: expected an observation of finite float32 "
+        "numbers, got nan at [1], in step 4 of the episode"
     )
 
 
@@ -82,7 +82,7 @@ def test_what_is_no_number_begins_the_copy_anew_and_is_told(backend: str) -> Non
 @pytest.mark.parametrize(
     ("place", "said"),
     [
-        ("observation", "expected an observation of finite numbers, got {} at [2]"),
+        ("observation", "expected an observation of finite float32 numbers, got {} at [2]"),
         ("reward", "reward: expected a finite number less than 1e+15 in size, got {}"),
     ],
 )
@@ -96,7 +96,7 @@ def test_no_number_that_is_not_finite_goes_on(backend: str, place: str, said: st
 def test_a_vector_class_that_gives_something_else_is_told_what() -> None:
     results = steps(made("vector", kwargs={"kind": "not numbers"}), 4)
     failure, *_ = [failure for result in results for failure in result.failures]
-    assert re.search(r"expected an observation of finite numbers, got inf at \[1, 2\]$", failure)
+    assert re.search(r"expected an observation of finite float32 numbers, got inf at \[1, 2\]$", failure)
     # No new one would do better, so none is made.
     with pytest.raises(UsageError, match=r"has no 'final_obs', the .* before it the name was 'final_observation'"):
         list(steps(made("vector", kwargs={"kind": "old"}), 4))

@@ -86,7 +86,7 @@ def test_what_others_wrote_passes(environment_id: str) -> None:
         (OBSERVED, "self.place", r"reset: expected an observation float32 \[1\], as observation_space says, got 0"),
         (OBSERVED, "self.place", r"^environment 'corridor_\d+.py:make': reset: expected"),  # as its author knows it
         (OBSERVED, "[[1], [2, 3]]", r"reset: expected an observation float32 \[1\], .* got \[\[1\], \[2, 3\]\]"),
-        (OBSERVED, "np.array([np.nan])", r"reset: expected an observation of finite numbers, got nan at \[0\]"),
+        (OBSERVED, "np.array([np.nan])", r"reset: expected an observation of finite float32 numbers, got nan at \[0\]"),
         ("Box(0.0, 1.0, (1,), np.float32)", "Box(0, 9, (1,), np.uint8)", r"expected an observation uint8 \[1\], .* float32"),
         ("return reward / self.unwrapped.length", "return None", "step: reward: expected a finite number .* in size, got None"),
         ("return reward / self.unwrapped.length", "return np.float32('nan')", r"reward: .* in size, got nan \(float32\)"),
@@ -97,6 +97,21 @@ def test_what_others_wrote_passes(environment_id: str) -> None:
         ("return self.seen(), {}\n", "return self.seen(), []\n", r"reset: info: expected a dict, got \[\]"),
         ("    action_space = gymnasium.spaces.Discrete(2)\n", "", "its attribute action_space has to be .* is None"),
         ("        self.length, self", "        1 / 0\n        self.length, self", r"made: corridor_\d+.py:\d+, in __init__"),
+        (
+            "        self.length, self",
+            "        raise type('Dumb', (Exception,), {'__str__': lambda _: 1 / 0})\n        self.length, self",
+            r"in __init__: Dumb$",
+        ),
+        (
+            "return self.seen(), {}\n",
+            "return self.seen(), {'action_mask': [-np.inf, 0]}\n",
+            r"expected a mask of 1 for what is allowed and 0 for what is not, got -inf at \[0\]",
+        ),
+        (
+            "def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None)",
+            "def reset(self, *, seed: int | None = None)",
+            r"argument 'options'; reset\(seed=..., options=...\) gives \(observation, info\)$",
+        ),
     ],
 )  # fmt: skip
 def test_a_mistake_is_told_before_anything_is_trained(tmp_path: Path, old: str, new: str, said: str) -> None:
@@ -121,10 +136,19 @@ def test_an_environment_may_fail_now_and_then(tmp_path: Path, caplog: pytest.Log
     assert re.search("step failed: corridor_.*OSError: the licence was taken; a second trial went well", record.message)
 
 
+def test_what_lies_outside_of_its_bounds_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    tried(tmp_path, (OBSERVED, "np.array([self.place - 5], np.float32)"))
+    (record,) = caplog.records
+    assert "observation: -5.0 at [0] is outside of its bounds in observation_space, 0 to 1; it is" in record.message
+
+
 @pytest.mark.parametrize(
     ("observed", "said"),
     [
-        ("np.where(np.arange(7056).reshape(84, 84) == 85, np.nan, 0.0)", r"finite numbers, got nan at \[1, 1\]$"),
+        (
+            "np.where(np.arange(7056).reshape(84, 84) == 85, np.nan, 0.0)",
+            r"finite float32 numbers, got nan at \[1, 1\]$",
+        ),
         ("np.zeros((84, 83)).tolist()", r"got \[\[0.0, 0.0, .* \.\.\. \(84 values\)$"),
     ],
 )
@@ -152,6 +176,7 @@ def test_of_a_slow_simulator_no_more_steps_are_tried_than_have_to_be(
     enough: float, tried_steps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trial, "_ENOUGH_SECONDS", enough)
+    monkeypatch.setattr(trial, "_MORE_SECONDS", 0.0)
     steps: list[int] = []
     step = trial._Tried.step
     monkeypatch.setattr(trial._Tried, "step", lambda self, action: steps.append(action) or step(self, action))

@@ -91,7 +91,9 @@ class Encoding:
             if leaf.sizes:
                 row = row - start
                 if (row < 0).any() or (row >= sizes).any():
-                    raise ValueError(f"expected {leaf.path} within its space ({leaf}), got {shown(given)}")
+                    fine = (row >= 0) & (row < sizes)
+                    odd = first_odd(value, fine.reshape(value.shape))
+                    raise ValueError(f"expected {leaf.path} within its space ({leaf}), got {odd}")
             into[..., leaf.span] = row
         return of_columns(self._columns, list(arrays.values()))
 
@@ -232,8 +234,10 @@ def _checked(given: Any, leaf: Leaf, lead: tuple[int, ...]) -> Array:
         if seen.dtype != np.float32:
             with np.errstate(over="ignore"):
                 seen = seen.astype(np.float32)
-        if not np.isfinite(seen).all():
-            raise ValueError(f"expected {_named(leaf)} of finite numbers, got {first_odd(seen, np.isfinite(seen))}")
+        if not (fine := np.isfinite(seen)).all():
+            raise ValueError(
+                f"expected {_named(leaf)} of finite float32 numbers, got {first_odd(np.asarray(given), fine)}"
+            )
     return seen
 
 
@@ -242,9 +246,9 @@ def _named(leaf: Leaf) -> str:
 
 
 def first_odd(numbers: Any, fine: Array) -> str:
-    """The first of ``numbers`` that is not ``fine`` (bool), and where it is: ``nan at [0, 3]``."""
-    at = np.argwhere(~fine)[0]
-    return f"{numbers[tuple(at)]} at {at.tolist()}"
+    """The first of ``numbers`` that is not ``fine`` (bool), and where it is: ``nan at [0, 3]``; of one alone just that."""
+    at = np.argwhere(~np.asarray(fine))[0]
+    return f"{numbers[tuple(at)]} at {at.tolist()}" if at.size else f"{numbers}"
 
 
 def _allowed(mask: Any, leaves: Sequence[ActionLeaf]) -> Array:
@@ -253,7 +257,7 @@ def _allowed(mask: Any, leaves: Sequence[ActionLeaf]) -> Array:
         return _of_leaf(mask, leaves[0])
     if isinstance(mask, Mapping) or (isinstance(mask, tuple | list) and not all(map(np.isscalar, mask))):
         return np.concatenate([_of_leaf(at(mask, leaf), leaf) for leaf in leaves])
-    return np.asarray(np.asarray(mask).ravel() != 0)
+    return np.asarray(_flat(mask) != 0)
 
 
 def _of_leaf(mask: Any, leaf: ActionLeaf) -> Array:
@@ -267,7 +271,12 @@ def _flat(mask: Any) -> Array:
     """Numbers in tuples and arrays, as one row."""
     if isinstance(mask, tuple | list) and not all(map(np.isscalar, mask)):
         return np.concatenate([_flat(part) for part in mask])
-    return np.asarray(mask).ravel()
+    row = np.asarray(mask).ravel()
+    # Not what is added to logits, 0 and -inf, which would allow the opposite.
+    if row.dtype.kind not in "biuf" or not (fine := row >= 0).all():
+        came = first_odd(row, fine) if row.dtype.kind in "if" else shown(mask)
+        raise ValueError(f"expected a mask of 1 for what is allowed and 0 for what is not, got {came}")
+    return row
 
 
 def _native(leaf: ActionLeaf, choices: Array, lead: tuple[int, ...]) -> Any:

@@ -29,7 +29,7 @@ import numpy as np
 from rljob.child import Child
 from rljob.envs import single
 from rljob.envs.base import EnvironmentProblem
-from rljob.envs.encoding import Encoding, any_action
+from rljob.envs.encoding import Encoding, any_action, at, first_odd
 from rljob.envs.factory import describe_environment
 from rljob.envs.received import NOTHING, RENDER_MODE, Received, picture_rate, pictures
 from rljob.envs.spec import EnvironmentSpec, handed_over
@@ -166,6 +166,8 @@ log = logging.getLogger(__name__)
 _LEAST_STEPS, _MOST_STEPS = 8, 64
 _ENOUGH_SECONDS = 10.0
 """After this no more than the least steps are tried: 64 of a slow simulator would keep its user waiting for minutes."""
+_MORE_SECONDS = 0.2
+"""Until then more than one step an action is tried: many faults, such as numbers that drift, show later in an episode."""
 _SEED = 1_234_567_890
 _SEED_ADVICE = (
     "with seed=0 it does not fail: a seed may be any whole number below 2**31; where it is the number of one of n scenarios, "
@@ -181,7 +183,7 @@ _VALUES = {"reset": 2, "step": 5}
 def try_environment(
     environment_id: str, parameters: EnvironmentParameters, spec: EnvironmentSpec | None = None
 ) -> None:
-    """Reset it once and step it with its actions in turn, eight times at least, and no more where it is slow. Atari games, and
+    """Reset it once and step it with its actions in turn, eight times at least, 64 times where it is quick. Atari games, and
     what gives vector environments alone, are not tried.
 
     An environment may fail now and then (`RestartLimit`), so an exception counts only
@@ -256,10 +258,42 @@ class _Tried(Received):
             raise
         except EnvironmentProblem as problem:
             try:
-                self.env.reset(seed=0)
+                self.env.reset(seed=0, options=None)  # nothing but the seed differs
             except PLUGIN_FAILURES:
                 raise problem from problem.__cause__
             raise EnvironmentProblem(f"{problem}; {_SEED_ADVICE}") from problem.__cause__
+
+
+class _Watched(Encoding):
+    """Says once where an observation lies outside the bounds of its Box, which may be no more than what an author guessed."""
+
+    def __init__(self, spec: EnvironmentSpec, parameters: EnvironmentParameters, space: gymnasium.Space[Any]) -> None:
+        super().__init__(spec, parameters)
+        leaves = [leaf for leaf in spec.observation if leaf.role != "mask"]
+        self._boxes = [(leaf, box) for leaf in leaves if isinstance(box := at(space, leaf), gymnasium.spaces.Box)]
+
+    def observation(self, given: Any, info: Any, rows: int | None = None) -> Any:
+        found = super().observation(given, info, rows)
+        for leaf, box in self._boxes:
+            numbers = np.asarray(at(given, leaf))
+            bounds = (box.low, box.high)
+            within = (numbers >= box.low) & (numbers <= box.high)
+            within |= np.logical_or.reduce([np.isclose(numbers, bound) for bound in bounds])
+            if not within.all():
+                where = tuple(np.argwhere(~within)[0])
+                low, high = (f"{bound[where]:g}" for bound in bounds)
+                log.warning(
+                    "environment %r: %s: %s is outside of its bounds in observation_space, %s to %s; it is learned from as it "
+                    "is, so correct the bounds or the observation",
+                    short(self._spec.id),
+                    leaf.path,
+                    first_odd(numbers, within),
+                    low,
+                    high,
+                )
+                self._boxes = []
+                break
+        return found
 
 
 def _try_once(
@@ -268,12 +302,15 @@ def _try_once(
     parameters: EnvironmentParameters,
     spec: EnvironmentSpec,
 ) -> None:
-    with contextlib.closing(_Tried(single.as_written(target), Encoding(spec, parameters), environment_id, 0)) as env:
+    written = single.as_written(target)
+    encoding = _Watched(spec, parameters, written.observation_space)
+    with contextlib.closing(_Tried(written, encoding, environment_id, 0)) as env:
         generator, observation = np.random.default_rng(_SEED), env.begin()
-        enough, actions = time.monotonic() + _ENOUGH_SECONDS, env.action_space
+        begun, actions = time.monotonic(), env.action_space
+        due = min(max(_LEAST_STEPS, *spec.action_sizes, 0), _MOST_STEPS)
         in_turn = isinstance(actions, gymnasium.spaces.Discrete) and spec.mask is None
-        for step in range(min(max(_LEAST_STEPS, *spec.action_sizes, 0), _MOST_STEPS)):
-            if step >= _LEAST_STEPS and time.monotonic() > enough:
+        for step in range(_MOST_STEPS):
+            if step >= _LEAST_STEPS and time.monotonic() - begun > (_ENOUGH_SECONDS if step < due else _MORE_SECONDS):
                 break
             # The actions of one Discrete in turn; of other spaces, and where a mask says which are allowed, any.
             row = each(lambda of: of[None], observation)
