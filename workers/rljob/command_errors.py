@@ -48,7 +48,7 @@ def one_line_errors(configuration_exit: int = EXIT_INVALID) -> Iterator[None]:
     """
     try:
         yield
-    except typer.Exit:  # an end that was meant, such as that of Ctrl-C; it is an Exception, too
+    except (typer.Exit, typer.Abort, typer.BadParameter):  # ends that were meant; Exceptions, too
         raise
     except SystemExit as end:
         where = authors_line(end)

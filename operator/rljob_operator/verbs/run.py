@@ -282,7 +282,9 @@ def _finish(run_dir: Path, decision: Decision, seconds: float, steps: int, conso
     if outcome.end is End.FAILED:
         _show_failures(run_dir, decision.status, console)
     if outcome.end is End.COMPLETE:
-        say(console, f"score it: rljob eval {shlex.quote(str(run_dir))}")
+        nothing = "there is no policy to score: the run ended before its first update, which is before any checkpoint"
+        score = f"score it: rljob eval {shlex.quote(str(run_dir))}"
+        say(console, score if decision.status.checkpoint else nothing)
     else:
         say(console, f"resume: {resume}")
     if outcome.reason == "MaxSecondsReached" and not steps:

@@ -159,10 +159,23 @@ def test_a_bucket_without_the_package_for_it_is_a_wrong_command_line(monkeypatch
     assert result.stderr.endswith("needs the package obstore, which this install lacks: pip install 'rljob[s3]'\n")
 
 
-def test_an_end_that_is_meant_is_no_failure() -> None:
-    with pytest.raises(typer.Exit) as ended, one_line_errors():
-        raise typer.Exit(0)
-    assert ended.value.exit_code == 0
+@pytest.mark.parametrize(
+    "end", [typer.Exit(0), typer.Abort(), typer.BadParameter("it")], ids=["exit", "abort", "usage"]
+)
+def test_an_end_that_is_meant_is_no_failure(end: Exception) -> None:
+    with pytest.raises(type(end)) as ended, one_line_errors():
+        raise end
+    assert ended.value is end
+
+
+@pytest.mark.parametrize("words", [("examples",), ("validate", str(GOOD), "--no-environment")])
+def test_a_full_disk_is_one_line(words: tuple[str, ...]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "rljob_operator", *words],
+            stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=60,
+        )  # fmt: skip
+    assert (done.returncode, done.stderr) == (1, "rljob: [Errno 28] No space left on device  (--debug shows where)\n")
 
 
 def test_a_command_waits_for_the_imports_of_no_other() -> None:

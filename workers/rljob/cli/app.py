@@ -21,7 +21,7 @@ HIDDEN = ""
 """In place of a group: programs type it, and people seldom. The help of all commands leaves it out."""
 
 Commands = dict[str, tuple[str, str]]
-"""Name -> panel of the help, and the command's place: ``module:function``, and ``:class`` where it is no plain `TyperCommand`."""
+"""Name -> panel of the help, and the command's place: ``module:function``, and ``:class`` where it is not `_Guarded`."""
 COMMANDS: Commands = {
     "examples": (MANIFEST, "rljob.cli.explain:examples"),
     "validate": (MANIFEST, "rljob.cli.validate:validate"),
@@ -32,6 +32,16 @@ COMMANDS: Commands = {
     "keys": (HIDDEN, "rljob.cli.keys:keys"),
     "worker": (HIDDEN, "rljob.roles.command:worker:RoleCommand"),
 }
+
+
+class _Guarded(TyperCommand):
+    """A command none of whose errors is shown as a traceback, whatever part of it raises it."""
+
+    def invoke(self, ctx: Any) -> Any:
+        from rljob.command_errors import one_line_errors
+
+        with one_line_errors():
+            return super().invoke(ctx)
 
 
 class _Imported(Mapping[str, TyperCommand]):
@@ -60,7 +70,7 @@ def _imported(name: str, panel: str, place: str) -> TyperCommand:
     command = getattr(found, function)
     parts = inspect.cleandoc(command.__doc__ or "").split("\n\n")
     text = "\n\n".join(part if part.startswith(" ") else part.replace("\n", " ") for part in parts)
-    cls = getattr(found, of_class[0]) if of_class else TyperCommand
+    cls = getattr(found, of_class[0]) if of_class else _Guarded
     alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     alone.command(name, cls=cls, help=text, rich_help_panel=panel, hidden=panel == HIDDEN)(command)
     return cast(TyperCommand, typer.main.get_command(alone))
