@@ -3,15 +3,13 @@
 No node is there, so its job's pods wait for one; the operator runs beside the API server, and a file stands for the endpoint of
 its Service. The job's pods are looked for in the API server, as the PodMonitor says; the test is their kubelet.
 
-The chart's monitors and alerts, and the example of a ScaledObject, given to a real API server that has the kinds' CRDs.
+The chart's monitors and alerts, given to a real API server that has the kinds' CRDs.
 """
 
-import copy
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import yaml
 from prometheus_client import CollectorRegistry, Gauge
 from rljob.telemetry.server import TelemetryServer
 
@@ -21,10 +19,9 @@ from tests.cluster.jobs import STRICT, kept
 from tests.cluster.test_kube_lease import replica
 from tests.support.chart import Chart, only
 from tests.support.dashboards import FOLDER, filled, panels
-from tests.support.paths import EXAMPLES
 from tests.support.ports import free_ports
 from tests.support.prometheus import ON_THE_PATH, SKIPPED, Prometheus
-from tests.support.provided_crds import KEDA, MONITORING
+from tests.support.provided_crds import MONITORING
 from tests.support.scrape_targets import Discovery, List, Object, from_file, of_endpoints, scrape_configs
 from tests.support.waiting import eventually
 from tests.unit.api.bad_manifests import PRESET, document
@@ -140,8 +137,6 @@ EVERYTHING = {
     "dashboards": {"enabled": True},
 }
 PLAIN = {part: {"enabled": True} for part in EVERYTHING}
-OBJECTS = "/apis/keda.sh/v1alpha1/namespaces/default/scaledobjects"
-TRY = f"{OBJECTS}?{STRICT}&dryRun=All"
 
 
 @pytest.fixture(scope="module")
@@ -181,46 +176,3 @@ def test_what_is_wrong_is_refused(kinds: ControlPlane, chart: Chart) -> None:
     path = f"{GROUP}/namespaces/default/prometheusrules?{STRICT}&dryRun=All"
     code, answer = kinds.request("POST", path, rule)
     assert code == 422, answer
-
-
-@pytest.fixture(scope="module")
-def with_keda(cluster: ControlPlane) -> ControlPlane:
-    """An API server that knows its kinds."""
-    cluster.apply(*KEDA.files())
-    cluster.wait_until("serving ScaledObjects", lambda: cluster.request("GET", OBJECTS)[0] == 200)
-    return cluster
-
-
-@pytest.fixture
-def example() -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load((EXAMPLES / "autoscaling" / "keda.yaml").read_text())
-    return found
-
-
-def test_it_is_admitted_and_nothing_of_it_is_dropped(with_keda: ControlPlane, example: dict[str, Any]) -> None:
-    answer = with_keda.create(TRY, example)
-    assert kept(example["spec"], answer["spec"])
-
-
-@pytest.mark.parametrize(
-    ("where", "value"),
-    [
-        (("spec", "triggers", 0, "metadata", "threshold"), 1),
-        (("spec", "triggers", 0, "metricsType"), "AverageValue"),
-        (("spec", "pollingInterval"), "15s"),
-        (("spec", "advanced", "horizontalPodAutoscalerConfig", "behaviour"), {}),
-        (("spec", "scaleTargetRef", "name"), None),
-    ],
-    ids=lambda value: ".".join(map(str, value)) if isinstance(value, tuple) else "",
-)
-def test_a_wrong_scaled_object_is_refused(
-    with_keda: ControlPlane, example: dict[str, Any], where: tuple[Any, ...], value: Any
-) -> None:
-    """So that the test above can fail: the kind has a schema."""
-    wrong = copy.deepcopy(example)
-    place: Any = wrong
-    for step in where[:-1]:
-        place = place[step]
-    place[where[-1]] = value
-    code, answer = with_keda.request("POST", TRY, wrong)
-    assert code in (400, 422), answer

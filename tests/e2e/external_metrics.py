@@ -39,12 +39,16 @@ def served(namespace: Namespace, metrics_url: str, folder: Path) -> Iterator[Non
         process = subprocess.Popen(
             [*command, str(PORT), str(certificate), metrics_url], stdout=output, stderr=subprocess.STDOUT
         )
+    before = namespace.get("apiservice", API_SERVICE)  # as of KEDA
     try:
         namespace.apply(*_objects(namespace.name, address, authority.cert_pem.bytes()))
         eventually(lambda: _available(namespace), lambda: namespace.get("apiservice", API_SERVICE), LONG_SECONDS, pause)
         yield
     finally:
         namespace.kubectl("delete", "apiservice", API_SERVICE, "--ignore-not-found")
+        if before is not None:
+            about = {name: before["metadata"].get(name) for name in ("name", "labels", "annotations")}
+            namespace.apply({**before, "metadata": about, "status": {}})
         process.kill()
         process.wait(60)
 

@@ -1,9 +1,10 @@
-"""Actors follow a learner that becomes slower and faster again: by the controller's own law, and by an HPA.
+"""Actors follow a learner that becomes slower and faster again: by the controller's own law, by an HPA, by KEDA.
 
 The tests follow each other on one job. Its game costs no processor, so that the number of actors is what matters.
 """
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from tests.support.slowed.sitecustomize import LEARNER_DELAY_FILE
 from tests.support.waiting import eventually
 
 JOB = "slow-game"
+SCALED = {"apiVersion": "rljob.dev/v1alpha1", "kind": "RLJob", "name": JOB}
 FAST, SLOW = 0.05, 0.5
 """Seconds that are added to each update: work for three actors, and for less than one."""
 METRICS_PORT = 18080
@@ -128,28 +130,73 @@ def test_the_controller_follows_the_learner_both_ways(trains: Namespace) -> None
     assert trains.job_status(JOB)["restarts"] == {"counted": 0, "ignored": 0}
 
 
+def test_an_hpa_beside_the_controllers_law_is_told(trains: Namespace) -> None:
+    trains.apply(
+        {
+            "apiVersion": "autoscaling/v2",
+            "kind": "HorizontalPodAutoscaler",
+            "metadata": {"name": "other"},
+            "spec": {"scaleTargetRef": SCALED, "minReplicas": 9, "maxReplicas": 9},
+        }
+    )
+    try:
+        trains.wait_for(JOB, "ScalingLimited", "True", "TwoAutoscalers")
+    finally:
+        trains.kubectl("delete", "hpa", "other")
+    trains.kubectl("scale", "rljob", JOB, "--replicas=1")
+    eventually(
+        lambda: trains.condition(JOB, "ScalingLimited")["reason"] != "TwoAutoscalers",
+        lambda: trains.condition(JOB, "ScalingLimited"),
+        LONG_SECONDS,
+        pause,
+    )
+
+
+def follow_the_recommendation(namespace: Namespace, **autoscaler: Any) -> None:
+    """An example's autoscaler, with this spec, sets the number that is recommended: more, fewer and more again."""
+    namespace.patch(JOB, {"autoscaling": {"mode": "External"}})
+    namespace.kubectl("scale", "rljob", JOB, "--replicas=1")
+    delay_updates(namespace, FAST)
+    wait_actors(namespace, 1, 1)
+    namespace.apply(autoscaler)
+    try:
+        wait_actors(namespace, 2, 6)
+        delay_updates(namespace, SLOW)
+        wait_actors(namespace, 1, 1)
+        check_that_nothing_was_lost(namespace)
+        delay_updates(namespace, FAST)
+        wait_actors(namespace, 2, 6)
+    finally:
+        namespace.kubectl("delete", autoscaler["kind"], autoscaler["metadata"]["name"])
+    assert namespace.job_status(JOB)["restarts"] == {"counted": 0, "ignored": 0}
+
+
 def test_an_hpa_follows_the_recommendation_both_ways(
     trains: Namespace, operator: OperatorProcess, tmp_path: Path
 ) -> None:
-    trains.kubectl("scale", "rljob", JOB, "--replicas=1")
-    trains.patch(JOB, {"autoscaling": {"mode": "External"}})
-    wait_actors(trains, 1, 1)
     with external_metrics.served(trains, f"http://127.0.0.1:{METRICS_PORT}/metrics", tmp_path):
         hpa = yaml.safe_load((EXAMPLES / "autoscaling" / "hpa.yaml").read_text())
-        hpa["spec"]["scaleTargetRef"]["name"] = JOB
+        hpa["spec"] |= {"scaleTargetRef": SCALED, "maxReplicas": 6}
         hpa["spec"]["metrics"][0]["external"]["metric"]["selector"]["matchLabels"]["rljob"] = JOB
-        hpa["spec"]["maxReplicas"] = 6
         hpa["spec"]["behavior"]["scaleDown"]["stabilizationWindowSeconds"] = 0
-        trains.apply(hpa)
-        try:
-            wait_actors(trains, 2, 6)
-            delay_updates(trains, SLOW)
-            wait_actors(trains, 1, 1)
-            check_that_nothing_was_lost(trains)
-            delay_updates(trains, FAST)
-            wait_actors(trains, 2, 6)
-            status = (trains.get("hpa", "pong-actors") or {})["status"]
-            assert status["desiredReplicas"] == trains.job_status(JOB)["autoscaling"]["desiredReplicas"]
-        finally:
-            trains.kubectl("delete", "hpa", "pong-actors")
-    assert trains.job_status(JOB)["restarts"] == {"counted": 0, "ignored": 0}
+        follow_the_recommendation(trains, **hpa)
+
+
+def test_keda_follows_the_recommendation_both_ways(trains: Namespace, operator: OperatorProcess) -> None:
+    address = os.environ.get(external_metrics.ADDRESS)
+    if not address or trains.get("crd", "scaledobjects.keda.sh") is None:
+        pytest.skip(f"{external_metrics.ADDRESS} is not set, or the cluster has no KEDA")
+    found = yaml.safe_load((EXAMPLES / "autoscaling" / "keda.yaml").read_text())
+    found["spec"] |= {"scaleTargetRef": SCALED, "maxReplicaCount": 6, "pollingInterval": 5}
+    found["spec"]["advanced"]["horizontalPodAutoscalerConfig"]["behavior"]["scaleDown"][
+        "stabilizationWindowSeconds"
+    ] = 0
+    asked = found["spec"]["triggers"][0]["metadata"]
+    for of_a_service in (
+        "aggregateFromKubeServiceEndpoints",
+        "aggregationType",
+    ):  # the operator is a process of the tests
+        del asked[of_a_service]
+    asked["url"] = f"http://{address}:{METRICS_PORT}/metrics"
+    asked["valueLocation"] = f'rljob_operator_recommended_actors{{namespace="{trains.name}",rljob="{JOB}"}}'
+    follow_the_recommendation(trains, **found)

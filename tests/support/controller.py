@@ -81,7 +81,7 @@ def verified(time: float, step: int = 1000) -> CheckpointFacts:
     return CheckpointFacts(CheckpointState.VERIFIED, step, time, f"file:///run/step-{step}", "sha256:ab")
 
 
-_OF_THE_STORED_OBJECT = ("generation", "checkpoint_requested_at", "refusal", "written", "rendering")
+_OF_THE_STORED_OBJECT = ("generation", "checkpoint_requested_at", "refusal", "written", "rendering", "scaled_by_hpa")
 
 
 def look_at(job: RLJob, status: RLJobStatus, now: float, **world: Any) -> ReconcileContext:

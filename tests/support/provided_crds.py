@@ -34,5 +34,4 @@ class ProvidedCRDs:
 
 
 MONITORING = ProvidedCRDs("RLJOB_MONITORING_CRDS", "the Prometheus operator", "monitoring.coreos.com_*.yaml")
-KEDA = ProvidedCRDs("RLJOB_KEDA_CRDS", "KEDA", "keda.sh_*.yaml")
 KUEUE = ProvidedCRDs("RLJOB_KUEUE_CRDS", "Kueue", "kueue.x-k8s.io_*.yaml")

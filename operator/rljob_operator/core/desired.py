@@ -40,6 +40,7 @@ class DesiredState:
         written: digest of what the user wrote of the fields that roles read when they start; empty where only the spec in force
             is known.
         rendering: what pods of a job that starts now are made with; None where nothing is rendered.
+        scaled_by_hpa: a HorizontalPodAutoscaler, which KEDA makes too, has set ``actors.replicas`` last.
     """
 
     job: RLJob
@@ -48,6 +49,7 @@ class DesiredState:
     refusal: Refusal | None = None
     written: str = ""
     rendering: RenderingMemory | None = None
+    scaled_by_hpa: bool = False
 
     @property
     def blocked(self) -> bool:

@@ -192,6 +192,14 @@ def test_a_number_outside_the_bounds_counts_as_the_nearest_within_them(
     assert job.spec.requested_actors == number
 
 
+@pytest.mark.parametrize("mode", ["Internal", "External", "Disabled"])
+def test_an_hpa_beside_the_law_is_told(mode: str) -> None:
+    fleet = Fleet(make_job("spec.actors.replicas=4", f"spec.autoscaling={{mode: {mode}, maxReplicas: 8}}"))
+    fleet.after(0.5, {"scaled_by_hpa": True})
+    assert (fleet.said("ScalingLimited")[1] == "TwoAutoscalers") is (mode == "Internal")
+    fleet.after(0.5, {"scaled_by_hpa": False}, ScalingLimited=("False", "DesiredWithinRange"))
+
+
 def test_external_shows_what_the_law_recommends_and_does_what_it_is_told() -> None:
     fleet = Fleet(make_job(EXTERNAL))
     fleet.steps(12, HUNGRY)

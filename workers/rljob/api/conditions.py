@@ -105,6 +105,7 @@ Reason = StrEnum(
         "TOO_FEW_REPLICAS": "TooFewReplicas",
         "TOO_MANY_REPLICAS": "TooManyReplicas",
         "TURN_FAILED": "TurnFailed",
+        "TWO_AUTOSCALERS": "TwoAutoscalers",
         "UNSCHEDULABLE": "Unschedulable",
         "USER_REQUESTED": "UserRequested",
         "VALID": "Valid",
@@ -233,6 +234,7 @@ def _entries() -> tuple[Entry, ...]:
             ("False", r.PAUSED, "`autoscaling.pause` holds the number"),
         ),
         t.SCALING_LIMITED: (
+            ("True", r.TWO_AUTOSCALERS, "`autoscaling.mode` is Internal, and an HPA sets `actors.replicas` too"),
             ("True", r.TOO_MANY_REPLICAS, "limited by `maxReplicas` or the machine"),
             ("True", r.TOO_FEW_REPLICAS, "limited by `minReplicas`"),
             ("True", r.SCALE_UP_LIMIT, "a decision at most doubles the number, or adds 4"),

@@ -30,6 +30,10 @@ _IN_ITS_POD = (
     "checkpoints are in the learner's pod and are lost with it; to keep them, set checkpoint.storage in a new job, or a default "
     "StorageClass before the start"
 )
+_TWO_AUTOSCALERS = (
+    "autoscaling.mode is Internal, and a HorizontalPodAutoscaler, which KEDA makes too, has set actors.replicas to {}: set mode "
+    "External, or delete it and set another number with kubectl scale"
+)
 _RESTARTS = "the spec was changed during the suspension: all members stop and restart with it"
 
 
@@ -218,6 +222,8 @@ def scaling_limited(context: ReconcileContext, mode: Mode) -> ConditionUpdate:
         fit = len(context.alive(Role.ACTOR))
         message = f"{status.desired_replicas} wanted, {fit} fit: {over_quota[0].waiting_message}"
         return true(type, Reason.QUOTA_LIMITED, message)
+    if mode is Mode.RUNNING and context.spec.autoscaling.mode == "Internal" and context.desired.scaled_by_hpa:
+        return true(type, Reason.TWO_AUTOSCALERS, _TWO_AUTOSCALERS.format(context.spec.actors.replicas))
     if mode is not Mode.RUNNING or not status.limited_by:
         return false(type, Reason.DESIRED_WITHIN_RANGE)
     message = f"{status.recommended_replicas} recommended"

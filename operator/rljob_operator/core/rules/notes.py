@@ -52,6 +52,7 @@ _TROUBLE: Final = frozenset(
         Reason.STALE,
         Reason.STARTUP_DEADLINE_EXCEEDED,
         Reason.STORAGE_ERROR,
+        Reason.TWO_AUTOSCALERS,
         Reason.UNSCHEDULABLE,
     }
 )

@@ -77,6 +77,7 @@ _OF_ANOTHER_RELEASE: Final = (
     "the job runs with pods of another release of the operator: they go on and are left alone, nothing is started, stopped or "
     "changed; suspend and resume the job"
 )
+_HPA: Final = "kube-controller-manager"
 _NOTHING: Final = {"algorithm": {"type": "IMPALA"}, "environment": {"id": "unnamed"}}
 """Stands for the spec of a job whose spec can't be read: it is never run, since its refusal blocks."""
 
@@ -159,9 +160,17 @@ def read(document: Mapping[str, Any], status: RLJobStatus | None = None, before:
     annotations = metadata.get("annotations") or {}
     job, refusal, written = _in_force(document, known, before)
     requested = str(annotations.get(CHECKPOINT_ANNOTATION, ""))
-    desired = DesiredState(job, int(metadata.get("generation", 1)), requested, refusal, written)
+    desired = DesiredState(
+        job, int(metadata.get("generation", 1)), requested, refusal, written, scaled_by_hpa=_is_scaled_by_hpa(metadata)
+    )
     leaving, stopped = bool(metadata.get("deletionTimestamp")), STOP_ANNOTATION in annotations
     return StoredJob(document, desired, known, leaving, stopped, before.revisions)
+
+
+def _is_scaled_by_hpa(metadata: Mapping[str, Any]) -> bool:
+    """Whether the last write of the scale subresource was a HorizontalPodAutoscaler's: they run in the controller manager."""
+    writers = metadata.get("managedFields") or ()
+    return any(each.get("subresource") == "scale" and each["manager"] == _HPA for each in writers)
 
 
 def _in_force(

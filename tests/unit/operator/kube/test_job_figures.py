@@ -1,6 +1,5 @@
 """Series on the operator's page: those of each job, gone with it, and the number of actors that other autoscalers may ask for."""
 
-import re
 from typing import Any
 
 import pytest
@@ -133,11 +132,7 @@ def test_the_hpa_of_the_examples_asks_for_one_actor_for_each_that_is_recommended
     }
 
 
-def test_kedas_example_asks_prometheus_for_the_number_of_this_job() -> None:
-    """That the ScaledObject has these fields, KEDA's own CRD says in tests/cluster/test_monitored_operator.py."""
+def test_kedas_example_asks_for_the_number_of_this_job() -> None:
+    """That KEDA follows it, tests/e2e/test_autoscaling.py sees."""
     (trigger,) = scaling("keda.yaml")["triggers"]
-    metadata = trigger["metadata"]
-    assert (trigger["type"], trigger["metricType"], metadata["threshold"]) == ("prometheus", "AverageValue", "1")
-    assert set(metadata) == {"serverAddress", "query", "threshold", "ignoreNullValues"}
-    labels = re.search(rf"{METRIC}\{{(.*)\}}", metadata["query"])
-    assert set(re.findall(r"(\w+)=", labels[1])) == {"namespace", "rljob"}
+    assert trigger["metadata"]["valueLocation"] == f'{METRIC}{{namespace="default",rljob="pong"}}'

@@ -98,10 +98,12 @@ def test_a_spec_is_read_once_for_as_long_as_it_stays_the_same() -> None:
 
 def test_a_status_may_be_kept_as_text() -> None:
     written = RLJobStatus(active_seconds=7)
-    about = {**stored()["metadata"], "managedFields": [{"manager": "kubectl"}]}
+    scales = {"manager": "kube-controller-manager", "subresource": "scale"}
+    about = {**stored()["metadata"], "managedFields": [{"manager": "kube-controller-manager"}, scales]}
     document = {**stored(status=written.document()), "metadata": about}
     found = kept(document)
-    assert (isinstance(found["status"], str), "managedFields" in found["metadata"]) == (True, False)
+    assert (isinstance(found["status"], str), found["metadata"]["managedFields"]) == (True, [scales])
+    assert (read(found).desired.scaled_by_hpa, read(stored()).desired.scaled_by_hpa) == (True, False)
     assert read(found).status == read(document).status == written
     assert "status" not in kept(stored())
 
