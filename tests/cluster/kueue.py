@@ -1,44 +1,22 @@
 """Kueue's part in the life of a Workload, played by the test.
 
 The CRDs are Kueue's own where `KUEUE` names a folder with them. Else they have exactly the fields of Kueue's v1beta2 API that
-the operator reads and writes, with the rules that its webhook and its CRD have about them. Kueue itself does not run in any test.
+the operator reads and writes, with the rules that its webhook and its CRD have about them. Kueue itself: tests/e2e/test_kueue.py.
 """
 
 import time
 from typing import Any
 
-import yaml
 from rljob_operator.kube.apiserver.client import Client
-from rljob_operator.kube.apiserver.resources import Object, Resource
+from rljob_operator.kube.apiserver.resources import FLAVORS, WORKLOAD_PRIORITIES, WORKLOADS, Object
 from rljob_operator.kube.job.kueue import JobQueue
 from rljob_operator.kube.render.settings import Settings
-from rljob_operator.kube.watch.workloads import VERSIONS, WorkloadCache
+from rljob_operator.kube.watch.workloads import Workloads
 
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.reconciling import Run, stamped
 from tests.support.provided_crds import KUEUE
 
-GROUP = "kueue.x-k8s.io"
-
-
-def _version() -> str:
-    """The one that an operator will use of those that are served."""
-    if not KUEUE.given:
-        return VERSIONS[0]
-    found = [yaml.safe_load(file.read_text())["spec"] for file in KUEUE.files()]
-    served = {
-        each["name"]
-        for crd in found
-        if crd["names"]["kind"] == "Workload"
-        for each in crd["versions"]
-        if each["served"]
-    }
-    return next(each for each in VERSIONS if each in served)
-
-
-WORKLOADS = Resource(GROUP, _version(), "workloads", "Workload")
-FLAVORS = Resource(GROUP, WORKLOADS.version, "resourceflavors", "ResourceFlavor")
-PRIORITIES = Resource(GROUP, WORKLOADS.version, "workloadpriorityclasses", "WorkloadPriorityClass")
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 TEXT, NUMBER, FLAG = {"type": "string"}, {"type": "integer", "minimum": 0}, {"type": "boolean"}
 TEXTS = {"type": "object", "additionalProperties": TEXT}
@@ -131,16 +109,24 @@ def install(cluster: ControlPlane) -> None:
     served = f"/apis/{WORKLOADS.group}/{WORKLOADS.version}"
     cluster.wait_until(
         "serving Workloads",
-        lambda: all(cluster.request("GET", f"{served}/{r.plural}")[0] == 200 for r in (WORKLOADS, FLAVORS, PRIORITIES)),
+        lambda: all(
+            cluster.request("GET", f"{served}/{r.plural}")[0] == 200 for r in (WORKLOADS, FLAVORS, WORKLOAD_PRIORITIES)
+        ),
     )
 
 
 def uninstall(cluster: ControlPlane) -> None:
     for each in cluster.request("GET", CRDS)[1]["items"]:
-        if each["spec"]["group"] == GROUP:
+        if each["spec"]["group"] == WORKLOADS.group:
             cluster.request("DELETE", f"{CRDS}/{each['metadata']['name']}")
     path = f"/apis/{WORKLOADS.group}/{WORKLOADS.version}/{WORKLOADS.plural}"
     cluster.wait_until("without Workloads", lambda: cluster.request("GET", path)[0] == 404)
+
+
+class Listed(Workloads):
+    """The cache, filled by hand. ``why``: why nothing is known."""
+
+    why = ""  # type: ignore[assignment]
 
 
 class QueuedRun(Run):
@@ -148,10 +134,8 @@ class QueuedRun(Run):
 
     def __init__(self, client: Client, namespace: str, **options: Any) -> None:
         settings = Settings(image="rl:1", kueue=True)
-        self.cache = WorkloadCache(lambda key: None)
-        self.cache.resource, self.cache.why = WORKLOADS, ""
-        self.queue = JobQueue(client, self.cache, settings)
-        super().__init__(client, namespace, settings, queue=self.queue, **options)
+        self.cache = Listed(client, None, lambda key: None)
+        super().__init__(client, namespace, settings, queue=JobQueue(client, self.cache, settings), **options)
 
     async def look(self, viewer: Client) -> None:
         await super().look(viewer)

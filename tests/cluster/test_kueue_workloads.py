@@ -7,13 +7,13 @@ import pytest
 from rljob.api import parse_job, read_manifest
 from rljob.api.presets import PRESETS
 from rljob_operator.core.member import Role
+from rljob_operator.kube.apiserver.resources import WORKLOADS
 from rljob_operator.kube.render import workload
 from rljob_operator.kube.render.metadata import Owned
 from rljob_operator.kube.render.settings import Settings
 
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.jobs import STRICT, kept, of_preset
-from tests.cluster.kueue import WORKLOADS
 from tests.cluster.test_rendered_objects import EVERYTHING
 from tests.unit.api.bad_manifests import EXAMPLES, PRESET
 
@@ -35,15 +35,8 @@ def asked_for(name: str) -> list[dict[str, Any]]:
         "pong.actors-0": [workload.pod_set(owned, Role.ACTOR, 16, SETTINGS)],
     }
     named = {"group": "scheduling.k8s.io", "kind": "PriorityClass", "name": "high"}
-    rest = {
-        "queueName": "team",
-        "priority": 7,
-        **({} if WORKLOADS.version == "v1beta1" else {"priorityClassRef": named}),
-    }
-    return [
-        workload.workload(owned, each, {"podSets": found, **rest}, WORKLOADS.api_version)
-        for each, found in sets.items()
-    ]
+    rest = {"queueName": "team", "priority": 7, "priorityClassRef": named}
+    return [workload.workload(owned, each, {"podSets": found, **rest}) for each, found in sets.items()]
 
 
 @pytest.mark.parametrize("name", JOBS)

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from rljob.api import read_manifest
 from rljob.api.presets import PRESETS
+from rljob_operator.kube.apiserver.resources import WORKLOADS
 from rljob_operator.kube.process import rbac
 from rljob_operator.kube.render import names
 from rljob_operator.kube.render.external_redis import removal
 from rljob_operator.kube.render.settings import Settings
-from rljob_operator.kube.render.workload import GROUP
 from rljob_operator.verbs.render import objects
 
 from tests.cluster.control_plane import ControlPlane
@@ -147,7 +147,7 @@ def test_every_role_is_admitted(cluster: ControlPlane, watched: tuple[str, ...])
 
 
 def test_every_grant_is_for_something_that_the_server_knows(cluster: ControlPlane) -> None:
-    for grant in (each for each in rbac.TABLE if each.group != GROUP):  # that one is in test_kube_kueue
+    for grant in (each for each in rbac.TABLE if each.group != WORKLOADS.group):  # that one is in test_kube_kueue
         folder = "/api/v1" if not grant.group else f"/apis/{grant.group}"
         if grant.group:
             versions = cluster.request("GET", folder)[1]["versions"]

@@ -26,6 +26,7 @@ from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, Object
 from rljob_operator.kube.job.children import leave_removal
 from rljob_operator.kube.job.keys import NameConflict
 from rljob_operator.kube.job.members import Pod, current, former, member_of, outlives_its_worker
+from rljob_operator.kube.job.queue_places import QueuePlaces
 from rljob_operator.kube.job.stored import StoredJob
 from rljob_operator.kube.render import names
 from rljob_operator.kube.render.metadata import Owned
@@ -42,8 +43,8 @@ _SUFFIX_CHARACTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 
 
 class PodWriter:
-    """Makes the changes to pods that decisions name, for every job of one operator. ``placed`` may
-    change a pod before it is created; ``pods`` is told of those whose end was handled."""
+    """Makes the changes to pods that decisions name, for every job of one operator. ``pods`` is told of those whose end
+    was handled."""
 
     def __init__(
         self,
@@ -52,13 +53,14 @@ class PodWriter:
         expectations: Expectations,
         settings: Settings,
         *,
-        placed: Callable[[StoredJob, Object], Object] = lambda stored, pod: pod,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._client, self._pods, self._expectations, self._settings = client, pods, expectations, settings
-        self._placed, self._now = placed, now
+        self._now = now
 
-    async def carry_out(self, stored: StoredJob, decision: Decision, pods: Sequence[Pod]) -> dict[str, Exception]:
+    async def carry_out(
+        self, stored: StoredJob, decision: Decision, pods: Sequence[Pod], places: QueuePlaces | None = None
+    ) -> dict[str, Exception]:
         """Carry out what the decision says of pods; answers the members that the API server refuses to make, and why. Any other
         `ApiError` ends it, after the calls that are under way at the same time."""
         owned = replace(stored.owned(), learner_epoch=decision.status.controller.learner_epoch)
@@ -79,7 +81,7 @@ class PodWriter:
         if decision.status.controller.active_since is None:
             outliving = [each for each in pods if outlives_its_worker(each)]
             await self._each(outliving, lambda each: self._note(each, {"activeDeadlineSeconds": 1}))
-        refused = await self._make(stored, owned, decision, by_member)
+        refused = await self._make(stored, owned, decision, by_member, places or QueuePlaces())
         if decision.delete_job:
             namespace, name = stored.key
             with contextlib.suppress(NotFound):
@@ -109,7 +111,12 @@ class PodWriter:
             await leave_removal(self._client, each)
 
     async def _make(
-        self, stored: StoredJob, owned: Owned, decision: Decision, by_member: Mapping[str, Pod]
+        self,
+        stored: StoredJob,
+        owned: Owned,
+        decision: Decision,
+        by_member: Mapping[str, Pod],
+        places: QueuePlaces,
     ) -> dict[str, Exception]:
         """Create the pods of those that start. Where one of a role was refused no later one of that role is tried: they are
         equal, and a full quota need not be asked five hundred times."""
@@ -122,7 +129,7 @@ class PodWriter:
                 refused[name] = of_role[role]
                 return
             try:
-                await self._start(stored, owned, name, by_member.get(name), decision.status)
+                await self._start(stored, owned, name, by_member.get(name), decision.status, places)
             except Exception as problem:
                 if not is_refusal(problem):
                     raise
@@ -135,13 +142,19 @@ class PodWriter:
         return refused
 
     async def _start(
-        self, stored: StoredJob, owned: Owned, member: str, before: Pod | None, status: RLJobStatus
+        self,
+        stored: StoredJob,
+        owned: Owned,
+        member: str,
+        before: Pod | None,
+        status: RLJobStatus,
+        places: QueuePlaces,
     ) -> None:
         """Create the pod that follows on ``before``. Its name follows from that one's uid: tried again it asks for the same name,
         so it never makes two."""
         suffix = _suffix(owned.uid, member, before["metadata"]["uid"] if before is not None else "")
         made = pod(owned, member, suffix, stored.revision(Role.of(member)), settings_for(status, self._settings))
-        document = self._placed(stored, made)
+        document = places.placed(owned.name, made)
         name = document["metadata"]["name"]
         self._expectations.expect(owned.uid, name)
         try:

@@ -16,7 +16,7 @@ from rljob_operator.core.member import Member, Phase, Role
 from rljob_operator.core.observed import Admission, Observation
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.errors import AlreadyExists, ApiError, NotFound, is_refusal
-from rljob_operator.kube.apiserver.resources import Object, Resource
+from rljob_operator.kube.apiserver.resources import WORKLOADS, Object
 from rljob_operator.kube.job import workload_state as state
 from rljob_operator.kube.job.actor_blocks import Block, change, wanted_actors
 from rljob_operator.kube.job.members import Pod
@@ -29,40 +29,24 @@ from rljob_operator.kube.job.queue_places import (
     users,
 )
 from rljob_operator.kube.job.stored import StoredJob
-from rljob_operator.kube.job.workload_state import ignored, in_queue, unknown, waiting
+from rljob_operator.kube.job.workload_state import as_it_runs, ignored, in_queue, waiting
 from rljob_operator.kube.render import workload
 from rljob_operator.kube.render.metadata import is_of
 from rljob_operator.kube.render.rendering import settings_for
 from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.render.workload import queue_of
 from rljob_operator.kube.watch.pods import JobKey
-from rljob_operator.kube.watch.workloads import WorkloadCache
+from rljob_operator.kube.watch.workloads import Workloads
 
 AGAIN_SECONDS: Final = 10.0
 """What Kueue has refused is asked for again after so long."""
-
-
-class NoQueue:
-    """Stands in for the queue in an operator that asks Kueue for no quota."""
-
-    async def seen(self, stored: StoredJob, observed: Observation, pods: Sequence[Pod]) -> Observation:
-        """What is observed of a job; where it names a queue, with the message that this has no effect."""
-        admission = ignored(stored.document)
-        return observed if admission is None else replace(observed, admission=admission)
-
-    def placed(self, stored: StoredJob, pod: Object) -> Object:
-        """The pod as it is."""
-        return pod
-
-    def forget(self, uid: str) -> None:
-        """Nothing is kept of any job."""
 
 
 class JobQueue:
     """Asks Kueue for the quota of the jobs of one operator.
 
     Args:
-        workloads: the cache of Workloads.
+        workloads: those that are known; None in an operator that asks Kueue for no quota.
         later: has a job reconciled again, in so many seconds.
         now: Unix seconds.
     """
@@ -70,7 +54,7 @@ class JobQueue:
     def __init__(
         self,
         client: Client,
-        workloads: WorkloadCache,
+        workloads: Workloads | None,
         settings: Settings,
         later: Callable[[JobKey, float], None] = lambda key, seconds: None,
         *,
@@ -78,57 +62,36 @@ class JobQueue:
     ) -> None:
         self._client, self._workloads, self._settings, self._later = client, workloads, settings, later
         self._now, self._objects = now, ClusterObjects(client)
-        self._places: dict[str, QueuePlaces] = {}  # by the job's uid
 
-    async def seen(self, stored: StoredJob, observed: Observation, pods: Sequence[Pod]) -> Observation:
-        """What is observed of a job, with what its queue says: the queue is asked for the quota that the job lacks, and given
-        back what the job no longer needs. A job whose pods are refused asks for nothing."""
-        if not settings_for(stored.status, self._settings).kueue:
-            return await NoQueue().seen(stored, observed, pods)  # it runs as it was started: without
-        admission = await self._look(stored, observed.members, pods)
-        places = self._places.get(stored.uid)
-        going = places.going(pods) if places is not None else set()
-        return replace(
-            observed,
-            members=tuple(replace(m, leaving_node=True) if m.name in going else m for m in observed.members),
-            admission=admission,
-        )
-
-    async def _look(self, stored: StoredJob, members: Sequence[Member], pods: Sequence[Pod]) -> Admission | None:
-        """None for a job that does not queue."""
+    async def seen(
+        self, stored: StoredJob, observed: Observation, pods: Sequence[Pod]
+    ) -> tuple[Observation, QueuePlaces]:
+        """What is observed of a job, with what its queue says, and what that gives its new pods: the queue is asked for the quota
+        that the job lacks, and given back what the job no longer needs. A job whose pods are refused asks for nothing."""
+        members, given = observed.members, QueuePlaces()
+        if self._workloads is None or not settings_for(stored.status, self._settings).kueue:
+            return replace(observed, admission=ignored(stored.document)), given  # it runs as it was started: without
         queue, mine = queue_of(stored.document), self._workloads.of(stored.key[0], stored.uid)
-        alive = any(member.alive for member in members)
-        self._places.pop(stored.uid, None)
+        core, alive = mine.get(stored.key[1]), any(member.alive for member in members)
+        admission: Admission | None = None
         if not queue and not mine:
-            return None
-        if self._workloads.why:
-            return unknown(stored, members, self._workloads.why)
-        core = mine.get(workload.core_name(stored.key[1]))
-        if stored.status.finished or stored.desired.suspends or stored.stopped or not queue:
-            return await self._without_use(stored, mine, core, queue, members, alive=alive)
-        if core is None:
-            words = (
-                "its pods are refused; see condition Accepted"
-                if stored.desired.blocked
-                else await self._ask(stored, queue)
-            )
-            return waiting(queue, words)
-        if not state.is_admitted(core):
-            return await self._not_admitted(stored, mine, core, queue, idle=not alive)
-        return await self._admitted(stored, mine, core, queue, members, pods)
-
-    def placed(self, stored: StoredJob, pod: Object) -> Object:
-        """The pod of a job as it is started."""
-        places = self._places.get(stored.uid)
-        return pod if places is None else places.placed(stored.key[1], pod)
-
-    def forget(self, uid: str) -> None:
-        """The job is gone, and its Workloads go with it."""
-        self._places.pop(uid, None)
-
-    async def _ask(self, stored: StoredJob, queue: str) -> str:
-        """Make the Workload of the job's core; answers a message about that."""
-        return await self._create(stored, workload.core_name(stored.key[1]), queue, self._core(stored)) or "asked for"
+            pass
+        elif self._workloads.why:
+            admission = state.unknown(stored, members, self._workloads.why)
+        elif stored.status.finished or stored.desired.suspends or stored.stopped or not queue:
+            admission = await self._without_use(stored, mine, core, queue, members, alive=alive)
+        elif core is not None and state.is_admitted(core):
+            admission, given = await self._admitted(stored, mine, core, queue, members, pods)
+            going = given.going(pods)
+            members = tuple(replace(each, leaving_node=True) if each.name in going else each for each in members)
+        elif core is not None:
+            admission = await self._not_admitted(stored, mine, core, queue, idle=not alive)
+        elif stored.desired.blocked:
+            admission = waiting(queue, "its pods are refused; see condition Accepted")
+        else:
+            said = await self._create(stored, stored.key[1], queue, self._core(stored))
+            admission = waiting(queue, said or "asked for")
+        return replace(observed, members=members, admission=admission), given
 
     def _core(self, stored: StoredJob) -> list[dict[str, Any]]:
         """The sets of pods of the job's core as they would be now. Raises `PodProblem`."""
@@ -137,8 +100,7 @@ class JobQueue:
     async def _spec(self, stored: StoredJob, queue: str, sets: list[dict[str, Any]]) -> dict[str, Any]:
         """What a Workload asks for. Raises `PriorityUnknown`."""
         labels = stored.document["metadata"].get("labels") or {}
-        priority = await priority_of(labels, sets, self._resource, self._objects)
-        return {"queueName": queue, "podSets": sets, **priority}
+        return {"queueName": queue, "podSets": sets, **await priority_of(labels, sets, self._objects)}
 
     async def _not_admitted(
         self, stored: StoredJob, mine: Mapping[str, Object], core: Object, queue: str, *, idle: bool
@@ -148,18 +110,14 @@ class JobQueue:
             if state.holds(core, "Evicted") and state.holds(core, "QuotaReserved"):
                 await self._give_back(core)
             elif not state.holds(core, "QuotaReserved") and not stored.desired.blocked:
-                await self._ask_anew_if_changed(stored, core, queue)
+                # One that waits asks for what the job wants now, in the queue that it names now.
+                wanted = ""
+                with contextlib.suppress(PriorityUnknown):
+                    wanted = workload.digest(await self._spec(stored, queue, self._core(stored)))
+                if (core["metadata"].get("annotations") or {}).get(workload.ASKED_FOR_ANNOTATION) != wanted:
+                    await self._delete(core)  # the watch tells when it is gone, and then the next one is made
         reason = Reason.EVICTED if state.holds(core, "Evicted") else Reason.WAITING_FOR_QUOTA
         return waiting(queue, state.words(core), core["metadata"]["name"], reason)
-
-    async def _ask_anew_if_changed(self, stored: StoredJob, core: Object, queue: str) -> None:
-        """One that waits asks for what the job wants now, in the queue that it names now."""
-        try:
-            wanted = workload.digest(await self._spec(stored, queue, self._core(stored)))
-        except PriorityUnknown:
-            wanted = ""
-        if (core["metadata"].get("annotations") or {}).get(workload.ASKED_FOR_ANNOTATION) != wanted:
-            await self._delete(core)  # the watch tells when it is gone, and then the next one is made
 
     async def _admitted(
         self,
@@ -169,7 +127,7 @@ class JobQueue:
         queue: str,
         members: Sequence[Member],
         pods: Sequence[Pod],
-    ) -> Admission:
+    ) -> tuple[Admission, QueuePlaces]:
         owned, spec = stored.owned(), stored.desired.job.spec
         first = state.count(core, Role.ACTOR)
         blocks = {
@@ -195,9 +153,8 @@ class JobQueue:
             said = said or await self._create(stored, workload.block_name(owned.name, number), queue, sets)
         kept = [each for each in known if each.number not in todo.give_back]
         running = [core, *(blocks[each.number] for each in sorted(kept, key=lambda b: b.number) if each.admitted)]
-        self._places[stored.uid] = await places(self._objects, self._resource, running, pods)
         await self._tell_ready(stored, running, members, pods)
-        return Admission(
+        admission = Admission(
             True,
             Reason.QUOTA_RESERVED,
             in_queue(queue, said) if said else f"queue {queue}",
@@ -206,6 +163,7 @@ class JobQueue:
             pending_blocks=sum(not each.admitted for each in kept) + len(todo.ask_for),
             max_actors=first + sum(each.actors for each in kept if each.admitted),
         )
+        return admission, await places(self._objects, running, pods)
 
     async def _tell_ready(
         self, stored: StoredJob, running: Sequence[Object], members: Sequence[Member], pods: Sequence[Pod]
@@ -233,13 +191,7 @@ class JobQueue:
         if alive:
             if core is None or not state.is_admitted(core):
                 return waiting(queue, state.words(core) if core is not None else "nothing is asked for")
-            return Admission(
-                True,
-                Reason.QUOTA_RESERVED,
-                f"queue {queue}",
-                workload=core["metadata"]["name"],
-                max_actors=sum(member.alive for member in members if member.role is Role.ACTOR),
-            )
+            return as_it_runs(members, f"queue {queue}", core["metadata"]["name"])
         over = stored.status.finished
         await self._delete(*(each for each in mine.values() if not (over and each is core)))
         if over and core is not None and not state.holds(core, "Finished"):
@@ -255,34 +207,28 @@ class JobQueue:
         """Make a Workload; empty, or why it can't be made."""
         try:
             spec = await self._spec(stored, queue, sets)
-            await self._client.create(
-                self._resource, workload.workload(stored.owned(), name, spec, self._resource.api_version)
-            )
+            await self._client.create(WORKLOADS, workload.workload(stored.owned(), name, spec))
+            return ""
         except PriorityUnknown as problem:
-            self._later(stored.key, AGAIN_SECONDS)
-            return str(problem)
+            said = str(problem)
         except AlreadyExists:
-            try:
-                found = await self._client.get(self._resource, stored.key[0], name)
-            except NotFound:
-                return ""  # it was about to go
-            if is_of(found, stored.uid):
+            if is_of(await self._client.get(WORKLOADS, stored.key[0], name), stored.uid):
                 return ""
-            self._later(stored.key, AGAIN_SECONDS)
-            return f"the name of Workload {name} belongs to another owner: delete it, or give the job another name"
+            said = f"the name of Workload {name} belongs to another owner: delete it, or give the job another name"
         except ApiError as problem:
             if not is_refusal(problem):
                 raise
-            self._later(stored.key, AGAIN_SECONDS)
-            return f"the Workload {name} is refused: {problem}"
-        return ""
+            said = f"the Workload {name} is refused: {problem}"
+        self._later(stored.key, AGAIN_SECONDS)
+        return said
 
     async def _delete(self, *given: Object) -> None:
+        assert self._workloads is not None, "there are some"
         for each in given:
             about = each["metadata"]
             with contextlib.suppress(NotFound):
-                await self._client.delete(self._resource, about["namespace"], about["name"], uid=about["uid"])
-            self._workloads.asked_to_go(each)
+                await self._client.delete(WORKLOADS, about["namespace"], about["name"], uid=about["uid"])
+            self._workloads.change("DELETED", each)  # nothing is to be read from it any more
 
     async def _give_back(self, evicted: Object) -> None:
         await self._write(evicted, state.without_quota(evicted, self._now()))
@@ -292,11 +238,6 @@ class JobQueue:
         about = found["metadata"]
         with contextlib.suppress(NotFound):
             await self._client.patch(
-                self._resource, about["namespace"], about["name"], change,
+                WORKLOADS, about["namespace"], about["name"], {"status": change},
                 resource_version=about["resourceVersion"], subresource="status",
             )  # fmt: skip
-
-    @property
-    def _resource(self) -> Resource:
-        assert self._workloads.resource is not None, "known once Workloads have been listed"
-        return self._workloads.resource

@@ -7,22 +7,20 @@ The objects that this goes by have no namespace; the operator reads them and doe
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rljob_operator.core.member import Role
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.errors import Forbidden, NotFound
-from rljob_operator.kube.apiserver.resources import PRIORITY_CLASSES, Object, Resource
+from rljob_operator.kube.apiserver.resources import FLAVORS, PRIORITY_CLASSES, WORKLOAD_PRIORITIES, Object, Resource
 from rljob_operator.kube.job import workload_state as state
 from rljob_operator.kube.job.members import Pod, current
 from rljob_operator.kube.render import names
-from rljob_operator.kube.render.workload import PRIORITY_LABEL, WORKLOAD_ANNOTATION, core_name
+from rljob_operator.kube.render.workload import PRIORITY_LABEL, WORKLOAD_ANNOTATION
 
-KNOWN_SECONDS: Final = 300.0
-"""What one says is believed for so long."""
-MISSING_SECONDS: Final = 15.0
-"""How long it is remembered that an object is missing or may not be read."""
+KNOWN_SECONDS: Final = 15.0
+"""What one says is believed for so long, also that it is missing or may not be read."""
 
 
 class ClusterObjects:
@@ -41,14 +39,13 @@ class ClusterObjects:
             found = await self._client.get(resource, None, name)
         except (NotFound, Forbidden):
             found = None
-        seconds = MISSING_SECONDS if found is None else KNOWN_SECONDS
-        self._known[resource.kind, name] = self._monotonic() + seconds, found
+        self._known[resource.kind, name] = self._monotonic() + KNOWN_SECONDS, found
         return found
 
 
 @dataclass(slots=True)
 class QueuePlaces:
-    """The places that the queue has given to one admitted job.
+    """The places that the queue has given to one job; of one that is not admitted or does not queue, none.
 
     Attributes:
         room: Workload -> how many actors more it has quota for.
@@ -65,8 +62,8 @@ class QueuePlaces:
 
     def placed(self, job: str, pod: Object) -> Object:
         """A new pod with what its flavours add. An actor's pod is noted to use its Workload's quota."""
-        used, role = core_name(job), pod["metadata"]["labels"][names.ROLE_LABEL]
-        if role == Role.ACTOR:
+        used, role = job, pod["metadata"]["labels"][names.ROLE_LABEL]
+        if role == Role.ACTOR and self.room:
             used = next((name for name, left in self.room.items() if left > 0), used)
             self.room[used] = self.room.get(used, 0) - 1
             pod = _merged(pod, {"annotations": {WORKLOAD_ANNOTATION: used}})
@@ -75,17 +72,14 @@ class QueuePlaces:
         return pod
 
 
-async def places(
-    objects: ClusterObjects, workloads: Resource, running: Sequence[Object], pods: Sequence[Pod]
-) -> QueuePlaces:
+async def places(objects: ClusterObjects, running: Sequence[Object], pods: Sequence[Pod]) -> QueuePlaces:
     """The places of a job whose admitted Workloads are ``running``, the core first."""
-    flavors = replace(workloads, plural="resourceflavors", kind="ResourceFlavor")
     used, found = Counter(users(pods).values()), QueuePlaces()
     for each in running:
         name = each["metadata"]["name"]
         found.room[name] = state.count(each, Role.ACTOR) - used[name]
         for pod_set in (str(role) for role in Role):
-            given = [await objects.get(flavors, flavor) for flavor in state.flavors(each, pod_set)]
+            given = [await objects.get(FLAVORS, flavor) for flavor in state.flavors(each, pod_set)]
             of_flavors = [_of_nodes(flavor) for flavor in given if flavor is not None]
             found.changes[name, pod_set] = [*of_flavors, *state.updates(each, pod_set)]
     return found
@@ -129,14 +123,11 @@ class PriorityUnknown(Exception):
 
 
 async def priority_of(
-    labels: Mapping[str, str], pod_sets: Sequence[Mapping[str, Any]], workloads: Resource, objects: ClusterObjects
+    labels: Mapping[str, str], pod_sets: Sequence[Mapping[str, Any]], objects: ClusterObjects
 ) -> dict[str, Any]:
     """Fields of a Workload's spec: the priority of the WorkloadPriorityClass that the job's label names, else that of the
     PriorityClass of the first of its pods that have one, else 0. Raises `PriorityUnknown`: Kueue, too, makes no Workload then."""
-    resource, name = (
-        replace(workloads, plural="workloadpriorityclasses", kind="WorkloadPriorityClass"),
-        labels.get(PRIORITY_LABEL),
-    )
+    resource, name = WORKLOAD_PRIORITIES, labels.get(PRIORITY_LABEL)
     if not name:
         of_pods = (each["template"]["spec"].get("priorityClassName") for each in pod_sets)
         resource, name = PRIORITY_CLASSES, next((each for each in of_pods if each), None)
@@ -146,5 +137,4 @@ async def priority_of(
     if found is None:
         raise PriorityUnknown(f"{resource.kind} {name} is missing, or the operator may not read it (docs/kueue.md)")
     named = {"group": resource.group, "kind": resource.kind, "name": name}
-    # v1beta1 has other fields for the name, and needs none.
-    return {"priority": int(found["value"]), **({} if workloads.version == "v1beta1" else {"priorityClassRef": named})}
+    return {"priority": int(found["value"]), "priorityClassRef": named}

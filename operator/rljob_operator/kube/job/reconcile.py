@@ -24,9 +24,10 @@ from rljob_operator.kube.job.apply import PodWriter
 from rljob_operator.kube.job.children import renew_policy
 from rljob_operator.kube.job.interning import Interner
 from rljob_operator.kube.job.keys import token_of
-from rljob_operator.kube.job.kueue import JobQueue, NoQueue
+from rljob_operator.kube.job.kueue import JobQueue
 from rljob_operator.kube.job.members import Pod, current, members
 from rljob_operator.kube.job.observe import checkpoints, recommendation, seen, unseen_end
+from rljob_operator.kube.job.queue_places import QueuePlaces
 from rljob_operator.kube.job.refusals import in_words
 from rljob_operator.kube.job.rivals import with_rivals
 from rljob_operator.kube.job.status_writer import NEVER, SEEN_SECONDS, RememberedJob, StatusWriter, WriteTimes
@@ -59,7 +60,7 @@ class Reconciler:
         shards: asks replay shards whether they are alive.
         nodes: the cache of nodes.
         going: (namespace, name) of the claims that are being deleted, by uid.
-        queue: asks Kueue for quota, where the operator is to.
+        queue: asks Kueue for quota; None asks for none.
         recommended: told after each reconciliation how many actors are recommended for the job; None for nothing to recommend.
         now: Unix seconds; ``monotonic``: seconds that only go forward.
         seen_seconds: see `write_times.SEEN_SECONDS`.
@@ -78,7 +79,7 @@ class Reconciler:
         *,
         nodes: NodeCache,
         going: Mapping[str, tuple[str, str]] = MappingProxyType({}),
-        queue: JobQueue | NoQueue = NoQueue(),  # noqa: B008 - it has no state
+        queue: JobQueue | None = None,
         recommended: Callable[[str, str, int | None], None] = lambda namespace, name, actors: None,
         now: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
@@ -87,8 +88,9 @@ class Reconciler:
         self._client, self._job_of, self._pods, self._poll = client, job_of, pods, poll
         self._url_of = url_of
         self._events, self._expectations, self._settings = events, expectations, settings
-        self._writer = PodWriter(client, pods, expectations, settings, placed=queue.placed, now=now)
-        self._nodes, self._queue, self._recommended, self._going = nodes, queue, recommended, going
+        self._writer = PodWriter(client, pods, expectations, settings, now=now)
+        self._nodes, self._recommended, self._going = nodes, recommended, going
+        self._queue = queue or JobQueue(client, None, settings)
         self._now, self._monotonic = now, monotonic
         self._known: dict[JobKey, RememberedJob] = {}
         self._interner = Interner()
@@ -173,7 +175,7 @@ class Reconciler:
             observed = await with_claims(self._client, stored.owned(), observed, used, self._now())
         beside = (each for each in self._pods.jobs() if each != key and each[0] == key[0])
         observed = with_rivals(observed, ((each[1], self._pods.of_key(each)) for each in beside), self._now())
-        observed = await self._queue.seen(stored, observed, pods)
+        observed, places = await self._queue.seen(stored, observed, pods)
         session = Session(interrupted=True) if stored.stopped else None
         found = turn(desired, stored.status, observed, self._now(), session)
         decision = found.decision
@@ -186,7 +188,7 @@ class Reconciler:
             self._events.record(about, kind, reason, text, action="Reconciling")
         await self._follow(key, stored, known, observed, pods, decision)
         await self._note(stored, known, decision)
-        news = await self._carry_out(stored, known, observed, pods, decision)
+        news = await self._carry_out(stored, known, observed, pods, decision, places)
         now = self._monotonic()
         again = NEVER if decision.requeue_seconds is None else decision.requeue_seconds
         soonest = min(again, known.refusals.due_in(now), max(0.0, known.due - now), 0.0 if news else NEVER)
@@ -203,7 +205,13 @@ class Reconciler:
                     known.noted = found
 
     async def _carry_out(
-        self, stored: StoredJob, known: RememberedJob, observed: Observation, pods: Sequence[Pod], decision: Decision
+        self,
+        stored: StoredJob,
+        known: RememberedJob,
+        observed: Observation,
+        pods: Sequence[Pod],
+        decision: Decision,
+        places: QueuePlaces,
     ) -> bool:
         """Make, ask to leave and end what was decided; answers whether the refusals have changed.
 
@@ -232,7 +240,7 @@ class Reconciler:
             problems = dict.fromkeys(tried, problem)
             failure = None if tried and is_refusal(problem) else problem
         start = tuple(name for name in decision.start if name not in problems)
-        refused = await self._writer.carry_out(stored, replace(decision, start=start), pods)
+        refused = await self._writer.carry_out(stored, replace(decision, start=start), pods, places)
         if failure is not None:
             raise failure
         known.refusals.note({**problems, **refused}, self._monotonic(), self._now())
@@ -343,5 +351,4 @@ class Reconciler:
         self._poll.forget(key)
         self._recommended(*key, None)
         self._expectations.forget(known.uid)
-        self._queue.forget(known.uid)
         del self._known[key]

@@ -12,7 +12,6 @@ from rljob_operator.kube.job.stored import StoredJob
 from rljob_operator.kube.render.workload import QUEUE_LABEL, queue_of
 
 Workload = Mapping[str, Any]
-Conditions = list[dict[str, Any]]
 
 _QUEUED_AGAIN: Final = frozenset({"Preempted", "NodeFailures"})
 """Reasons of an eviction after which a Workload queues again at once; after the others it is Kueue that says when."""
@@ -66,34 +65,29 @@ def without_quota(workload: Workload, now: float) -> dict[str, Any]:
     """The change of an evicted Workload's status once none of its pods is left: it gives back what it had."""
     evicted = _condition(workload, "Evicted")
     reason, message = str(evicted.get("reason") or "Pending"), str(evicted.get("message") or "")
-    changed = _with(workload, _conditions(workload), "QuotaReserved", False, "Pending", message, now)
-    changed = _with(workload, changed, "Admitted", False, "NoReservation", "The workload has no reservation", now)
-    changed = _with(workload, changed, "Requeued", reason in _QUEUED_AGAIN, reason, message, now)
+    said = {
+        "QuotaReserved": (False, "Pending", message),
+        "Admitted": (False, "NoReservation", "The workload has no reservation"),
+        "Requeued": (reason in _QUEUED_AGAIN, reason, message),
+    }
     if holds(workload, "PodsReady"):
-        changed = _with(workload, changed, "PodsReady", False, "WaitForStart", "Not all pods are ready", now)
-    return {"status": {"admission": None, "conditions": changed}}
+        said["PodsReady"] = False, "WaitForStart", "Not all pods are ready"
+    return _with(workload, said, now) | {"admission": None}
 
 
 def finished(workload: Workload, succeeded: bool, message: str, now: float) -> dict[str, Any]:
     """The change of its status at the end of its job: Kueue takes the quota back."""
-    reason = "Succeeded" if succeeded else "Failed"
-    return {"status": {"conditions": _with(workload, _conditions(workload), "Finished", True, reason, message, now)}}
+    return _with(workload, {"Finished": (True, "Succeeded" if succeeded else "Failed", message)}, now)
 
 
 def pods_ready(workload: Workload, now: float) -> dict[str, Any]:
     """The change of its status when its pods are up, which Kueue waits for where its waitForPodsReady is on."""
-    message = "All pods reached readiness and the workload is running"
-    return {
-        "status": {"conditions": _with(workload, _conditions(workload), "PodsReady", True, "Started", message, now)}
-    }
+    said = True, "Started", "All pods reached readiness and the workload is running"
+    return _with(workload, {"PodsReady": said}, now)
 
 
 def _assignments(workload: Workload) -> list[Mapping[str, Any]]:
     return list(((workload.get("status") or {}).get("admission") or {}).get("podSetAssignments") or ())
-
-
-def _conditions(workload: Workload) -> Conditions:
-    return [dict(each) for each in (workload.get("status") or {}).get("conditions") or ()]
 
 
 def _condition(workload: Workload, type: str) -> Mapping[str, Any]:
@@ -101,21 +95,19 @@ def _condition(workload: Workload, type: str) -> Mapping[str, Any]:
     return next((each for each in found if each.get("type") == type), {})
 
 
-def _with(
-    workload: Workload, conditions: Conditions, type: str, status: bool, reason: str, message: str, now: float
-) -> Conditions:
-    """The conditions with one set; its time stays where only its message changes."""
-    before = next((each for each in conditions if each["type"] == type), {})
-    changed = before.get("status") != str(status)
-    new = {
-        "type": type,
-        "status": str(status),
-        "reason": reason,
-        "message": message,
-        "observedGeneration": workload["metadata"].get("generation", 1),
-        "lastTransitionTime": rfc3339(float(int(now))) if changed else before["lastTransitionTime"],
-    }
-    return [*(each for each in conditions if each["type"] != type), new]
+def _with(workload: Workload, said: Mapping[str, tuple[bool, str, str]], now: float) -> dict[str, Any]:
+    """Its status with some conditions set; the time of one stays where only its message changes."""
+    about = {"observedGeneration": workload["metadata"].get("generation", 1)}
+    new = [
+        {
+            **about, "type": type, "status": str(status), "reason": reason, "message": message,
+            "lastTransitionTime": before["lastTransitionTime"] if before.get("status") == str(status) else rfc3339(int(now)),
+        }
+        for type, (status, reason, message) in said.items()
+        for before in [_condition(workload, type)]
+    ]  # fmt: skip
+    kept = [each for each in (workload.get("status") or {}).get("conditions") or () if each["type"] not in said]
+    return {"conditions": [*kept, *new]}
 
 
 def ignored(document: Mapping[str, Any]) -> Admission | None:
@@ -128,17 +120,16 @@ def ignored(document: Mapping[str, Any]) -> Admission | None:
 
 def unknown(stored: StoredJob, members: Sequence[Member], why: str) -> Admission:
     """While the queue's answer is unknown, what runs goes on as it is, and nothing new begins."""
-    before = stored.status.admission
-    name = before.workload if before is not None else ""
+    name = stored.status.admission.workload if stored.status.admission is not None else ""
     if any(member.alive for member in members):
-        return Admission(
-            True,
-            Reason.QUOTA_RESERVED,
-            why,
-            workload=name,
-            max_actors=sum(member.alive and not member.asked for member in members if member.role is Role.ACTOR),
-        )
+        return as_it_runs(members, why, name)
     return Admission(False, Reason.WAITING_FOR_QUOTA, why, workload=name)
+
+
+def as_it_runs(members: Sequence[Member], words: str, workload: str) -> Admission:
+    """The job keeps its quota for the actors that it has."""
+    actors = sum(member.alive and not member.asked for member in members if member.role is Role.ACTOR)
+    return Admission(True, Reason.QUOTA_RESERVED, words, workload=workload, max_actors=actors)
 
 
 def waiting(queue: str, words: str, workload: str = "", reason: Reason = Reason.WAITING_FOR_QUOTA) -> Admission:

@@ -18,7 +18,7 @@ from rljob_operator.kube.apiserver.reflector import Reflector
 from rljob_operator.kube.apiserver.resources import NODES, PODS, RLEXPERIMENTS, RLJOBS, Object
 from rljob_operator.kube.experiment.reconcile import ExperimentReconciler
 from rljob_operator.kube.experiment.runs import Sources
-from rljob_operator.kube.job.kueue import JobQueue, NoQueue
+from rljob_operator.kube.job.kueue import JobQueue
 from rljob_operator.kube.job.reconcile import Reconciler
 from rljob_operator.kube.job.refusals import is_defect
 from rljob_operator.kube.reach import PodNetwork, PodsProxy, Way
@@ -110,9 +110,7 @@ class Operator:
             config.settings,
             nodes=self._nodes,
             going=self._children.going,
-            queue=NoQueue()
-            if self._workloads is None
-            else JobQueue(client, self._workloads, config.settings, self._queue.add_after),
+            queue=JobQueue(client, self._workloads, config.settings, self._queue.add_after),
             recommended=metrics.recommended,
             now=client.now,
         )

@@ -1,12 +1,13 @@
 """What a job asks a queue of Kueue for: Workloads, made of the pods that it would have. Pure.
 
-One is the job's core: replay shards, learner, inference servers, evaluator, and the fewest actors that it may run with. They
-start all or none. Every other actor is in a block, a Workload of its own, because what a queue has admitted can't be changed:
-more actors are another block, fewer give a block back.
+One is the job's core, with the job's name: replay shards, learner, inference servers, evaluator, and the fewest actors that it
+may run with. They start all or none. Every other actor is in a block, a Workload of its own, because what a queue has admitted
+can't be changed: more actors are another block, fewer give a block back.
 """
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -16,7 +17,6 @@ from rljob_operator.kube.render.metadata import Owned
 from rljob_operator.kube.render.pod import pod
 from rljob_operator.kube.render.settings import Settings
 
-GROUP: Final = "kueue.x-k8s.io"
 QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 """On an RLJob: the LocalQueue of its namespace that it queues in."""
 PRIORITY_LABEL: Final = "kueue.x-k8s.io/priority-class"
@@ -38,11 +38,6 @@ def queue_of(document: Mapping[str, Any]) -> str:
     return str((document["metadata"].get("labels") or {}).get(QUEUE_LABEL) or "")
 
 
-def core_name(job: str) -> str:
-    """The Workload of the job's core."""
-    return job
-
-
 def block_name(job: str, number: int) -> str:
     """The Workload of a block of actors. A job's name has no dot, so that no other job's core is called so."""
     return f"{job}.actors-{number}"
@@ -54,18 +49,11 @@ def block_number(job: str, name: str) -> int | None:
     return int(number) if number.isdecimal() else None
 
 
-def first_actors(owned: Owned) -> int:
-    """The actors in the core: as few as the job may run with."""
-    scaling, fixed = owned.job.spec.autoscaling, owned.job.spec.actors.replicas
-    return min(scaling.min_replicas, fixed) if scaling.mode == "Disabled" else scaling.min_replicas
-
-
 def core(owned: Owned, settings: Settings) -> list[dict[str, Any]]:
     """The sets of pods of the job's core. Raises `PodProblem`."""
-    counts: dict[Role, int] = {}
-    for member in names.first_members(owned.job):
-        counts[Role.of(member)] = counts.get(Role.of(member), 0) + 1
-    counts[Role.ACTOR] = first_actors(owned)
+    scaling, fixed = owned.job.spec.autoscaling, owned.job.spec.actors.replicas
+    counts = Counter(map(Role.of, names.first_members(owned.job)))
+    counts[Role.ACTOR] = min(scaling.min_replicas, fixed) if scaling.mode == "Disabled" else scaling.min_replicas
     return [pod_set(owned, role, count, settings) for role, count in counts.items() if count]
 
 
@@ -86,11 +74,7 @@ def digest(spec: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def workload(owned: Owned, name: str, spec: dict[str, Any], api_version: str) -> dict[str, Any]:
+def workload(owned: Owned, name: str, spec: dict[str, Any]) -> dict[str, Any]:
     """The Workload that asks for ``spec``."""
-    return {
-        "apiVersion": api_version,
-        "kind": "Workload",
-        "metadata": {**owned.metadata(name), "annotations": {ASKED_FOR_ANNOTATION: digest(spec)}},
-        "spec": spec,
-    }
+    metadata = {**owned.metadata(name), "annotations": {ASKED_FOR_ANNOTATION: digest(spec)}}
+    return {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload", "metadata": metadata, "spec": spec}

@@ -114,7 +114,7 @@ def evicted(reason: str) -> dict[str, Any]:
 )
 def test_an_evicted_workload_queues_again_at_once_or_when_kueue_says_so(reason: str, at_once: bool) -> None:
     """As Kueue does with the jobs that it knows: a backoff that it has set is not cut short."""
-    written = without_quota(evicted(reason), NOW)["status"]
+    written = without_quota(evicted(reason), NOW)
     said = {each["type"]: (each["status"], each["reason"]) for each in written["conditions"]}
     expected = {
         "Evicted": ("True", reason),

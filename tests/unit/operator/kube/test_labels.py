@@ -49,7 +49,7 @@ def parts(job: Owned) -> list[dict[str, Any]]:
     return [
         *children(job, SECRETS, SETTINGS),
         *(pod_of(job, member) for member in MEMBERS.values()),
-        workload(job, "pong", {"podSets": core(job, SETTINGS)}, "kueue.x-k8s.io/v1beta2"),
+        workload(job, "pong", {"podSets": core(job, SETTINGS)}),
     ]
 
 
