@@ -25,6 +25,7 @@ COMMANDS |= {
     "render": (MANIFEST, "rljob_operator.verbs.render:render"),
     "size": (MANIFEST, "rljob_operator.verbs.size:size"),
     "run": (TRAIN, "rljob_operator.verbs.run_command:run"),
+    "demo": (TRAIN, "rljob_operator.verbs.demo:demo"),
     **_STEER,
     "track": (HIDDEN, "rljob_operator.verbs.track:track"),
     **_LEARNED,
