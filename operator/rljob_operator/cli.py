@@ -30,6 +30,7 @@ COMMANDS |= {
     "track": (HIDDEN, "rljob_operator.verbs.track:track"),
     **_LEARNED,
     "report": (LEARNED, "rljob_operator.verbs.report:report"),
+    "mcp": (HIDDEN, "rljob_operator.python.agents:mcp"),
     "operator": (HIDDEN, "rljob_operator.verbs.operator:operator"),
 }
 

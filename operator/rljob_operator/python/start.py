@@ -66,7 +66,7 @@ def run(
     if not isinstance(set, Mapping | None):
         raise ManifestError([Problem("set", set, "allowed: a dict of paths and values, {'algorithm.gamma': 0.98}")])
     changes = [(path, ABSENT if value is None else value) for path, value in (set or {}).items()]
-    written, beside = _written(manifest, changes)
+    written, beside = as_written(manifest, changes)
     experiment = parse_experiment(written) if is_experiment(written) else None
     name = parse_job(written).metadata.name if experiment is None else experiment.name
     if any(place):
@@ -115,7 +115,7 @@ def attach(
     return Experiment(name, place) if kind == EXPERIMENT_KIND else Run(name, place)
 
 
-def _written(
+def as_written(
     manifest: str | os.PathLike[str] | Mapping[str, Any], overrides: list[Override]
 ) -> tuple[dict[str, Any], Path]:
     """The job as its user writes it, not checked yet, with files by their whole paths; and its folder. Raises ManifestError."""
