@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from rljob.api.experiment_status import MOST_ROWS
 from rljob.api.yaml_dialect import in_one_line
@@ -121,20 +122,8 @@ def in_words(state: ExperimentState, entry: dict[str, Any]) -> str:
         of = f"{entry['mean']:.2f} +- {entry['standardError']:.2f}"
         back = f"; it {back}" if (back := fell_back(state.runs[entry["trial"], entry["seed"]])) else ""
         return f"{where} reached {of} in {entry['episodes']} games, after {entry['rawFrames']:,} raw frames{back}"
-    if kind == "Copy":
-        return f"{where} {copied(entry)}"
-    if kind == "Keep":
-        return f"{where} goes on to {entry['rawFrames']:,} raw frames as it is: {entry['why']}"
-    if kind == "Refused":
-        return f"{where} goes on with its own weights: its fork {entry['id']} was refused: {entry['why']}"
-    if kind == "Promote":
-        return f"{where} goes on to {entry['rawFrames']:,} raw frames: {_numbers(entry)}"
-    if kind == "Prune":
-        return f"{where} ends here: {_numbers(entry)}"
-    if kind == "Fail":
-        return f"{where} failed: {entry['why']}"
-    if kind == "Verdict":
-        return f"{where} judged anew: {entry['mean']:.2f} +- {entry['standardError']:.2f} in {entry['episodes']} games"
+    if kind in _TOLD:
+        return f"{where} {_TOLD[kind](entry)}"
     if kind == "End":
         return f"the search ends ({entry['reason']})"
     return "the time of budget.seconds is over" if kind == "TimeUp" else "settings taken over"
@@ -142,3 +131,17 @@ def in_words(state: ExperimentState, entry: dict[str, Any]) -> str:
 
 def _numbers(entry: dict[str, Any]) -> str:
     return f"{entry['score']:.2f}, one of {entry['judged']} judged there; from {entry['bound']:.2f} on they go on"
+
+
+_TOLD: Final[Mapping[str, Callable[[dict[str, Any]], str]]] = {
+    "Copy": copied,
+    "Keep": lambda entry: f"goes on to {entry['rawFrames']:,} raw frames as it is: {entry['why']}",
+    "Refused": lambda entry: f"goes on with its own weights: its fork {entry['id']} was refused: {entry['why']}",
+    "Promote": lambda entry: f"goes on to {entry['rawFrames']:,} raw frames: {_numbers(entry)}",
+    "Prune": lambda entry: f"ends here: {_numbers(entry)}",
+    "Fail": lambda entry: f"failed: {entry['why']}",
+    "Verdict": lambda entry: (
+        f"judged anew: {entry['mean']:.2f} +- {entry['standardError']:.2f} in {entry['episodes']} games"
+    ),
+}
+"""What a line of the journal says of its trial, by its kind."""

@@ -8,10 +8,11 @@ from typing import Annotated, Any
 
 import pytest
 from pydantic import BaseModel, ValidationError
-from rljob.api import RLJob, transition_problems
+from rljob.api import RLJob, parse_job, transition_problems
 from rljob.api.algorithm import SHARED
 from rljob.api.fields import literal_values
 from rljob.api.job import RLJobSpec
+from rljob.api.live import not_live
 from rljob.api.mutability import ANY_TIME, NEVER, WHILE_SUSPENDED, MarkedField, When, places
 from rljob.api.rules.read_at_start import read_at_start
 
@@ -231,3 +232,12 @@ def test_a_name_never_changes() -> None:
     old = as_stored(APEX)
     new = {**old, "metadata": {"name": "other"}}
     assert refused(old, new)[0] == ["metadata.name: it cannot be changed; make a new job"]
+
+
+@pytest.mark.parametrize("inference", ["Local", "Central"])
+def test_how_actors_explore_is_live_where_weights_tell_them(inference: str) -> None:
+    path = "algorithm.apeXDQN.epsilonBase"
+    words = (f"spec.actors.inference={inference}", f"spec.{path}=0.3")
+    before, after = (parse_job(document(BASE, words[:count])) for count in (1, 2))
+    said = [problem.message for problem in transition_problems(before, after)]
+    assert said == ([] if inference == "Local" else [not_live(before.spec, path)])

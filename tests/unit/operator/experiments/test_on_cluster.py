@@ -11,7 +11,7 @@ from rljob.api.experiment_check import parse_experiment
 from rljob.api.status import RLJobStatus
 from rljob_operator.experiments.journal import replayed
 from rljob_operator.kube.apiserver.errors import ApiError, Forbidden, QuotaExceeded
-from rljob_operator.kube.apiserver.resources import CONFIG_MAPS, PODS, RLEXPERIMENTS, RLJOBS, Resource
+from rljob_operator.kube.apiserver.resources import CONFIG_MAPS, PODS, RLEXPERIMENTS, RLJOBS, VOLUME_CLAIMS, Resource
 from rljob_operator.kube.experiment import journal
 from rljob_operator.kube.render import experiment_objects as render
 from rljob_operator.kube.render.metadata import Owned
@@ -329,6 +329,19 @@ def test_what_is_refused_is_said_in_the_words_of_rljob_validate() -> None:
     right = {"algorithm.ppo.learningRat": None, "algorithm.gamma": {"values": [0.9, 0.95, 0.99]}}
     world.edit(RLEXPERIMENTS, "a", search={"parameters": right})
     world.live()
+
+
+@pytest.mark.parametrize("mode", ["ReadWriteOnce", "ReadWriteMany"])
+def test_members_need_a_claim_that_all_can_mount(mode: str) -> None:
+    experiment = population()
+    claim = {"persistentVolumeClaim": {"claimName": "runs"}}
+    experiment["spec"]["template"]["spec"]["checkpoint"] = {"storage": claim}
+    world = World(experiment, spread)
+    world.put(VOLUME_CLAIMS, {"metadata": {"name": "runs"}, "spec": {"accessModes": [mode]}})
+    world.settle()
+    accepted, refused = world.condition("Accepted"), mode == "ReadWriteOnce"
+    assert (accepted["status"], len(world.of(RLJOBS)) > 0) == (str(not refused), not refused)
+    assert accepted["message"].startswith("claim runs is ReadWriteOnce, ReadWriteMany is needed: template.") == refused
 
 
 @pytest.mark.parametrize("asks", [True, False])
