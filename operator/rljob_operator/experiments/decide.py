@@ -4,8 +4,6 @@ It is asked after every line until it has nothing to say. Its answer is written 
 the journal holds as the next line.
 """
 
-from __future__ import annotations
-
 import statistics
 from typing import Any
 

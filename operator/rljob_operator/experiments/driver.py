@@ -4,8 +4,6 @@ follows from the journal and from how the run is.
 A place sees, judges and carries out; nothing is decided there. It stores the journal after each turn, before it acts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol

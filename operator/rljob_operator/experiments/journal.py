@@ -4,8 +4,6 @@ What is decided next follows from the lines alone. So a controller that comes ba
 decision must be, to the byte, the one that the lines before it lead to.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from typing import Any

@@ -5,8 +5,6 @@ its rung and a word. A member copies before it varies: settings are varied only 
 the settings that made it good.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """What an experiment is after the lines of its journal: which runs there are, and how each was judged."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence

@@ -5,8 +5,6 @@ a seed of its own, and is told all trials; nothing is kept from one suggestion t
 has the same one.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """An experiment in figures of bounded size, for its status and for people."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """The folder of an experiment on this machine: its manifest, its journal, and a run folder for each of its runs."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from pathlib import Path

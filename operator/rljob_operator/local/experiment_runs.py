@@ -1,7 +1,5 @@
 """The runs of an experiment on this machine: a controller's process for each that plays, `rljob eval` for each that is judged."""
 
-from __future__ import annotations
-
 import contextlib
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """The trials of an experiment, from its journal: each with its score, its runs, and what became of it."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -71,24 +69,32 @@ def look_at_experiment(folder: Path) -> JobView:
         Condition(type=type, status=status, reason=reason, message=words, last_transition_time=since)  # type: ignore[arg-type]
         for type, status, reason, words in found
     ]
-    does = {run.key: doing(state, run, folder) for run in state.active}
-    does |= {run.key: f"failed: {run.why}" for run in state.runs.values() if run.why}
-    for run in state.runs.values():
-        if run.line:
-            does[run.key] = "; ".join([*map(copied, run.line[-1:]), *filter(None, [does.get(run.key)])])
     return JobView(
         str(folder),
         {**state.known.document, "status": summary(state)},
         RLJobStatus(conditions=conditions),
         attended,
         (),
-        further={state.known.run_name(*key): words for key, words in does.items()},
+        further=became(state, folder),
     )
 
 
-def doing(state: ExperimentState, run: Run, folder: Path) -> str:
+def became(state: ExperimentState, folder: Path | None) -> dict[str, str]:
+    """Of each run, by its name: whom it has copied last, what it does where it is not over, and why it has failed. ``folder``: of
+    the experiment; None on a cluster."""
+    active, found = state.active, dict[str, str]()
+    for run in state.runs.values():
+        does = [doing(state, run, folder)] if run in active else [f"failed: {run.why}"] if run.why else []
+        if words := [*map(copied, run.line[-1:]), *does]:
+            found[state.known.run_name(*run.key)] = "; ".join(words)
+    return found
+
+
+def doing(state: ExperimentState, run: Run, folder: Path | None) -> str:
     """What a run that is not over does: it plays, or it is judged, with what that has said last."""
     frames = f"{state.known.rungs[run.rung]:,} raw frames"
+    if folder is None:
+        return f"plays to {frames}, or is judged there"
     judged = judgement(folder, state.known.run_name(*run.key), run.rung).with_suffix(".error")
     if not judged.exists():
         return f"plays to {frames}"

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, BinaryIO, Final, Self, TypeVar
 
@@ -38,6 +39,7 @@ from rljob_operator.kube.job.members import Pod
 from rljob_operator.kube.reach import PodsProxy
 from rljob_operator.kube.render import names
 from rljob_operator.kube.view import job_view, pod_logs, policy_pod
+from rljob_operator.local.experiment_trials import became
 from rljob_operator.polls.reach import NoAnswer, Reach
 from rljob_operator.verbs.jobs import Listing, Place, ShowLines, in_words, listed, no_log, not_there, wait_for
 from rljob_operator.view.job_view import JobView
@@ -233,8 +235,11 @@ class ClusterJob:
     def look(self, *, figures: bool = True) -> JobView:
         """See `Job`. Learner and inference servers are asked through the API server, where that is allowed."""
         document = self._document()
-        if not figures:
-            return job_view.view(document, time.time())
+        if not figures or is_experiment(document):
+            seen = job_view.view(document, time.time())
+            with suppress(UsageError):  # who may not read the journal sees the status
+                return seen if not figures else replace(seen, further=became(self.experiment(), None))
+            return seen
         selector = f"{names.selector(names.labels(self._name))},{_ASKED}"
         try:
             with self._jobs.refusing("list", PODS):

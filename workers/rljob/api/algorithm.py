@@ -1,7 +1,5 @@
 """``spec.algorithm``: which algorithm, the parameters that several have, and a block of what each alone has."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 

@@ -1,7 +1,5 @@
 """RLExperiment, group ``rljob.dev``, version ``v1alpha1``: several runs of one job, compared, of which the best is sought."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 

@@ -1,7 +1,5 @@
 """From an experiment's manifest to an `Experiment`, or to every problem with it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """``status`` of an RLExperiment on a cluster, at most 100 kB: what its operator tells. What it remembers is in the journal."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from pydantic import Field

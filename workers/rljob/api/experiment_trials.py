@@ -5,8 +5,6 @@ and whenever it is asked for. Settings that a trial before it has are drawn agai
 would only be played twice. So are settings that make no valid job: not every value goes with every other one.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

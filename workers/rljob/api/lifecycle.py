@@ -1,7 +1,5 @@
 """When a job ends, what it keeps, what counts as a failure, and what changes in its course without a restart."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 from pydantic import Field

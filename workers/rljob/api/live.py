@@ -1,7 +1,5 @@
 """Live fields: values that a running learner takes between two updates. Each has the mark `rljob.api.mutability.LIVE`."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping

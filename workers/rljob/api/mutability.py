@@ -6,8 +6,6 @@ lies below none, never changes, and changes what is learned: a new field is immu
 effect, and marks it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum

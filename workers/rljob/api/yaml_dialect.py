@@ -9,8 +9,6 @@ is refused: infinities and ``.nan``, which JSON lacks, integers with a leading z
 digits allow it, and halves of a character.
 """
 
-from __future__ import annotations
-
 import re
 from typing import TYPE_CHECKING, Any, Final
 

@@ -1,7 +1,5 @@
 """What a running learner is asked to follow without a restart: live values, their schedule, and a fork (`rljob.api.live`)."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """What is told of an experiment in its status: figures, and conditions as those of a job. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 

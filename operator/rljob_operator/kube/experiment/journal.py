@@ -4,8 +4,6 @@ A line is stored before anything is done about it. Only the last ConfigMap is wr
 does not know all lines adds none.
 """
 
-from __future__ import annotations
-
 import asyncio
 from typing import Final
 

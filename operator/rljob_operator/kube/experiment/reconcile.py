@@ -1,7 +1,5 @@
 """Reconcile one experiment: take in what has become of its runs, decide by the core, store every line, and only then act."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable, Iterable
@@ -48,7 +46,7 @@ class Known:
         journal: None before it was read.
         generation: of the spec that was read last; ``refused``: why it is not in force.
         unmade: runs whose RLJob was refused for good, and why, before that is in the journal.
-        since: when the experiment began to be at work, monotonic; None while it is suspended. ``spent_seconds``: before that.
+        seconds: how long the experiment has been at work; ``counted``: until when, monotonic, None while it is suspended.
         written: when its status was written last, monotonic.
     """
 
@@ -59,13 +57,9 @@ class Known:
     generation: int = 0
     refused: str = ""
     unmade: dict[tuple[int, int], str] = field(default_factory=dict)
-    since: float | None = None
-    spent_seconds: float = 0.0
+    seconds: float = 0.0
+    counted: float | None = None
     written: float = float("-inf")
-
-    def seconds(self, now: float) -> float:
-        """How long the experiment has been at work."""
-        return round(self.spent_seconds + (now - self.since if self.since is not None else 0.0), 1)
 
 
 class ExperimentReconciler:
@@ -153,14 +147,11 @@ class ExperimentReconciler:
                 raise JournalProblem(
                     f"only {found} of {before} lines of the journal are there; delete the experiment, and begin anew"
                 )
-            known.since, known.spent_seconds, known.generation = None, known.journal.state.seconds, 0
+            known.counted, known.seconds, known.generation = None, known.journal.state.seconds, 0
         journal, entries = known.journal, list[Entry]()
-        state, suspend = journal.state, bool(document["spec"].get("suspend"))
-        if suspend == (known.since is not None):  # its time counts from now on, or no longer
-            known.spent_seconds, known.since = (
-                known.seconds(self._monotonic()),
-                None if suspend else self._monotonic(),
-            )
+        state, suspend, now = journal.state, bool(document["spec"].get("suspend")), self._monotonic()
+        known.seconds += now - known.counted if known.counted is not None else 0.0
+        known.counted = None if suspend else now
 
         if known.generation != document["metadata"]["generation"]:
             known.generation, known.refused = document["metadata"]["generation"], ""
@@ -176,7 +167,7 @@ class ExperimentReconciler:
         driver = Driver(journal, runs)
         if not suspend and state.experiment is not None:
             # A suggestion takes a while.
-            entries += await asyncio.to_thread(driver.turn, lambda: known.seconds(self._monotonic()))
+            entries += await asyncio.to_thread(driver.turn, lambda: round(known.seconds, 1))
         await journal.store()
         return driver, runs, entries
 
@@ -199,7 +190,7 @@ class ExperimentReconciler:
         """Write the status where it differs; in how many seconds that is due, where it differs in figures alone."""
         now, about, before, found = self._monotonic(), document["metadata"], known.status, dict[str, Any]()
         if known.journal is not None and known.journal.state.experiment is not None:
-            lines = {"seconds": int(known.seconds(now)), "journal_lines": known.journal.lines}
+            lines = {"seconds": int(known.seconds), "journal_lines": known.journal.lines}
             found = summary(known.journal.state) | lines
         status = after(before, updates, found, about["generation"], self._now())
         if status.conditions is before.conditions and now < known.written + STATUS_SECONDS:

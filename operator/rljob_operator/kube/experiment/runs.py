@@ -1,7 +1,5 @@
 """The runs of an experiment: each is an RLJob, suspended where it has played to its rung, and a pod judges it there."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace

@@ -1,8 +1,6 @@
 """Whole jobs to start from: ``spec.preset`` names one, and what is written beside it wins. Each is in the folder of its
 algorithm."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, Literal
 

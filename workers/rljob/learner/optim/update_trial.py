@@ -6,8 +6,6 @@ only where it was seen to learn what the update itself learns, and to be faster;
 log, and the learner goes on without.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable, Sequence
