@@ -103,6 +103,9 @@ COURSES: dict[str, tuple[tuple[str, ...], tuple[str, ...], Course]] = {
         for path, value in (
             ("algorithm.learningRate", 0.5),
             ("algorithm.gradientClipNorm", 1),
+            ("algorithm.apeXDQN.epsilonBase", 0.3),
+            ("algorithm.apeXDQN.epsilonExponent", 3),
+            ("replay.prioritization.exponent", 0.3),
             ("replay.prioritization.importance", 0.5),
         )
     },
