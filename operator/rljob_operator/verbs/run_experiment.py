@@ -181,11 +181,12 @@ class _Session:
 
 
 def _table(rows: list[dict[str, Any]]) -> list[str]:
-    cells = [("TRIAL", "MEAN", "RAW FRAMES", "NEWEST", "SEEDS", "STATE", "SETTINGS")]
-    for each in rows:
-        mean, newest = "-", "-"
-        if each["mean"] is not None:
-            mean, newest = f"{each['mean']:.2f} +- {each['standardError']:.2f}", f"{each['newestMean']:.2f}"
-        frames, seeds = f"{each['rawFrames']:,}", str(each["seeds"])
-        cells.append((str(each["trial"]), mean, frames, newest, seeds, each["state"], each["set"]))
-    return aligned(cells, between="  ")
+    header = ("TRIAL", "MEAN", "RAW FRAMES", "NEWEST", "SEEDS", "STATE", "SETTINGS")
+    return aligned([header, *map(_cells, rows)], between="  ")
+
+
+def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+    judged, frames = row["mean"] is not None, f"{row['rawFrames']:,}"
+    mean = f"{row['mean']:.2f} +- {row['standardError']:.2f}" if judged else "-"
+    newest = f"{row['newestMean']:.2f}" if judged else "-"
+    return str(row["trial"]), mean, frames, newest, str(row["seeds"]), row["state"], row["set"]
