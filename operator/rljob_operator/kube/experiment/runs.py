@@ -86,7 +86,7 @@ class Runs:
         """See `RunsPlace`. Raises ManifestError for what is not there alone."""
         job, status = self._found(run)
         if job is None:
-            render.run(self.owner, self.state.known, run)
+            self._manifest(run)
             return Sight(rests=True, why=self.unmade.get(run.key, ""))
         if status is None:
             return Sight(rests=False)
@@ -160,7 +160,7 @@ class Runs:
         self._unknown |= {place[1]} if status is None else set()  # of an operator that has just begun
         if there is None and plays:
             with suppress(AlreadyExists):  # the watch has not told of it yet
-                await self.sources.client.create(RLJOBS, render.run(self.owner, self.state.known, run))
+                await self.sources.client.create(RLJOBS, self._manifest(run))
         elif there is not None and plays and not is_of(there, self.owner["metadata"]["uid"]):
             raise NameConflict("that of another has its name: delete it, or rename the experiment")
         elif there is not None and status is not None and not status.finished:
@@ -170,6 +170,9 @@ class Runs:
                 change["metadata"] = {**change.get("metadata", {}), "uid": there["metadata"]["uid"]}
                 with suppress(NotFound):
                     await self.sources.client.patch(RLJOBS, *place, change)
+
+    def _manifest(self, run: Run) -> Object:
+        return render.run(self.owner, self.state.known, run)
 
     def _place(self, run: Run) -> JobKey:
         return self.owner["metadata"]["namespace"], self.state.known.run_name(run.trial, run.seed)
@@ -199,9 +202,7 @@ class Runs:
                 break  # of another life of the run, and about to go
             judge = shown(pod, Role.EVALUATOR, self.now)
             if judge.phase is Phase.EXITED and (figures := parsed(pod)):  # whatever is beside it may run on
-                if _comparable(brought(job, self.state.known, run)) != _comparable(
-                    render.run(self.owner, self.state.known, run)
-                ):
+                if _comparable(brought(job, self.state.known, run)) != _comparable(self._manifest(run)):
                     return {"why": f"RLJob {job['metadata']['name']} was changed by hand, so that it is another trial"}
                 return scored(figures, status.progress.raw_frames, "its judge left no mean")
             goes = judge.deleted and judge.disrupted != NODE_LOST  # then another one is made in its place
@@ -220,7 +221,7 @@ class Runs:
         be none."""
         fixed, settings = status.controller.rendering, self.sources.settings
         settings = settings if fixed is None else started_with(fixed, settings)
-        owned = replace(read(job, status).owned(), job=parse_job(render.run(self.owner, self.state.known, run)))
+        owned = replace(read(job, status).owned(), job=parse_job(self._manifest(run)))
         if not checkpoints_are(owned.job, settings):
             return "its checkpoints were in its learner's pod; name checkpoint.storage"
         words = judging(self.state.known, run, rung)
