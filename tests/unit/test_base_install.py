@@ -169,7 +169,7 @@ def test_each_has_a_lower_bound_and_a_pin_within_it() -> None:
 
 
 def test_the_tests_bring_the_roles_and_what_is_small_of_what_else_they_try() -> None:
-    small = {"worker", "s3", "gpu", "video", "mujoco", "box2d", "optuna"}
+    small = {"worker", "s3", "gpu", "video", "mujoco", "box2d", "mcp", "optuna"}
     assert any(wanted.name == "rljob" and wanted.extras == small for wanted in EXTRAS["test"])
 
 

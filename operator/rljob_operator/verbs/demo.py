@@ -70,7 +70,8 @@ def demo(
 
         rljob demo
 
-        rljob demo --context staging --image registry.example.com/team/rljob-worker:0.1.0
+        rljob demo --context staging \\
+            --image registry.example.com/rljob-worker:0.1.0
 
         rljob demo --down
     """
