@@ -184,7 +184,7 @@ class Tools:
 
     def _verb(self, *words: str, stdin: str = "") -> str:
         """What `rljob` prints. Raises UsageError with its words."""
-        command = [sys.executable, "-m", "rljob_operator", *words]
+        command = [sys.executable, "-P", "-m", "rljob_operator", *words]  # no file of the folder stands for a package
         done = subprocess.run(command, input=stdin, capture_output=True, text=True, cwd=self._root)
         if done.returncode:
             raise UsageError(f"{done.stdout}{done.stderr}".strip() or f"rljob {words[0]}: exit code {done.returncode}")
