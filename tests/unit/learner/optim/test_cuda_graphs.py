@@ -12,7 +12,7 @@ import torch
 from rljob.algorithms.registry import algorithm
 from rljob.learner import state
 from rljob.learner.optim import update_trial
-from rljob.learner.optim.captured_update import CapturedUpdate, Learned
+from rljob.learner.optim.captured_update import Batch, CapturedUpdate, Learned
 from rljob.learner.optim.update_trial import (
     CaptureProblem,
     captured_and_checked,
@@ -60,14 +60,14 @@ def told(caplog: pytest.LogCaptureFixture) -> str:
     return line
 
 
-class OldMinibatch(CapturedUpdate[Any]):
+class OldMinibatch(CapturedUpdate[Batch]):
     """A graph that goes on reading the memory of the minibatch that it was recorded with."""
 
     def __call__(self, minibatch: Any, rate: float) -> Learned:
         return super().__call__(self.__dict__.setdefault("first", minibatch), rate)
 
 
-class OldColumn(CapturedUpdate[Any]):
+class OldColumn(CapturedUpdate[Batch]):
     """One that does so for a single column of it."""
 
     def __call__(self, minibatch: Any, rate: float) -> Learned:
@@ -76,14 +76,14 @@ class OldColumn(CapturedUpdate[Any]):
         return super().__call__(minibatch._replace(**{column: getattr(first, column)}), rate)
 
 
-class OldRate(CapturedUpdate[Any]):
+class OldRate(CapturedUpdate[Batch]):
     """One in which the learning rate is a number of the host's."""
 
     def __call__(self, minibatch: Any, rate: float) -> Learned:
         return super().__call__(minibatch, self.__dict__.setdefault("first", rate))
 
 
-class OnlyOnce(CapturedUpdate[Any]):
+class OnlyOnce(CapturedUpdate[Batch]):
     """One whose second replay does nothing."""
 
     def __call__(self, minibatch: Any, rate: float) -> Learned:
