@@ -170,7 +170,11 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args(words)
     job = {"namespace": options.job_namespace, "rljob": options.job}
-    operator = {"namespace": options.operator_namespace or options.job_namespace}
+    of_which = {
+        "job": job,
+        "experiment": {**job, "experiment": options.job.rpartition("-")[0]},
+        "operator": {"namespace": options.operator_namespace or options.job_namespace},
+    }
     options.out.mkdir(parents=True, exist_ok=True)
     (port,) = free_ports(1)
     with (
@@ -179,7 +183,7 @@ def main(words: Sequence[str] | None = None) -> None:
     ):
         end = last_sample(prometheus)
         for file in FILES:
-            variables = {**(job if file.stem == "job" else operator), "__rate_interval": f"{options.rate_seconds}s"}
+            variables = {**of_which[file.stem], "__rate_interval": f"{options.rate_seconds}s"}
             drawn = picture(read(file), Run(prometheus, end, options.minutes, variables))
             (options.out / f"dashboard-{file.stem}.svg").write_text(drawn)
             print(

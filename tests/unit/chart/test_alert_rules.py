@@ -222,7 +222,7 @@ def test_each_alert_says_what_its_section_of_the_page_says(name: str) -> None:
 
 
 PAGE = ROOT / "docs" / "monitoring.md"
-VARIABLES = {"namespace": "a", "rljob": "b", "__rate_interval": "1m"}
+VARIABLES = {"namespace": "a", "rljob": "b", "experiment": "b", "__rate_interval": "1m"}
 NAME = re.compile(r"\b(rljob_\w+|process_\w+|up)\b")
 
 
