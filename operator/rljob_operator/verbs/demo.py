@@ -15,7 +15,6 @@ from rljob.command_errors import one_line_errors
 from rljob.data_plane import require_data_plane
 from rljob.errors import CommandRefused, UsageError
 
-from rljob_operator.verbs.cluster_jobs import ClusterJobs
 from rljob_operator.verbs.jobs import Place, wait_for
 from rljob_operator.view.job_view import JobView, table
 from rljob_operator.view.reasons import ending
@@ -86,6 +85,7 @@ def demo(
 
 def _train(cluster: "Cluster", image: str | None, timeout_seconds: float) -> None:
     require_data_plane("rljob demo")
+    from rljob_operator.verbs.cluster_jobs import ClusterJobs
     from rljob_operator.verbs.recorded import write_recorded
 
     repository, _, tag = (image or BUILT).rpartition(":")

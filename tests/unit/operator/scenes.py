@@ -239,7 +239,7 @@ def more_scaling_scenes() -> Reached:
     for k in range(40):
         stuck.look(5.0, members=(*members(), pending), learner=sample(START + 5.0 * (k + 1), k + 1, **FIGURES))
     fewer = [scaling(f"spec.actors.replicas={most}", seconds=400, **TOO_MANY) for most in (6, 12)]
-    return set().union(*(controller.reached for controller in (quota, stuck, *fewer)))
+    return set().union(*(controller.reached for controller in (quota, up(INTERNAL, scaled_by_hpa=True), stuck, *fewer)))
 
 
 def diminishing() -> Reached:
