@@ -202,7 +202,7 @@ def test_a_run_that_fails_names_what_its_author_can_change(
 def test_an_environment_that_gives_nan_is_named_with_the_function(
     local_run: Callable[..., LocalRun], tmp_path: Path
 ) -> None:
-    late = "self.steps = getattr(self, 'steps', 0) + 1\n        cost = -1.0 if self.steps < 30 else float('nan')\n"
+    late = "self.steps = getattr(self, 'steps', 0) + 1\n        cost = -1.0 if self.steps < 300 else float('nan')\n"
     given = "        return self.seen(), -1.0,"
     job = edited(tmp_path, (given, f"        {late}        return self.seen(), cost,"), write=write_environment)
     run = local_run(*ENDLESS, *ONCE, job=job)

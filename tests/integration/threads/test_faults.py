@@ -96,7 +96,6 @@ ELSEWHERE = {
 }
 CONTAINED = {
     "profile": "unit/telemetry/test_profiler.py",
-    "torch-trace": "unit/telemetry/test_profiler.py",
     "*-answer": "unit/telemetry/test_server.py",
     "slow-trial": "integration/envs/test_processes.py",
     "signals": "unit/roles/test_command.py",
@@ -158,6 +157,7 @@ def test_nobody_starts_a_thread_in_another_way() -> None:
         "experiment/reconcile.py",
         "experiment/reconcile.py",
         "process/lease.py",
+        "polls/poll.py",
     ], "the election raises its thread's errors, and what experiments compute aside is awaited at once"
 
 

@@ -39,7 +39,7 @@ class RelayTree:
         now = time.monotonic()
         if not own:
             return ""
-        if lost != own and self._heard.get(lost, ("", 0.0))[0] == node:
+        if lost != own and lost in self._heard and self._heard[lost][0] == node:
             del self._heard[lost]
             self._lost[lost] = now
         self._lost = {each: at for each, at in self._lost.items() if now - at < _GONE_SECONDS}

@@ -22,7 +22,7 @@ from rljob.api.status import Condition, RLJobStatus
 from rljob_operator.local.job_view import StatusFile
 from rljob_operator.local.run_folder import CONTROLLER_LOG, JOB_FILE, ControllerLock, prepare
 from rljob_operator.python.handle import Metrics
-from rljob_operator.python.start import _written
+from rljob_operator.python.start import as_written
 
 from tests.support.paths import EXAMPLES
 
@@ -141,7 +141,7 @@ HEAD: dict[str, Any] = {"apiVersion": "rljob.dev/v1alpha1", "kind": "RLJob", "me
     ],
 )
 def test_what_names_a_job(manifest: Any, name: str, environment: str) -> None:
-    job = parse_job(_written(manifest, [])[0])
+    job = parse_job(as_written(manifest, [])[0])
     assert (job.metadata.name, job.spec.environment.id) == (name, environment)
 
 
@@ -156,7 +156,7 @@ def test_values_of_python_become_fields() -> None:
         "environment.kwargs.gone": ABSENT,
         "metadata.name": "other",
     }
-    job = parse_job(_written(CARTPOLE, [*given.items()])[0])
+    job = parse_job(as_written(CARTPOLE, [*given.items()])[0])
     assert job.metadata.name == "other"
     assert (job.spec.algorithm.parameters.learning_rate, job.spec.seed) == (0.25, 3)
     kwargs = {
@@ -197,7 +197,7 @@ def test_files_are_named_by_their_whole_paths_and_on_a_cluster_from_their_folder
         (plain, [], here),
         ("PPOVector", chosen, here),
     ):
-        written, beside = _written(manifest, overrides)
+        written, beside = as_written(manifest, overrides)
         assert written["spec"]["environment"]["id"] == f"{folder}/game.py:make"
         sent, code = with_code(written, beside)
         name = sent["spec"]["environment"]["id"].removesuffix(":make")
