@@ -19,8 +19,8 @@ OF_GO_1_17 = {"and", "eq", "index", "ne", "not", "or", "printf"}
 OF_HELM = {"fail", "fromYaml", "include", "lookup", "required", "toJson", "toYaml", "tpl"}
 OF_SPRIG_3_2 = {
     "append", "base", "concat", "contains", "deepCopy", "default", "dict", "first", "get", "has", "hasKey", "int", "join",
-    "kindIs", "list", "merge", "nindent", "omit", "quote", "replace", "set", "sha256sum", "ternary", "trimSuffix", "trunc",
-    "unset",
+    "kindIs", "list", "merge", "nindent", "omit", "quote", "replace", "set", "sha256sum", "sortAlpha", "ternary", "trimSuffix",
+    "trunc", "uniq", "unset",
 }  # fmt: skip
 """Those that the chart uses. Before another is added: Helm 3.8 is built with sprig 3.2 and Go 1.17."""
 

@@ -32,6 +32,11 @@ case "$1 $2" in
 esac
 exit 0
 """
+HEARD = (
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    "from rljob_operator.__main__ import main; main()"
+)
+"""rljob, to which Ctrl-C comes also where the tests run in the background."""
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +66,7 @@ def environment(bare: ControlPlane, tmp_path: Path) -> dict[str, str]:
 
 def demo(environment: dict[str, str], *words: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "rljob_operator", "demo", *words], env=environment, cwd=ROOT, text=True,
+        [sys.executable, "-c", HEARD, "demo", *words], env=environment, cwd=ROOT, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
     )  # fmt: skip
 

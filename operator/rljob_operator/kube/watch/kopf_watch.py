@@ -106,8 +106,8 @@ def kept(job: Object) -> Object:
     """A job whose managed fields are those of its scale subresource, with its status as the text of its JSON: it is read once,
     and would take 35 KB of memory as mappings, a third of all that is kept of a job."""
     found = without_managed_fields(job) | ({"status": json.dumps(job["status"])} if "status" in job else {})
-    writers = job["metadata"].get("managedFields") or ()
-    found["metadata"]["managedFields"] = [each for each in writers if each.get("subresource") == "scale"]
+    if scalers := [each for each in job["metadata"].get("managedFields") or () if each.get("subresource") == "scale"]:
+        found["metadata"]["managedFields"] = scalers
     return found
 
 

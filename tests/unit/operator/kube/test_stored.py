@@ -58,6 +58,17 @@ def test_a_refused_spec_leaves_the_one_in_force(spec: dict[str, Any], words: lis
     assert (found.refusal.blocking, found.job.spec.actors.replicas, found.job.spec.actors.env) == (False, 11, None)
 
 
+def test_a_change_that_the_config_map_has_not_heard_of_counts() -> None:
+    """Its operator was killed when it had noted the change in the status."""
+    before = read(stored()).desired
+    status = {
+        "observedGeneration": 3,
+        "controller": {"activeSince": "2026-11-30T12:00:00Z", "startedWith": before.written},
+    }
+    kept = ReadBefore(in_force=before.job, made_for=before.written)
+    assert read(stored(status, suspend=True), before=kept).desired.job.spec.suspend
+
+
 @pytest.mark.parametrize("status", [{"restarts": "none"}, {"conditions": 5}, {"restarts": {"counted": -1}}])
 def test_a_status_that_nobody_can_read_counts_as_none(status: Any) -> None:
     assert read(stored(status)).status == RLJobStatus()
