@@ -49,12 +49,13 @@ def kept_job(document: Mapping[str, Any], text: str) -> RLJob | None:
     return as_written(job.model_copy(update={"spec": job.spec.model_copy(update={"preset": preset})}), written)
 
 
-def with_changes(runs: RLJob, newest: RLJob) -> RLJob:
-    """``runs`` with those values of ``newest`` that may change at any time, and its metadata."""
+def with_changes(runs: RLJob, newest: RLJob, *, written: bool = False) -> RLJob:
+    """``runs`` with those values of ``newest`` that may change at any time, and its metadata; ``written``: with those alone that
+    its user wrote."""
     spec = runs.spec
     for place in _AT_ANY_TIME:
         parent = place.parent_in(newest.spec)
-        if parent is not None:
+        if parent is not None and not (written and place.name not in parent.model_fields_set):
             spec = with_value(spec, place.steps, getattr(parent, place.name))
     return newest.model_copy(update={"spec": spec})
 
@@ -209,7 +210,6 @@ def _read_in_force(
     foreign = is_of_another_release(memory)
     unchanged = memory.started_with == before.written == before.made_for
     runs = before.in_force if unchanged and memory.active_since is not None and not foreign else None
-    # What another operator had in force is of the ConfigMap, which may be older than what it has noted in the status.
     known = before.found is not None and before.follows_from[0] == document.get("spec")
     if runs is not None and is_newest and known:
         return runs, None
@@ -218,7 +218,8 @@ def _read_in_force(
         words = "; ".join([_OF_ANOTHER_RELEASE, *problems])
         return job or job_with(document, _NOTHING), Refusal(Reason.RENDERING_UNKNOWN, words)
     if job is not None:
-        changed = job if runs is None else with_changes(runs, job)
+        # Another operator may have noted this generation, and ended before the ConfigMap had it. Its presets may be others.
+        changed = job if runs is None else with_changes(runs, job, written=is_newest)
         # The API server does not know what presets say beside what is changed.
         problems = [] if runs is None else [str(problem) for problem in transition_problems(runs, changed)]
         if not problems:
