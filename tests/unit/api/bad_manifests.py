@@ -75,6 +75,9 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
     (["spec.algorithm.type=ApexDQN"], "spec.algorithm.type", ["'ApexDQN'", "ApeXDQN, IMPALA, PPO, SAC, Custom"]),
     (["spec.algorithm.name=ApeXDQN"], "spec.algorithm.name", ["unknown field"]),
     (["spec.buffer_size=7"], "spec.buffer_size", ["unknown field; that is 'spec.replay.capacity' here"]),
+    (["spec.model={}"], "spec.model", ["unknown field; that is 'algorithm' here"]),
+    (["spec.algorithm.name=PPO"], "spec.algorithm.name", ["unknown field; that is 'type' here"]),
+    (["spec.environment.name=a"], "spec.environment.name", ["unknown field; that is 'id' here"]),
     (["spec.n_steps=7"], "spec.n_steps", ["unknown field; that is 'spec.algorithm.unrollLength' here"]),
     (
         [f"{APEX}.max_grad_norm=7"],

@@ -9,12 +9,12 @@ from rljob.api.algorithm import SHARED
 CALLED_HERE: Final[Mapping[str, str]] = {
     name: path
     for path, names in {
-        "environment.id": "env env_id env_name environment_id",
+        "environment.id": "env env_id env_name environment_id environment.name",
         "environment.kwargs": "env_kwargs env_config",
         "environment.frameStack": "env_framestack num_stack",
         "environment.atari.frameSkip": "env_frameskip frame_skip",
         "actors.replicas": "workers num_workers num_env_runners num_actors",
-        "actors.envsPerActor": "n_envs num_envs num_envs_per_worker num_envs_per_env_runner",
+        "actors.envsPerActor": "n_envs num_envs num_envs_per_worker num_envs_per_env_runner actors.environments actors.envs",
         "learner.accelerator.count": "gpu gpus device num_gpus num_gpus_per_learner",
         "replay.capacity": "buffer_size replay_buffer_size",
         "replay.rateLimiter.minSize": "learning_starts",
@@ -23,9 +23,12 @@ CALLED_HERE: Final[Mapping[str, str]] = {
         "evaluator.intervalSeconds": "eval_freq evaluation_interval",
         "successPolicy.rawFrames": "total_timesteps timesteps train_for_env_steps max_steps num_frames max_frames "
         "total_frames",
+        "successPolicy": "stop stop_criteria termination",
         "successPolicy.targetReturn.value": "reward_threshold stop_reward",
         "activeDeadlineSeconds": "timeout timeout_seconds max_seconds",
         "seed": "seed random_seed",
+        "algorithm": "model policy trainer training",
+        "algorithm.type": "algo algorithm.name",
         "algorithm.learningRate": "lr policy_lr",
         "algorithm.gradientClipNorm": "max_grad_norm grad_clip",
         "algorithm.hiddenUnits": "net_arch fcnet_hiddens",
@@ -45,7 +48,7 @@ CALLED_HERE: Final[Mapping[str, str]] = {
     }.items()
     for name in names.split()
 }
-"""A name elsewhere -> the path below `spec`."""
+"""A name elsewhere, or a section and a name -> the path below `spec`."""
 
 MOVED: Final[Mapping[str, str]] = {
     "*.volumes": "*.podTemplate.spec.volumes",

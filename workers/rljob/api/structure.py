@@ -98,7 +98,7 @@ def _unknown_field(name: str, place: TypedPlace | None) -> str:
         for field in found.field_names
         if folded(field) == folded(name)
     )
-    if (called := _called_here(name, place.field_names)) is not None:
+    if (called := _called_here(name, place)) is not None:
         return called
     if ":" in name:
         return "unknown field; a space belongs behind the colon that ends a field's name"
@@ -110,9 +110,10 @@ def _unknown_field(name: str, place: TypedPlace | None) -> str:
     return unknown_name(name, place.field_names, "field")
 
 
-def _called_here(name: str, known: Sequence[str]) -> str | None:
-    """What a field with another library's ``name`` is called here, in a section with the fields ``known``."""
-    path = _BY_SPELLING.get(folded(name), "")
+def _called_here(name: str, section: TypedPlace) -> str | None:
+    """What a field with another library's ``name`` is called here."""
+    known = section.field_names
+    path = _BY_SPELLING.get(folded(f"{section.name}.{name}")) or _BY_SPELLING.get(folded(name), "")
     field = path.rpartition(".")[2]
     if not path or folded(name) in map(folded, known):
         return None
