@@ -5,8 +5,16 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
+from collections import Counter
+from collections.abc import Mapping
 
-from rljob_operator.kube.apiserver.resources import PODS, RLEXPERIMENTS, RLJOBS
+from rljob.api import parse_job
+from rljob_operator.core.member import Role
+from rljob_operator.kube.apiserver.resources import PODS, RLEXPERIMENTS, RLJOBS, resource_of
+from rljob_operator.kube.job.waiting_claims import settings_of_start
+from rljob_operator.kube.render.children import Secrets, children as rendered
+from rljob_operator.kube.render.metadata import Owned
+from rljob_operator.kube.render.settings import Settings
 
 from benchmarks.operator_at_scale.bench import AT_ONCE, Bench, Figures, control_plane_seconds, load, memory_mb, spread
 from benchmarks.operator_at_scale.cluster import (
@@ -25,13 +33,6 @@ from benchmarks.operator_at_scale.process import calls_between
 
 LONGEST_SECONDS = 900.0
 ACTORS = 2
-_CHILDREN_OF_ONE = {
-    "secrets": 2,
-    "configmaps": 1,
-    "services": 1,
-    "networkpolicies": 1,
-    "persistentvolumeclaims": 1,
-}
 
 
 async def all_at_once(bench: Bench) -> Figures:
@@ -51,7 +52,8 @@ async def all_at_once(bench: Bench) -> Figures:
         )
         figures, others_now = await asyncio.to_thread(bench.operator.figures), control_plane_seconds()
     made = await children(bench.client, bench.scope)
-    _check(made, bench.jobs, wanted)
+    of_one = await _children_of_one(bench)
+    _check(made, {kind: count * bench.jobs for kind, count in of_one.items()} | {"pods": wanted})
     calls = calls_between(before, figures)
     return {
         "jobs": bench.jobs,
@@ -77,7 +79,7 @@ async def all_at_once(bench: Bench) -> Figures:
 async def one_by_one(bench: Bench, rounds: int, actors: int = 4) -> Figures:
     """From the moment that a job is sent to the last of its objects, and of its pods, on an otherwise idle operator."""
     pods, others = Seen(), {resource: Seen() for resource in CHILDREN}
-    objects, all_pods = [], []
+    objects, all_pods, wanted_children = [], [], await _children_of_one(bench)
     async with followed(bench.client, bench.namespace, (PODS, pods), *others.items()):
         for number in range(rounds):
             name = f"single-{number}"
@@ -89,7 +91,7 @@ async def one_by_one(bench: Bench, rounds: int, actors: int = 4) -> Figures:
 
             await until("all pods of one job", lambda: len(times(pods)) == PODS_BESIDE_ACTORS + actors, LONGEST_SECONDS)
             found = {resource.plural: times(seen) for resource, seen in others.items()}
-            assert all(len(found[kind]) == count for kind, count in _CHILDREN_OF_ONE.items()), found
+            assert all(len(found[kind]) == count for kind, count in wanted_children.items()), found
             objects.append(max(moment for moments in found.values() for moment in moments) - began)
             all_pods.append(max(times(pods)) - began)
             await deleted(bench.client, bench.namespace, [name])
@@ -132,9 +134,17 @@ async def of_an_experiment(bench: Bench, runs: int = 100) -> Figures:
     }
 
 
-def _check(made: dict[str, int], jobs: int, pods: int) -> None:
+async def _children_of_one(bench: Bench) -> Counter[str]:
+    """The objects that a job has besides its pods, by kind. Whether there is a claim for checkpoints depends on the cluster: the
+    operator makes one where a claim gets a StorageClass."""
+    owned = Owned(parse_job(job(bench.namespace, "rendered", ACTORS)), "of-no-object")
+    settings = await settings_of_start(bench.client, owned, Settings(image="of-no-matter"))
+    secrets = Secrets(dict.fromkeys(Role, ""), "")
+    return Counter(resource_of(each).plural for each in rendered(owned, secrets, settings))
+
+
+def _check(made: Mapping[str, int], expected: Mapping[str, int]) -> None:
     """Nothing is missing and nothing doubled."""
-    expected = {kind: count * jobs for kind, count in _CHILDREN_OF_ONE.items()} | {"pods": pods}
     wrong = {kind: made[kind] for kind, count in expected.items() if made[kind] != count}
     assert not wrong, f"expected {expected}, found {wrong}"
 
