@@ -6,7 +6,6 @@ had the least time of the workers. One that had nothing to do begins where the o
 """
 
 import asyncio
-import heapq
 import random
 import time
 from collections import deque
@@ -28,7 +27,7 @@ class QueueClosed(Exception):
 class WorkQueue(Generic[Key]):
     """For the workers and sources of one event loop.
 
-    ``now`` counts seconds and only goes forward; ``jitter`` draws from [0, 1); ``tenant``: whose a key is.
+    ``now`` counts seconds as the loop does; ``jitter`` draws from [0, 1); ``tenant``: whose a key is.
     """
 
     def __init__(
@@ -39,37 +38,34 @@ class WorkQueue(Generic[Key]):
     ) -> None:
         self._now, self._jitter, self._tenant = now, jitter, tenant
         self._ready: dict[Hashable, deque[tuple[Key, float]]] = {}  # by tenant, with the moment it was added
+        self._turns = asyncio.Semaphore(0)  # as many as keys are ready
         self._served: dict[Hashable, float] = {}  # seconds of workers, by tenant
         self._served_least = 0.0
         self._dirty: dict[
             Key, float
         ] = {}  # to reconcile since then: what is ready, and what came while it was worked on
         self._processing: dict[Key, float] = {}  # since when
-        self._later: dict[Key, float] = {}  # due at; its heap may have older entries, which no longer count
-        self._heap: list[tuple[float, int, Key]] = []
-        self._entries = 0
+        self._later: dict[Key, asyncio.TimerHandle] = {}
         self._failures: dict[Key, int] = {}
-        self._waiting: deque[asyncio.Future[None]] = deque()
-        self._timer: asyncio.TimerHandle | None = None
         self._closed = False
 
     def add(self, key: Key) -> None:
         """Have the key reconciled, after those that wait already."""
-        self._later.pop(key, None)
-        self._want(key)
+        self._put_off(key, None)
+        if self._closed or key in self._dirty:
+            return
+        self._dirty[key] = self._now()
+        if key not in self._processing:
+            self._queue_up(key)
 
     def add_after(self, key: Key, seconds: float) -> None:
         """Have the key looked at in ``seconds``; where it is due earlier anyway, that stays."""
         if seconds <= 0.0:
             self.add(key)
             return
-        due = self._now() + seconds
-        if key in self._dirty or due >= self._later.get(key, float("inf")):
-            return
-        self._later[key] = due
-        self._entries += 1
-        heapq.heappush(self._heap, (due, self._entries, key))
-        self._set_timer()
+        due, earlier = self._now() + seconds, self._later.get(key)
+        if not (self._closed or key in self._dirty or (earlier is not None and earlier.when() <= due)):
+            self._put_off(key, asyncio.get_running_loop().call_at(due, self.add, key))
 
     def retry(self, key: Key, at_least_seconds: float = 0.0, at_most_seconds: float = LONGEST_DELAY_SECONDS) -> float:
         """Have a key that failed looked at again, later each time it fails; in how many seconds."""
@@ -88,23 +84,18 @@ class WorkQueue(Generic[Key]):
 
     async def get(self) -> Key:
         """The next key; ``done`` must be called when it has been worked on. Raises `QueueClosed` after ``close``."""
-        while True:
-            if self._closed:
-                raise QueueClosed
-            self._promote()
-            if self._ready:
-                return self._take()
-            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.append(turn)
-            try:
-                await turn
-            except asyncio.CancelledError:
-                if turn.done() and not turn.cancelled():
-                    self._wake()  # it was this one's turn: let it be another's
-                raise
-            finally:
-                if turn in self._waiting:
-                    self._waiting.remove(turn)
+        await self._turns.acquire()
+        if self._closed:
+            self._turns.release()  # for the next one that waits
+            raise QueueClosed
+        tenant = min(self._ready, key=self._served.__getitem__)
+        self._served_least = self._served[tenant]
+        key, _ = self._ready[tenant].popleft()
+        if not self._ready[tenant]:
+            del self._ready[tenant]
+        del self._dirty[key]
+        self._processing[key] = self._now()
+        return key
 
     def done(self, key: Key) -> None:
         """The worker that got the key has finished with it, for better or worse."""
@@ -116,15 +107,13 @@ class WorkQueue(Generic[Key]):
     def close(self) -> None:
         """Give out nothing more: callers that wait, and later ones, get `QueueClosed`."""
         self._closed = True
-        if self._timer is not None:
-            self._timer.cancel()
-        while self._waiting:
-            self._wake()
+        for key in list(self._later):
+            self._put_off(key, None)
+        self._turns.release()
 
     @property
     def depth(self) -> int:
         """Keys that wait for a worker."""
-        self._promote()
         return sum(map(len, self._ready.values()))
 
     @property
@@ -140,15 +129,14 @@ class WorkQueue(Generic[Key]):
     @property
     def age_seconds(self) -> float:
         """How long the key that has waited longest for a worker has; 0 where none does."""
-        self._promote()
         return self._now() - min((waiting[0][1] for waiting in self._ready.values()), default=self._now())
 
-    def _want(self, key: Key) -> None:
-        if self._closed or key in self._dirty:
-            return
-        self._dirty[key] = self._now()
-        if key not in self._processing:
-            self._queue_up(key)
+    def _put_off(self, key: Key, timer: asyncio.TimerHandle | None) -> None:
+        """The key is added when ``timer`` says, and no longer by an earlier one."""
+        if (before := self._later.pop(key, None)) is not None:
+            before.cancel()
+        if timer is not None:
+            self._later[key] = timer
 
     def _queue_up(self, key: Key) -> None:
         tenant = self._tenant(key)
@@ -156,45 +144,4 @@ class WorkQueue(Generic[Key]):
             self._ready[tenant] = deque()
             self._served[tenant] = max(self._served.get(tenant, 0.0), self._served_least)
         self._ready[tenant].append((key, self._dirty[key]))
-        self._wake()
-
-    def _take(self) -> Key:
-        tenant = min(self._ready, key=self._served.__getitem__)
-        self._served_least = self._served[tenant]
-        key, _ = self._ready[tenant].popleft()
-        if not self._ready[tenant]:
-            del self._ready[tenant]
-        del self._dirty[key]
-        self._processing[key] = self._now()
-        return key
-
-    def _promote(self) -> None:
-        """Let in what has become due."""
-        now = self._now()
-        while self._heap and self._heap[0][0] <= now:
-            due, _, key = heapq.heappop(self._heap)
-            if self._later.get(key) == due:
-                del self._later[key]
-                self._want(key)
-
-    def _wake(self) -> None:
-        while self._waiting:
-            turn = self._waiting.popleft()
-            if not turn.done():
-                turn.set_result(None)
-                return
-
-    def _set_timer(self) -> None:
-        """Wake up when the first of the later ones is due."""
-        while self._heap and self._later.get(self._heap[0][2]) != self._heap[0][0]:
-            heapq.heappop(self._heap)
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self._heap and not self._closed:
-            self._timer = asyncio.get_running_loop().call_later(max(0.0, self._heap[0][0] - self._now()), self._due)
-
-    def _due(self) -> None:
-        self._timer = None
-        self._promote()
-        self._set_timer()
+        self._turns.release()

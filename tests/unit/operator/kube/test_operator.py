@@ -60,6 +60,7 @@ async def failing(problem: Exception, turns: int) -> tuple[list[float], list[flo
     client = Client(access)
     operator = Operator(OperatorConfig(Settings(image="rl:1")), access, OperatorMetrics(), client)
     clock = [0.0]
+    asyncio.get_running_loop().time = lambda: clock[0]  # type: ignore[method-assign]
     queue: WorkQueue[Any] = WorkQueue(lambda: clock[0], lambda: 0.0)
     operator._queue = queue
     failing = Failing(problem, queue, clock, turns)
@@ -69,8 +70,8 @@ async def failing(problem: Exception, turns: int) -> tuple[list[float], list[flo
     while not working.done():
         await asyncio.sleep(0)
         if queue.delayed and not queue._processing:
-            clock[0] = min(queue._later.values())
-            queue._due()
+            clock[0] = min(timer.when() for timer in queue._later.values())
+            await asyncio.sleep(0)
     await client.close()
     return [after - before for before, after in pairwise(failing.times)], failing.told
 
