@@ -4,8 +4,6 @@ Where the controller does not look at the place of the checkpoints itself, the l
 compares it with its digest.
 """
 
-from __future__ import annotations
-
 from rljob.api.learner_status import CheckpointStatement
 
 from rljob_operator.core.observed import CheckpointFacts, CheckpointState

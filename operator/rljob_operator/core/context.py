@@ -1,7 +1,5 @@
 """What every rule is given: the job, one observation of it, the time, and the status as the rules before have left it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -58,7 +56,7 @@ class ReconcileContext:
         observed: Observation,
         now_seconds: float,
         session: Session | None = None,
-    ) -> ReconcileContext:
+    ) -> "ReconcileContext":
         """The context before any rule."""
         groups: dict[Role, dict[Phase, list[Member]]] = {role: {phase: [] for phase in _PHASES} for role in _ROLES}
         role, phase, group = Role.REPLAY, Phase.ABSENT, groups[Role.REPLAY][Phase.ABSENT]
@@ -81,11 +79,11 @@ class ReconcileContext:
         """What the controller remembers."""
         return self.status.controller
 
-    def with_status(self, **fields: Any) -> ReconcileContext:
+    def with_status(self, **fields: Any) -> "ReconcileContext":
         """The context with some fields of the status replaced."""
         return replace(self, status=self.status.model_copy(update=fields))
 
-    def with_memory(self, **fields: Any) -> ReconcileContext:
+    def with_memory(self, **fields: Any) -> "ReconcileContext":
         """The context with some fields of the controller's memory replaced."""
         return self.with_status(controller=self.memory.model_copy(update=fields))
 

@@ -6,8 +6,6 @@ to remember it writes into the status; there is no other memory, so a controller
 reconciliations.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from rljob.api.controller_memory import OutcomeMemory

@@ -1,7 +1,5 @@
 """What should be done next for a job, and how it ends. `decide` returns it, every substrate carries it out."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum

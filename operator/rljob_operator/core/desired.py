@@ -1,7 +1,5 @@
 """What is wanted of a job: all that `decide` is given beside the job's status, what is observed and the time."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from rljob.api import RLJob

@@ -1,7 +1,5 @@
 """A member of a job: one process or pod, whichever substrate it runs on, as last seen."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ All times are Unix seconds. A substrate reports facts and takes no decisions: wh
 `decide`, from these values and from the job's status.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum

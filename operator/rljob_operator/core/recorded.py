@@ -4,8 +4,6 @@ The rules are those of `decide`, asked with what the record has of the learner. 
 members that failed, no rule is asked about.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType

@@ -4,8 +4,6 @@ Pure, and the same for every substrate. A substrate's loop gathers the arguments
 says, carries the decision out, and calls again when ``decision.requeue_seconds`` are over or something has changed.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final

@@ -2,8 +2,6 @@
 they are alive, as a kubelet does. A member that does not answer holds up no other.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import random

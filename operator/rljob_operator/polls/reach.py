@@ -1,7 +1,5 @@
 """How a member's metrics port is reached: the methods of every way to it, and what counts as an answer."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Final, Protocol
 

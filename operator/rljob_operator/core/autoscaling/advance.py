@@ -1,7 +1,5 @@
 """`advance`: from the figures and the actors that exist to how many there should be. Pure: no I/O, no clock, no randomness."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from rljob.api.roles import AutoscalingSpec

@@ -5,8 +5,6 @@ high, actors are taken away until it is not. Either way the number found is a ce
 long each time that it is found again.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Final

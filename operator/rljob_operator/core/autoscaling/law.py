@@ -4,8 +4,6 @@ Actors produce, so more of them raise the depth: depth alone has the wrong sign 
 scale of an actor's start it is either empty or full. What is needed is capacity / rate; the depth only corrects it.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Final

@@ -1,7 +1,5 @@
 """What may change the number that is aimed for: bounds, the stabilization window, guards, the pace, pause, in this order."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from rljob.api.roles import AutoscalingSpec
@@ -41,19 +39,19 @@ class Limited:
     number: int
     by: LimitedBy = LimitedBy.NOTHING
 
-    def to(self, number: int, by: LimitedBy) -> Limited:
+    def to(self, number: int, by: LimitedBy) -> "Limited":
         """The number changed by a rule; itself where the rule changes nothing."""
         return self if number == self.number else Limited(number, by)
 
-    def at_least(self, number: int | None, by: LimitedBy) -> Limited:
+    def at_least(self, number: int | None, by: LimitedBy) -> "Limited":
         """Not below ``number``."""
         return self if number is None else self.to(max(self.number, number), by)
 
-    def at_most(self, number: int | None, by: LimitedBy) -> Limited:
+    def at_most(self, number: int | None, by: LimitedBy) -> "Limited":
         """Not above ``number``."""
         return self if number is None else self.to(min(self.number, number), by)
 
-    def within(self, least: int | None, most: int | None) -> Limited:
+    def within(self, least: int | None, most: int | None) -> "Limited":
         """Kept within the bounds minReplicas and maxReplicas."""
         return self.at_most(most, LimitedBy.MAX_REPLICAS).at_least(least, LimitedBy.MIN_REPLICAS)
 

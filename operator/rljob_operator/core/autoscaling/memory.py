@@ -1,7 +1,5 @@
 """All that the autoscaler remembers from one call to the next. It is kept in the job's status, so a restart loses nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -36,7 +34,7 @@ class Sums:
     produced: float = 0.0
     free_actors: float = 0.0
 
-    def plus(self, entry: Sums, keep: float) -> Sums:
+    def plus(self, entry: "Sums", keep: float) -> "Sums":
         """These sums times ``keep``, plus one entry."""
         return Sums(
             keep * self.weight + entry.weight,
@@ -144,7 +142,7 @@ class AutoscalingMemory:
         return document
 
     @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> AutoscalingMemory:
+    def from_dict(cls, document: Mapping[str, Any]) -> "AutoscalingMemory":
         """Read what `to_dict` wrote. Unknown keys are ignored, missing ones start anew; ValueError names a broken field."""
         try:
             return _ADAPTER.validate_python(dict(document))
@@ -153,7 +151,7 @@ class AutoscalingMemory:
             path = ".".join(str(part) for part in first["loc"])
             raise ValueError(f"autoscaling memory: {path}: {first['msg']}, not {first['input']!r}") from None
 
-    def shifted(self, seconds: float) -> AutoscalingMemory:
+    def shifted(self, seconds: float) -> "AutoscalingMemory":
         """The same memory on a clock that is ``seconds`` ahead: every age stays as it was."""
         return replace(
             self,

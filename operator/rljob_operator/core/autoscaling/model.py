@@ -1,7 +1,5 @@
 """What the autoscaler is given, and what it answers: frozen values, shared with its callers."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final

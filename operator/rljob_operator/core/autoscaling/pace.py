@@ -1,7 +1,5 @@
 """How fast the number may change: at once and much upwards, slowly and little downwards, as with a HorizontalPodAutoscaler."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Final
 

@@ -16,8 +16,6 @@ figures are is measured: production and arrivals are the same items counted at t
 error. With figures too noisy for one of them to prove a jump, the window follows at its own pace.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from typing import Final

@@ -1,7 +1,5 @@
 """The autoscaler's answer, with the numbers of the calculation behind it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from rljob_operator.core.autoscaling.law import Match

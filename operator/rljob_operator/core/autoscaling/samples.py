@@ -1,7 +1,5 @@
 """Which figures are valid, by range and age. `rljob.api.learner_status` reads them; missing is never zero."""
 
-from __future__ import annotations
-
 import math
 from typing import Final
 

@@ -1,7 +1,5 @@
 """``lastDecision``: one sentence with the numbers from which a person recomputes the decision."""
 
-from __future__ import annotations
-
 from rljob_operator.core.autoscaling.law import Match
 from rljob_operator.core.autoscaling.limits import Limited, ReplicaLimits
 from rljob_operator.core.autoscaling.model import LimitedBy, ScalingSample

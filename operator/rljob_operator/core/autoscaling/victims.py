@@ -1,7 +1,5 @@
 """Which actors go when there are too many."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 

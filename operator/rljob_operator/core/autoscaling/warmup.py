@@ -1,7 +1,5 @@
 """When it is too early to decide: after a (re)start of the learner, the job or the controller, and after a jump of the clock."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Final
 

@@ -1,7 +1,5 @@
 """Accepted, Admitted, Ready, Progressing, the two of the autoscaler, CheckpointValid, Tracked, Suspended, and the ends."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from rljob.api.conditions import ConditionType, Reason

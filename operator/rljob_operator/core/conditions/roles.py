@@ -1,7 +1,5 @@
 """ReplayReady, LearnerReady, InferenceReady and ActorsReady. A role that the job does not have has no condition."""
 
-from __future__ import annotations
-
 from rljob.api.conditions import ConditionType, Reason
 from rljob.api.timestamps import rfc3339
 

@@ -1,7 +1,5 @@
 """What a condition says, before its times and generation are added; and how that becomes part of the status."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The job's clocks: when it started, how long it was active, since when its roles come up, and since when it is watched."""
 
-from __future__ import annotations
-
 from rljob.api.controller_memory import AdvanceMemory
 from rljob.api.timestamps import stamp
 

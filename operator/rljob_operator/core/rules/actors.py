@@ -1,7 +1,5 @@
 """How many actors there should be. `rules.places` says which ones."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from rljob.api.conditions import Reason

@@ -1,7 +1,5 @@
 """The newest checkpoint in the status, and a user's request for one."""
 
-from __future__ import annotations
-
 from rljob.api.controller_memory import CheckpointRequestMemory
 from rljob.api.status import CheckpointStatus
 from rljob.api.timestamps import stamp

@@ -1,7 +1,5 @@
 """Actors that end again and again before they work: when they are too many for the job to go on."""
 
-from __future__ import annotations
-
 from rljob.api.conditions import Reason
 from rljob.api.controller_memory import OutcomeMemory
 

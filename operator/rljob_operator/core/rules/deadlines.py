@@ -4,8 +4,6 @@ do not run either while a part that is needed has no place (`rules.waiting`).
 Those that wait for something to happen begin anew where it was not watched whether it did (`active_time.gap`).
 """
 
-from __future__ import annotations
-
 from rljob.api.conditions import Reason
 from rljob.api.controller_memory import OutcomeMemory
 

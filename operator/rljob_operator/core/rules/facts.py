@@ -1,7 +1,5 @@
 """The plain facts of the status: who is ready, who is there, and which spec is in force."""
 
-from __future__ import annotations
-
 from rljob.api.learner_status import ForkStatement
 from rljob.api.live import digest, wanted
 from rljob.api.status import (

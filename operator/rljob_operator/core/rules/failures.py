@@ -1,7 +1,5 @@
 """Unexpected ends of members: what is done about each, how they count, and when they are too many."""
 
-from __future__ import annotations
-
 from rljob.api.conditions import Reason
 from rljob.api.controller_memory import MAX_REMEMBERED_MEMBERS, MemberMemory, OutcomeMemory
 from rljob.api.exit_codes import EXIT_CONFIGURATION, EXIT_NON_FINITE_LOSS, EXIT_PROTOCOL, EXIT_RANK_LOST

@@ -3,8 +3,6 @@
 On a cluster the kubelet asks and ends them; its probes are rendered with these numbers.
 """
 
-from __future__ import annotations
-
 from rljob_operator.core.context import Mode, ReconcileContext
 from rljob_operator.core.member import Member, Phase
 

@@ -1,7 +1,5 @@
 """Events: what changed between two statuses, a sentence each."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from rljob.api.conditions import ConditionType, Reason

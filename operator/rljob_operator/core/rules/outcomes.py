@@ -1,7 +1,5 @@
 """How an ending rule says that the job is over."""
 
-from __future__ import annotations
-
 from rljob.api.conditions import Reason
 from rljob.api.controller_memory import OutcomeMemory
 

@@ -1,7 +1,5 @@
 """Which actors have the places: which ended ones are started again, which new ones are added, and which ones go."""
 
-from __future__ import annotations
-
 from itertools import count, islice
 
 from rljob.api.controller_memory import MemberMemory

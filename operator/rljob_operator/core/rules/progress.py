@@ -1,7 +1,5 @@
 """The learner's advance, and the figures of ``status.progress``."""
 
-from __future__ import annotations
-
 from rljob.api.controller_memory import MAX_CURVE_POINTS, AdvanceMemory, CurvePoint
 from rljob.api.learner_status import LearnerStatus
 from rljob.api.status import ProgressStatus

@@ -1,7 +1,5 @@
 """What the pods of a job are made with stays as it was when the job was started, whichever operator looks after it meanwhile."""
 
-from __future__ import annotations
-
 from rljob_operator.core.context import ReconcileContext
 
 

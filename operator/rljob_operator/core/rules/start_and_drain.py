@@ -1,8 +1,6 @@
 """Which members to start, to drain and to remove: what learning needs at once, then the other actors in waves; they leave in the
 opposite order."""
 
-from __future__ import annotations
-
 from rljob.api.controller_memory import MemberMemory
 
 from rljob_operator.core.context import Mode, ReconcileContext

@@ -1,7 +1,5 @@
 """When a job has succeeded (spec.successPolicy): the first criterion that is met ends it and names the reason."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from rljob.api.conditions import Reason

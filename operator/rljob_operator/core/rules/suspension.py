@@ -1,7 +1,5 @@
 """Suspending a job: its actors leave, the learner saves itself, the checkpoint is verified, then the rest leaves."""
 
-from __future__ import annotations
-
 from rljob.api.controller_memory import SuspensionMemory
 
 from rljob_operator.core.context import ReconcileContext

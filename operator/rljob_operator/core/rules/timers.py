@@ -1,7 +1,5 @@
 """When to reconcile a job again though nothing has been heard of it."""
 
-from __future__ import annotations
-
 from rljob_operator.core.autoscaling.model import DECISION_SECONDS
 from rljob_operator.core.context import Mode, ReconcileContext
 from rljob_operator.core.member import Member

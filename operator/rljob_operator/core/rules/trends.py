@@ -4,8 +4,6 @@ A window is judged by nine moments, a ninth of it apart, so that a job's memory 
 often the learner is asked. A run that was recorded, with a line every two seconds, is therefore judged as it was while it ran.
 """
 
-from __future__ import annotations
-
 from statistics import median
 from typing import Final
 

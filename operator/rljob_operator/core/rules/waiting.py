@@ -3,8 +3,6 @@
 Waiting is not failing: the deadlines count once every part that is needed has a place (`ControllerMemory.placed`).
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from rljob.api.conditions import Reason
